@@ -1,0 +1,50 @@
+# Every target does its own set-up; repeated, it starts at once.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+BIN := .venv/bin
+STAMP := .venv/errata-setup
+ARGS ?=
+NAME ?= ingest
+SCALE ?= small
+OUT ?= bench-out
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help setup demo test lint airflow bench docs clean lock
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+		while IFS='|' read -r target words; do printf '%-14s %s\n' "$$target" "$$words"; done
+
+setup: $(STAMP)  ## make .venv from requirements.lock (no root, no Docker)
+
+$(STAMP): pyproject.toml requirements.lock .ci/setup .ci/setup.py
+	@.ci/setup
+
+demo: $(STAMP)  ## see a stream taken in, archived, aged and read back
+	@$(BIN)/errata demo $(ARGS)
+
+test: $(STAMP)  ## run the tests (ARGS='tests/spark --long' for some of them, or longer)
+	@$(BIN)/pytest $(ARGS)
+
+lint: $(STAMP)  ## style, types and the walls between rooms
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+airflow: $(STAMP)  ## run Airflow here for the example project, until Ctrl-C (PORT=8080, ERRATA_PROJECT=…)
+	@exec dags/standalone.sh
+
+bench: $(STAMP)  ## measure: make bench NAME=ingest SCALE=small OUT=folder
+	@$(BIN)/errata bench $(NAME) --scale $(SCALE) --out $(OUT)
+
+docs: $(STAMP)  ## check that links, commands and options named in the docs exist
+	@$(BIN)/python docs/check.py
+
+clean:  ## remove what was made here, the virtual environment too
+	rm -rf .venv .tools .airflow .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache \
+		bench-out build dist spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+lock: $(STAMP)  ## resolve requirements.lock anew from pyproject.toml
+	@.ci/setup --lock

@@ -1,0 +1,28 @@
+"""Drops the buckets that streams no longer keep: spark-submit jobs/age_out.py --project errata.yaml [STREAM…]"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from errata.errors import ErrataError
+from errata.flows.jobs import add_cause_arguments, age_out_job, cause_of
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Drop whole buckets that are past their stream's retention.")
+    parser.add_argument("streams", nargs="*", metavar="STREAM", help="by default all streams")
+    parser.add_argument("--project", type=Path, default=Path("errata.yaml"), help="the project's errata.yaml")
+    add_cause_arguments(parser)
+    given = parser.parse_args(argv)
+    return age_out_job(given.project, given.streams, cause_of(given))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except ErrataError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)

@@ -1,0 +1,37 @@
+"""Takes files into a stream's archive: spark-submit jobs/append.py --project errata.yaml STREAM FILES…"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from errata.errors import EXIT_QUARANTINE, ErrataError
+from errata.flows.append import Batch
+from errata.flows.jobs import add_cause_arguments, append_job, cause_of
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Take files into a stream's archive.")
+    parser.add_argument("stream")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="files, folders or globs")
+    parser.add_argument("--project", type=Path, default=Path("errata.yaml"), help="the project's errata.yaml")
+    parser.add_argument("--landed", action="store_true", help="take what has landed in the stream's folder")
+    parser.add_argument("--batch-id", help="the batch's name; by default made from the files' contents")
+    parser.add_argument("--strict", action="store_true", help="one bad row fails the batch whole")
+    parser.add_argument("--again", action="store_true", help="take files in although they were before")
+    parser.add_argument("--accept-quarantine", action="store_true", help="exit 0 also when rows went to quarantine")
+    add_cause_arguments(parser)
+    given = parser.parse_args(argv)
+    batch = Batch(given.stream, given.files, given.landed, given.batch_id, given.strict, given.again)
+    code = append_job(given.project, batch, cause_of(given))
+    return 0 if code == EXIT_QUARANTINE and given.accept_quarantine else code
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except ErrataError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)

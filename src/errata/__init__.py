@@ -1,0 +1,33 @@
+"""Errata keeps the answers of continuous queries right when the past changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "table"]
+
+
+def table(
+    spark: SparkSession,
+    stream: str,
+    *,
+    as_of: str | int | None = None,
+    start: str | int | None = None,
+    end: str | int | None = None,
+    groups: Sequence[Mapping[str, str]] = (),
+    project: Path | str | None = None,
+) -> DataFrame:
+    """A stream's archive as a DataFrame: rows with start <= order field < end, as known at a commit or a moment.
+
+    The project is the nearest errata.yaml unless it is named; each of `groups` gives values of all group columns.
+    """
+    # PySpark takes seconds to import, and importing errata must stay quick.
+    from errata.flows import read  # noqa: PLC0415
+
+    return read.table(spark, stream, as_of=as_of, start=start, end=end, groups=groups, project=project)

@@ -1,0 +1,271 @@
+"""Arranging a batch: one Spark job from files to written buckets, which nobody sees before they are committed.
+
+The way of a row: read in a split, typed, given the slot of its order field; brought to that slot's task, by a shuffle
+or because the task knew where to read it (gather.py); sorted; checked against its neighbours for duplicates; cut into
+a bucket, encoded, described, written. It is touched once at each place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from errata.archive import stages
+from errata.archive.gather import Plan, Witness, gather, plan
+from errata.archive.scan import Scan, candidates, scan_rows
+from errata.archive.wire import ASIDE, SLOT, Intent, Said, heard_bucket, row_schema, told_schema, unpacked
+from errata.archive.written import POS
+from errata.catalog import buckets
+from errata.catalog.open import Catalog
+from errata.errors import ErrataError
+from errata.intake.fetch import fetch_lines
+from errata.intake.layout import SPLIT_BYTES, FileLayout, number_lines, plan_splits, read_layout
+from errata.intake.sample import boundaries, sample_order
+from errata.intake.spans import order_spans
+from errata.model.batch import BadRow, Counts, ReadSplit, SourceFile, Split, place
+from errata.model.bucket import Bucket, NewBucket, Role
+from errata.spark.types import arrow_ddl
+
+
+@dataclass(frozen=True, slots=True)
+class Arranged:
+    """A batch whose buckets are written; `bad` may be walked once or several times."""
+
+    buckets: Sequence[NewBucket]
+    splits: Sequence[ReadSplit]
+    counts: Counts
+    faults: Faults
+
+    @property
+    def on_time(self) -> tuple[int, int] | None:
+        base = [bucket for bucket in self.buckets if bucket.role is Role.BASE]
+        return (min(each.vs_min for each in base), max(each.vs_max for each in base)) if base else None
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """The rows that do not go in, some of them in files because they are many."""
+
+    intent: Intent
+    splits: Mapping[int, ReadSplit]
+    blobs: Sequence[bytes]
+    paths: Sequence[str]
+    count: int
+
+    def rows(self) -> Iterator[BadRow]:
+        """All of them, with file, line, text and reason; texts not at hand are fetched from their files."""
+        for blob in self._blobs():
+            table = unpacked(blob)
+            for start in range(0, table.num_rows, stages.BATCH_ROWS):
+                yield from self._told(table.slice(start, stages.BATCH_ROWS).to_pylist())
+
+    def discard(self) -> None:
+        """Remove the files: the catalog has the rows now, or nobody will."""
+        for path in self.paths:
+            self.intent.warehouse.remove(path)
+
+    def _blobs(self) -> Iterator[bytes]:
+        yield from self.blobs
+        for path in self.paths:
+            yield self.intent.warehouse.read(path)
+
+    def _told(self, rows: Sequence[dict[str, object]]) -> Iterator[BadRow]:
+        wanting: dict[SourceFile, set[int]] = {}
+        for row in rows:
+            if row["text"] is None:
+                file, line = self._place(row["pos"])
+                wanting.setdefault(file, set()).add(line)
+        texts = {file: fetch_lines(file, lines) for file, lines in wanting.items()}
+        for row in rows:
+            file, line = self._place(row["pos"])
+            text = row["text"] if row["text"] is not None else texts[file][line]
+            yield BadRow(file.name, line, str(text), str(row["reason"] or self._conflict(row["other"])))
+
+    def _conflict(self, other: object) -> str:
+        if not isinstance(other, int) or other < 0:
+            return "duplicate key: the archive has a row of this key that says something else"
+        file, line = self._place(other)
+        return f"duplicate key: line {line} of {file.name} has the same key and says something else"
+
+    def _place(self, pos: object) -> tuple[SourceFile, int]:
+        if not isinstance(pos, int):
+            raise TypeError(f"a position is a whole number, not {pos!r}")
+        number, ordinal = place(pos)
+        read = self.splits[number]
+        return read.split.file, read.first_line + ordinal
+
+
+def arrange(
+    session: SparkSession,
+    catalog: Catalog,
+    intent: Intent,
+    files: Sequence[SourceFile],
+    known: Scan | None,
+) -> Arranged:
+    """Read, order and write a batch. `known` is where the archive has rows that a new one may repeat; the bounds of
+    the intent's slots are found here."""
+    layouts = [read_layout(file, intent.stream) for file in files]
+    layout_of = {file.name: layout for file, layout in zip(files, layouts, strict=True)}
+    work = [
+        (split, layout_of[split.file.name])
+        for split in plan_splits(files, layouts, _split_bytes(intent, files, layouts))
+    ]
+    found = [] if known is None else candidates(catalog, known)
+    short = _short_way(session, intent, work)
+    if short is not None:
+        intent = replace(intent, bounds=short.bounds)
+        job = _gathered(session, intent, short, _witnesses(catalog, intent, found))
+    else:
+        sample = sample_order(files, layouts, intent.stream)
+        intent = replace(intent, bounds=tuple(boundaries(sample, intent.stream.bucket_rows)))
+        rows = None if known is None or not found else scan_rows(session, catalog, intent.warehouse, known)
+        job = _shuffled(session, intent, work, rows)
+    return _heard(intent, [split for split, _ in work], job.toArrow())
+
+
+def _split_bytes(intent: Intent, files: Sequence[SourceFile], layouts: Sequence[FileLayout]) -> int:
+    """Parquet is split into quarters of a bucket, so that slots can be cut between splits; text by a task's fill."""
+    rows = sum(sum(layout.row_groups) for layout in layouts)
+    if not rows:
+        return SPLIT_BYTES
+    row_bytes = sum(file.bytes for file in files) / rows
+    return min(SPLIT_BYTES, max(1, int(row_bytes * intent.stream.bucket_rows / 4)))
+
+
+def _short_way(session: SparkSession, intent: Intent, work: Sequence[tuple[Split, FileLayout]]) -> Plan | None:
+    """What each slot's task would read if nothing were shuffled; None when the rows must be."""
+    if not intent.stream.key_has_order:
+        return None
+    spans = order_spans([split for split, _ in work], [layout for _, layout in work], intent.stream)
+    if spans is None:
+        return None
+    cores = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
+    return plan(intent, work, spans, cores)
+
+
+def _gathered(session: SparkSession, intent: Intent, short: Plan, witnesses: Sequence[Witness]) -> DataFrame:
+    slots = session.range(0, len(short.pieces), 1, len(short.pieces))
+    return slots.mapInArrow(_function(partial(gather, intent, short.pieces, witnesses)), arrow_ddl(told_schema()))
+
+
+def _shuffled(
+    session: SparkSession, intent: Intent, work: Sequence[tuple[Split, FileLayout]], known: DataFrame | None
+) -> DataFrame:
+    rows = _read(session, intent, work)
+    if not intent.stream.key_has_order:
+        rows = _settled_by_key(intent, rows, known)
+    elif known is not None:
+        rows = rows.unionAll(_as_witnesses(intent, known))
+    slots = intent.aside_slot + 1
+    # One split into one bucket needs no shuffle: everything is in one task already.
+    placed = rows.coalesce(1) if slots == 2 and len(work) == 1 else rows.repartitionById(slots, SLOT)
+    ordered = placed.sortWithinPartitions(*_sort_keys(intent))
+    finish = partial(stages.finish, intent, intent.stream.key_has_order)
+    return ordered.mapInArrow(_function(finish), arrow_ddl(told_schema()))
+
+
+def _read(session: SparkSession, intent: Intent, work: Sequence[tuple[Split, FileLayout]]) -> DataFrame:
+    numbered = {split.number: (split, layout) for split, layout in work}
+    ids = session.range(0, len(work), 1, len(work))
+    read = partial(stages.read, intent, numbered)
+    return ids.mapInArrow(_function(read), arrow_ddl(row_schema(intent.stream)))
+
+
+def _as_witnesses(intent: Intent, known: DataFrame) -> DataFrame:
+    return known.mapInArrow(_function(partial(stages.archived, intent)), arrow_ddl(row_schema(intent.stream)))
+
+
+def _witnesses(catalog: Catalog, intent: Intent, found: Sequence[Bucket]) -> list[Witness]:
+    data = buckets.inline_data(catalog, [bucket.bucket_id for bucket in found if bucket.inline])
+    return [
+        Witness(None if bucket.path is None else intent.warehouse.path(bucket.path), data.get(bucket.bucket_id))
+        for bucket in found
+    ]
+
+
+def _settled_by_key(intent: Intent, rows: DataFrame, known: DataFrame | None) -> DataFrame:
+    """Without the order field in the key, equal keys may lie anywhere: they are brought together by the key itself."""
+    key = list(intent.stream.key)
+    if known is not None:
+        repeated = known.join(rows.where(rows[ASIDE].isNull()).select(*key), key, "left_semi")
+        rows = rows.unionAll(_as_witnesses(intent, repeated.select(*intent.stream.names)))
+    gathered = rows.repartition(*key).sortWithinPartitions(*key, POS)
+    settle = partial(stages.settle, intent)
+    return gathered.mapInArrow(_function(settle), arrow_ddl(row_schema(intent.stream)))
+
+
+def _sort_keys(intent: Intent) -> list[str]:
+    stream = intent.stream
+    return [stream.order, *(name for name in stream.key if name != stream.order), POS]
+
+
+def _function(stage: partial[Iterator[pa.RecordBatch]]):  # type: ignore[no-untyped-def]
+    """A stage as Spark wants it: a plain function of the batches."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return stage(batches)
+
+    return run
+
+
+def _heard(intent: Intent, splits: Sequence[Split], told: pa.Table) -> Arranged:
+    """What the tasks told, put together."""
+    rows = told.to_pylist()
+    said = {kind: [row for row in rows if row["said"] == kind.value] for kind in Said}
+    if said[Said.FAILED]:
+        _discard(intent, rows)
+        raise stages.failure_of(said[Said.FAILED][0]["data"])
+    base = sorted(said[Said.BASE], key=lambda row: (row["vs_min"], row["vs_max"]))
+    pending = sorted(said[Said.PENDING], key=lambda row: row["slot"])
+    written = [heard_bucket(row) for row in (*base, *pending)]
+    lines = [stages.counts_of(row["data"]) for row in said[Said.LINES]]
+    lines_of = {each["split"]: each["lines"] for each in lines}
+    read = {each.split.number: each for each in number_lines([(split, lines_of[split.number]) for split in splits])}
+    faults = _faults(intent, read, said[Said.BAD])
+    totals: Counter[str] = Counter()
+    for row in said[Said.COUNT]:
+        totals.update(stages.counts_of(row["data"]))
+    counts = Counts(
+        read=sum(each["records"] for each in lines),
+        appended=sum(bucket.rows for bucket in written if bucket.role is Role.BASE),
+        pending=sum(bucket.rows for bucket in written if bucket.role is Role.PENDING),
+        dropped=totals["dropped"],
+        replaced=totals["replaced"],
+        quarantined=faults.count,
+    )
+    _check_sum(counts)
+    return Arranged(written, list(read.values()), counts, faults)
+
+
+def _faults(intent: Intent, splits: Mapping[int, ReadSplit], rows: Iterable[dict[str, object]]) -> Faults:
+    blobs, paths, count = [], [], 0
+    for row in rows:
+        count += int(str(row["rows"]))
+        if isinstance(row["data"], bytes):
+            blobs.append(row["data"])
+        else:
+            paths.append(str(row["path"]))
+    return Faults(intent, splits, blobs, paths, count)
+
+
+def _discard(intent: Intent, told: Iterable[dict[str, object]]) -> None:
+    """Remove what tasks have written: nothing of it will be committed."""
+    for row in told:
+        if isinstance(row["path"], str):
+            intent.warehouse.remove(row["path"])
+
+
+def _check_sum(counts: Counts) -> None:
+    """No row is lost: whatever was read has gone somewhere, and is counted there once."""
+    gone = counts.appended + counts.pending + counts.dropped + counts.replaced + counts.quarantined
+    if gone != counts.read:
+        raise ErrataError(
+            f"{counts.read:,} rows were read and {gone:,} accounted for; nothing was committed",
+            why="a part of the job went wrong without saying so",
+            how="run it again; if it happens again, report it with the batch's files",
+        )

@@ -1,0 +1,187 @@
+"""The short way of an append: each slot's task reads the pieces of the files that hold its rows; nothing is shuffled.
+
+Files that tell the span of each piece (Parquet's footers do) and that are roughly in order, as feeds are, need no
+shuffle: a piece is read by the task of its slot, and by two where the border of two slots runs through it. Who owns a
+piece accounts for it: lines, faults, and whatever becomes a numbered revision.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from upath import UPath
+
+from errata.archive.stages import BATCH_ROWS, Batches, finish, split_tables
+from errata.archive.wire import SLOT, Intent, as_rows, conformed, row_schema, unpacked
+from errata.archive.written import POS, order_values
+from errata.intake.arrow_types import arrow_schema
+from errata.intake.layout import FileLayout
+from errata.intake.spans import Span
+from errata.model.batch import Split
+
+MOST_READ = 1.6
+"""Pieces that overlap more slots than this on average are cheaper to shuffle."""
+
+MOST_ROWS = 4_000_000
+"""What one task may hold in memory at once; a slot with more is sorted by Spark, which can spill."""
+
+NUMBERED = 0
+"""The slot that owns every piece which may hold a late row: revisions of a batch are numbered in one place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A split that a slot's task reads, and whether it accounts for it."""
+
+    split: Split
+    layout: FileLayout
+    owned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A bucket of the archive whose rows a new one may repeat: its file, or its data."""
+
+    path: str | None
+    data: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where slots begin and end, and which pieces each one's task reads."""
+
+    bounds: tuple[int, ...]
+    pieces: Mapping[int, Sequence[Piece]]
+
+
+def plan(
+    intent: Intent, work: Sequence[tuple[Split, FileLayout]], spans: Mapping[int, Span], cores: int
+) -> Plan | None:
+    """The short way, if there is one: None when tasks would read too much twice, hold too much, or be too few."""
+    sizes = {split.number: _rows(split, layout) for split, layout in work}
+    bounds = clean_cuts(spans, sizes, intent.stream.bucket_rows)
+    total = sum(sizes.values())
+    if len(bounds) + 1 < min(cores, total // intent.stream.bucket_rows):
+        return None
+    pieces = _assign(replace(intent, bounds=bounds), work, spans)
+    held = [sum(sizes[piece.split.number] for piece in each) for each in pieces.values()]
+    if max(held) > MOST_ROWS or sum(held) > MOST_READ * max(total, 1):
+        return None
+    return Plan(bounds, pieces)
+
+
+def clean_cuts(spans: Mapping[int, Span], sizes: Mapping[int, int], bucket_rows: int) -> tuple[int, ...]:
+    """Bounds at beginnings of pieces, so that few lie across one, and a slot has a bucket's rows and not more,
+    unless a single piece has."""
+    cuts: list[int] = []
+    rows = 0
+    for number, (low, _) in sorted(spans.items(), key=lambda item: item[1]):
+        if rows and rows + sizes[number] > bucket_rows:
+            cuts.append(low)
+            rows = 0
+        rows += sizes[number]
+    lowest = min((low for low, _ in spans.values()), default=0)
+    return tuple(sorted({cut for cut in cuts if cut > lowest}))
+
+
+def _rows(split: Split, layout: FileLayout) -> int:
+    return sum(layout.row_groups[split.start : split.end])
+
+
+def _assign(
+    intent: Intent, work: Sequence[tuple[Split, FileLayout]], spans: Mapping[int, Span]
+) -> dict[int, list[Piece]]:
+    """Which slot's task reads which pieces."""
+    pieces: dict[int, list[Piece]] = {slot: [] for slot in range(intent.aside_slot)}
+    for split, layout in work:
+        touched = _touched(intent, spans.get(split.number))
+        for slot in sorted(touched):
+            pieces[slot].append(Piece(split, layout, slot == min(touched)))
+    return pieces
+
+
+def _touched(intent: Intent, span: Span | None) -> set[int]:
+    if span is None:  # no rows
+        return {NUMBERED}
+    low, high = span
+    slots = set(range(bisect_right(intent.bounds, low), bisect_right(intent.bounds, high) + 1))
+    may_be_late = intent.stable is not None and low < intent.stable
+    return slots | {NUMBERED} if may_be_late else slots
+
+
+def gather(
+    intent: Intent, pieces: Mapping[int, Sequence[Piece]], witnesses: Sequence[Witness], batches: Batches
+) -> Batches:
+    """Read, order and finish the slots whose numbers come in."""
+    for batch in batches:
+        for slot in batch.column(0).to_pylist():
+            rows, asides = _read(intent, slot, pieces[slot])
+            rows.extend(_archived(intent, slot, witnesses))
+            ordered = in_order(pa.concat_tables([row_schema(intent.stream).empty_table(), *rows]), intent)
+            yield from finish(intent, True, _batches([ordered, *asides]))
+
+
+def _read(intent: Intent, slot: int, pieces: Sequence[Piece]) -> tuple[list[pa.Table], list[pa.Table]]:
+    rows: list[pa.Table] = []
+    asides: list[pa.Table] = []
+    for piece in pieces:
+        own, others = split_tables(intent, piece.split, piece.layout)
+        rows.extend(table.filter(pc.equal(table[SLOT], slot)) for table in own)
+        if piece.owned:
+            asides.extend(others)
+    return rows, asides
+
+
+def _archived(intent: Intent, slot: int, witnesses: Sequence[Witness]) -> Iterator[pa.Table]:
+    schema = arrow_schema(intent.stream)
+    for witness in witnesses:
+        table = unpacked(witness.data) if witness.data is not None else _recent(intent, witness.path or "")
+        rows = as_rows(intent, conformed(table, schema), np.full(table.num_rows, -1))
+        order = order_values(rows[intent.stream.order])
+        wanted = (rows[SLOT].to_numpy() == slot) & (order >= (intent.stable or 0))
+        yield rows.filter(pa.array(wanted))
+
+
+def _recent(intent: Intent, path: str) -> pa.Table:
+    """The row groups of a bucket that reach to the stable point."""
+    with UPath(path).open("rb") as file, pq.ParquetFile(file) as parquet:
+        column = parquet.schema_arrow.get_field_index(intent.stream.order)
+        groups = [
+            group
+            for group in range(parquet.num_row_groups)
+            if _reaches(parquet.metadata.row_group(group).column(column).statistics, intent)
+        ]
+        return parquet.read_row_groups(groups, use_threads=False)
+
+
+def _reaches(statistics: pq.Statistics | None, intent: Intent) -> bool:
+    if statistics is None or not statistics.has_min_max or intent.stable is None:
+        return True
+    return int(statistics.max_raw) >= intent.stable
+
+
+def in_order(rows: pa.Table, intent: Intent) -> pa.Table:
+    """Rows by order field, key and position. Rows nearly are in order, and most moments belong to few rows: a stable
+    sort of the order field does most of it, and only rows that share their moment are compared further."""
+    order = order_values(rows[intent.stream.order])
+    index = np.argsort(order, kind="stable")
+    ordered = order[index]
+    equal = np.zeros(len(index) + 1, dtype=bool)
+    equal[1:-1] = ordered[1:] == ordered[:-1]
+    tied = np.flatnonzero(equal[1:] | equal[:-1])
+    if len(tied):
+        names = [intent.stream.order, *(name for name in intent.stream.key if name != intent.stream.order), POS]
+        some = rows.select(names).take(pa.array(index[tied]))
+        index[tied] = index[tied][pc.sort_indices(some, sort_keys=[(name, "ascending") for name in names]).to_numpy()]
+    return rows.take(pa.array(index))
+
+
+def _batches(tables: Sequence[pa.Table]) -> Iterator[pa.RecordBatch]:
+    for table in tables:
+        yield from table.to_batches(BATCH_ROWS)

@@ -1,0 +1,131 @@
+"""Buckets being written: rows in order, cut, encoded, and described for the index in the same pass."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from errata.archive.warehouse import Warehouse
+from errata.intake.values import as_text
+from errata.model.bucket import GROUP_SET, INLINE_BYTES, Groups, NewBucket, Role
+from errata.model.interval import HIGHEST, LOWEST
+from errata.model.stream import Stream
+
+ROW_GROUP = 65_536
+"""Rows of a Parquet row group: what a reader skips by, once it has a bucket."""
+
+SPLINTER = 128
+"""A remainder of less than this part of a bucket is left on its own."""
+
+POS = "_pos"
+"""The hidden column of base buckets: where in its batch the row stood (model.batch.place)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketWriter:
+    """Writes the buckets of one stream, on whatever machine a task runs."""
+
+    stream: Stream
+    warehouse: Warehouse
+    inline: bool
+    """Whether small buckets may live in the catalog."""
+
+    def write(self, rows: pa.Table, role: Role) -> NewBucket:
+        """One bucket of these rows, which are in their order."""
+        low, high = self._range(rows)
+        groups = _groups(rows, self.stream.group) if role is Role.BASE else Groups()
+        if self.inline and rows.nbytes <= 4 * INLINE_BYTES:
+            data = _arrow(rows)
+            if len(data) <= INLINE_BYTES:
+                return NewBucket(role, rows.num_rows, len(data), low, high, groups, _checksum(data), data=data)
+        data = _parquet(rows)
+        path = self.warehouse.new_name(self.stream, low, role.value)
+        self.warehouse.write(path, data)
+        return NewBucket(role, rows.num_rows, len(data), low, high, groups, _checksum(data), path=path)
+
+    def _range(self, rows: pa.Table) -> tuple[int, int]:
+        """The least and greatest order field; everything, where a correction does not say it."""
+        column = rows[self.stream.order]
+        if column.null_count:
+            return LOWEST, HIGHEST
+        ends = pc.min_max(column.cast(pa.int64()))
+        return ends["min"].as_py(), ends["max"].as_py()
+
+
+def cut(tables: Iterator[pa.Table], bucket_rows: int) -> Iterator[pa.Table]:
+    """Cut a sequence of rows into buckets: full ones, and in the end two even ones rather than a short one, unless it
+    is so short that it may live in the catalog until it is merged."""
+    held: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        held.append(table)
+        rows += table.num_rows
+        while rows >= bucket_rows + bucket_rows // 2 + 1:
+            whole = pa.concat_tables(held)
+            yield whole.slice(0, bucket_rows)
+            held, rows = [whole.slice(bucket_rows)], rows - bucket_rows
+    if not rows:
+        return
+    whole = pa.concat_tables(held)
+    if rows <= bucket_rows:
+        yield whole
+    else:
+        splinter = rows - bucket_rows <= bucket_rows // SPLINTER
+        first = bucket_rows if splinter else (rows + 1) // 2
+        yield whole.slice(0, first)
+        yield whole.slice(first)
+
+
+def _groups(rows: pa.Table, names: tuple[str, ...]) -> Groups:
+    if not names:
+        return Groups()
+    members = rows.select(names).group_by(list(names)).aggregate([])
+    if members.num_rows <= GROUP_SET:
+        texts = [as_text(members[name]).to_pylist() for name in names]
+        return Groups(members=frozenset(zip(*texts, strict=True)))
+    first = as_text(members[names[0]])
+    if first.null_count:
+        return Groups()
+    ends = pc.min_max(first)
+    return Groups(ends["min"].as_py(), ends["max"].as_py())
+
+
+def _arrow(rows: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_table(rows.combine_chunks())
+    return sink.getvalue()
+
+
+def _parquet(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    encoding = {name: "DELTA_BINARY_PACKED" for name in rows.column_names if name == POS}
+    dictionary = [name for name in rows.column_names if name not in encoding]
+    pq.write_table(
+        rows,
+        sink,
+        row_group_size=ROW_GROUP,
+        compression="zstd",
+        use_dictionary=dictionary,
+        column_encoding=encoding or None,
+        write_page_index=True,
+    )
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _checksum(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def order_values(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """The order field as integers: microseconds or the bigint itself."""
+    values: np.ndarray = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return values

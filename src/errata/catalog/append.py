@@ -1,0 +1,125 @@
+"""The transaction that takes a batch in: index rows, ledger, quarantine and stable point, all or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, update
+from sqlalchemy.exc import IntegrityError
+
+from errata.catalog import buckets, commits, ledger, quarantine, streams
+from errata.catalog.open import Catalog
+from errata.catalog.streams import Standing
+from errata.catalog.tables import streams as streams_table
+from errata.model.batch import BadRow, Counts, ReadSplit, SourceFile
+from errata.model.bucket import NewBucket, Role
+from errata.model.commit import Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A batch whose buckets are written and wait to become visible."""
+
+    batch_id: str
+    content_hash: str
+    files: Sequence[SourceFile]
+    splits: Sequence[ReadSplit]
+    counts: Counts
+    buckets: Sequence[NewBucket]
+    bad: Iterable[BadRow]
+    on_time: tuple[int, int] | None
+    """The least and greatest order field of what was on time; None when nothing was."""
+
+
+class BasisMovedError(Exception):
+    """Another writer moved the stream in a way that what was decided on its old standing no longer holds."""
+
+
+class AlreadyTakenError(Exception):
+    """Another writer has just taken in a batch of the same id."""
+
+
+def commit_append(catalog: Catalog, basis: Standing, arrived: Arrived, cause: Cause) -> int:
+    """Commit a batch that was arranged on `basis`, and return the commit's number."""
+    with catalog.writing() as connection:
+        now = streams.lock(connection, basis.stream_id)
+        _recheck(connection, now, basis, arrived)
+        batch_no = _enter(connection, basis, arrived)
+        quarantine.hold(connection, basis.stream_id, batch_no, arrived.bad)
+        commit_id = commits.take(
+            connection,
+            catalog.clock.now(),
+            cause,
+            stream_id=basis.stream_id,
+            batch_id=arrived.batch_id,
+            summary=_summary(arrived),
+        )
+        ledger.settle(connection, batch_no, commit_id)
+        _make_visible(connection, now, basis, arrived, batch_no, commit_id)
+        return commit_id
+
+
+def _recheck(connection: Connection, now: Row[Any], basis: Standing, arrived: Arrived) -> None:
+    """Whether rows judged late, on time or new still are: only what came in meanwhile can change that."""
+    if now.changed_in == basis.changed_in:
+        return
+    if now.removed_in is not None or not basis.stream.key_has_order or basis.stream.ordered_on_arrival:
+        raise BasisMovedError
+    redeclared = streams.declared_since(connection, basis.stream_id, basis.changed_in)
+    if redeclared:
+        raise BasisMovedError
+    if arrived.on_time is None:
+        return
+    low, high = arrived.on_time
+    late_now = now.stable is not None and low < now.stable
+    if late_now or buckets.overlapping_since(connection, basis.stream_id, basis.changed_in, low, high):
+        raise BasisMovedError
+
+
+def _enter(connection: Connection, basis: Standing, arrived: Arrived) -> int:
+    try:
+        return ledger.enter(
+            connection,
+            basis.stream_id,
+            arrived.batch_id,
+            arrived.content_hash,
+            arrived.files,
+            arrived.splits,
+            arrived.counts,
+        )
+    except IntegrityError:
+        raise AlreadyTakenError from None
+
+
+def _make_visible(
+    connection: Connection, now: Row[Any], basis: Standing, arrived: Arrived, batch_no: int, commit_id: int
+) -> None:
+    inline = buckets.add(connection, basis.stream_id, batch_no, commit_id, arrived.buckets, now.revisions)
+    pending = sum(bucket.rows for bucket in arrived.buckets if bucket.role is Role.PENDING)
+    vs_max, stable = now.vs_max, now.stable
+    if arrived.on_time is not None:
+        vs_max = max(arrived.on_time[1], vs_max if vs_max is not None else arrived.on_time[1])
+        stable = max(vs_max - basis.stream.slack, stable if stable is not None else vs_max - basis.stream.slack)
+    connection.execute(
+        update(streams_table)
+        .where(streams_table.c.stream_id == basis.stream_id)
+        .values(
+            stable=stable,
+            vs_max=vs_max,
+            rows=streams_table.c.rows + arrived.counts.appended,
+            inline_bytes=streams_table.c.inline_bytes + inline,
+            revisions=streams_table.c.revisions + pending,
+            changed_in=commit_id,
+        )
+    )
+    streams.record_position(connection, basis.stream_id, commit_id)
+
+
+def _summary(arrived: Arrived) -> dict[str, object]:
+    counts = {name: count for name, count in asdict(arrived.counts).items() if count or name == "appended"}
+    made = [bucket for bucket in arrived.buckets if bucket.role is Role.BASE]
+    inline = sum(bucket.data is not None for bucket in made)
+    span = {"from": arrived.on_time[0], "to": arrived.on_time[1]} if arrived.on_time else {}
+    return counts | {"files": len(arrived.files), "buckets": len(made), "inline": inline} | span

@@ -1,0 +1,125 @@
+"""Commits: taken last in a transaction, from one locked row, so that they become visible in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, func, insert, select, update
+
+from errata.catalog.open import Catalog
+from errata.catalog.tables import commits, head, streams
+from errata.errors import ErrataError, UsageError
+from errata.model.commit import Cause, Commit
+from errata.model.horizon import readable
+from errata.model.instants import format_duration, format_instant, parse_instant
+
+
+def take(
+    connection: Connection,
+    now: int,
+    cause: Cause,
+    *,
+    stream_id: int | None = None,
+    batch_id: str | None = None,
+    summary: Mapping[str, Any],
+) -> int:
+    """The next commit's number. It locks the head row until the transaction ends: call it when little is left to do."""
+    # A clock that was set back must not make a later commit look older than an earlier one.
+    at = select(head.c.at).scalar_subquery()
+    latest = connection.execute(
+        update(head)
+        .values(commit_id=head.c.commit_id + 1, at=_later(connection, at, now))
+        .returning(head.c.commit_id, head.c.at)
+    ).one()
+    connection.execute(
+        insert(commits).values(
+            commit_id=latest.commit_id,
+            at=latest.at,
+            flow=cause.flow,
+            stream_id=stream_id,
+            batch_id=batch_id,
+            user_name=cause.user,
+            host=cause.host,
+            dag_id=cause.dag_id,
+            run_id=cause.run_id,
+            task_id=cause.task_id,
+            try_number=cause.try_number,
+            spark_app=cause.spark_app,
+            summary=dict(summary),
+        )
+    )
+    return int(latest.commit_id)
+
+
+def newest(catalog: Catalog) -> int:
+    """The number of the newest commit; 0 before the first."""
+    with catalog.reading() as connection:
+        return int(connection.execute(select(head.c.commit_id)).scalar_one())
+
+
+def listed(catalog: Catalog, *, stream: str | None = None, since: int = 0, last: int | None = None) -> list[Commit]:
+    """Commits after `since`, oldest first; of one stream if named; only the last so many if told."""
+    query = _with_names().where(commits.c.commit_id > since)
+    if stream is not None:
+        query = query.where(streams.c.name == stream)
+    query = query.order_by(commits.c.commit_id.desc())
+    if last is not None:
+        query = query.limit(last)
+    with catalog.reading() as connection:
+        return [_commit(row) for row in reversed(connection.execute(query).all())]
+
+
+def find(catalog: Catalog, as_of: str | int | None) -> int:
+    """The commit that --as-of means: a number, or the newest one at a moment. None: the newest."""
+    if as_of is None:
+        return newest(catalog)
+    if isinstance(as_of, int) or as_of.strip().isdecimal():
+        wanted = int(as_of)
+        last = newest(catalog)
+        if not 0 < wanted <= last:
+            there = f"commits are 1 to {last}" if last else "there is none yet"
+            raise UsageError(f"there is no commit {wanted}", how=f"{there}; `errata log` lists them")
+        return wanted
+    moment = parse_instant(as_of)
+    if moment > catalog.clock.now():
+        raise UsageError(
+            f"{format_instant(moment)} is yet to come",
+            why="what is known then cannot be told now",
+            how="leave --as-of out for what is known now",
+        )
+    query = select(commits.c.commit_id).where(commits.c.at <= moment).order_by(commits.c.at.desc())
+    with catalog.reading() as connection:
+        found = connection.execute(query.order_by(commits.c.commit_id.desc()).limit(1)).scalar()
+    if found is None:
+        raise UsageError(
+            f"nothing was known yet at {format_instant(moment)}",
+            how="`errata log` lists the commits and their times",
+        )
+    return int(found)
+
+
+def check_readable(catalog: Catalog, commit_id: int, horizon: int, stream: str) -> None:
+    """Refuse a commit whose state of the stream lies behind the horizon."""
+    following = select(commits.c.at).where(commits.c.commit_id > commit_id).order_by(commits.c.commit_id)
+    with catalog.reading() as connection:
+        superseded_at = connection.execute(following.limit(1)).scalar()
+    if not readable(superseded_at, catalog.clock.now(), horizon):
+        raise ErrataError(
+            f"commit {commit_id} lies behind the horizon of stream {stream}",
+            why=f"past states are kept readable for {format_duration(horizon)}",
+            how="read a later commit, or declare a longer `horizon` for the time to come",
+        )
+
+
+def _later(connection: Connection, at: Any, now: int) -> Any:
+    return (func.greatest if connection.dialect.name == "postgresql" else func.max)(at, now)
+
+
+def _with_names() -> Select[Any]:
+    return select(commits, streams.c.name).join(streams, streams.c.stream_id == commits.c.stream_id, isouter=True)
+
+
+def _commit(row: Row[Any]) -> Commit:
+    cause = Cause(row.flow, row.user_name, row.host, row.dag_id, row.run_id, row.task_id, row.try_number, row.spark_app)
+    return Commit(row.commit_id, row.at, cause, row.name, row.batch_id, row.summary)

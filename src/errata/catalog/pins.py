@@ -1,0 +1,85 @@
+"""Pins: leases by which readers keep what a commit can see from being removed."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import delete, func, insert, select, update
+
+from errata.catalog.open import Catalog
+from errata.catalog.tables import head, pins
+from errata.errors import ErrataError
+from errata.model.instants import MINUTE, SECOND
+
+LEASE = 5 * MINUTE
+HEARTBEAT_SECONDS = 60.0
+
+
+class Pin:
+    """A lease on a commit. `check` fails, clearly, once it has been lost."""
+
+    def __init__(self, catalog: Catalog, commit_id: int, holder: str) -> None:
+        self._catalog = catalog
+        self.commit_id = commit_id
+        self.pin_id = uuid.uuid4().hex
+        self._lost = threading.Event()
+        values = {"pin_id": self.pin_id, "commit_id": commit_id, "holder": holder}
+        with catalog.writing() as connection:
+            connection.execute(insert(pins).values(values | {"expires_at": catalog.clock.now() + LEASE}))
+
+    def renew(self) -> bool:
+        """Make the lease last from now on; False when it had expired before."""
+        now = self._catalog.clock.now()
+        alive = (pins.c.pin_id == self.pin_id) & (pins.c.expires_at > now)
+        with self._catalog.writing() as connection:
+            renewed = connection.execute(update(pins).where(alive).values(expires_at=now + LEASE)).rowcount
+        if not renewed:
+            self._lost.set()
+        return bool(renewed)
+
+    def check(self) -> None:
+        """Raise when the lease ran out while the reader was at work: what it read may have been removed."""
+        if self._lost.is_set() or not self.renew():
+            raise ErrataError(
+                f"the pin on commit {self.commit_id} has expired",
+                why=f"its holder did not renew it within {LEASE // SECOND} seconds, so its files may be gone",
+                how="read again",
+            )
+
+    def drop(self) -> None:
+        with self._catalog.writing() as connection:
+            connection.execute(delete(pins).where(pins.c.pin_id == self.pin_id))
+
+
+@contextmanager
+def pinned(catalog: Catalog, commit_id: int, holder: str) -> Iterator[Pin]:
+    """Keep a commit readable for the time of the block; a thread renews the lease."""
+    pin = Pin(catalog, commit_id, holder)
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(HEARTBEAT_SECONDS):
+            pin.renew()
+
+    heart = threading.Thread(target=beat, name=f"pin-{commit_id}", daemon=True)
+    heart.start()
+    try:
+        yield pin
+        pin.check()
+    finally:
+        done.set()
+        heart.join()
+        pin.drop()
+
+
+def oldest_pinned(catalog: Catalog) -> int:
+    """The oldest commit that a living pin needs; the newest commit when there is none. Expired pins are cleared."""
+    with catalog.writing() as connection:
+        connection.execute(delete(pins).where(pins.c.expires_at <= catalog.clock.now()))
+        oldest = connection.execute(select(func.min(pins.c.commit_id))).scalar()
+        if oldest is not None:
+            return int(oldest)
+        return int(connection.execute(select(head.c.commit_id)).scalar_one())

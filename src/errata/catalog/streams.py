@@ -1,0 +1,146 @@
+"""Streams as the catalog has recorded them, and where each one stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, insert, literal, select, update
+
+from errata.catalog import commits
+from errata.catalog.open import Catalog
+from errata.catalog.tables import buckets, declarations, positions, streams
+from errata.errors import unknown
+from errata.model.commit import Cause
+from errata.model.stream import Stream, from_record, to_record
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A stream and where it stands at a commit."""
+
+    stream_id: int
+    stream: Stream
+    stable: int | None
+    vs_max: int | None
+    rows: int
+    inline_bytes: int
+    revisions: int
+    """The number of the last revision."""
+    changed_in: int
+    """The commit that last moved it."""
+
+
+def standing(catalog: Catalog, name: str, commit_id: int | None = None) -> Standing:
+    """Where the stream stands; with a commit, its declaration, stable point and rows as they were then."""
+    with catalog.reading() as connection:
+        row = connection.execute(_live(name, commit_id)).first()
+        if row is None:
+            there = [row.name for row in connection.execute(_live(None, commit_id))]
+            raise unknown("stream", name, there, where=None if commit_id is None else f"as of commit {commit_id}")
+        return _standing(connection, row, commit_id)
+
+
+def standings(catalog: Catalog) -> list[Standing]:
+    """All streams, by name, where they stand now."""
+    with catalog.reading() as connection:
+        rows = connection.execute(_live(None, None).order_by(streams.c.name)).all()
+        return [_standing(connection, row, None) for row in rows]
+
+
+def lock(connection: Connection, stream_id: int) -> Row[Any]:
+    """The stream's row, locked until the transaction ends: appends, ageing and declaring exclude each other."""
+    query = select(streams).where(streams.c.stream_id == stream_id).with_for_update()
+    return connection.execute(query).one()
+
+
+def declared_since(connection: Connection, stream_id: int, commit_id: int) -> bool:
+    """Whether the stream was declared anew after a commit."""
+    query = select(declarations.c.added_in).where(
+        declarations.c.stream_id == stream_id, declarations.c.added_in > commit_id
+    )
+    return connection.execute(query.limit(1)).first() is not None
+
+
+def record_position(connection: Connection, stream_id: int, commit_id: int) -> None:
+    """Note where the stream stands after this commit."""
+    now = select(
+        streams.c.stream_id,
+        literal(commit_id),
+        streams.c.stable,
+        streams.c.vs_max,
+        streams.c.rows,
+    ).where(streams.c.stream_id == stream_id)
+    connection.execute(insert(positions).from_select(["stream_id", "commit_id", "stable", "vs_max", "rows"], now))
+
+
+def apply_changes(
+    catalog: Catalog, cause: Cause, *, write: Iterable[Stream], drop: Iterable[str], summary: Mapping[str, Any]
+) -> int:
+    """Record new and changed declarations and drop streams, in one commit."""
+    recorded = {each.stream.name: each for each in standings(catalog)}
+    with catalog.writing() as connection:
+        for name in drop:
+            lock(connection, recorded[name].stream_id)
+        commit_id = commits.take(connection, catalog.clock.now(), cause, summary=summary)
+        for stream in write:
+            known = recorded.get(stream.name)
+            stream_id = known.stream_id if known else _create(connection, stream.name, commit_id)
+            values = {"stream_id": stream_id, "added_in": commit_id, "declaration": to_record(stream)}
+            connection.execute(insert(declarations).values(values))
+            _touch(connection, stream_id, commit_id)
+        for name in drop:
+            stream_id = recorded[name].stream_id
+            for table in (streams, buckets):
+                connection.execute(
+                    update(table)
+                    .where(table.c.stream_id == stream_id, table.c.removed_in.is_(None))
+                    .values(removed_in=commit_id)
+                )
+        return commit_id
+
+
+def _create(connection: Connection, name: str, commit_id: int) -> int:
+    created = connection.execute(
+        insert(streams)
+        .values(name=name, added_in=commit_id, rows=0, inline_bytes=0, revisions=0, changed_in=commit_id)
+        .returning(streams.c.stream_id)
+    )
+    return int(created.scalar_one())
+
+
+def _touch(connection: Connection, stream_id: int, commit_id: int) -> None:
+    connection.execute(update(streams).where(streams.c.stream_id == stream_id).values(changed_in=commit_id))
+
+
+def _live(name: str | None, commit_id: int | None) -> Select[Any]:
+    query = select(streams)
+    if commit_id is None:
+        query = query.where(streams.c.removed_in.is_(None))
+    else:
+        gone = streams.c.removed_in
+        query = query.where(streams.c.added_in <= commit_id, gone.is_(None) | (gone > commit_id))
+    return query if name is None else query.where(streams.c.name == name)
+
+
+def _standing(connection: Connection, row: Row[Any], commit_id: int | None) -> Standing:
+    declared = select(declarations.c.declaration).where(declarations.c.stream_id == row.stream_id)
+    stable, vs_max, rows = row.stable, row.vs_max, row.rows
+    if commit_id is not None:
+        declared = declared.where(declarations.c.added_in <= commit_id)
+        at = positions.c.commit_id
+        query = select(positions).where(positions.c.stream_id == row.stream_id, at <= commit_id)
+        then = connection.execute(query.order_by(at.desc()).limit(1)).first()
+        stable, vs_max, rows = (then.stable, then.vs_max, then.rows) if then else (None, None, 0)
+    record = connection.execute(declared.order_by(declarations.c.added_in.desc()).limit(1)).scalar_one()
+    return Standing(
+        row.stream_id,
+        from_record(row.name, record),
+        stable,
+        vs_max,
+        rows,
+        row.inline_bytes,
+        row.revisions,
+        row.changed_in,
+    )

@@ -1,0 +1,197 @@
+"""The catalog's tables. Migrations under sql/ make them; a test holds the two together.
+
+Spans of visibility are half-open on the axis of commits: a row is visible from added_in until removed_in.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# SQLite numbers rows by itself only in a column that is INTEGER to the letter.
+Identity = BigInteger().with_variant(Integer, "sqlite")
+
+head = Table(
+    "head",
+    metadata,
+    Column("id", SmallInteger, primary_key=True),
+    Column("commit_id", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+)
+"""One row, locked by whoever commits: the newest commit, and its time."""
+
+commits = Table(
+    "commits",
+    metadata,
+    Column("commit_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", BigInteger, nullable=False),
+    Column("flow", String(40), nullable=False),
+    Column("stream_id", BigInteger),
+    Column("batch_id", String(200)),
+    Column("user_name", String(200), nullable=False),
+    Column("host", String(200), nullable=False),
+    Column("dag_id", String(250), nullable=False),
+    Column("run_id", String(250), nullable=False),
+    Column("task_id", String(250), nullable=False),
+    Column("try_number", Integer),
+    Column("spark_app", String(200), nullable=False),
+    Column("summary", JSON, nullable=False),
+    Index(None, "at"),
+)
+
+streams = Table(
+    "streams",
+    metadata,
+    Column("stream_id", Identity, primary_key=True),
+    Column("name", String(63), nullable=False),
+    Column("added_in", BigInteger, nullable=False),
+    Column("removed_in", BigInteger),
+    Column("stable", BigInteger),
+    Column("vs_max", BigInteger),
+    Column("rows", BigInteger, nullable=False),
+    Column("inline_bytes", BigInteger, nullable=False),
+    Column("revisions", BigInteger, nullable=False),
+    Column("changed_in", BigInteger, nullable=False),
+    Index(None, "name"),
+)
+"""A stream and where it stands now. Appends and ageing lock its row; changed_in is the commit that last did."""
+
+declarations = Table(
+    "declarations",
+    metadata,
+    Column("stream_id", BigInteger, ForeignKey("streams.stream_id"), primary_key=True),
+    Column("added_in", BigInteger, primary_key=True, autoincrement=False),
+    Column("declaration", JSON, nullable=False),
+)
+"""Every declaration that a stream has had; the one in force at a commit is the last one up to it."""
+
+positions = Table(
+    "positions",
+    metadata,
+    Column("stream_id", BigInteger, ForeignKey("streams.stream_id"), primary_key=True),
+    Column("commit_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("stable", BigInteger),
+    Column("vs_max", BigInteger),
+    Column("rows", BigInteger, nullable=False),
+)
+"""Where a stream stood after each commit that moved it: what a reader of an old commit needs."""
+
+batches = Table(
+    "batches",
+    metadata,
+    Column("batch_no", Identity, primary_key=True),
+    Column("stream_id", BigInteger, ForeignKey("streams.stream_id"), nullable=False),
+    Column("batch_id", String(200), nullable=False),
+    Column("content_hash", String(64), nullable=False),
+    Column("commit_id", BigInteger),
+    Column("counts", JSON, nullable=False),
+    UniqueConstraint("stream_id", "batch_id"),
+)
+"""The ledger: a batch that is in it has been taken in, once and whole."""
+
+batch_files = Table(
+    "batch_files",
+    metadata,
+    Column("batch_no", BigInteger, ForeignKey("batches.batch_no"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("stream_id", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Index(None, "stream_id", "sha256"),
+)
+
+batch_splits = Table(
+    "batch_splits",
+    metadata,
+    Column("batch_no", BigInteger, ForeignKey("batches.batch_no"), primary_key=True),
+    Column("split", Integer, primary_key=True, autoincrement=False),
+    Column("file_number", Integer, nullable=False),
+    Column("first_line", BigInteger, nullable=False),
+    Column("lines", BigInteger, nullable=False),
+)
+"""Turns a row's stored position (split and ordinal) back into its file and line."""
+
+buckets = Table(
+    "buckets",
+    metadata,
+    Column("bucket_id", Identity, primary_key=True),
+    Column("stream_id", BigInteger, ForeignKey("streams.stream_id"), nullable=False),
+    Column("role", String(12), nullable=False),
+    Column("layout", String(12), nullable=False),
+    Column("path", Text),
+    Column("rows", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("vs_min", BigInteger, nullable=False),
+    Column("vs_max", BigInteger, nullable=False),
+    Column("ve_min", BigInteger),
+    Column("ve_max", BigInteger),
+    Column("span_class", SmallInteger, nullable=False),
+    Column("group_low", Text),
+    Column("group_high", Text),
+    Column("group_members", Text),
+    Column("sampling_rate", Float, nullable=False),
+    Column("checksum", String(80), nullable=False),
+    Column("batch_no", BigInteger),
+    Column("revision_first", BigInteger),
+    Column("added_in", BigInteger, nullable=False),
+    Column("removed_in", BigInteger),
+    Index(None, "stream_id", "role", "span_class", "vs_min"),
+    Index(None, "added_in"),
+)
+"""The bucket index. span_class is the bit length of vs_max - vs_min: see `buckets.visible`."""
+
+bucket_data = Table(
+    "bucket_data",
+    metadata,
+    Column("bucket_id", BigInteger, ForeignKey("buckets.bucket_id"), primary_key=True, autoincrement=False),
+    Column("data", LargeBinary, nullable=False),
+)
+"""The rows of inline buckets, an Arrow stream each; apart, so that the index stays narrow."""
+
+quarantine = Table(
+    "quarantine",
+    metadata,
+    Column("quarantine_id", Identity, primary_key=True),
+    Column("stream_id", BigInteger, ForeignKey("streams.stream_id"), nullable=False),
+    Column("batch_no", BigInteger, ForeignKey("batches.batch_no"), nullable=False),
+    Column("file", Text, nullable=False),
+    Column("line", BigInteger, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index(None, "stream_id", "batch_no"),
+)
+
+pins = Table(
+    "pins",
+    metadata,
+    Column("pin_id", String(32), primary_key=True),
+    Column("commit_id", BigInteger, nullable=False),
+    Column("holder", String(200), nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Index(None, "expires_at"),
+)
+"""Readers at work: nothing that a pinned commit can see is removed before the pin is dropped or expires."""

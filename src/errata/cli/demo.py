@@ -1,0 +1,186 @@
+"""`errata demo`: the commands as a person would type them, on a made-up feed, each with a word of explanation."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import chdir
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from errata.errors import EXIT_QUARANTINE, ErrataError, Refused
+from errata.serve.formats import console_on
+
+ROWS = 300_000
+PER_FILE = ROWS // 2
+FIRST, SECOND = "feed/quotes-000000000000.csv", f"feed/quotes-{PER_FILE:012d}.csv"
+BORDER = ("--group", "symbol=IBM", "--from", "2026-11-18T00:12:27", "--to", "2026-11-18T00:12:33")
+
+PROJECT = """\
+project: demo
+catalog: sqlite:///errata.db
+warehouse: ./warehouse
+spark: {master: "local[*]"}
+streams:
+  quotes:
+    columns: {time: timestamp, symbol: string, price: double}
+    key: [time, symbol]       # what identifies a quote
+    order: time               # when it counts
+    group: [symbol]           # what one looks for
+    slack: 5 seconds          # disorder that is put right by waiting
+    retention: 15 minutes     # a day in earnest; here the feed is 25 minutes long
+    bucket_rows: 20000        # half a million in earnest
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What happens, in words, and the commands that do it."""
+
+    title: str
+    words: str
+    commands: Sequence[Sequence[str]] = ()
+    shows: str | None = None
+    """A file that is shown first."""
+
+
+STEPS = (
+    Step(
+        "A feed",
+        "A stock exchange sends quotes, 200 a second, in two files. As in life, some come out of order, some come "
+        "far too late, and some are bad.",
+        [
+            [
+                *("generate", "quotes", "--rows", str(ROWS), "--rows-per-file", str(PER_FILE)),
+                *("--disorder", "0.02", "--late", "200", "--mistakes", "12", "--out", "feed"),
+            ]
+        ],
+    ),
+    Step(
+        "Declare it",
+        "A stream is declared in errata.yaml. Applying shows what would be made, and makes it.",
+        [["apply", "--yes"]],
+        shows="errata.yaml",
+    ),
+    Step(
+        "Take it in",
+        "The first file is sorted, cut into buckets and committed, all or nothing. Bad rows are set aside, the rest "
+        "goes in. (Spark starts first, which takes some seconds.)",
+        [["ingest", "quotes", FIRST]],
+    ),
+    Step(
+        "What was wrong",
+        "Each bad row is kept with its place, what it said, and why it was not taken.",
+        [["quarantine", "ls", "quotes"]],
+    ),
+    Step(
+        "The second file",
+        "It brings rows that the first should have had. They lie behind the stable point, so they count as corrections "
+        "of the past: they are numbered and kept as pending revisions.",
+        [["ingest", "quotes", SECOND]],
+    ),
+    Step(
+        "The same again",
+        "A batch that was taken in before changes nothing. Whatever is killed half-way can simply be run again.",
+        [["ingest", "quotes", SECOND]],
+    ),
+    Step(
+        "The archive",
+        "A bucket is a file of consecutive rows. The catalog knows what each one can hold, so a question about six "
+        "seconds opens a bucket or two, and never the rest.",
+        [["archive", "ls", "quotes"]],
+    ),
+    Step(
+        "What was known when",
+        "Every commit can be read again. One question, around the end of the first file: as of commit 2, with only "
+        "that file taken in, and as of commit 3.",
+        [
+            ["archive", "scan", "quotes", *BORDER, "--as-of", "2"],
+            ["archive", "scan", "quotes", *BORDER, "--as-of", "3"],
+        ],
+    ),
+    Step(
+        "Ageing",
+        "The declaration keeps 15 minutes behind the stable point. What is older goes, by whole buckets; readers of "
+        "earlier commits still see it until the horizon has passed.",
+        [["archive", "age-out", "quotes"]],
+    ),
+    Step("How it stands", "What there is now, and what waits.", [["status"]]),
+    Step("What happened", "Every step is a commit that says who made it and what it did.", [["log"]]),
+)
+
+
+def demo(
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="DIR", help="Work in this folder and leave all there.", show_default=False),
+    ] = None,
+) -> int:
+    """See a stream taken in, archived, aged and read back, in under two minutes."""
+    if keep is not None:
+        return _in_kept(keep)
+    with tempfile.TemporaryDirectory(prefix="errata-demo-") as folder:
+        code = _play(Path(folder))
+    if code == 0:
+        _tell("Everything was in a temporary folder and is gone. `errata demo --keep DIR` leaves it to play with;")
+        _tell("`errata init` begins a project of your own.")
+    return code
+
+
+def _in_kept(folder: Path) -> int:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Refused(
+            f"{folder} is not an empty folder", why="the demo overwrites nothing", how="name a folder that is not there"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    code = _play(folder.resolve())
+    if code == 0:
+        _tell(f"Everything is in {folder}. Go there and try: errata archive scan quotes --format csv | head")
+    return code
+
+
+def _play(folder: Path) -> int:
+    """Go through the steps in a folder."""
+    _tell("Errata on a made-up feed, step by step. After each $ stands what one would type.")
+    (folder / "errata.yaml").write_text(PROJECT, encoding="utf-8")
+    with chdir(folder):
+        for number, step in enumerate(STEPS, 1):
+            _head(f"{number}/{len(STEPS)}  {step.title}", step.words)
+            if step.shows is not None:
+                _command(f"cat {step.shows}")
+                sys.stdout.write(Path(step.shows).read_text(encoding="utf-8"))
+            for command in step.commands:
+                _command(f"errata {' '.join(command)}")
+                _run(command)
+    sys.stdout.write("\n")
+    return 0
+
+
+def _run(command: Sequence[str]) -> None:
+    # The door itself, so that the demo is what a person would see; it is loaded by the time that it is needed.
+    from errata.cli.main import main  # noqa: PLC0415
+
+    code = main(["--project", ".", *command])
+    if code not in (0, EXIT_QUARANTINE):
+        raise ErrataError(f"the demo ends here: `errata {' '.join(command)}` ended with exit code {code}")
+
+
+def _head(title: str, words: str) -> None:
+    screen = console_on(sys.stdout)
+    screen.print()
+    screen.print(title, style="bold cyan")
+    screen.print(words, width=min(screen.width, 100))
+
+
+def _command(text: str) -> None:
+    screen = console_on(sys.stdout)
+    screen.print(f"\n$ {text}", style="bold", soft_wrap=True)
+    sys.stdout.flush()
+
+
+def _tell(text: str) -> None:
+    sys.stdout.write(f"{text}\n")

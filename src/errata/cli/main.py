@@ -1,0 +1,160 @@
+"""The door: arguments in, exit code out, and every failure in words."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from errata import __version__
+from errata.cli.doors import Door, Given, group
+from errata.cli.talk import complain
+from errata.errors import EXIT_FAILED, ErrataError
+
+DEBUG = "ERRATA_DEBUG"
+INTERRUPTED = 130
+
+COMMANDS = {
+    "init": ("Begin a project with a commented errata.yaml.", "errata.cli.init:init"),
+    "apply": ("Show what errata.yaml would change, and do it.", "errata.cli.apply:apply"),
+    "ingest": ("Take files into a stream's archive.", "errata.cli.ingest:ingest"),
+    "log": ("List commits: when, who, and what they did.", "errata.cli.log:log"),
+    "status": ("Show how streams stand, and what waits.", "errata.cli.status:status"),
+    "demo": ("See it all at work, in under two minutes.", "errata.cli.demo:demo"),
+    "bench": ("Measure Errata beside plain Spark.", "errata.cli.bench:bench"),
+}
+
+GROUPS = {
+    "generate": (
+        "Write made-up feeds to try things with.",
+        {"quotes": ("Stock quotes, with all that goes wrong.", "errata.cli.generate:quotes")},
+    ),
+    "archive": (
+        "Look into archives, read them, age them.",
+        {
+            "ls": ("List a stream's buckets, and draw them.", "errata.cli.archive:ls"),
+            "stats": ("Show how much the archives hold.", "errata.cli.archive:stats"),
+            "scan": ("Read rows of an archive as known at a commit.", "errata.cli.scan:scan"),
+            "age-out": ("Drop buckets that are past the retention.", "errata.cli.archive:age_out"),
+        },
+    ),
+    "quarantine": (
+        "See the rows that were not taken in, and why.",
+        {"ls": ("List rows in quarantine.", "errata.cli.quarantine:ls")},
+    ),
+}
+
+ORDER = ("init", "apply", "generate", "ingest", "quarantine", "archive", "log", "status", "bench", "demo")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code is 0 done, 1 failed, 2 usage or a confirmation is needed, 3 rows in quarantine."""
+    given = _globals_first(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in given or os.environ.get(DEBUG, "") not in ("", "0")
+    try:
+        program()(args=given, prog_name="errata")
+    except SystemExit as left:
+        code = left.code if isinstance(left.code, int) else EXIT_FAILED
+        return _stopped() if code == INTERRUPTED else code
+    except Exception as error:  # noqa: BLE001 - the last resort: a person is told, and --debug tells the rest
+        return _failed(error, debug)
+    raise AssertionError("a program of typer ends by SystemExit")
+
+
+def program() -> TyperGroup:
+    """The command `errata` with all there is below it."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+    app.callback()(_before)
+    root = typer.main.get_group(app)
+    for name in ORDER:
+        if name in GROUPS:
+            purpose, doors = GROUPS[name]
+            root.add_command(group(name, purpose, doors))
+        else:
+            root.add_command(Door(name, *COMMANDS[name]))
+    return root
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"errata {__version__}\n")
+        raise typer.Exit
+
+
+def _before(
+    context: typer.Context,
+    project: Annotated[
+        Path | None,
+        typer.Option(
+            "--project", metavar="PATH", help="The project's errata.yaml or its folder; else the nearest from here up."
+        ),
+    ] = None,
+    debug: Annotated[  # noqa: ARG001 - read by main, which also sees failures before a command begins
+        bool, typer.Option("--debug", help="Show tracebacks of failures.")
+    ] = False,
+    version: Annotated[  # noqa: ARG001 - done by its callback, since it needs no command
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Archives streams, keeps continuous queries answered, and corrects the answers when the past changes."""
+    context.obj = Given(project)
+
+
+def _globals_first(argv: Sequence[str]) -> list[str]:
+    """The arguments with --project and --debug moved before the command, so that they may stand anywhere.
+
+    Behind `init` a --project is another thing: the name of the project that is begun.
+    """
+    front: list[str] = []
+    rest: list[str] = []
+    words = iter(argv)
+    for word in words:
+        if word == "--":
+            rest.append(word)
+            break
+        elsewhere = rest[:1] != ["init"]
+        if word == "--debug" or (word.startswith("--project=") and elsewhere):
+            front.append(word)
+        elif word == "--project" and elsewhere:
+            front += [word, *[value for value in [next(words, None)] if value is not None]]
+        else:
+            rest.append(word)
+    return [*front, *rest, *words]
+
+
+def _failed(error: Exception, debug: bool) -> int:
+    if debug:
+        traceback.print_exception(error)
+    if _interrupted(error):
+        return _stopped()
+    if isinstance(error, ErrataError):
+        complain(str(error))
+        return error.exit_code
+    complain(_sentence(error) + ("" if debug else f"; --debug (or {DEBUG}=1) shows where"))
+    return EXIT_FAILED
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether an interrupt led to the error: Spark answers one with the failure of the job that it cancels."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _stopped() -> int:
+    complain("stopped; what is not committed is not there, and the same command can be run again")
+    return INTERRUPTED
+
+
+def _sentence(error: Exception) -> str:
+    """An error that nobody foresaw, in one line."""
+    told = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    if isinstance(error, OSError) and error.strerror:
+        told = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return f"errata failed unexpectedly: {type(error).__name__}{': ' if told else ''}{told}"

@@ -1,0 +1,20 @@
+"""Arguments and options that commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from errata.cli.doors import Given
+from errata.serve.formats import Format
+
+Printed = Annotated[Format, typer.Option("--format", help="How rows are printed.", case_sensitive=False)]
+StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream's name.", show_default=False)]
+MaybeStream = Annotated[str | None, typer.Argument(metavar="STREAM", help="Only this stream.", show_default=False)]
+
+
+def given(context: typer.Context) -> Given:
+    """What was said before the command's name."""
+    found = context.obj
+    return found if isinstance(found, Given) else Given()

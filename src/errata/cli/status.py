@@ -1,0 +1,92 @@
+"""`errata status`: how everything stands."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from errata.cli.options import Printed, given
+from errata.cli.talk import say
+from errata.flows import status as flow
+from errata.flows.site import at_site
+from errata.flows.status import Declared, StreamStatus
+from errata.serve.formats import Field, Format, Record, print_records
+from errata.serve.words import counted, place, place_shown, size
+
+FIELDS = (
+    Field("stream", "stream"),
+    Field("rows", "rows", right=True),
+    Field("buckets", "buckets", right=True),
+    Field("bytes", "size", right=True),
+    Field("inline_bytes", "inline", right=True),
+    Field("stable", "stable point"),
+    Field("pending", "pending", right=True),
+    Field("quarantined", "quarantined", right=True),
+    Field("waiting", "landed", right=True),
+    Field("compaction_due", "compaction"),
+    Field("declared", "declaration"),
+)
+QUIET = {"waiting", "compaction_due", "declared"}
+"""Columns that a person is shown only when they say something."""
+
+
+def status(context: typer.Context, kind: Printed = Format.TABLE) -> None:
+    """Show how the streams stand: what they hold, how far they are stable, what waits and what is due."""
+    with at_site(given(context).project) as site:
+        found = flow.status(site)
+    shown = [_row(each) for each in found]
+    if not found:
+        say("no streams: declare some in errata.yaml and run `errata apply`")
+        if kind is Format.TABLE:
+            return
+    fields: Sequence[Field] = FIELDS
+    if kind is Format.TABLE:
+        fields = tuple(
+            field for field in FIELDS if field.name not in QUIET or any(row[field.name] != "" for row in shown)
+        )
+    print_records(fields, [_record(each) for each in found], shown, kind, sys.stdout)
+    for line in _hints(found):
+        say(line)
+
+
+def _hints(found: list[StreamStatus]) -> list[str]:
+    hints = []
+    if any(each.declared is not Declared.AGREED for each in found):
+        hints.append("errata.yaml and the catalog differ: errata apply")
+    for each in found:
+        name = each.stream.name
+        if each.quarantined:
+            hints.append(f"{counted(each.quarantined, 'row')} of {name} in quarantine: errata quarantine ls {name}")
+        if each.waiting:
+            hints.append(f"{counted(each.waiting, 'file')} of {name} landed: errata ingest {name} --landed")
+    return hints
+
+
+def _record(each: StreamStatus) -> Record:
+    return {
+        "stream": each.stream.name,
+        "rows": each.base.rows,
+        "buckets": each.base.buckets,
+        "bytes": each.base.bytes,
+        "inline_bytes": each.inline_bytes,
+        "stable": place(each.stable, each.stream.timed) or None,
+        "pending": each.pending,
+        "quarantined": each.quarantined,
+        "waiting": each.waiting,
+        "compaction_due": each.compaction_due,
+        "declared": each.declared.value,
+    }
+
+
+def _row(each: StreamStatus) -> Record:
+    return {
+        **_record(each),
+        "bytes": size(each.base.bytes),
+        "inline_bytes": size(each.inline_bytes),
+        "stable": place_shown(each.stable, each.stream.timed),
+        "waiting": "" if each.waiting is None else each.waiting,
+        "compaction_due": "due" if each.compaction_due else "",
+        "declared": "" if each.declared is Declared.AGREED else each.declared.value,
+    }

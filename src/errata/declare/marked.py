@@ -1,0 +1,150 @@
+"""YAML whose values remember where they stand, so that every complaint can name a line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import yaml
+
+from errata.errors import UsageError
+
+_MERGE = "<<"
+_NULL = "tag:yaml.org,2002:null"
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A single value as it was written, without YAML's own guesses at what yes, 1e3 and 12:30 are."""
+
+    text: str | None
+    """None where nothing, ~ or null is written."""
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A sequence of values."""
+
+    items: tuple[Node, ...]
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key, where it stands, and its value."""
+
+    key: str
+    line: int
+    column: int
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A mapping of keys to values."""
+
+    entries: Mapping[str, Entry]
+    line: int
+    column: int
+
+
+Node = Scalar | Listing | Table
+
+
+def compose(text: str, file: str) -> Node:
+    """The file's one document; what is wrong with it as YAML is said with its line."""
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        raise _unprintable(error.position, text, file) from None
+    try:
+        root = loader.get_single_node()
+    except yaml.MarkedYAMLError as error:
+        raise _syntax(error, text, file) from None
+    finally:
+        loader.dispose()
+    if root is None:
+        raise UsageError(
+            "the file is empty", where=file, how="begin with 'project: NAME'; `errata init` writes an example"
+        )
+    return _Composed(file).node(root)
+
+
+class _Composed:
+    """The walk over YAML's nodes. A node with an anchor is walked once, however often it is named."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._known: dict[int, Node] = {}
+        self._open: set[int] = set()
+
+    def node(self, node: yaml.Node) -> Node:
+        if id(node) in self._open:
+            raise self._error(node, "an alias names what it is part of", "write the value out")
+        if id(node) not in self._known:
+            self._open.add(id(node))
+            self._known[id(node)] = self._walk(node)
+            self._open.remove(id(node))
+        return self._known[id(node)]
+
+    def _walk(self, node: yaml.Node) -> Node:
+        line, column = node.start_mark.line + 1, node.start_mark.column + 1
+        if isinstance(node, yaml.MappingNode):
+            return Table(self._entries(node), line, column)
+        if isinstance(node, yaml.SequenceNode):
+            return Listing(tuple(self.node(item) for item in node.value), line, column)
+        return Scalar(None if node.tag == _NULL else str(node.value), line, column)
+
+    def _entries(self, node: yaml.MappingNode) -> Mapping[str, Entry]:
+        entries: dict[str, Entry] = {}
+        merged: dict[str, Entry] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise self._error(key_node, "a key is not a plain text", "write one name before the colon")
+            key, mark = str(key_node.value), key_node.start_mark
+            if key == _MERGE:
+                merged.update(self._merged(value_node))
+                continue
+            if key in entries:
+                raise self._error(
+                    key_node, f"key {key!r} is written twice, first in line {entries[key].line}", "keep one of the two"
+                )
+            entries[key] = Entry(key, mark.line + 1, mark.column + 1, self.node(value_node))
+        return {**merged, **entries}
+
+    def _merged(self, node: yaml.Node) -> Mapping[str, Entry]:
+        value = self.node(node)
+        if not isinstance(value, Table):
+            raise self._error(node, "<< does not name a mapping", "write '<<: *anchor' where the anchor is a mapping")
+        return value.entries
+
+    def _error(self, node: yaml.Node, what: str, how: str) -> UsageError:
+        return UsageError(what, where=f"{self._file}:{node.start_mark.line + 1}", how=how)
+
+
+def _unprintable(position: int, text: str, file: str) -> UsageError:
+    return UsageError(
+        f"this is not YAML: a character that cannot be in a text: {text[position]!r}",
+        where=f"{file}:{text.count(chr(10), 0, position) + 1}",
+        how="remove it",
+    )
+
+
+def _syntax(error: yaml.MarkedYAMLError, text: str, file: str) -> UsageError:
+    mark = error.problem_mark or error.context_mark
+    lines = text.splitlines()
+    line = mark.line + 1 if mark else 1
+    near = lines[line - 1].strip() if line <= len(lines) else ""
+    how = "check indentation, colons, quotes and brackets here and in the line above; tabs cannot indent"
+    if "${" in near:
+        how = "put quotes around a value with ${…} that stands inside { } or [ ]"
+    why = error.context if error.context and error.problem else None
+    return UsageError(
+        f"this is not YAML: {error.problem or error.context}" + (f", near {near!r}" if near else ""),
+        where=f"{file}:{line}",
+        why=why,
+        how=how,
+    )

@@ -1,0 +1,71 @@
+"""What a person reads when something is wrong: what, where, why and how to mend it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_QUARANTINE = 3
+
+
+class ErrataError(Exception):
+    """A failure that a person can act on; the command line prints it without a traceback."""
+
+    exit_code = EXIT_FAILED
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        why: str | None = None,
+        how: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.why = why
+        self.how = how
+
+    def __str__(self) -> str:
+        lines = [f"{self.where}: {self.what}" if self.where else self.what]
+        if self.why:
+            lines.append(f"  why: {self.why}")
+        if self.how:
+            lines.append(f"  how to mend: {self.how}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process borders (Spark workers); keyword arguments would be lost by the default.
+        return (_rebuild, (type(self), self.what, self.where, self.why, self.how))
+
+
+class UsageError(ErrataError):
+    """What was asked for cannot be meant as it stands: a wrong name, value or declaration."""
+
+    exit_code = EXIT_USAGE
+
+
+class Refused(ErrataError):
+    """What was asked for is understood and not done, because it would lose or contradict something."""
+
+
+def _rebuild(kind: type[ErrataError], what: str, where: str | None, why: str | None, how: str | None) -> ErrataError:
+    return kind(what, where=where, why=why, how=how)
+
+
+def candidates(name: str, known: Iterable[str]) -> str:
+    """What may have been meant, nearest first, and what there is."""
+    names = sorted(known)
+    if not names:
+        return "there are none yet"
+    near = difflib.get_close_matches(name, names, n=2, cutoff=0.6)
+    there_is = "there is " + ", ".join(names)
+    return f"did you mean {' or '.join(near)}? {there_is}" if near else there_is
+
+
+def unknown(kind: str, name: str, known: Iterable[str], where: str | None = None) -> UsageError:
+    """The error for a name that nothing bears, with the candidates."""
+    return UsageError(f"unknown {kind} {name!r}", where=where, how=candidates(name, known))

@@ -1,0 +1,1 @@
+"""One function per job: the only place where the capabilities meet."""

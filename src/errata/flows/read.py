@@ -1,0 +1,133 @@
+"""Reading an archive: what is asked for in a person's words, found, and read as of one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from errata.archive.scan import Group, Scan, candidates, scan_rows
+from errata.archive.warehouse import Warehouse
+from errata.catalog import commits, pins, streams
+from errata.catalog.open import Catalog, open_catalog
+from errata.declare.project import load_project
+from errata.errors import UsageError, unknown
+from errata.flows.age_out import age_out_lazily
+from errata.flows.site import Site
+from errata.intake.values import value_text
+from errata.model.bucket import Bucket
+from errata.model.instants import parse_instant
+from errata.model.interval import HIGHEST, LOWEST, Interval
+from errata.model.stream import Stream
+from errata.spark.failures import spark_failures
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a person asks of an archive, as they write it."""
+
+    stream: str
+    start: str | None = None
+    end: str | None = None
+    as_of: str | int | None = None
+    groups: Sequence[Mapping[str, str]] = ()
+    """Each names values of all group columns."""
+    age_first: bool = False
+    """Read as a correction would: a stream that ages lazily is aged first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An answer in the making: what will be opened, and the rows."""
+
+    scan: Scan
+    buckets: Sequence[Bucket]
+    rows: DataFrame
+    pin: pins.Pin
+    """Holds until the reading ends; its `check` tells whether what has been read so far was whole."""
+
+
+def find(catalog: Catalog, wanted: Wanted) -> Scan:
+    """The scan that is meant. The commit is fixed here: what comes in later does not show."""
+    commit_id = commits.find(catalog, wanted.as_of)
+    if wanted.as_of is None:
+        standing = streams.standing(catalog, wanted.stream)
+    else:
+        standing = streams.standing(catalog, wanted.stream, commit_id)
+        commits.check_readable(catalog, commit_id, standing.stream.horizon, wanted.stream)
+    interval = Interval(
+        LOWEST if wanted.start is None else _moment(standing.stream, wanted.start),
+        HIGHEST if wanted.end is None else _moment(standing.stream, wanted.end),
+    )
+    return Scan(standing, commit_id, interval, _groups(standing.stream, wanted.groups))
+
+
+@contextmanager
+def reading(site: Site, wanted: Wanted) -> Iterator[Reading]:
+    """Read with the commit pinned: nothing that it sees is removed before the block ends."""
+    if wanted.age_first:
+        age_out_lazily(site, wanted.stream)
+    scan = find(site.catalog, wanted)
+    with pins.pinned(site.catalog, scan.commit_id, f"scan of {wanted.stream}") as pin, spark_failures():
+        found = candidates(site.catalog, scan)
+        yield Reading(scan, found, scan_rows(site.session(), site.catalog, site.warehouse, scan), pin)
+
+
+def table(
+    spark: SparkSession,
+    stream: str,
+    *,
+    as_of: str | int | None = None,
+    start: str | int | None = None,
+    end: str | int | None = None,
+    groups: Sequence[Mapping[str, str]] = (),
+    project: Path | str | None = None,
+) -> DataFrame:
+    """A stream's archive as a DataFrame: rows with start <= order field < end, as known at a commit or a moment.
+
+    The DataFrame is read when it is used; its files stay for as long as the stream's horizon tells.
+    """
+    declared = load_project(Path(project) if project is not None else None)
+    catalog = open_catalog(declared.catalog)
+    try:
+        wanted = Wanted(stream, _text(start), _text(end), as_of, groups)
+        return scan_rows(spark, catalog, Warehouse(declared.warehouse), find(catalog, wanted))
+    finally:
+        catalog.close()
+
+
+def _moment(stream: Stream, text: str) -> int:
+    if stream.timed:
+        return parse_instant(text)
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is not a whole number", why=f"stream {stream.name} is ordered by the bigint {stream.order}"
+        ) from None
+
+
+def _groups(stream: Stream, wanted: Sequence[Mapping[str, str]]) -> frozenset[Group] | None:
+    if not wanted:
+        return None
+    return frozenset(_group(stream, given) for given in wanted)
+
+
+def _group(stream: Stream, given: Mapping[str, str]) -> Group:
+    for name in given:
+        if name not in stream.group:
+            raise unknown("group column", name, stream.group, where=f"stream {stream.name}")
+    missing = [name for name in stream.group if name not in given]
+    if missing:
+        raise UsageError(
+            f"the group says nothing of {', '.join(missing)}",
+            how=f"name a value for each of {', '.join(stream.group)}",
+        )
+    return tuple(value_text(given[name], stream.column(name).type) for name in stream.group)
+
+
+def _text(bound: str | int | None) -> str | None:
+    return None if bound is None else str(bound)

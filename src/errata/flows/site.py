@@ -1,0 +1,80 @@
+"""A project at work: its declarations, catalog, warehouse and session, and the account of who runs what."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from errata.archive.warehouse import Warehouse
+from errata.catalog import streams
+from errata.catalog.open import Catalog, open_catalog
+from errata.clock import SYSTEM, Clock
+from errata.declare.project import Project, load_project
+from errata.errors import ErrataError, unknown
+from errata.model.commit import Cause
+from errata.model.stream import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where flows work. A session is opened when the first flow needs it, and shared from then on."""
+
+    project: Project
+    catalog: Catalog
+    warehouse: Warehouse
+    cause: Cause = field(default_factory=lambda: Cause(""))
+    """Who runs the flows; each flow writes its own name into it."""
+
+    def session(self) -> SparkSession:
+        # PySpark takes seconds to import, and many commands need no session.
+        from errata.spark.session import open_session  # noqa: PLC0415
+
+        spark = self.project.spark
+        return open_session(spark.master, spark.remote, spark.conf, f"errata {self.project.name}")
+
+    def caused_by(self, flow: str, session: SparkSession | None = None) -> Cause:
+        """What a commit of the flow is to say of its making."""
+        app = session.conf.get("spark.app.id", "") if session is not None else ""
+        return replace(
+            self.cause,
+            flow=flow,
+            user=self.cause.user or _user(),
+            host=self.cause.host or socket.gethostname(),
+            spark_app=app or "",
+        )
+
+    def declared(self, name: str) -> Stream:
+        """The stream as errata.yaml declares it; it must have been applied."""
+        if name not in self.project.streams:
+            raise unknown("stream", name, self.project.streams)
+        recorded = {each.stream.name: each.stream for each in streams.standings(self.catalog)}
+        if recorded.get(name) != self.project.streams[name]:
+            state = "has changed in errata.yaml" if name in recorded else "is not in the catalog yet"
+            raise ErrataError(f"stream {name} {state}", how="run `errata apply` first")
+        return recorded[name]
+
+
+@contextmanager
+def at_site(path: Path | None = None, cause: Cause | None = None, clock: Clock = SYSTEM) -> Iterator[Site]:
+    """The project at a path (None: the nearest one), its catalog open until the block ends."""
+    project = load_project(path)
+    catalog = open_catalog(project.catalog, clock)
+    try:
+        yield Site(project, catalog, Warehouse(project.warehouse), cause or Cause(""))
+    finally:
+        catalog.close()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return ""

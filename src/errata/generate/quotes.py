@@ -1,0 +1,193 @@
+"""The stock quotes of the paper's experiments (4) as files to take in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from errata.errors import UsageError
+from errata.generate.faults import Extra, Mistake, Revisions, late_rows, mistakes, revisions
+from errata.generate.feed import MOST_SYMBOLS, Feed, Numbers, Quotes
+from errata.generate.files import QuoteFile, file_name, open_file
+from errata.model.batch import Format
+from errata.model.instants import SECOND
+
+START = 1_794_960_000_000_000
+"""2026-11-18T00:00:00."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteSpec:
+    """What to generate. The same specification always gives the same bytes.
+
+    Every symbol reports a price every second, so 200 symbols are the paper's 200 rows a second. With `after` the feed
+    goes on where as many rows have been generated before, from the same seed, symbols and start.
+    """
+
+    rows: int
+    seed: int = 1
+    symbols: int = 200
+    start: int = START
+    format: Format = Format.CSV
+    gzip: bool = False
+    rows_per_file: int = 1_000_000
+    disorder: float = 0.0
+    """The share of rows that arrive behind rows of a later time, in the same file."""
+    disorder_span: int = 2 * SECOND
+    late: int = 0
+    """Rows of a file's first half that only come at the end of the file that follows."""
+    revisions: Revisions = Revisions.NONE
+    mistakes: int = 0
+    after: int = 0
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or self.rows_per_file < 1 or min(self.late, self.mistakes, self.after) < 0:
+            raise UsageError("a feed and each of its files have a row or more; late, mistakes and after are 0 or more")
+        if not 1 <= self.symbols <= MOST_SYMBOLS:
+            raise UsageError(f"{self.symbols} symbols cannot be generated", how=f"give 1 to {MOST_SYMBOLS}")
+        if not 0 <= self.disorder <= 1 or self.disorder_span < SECOND:
+            raise UsageError("the disorder is a share from 0 to 1, spread over a second or more")
+        if self.gzip and self.format is Format.PARQUET:
+            raise UsageError("Parquet is not gzipped", why="it compresses its own pages", how="leave out gzip")
+        if self.late > (room := sum(max(0, (end - first) // 2) for first, end in self.spans()[:-1])):
+            raise UsageError(
+                f"{self.late} late rows do not fit, there is room for {room}",
+                why="a late row is of the first half of a file and comes at the end of the file that follows",
+                how="give a smaller rows_per_file, so that there are more files, or fewer late rows",
+            )
+
+    def spans(self) -> list[tuple[int, int]]:
+        """For each file the number of its first row, and of the first row that is no longer in it."""
+        end = self.after + self.rows
+        return [(first, min(first + self.rows_per_file, end)) for first in range(self.after, end, self.rows_per_file)]
+
+
+@dataclass(frozen=True, slots=True)
+class MadeMistake:
+    """A bad row that was written on purpose, and where."""
+
+    kind: Mistake
+    file: Path
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What was written."""
+
+    files: tuple[Path, ...]
+    rows: int
+    """Standard rows: quotes that are neither corrections nor mistakes."""
+    revisions: int
+    late: int
+    disordered: int
+    """Rows that stand behind a row of a later time, without the late ones."""
+    mistakes: tuple[MadeMistake, ...] = ()
+
+    def mistakes_by_kind(self) -> dict[Mistake, int]:
+        return dict(Counter(mistake.kind for mistake in self.mistakes))
+
+
+def generate_quotes(spec: QuoteSpec, out: Path, progress: Callable[[int], None] | None = None) -> Generated:
+    """Write the feed's files into a folder; `progress` is told, again and again, how many rows more were written."""
+    out.mkdir(parents=True, exist_ok=True)
+    feed, spans = Feed(spec.seed, spec.symbols, spec.start), spec.spans()
+    end = spec.after + spec.rows
+    late = late_rows(feed, spec.late, spans)
+    delay = spec.disorder_span if spec.disorder else 0
+    absent = frozenset(int(row) for rows in late for row in rows)
+    extras = mistakes(feed, spec.mistakes, spec.after, end, spec.format)
+    extras += revisions(feed, spec.revisions, spec.after, end, delay, absent)
+    extras.sort(key=lambda extra: extra.ordinal)
+    tally = _Tally(progress or _unheard)
+    files, come_late = [], Quotes.none()
+    for (first, stop), held_back in zip(spans, late, strict=True):
+        path = out / file_name(first, spec.format, spec.gzip)
+        writing = path.with_name(f"_{path.name}.tmp")
+        file = open_file(writing, feed, spec.format, spec.revisions is not Revisions.NONE, spec.gzip)
+        try:
+            # Rows held back leave the file shorter than its span: what would stand behind them stands at the end.
+            last = stop - first - len(held_back)
+            ours = [(min(extra.ordinal - first + 1, last), extra) for extra in extras if first <= extra.ordinal < stop]
+            for rows in _arrivals(feed, spec, first, stop, held_back):
+                ours = tally.write(file, path, rows, ours)
+            if len(come_late):
+                tally.write(file, path, come_late, [], late=True)
+        finally:
+            file.close()
+        writing.replace(path)
+        files.append(path)
+        come_late = feed.at(held_back) if len(held_back) else Quotes.none()
+    return Generated(
+        tuple(files),
+        spec.rows,
+        sum(extra.mistake is None for extra in extras),
+        spec.late,
+        tally.disordered,
+        tuple(tally.mistakes),
+    )
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Writes stretches of rows and counts what was written."""
+
+    progress: Callable[[int], None]
+    disordered: int = 0
+    mistakes: list[MadeMistake] = field(default_factory=list)
+    newest: int = 0
+
+    def write(
+        self, file: QuoteFile, path: Path, rows: Quotes, extras: list[tuple[int, Extra]], late: bool = False
+    ) -> list[tuple[int, Extra]]:
+        """Write rows, and behind them those extras that stand among them; returns the others, counted from here."""
+        count = len(rows)
+        here = [(behind, extra.beside(rows[behind - 1 : behind])) for behind, extra in extras if behind <= count]
+        lines = file.write(rows, here)
+        for line, (_, extra) in zip(lines, here, strict=True):
+            if extra.mistake is not None:
+                self.mistakes.append(MadeMistake(extra.mistake, path, line))
+        if not late:
+            ran = np.maximum.accumulate(np.maximum(rows.time, self.newest))
+            self.disordered += int(np.count_nonzero(rows.time < ran))
+            self.newest = int(ran[-1])
+        self.progress(count)
+        return [(behind - count, extra) for behind, extra in extras if behind > count]
+
+
+def _unheard(_: int) -> None:
+    """Nobody asked for progress."""
+
+
+def _arrivals(feed: Feed, spec: QuoteSpec, first: int, end: int, held_back: Numbers) -> Iterator[Quotes]:
+    """A file's rows in the order of their arrival, some hundred thousand at a time."""
+    waiting, due = Quotes.none(), np.empty(0, np.int64)
+    while first < end:
+        stop = min(end, (first // feed.chunk + 1) * feed.chunk)
+        row = np.arange(first, stop)
+        there = ~np.isin(row, held_back) if len(held_back) else np.ones(len(row), np.bool_)
+        rows, row = feed.stretch(first, stop)[there], row[there]
+        first = stop
+        if spec.disorder:
+            rows = waiting.then(rows)
+            arrival = np.concatenate((due, rows.time[len(waiting) :] + _delays(feed, spec, row)))
+            order = np.argsort(arrival, kind="stable")
+            horizon = spec.start + stop // spec.symbols * SECOND if stop < end else int(arrival.max(initial=0)) + 1
+            here = arrival[order] < horizon
+            waiting, due = rows[order[~here]], arrival[order[~here]]
+            rows = rows[order[here]]
+        if len(rows):
+            yield rows
+
+
+def _delays(feed: Feed, spec: QuoteSpec, row: Numbers) -> Numbers:
+    """By how much each row is held up; at least two quotes' room, so that another overtakes it."""
+    luck = feed.hashes("disorder", row)
+    delayed = (luck >> np.uint64(11)).astype(np.float64) < spec.disorder * 2.0**53
+    least = min(2 * feed.slot, spec.disorder_span)
+    length = feed.hashes("delay", row) % np.uint64(spec.disorder_span - least + 1)
+    return np.where(delayed, least + length.astype(np.int64), 0)

@@ -1,0 +1,214 @@
+"""Columns of text or of foreign types made into declared types; what cannot be made is told apart, value by value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from errata.intake.arrow_types import arrow_type
+from errata.intake.text_rules import exact_decimal, text_rule
+from errata.model.columns import ColumnType, Kind
+
+_FIRST_INSTANT = -62_135_596_800_000_000
+_LAST_INSTANT = 253_402_300_799_999_999
+_FIRST_DAY = -719_162
+_LAST_DAY = 2_932_896
+"""The years 1 to 9999: what Python, Spark and the databases can all hold."""
+
+Cast = Callable[[pa.Array], pa.Array]
+
+
+def convert(values: pa.Array | pa.ChunkedArray, kind: ColumnType) -> tuple[pa.Array, np.ndarray | None]:
+    """The values as the declared type, NULL where one cannot be, and the mask of those (None: there are none)."""
+    plain = flatten(values)
+    if not readable(plain.type, kind):
+        result = pa.nulls(len(plain), arrow_type(kind))
+    elif pa.types.is_null(plain.type):
+        return pa.nulls(len(plain), arrow_type(kind)), None
+    elif kind.kind is Kind.STRING:
+        result = _to_string(plain)
+    elif pa.types.is_string(plain.type):
+        result = _in_range(_from_text(plain, kind), kind)
+    else:
+        result = _in_range(_from_typed(plain, kind), kind)
+    if result.null_count == plain.null_count:
+        return result, None
+    return result, mask_of(pc.and_(pc.is_valid(plain), pc.is_null(result)))
+
+
+def mask_of(flags: pa.Array) -> np.ndarray:
+    """A boolean array without NULLs as numpy has it."""
+    mask: np.ndarray = flags.to_numpy(zero_copy_only=False)
+    return mask.astype(bool, copy=False)
+
+
+def flatten(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """One plain array: no chunks, no dictionary, one kind of string."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
+        values = values.cast(pa.string())
+    return values
+
+
+def readable(source: pa.DataType, kind: ColumnType) -> bool:
+    """Whether values of a file's type can be of the declared type at all."""
+    if pa.types.is_dictionary(source):
+        source = source.value_type
+    if pa.types.is_null(source) or pa.types.is_large_string(source) or pa.types.is_string_view(source):
+        return True
+    return any(is_such(source) for is_such in _SOURCES[kind.kind])
+
+
+_TEXT = (pa.types.is_string,)
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+_SOURCES: dict[Kind, tuple[Callable[[pa.DataType], bool], ...]] = {
+    Kind.STRING: (*_TEXT, pa.types.is_binary, pa.types.is_large_binary, pa.types.is_integer, pa.types.is_boolean),
+    Kind.BOOLEAN: (*_TEXT, pa.types.is_boolean),
+    Kind.INT: (*_TEXT, *_NUMBERS),
+    Kind.BIGINT: (*_TEXT, *_NUMBERS),
+    Kind.FLOAT: (*_TEXT, *_NUMBERS),
+    Kind.DOUBLE: (*_TEXT, *_NUMBERS),
+    Kind.DECIMAL: (*_TEXT, *_NUMBERS),
+    Kind.DATE: (*_TEXT, pa.types.is_date, pa.types.is_timestamp),
+    Kind.TIMESTAMP: (*_TEXT, pa.types.is_timestamp, pa.types.is_date),
+}
+
+
+def _to_string(values: pa.Array) -> pa.Array:
+    if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
+        return values.cast(pa.string())
+    # By way of bytes, since Arrow checks that text is UTF-8 only when it is made from bytes.
+    return _narrowed(values.cast(pa.binary()), pa.string(), lambda part: part.cast(pa.string()))
+
+
+def _from_text(texts: pa.Array, kind: ColumnType) -> pa.Array:
+    rule, target = text_rule(kind), arrow_type(kind)
+    if rule.surely(texts):
+        whole = _try(texts, rule.naive or target)
+        if whole is not None:
+            return _finite(whole.cast(target), texts)
+    fits = pc.match_substring_regex(texts, rule.pattern)
+    if rule.fits is not None:
+        fits = pc.and_(fits, pc.match_substring_regex(texts, rule.fits))
+    fits = pc.fill_null(fits, fill_value=False)
+    fitting = pc.if_else(fits, texts, pa.scalar(None, pa.string()))
+    spelt = rule.respell(fitting)
+    if rule.wider is not None:
+        return _bounded(_narrowed(spelt, rule.wider, lambda part: part.cast(rule.wider)), target)
+    result = _narrowed(spelt, target, lambda part: part.cast(target))
+    if kind.kind is Kind.DECIMAL and result.null_count > fitting.null_count:
+        result = _rescued(fitting, result, kind)
+    return _finite(result, texts)
+
+
+def _bounded(numbers: pa.Array, target: pa.DataType) -> pa.Array:
+    """Integers that the narrower type holds, as it."""
+    narrow = numbers.cast(target, safe=False)
+    return pc.if_else(pc.equal(narrow.cast(numbers.type), numbers), narrow, pa.scalar(None, target))
+
+
+def _from_typed(values: pa.Array, kind: ColumnType) -> pa.Array:
+    target, source = arrow_type(kind), values.type
+    if source == target:
+        return values
+    if pa.types.is_floating(source):
+        return _from_floating(values, kind)
+    if kind.kind is Kind.DATE and pa.types.is_timestamp(source):
+        return _days(values)
+    if kind.kind is Kind.DECIMAL and pa.types.is_integer(source):
+        return _narrowed(values, target, lambda part: part.cast(pa.decimal256(40, 0)).cast(target))
+    return _narrowed(values, target, lambda part: part.cast(target))
+
+
+def _from_floating(values: pa.Array, kind: ColumnType) -> pa.Array:
+    if kind.kind is Kind.DECIMAL:
+        # A double stands for the shortest decimal that it prints as; its binary digits were never meant.
+        return _from_text(values.cast(pa.string()), kind)
+    if kind.kind in (Kind.INT, Kind.BIGINT):
+        return _whole(values, arrow_type(kind))
+    return _finite(values.cast(arrow_type(kind), safe=False), values)
+
+
+def _days(values: pa.Array) -> pa.Array:
+    """Timestamps at midnight, as their dates."""
+    utc = pa.timestamp("us", "UTC")
+    moments = _narrowed(values, utc, lambda part: part.cast(utc))
+    days = moments.cast(pa.date32())
+    midnights = days.cast(pa.timestamp("us")).cast(utc)
+    return pc.if_else(pc.equal(midnights, moments), days, pa.scalar(None, pa.date32()))
+
+
+def _whole(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Floating point numbers that are whole, as integers."""
+    finite = pc.if_else(pc.is_finite(values), values, pa.scalar(None, values.type))
+    return _narrowed(finite, target, lambda part: part.cast(target))
+
+
+def _try(values: pa.Array, target: pa.DataType) -> pa.Array | None:
+    try:
+        return values.cast(target)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _narrowed(values: pa.Array, target: pa.DataType, cast: Cast) -> pa.Array:
+    """The cast of what can be cast: halves that fail are halved again, and a single value that fails is NULL."""
+    try:
+        return cast(values)
+    except pa.ArrowInvalid:
+        encoded = values.dictionary_encode()
+    parts: list[pa.Array] = []
+    _halve(encoded.dictionary, target, cast, parts)
+    return pa.concat_arrays(parts).take(encoded.indices)
+
+
+def _halve(values: pa.Array, target: pa.DataType, cast: Cast, parts: list[pa.Array]) -> None:
+    try:
+        parts.append(cast(values))
+    except pa.ArrowInvalid:
+        if len(values) == 1:
+            parts.append(pa.nulls(1, target))
+            return
+        middle = len(values) // 2
+        _halve(values.slice(0, middle), target, cast, parts)
+        _halve(values.slice(middle), target, cast, parts)
+
+
+def _rescued(texts: pa.Array, result: pa.Array, kind: ColumnType) -> pa.Array:
+    """Decimals that Arrow gave up on, or was not asked for, and that fit all the same."""
+    lost = pc.and_(pc.is_valid(texts), pc.is_null(result))
+    encoded = texts.filter(lost).dictionary_encode()
+    found = pa.array([exact_decimal(text, kind) for text in encoded.dictionary.to_pylist()], result.type)
+    return pc.replace_with_mask(result, lost, found.take(encoded.indices))
+
+
+def _finite(result: pa.Array, source: pa.Array) -> pa.Array:
+    """Without the infinities that stand for numbers too large."""
+    if not pa.types.is_floating(result.type) or not pc.any(pc.is_inf(result)).as_py():
+        return result
+    if pa.types.is_floating(source.type):
+        meant = pc.is_inf(source)
+    else:
+        meant = pc.match_substring_regex(source, r"^[+-]?(?i:inf|infinity)$")
+    return pc.if_else(pc.and_(pc.is_inf(result), pc.invert(meant)), pa.scalar(None, result.type), result)
+
+
+def _in_range(result: pa.Array, kind: ColumnType) -> pa.Array:
+    """Without instants and days outside the years 1 to 9999."""
+    if kind.kind is Kind.TIMESTAMP:
+        numbers, first, last = result.view(pa.int64()), _FIRST_INSTANT, _LAST_INSTANT
+    elif kind.kind is Kind.DATE:
+        numbers, first, last = result.view(pa.int32()), _FIRST_DAY, _LAST_DAY
+    else:
+        return result
+    ends = pc.min_max(numbers)
+    if ends["min"].as_py() is None or (ends["min"].as_py() >= first and ends["max"].as_py() <= last):
+        return result
+    inside = pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last))
+    return pc.if_else(inside, result, pa.scalar(None, result.type))

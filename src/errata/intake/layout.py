@@ -1,0 +1,189 @@
+"""What a file's beginning tells: its columns and where its rows are; and from that, who reads what."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from errata.errors import ErrataError, candidates
+from errata.intake.convert import readable
+from errata.intake.csv_lines import header
+from errata.intake.json_lines import parse_object
+from errata.intake.parquet_rows import opened_parquet
+from errata.intake.source import BOM, opened
+from errata.model.batch import Format, ReadSplit, SourceFile, Split
+from errata.model.columns import ColumnType, Kind
+from errata.model.stream import Stream
+
+OP, SEQ, OLD = "_op", "_seq", "_old_"
+SPLIT_BYTES = 32 * 1024 * 1024
+_HEADER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """What the beginning of a file (for Parquet: its footer) tells."""
+
+    columns: tuple[str, ...]
+    """As the header names them; empty for JSON lines, where each row names its own."""
+    data_start: int = 0
+    """The byte behind the header, in the content as it was before compression."""
+    row_groups: tuple[int, ...] = ()
+    """The rows of each row group of a Parquet file."""
+    gives_order: bool = True
+    """Whether the rows bring their order column; JSON lines with an order given on arrival go by their first."""
+
+
+def reserved_columns(stream: Stream) -> dict[str, ColumnType]:
+    """The columns that a correction may have besides the stream's own."""
+    old = {OLD + column.name: column.type for column in stream.columns}
+    return {OP: ColumnType(Kind.STRING), SEQ: ColumnType(Kind.BIGINT), **old}
+
+
+def known_columns(stream: Stream) -> dict[str, ColumnType]:
+    """Every column that a file may have, the declared ones first."""
+    return {column.name: column.type for column in stream.columns} | reserved_columns(stream)
+
+
+def read_layout(file: SourceFile, stream: Stream) -> FileLayout:
+    """The file's layout, or the error that says why nothing of it can be taken."""
+    match file.format:
+        case Format.CSV:
+            layout = _csv_layout(file)
+        case Format.JSON:
+            return _json_layout(file, stream)
+        case Format.PARQUET:
+            layout = _parquet_layout(file, stream)
+    _check_columns(file, layout.columns, stream)
+    return FileLayout(layout.columns, layout.data_start, layout.row_groups, stream.order in layout.columns)
+
+
+def _csv_layout(file: SourceFile) -> FileLayout:
+    with opened(file) as content:
+        line = content.readline(_HEADER_BYTES)
+    text = line.removeprefix(BOM)
+    if not text.strip():
+        raise ErrataError(
+            "the file has no header" if line else "the file is empty",
+            where=file.name,
+            how="the first line of a CSV file names its columns",
+        )
+    try:
+        columns = header(text)
+    except UnicodeDecodeError as error:
+        raise ErrataError("the header is not UTF-8", where=file.name, how="save the file as UTF-8") from error
+    except csv.Error as error:
+        raise ErrataError("the header cannot be read", where=file.name, why=str(error)) from error
+    return FileLayout(tuple(columns), len(line))
+
+
+def _json_layout(file: SourceFile, stream: Stream) -> FileLayout:
+    with opened(file) as content:
+        line = content.readline()
+        start = len(BOM) if line.startswith(BOM) else 0
+        line = line[start:]
+        first = parse_object(line)
+        while line and stream.ordered_on_arrival and isinstance(first, str):
+            line = content.readline()
+            first = parse_object(line)
+    gives_order = not stream.ordered_on_arrival or (isinstance(first, dict) and stream.order in first)
+    return FileLayout((), start, gives_order=gives_order)
+
+
+def _parquet_layout(file: SourceFile, stream: Stream) -> FileLayout:
+    with opened_parquet(file) as parquet:
+        schema: pa.Schema = parquet.schema_arrow
+        groups = tuple(parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups))
+    known = known_columns(stream)
+    for field in schema:
+        kind = known.get(field.name)
+        if kind is not None and not readable(field.type, kind):
+            raise ErrataError(
+                f"column {field.name} holds {field.type}, and {field.name} is a {kind}",
+                where=file.name,
+                how="write the file with the declared type, or as text",
+            )
+    return FileLayout(tuple(schema.names), row_groups=groups)
+
+
+def _check_columns(file: SourceFile, columns: Sequence[str], stream: Stream) -> None:
+    known = known_columns(stream)
+    for name in columns:
+        if name not in known:
+            raise ErrataError(f"unknown column {name!r}", where=file.name, how=candidates(name, known))
+        if columns.count(name) > 1:
+            raise ErrataError(f"column {name!r} is named twice", where=file.name, how="name each column once")
+    missing = [name for name in needed(columns, stream) if name not in columns]
+    if missing:
+        raise ErrataError(
+            f"column{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing",
+            where=file.name,
+            why="rows are known by their key and kept in their order",
+            how=f"the file has {', '.join(columns)}",
+        )
+
+
+def needed(columns: Sequence[str], stream: Stream) -> list[str]:
+    """The columns that a header must name: the key, and the order unless it is given on arrival.
+
+    A file of corrections may leave out an order that is not part of the key: what is not given does not change.
+    """
+    names = [column.name for column in stream.columns if column.name in stream.required]
+    if stream.ordered_on_arrival or (OP in columns and not stream.key_has_order):
+        names.remove(stream.order)
+    return names
+
+
+def plan_splits(
+    files: Sequence[SourceFile], layouts: Sequence[FileLayout], target_bytes: int = SPLIT_BYTES
+) -> list[Split]:
+    """The pieces of about `target_bytes` that tasks read, numbered in file order."""
+    splits: list[Split] = []
+    for file, layout in zip(files, layouts, strict=True):
+        for start, end in _ranges(file, layout, target_bytes):
+            splits.append(Split(len(splits), file, start, end))
+    return splits
+
+
+def _ranges(file: SourceFile, layout: FileLayout, target: int) -> list[tuple[int, int]]:
+    if file.format is Format.PARQUET:
+        return _group_ranges(file, layout, target)
+    if file.gzip:
+        return [(0, file.bytes)]
+    size = file.bytes - layout.data_start
+    count = -(-size // target)
+    cuts = [layout.data_start + size * part // count for part in range(count + 1)] if count > 0 else []
+    return list(itertools.pairwise(cuts))
+
+
+def _group_ranges(file: SourceFile, layout: FileLayout, target: int) -> list[tuple[int, int]]:
+    rows = sum(layout.row_groups)
+    enough = max(1, rows * target // max(file.bytes, 1))
+    ranges: list[tuple[int, int]] = []
+    start = held = 0
+    for group, count in enumerate(layout.row_groups):
+        if held and held + count > enough:
+            ranges.append((start, group))
+            start, held = group, 0
+        held += count
+    return [*ranges, (start, len(layout.row_groups))] if held else ranges
+
+
+def first_line(file: SourceFile) -> int:
+    """The number of a file's first record: behind the header for CSV, else 1."""
+    return 2 if file.format is Format.CSV else 1
+
+
+def number_lines(splits_with_lines: list[tuple[Split, int]]) -> list[ReadSplit]:
+    """Where in its file each split begins, now that the lines of those before it are known."""
+    passed: dict[str, int] = defaultdict(int)
+    numbered: list[ReadSplit] = []
+    for split, lines in sorted(splits_with_lines, key=lambda pair: pair[0].number):
+        numbered.append(ReadSplit(split, first_line(split.file) + passed[split.file.name], lines))
+        passed[split.file.name] += lines
+    return numbered

@@ -1,0 +1,108 @@
+"""Batches: what was asked to be taken in, what came of it, and where each row came from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from errata.errors import UsageError
+
+MAX_BATCH_ID = 200
+
+
+class Format(StrEnum):
+    """The formats of files that can be taken in."""
+
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of a batch as it was read: its content is what counts, not its name."""
+
+    name: str
+    """Where it was: a path or URI."""
+    format: Format
+    gzip: bool
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A piece of a file that one task reads: bytes of CSV and JSON, row groups of Parquet."""
+
+    number: int
+    """Counts the batch's splits in file order; with a row's ordinal it is the row's position."""
+    file: SourceFile
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSplit:
+    """What reading a split told: which lines of the file are in it."""
+
+    split: Split
+    first_line: int
+    """The file's line number of the split's first record; for Parquet the row's number, from 1."""
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that did not go in: where it stood, what it said, and why it was not taken."""
+
+    file: str
+    line: int
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What became of a batch's rows; they add up to `read`."""
+
+    read: int = 0
+    appended: int = 0
+    pending: int = 0
+    dropped: int = 0
+    """Identical to a row that is there already."""
+    replaced: int = 0
+    """Overwritten by a later row of the same key in the same batch."""
+    quarantined: int = 0
+
+
+POSITION_BITS = 40
+
+
+def position(split: int, ordinal: int) -> int:
+    """A row's place in its batch: the split's number and the record's ordinal in it."""
+    return split << POSITION_BITS | ordinal
+
+
+def place(position: int) -> tuple[int, int]:
+    """The split's number and the record's ordinal in it."""
+    return position >> POSITION_BITS, position & ((1 << POSITION_BITS) - 1)
+
+
+def content_hash(files: Iterable[SourceFile]) -> str:
+    """One hash of all contents, whatever the files' names and order."""
+    digest = hashlib.sha256()
+    for sha in sorted(file.sha256 for file in files):
+        digest.update(bytes.fromhex(sha))
+    return digest.hexdigest()
+
+
+def check_batch_id(batch_id: str) -> str:
+    """Refuse ids that logs, file names and command lines could not bear."""
+    if not batch_id or len(batch_id) > MAX_BATCH_ID or not batch_id.isprintable() or batch_id.strip() != batch_id:
+        raise UsageError(
+            f"{batch_id!r} cannot be a batch id",
+            how=f"give 1 to {MAX_BATCH_ID} printable characters without spaces at its ends",
+        )
+    return batch_id

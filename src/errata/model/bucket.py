@@ -1,0 +1,114 @@
+"""Buckets: what the index knows of each piece of an archive without opening it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from errata.model.interval import Interval
+
+GROUP_SET = 32
+"""A bucket with at most this many groups lists them; one with more keeps only their range."""
+
+INLINE_BYTES = 64 * 1024
+"""A bucket of at most this size lives in the catalog itself."""
+
+INLINE_STREAM_BYTES = 8 * 1024 * 1024
+"""A stream with more than this inline is due for compaction; what comes next goes to files."""
+
+
+class Role(StrEnum):
+    """What a bucket's rows are to the archive."""
+
+    BASE = "base"
+    PENDING = "pending"
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Which groups a bucket may hold: the members when few, else the range of the first group column's text."""
+
+    low: str | None = None
+    high: str | None = None
+    members: frozenset[tuple[str | None, ...]] | None = None
+
+    def may_hold(self, group: tuple[str | None, ...]) -> bool:
+        """False only when no row of the bucket can be of the group (its values as text)."""
+        if self.members is not None:
+            return group in self.members
+        if self.low is None or self.high is None or group[0] is None:
+            return True
+        return self.low <= group[0] <= self.high
+
+    def members_json(self) -> str | None:
+        if self.members is None:
+            return None
+        return json.dumps(sorted(map(list, self.members), key=json.dumps), separators=(",", ":"))
+
+    @classmethod
+    def of(cls, low: str | None, high: str | None, members_json: str | None) -> Groups:
+        members = None
+        if members_json is not None:
+            members = frozenset(tuple(member) for member in json.loads(members_json))
+        return cls(low, high, members)
+
+
+@dataclass(frozen=True, slots=True)
+class NewBucket:
+    """A bucket that has been written and is not yet visible."""
+
+    role: Role
+    rows: int
+    size: int
+    """Bytes of the file, or of the inline data."""
+    vs_min: int
+    vs_max: int
+    groups: Groups
+    checksum: str
+    path: str | None = None
+    """Relative to the warehouse; None for an inline bucket."""
+    data: bytes | None = None
+    """The rows themselves, an Arrow stream, for an inline bucket."""
+
+    def __post_init__(self) -> None:
+        if (self.path is None) == (self.data is None):
+            raise ValueError("a bucket is a file or inline, not both and not neither")
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A row of the bucket index."""
+
+    bucket_id: int
+    role: Role
+    path: str | None
+    rows: int
+    size: int
+    """Bytes of the file, or of the inline data."""
+    vs_min: int
+    vs_max: int
+    groups: Groups
+    checksum: str
+    batch_id: str
+    added_in: int
+    removed_in: int | None
+    revision_first: int | None
+    """The number of the first of a pending bucket's revisions."""
+
+    @property
+    def inline(self) -> bool:
+        return self.path is None
+
+
+def prune(
+    buckets: Iterable[Bucket], interval: Interval, groups: frozenset[tuple[str | None, ...]] | None
+) -> list[Bucket]:
+    """The buckets that can hold a row of the interval and of one of the groups (None: any group)."""
+    return [
+        bucket
+        for bucket in buckets
+        if interval.meets(bucket.vs_min, bucket.vs_max)
+        and (groups is None or any(bucket.groups.may_hold(group) for group in groups))
+    ]

@@ -1,0 +1,84 @@
+"""Instants and durations: integers of microseconds inside, text at the edges. Always UTC."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from errata.errors import UsageError
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+_UNITS = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": SECOND,
+    "minute": MINUTE,
+    "hour": HOUR,
+    "day": DAY,
+    "week": 7 * DAY,
+}
+_SHORT = {"us": "microsecond", "ms": "millisecond", "s": "second", "min": "minute", "h": "hour", "d": "day"}
+_PART = re.compile(r"(\d+)\s*([a-z]+)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_duration(text: str) -> int:
+    """Microseconds of '24 hours', '5 seconds', '1 day 6 hours', '90 min'."""
+    spaced = text.strip().lower()
+    total, end = 0, 0
+    for part in _PART.finditer(spaced):
+        if spaced[end : part.start()].strip():
+            break
+        unit = _SHORT.get(part[2], part[2].removesuffix("s") if part[2] not in _SHORT else part[2])
+        if unit not in _UNITS:
+            break
+        total += int(part[1]) * _UNITS[unit]
+        end = part.end()
+    if end == 0 or spaced[end:].strip():
+        raise UsageError(
+            f"{text!r} is not a duration",
+            how="write a whole number and a unit, such as '5 seconds', '90 minutes', '24 hours' or '7 days'",
+        )
+    return total
+
+
+def format_duration(micros: int) -> str:
+    """The shortest words that say it exactly: '24 hours', '5 seconds', '1500 milliseconds'."""
+    if micros == 0:
+        return "0 seconds"
+    for unit in ("day", "hour", "minute", "second", "millisecond", "microsecond"):
+        if micros % _UNITS[unit] == 0:
+            count = micros // _UNITS[unit]
+            return f"{count} {unit}{'' if count == 1 else 's'}"
+    raise AssertionError("every whole number of microseconds has a unit")
+
+
+def to_micros(moment: datetime) -> int:
+    """Microseconds since 1970 of a datetime; one without a zone is taken as UTC."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(microseconds=1)
+
+
+def to_datetime(micros: int) -> datetime:
+    """The aware UTC datetime of an instant."""
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def parse_instant(text: str) -> int:
+    """Microseconds of an ISO 8601 date or date and time; without a zone it is UTC."""
+    try:
+        return to_micros(datetime.fromisoformat(text.strip()))
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"{text!r} is not a date and time",
+            how="write it as 2026-11-18T02:00:00, with microseconds and a zone if need be; without a zone it is UTC",
+        ) from None
+
+
+def format_instant(micros: int) -> str:
+    """The instant as Errata writes it everywhere: 2026-11-18T02:00:00.000000."""
+    return to_datetime(micros).replace(tzinfo=None).isoformat(timespec="microseconds")

@@ -1,0 +1,196 @@
+"""A stream as it is declared: what its rows are, how they are ordered, kept and corrected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from errata.errors import UsageError, unknown
+from errata.model.columns import Column, ColumnType, Kind, check_name
+from errata.model.instants import DAY, format_duration
+
+ARRIVAL = "arrived"
+"""The order column that is added to a stream that declares none."""
+
+DEFAULT_BUCKET_ROWS = 500_000
+
+
+class OnRevision(StrEnum):
+    """What a correction changes, the strongest last."""
+
+    IGNORE = "ignore"
+    HISTORY = "history"
+    RESULTS = "results"
+
+
+class OnDuplicate(StrEnum):
+    """What a second insert of a live key does."""
+
+    QUARANTINE = "quarantine"
+    REPLACE = "replace"
+
+
+class AgeOut(StrEnum):
+    """When buckets past the retention are dropped (the paper's two modes, 4, footnote 5)."""
+
+    SCHEDULED = "scheduled"
+    LAZY = "lazy"
+
+
+class Then(StrEnum):
+    """What becomes of a landed file that has been taken in."""
+
+    MOVE = "move"
+    DELETE = "delete"
+    KEEP = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much is kept: a span of the order field behind the stable point, or a number of rows."""
+
+    span: int | None = None
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        given = [amount for amount in (self.span, self.rows) if amount is not None]
+        if len(given) != 1 or given[0] <= 0:
+            raise UsageError("a retention is a duration or a number of rows, more than zero")
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """The folder in which a stream's files land."""
+
+    path: str
+    settle: int
+    then: Then
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The declaration of one stream. Spans are microseconds, or units of a bigint order field."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    order: str
+    group: tuple[str, ...] = ()
+    bucket_rows: int = DEFAULT_BUCKET_ROWS
+    retention: Retention | None = None
+    age_out: AgeOut = AgeOut.SCHEDULED
+    slack: int = 0
+    max_ahead: int | None = DAY
+    on_revision: OnRevision = OnRevision.RESULTS
+    on_duplicate: OnDuplicate = OnDuplicate.QUARANTINE
+    horizon: int = 7 * DAY
+    landing: Landing | None = None
+
+    def __post_init__(self) -> None:
+        check_name("stream", self.name)
+        self._check_columns()
+        for role, names in (("key", self.key), ("order", (self.order,)), ("group", self.group)):
+            for name in names:
+                if name not in self.names:
+                    raise unknown(f"column in {role}", name, self.names)
+            if len(set(names)) != len(names):
+                raise UsageError(f"{role} names a column twice")
+        if self.order_type.kind not in (Kind.TIMESTAMP, Kind.BIGINT):
+            raise UsageError(
+                f"order column {self.order} is of type {self.order_type}",
+                how="streams are ordered by a timestamp or a bigint",
+            )
+        for name in (*self.key, *self.group):
+            if self.column(name).type.kind in (Kind.FLOAT, Kind.DOUBLE):
+                raise UsageError(
+                    f"column {name} is a {self.column(name).type} and cannot be in key or group",
+                    why="equality of floating point numbers does not identify anything reliably",
+                    how="declare it as a decimal, or take another column",
+                )
+        if not self.key:
+            raise UsageError("a stream needs a key", why="corrections name the row they correct by its key")
+        if self.bucket_rows < 1 or self.slack < 0 or self.horizon < 0:
+            raise UsageError("bucket_rows is 1 or more, slack and horizon are 0 or more")
+
+    def _check_columns(self) -> None:
+        folded = [name.lower() for name in self.names]
+        for name in folded:
+            if folded.count(name) > 1:
+                raise UsageError(f"column {name} is declared twice (upper and lower case are the same)")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def order_type(self) -> ColumnType:
+        return self.column(self.order).type
+
+    @property
+    def timed(self) -> bool:
+        """Whether the order field is a time; otherwise it is a plain bigint."""
+        return self.order_type.kind is Kind.TIMESTAMP
+
+    @property
+    def ordered_on_arrival(self) -> bool:
+        """Whether Errata gives each row its order field, the time of its arrival."""
+        return self.order == ARRIVAL
+
+    @property
+    def key_has_order(self) -> bool:
+        """Whether equal keys imply equal order fields, so that the index finds a row by its key."""
+        return self.order in self.key
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The columns in which NULL is an error: key and order."""
+        return frozenset((*self.key, self.order))
+
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
+    def span_text(self, span: int) -> str:
+        """A span of the order field in words."""
+        return format_duration(span) if self.timed else f"{span} units"
+
+
+def to_record(stream: Stream) -> dict[str, Any]:
+    """The declaration as JSON can hold it; `from_record` reads it back."""
+    landing = stream.landing
+    return {
+        "columns": {column.name: str(column.type) for column in stream.columns},
+        "key": list(stream.key),
+        "order": stream.order,
+        "group": list(stream.group),
+        "bucket_rows": stream.bucket_rows,
+        "retention": stream.retention and {"span": stream.retention.span, "rows": stream.retention.rows},
+        "age_out": stream.age_out.value,
+        "slack": stream.slack,
+        "max_ahead": stream.max_ahead,
+        "on_revision": stream.on_revision.value,
+        "on_duplicate": stream.on_duplicate.value,
+        "horizon": stream.horizon,
+        "landing": landing and {"path": landing.path, "settle": landing.settle, "then": landing.then.value},
+    }
+
+
+def from_record(name: str, record: dict[str, Any]) -> Stream:
+    """The declaration that `to_record` wrote."""
+    landing, retention = record["landing"], record["retention"]
+    return Stream(
+        name=name,
+        columns=tuple(Column(name, ColumnType.parse(kind)) for name, kind in record["columns"].items()),
+        key=tuple(record["key"]),
+        order=record["order"],
+        group=tuple(record["group"]),
+        bucket_rows=record["bucket_rows"],
+        retention=retention and Retention(**retention),
+        age_out=AgeOut(record["age_out"]),
+        slack=record["slack"],
+        max_ahead=record["max_ahead"],
+        on_revision=OnRevision(record["on_revision"]),
+        on_duplicate=OnDuplicate(record["on_duplicate"]),
+        horizon=record["horizon"],
+        landing=landing and Landing(landing["path"], landing["settle"], Then(landing["then"])),
+    )

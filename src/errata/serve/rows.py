@@ -1,0 +1,107 @@
+"""Rows of a DataFrame in stream order, given out in a person's format.
+
+What may be large is encoded where it is computed, a block per Arrow batch, and the blocks come here one after the
+other: neither Python rows nor the whole answer are ever in this process.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from rich.table import Table
+
+from errata.errors import ErrataError
+from errata.serve.encode import Encoder, csv_header, csv_lines, json_lines, plain_text
+from errata.serve.formats import Field, ScanFormat, drawn
+
+FEW = 10_000
+"""So many rows at most are fetched whole and encoded here, which spares the start of Python workers."""
+
+_NUMBERS = ("int", "bigint", "float", "double", "decimal")
+
+
+def in_order(rows: DataFrame, columns: Sequence[str], limit: int | None) -> DataFrame:
+    """The rows sorted by these columns, the first `limit` of them."""
+    ordered = rows.orderBy(*columns)
+    return ordered if limit is None else ordered.limit(limit)
+
+
+def write_rows(rows: DataFrame, kind: ScanFormat, out: BinaryIO, limit: int | None = None) -> None:
+    """Write CSV or JSON lines; the limit tells how many rows there are at most."""
+    csv = kind is ScanFormat.CSV
+    if csv:
+        out.write(csv_header(rows.columns))
+    out.writelines(blocks(rows, csv_lines if csv else json_lines, limit))
+    out.flush()
+
+
+def write_file(rows: DataFrame, kind: ScanFormat, out: Path, limit: int | None, check: Callable[[], None]) -> None:
+    """Write one file, under a name that nobody takes for the answer until all of it is there and `check` is content."""
+    unfinished = out.with_name(f"_{out.name}.tmp")
+    try:
+        with unfinished.open("wb") as file:
+            if kind is ScanFormat.PARQUET:
+                _write_parquet(rows, file, limit)
+            else:
+                write_rows(rows, kind, file, limit)
+        check()
+        unfinished.replace(out)
+    except OSError as error:
+        raise ErrataError(f"cannot write {out}: {error.strerror}", how="name a file that can be written") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _write_parquet(rows: DataFrame, out: BinaryIO, limit: int | None) -> None:
+    streams = (pa.ipc.open_stream(block) for block in blocks(rows, _ipc, limit))
+    batches = chain.from_iterable(streams)
+    first = next(batches, None)
+    schema = first.schema if first is not None else rows.limit(0).toArrow().schema
+    with closing(pq.ParquetWriter(out, schema, compression="zstd")) as writer:
+        for batch in batches if first is None else chain([first], batches):
+            writer.write_batch(batch)
+
+
+def first_rows(rows: DataFrame, limit: int) -> tuple[Table, bool]:
+    """The first rows as a table, and whether there are more."""
+    found = rows.limit(limit + 1).toArrow()
+    shown = found.slice(0, limit)
+    fields = [Field(name, name, right=kind.startswith(_NUMBERS), fold=kind == "string") for name, kind in rows.dtypes]
+    texts = [_column_text(column) for column in shown.columns]
+    records = [dict(zip(rows.columns, values, strict=True)) for values in zip(*texts, strict=True)]
+    return drawn(fields, records), bool(found.num_rows > limit)
+
+
+def blocks(rows: DataFrame, encode: Encoder, limit: int | None = None) -> Iterator[bytes]:
+    """The rows, encoded, in their order."""
+    if limit is not None and limit <= FEW:
+        yield from (encode(batch) for batch in rows.toArrow().to_batches() if batch.num_rows)
+        return
+
+    def encoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                yield pa.RecordBatch.from_arrays([pa.array([encode(batch)], pa.binary())], ["block"])
+
+    for row in rows.mapInArrow(encoded, "block binary").toLocalIterator(prefetchPartitions=True):
+        yield bytes(row.block)
+
+
+def _ipc(batch: pa.RecordBatch) -> bytes:
+    block = io.BytesIO()
+    with pa.ipc.new_stream(block, batch.schema) as stream:
+        stream.write_batch(batch)
+    return block.getvalue()
+
+
+def _column_text(column: pa.ChunkedArray) -> list[str]:
+    texts = chain.from_iterable(plain_text(chunk).to_pylist() for chunk in column.chunks)
+    return ["NULL" if text is None else text for text in texts]

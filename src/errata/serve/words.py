@@ -1,0 +1,112 @@
+"""Numbers, sizes, moments and commits in the words of a person."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from errata.model.commit import Cause, Commit
+from errata.model.instants import format_instant
+
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def counted(count: int, thing: str, things: str | None = None) -> str:
+    """'1 row', '2,000 rows', 'no rows'."""
+    return f"{count:,} {thing if count == 1 else things or thing + 's'}" if count else f"no {things or thing + 's'}"
+
+
+def size(count: int) -> str:
+    """Bytes, in the unit that leaves a number one can grasp."""
+    amount = float(count)
+    for unit in _UNITS:
+        if amount < 1000 or unit == _UNITS[-1]:
+            return f"{count} B" if unit == "B" else f"{amount:.3g} {unit}"
+        amount /= 1000
+    raise AssertionError("the last unit takes all")
+
+
+def place(value: int | None, timed: bool) -> str:
+    """A value of an order field, as Errata writes it everywhere."""
+    if value is None:
+        return ""
+    return format_instant(value) if timed else str(value)
+
+
+def place_shown(value: int | None, timed: bool) -> str:
+    """The same for a table, where milliseconds will do."""
+    return place(value, timed)[:23] if timed else place(value, timed)
+
+
+def near(text: str) -> str:
+    """Paths in the text as one would write them from here."""
+    return text.replace(f"{Path.cwd()}/", "")
+
+
+def moment(value: int) -> str:
+    """A wall-clock time to the second."""
+    return format_instant(value)[:19]
+
+
+def batch_name(batch_id: str) -> str:
+    """A batch's id; one that is a hash is told apart by its beginning."""
+    return f"{batch_id[:12]}…" if _HASH.fullmatch(batch_id) else batch_id
+
+
+def who(cause: Cause) -> str:
+    """Who made a commit: the DAG's run and try when Airflow did, else the user and machine."""
+    person = "@".join(part for part in (cause.user, cause.host) if part)
+    if not cause.dag_id:
+        return person
+    tried = f" try {cause.try_number}" if cause.try_number is not None else ""
+    return f"{'/'.join(part for part in (cause.dag_id, cause.task_id, cause.run_id) if part)}{tried}"
+
+
+def deed(commit: Commit) -> str:
+    """What a commit did."""
+    say = _DEEDS.get(commit.cause.flow)
+    if say is not None:
+        return say(commit.summary)
+    return ", ".join(f"{name} {value}" for name, value in commit.summary.items())
+
+
+def _applied(summary: Mapping[str, object]) -> str:
+    parts = [f"{verb} {_names(summary[verb])}" for verb in ("created", "changed", "dropped") if summary.get(verb)]
+    return "; ".join(parts)
+
+
+def _appended(summary: Mapping[str, object]) -> str:
+    rows = counted(_number(summary, "appended"), "row")
+    inline, buckets = _number(summary, "inline"), _number(summary, "buckets")
+    where = f" in {counted(buckets, 'bucket')}" if buckets else ""
+    kept = f" ({inline} of them inline)" if inline and inline < buckets else " (inline)" if inline else ""
+    parts = [f"{rows} appended{where}{kept}"]
+    for name, words in (("pending", "pending"), ("dropped", "dropped"), ("replaced", "replaced")):
+        if _number(summary, name):
+            parts.append(f"{_number(summary, name):,} {words}")
+    if held := _number(summary, "quarantined"):
+        parts.append(f"{held:,} in quarantine")
+    return ", ".join(parts)
+
+
+def _aged(summary: Mapping[str, object]) -> str:
+    buckets, rows = _number(summary, "dropped_buckets"), _number(summary, "dropped_rows")
+    return f"{counted(buckets, 'bucket')} with {counted(rows, 'row')} dropped, past the retention"
+
+
+_DEEDS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
+    "apply": _applied,
+    "append": _appended,
+    "age-out": _aged,
+}
+
+
+def _number(summary: Mapping[str, object], name: str) -> int:
+    value = summary.get(name, 0)
+    return value if isinstance(value, int) else 0
+
+
+def _names(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,110 @@
+"""Sessions: lean ones on this machine, those that spark-submit opens, and Spark Connect, all to the same rules.
+
+Only what Spark Connect also offers is used: no SparkContext, no RDD, no way into the JVM.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from errata.spark.java import quiet_java, require_java
+
+RULES: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+}
+"""What every session must agree on for answers to be right, whoever opened it; each can be set on a running session."""
+
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+_LOCAL_THREADS = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
+
+
+def is_local(master: str) -> bool:
+    """Whether the master is this process."""
+    return _LOCAL_THREADS.fullmatch(master) is not None
+
+
+def local_threads(master: str, cores: int) -> int:
+    """How many tasks a local master runs at once."""
+    found = _LOCAL_THREADS.fullmatch(master)
+    threads = found[1] if found else None
+    if threads is None:
+        return 1
+    return cores if threads == "*" else int(threads)
+
+
+def local_conf(master: str, cores: int) -> dict[str, str]:
+    """Settings for one machine: nothing listens beyond it, nothing is drawn, and small jobs stay small."""
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        # Of the collectors, the parallel one sorts and writes fastest on few cores, and starts no slower.
+        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.shuffle.partitions": str(max(2, local_threads(master, cores))),
+    }
+
+
+def settings(
+    master: str | None, conf: Mapping[str, str], *, submitted: bool, cores: int
+) -> tuple[str | None, dict[str, str]]:
+    """The master and the settings to open a session with; what the project declares is the last word.
+
+    A job that spark-submit started has its master and resources from there, and nothing here may override them.
+    """
+    if submitted:
+        return None, {**RULES, **conf}
+    master = master or "local[*]"
+    return master, {**(local_conf(master, cores) if is_local(master) else {}), **RULES, **conf}
+
+
+def prepare_environment(environ: MutableMapping[str, str], *, local: bool) -> None:
+    """What Spark's launcher reads from the environment, where the operator has not said otherwise."""
+    java = require_java(environ)
+    environ["JAVA_HOME"] = str(quiet_java(java, environ) if local else java)
+    # Workers would otherwise run whichever python3 comes first on PATH.
+    environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if local:
+        environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def open_session(master: str | None, remote: str | None, conf: Mapping[str, str], app: str) -> SparkSession:
+    """A session to these rules: the active one if there is one, else Spark Connect at `remote`, else on `master`."""
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return _obeying(active, conf)
+    if remote is not None:
+        if is_local(remote):  # PySpark then starts a Connect server of its own
+            prepare_environment(os.environ, local=True)
+        return _obeying(SparkSession.builder.remote(remote).appName(app).getOrCreate(), conf)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    chosen, options = settings(master, conf, submitted=submitted, cores=os.cpu_count() or 1)
+    builder = SparkSession.builder.appName(app)
+    if chosen is not None:
+        prepare_environment(os.environ, local=is_local(chosen))
+        builder = builder.master(chosen)
+    return builder.config(map=dict(options)).getOrCreate()
+
+
+def _obeying(session: SparkSession, conf: Mapping[str, str]) -> SparkSession:
+    """The session, with the rules and what of the project's settings a running session can still take."""
+    for name, value in {**RULES, **conf}.items():
+        if name in RULES or session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    return session
+
+
+if __name__ == "__main__":  # for shell scripts: python -m errata.spark.session > spark-defaults.conf
+    for option, setting in sorted(local_conf("local[2]", 2).items()):
+        sys.stdout.write(f"{option} {setting}\n")

@@ -1,0 +1,174 @@
+"""Opening, declaring, ageing, pins and the axis of commits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from errata.catalog import ageing, buckets, commits, pins, streams, tables
+from errata.catalog.append import commit_append
+from errata.catalog.open import Catalog, open_catalog, peek, prepare_catalog, version
+from errata.clock import FixedClock
+from errata.errors import ErrataError, UsageError
+from errata.model.commit import Cause
+from errata.model.instants import DAY, format_instant
+from errata.model.stream import Retention, Stream
+from fixtures.catalog import NOW, a_batch, a_bucket, a_stream
+
+CAUSE = Cause("test")
+
+
+def test_migrations_make_the_tables_that_the_code_knows(catalog: Catalog) -> None:
+    with catalog.reading() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, tables.metadata) == []
+
+
+def test_preparing_twice_does_nothing(catalog: Catalog, catalog_url: str) -> None:
+    again = prepare_catalog(catalog_url)
+    assert version(again) == version(catalog)
+    again.close()
+    found = peek(catalog_url)
+    assert found is not None
+    found.close()
+
+
+def test_a_catalog_without_tables_is_no_catalog(catalog_url: str) -> None:
+    with pytest.raises(ErrataError, match="no tables yet") as caught:
+        open_catalog(catalog_url)
+    assert "errata apply" in str(caught.value)
+
+
+def test_a_newer_catalog_is_not_touched(catalog: Catalog, catalog_url: str) -> None:
+    with catalog.writing() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(ErrataError, match="version 9999"):
+        open_catalog(catalog_url)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("sqlite://", "in memory"),
+        ("mysql://x/y", "cannot live in mysql"),
+        ("not a url", "cannot be read"),
+        ("postgresql+psycopg2://nobody:secret@127.0.0.1:1/none", "does not answer"),
+        ("sqlite:////nowhere/at/all.db", "does not answer"),
+    ],
+)
+def test_a_wrong_url_is_explained_without_its_password(url: str, says: str) -> None:
+    with pytest.raises(ErrataError, match=says) as caught:
+        open_catalog(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_peek_makes_no_file(tmp_path: Path) -> None:
+    assert peek(f"sqlite:///{tmp_path / 'none.db'}") is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_declarations_have_a_history(catalog: Catalog, ticks: Stream) -> None:
+    later = a_stream("ticks", slack=99)
+    second = streams.apply_changes(catalog, CAUSE, write=[later], drop=[], summary={})
+    assert streams.standing(catalog, "ticks", second - 1).stream == ticks
+    assert streams.standing(catalog, "ticks").stream == later
+    third = streams.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
+    with pytest.raises(UsageError, match="unknown stream"):
+        streams.standing(catalog, "ticks")
+    assert streams.standing(catalog, "ticks", third - 1).stream == later
+    streams.apply_changes(catalog, CAUSE, write=[ticks], drop=[], summary={})
+    assert streams.standing(catalog, "ticks").stream_id != streams.standing(catalog, "ticks", second).stream_id
+
+
+def test_ageing_drops_whole_buckets_and_old_commits_keep_them(catalog: Catalog) -> None:
+    stream = a_stream("ticks", retention=Retention(span=100))
+    streams.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
+    basis = streams.standing(catalog, "ticks")
+    inline = a_bucket(5, 60, 3, path=None, data=b"123", size=3)
+    batch = a_batch("b1", [a_bucket(0, 89, 5), inline, a_bucket(80, 120), a_bucket(121, 200)])
+    before = commit_append(catalog, basis, batch, CAUSE)
+    standing = streams.standing(catalog, "ticks")
+    assert standing.stable == 190
+    commit_id, dropped = ageing.age_out(catalog, standing, CAUSE)
+    assert commit_id is not None
+    assert sorted(each.vs_max for each in dropped) == [60, 89]
+    assert [each.vs_max for each in buckets.visible(catalog, basis.stream_id, commit_id)] == [120, 200]
+    assert len(buckets.visible(catalog, basis.stream_id, before)) == 4
+    after = streams.standing(catalog, "ticks")
+    assert (after.rows, after.inline_bytes, after.stable) == (2, 0, 190)
+    assert ageing.age_out(catalog, after, CAUSE) == (None, [])
+    assert commits.newest(catalog) == commit_id
+
+
+def test_ageing_decided_on_an_old_basis_is_decided_again(catalog: Catalog) -> None:
+    stream = a_stream("ticks", retention=Retention(rows=2))
+    streams.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
+    commit_append(catalog, streams.standing(catalog, "ticks"), a_batch("b1", [a_bucket(0, 9), a_bucket(10, 19)]), CAUSE)
+    stale = streams.standing(catalog, "ticks")
+    commit_append(catalog, stale, a_batch("b2", [a_bucket(20, 29), a_bucket(30, 39)]), CAUSE)
+    _, dropped = ageing.age_out(catalog, stale, CAUSE)
+    assert [each.vs_min for each in dropped] == [0, 10]
+    _, again = ageing.age_out(catalog, stale, CAUSE)
+    assert again == []
+
+
+def test_as_of_is_a_commit_or_a_moment(catalog: Catalog, clock: FixedClock) -> None:
+    for name in ("a", "b"):
+        streams.apply_changes(catalog, CAUSE, write=[a_stream(name)], drop=[], summary={})
+        clock.advance(1_000)
+    assert commits.find(catalog, None) == 2
+    assert commits.find(catalog, 1) == commits.find(catalog, "1") == 1
+    assert commits.find(catalog, format_instant(NOW)) == 1
+    assert commits.find(catalog, format_instant(NOW + 999)) == 1
+    assert commits.find(catalog, format_instant(NOW + 1_000)) == 2
+    for wrong, says in [
+        (3, "no commit 3"),
+        ("0", "no commit 0"),
+        (format_instant(NOW - 1), "nothing was known"),
+        (format_instant(NOW + DAY), "yet to come"),
+        ("yesterday", "not a date"),
+    ]:
+        with pytest.raises(UsageError, match=says):
+            commits.find(catalog, wrong)
+
+
+def test_a_clock_set_back_does_not_turn_the_axis(catalog: Catalog, clock: FixedClock) -> None:
+    streams.apply_changes(catalog, CAUSE, write=[a_stream("a")], drop=[], summary={})
+    clock.advance(-DAY)
+    streams.apply_changes(catalog, CAUSE, write=[a_stream("b")], drop=[], summary={})
+    assert [each.at for each in commits.listed(catalog)] == [NOW, NOW]
+
+
+def test_the_horizon_ends_what_can_be_read(catalog: Catalog, clock: FixedClock) -> None:
+    streams.apply_changes(catalog, CAUSE, write=[a_stream("a")], drop=[], summary={})
+    clock.advance(DAY)
+    streams.apply_changes(catalog, CAUSE, write=[a_stream("b")], drop=[], summary={})
+    commits.check_readable(catalog, 1, DAY, "a")
+    clock.advance(DAY)
+    commits.check_readable(catalog, 2, DAY, "a")
+    with pytest.raises(ErrataError, match="behind the horizon"):
+        commits.check_readable(catalog, 1, DAY, "a")
+
+
+def test_pins_hold_and_expire(catalog: Catalog, clock: FixedClock, ticks: Stream) -> None:
+    streams.apply_changes(catalog, CAUSE, write=[a_stream("b")], drop=[], summary={})
+    with pins.pinned(catalog, 1, "a reader") as pin:
+        assert pins.oldest_pinned(catalog) == 1
+        clock.advance(pins.LEASE - 1)
+        assert pin.renew()
+        clock.advance(pins.LEASE - 1)
+        assert pins.oldest_pinned(catalog) == 1
+    assert pins.oldest_pinned(catalog) == 2
+    forgotten = pins.Pin(catalog, 1, "killed")
+    clock.advance(pins.LEASE)
+    assert pins.oldest_pinned(catalog) == 2
+    with pytest.raises(ErrataError, match="has expired"):
+        forgotten.check()
+
+
+def test_a_reader_that_lost_its_pin_fails_clearly(catalog: Catalog, clock: FixedClock, ticks: Stream) -> None:
+    with pytest.raises(ErrataError, match="has expired"), pins.pinned(catalog, 1, "slow"):
+        clock.advance(pins.LEASE)

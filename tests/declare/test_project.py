@@ -1,0 +1,321 @@
+"""errata.yaml read into the model, and what is said of its mistakes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from errata.declare.project import Project, SparkSettings, load_project
+from errata.errors import UsageError
+from errata.model.columns import Column, ColumnType
+from errata.model.instants import DAY, HOUR, SECOND
+from errata.model.stream import AgeOut, Landing, OnDuplicate, OnRevision, Retention, Stream, Then
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+GOLDEN = Path(__file__).with_name("mistakes.txt")
+
+Load = Callable[..., Project]
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Write errata.yaml into an empty folder, go there and load it."""
+    monkeypatch.chdir(tmp_path)
+
+    def loaded(text: str, **environ: str) -> Project:
+        (tmp_path / "errata.yaml").write_text(text, encoding="utf-8")
+        return load_project(environ=environ)
+
+    return loaded
+
+
+def stream_text(**keys: str) -> str:
+    declared = {"columns": "{time: timestamp, symbol: string, price: double}", "key": "[time, symbol]", "order": "time"}
+    lines = [f"    {key}: {value}" for key, value in (declared | keys).items() if value]
+    return "\n".join(["project: p", "streams:", "  quotes:", *lines, ""])
+
+
+def columns(**types: str) -> tuple[Column, ...]:
+    return tuple(Column(name, ColumnType.parse(kind)) for name, kind in types.items())
+
+
+def page_example() -> str:
+    blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert len(blocks) == 1
+    return str(blocks[0])
+
+
+class TestCompleteExample:
+    def test_it_loads(self, load: Load, tmp_path: Path) -> None:
+        project = load(page_example())
+        assert (project.name, project.root) == ("quotes", tmp_path)
+        assert project.catalog == f"sqlite:///{tmp_path}/errata.db"
+        assert project.warehouse == f"{tmp_path}/warehouse"
+        assert project.spark == SparkSettings("local[*]", None, {"spark.driver.memory": "2g"})
+        assert list(project.streams) == ["quotes", "readings", "notes"]
+        assert project.streams["quotes"] == Stream(
+            name="quotes",
+            columns=columns(time="timestamp", symbol="string", price="double"),
+            key=("time", "symbol"),
+            order="time",
+            group=("symbol",),
+            bucket_rows=500_000,
+            retention=Retention(span=24 * HOUR),
+            age_out=AgeOut.SCHEDULED,
+            slack=5 * SECOND,
+            max_ahead=DAY,
+            on_revision=OnRevision.RESULTS,
+            on_duplicate=OnDuplicate.QUARANTINE,
+            horizon=7 * DAY,
+            landing=Landing(f"{tmp_path}/landing/quotes", 10 * SECOND, Then.MOVE),
+        )
+        assert project.streams["readings"] == Stream(
+            name="readings",
+            columns=columns(sensor="string", counter="bigint", value="decimal(10,2)", day="date", sound="boolean"),
+            key=("sensor", "counter"),
+            order="counter",
+            retention=Retention(span=1_000_000),
+            slack=100,
+            max_ahead=None,
+        )
+        assert project.streams["notes"] == Stream(
+            name="notes",
+            columns=columns(id="string", text="string", arrived="timestamp"),
+            key=("id",),
+            order="arrived",
+            retention=Retention(rows=100_000),
+            age_out=AgeOut.LAZY,
+            on_revision=OnRevision.HISTORY,
+            on_duplicate=OnDuplicate.REPLACE,
+            landing=Landing(f"{tmp_path}/landing/notes", 10 * SECOND, Then.KEEP),
+        )
+
+    def test_its_variables_are_filled_in(self, load: Load) -> None:
+        project = load(
+            page_example().replace('  master: "local[*]"\n', ""),
+            ERRATA_CATALOG="postgresql://me:secret@db:5432/errata",
+            ERRATA_WAREHOUSE="s3a://bucket/warehouse",
+            ERRATA_SPARK_REMOTE="sc://spark:15002",
+        )
+        assert project.catalog == "postgresql+psycopg2://me:secret@db:5432/errata"
+        assert project.warehouse == "s3a://bucket/warehouse"
+        assert project.spark.remote == "sc://spark:15002"
+
+    def test_the_page_explains_every_key(self) -> None:
+        explained = set(re.findall(r"^\| `([a-z_.]+)` \|", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE))
+        assert explained >= set(Stream.__dataclass_fields__) - {"name", "landing"}
+        assert {
+            "landing.path",
+            "landing.settle",
+            "landing.then",
+            "spark.master",
+            "spark.remote",
+            "spark.conf",
+        } < explained
+
+
+class TestDefaults:
+    def test_a_project_needs_only_a_name(self, load: Load, tmp_path: Path) -> None:
+        project = load("project: p\nstreams:\n")
+        assert project == Project(
+            "p", f"sqlite:///{tmp_path}/errata.db", f"{tmp_path}/warehouse", SparkSettings(), {}, tmp_path
+        )
+
+    def test_a_stream_needs_only_columns_and_key(self, load: Load) -> None:
+        read = load("project: p\nstreams:\n  s:\n    columns: {id: int}\n    key: [id]\n").streams["s"]
+        assert read == Stream("s", columns(id="int", arrived="timestamp"), ("id",), "arrived")
+
+    def test_a_bigint_order_has_no_max_ahead(self, load: Load) -> None:
+        text = stream_text(columns="{time: bigint, symbol: string}")
+        assert load(text).streams["quotes"].max_ahead is None
+        assert load(text + "    max_ahead: none\n").streams["quotes"].max_ahead is None
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        ("written", "kind", "expected"),
+        [
+            ("24 hours", "timestamp", Retention(span=24 * HOUR)),
+            ("500000", "timestamp", Retention(rows=500_000)),
+            ("500_000 rows", "timestamp", Retention(rows=500_000)),
+            ("1 row", "bigint", Retention(rows=1)),
+            ("1000 units", "bigint", Retention(span=1000)),
+        ],
+    )
+    def test_retention(self, load: Load, written: str, kind: str, expected: Retention) -> None:
+        text = stream_text(columns=f"{{time: {kind}, symbol: string}}", retention=written)
+        assert load(text).streams["quotes"].retention == expected
+
+    @pytest.mark.parametrize(
+        ("written", "kind", "expected"), [("0 seconds", "timestamp", 0), ("0", "bigint", 0), ("7 units", "bigint", 7)]
+    )
+    def test_slack(self, load: Load, written: str, kind: str, expected: int) -> None:
+        text = stream_text(columns=f"{{time: {kind}, symbol: string}}", slack=written)
+        assert load(text).streams["quotes"].slack == expected
+
+    def test_max_ahead_can_be_switched_off(self, load: Load) -> None:
+        assert load(stream_text(max_ahead="none")).streams["quotes"].max_ahead is None
+        assert load(stream_text(max_ahead="2 days")).streams["quotes"].max_ahead == 2 * DAY
+
+    def test_a_horizon_and_a_settling_time_can_be_nothing(self, load: Load) -> None:
+        read = load(stream_text(horizon="0 seconds", landing="{path: in, settle: 0 seconds}")).streams["quotes"]
+        assert read.landing is not None
+        assert (read.horizon, read.landing.settle) == (0, 0)
+
+    @pytest.mark.parametrize(
+        ("written", "expected"),
+        [
+            ("sqlite:///state/errata.db", "sqlite:///{root}/state/errata.db"),
+            ("sqlite:////var/errata.db?timeout=9", "sqlite:////var/errata.db?timeout=9"),
+            ("postgres://h/d", "postgresql+psycopg2://h/d"),
+            ("postgresql+psycopg2://h/d", "postgresql+psycopg2://h/d"),
+        ],
+    )
+    def test_catalog(self, load: Load, tmp_path: Path, written: str, expected: str) -> None:
+        assert load(f"project: p\ncatalog: {written}\n").catalog == expected.format(root=tmp_path)
+
+    @pytest.mark.parametrize(
+        ("written", "expected"),
+        [
+            ("../data", "{parent}/data"),
+            ("/data/x", "/data/x"),
+            ("file:///data", "/data"),
+            ("hdfs://n/data", "hdfs://n/data"),
+        ],
+    )
+    def test_warehouse(self, load: Load, tmp_path: Path, written: str, expected: str) -> None:
+        assert load(f"project: p\nwarehouse: {written}\n").warehouse == expected.format(parent=tmp_path.parent)
+
+    def test_what_ends_up_empty_is_absent(self, load: Load) -> None:
+        empty = dict.fromkeys(("retention", "max_ahead", "horizon", "bucket_rows", "on_revision"), "${NOTHING:-}")
+        assert load(stream_text(**empty)).streams == load(stream_text()).streams
+
+    def test_anchors_serve_several_streams(self, load: Load) -> None:
+        text = stream_text().replace("quotes:", "quotes: &q") + "  trades:\n    <<: *q\n    slack: 1 second\n"
+        streams = load(text).streams
+        assert streams["trades"].key == streams["quotes"].key
+        assert (streams["quotes"].slack, streams["trades"].slack) == (0, SECOND)
+
+
+class TestFinding:
+    def test_the_nearest_file_above_is_taken(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        below = tmp_path / "a" / "b"
+        below.mkdir(parents=True)
+        (tmp_path / "errata.yaml").write_text("project: far\n")
+        monkeypatch.chdir(below)
+        assert load_project(environ={}).name == "far"
+        (tmp_path / "a" / "errata.yaml").write_text("project: near\n")
+        near = load_project(environ={})
+        assert (near.name, near.root, near.warehouse) == ("near", tmp_path / "a", f"{tmp_path}/a/warehouse")
+
+    def test_a_file_or_folder_can_be_named(self, tmp_path: Path) -> None:
+        (tmp_path / "other.yaml").write_text("project: other\n")
+        (tmp_path / "errata.yaml").write_text("project: usual\n")
+        assert load_project(tmp_path / "other.yaml", {}).name == "other"
+        assert load_project(tmp_path, {}).name == "usual"
+        assert load_project(environ={"ERRATA_PROJECT": str(tmp_path / "other.yaml")}).name == "other"
+        assert load_project(tmp_path, {"ERRATA_PROJECT": "/nowhere"}).name == "usual"
+
+    def test_the_environment_of_the_process_is_the_default(self, load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+        load("project: ${ERRATA_TEST_NAME:-x}\n")
+        monkeypatch.delenv("ERRATA_PROJECT", raising=False)
+        monkeypatch.setenv("ERRATA_TEST_NAME", "from here")
+        assert load_project().name == "from here"
+
+    def test_no_file_says_how_to_make_one(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(UsageError, match=r"there is no errata.yaml in .* or a folder above it") as raised:
+            load_project(environ={})
+        assert "`errata init`" in str(raised.value)
+        with pytest.raises(UsageError, match="there is no file /nowhere") as raised:
+            load_project(environ={"ERRATA_PROJECT": "/nowhere"})
+        assert "ERRATA_PROJECT says /nowhere" in str(raised.value)
+
+    def test_a_file_elsewhere_is_told_with_its_path(self, tmp_path: Path) -> None:
+        (tmp_path / "errata.yaml").write_text("projct: p\n")
+        with pytest.raises(UsageError, match=re.escape(f"{tmp_path}/errata.yaml:1 (projct): unknown key")):
+            load_project(tmp_path, {})
+
+    def test_a_byte_order_mark_is_no_part_of_the_file(self, tmp_path: Path) -> None:
+        (tmp_path / "errata.yaml").write_bytes(b"\xef\xbb\xbfproject: p\n")
+        assert load_project(tmp_path, {}).name == "p"
+
+    def test_a_file_that_is_not_text(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "errata.yaml").write_bytes(b"project: caf\xe9\n")
+        with pytest.raises(UsageError, match="not UTF-8 at byte 12"):
+            load_project(environ={})
+
+
+MISTAKES = {
+    "an unknown key": stream_text(colums="{a: int}"),
+    "a missing name": "streams: {}\n",
+    "not a mapping": "- a\n",
+    "a key twice": stream_text() + "    key: [time]\n",
+    "a key that is no list": stream_text(key="time"),
+    "a list in place of a value": stream_text(order="[time]"),
+    "a value that is not there": stream_text(order="~"),
+    "an unknown type": stream_text(columns="{time: timestmp, symbol: string}"),
+    "a decimal that cannot be": stream_text(columns="{time: timestamp, symbol: 'decimal(50,2)'}"),
+    "an unknown column in key": stream_text(key="[time, symbl]"),
+    "an unknown column in group": stream_text(group="[sector]"),
+    "an unknown column in order": stream_text(order="tme"),
+    "an order of text": stream_text(order="symbol"),
+    "a key of doubles": stream_text(key="[time, price]"),
+    "a group that names a column twice": stream_text(group="[symbol, symbol]"),
+    "an empty key": stream_text(key="[]"),
+    "columns that differ in case": stream_text(columns="{time: timestamp, symbol: string, Time: int}"),
+    "a column that Errata adds itself": stream_text(columns="{Arrived: timestamp, time: timestamp, symbol: string}"),
+    "a column with a bad name": stream_text(columns="{time: timestamp, symbol: string, _op: string}"),
+    "a stream with a bad name": stream_text().replace("quotes", "my-quotes"),
+    "streams that differ in case": stream_text() + "  Quotes: {columns: {id: int}, key: [id]}\n",
+    "no columns and no key": "project: p\nstreams:\n  s:\n",
+    "a duration without a unit": stream_text(slack="5"),
+    "a retention of nothing": stream_text(retention="0 hours"),
+    "a retention in words": stream_text(retention="a day"),
+    "a bigint and a duration": stream_text(
+        columns="{time: bigint, symbol: string}", retention="24 hours", slack="5 seconds"
+    ),
+    "a bigint and a plain number": stream_text(columns="{time: bigint, symbol: string}", retention="1000"),
+    "a bigint and the wall clock": stream_text(columns="{time: bigint, symbol: string}", max_ahead="1 day"),
+    "a slack without an order": stream_text(order="", key="[symbol]", slack="5 seconds"),
+    "buckets of nothing": stream_text(bucket_rows="0"),
+    "an unknown choice": stream_text(on_revision="result"),
+    "a landing without a path": stream_text(landing="{settle: 1 second, then: burn}"),
+    "a landing that is a path": stream_text(landing="./landing"),
+    "a variable that is not set": "project: p\ncatalog: ${ERRATA_CATALOG}\n",
+    "a variable that leaves nothing": "project: ${NAME:-}\n",
+    "a broken variable": "project: ${p\n",
+    "a catalog of another kind": "project: p\ncatalog: mysql://me:secret@host/db\n",
+    "a catalog in memory": "project: p\ncatalog: 'sqlite:///:memory:'\n",
+    "master and remote": "project: p\nspark: {master: local, remote: 'sc://h'}\n",
+    "not YAML": "project: p\nstreams: {a: b\n",
+    "several at once": stream_text(colums="{a: int}", order="tme", slack="5", on_revision="all").replace(
+        "project", "projct"
+    ),
+}
+
+
+def test_mistakes_are_told_in_these_words(load: Load) -> None:
+    """Compared with mistakes.txt beside this file; ERRATA_GOLDEN=write rewrites that."""
+    told = []
+    for name, text in MISTAKES.items():
+        with pytest.raises(UsageError) as raised:
+            load(text)
+        told.append(f"# {name}\n{raised.value}\n")
+    words = "\n".join(told)
+    if os.environ.get("ERRATA_GOLDEN") == "write":
+        GOLDEN.write_text(words, encoding="utf-8")
+    assert words == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_every_mistake_has_a_line_and_a_way_to_mend_it(load: Load, name: str) -> None:
+    with pytest.raises(UsageError, match=r"errata\.yaml:\d+") as raised:
+        load(MISTAKES[name])
+    assert "how to mend: " in str(raised.value)
+    assert "secret" not in str(raised.value)

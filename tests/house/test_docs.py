@@ -1,0 +1,88 @@
+"""The check of the docs finds what it is for, and the project's own docs pass it."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+HOUSE = Path(__file__).resolve().parents[2]
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("check", HOUSE / "docs" / "check.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+check = load()
+
+PAGE = """
+See [the model](docs/model.md#time), [nothing](docs/none.md) and [elsewhere](https://example.org/x).
+Type `errata apply --yes` or `make demo`; not `make tea`, and `errata.yaml` is a file.
+
+```sh
+$ errata archive ls|stats quotes [--format json] | head
+errata ingest quotes \\
+    --landed   # what has landed
+```
+
+    make test ARGS=-x && make lint
+"""
+
+
+def test_commands_are_found_wherever_they_are_named() -> None:
+    assert check.commands(PAGE) == [
+        "errata apply --yes",
+        "make demo",
+        "make tea",
+        "errata archive ls|stats quotes [--format json]",
+        "errata ingest quotes --landed",
+        "make test ARGS=-x",
+    ]
+
+
+def test_alternatives_are_commands_of_their_own() -> None:
+    assert check.alternatives("errata archive ls|stats quotes [--format json]") == [
+        ["errata", "archive", "ls", "quotes", "--format", "json"],
+        ["errata", "archive", "stats", "quotes", "--format", "json"],
+    ]
+
+
+def test_what_is_wrong_is_named_with_its_page(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "model.md").write_text("# Model\n")
+    (tmp_path / "README.md").write_text(PAGE)
+    (tmp_path / "Makefile").write_text("demo:  ## x\n\ntest lint:\n\ntest:\n")
+
+    def ask(words: list[str]) -> str | None:
+        return "No such option" if "--landed" in words else None
+
+    assert check.check(tmp_path, ask) == [
+        "README.md: docs/none.md does not exist",
+        "README.md: `make tea`: make has no target tea",
+        "README.md: `errata ingest quotes --landed`: No such option",
+    ]
+
+
+@pytest.mark.parametrize(("target", "words"), [("demo", ["demo"]), ("bench", ["bench", "scan", "small", "here"])])
+def test_make_says_what_it_would_run(target: str, words: list[str]) -> None:
+    given = ["NAME=scan", "SCALE=small", "OUT=here"]
+    printed = subprocess.run(
+        ["make", "--dry-run", target, *given], cwd=HOUSE, capture_output=True, text=True, check=True
+    )
+    assert all(word in printed.stdout.split("errata")[-1].split() for word in words)
+
+
+def test_the_docs_are_right() -> None:
+    done = subprocess.run(
+        [sys.executable, str(HOUSE / "docs" / "check.py")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,85 @@
+"""Which files are meant, and what has landed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from upath import UPath
+
+from errata.errors import ErrataError, UsageError
+from errata.intake.find import inspect, inspect_all, landed, resolve
+from errata.model.batch import Format
+from errata.model.stream import Landing, Then
+
+NAMES = ["b.csv", "a.jsonl.gz", "sub/c.parquet", ".hidden.csv", "_started.csv", "d.csv.tmp", "e.csv.part", "_tmp/f.csv"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in NAMES:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(name.encode())
+    return tmp_path
+
+
+def names(paths: list[UPath], folder: Path) -> list[str]:
+    return [str(path).removeprefix(f"{folder}/") for path in paths]
+
+
+def test_a_folder_gives_its_finished_files_sorted(folder: Path) -> None:
+    assert names(resolve([str(folder)]), folder) == ["a.jsonl.gz", "b.csv", "sub/c.parquet"]
+
+
+def test_patterns_and_names_give_each_file_once(folder: Path) -> None:
+    assert names(resolve([str(folder / "*.csv"), str(folder / "b.csv")]), folder) == ["b.csv"]
+    assert names(resolve([str(folder / "**/*.parquet")]), folder) == ["sub/c.parquet"]
+
+
+def test_a_local_name_is_made_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert [str(path) for path in resolve(["b.csv"])] == [str(folder / "b.csv")]
+
+
+def test_uris_are_found_like_local_paths() -> None:
+    for name in ("y.csv", "x.csv"):
+        UPath(f"memory://found/{name}").write_bytes(b"1")
+    whole = ["memory://found/x.csv", "memory://found/y.csv"]
+    assert [str(path) for path in resolve(["memory://found"])] == whole
+    assert [str(path) for path in resolve(["memory://found/*.csv"])] == whole
+    assert inspect(UPath(whole[0])).bytes == 1
+
+
+def test_what_is_not_there_is_named(folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"there is no file .*none\.csv"):
+        resolve([str(folder / "none.csv")])
+    with pytest.raises(UsageError, match=r"\*\.json has no files"):
+        resolve([str(folder / "*.json")])
+    (folder / "odd.txt").write_text("")
+    with pytest.raises(UsageError, match=r"odd\.txt is in no format") as error:
+        resolve([str(folder)])
+    assert ".csv.gz" in str(error.value)
+
+
+def test_a_file_is_known_by_its_content(folder: Path) -> None:
+    first, second, _ = inspect_all(reversed(resolve([str(folder)])))
+    assert (first.format, first.gzip, second.format, second.gzip) == (Format.JSON, True, Format.CSV, False)
+    assert (second.bytes, second.sha256) == (5, hashlib.sha256(b"b.csv").hexdigest())
+    with pytest.raises(ErrataError, match=r"gone\.csv: the file cannot be read"):
+        inspect(UPath(folder / "gone.csv"))
+
+
+def test_a_landed_file_is_taken_when_it_has_settled(folder: Path) -> None:
+    (folder / "taken").mkdir()
+    (folder / "taken" / "old.csv").write_bytes(b"")
+    (folder / "readme.txt").write_bytes(b"")
+    for path in folder.rglob("*"):
+        os.utime(path, (100, 100))
+    os.utime(folder / "b.csv", (109, 109))
+    landing = Landing(str(folder), 10_000_000, Then.MOVE)
+    assert names(landed(landing, 110_000_000), folder) == ["a.jsonl.gz", "sub/c.parquet"]
+    assert landed(landing, 109_999_999) == []
+    assert landed(Landing(str(folder / "none"), 0, Then.KEEP), 0) == []

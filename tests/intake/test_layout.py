@@ -1,0 +1,141 @@
+"""What a file's beginning tells, who reads what, and how lines are numbered and fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from upath import UPath
+
+from errata.errors import ErrataError
+from errata.intake.fetch import fetch_lines
+from errata.intake.find import inspect
+from errata.intake.layout import FileLayout, number_lines, plan_splits, read_layout
+from errata.model.batch import Format, SourceFile, Split
+from errata.model.columns import Column, ColumnType
+from errata.model.stream import Stream
+
+Write = Callable[[str, bytes], SourceFile]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+def test_a_header_tells_columns_and_where_rows_begin(
+    name: str, mark: bytes, end: bytes, write: Write, quotes: Stream
+) -> None:
+    head = mark + b'symbol,"time",_op' + end
+    body = b"A,2026-11-18 02:00:00,\n" if end else b""
+    layout = read_layout(write(name, head + body), quotes)
+    assert layout == FileLayout(("symbol", "time", "_op"), len(head))
+
+
+BAD = [
+    ("a.csv", b"", "the file is empty"),
+    ("a.csv", b"\nx", "has no header"),
+    ("a.csv", b"time,symbol,prise\n", "unknown column 'prise'"),
+    ("a.csv", b"time,symbol,Price\n", "unknown column 'Price'"),
+    ("a.csv", b"time,symbol,_old_prise\n", "did you mean _old_price"),
+    ("a.csv", b"time,symbol,time\n", "column 'time' is named twice"),
+    ("a.csv", b"price\n", "columns time, symbol missing"),
+    ("a.csv", b"time,symbol,\xff\n", "the header is not UTF-8"),
+    ("a.csv", b'time,"symbol\n', "the header cannot be read"),
+    ("a.csv.gz", None, "not a sound gzip file"),
+    ("a.parquet", b"time,symbol\n", "the file cannot be read|not a Parquet file"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BAD)
+def test_a_file_that_cannot_be_taken_says_why(
+    name: str, content: bytes | None, message: str, write: Write, quotes: Stream, tmp_path: Path
+) -> None:
+    if content is None:
+        (tmp_path / name).write_bytes(b"time,symbol\n")
+        file = inspect(UPath(tmp_path / name))
+    else:
+        file = write(name, content)
+    with pytest.raises(ErrataError, match=message) as error:
+        read_layout(file, quotes)
+    assert name in str(error.value)
+
+
+def test_a_truncated_gzip_header_and_a_missing_file_are_errors(tmp_path: Path, write: Write, quotes: Stream) -> None:
+    file = write("a.csv.gz", b"time,symbol\n" * 100)
+    Path(file.name).write_bytes(Path(file.name).read_bytes()[:15])
+    with pytest.raises(ErrataError, match="cut off"):
+        read_layout(file, quotes)
+    Path(file.name).unlink()
+    with pytest.raises(ErrataError, match="cannot be read"):
+        read_layout(file, quotes)
+
+
+def test_a_parquet_column_of_another_nature_is_refused(tmp_path: Path, quotes: Stream) -> None:
+    pq.write_table(pa.table({"time": [1], "symbol": ["A"]}), tmp_path / "a.parquet")
+    with pytest.raises(ErrataError, match="column time holds int64, and time is a timestamp"):
+        read_layout(inspect(UPath(tmp_path / "a.parquet")), quotes)
+
+
+def test_an_order_may_be_missing_when_it_is_given_on_arrival_or_unchanged(write: Write, quotes: Stream) -> None:
+    columns = tuple(
+        Column(n, ColumnType.parse(t)) for n, t in (("id", "int"), ("at", "timestamp"), ("arrived", "bigint"))
+    )
+    ordered = Stream("s", columns, ("id",), "at")
+    arriving = Stream("s", columns, ("id",), "arrived")
+    assert not read_layout(write("a.csv", b"id\n"), arriving).gives_order
+    assert not read_layout(write("a.csv", b"_op,id\n"), ordered).gives_order
+    assert read_layout(write("a.csv", b"id,at\n"), ordered).gives_order
+    with pytest.raises(ErrataError, match="column at missing"):
+        read_layout(write("a.csv", b"id\n"), ordered)
+    with pytest.raises(ErrataError, match="column time missing"):
+        read_layout(write("a.csv", b"_op,symbol\n"), quotes)
+
+
+def a_file(name: str, form: Format, size: int, gzip: bool = False) -> SourceFile:
+    return SourceFile(name, form, gzip, size, "00")
+
+
+def test_splits_cover_each_file_once() -> None:
+    files = [
+        a_file("a", Format.CSV, 110),
+        a_file("b", Format.CSV, 110, gzip=True),
+        a_file("c", Format.JSON, 0),
+        a_file("d", Format.PARQUET, 100),
+        a_file("e", Format.CSV, 10),
+    ]
+    layouts = [
+        FileLayout(("x",), 10),
+        FileLayout(("x",), 10),
+        FileLayout(()),
+        FileLayout(("x",), 0, (5, 5, 0, 5, 20, 5)),
+    ]
+    splits = plan_splits(files, [*layouts, FileLayout(("x",), 10)], target_bytes=40)
+    assert [split.number for split in splits] == list(range(len(splits)))
+    spans = [(split.file.name, split.start, split.end) for split in splits]
+    assert spans == [
+        ("a", 10, 43), ("a", 43, 76), ("a", 76, 110), ("b", 0, 110), ("d", 0, 4), ("d", 4, 5), ("d", 5, 6),
+    ]  # fmt: skip
+
+
+def test_lines_are_numbered_through_each_file() -> None:
+    a, b = a_file("a", Format.CSV, 9), a_file("b", Format.PARQUET, 9)
+    splits = [Split(0, a, 0, 4), Split(1, a, 4, 9), Split(2, b, 0, 1), Split(3, b, 1, 2)]
+    numbered = number_lines([(split, 10 + split.number) for split in reversed(splits)])
+    assert [(read.split.number, read.first_line, read.lines) for read in numbered] == [
+        (0, 2, 10), (1, 12, 11), (2, 1, 12), (3, 13, 13),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_lines_are_fetched_by_number(name: str, write: Write) -> None:
+    file = write(name, b"\xef\xbb\xbfhead\r\none\r\n\r\nth\xffree")
+    assert fetch_lines(file, {1, 2, 3, 4, 9}) == {1: "head", 2: "one", 3: "", 4: "th\\xffree"}
+    assert fetch_lines(file, set()) == {}
+
+
+def test_parquet_rows_are_fetched_by_number(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1, 2, 3, 4, None]}), tmp_path / "a.parquet", row_group_size=2)
+    file = inspect(UPath(tmp_path / "a.parquet"))
+    assert fetch_lines(file, {2, 3, 5, 6}) == {2: '{"n": 2}', 3: '{"n": 3}', 5: '{"n": null}'}

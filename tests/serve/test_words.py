@@ -1,0 +1,95 @@
+"""Numbers, commits and small tables as persons and programs read them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from errata.model.commit import Cause, Commit
+from errata.serve.formats import Field, Format, print_records
+from errata.serve.words import batch_name, counted, deed, place, place_shown, size, who
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1 KB"), (137_400, "137 KB"), (1_234_567, "1.23 MB"), (5 * 10**15, "5e+03 TB")],
+)
+def test_sizes(count: int, words: str) -> None:
+    assert size(count) == words
+
+
+def test_counts() -> None:
+    assert [counted(n, "row") for n in (0, 1, 2000)] == ["no rows", "1 row", "2,000 rows"]
+
+
+def test_places() -> None:
+    assert place(0, timed=True) == "1970-01-01T00:00:00.000000"
+    assert place_shown(1_500, timed=True) == "1970-01-01T00:00:00.001"
+    assert [place(7, timed=False), place_shown(-7, timed=False), place(None, timed=True)] == ["7", "-7", ""]
+
+
+def test_a_batch_named_by_its_content_is_shortened() -> None:
+    assert batch_name("0123456789ab" + "c" * 52) == "0123456789ab…"
+    assert batch_name("monday") == "monday"
+
+
+def commit(flow: str, **summary: object) -> Commit:
+    return Commit(1, 0, Cause(flow), None, None, summary)
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (commit("apply", created=["a", "b"], dropped=["c"]), "created a, b; dropped c"),
+        (commit("append", appended=0, pending=2), "no rows appended, 2 pending"),
+        (commit("append", appended=1, buckets=1, inline=1), "1 row appended in 1 bucket (inline)"),
+        (
+            commit("append", appended=5000, buckets=3, inline=1, dropped=1, replaced=2, quarantined=4),
+            "5,000 rows appended in 3 buckets (1 of them inline), 1 dropped, 2 replaced, 4 in quarantine",
+        ),
+        (
+            commit("age-out", dropped_buckets=2, dropped_rows=1),
+            "2 buckets with 1 row dropped, past the retention",
+        ),
+        (commit("another", rows=3), "rows 3"),
+    ],
+)
+def test_what_a_commit_did(made: Commit, words: str) -> None:
+    assert deed(made) == words
+
+
+def test_who_made_a_commit() -> None:
+    assert who(Cause("append", user="ann", host="desk")) == "ann@desk"
+    assert (
+        who(Cause("append", "ann", "desk", "errata_append", "run-1", "quotes", 2)) == "errata_append/quotes/run-1 try 2"
+    )
+
+
+FIELDS = (Field("n", "number", right=True), Field("s", "text", fold=True), Field("yes", "yes"), Field("o", "object"))
+RECORDS = [
+    {"n": 1200, "s": 'a "b", c', "yes": True, "o": {"k": [1]}},
+    {"n": None, "s": "[red]plain[/red]", "yes": False, "o": []},
+]
+
+
+def printed(kind: Format) -> str:
+    out = io.StringIO()
+    print_records(FIELDS, RECORDS, RECORDS, kind, out)
+    return out.getvalue()
+
+
+def test_a_small_table_in_each_format() -> None:
+    assert [line.rstrip() for line in printed(Format.TABLE).splitlines()] == [
+        "number  text              yes    object",
+        " 1,200  a \"b\", c          True   {'k': [1]}",
+        "        [red]plain[/red]  False  []",
+    ]
+    assert [json.loads(line) for line in printed(Format.JSON).splitlines()] == RECORDS
+    assert list(csv.reader(io.StringIO(printed(Format.CSV)))) == [
+        ["n", "s", "yes", "o"],
+        ["1200", 'a "b", c', "true", '{"k": [1]}'],
+        ["", "[red]plain[/red]", "false", "[]"],
+    ]
