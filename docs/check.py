@@ -6,15 +6,17 @@ is asked for its own help with all its options, so that a renamed command or opt
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote
+
+from errata.cli import main
 
 HOUSE = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^\s*(```|~~~)")
@@ -71,10 +73,11 @@ def alternatives(command: str) -> list[list[str]]:
 
 
 def ask_for_help(words: list[str]) -> str | None:
-    """Why errata does not know the command; None when it does."""
-    program = str(Path(sys.executable).with_name(words[0]))
-    done = subprocess.run([program, *words[1:], "--help"], capture_output=True, text=True, check=False)  # noqa: S603
-    return None if done.returncode == 0 else (done.stderr or done.stdout).strip()
+    """Why errata does not know the command; None when it does. All are asked in this process: it starts once."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = main([*words[1:], "--help"])
+    return None if code == 0 else said.getvalue().strip()
 
 
 def wrong_command(words: list[str], targets: set[str], ask: Callable[[list[str]], str | None]) -> str | None:
@@ -95,9 +98,7 @@ def check(house: Path, ask: Callable[[list[str]], str | None] = ask_for_help) ->
         for words in alternatives(command)
     ]
     distinct = {tuple(words): words for _, _, words in named}
-    with ThreadPoolExecutor(2) as threads:
-        answers = threads.map(lambda words: wrong_command(words, targets, ask), distinct.values())
-    reasons = dict(zip(distinct, answers, strict=True))
+    reasons = {key: wrong_command(words, targets, ask) for key, words in distinct.items()}
     for page, command, words in named:
         if (reason := reasons[tuple(words)]) is not None:
             wrong.append(f"{page.relative_to(house)}: `{command}`: {reason}")
