@@ -48,6 +48,7 @@ SPOOL_BYTES = 4 * 1024 * 1024
 """Faults of more than this go to a file that the driver reads piece by piece."""
 
 RANK = "_rank"
+BEFORE_ALL = -1
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -247,20 +248,24 @@ def _replacing(intent: Intent, rows: pa.Table) -> pa.Table:
 
 
 def _pending_buckets(intent: Intent, slot: int, tables: Sequence[pa.Table]) -> Batches:
-    """Pending revisions in the order of their numbers: by rank, then by the source's own count, then by place."""
+    """Pending revisions in the order of their numbers: by rank, then by the source's own count, then by place.
+
+    Slots find replacements each for itself. They are numbered between the late insertions, which are told of as if
+    they came from a slot before all others, and the corrections, which come from the last slot of all.
+    """
     if not tables:
         return
     schema = numbered_schema(intent.stream)
     table = pa.concat_tables(tables)
     keys = {
-        "rank": table[RANK],
         "seq": pc.fill_null(table["_seq"], HIGHEST),
         "pos": table[POS],
     }
     table = table.take(pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys]))
-    for bucket in cut(iter([table]), intent.stream.bucket_rows):
-        numbered = bucket.append_column("_ordinal", pa.array(np.arange(bucket.num_rows)))
-        yield told_bucket(slot, intent.writer.write(numbered.select(schema.names).cast(schema), Role.PENDING))
+    for rank, place in enumerate((BEFORE_ALL, slot, intent.aside_slot)):
+        for bucket in cut(iter([table.filter(pc.equal(table[RANK], rank))]), intent.stream.bucket_rows):
+            numbered = bucket.append_column("_ordinal", pa.array(np.arange(bucket.num_rows)))
+            yield told_bucket(place, intent.writer.write(numbered.select(schema.names).cast(schema), Role.PENDING))
 
 
 def _ranked(said: Said, table: pa.Table) -> pa.Table:

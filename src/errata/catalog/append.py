@@ -16,6 +16,7 @@ from errata.catalog.tables import streams as streams_table
 from errata.model.batch import BadRow, Counts, ReadSplit, SourceFile
 from errata.model.bucket import NewBucket, Role
 from errata.model.commit import Cause
+from errata.model.stream import OnDuplicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,9 @@ def commit_append(catalog: Catalog, basis: Standing, arrived: Arrived, cause: Ca
     """Commit a batch that was arranged on `basis`, and return the commit's number."""
     with catalog.writing() as connection:
         now = streams.lock(connection, basis.stream_id)
-        _recheck(connection, now, basis, arrived)
+        # First the ledger: a batch that is in it needs no second look at anything.
         batch_no = _enter(connection, basis, arrived)
+        _recheck(connection, now, basis, arrived)
         quarantine.hold(connection, basis.stream_id, batch_no, arrived.bad)
         commit_id = commits.take(
             connection,
@@ -70,12 +72,21 @@ def _recheck(connection: Connection, now: Row[Any], basis: Standing, arrived: Ar
     redeclared = streams.declared_since(connection, basis.stream_id, basis.changed_in)
     if redeclared:
         raise BasisMovedError
+    if now.stable != basis.stable and _compared(basis, arrived):
+        raise BasisMovedError
     if arrived.on_time is None:
         return
     low, high = arrived.on_time
     late_now = now.stable is not None and low < now.stable
     if late_now or buckets.overlapping_since(connection, basis.stream_id, basis.changed_in, low, high):
         raise BasisMovedError
+
+
+def _compared(basis: Standing, arrived: Arrived) -> bool:
+    """Whether rows may have been compared with the archive that would be late, and compared with nothing, now."""
+    counts = arrived.counts
+    replacing = counts.pending if basis.stream.on_duplicate is OnDuplicate.REPLACE else 0
+    return counts.dropped + counts.replaced + counts.quarantined + replacing > 0
 
 
 def _enter(connection: Connection, basis: Standing, arrived: Arrived) -> int:

@@ -1,0 +1,119 @@
+"""Landed files: taken when they have settled, and cleared once their rows are committed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from errata.catalog import commits
+from errata.errors import UsageError
+from errata.flows.append import AppendReport, Batch, append
+from errata.model.instants import SECOND
+from errata.model.stream import Landing, Then
+from fixtures.catalog import NOW
+from fixtures.flows import Builder, House, a_feed
+from fixtures.sources import Line, Source
+
+
+def lines(*seconds: int) -> list[Line]:
+    return [Line({"at": NOW - (100 - second) * SECOND, "who": "a", "price": 1.0, "note": None}) for second in seconds]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "landing"
+
+
+def landing_house(a_house: Builder, folder: Path, then: Then = Then.MOVE) -> House:
+    return a_house(a_feed(landing=Landing(str(folder), 10 * SECOND, then)))
+
+
+def land(house: House, folder: Path, source: Source, ago: int = 60) -> Path:
+    """A file that landed so many seconds ago."""
+    path = house.write(source, folder=str(folder))
+    moment = house.clock.now() // SECOND - ago
+    os.utime(path, (moment, moment))
+    return path
+
+
+def take(house: House) -> AppendReport:
+    return append(house.site, Batch("feed", landed=True))
+
+
+def there(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_files_are_taken_when_they_have_settled_and_moved(a_house: Builder, folder: Path) -> None:
+    house = landing_house(a_house, folder)
+    assert take(house).commit_id is None
+    land(house, folder, Source("1.csv", lines(1)))
+    land(house, folder, Source("2.csv", lines(2)), ago=9)
+    land(house, folder, Source(".hidden.csv", lines(3)))
+    land(house, folder, Source("3.csv.tmp", lines(3)))
+    report = take(house)
+    assert (report.files, report.counts.appended) == (1, 1)
+    assert there(folder) == [".hidden.csv", "2.csv", "3.csv.tmp", "taken/1.csv"]
+    assert take(house).commit_id is None
+    house.clock.advance(SECOND)
+    assert take(house).files == 1
+    assert there(folder) == [".hidden.csv", "3.csv.tmp", "taken/1.csv", "taken/2.csv"]
+    assert len(house.rows()) == 2
+
+
+def test_names_that_clash_are_told_apart(a_house: Builder, folder: Path) -> None:
+    house = landing_house(a_house, folder)
+    for second in (1, 2, 3):
+        land(house, folder, Source("same.csv", lines(second)))
+        take(house)
+    names = there(folder)
+    assert len(names) == 3
+    assert names[-1] == "taken/same.csv"
+    assert all(name.startswith("taken/") and name.endswith("same.csv") for name in names)
+    assert len(house.rows()) == 3
+
+
+def test_a_file_landed_again_is_cleared_and_not_taken_twice(a_house: Builder, folder: Path) -> None:
+    house = landing_house(a_house, folder)
+    land(house, folder, Source("1.csv", lines(1)))
+    take(house)
+    newest = commits.newest(house.catalog)
+    land(house, folder, Source("again.csv", lines(1)))
+    assert take(house).commit_id is None
+    assert commits.newest(house.catalog) == newest
+    land(house, folder, Source("again2.csv", lines(1)))
+    land(house, folder, Source("new.csv", lines(2)))
+    report = take(house)
+    assert (report.files, report.counts.read) == (1, 1)
+    assert [path for path in there(folder) if not path.startswith("taken/")] == []
+    assert len(house.rows()) == 2
+
+
+def test_files_can_be_deleted(a_house: Builder, folder: Path) -> None:
+    house = landing_house(a_house, folder, Then.DELETE)
+    land(house, folder, Source("1.csv", lines(1)))
+    land(house, folder, Source("2.csv", lines(2)))
+    assert take(house).files == 2
+    assert there(folder) == []
+    assert len(house.rows()) == 2
+
+
+def test_files_can_be_kept_and_are_taken_once(a_house: Builder, folder: Path) -> None:
+    house = landing_house(a_house, folder, Then.KEEP)
+    land(house, folder, Source("1.csv", lines(1)))
+    assert take(house).files == 1
+    assert take(house).commit_id is None
+    land(house, folder, Source("2.csv", lines(2)))
+    assert take(house).files == 1
+    assert there(folder) == ["1.csv", "2.csv"]
+    assert len(house.rows()) == 2
+
+
+def test_a_stream_without_a_landing_folder_has_nothing_landed(a_house: Builder) -> None:
+    house = a_house(a_feed())
+    with pytest.raises(UsageError, match="has no landing folder"):
+        take(house)
+    with pytest.raises(UsageError, match="one of the two"):
+        append(house.site, Batch("feed", ["x.csv"], landed=True))
