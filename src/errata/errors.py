@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -57,11 +57,12 @@ def _rebuild(kind: type[ErrataError], what: str, where: str | None, why: str | N
 
 
 def candidates(name: str, known: Iterable[str]) -> str:
-    """What may have been meant, nearest first, and what there is."""
-    names = sorted(known)
+    """What may have been meant, nearest first, and what there is: a sequence as it stands, anything else by name."""
+    names = list(known) if isinstance(known, Sequence) else sorted(known)
     if not names:
         return "there are none yet"
-    near = difflib.get_close_matches(name, names, n=2, cutoff=0.6)
+    folded = {each.lower(): each for each in names}
+    near = [folded[each] for each in difflib.get_close_matches(name.lower(), list(folded), n=2, cutoff=0.6)]
     there_is = "there is " + ", ".join(names)
     return f"did you mean {' or '.join(near)}? {there_is}" if near else there_is
 

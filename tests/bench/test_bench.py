@@ -63,7 +63,7 @@ def test_a_missed_goal_shows_in_the_exit_code(toy: ModuleType, tmp_path: Path) -
 def test_an_unknown_name_or_scale_is_told_the_candidates(toy: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="did you mean ingest"):
         bench.run("ingst", "small", tmp_path)
-    with pytest.raises(UsageError, match="there is paper, small"):
+    with pytest.raises(UsageError, match="there is small, paper"):
         bench.run("toy", "huge", tmp_path, TOY)
     assert toy.seen == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,33 @@ def test_pins_hold_and_expire(catalog: Catalog, clock: FixedClock, ticks: Stream
     assert pins.oldest_pinned(catalog) == 2
     with pytest.raises(ErrataError, match="has expired"):
         forgotten.check()
+
+
+def test_a_heartbeat_that_fails_once_goes_on(
+    catalog: Catalog, clock: FixedClock, ticks: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pins, "HEARTBEAT_SECONDS", 0.05)
+    renew, beats = pins.Pin.renew, threading.Semaphore(0)
+
+    def once_away(pin: pins.Pin) -> bool:
+        monkeypatch.setattr(pins.Pin, "renew", heard)
+        beats.release()
+        raise ErrataError("the catalog's database does not answer as it should")
+
+    def heard(pin: pins.Pin) -> bool:
+        renewed = renew(pin)
+        beats.release()
+        return renewed
+
+    with pins.pinned(catalog, 1, "a reader"):
+        monkeypatch.setattr(pins.Pin, "renew", once_away)
+        assert beats.acquire(timeout=10)
+        clock.advance(pins.LEASE - 1)
+        assert beats.acquire(timeout=10), "it has not given up"
+        # Another whole beat, so that one was sure to begin after the clock went on.
+        assert beats.acquire(timeout=10)
+        clock.advance(pins.LEASE - 1)
+        assert pins.oldest_pinned(catalog) == 1
 
 
 def test_a_reader_that_lost_its_pin_fails_clearly(catalog: Catalog, clock: FixedClock, ticks: Stream) -> None:

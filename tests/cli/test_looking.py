@@ -169,7 +169,10 @@ def test_a_scan_as_a_table(errata: Errata) -> None:
     assert done.err == "as of commit 2; 1 bucket opened\n"
     done = errata(*BORDER, "--limit", "3")
     assert len(done.out.splitlines()) == 4
-    assert done.err == "more rows; use --limit or --format csv\nas of commit 3; 2 buckets opened\n"
+    assert (
+        done.err
+        == "more rows; a greater --limit shows them, --format csv gives all\nas of commit 3; 2 buckets opened\n"
+    )
 
 
 @pytest.mark.parametrize("limit", [[], ["--limit", "5"]])

@@ -228,13 +228,33 @@ def test_small_buckets_live_in_the_catalog_and_large_ones_in_files(a_house: Buil
     assert house.scan() == house.rows()
 
 
-def test_a_stream_with_much_inline_goes_on_in_files(a_house: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
-    house = a_house(FEED)
-    monkeypatch.setattr("errata.flows.append.INLINE_STREAM_BYTES", 1)
-    house.append([Source("1.csv", [a_line(1)])])
-    house.append([Source("2.csv", [a_line(2)])])
-    assert [bucket.inline for bucket in house.stored()] == [True, False]
+@pytest.mark.parametrize(("spare", "inline"), [(0, [True, False]), (-1, [False, False])])
+def test_a_stream_with_much_inline_goes_on_in_files(
+    a_house: Builder, monkeypatch: pytest.MonkeyPatch, spare: int, inline: list[bool]
+) -> None:
+    sources = [Source(f"{number}.csv", [a_line(number)]) for number in (1, 2)]
+    measured, house = a_house(FEED), a_house(FEED)
+    measured.append(sources[:1])
+    [bucket] = measured.stored()
+    monkeypatch.setattr("errata.flows.append.INLINE_STREAM_BYTES", bucket.size + spare)
+    for source in sources:
+        house.append([source])
+    assert [bucket.inline for bucket in house.stored()] == inline
     assert len(house.scan()) == 2
+
+
+def test_many_small_buckets_of_a_batch_keep_to_the_limit(a_house: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = a_feed(bucket_rows=2)
+    batch = [Source("1.csv", [a_line(number) for number in range(10)])]
+    measured, house = a_house(feed), a_house(feed)
+    measured.append(batch)
+    limit = sum(bucket.size for bucket in measured.stored()[:3])
+    monkeypatch.setattr("errata.flows.append.INLINE_STREAM_BYTES", limit)
+    house.append(batch)
+    assert [bucket.inline for bucket in house.stored()] == [True] * 3 + [False] * (len(measured.stored()) - 3)
+    assert streams.standing(house.catalog, "feed").inline_bytes == limit
+    assert house.files() == {bucket.path for bucket in house.stored() if bucket.path}
+    assert house.scan() == house.rows() == measured.rows()
 
 
 def test_a_column_that_is_added_is_null_in_older_rows(a_house: Builder) -> None:

@@ -10,7 +10,7 @@ import pytest
 from upath import UPath
 
 from errata.errors import ErrataError, UsageError
-from errata.intake.find import inspect, inspect_all, landed, resolve
+from errata.intake.find import inspect, inspect_all, landed, resolve, unchanged
 from errata.model.batch import Format
 from errata.model.stream import Landing, Then
 
@@ -83,3 +83,22 @@ def test_a_landed_file_is_taken_when_it_has_settled(folder: Path) -> None:
     assert names(landed(landing, 110_000_000), folder) == ["a.jsonl.gz", "sub/c.parquet"]
     assert landed(landing, 109_999_999) == []
     assert landed(Landing(str(folder / "none"), 0, Then.KEEP), 0) == []
+
+
+def test_a_file_that_was_touched_is_not_the_one_that_was_looked_at(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{name}.csv" for name in ("same", "longer", "later", "gone")]
+    for path in paths:
+        path.write_bytes(b"1")
+        os.utime(path, ns=(10**18, 10**18))
+    files = inspect_all(UPath(path) for path in paths)
+    assert all(unchanged(file) for file in files)
+    for path, size, moment in ((paths[1], 2, 10**18), (paths[2], 1, 10**18 + 1_000)):
+        path.write_bytes(b"2" * size)
+        os.utime(path, ns=(moment, moment))
+    paths[3].unlink()
+    assert {Path(file.name).stem: unchanged(file) for file in files} == {
+        "same": True,
+        "longer": False,
+        "later": False,
+        "gone": False,
+    }

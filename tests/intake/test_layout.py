@@ -13,7 +13,7 @@ from upath import UPath
 from errata.errors import ErrataError
 from errata.intake.fetch import fetch_lines
 from errata.intake.find import inspect
-from errata.intake.layout import FileLayout, number_lines, plan_splits, read_layout
+from errata.intake.layout import FileLayout, has_rows, number_lines, plan_splits, read_layout
 from errata.model.batch import Format, SourceFile, Split
 from errata.model.columns import Column, ColumnType
 from errata.model.stream import Stream
@@ -117,6 +117,30 @@ def test_splits_cover_each_file_once() -> None:
     assert spans == [
         ("a", 10, 43), ("a", 43, 76), ("a", 76, 110), ("b", 0, 110), ("d", 0, 4), ("d", 4, 5), ("d", 5, 6),
     ]  # fmt: skip
+
+
+def test_few_rows_to_a_piece_are_asked_of_parquet_alone() -> None:
+    files = [a_file("a", Format.CSV, 90_010), a_file("b", Format.PARQUET, 100), a_file("c", Format.JSON, 60_000)]
+    layouts = [FileLayout(("x",), 10), FileLayout(("x",), 0, (2, 2, 2, 9, 1)), FileLayout(())]
+    splits = plan_splits(files, layouts, target_bytes=50_000, most_rows=4)
+    assert [(split.file.name, split.start, split.end) for split in splits] == [
+        ("a", 10, 45_010), ("a", 45_010, 90_010), ("b", 0, 2), ("b", 2, 3), ("b", 3, 4), ("b", 4, 5),
+        ("c", 0, 30_000), ("c", 30_000, 60_000),
+    ]  # fmt: skip
+    assert len(plan_splits(files, layouts, most_rows=1_000_000)) == 3
+
+
+def test_it_is_known_which_files_have_no_rows(tmp_path: Path, write: Write, quotes: Stream) -> None:
+    empty = [write("a.csv", b"time,symbol\n"), write("b.jsonl", b""), write("c.jsonl", b"\xef\xbb\xbf")]
+    full = [write("d.csv", b"time,symbol\nx"), write("e.jsonl", b"{}"), write("f.csv.gz", b"time,symbol\n")]
+    for name, rows, found in (("g.parquet", 0, empty), ("h.parquet", 1, full)):
+        columns = {"time": pa.array([0] * rows, pa.timestamp("us")), "symbol": ["A"] * rows}
+        pq.write_table(
+            pa.table(columns, schema=pa.schema({"time": pa.timestamp("us"), "symbol": pa.string()})), tmp_path / name
+        )
+        found.append(inspect(UPath(tmp_path / name)))
+    assert [has_rows(file, quotes) for file in empty] == [False] * 4
+    assert [has_rows(file, quotes) for file in full] == [True] * 4
 
 
 def test_lines_are_numbered_through_each_file() -> None:

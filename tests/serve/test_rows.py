@@ -110,14 +110,14 @@ def test_a_write_that_fails_leaves_no_file(rows: DataFrame, tmp_path: Path) -> N
 
 
 def test_a_table_shows_the_first_rows_and_says_whether_there_are_more(rows: DataFrame) -> None:
-    table, more = first_rows(rows.select("who", "sure"), 2)
+    table, more = first_rows(rows.select("who", "sure"), 2, 80)
     screen = Console(file=io.StringIO(), width=40)
     screen.print(table)
     assert isinstance(screen.file, io.StringIO)
     assert len(screen.file.getvalue().splitlines()) == 3
     assert more
-    assert first_rows(rows.limit(2), 2)[1] is False
-    assert first_rows(rows.where("false"), 2)[1] is False
+    assert first_rows(rows.limit(2), 2, 80)[1] is False
+    assert first_rows(rows.where("false"), 2, 80)[1] is False
 
 
 def test_a_file_that_the_last_check_refuses_gets_no_name(spark: SparkSession, tmp_path: Path) -> None:

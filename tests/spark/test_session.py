@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from errata.spark import session
 from errata.spark.session import RULES, is_local, local_threads, open_session, prepare_environment, settings
 
 
@@ -65,3 +67,17 @@ def test_times_are_utc_and_overflow_is_an_error(spark: SparkSession) -> None:
     assert row.micros == int(datetime(2026, 11, 18, 2, tzinfo=UTC).timestamp()) * 1_000_000
     with pytest.raises(Exception, match="OVERFLOW"):
         spark.sql("SELECT 2147483647 + 1").collect()
+
+
+def test_an_interrupt_waits_until_spark_has_started() -> None:
+    after: list[str] = []
+
+    def start() -> None:
+        with session._interrupts_wait():
+            signal.raise_signal(signal.SIGINT)
+            after.append("started")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert after == ["started"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

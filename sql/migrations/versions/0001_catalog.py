@@ -56,7 +56,8 @@ def upgrade() -> None:
         sa.Column("changed_in", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("stream_id", name=op.f("pk_streams")),
     )
-    op.create_index(op.f("ix_streams_name"), "streams", ["name"], unique=False)
+    live = sa.text("removed_in IS NULL")
+    op.create_index("uq_streams_live_name", "streams", ["name"], unique=True, postgresql_where=live, sqlite_where=live)
     op.create_table(
         "batches",
         sa.Column("batch_no", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),

@@ -24,11 +24,12 @@ from errata.catalog import buckets
 from errata.catalog.open import Catalog
 from errata.errors import ErrataError
 from errata.intake.fetch import fetch_lines
-from errata.intake.layout import SPLIT_BYTES, FileLayout, number_lines, plan_splits, read_layout
+from errata.intake.layout import FileLayout, number_lines, plan_splits
 from errata.intake.sample import boundaries, sample_order
 from errata.intake.spans import order_spans
 from errata.model.batch import BadRow, Counts, ReadSplit, SourceFile, Split, place
 from errata.model.bucket import Bucket, NewBucket, Role
+from errata.model.interval import Interval
 from errata.spark.types import arrow_ddl
 
 
@@ -105,16 +106,16 @@ def arrange(
     catalog: Catalog,
     intent: Intent,
     files: Sequence[SourceFile],
+    layouts: Sequence[FileLayout],
     known: Scan | None,
 ) -> Arranged:
     """Read, order and write a batch. `known` is where the archive has rows that a new one may repeat; the bounds of
     the intent's slots are found here."""
-    layouts = [read_layout(file, intent.stream) for file in files]
     layout_of = {file.name: layout for file, layout in zip(files, layouts, strict=True)}
-    work = [
-        (split, layout_of[split.file.name])
-        for split in plan_splits(files, layouts, _split_bytes(intent, files, layouts))
-    ]
+    # Parquet in quarters of a bucket, so that slots can be cut between splits.
+    splits = plan_splits(files, layouts, most_rows=max(1, intent.stream.bucket_rows // 4))
+    work = [(split, layout_of[split.file.name]) for split in splits]
+    known = _narrowed(intent, layouts, known)
     found = [] if known is None else candidates(catalog, known)
     short = _short_way(session, intent, work)
     if short is not None:
@@ -123,18 +124,18 @@ def arrange(
     else:
         sample = sample_order(files, layouts, intent.stream)
         intent = replace(intent, bounds=tuple(boundaries(sample, intent.stream.bucket_rows)))
-        rows = None if known is None or not found else scan_rows(session, catalog, intent.warehouse, known)
+        rows = None if known is None or not found else scan_rows(session, catalog, intent.warehouse, known, found)
         job = _shuffled(session, intent, work, rows)
     return _heard(intent, [split for split, _ in work], job.toArrow())
 
 
-def _split_bytes(intent: Intent, files: Sequence[SourceFile], layouts: Sequence[FileLayout]) -> int:
-    """Parquet is split into quarters of a bucket, so that slots can be cut between splits; text by a task's fill."""
-    rows = sum(sum(layout.row_groups) for layout in layouts)
-    if not rows:
-        return SPLIT_BYTES
-    row_bytes = sum(file.bytes for file in files) / rows
-    return min(SPLIT_BYTES, max(1, int(row_bytes * intent.stream.bucket_rows / 4)))
+def _narrowed(intent: Intent, layouts: Sequence[FileLayout], known: Scan | None) -> Scan | None:
+    """Rows that all get the time of their arrival can repeat a key that has it only if it is of that very moment."""
+    stream = intent.stream
+    by_arrival = stream.ordered_on_arrival and stream.key_has_order and not any(each.gives_order for each in layouts)
+    if known is None or not by_arrival:
+        return known
+    return replace(known, interval=Interval(start=intent.arrival))
 
 
 def _short_way(session: SparkSession, intent: Intent, work: Sequence[tuple[Split, FileLayout]]) -> Plan | None:
@@ -183,7 +184,12 @@ def _as_witnesses(intent: Intent, known: DataFrame) -> DataFrame:
 def _witnesses(catalog: Catalog, intent: Intent, found: Sequence[Bucket]) -> list[Witness]:
     data = buckets.inline_data(catalog, [bucket.bucket_id for bucket in found if bucket.inline])
     return [
-        Witness(None if bucket.path is None else intent.warehouse.path(bucket.path), data.get(bucket.bucket_id))
+        Witness(
+            None if bucket.path is None else intent.warehouse.path(bucket.path),
+            data.get(bucket.bucket_id),
+            bucket.vs_min,
+            bucket.vs_max,
+        )
         for bucket in found
     ]
 
@@ -222,7 +228,7 @@ def _heard(intent: Intent, splits: Sequence[Split], told: pa.Table) -> Arranged:
         raise stages.failure_of(said[Said.FAILED][0]["data"])
     base = sorted(said[Said.BASE], key=lambda row: (row["vs_min"], row["vs_max"]))
     pending = sorted(said[Said.PENDING], key=lambda row: row["slot"])
-    written = [heard_bucket(row) for row in (*base, *pending)]
+    written = _within(intent, [heard_bucket(row) for row in (*base, *pending)])
     lines = [stages.counts_of(row["data"]) for row in said[Said.LINES]]
     lines_of = {each["split"]: each["lines"] for each in lines}
     read = {each.split.number: each for each in number_lines([(split, lines_of[split.number]) for split in splits])}
@@ -251,6 +257,19 @@ def _faults(intent: Intent, splits: Mapping[int, ReadSplit], rows: Iterable[dict
         else:
             paths.append(str(row["path"]))
     return Faults(intent, splits, blobs, paths, count)
+
+
+def _within(intent: Intent, written: Sequence[NewBucket]) -> list[NewBucket]:
+    """Tasks do not know of each other's inline buckets; those for which there is no room become files after all."""
+    room = intent.room
+    kept = []
+    for bucket in written:
+        if bucket.data is None or bucket.size <= room:
+            room -= 0 if bucket.data is None else bucket.size
+            kept.append(bucket)
+        else:
+            kept.append(replace(intent, room=0).writer.write(unpacked(bucket.data), bucket.role))
+    return kept
 
 
 def _discard(intent: Intent, told: Iterable[dict[str, object]]) -> None:

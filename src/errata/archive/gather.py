@@ -50,6 +50,8 @@ class Witness:
 
     path: str | None
     data: bytes | None
+    vs_min: int
+    vs_max: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,8 @@ def _read(intent: Intent, slot: int, pieces: Sequence[Piece]) -> tuple[list[pa.T
 def _archived(intent: Intent, slot: int, witnesses: Sequence[Witness]) -> Iterator[pa.Table]:
     schema = arrow_schema(intent.stream)
     for witness in witnesses:
+        if not bisect_right(intent.bounds, witness.vs_min) <= slot <= bisect_right(intent.bounds, witness.vs_max):
+            continue
         table = unpacked(witness.data) if witness.data is not None else _recent(intent, witness.path or "")
         rows = as_rows(intent, conformed(table, schema), np.full(table.num_rows, -1))
         order = order_values(rows[intent.stream.order])

@@ -39,10 +39,12 @@ def candidates(catalog: Catalog, scan: Scan) -> list[Bucket]:
     return buckets.visible(catalog, scan.standing.stream_id, scan.commit_id, scan.interval, scan.groups)
 
 
-def scan_rows(session: SparkSession, catalog: Catalog, warehouse: Warehouse, scan: Scan) -> DataFrame:
-    """The rows asked for, in no particular order."""
-    found = candidates(catalog, scan)
-    rows = open_buckets(session, catalog, warehouse, scan.standing.stream, found)
+def scan_rows(
+    session: SparkSession, catalog: Catalog, warehouse: Warehouse, scan: Scan, found: Sequence[Bucket] | None = None
+) -> DataFrame:
+    """The rows asked for, in no particular order; `found` are the scan's candidates, if they are at hand."""
+    opened = candidates(catalog, scan) if found is None else found
+    rows = open_buckets(session, catalog, warehouse, scan.standing.stream, opened)
     for condition in _conditions(scan):
         rows = rows.where(condition)
     return rows
@@ -52,7 +54,7 @@ def open_buckets(
     session: SparkSession, catalog: Catalog, warehouse: Warehouse, stream: Stream, found: Sequence[Bucket]
 ) -> DataFrame:
     """All rows of the buckets; columns that were added later are NULL in older ones."""
-    paths = [warehouse.path(bucket.path) for bucket in found if bucket.path is not None]
+    paths = [warehouse.spark_path(bucket.path) for bucket in found if bucket.path is not None]
     inline = [bucket.bucket_id for bucket in found if bucket.inline]
     frames = []
     if paths:

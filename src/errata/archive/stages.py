@@ -40,7 +40,7 @@ from errata.intake.read import SplitRows, read_split
 from errata.model.batch import Split, position
 from errata.model.bucket import Role
 from errata.model.instants import format_duration, format_instant
-from errata.model.interval import HIGHEST
+from errata.model.interval import HIGHEST, LOWEST
 from errata.model.stream import ARRIVAL
 
 BATCH_ROWS = 65_536
@@ -175,7 +175,7 @@ def _sorted_out(intent: Intent, split: Split, found: SplitRows) -> Iterator[pa.T
     rows = _with_arrival(intent, found.rows)
     order = order_values(rows[stream.order])
     places = found.ordinals + position(split.number, 0)
-    ahead = np.zeros(len(order), dtype=bool) if intent.newest is None else order > intent.newest
+    ahead = _out_of_place(intent, order)
     late = np.zeros(len(order), dtype=bool) if intent.stable is None else order < intent.stable
     late &= ~ahead
     on_time = ~(late | ahead)
@@ -218,11 +218,15 @@ def _corrections(intent: Intent, found: SplitRows, split: Split) -> tuple[pa.Tab
     )
     schema = pending_schema(intent.stream)
     table = table.select(schema.names).cast(schema)
-    if intent.newest is None or not table.num_rows:
-        return table, np.zeros((0, 2), dtype=np.int64)
     moved = pc.fill_null(table[intent.stream.order].cast(pa.int64()), intent.newest).to_numpy()
-    ahead = (moved > intent.newest) & pc.not_equal(table["_op"], "delete").to_numpy()
+    ahead = _out_of_place(intent, moved) & pc.not_equal(table["_op"], "delete").to_numpy()
     return table.filter(pa.array(~ahead)), np.column_stack((found.correction_ordinals[ahead], moved[ahead]))
+
+
+def _out_of_place(intent: Intent, order: np.ndarray) -> np.ndarray:
+    """Which order fields are too far ahead, or where no half-open interval of 64 bits can hold them."""
+    beyond: np.ndarray = (order > intent.newest) | (order == LOWEST)
+    return beyond
 
 
 def _quoted(found: SplitRows, ordinals: np.ndarray) -> list[tuple[int, str]]:
@@ -238,8 +242,14 @@ def _bad_table(split: Split, bad: Sequence[tuple[int, str, str]]) -> pa.Table:
 
 def _too_far(intent: Intent, moment: int) -> str:
     stream = intent.stream
-    ahead = format_duration(stream.max_ahead or 0)
-    return f"{stream.order}: {format_instant(moment)} is more than {ahead} (max_ahead) after now"
+    if not stream.timed:
+        return f"{stream.order}: {moment} is at the very end of what a bigint can hold, where nothing can come after it"
+    if stream.max_ahead is None:
+        return f"{stream.order}: {moment} microseconds are beyond the time that can be kept"
+    return (
+        f"{stream.order}: {format_instant(moment)} is more than {format_duration(stream.max_ahead)} "
+        "(max_ahead) after now"
+    )
 
 
 def _replacing(intent: Intent, rows: pa.Table) -> pa.Table:

@@ -47,13 +47,14 @@ class Intent:
     warehouse: Warehouse
     stable: int | None
     """The stable point before the batch: what lies behind it is late."""
-    newest: int | None
-    """No order field may be greater: max_ahead against the clock."""
+    newest: int
+    """No order field may be greater: max_ahead against the clock, or the last place that an interval can hold."""
     arrival: int
     """The order field of rows that come without one."""
     bounds: tuple[int, ...]
     """Where one slot ends and the next begins."""
-    inline: bool
+    room: int
+    """How many bytes more may live in the catalog itself."""
 
     @property
     def aside_slot(self) -> int:
@@ -61,7 +62,7 @@ class Intent:
 
     @property
     def writer(self) -> BucketWriter:
-        return BucketWriter(self.stream, self.warehouse, self.inline)
+        return BucketWriter(self.stream, self.warehouse, inline=self.room > 0)
 
     def slots(self, order: np.ndarray) -> np.ndarray:
         return np.searchsorted(np.asarray(self.bounds, dtype=np.int64), order, side="right").astype(np.int32)

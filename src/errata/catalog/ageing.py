@@ -11,17 +11,18 @@ from errata.catalog.tables import streams as streams_table
 from errata.model import ageing
 from errata.model.bucket import Bucket
 from errata.model.commit import Cause
+from errata.model.interval import LOWEST
 
 
 def age_out(catalog: Catalog, basis: Standing, cause: Cause) -> tuple[int | None, list[Bucket]]:
     """Drop what is due now: the commit, if there was anything to do, and the buckets dropped."""
     with catalog.reading() as connection:
-        if not _due(connection, basis, basis.stable):
+        if not _due(connection, basis):
             return None, []
     with catalog.writing() as connection:
-        # Decided again under the lock: an append or another ageing may have come between.
-        now = streams.lock(connection, basis.stream_id)
-        due = _due(connection, basis, now.stable) if now.removed_in is None else []
+        # Decided again under the lock: an append, another ageing or another declaration may have come between.
+        now = streams.locked_standing(connection, basis.stream_id)
+        due = [] if now is None else _due(connection, now)
         if not due:
             return None, []
         rows = sum(bucket.rows for bucket in due)
@@ -47,10 +48,10 @@ def age_out(catalog: Catalog, basis: Standing, cause: Cause) -> tuple[int | None
         return commit_id, due
 
 
-def _due(connection: Connection, basis: Standing, stable: int | None) -> list[Bucket]:
-    retention = basis.stream.retention
-    if retention is None or stable is None:
+def _due(connection: Connection, standing: Standing) -> list[Bucket]:
+    retention = standing.stream.retention
+    if retention is None or standing.stable is None:
         return []
     # By span, only what ends behind the retention can be due; by rows, all of it must be counted.
-    before = None if retention.span is None else stable - retention.span
-    return ageing.due(buckets.live(connection, basis.stream_id, before), basis.stream, stable)
+    before = None if retention.span is None else max(standing.stable - retention.span, LOWEST)
+    return ageing.due(buckets.live(connection, standing.stream_id, before), standing.stream, standing.stable)

@@ -16,6 +16,7 @@ from errata.catalog.tables import streams as streams_table
 from errata.model.batch import BadRow, Counts, ReadSplit, SourceFile
 from errata.model.bucket import NewBucket, Role
 from errata.model.commit import Cause
+from errata.model.interval import LOWEST
 from errata.model.stream import OnDuplicate
 
 
@@ -32,6 +33,8 @@ class Arrived:
     bad: Iterable[BadRow]
     on_time: tuple[int, int] | None
     """The least and greatest order field of what was on time; None when nothing was."""
+    guarded: frozenset[str] = frozenset()
+    """Contents that no other batch may have brought."""
 
 
 class BasisMovedError(Exception):
@@ -42,11 +45,18 @@ class AlreadyTakenError(Exception):
     """Another writer has just taken in a batch of the same id."""
 
 
+class FilesTakenError(Exception):
+    """Another writer has just taken in some of the files, in another batch."""
+
+
 def commit_append(catalog: Catalog, basis: Standing, arrived: Arrived, cause: Cause) -> int:
     """Commit a batch that was arranged on `basis`, and return the commit's number."""
     with catalog.writing() as connection:
         now = streams.lock(connection, basis.stream_id)
         # First the ledger: a batch that is in it needs no second look at anything.
+        brought_by = set(ledger.earlier_now(connection, basis.stream_id, arrived.guarded).values())
+        if brought_by - {arrived.batch_id}:
+            raise FilesTakenError
         batch_no = _enter(connection, basis, arrived)
         _recheck(connection, now, basis, arrived)
         quarantine.hold(connection, basis.stream_id, batch_no, arrived.bad)
@@ -72,7 +82,8 @@ def _recheck(connection: Connection, now: Row[Any], basis: Standing, arrived: Ar
     redeclared = streams.declared_since(connection, basis.stream_id, basis.changed_in)
     if redeclared:
         raise BasisMovedError
-    if now.stable != basis.stable and _compared(basis, arrived):
+    gone = buckets.removed_since(connection, basis.stream_id, basis.changed_in, _low(basis))
+    if (gone or now.stable != basis.stable) and _compared(basis, arrived):
         raise BasisMovedError
     if arrived.on_time is None:
         return
@@ -80,6 +91,10 @@ def _recheck(connection: Connection, now: Row[Any], basis: Standing, arrived: Ar
     late_now = now.stable is not None and low < now.stable
     if late_now or buckets.overlapping_since(connection, basis.stream_id, basis.changed_in, low, high):
         raise BasisMovedError
+
+
+def _low(basis: Standing) -> int:
+    return LOWEST if basis.stable is None else basis.stable
 
 
 def _compared(basis: Standing, arrived: Arrived) -> bool:
@@ -112,7 +127,7 @@ def _make_visible(
     vs_max, stable = now.vs_max, now.stable
     if arrived.on_time is not None:
         vs_max = max(arrived.on_time[1], vs_max if vs_max is not None else arrived.on_time[1])
-        stable = max(vs_max - basis.stream.slack, stable if stable is not None else vs_max - basis.stream.slack)
+        stable = max(vs_max - basis.stream.slack, LOWEST if stable is None else stable)
     connection.execute(
         update(streams_table)
         .where(streams_table.c.stream_id == basis.stream_id)

@@ -152,6 +152,17 @@ def overlapping_since(connection: Connection, stream_id: int, since: int, low: i
     return bool(connection.execute(query).scalar_one())
 
 
+def removed_since(connection: Connection, stream_id: int, since: int, low: int) -> bool:
+    """Whether base buckets that can hold rows from low on have been removed after a commit."""
+    query = select(func.count()).where(
+        buckets.c.stream_id == stream_id,
+        buckets.c.role == Role.BASE.value,
+        buckets.c.removed_in > since,
+        buckets.c.vs_max >= low,
+    )
+    return bool(connection.execute(query).scalar_one())
+
+
 def add(
     connection: Connection,
     stream_id: int,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from errata.catalog.open import Catalog
 from errata.catalog.tables import batch_files, batch_splits, batches
@@ -33,18 +33,30 @@ def taken(catalog: Catalog, stream_id: int, batch_id: str) -> Taken | None:
 
 def earlier(catalog: Catalog, stream_id: int, hashes: Iterable[str]) -> dict[str, str]:
     """Of these contents, the ones taken in before, and the batch that did it."""
+    with catalog.reading() as connection:
+        return earlier_now(connection, stream_id, hashes)
+
+
+def earlier_now(connection: Connection, stream_id: int, hashes: Iterable[str]) -> dict[str, str]:
+    """The same as a transaction sees it."""
     wanted = sorted(set(hashes))
     found: dict[str, str] = {}
-    with catalog.reading() as connection:
-        for start in range(0, len(wanted), 500):
-            query = (
-                select(batch_files.c.sha256, batches.c.batch_id)
-                .join(batches, batches.c.batch_no == batch_files.c.batch_no)
-                .where(batch_files.c.stream_id == stream_id)
-                .where(batch_files.c.sha256.in_(wanted[start : start + 500]))
-            )
-            found.update({row.sha256: row.batch_id for row in connection.execute(query)})
+    for start in range(0, len(wanted), 500):
+        query = (
+            select(batch_files.c.sha256, batches.c.batch_id)
+            .join(batches, batches.c.batch_no == batch_files.c.batch_no)
+            .where(batch_files.c.stream_id == stream_id)
+            .where(batch_files.c.sha256.in_(wanted[start : start + 500]))
+        )
+        found.update({row.sha256: row.batch_id for row in connection.execute(query)})
     return found
+
+
+def times_taken(catalog: Catalog, stream_id: int, content_hash: str) -> int:
+    """How many batches of this content have been taken in."""
+    query = select(func.count()).where(batches.c.stream_id == stream_id, batches.c.content_hash == content_hash)
+    with catalog.reading() as connection:
+        return int(connection.execute(query).scalar_one())
 
 
 def known_names(catalog: Catalog, stream_id: int, names: Iterable[str]) -> set[tuple[str, int]]:

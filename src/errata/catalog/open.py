@@ -15,7 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import ArgumentError, DatabaseError, InternalError, NoSuchModuleError, OperationalError
 
 from errata.clock import SYSTEM, Clock
 from errata.errors import ErrataError, UsageError
@@ -29,7 +29,9 @@ def answering(engine: Engine) -> Iterator[None]:
     """What the database's driver says when it cannot do its part, as an error for a person."""
     try:
         yield
-    except OperationalError as error:
+    except DatabaseError as error:
+        if type(error) not in (DatabaseError, OperationalError, InternalError):
+            raise  # a statement of ours is wrong, and nothing that a person could mend
         raise ErrataError(
             "the catalog's database does not answer as it should",
             where=engine.url.render_as_string(hide_password=True),

@@ -61,8 +61,13 @@ def pinned(catalog: Catalog, commit_id: int, holder: str) -> Iterator[Pin]:
     done = threading.Event()
 
     def beat() -> None:
-        while not done.wait(HEARTBEAT_SECONDS):
-            pin.renew()
+        pause = HEARTBEAT_SECONDS
+        while not done.wait(pause):
+            try:
+                pin.renew()
+                pause = HEARTBEAT_SECONDS
+            except ErrataError:  # the catalog is away for a moment; the lease lasts longer than that
+                pause = HEARTBEAT_SECONDS / 10
 
     heart = threading.Thread(target=beat, name=f"pin-{commit_id}", daemon=True)
     heart.start()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, insert, literal, select, update
+from sqlalchemy.exc import IntegrityError
 
 from errata.catalog import commits
 from errata.catalog.open import Catalog
@@ -14,6 +15,10 @@ from errata.catalog.tables import buckets, declarations, positions, streams
 from errata.errors import unknown
 from errata.model.commit import Cause
 from errata.model.stream import Stream, from_record, to_record
+
+
+class PlanMovedError(Exception):
+    """The streams are no longer as they were when a change of them was planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +54,24 @@ def standings(catalog: Catalog) -> list[Standing]:
         return [_standing(connection, row, None) for row in rows]
 
 
+def check_name(catalog: Catalog, name: str) -> None:
+    """Refuse a name that no stream bears or, before it was dropped, bore."""
+    with catalog.reading() as connection:
+        names = {row.name for row in connection.execute(select(streams.c.name).distinct())}
+    if name not in names:
+        raise unknown("stream", name, names)
+
+
 def lock(connection: Connection, stream_id: int) -> Row[Any]:
     """The stream's row, locked until the transaction ends: appends, ageing and declaring exclude each other."""
     query = select(streams).where(streams.c.stream_id == stream_id).with_for_update()
     return connection.execute(query).one()
+
+
+def locked_standing(connection: Connection, stream_id: int) -> Standing | None:
+    """The same, and where the stream stands now; None when it has been dropped."""
+    row = lock(connection, stream_id)
+    return None if row.removed_in is not None else _standing(connection, row, None)
 
 
 def declared_since(connection: Connection, stream_id: int, commit_id: int) -> bool:
@@ -76,13 +95,23 @@ def record_position(connection: Connection, stream_id: int, commit_id: int) -> N
 
 
 def apply_changes(
-    catalog: Catalog, cause: Cause, *, write: Iterable[Stream], drop: Iterable[str], summary: Mapping[str, Any]
+    catalog: Catalog,
+    cause: Cause,
+    *,
+    write: Iterable[Stream],
+    drop: Iterable[str],
+    summary: Mapping[str, Any],
+    planned_on: Mapping[str, int] | None = None,
 ) -> int:
-    """Record new and changed declarations and drop streams, in one commit."""
-    recorded = {each.stream.name: each for each in standings(catalog)}
+    """Record new and changed declarations and drop streams, in one commit. `planned_on` tells which streams there were
+    when this was planned, and the commit that had last moved each; when that is no longer so, nothing is done."""
     with catalog.writing() as connection:
-        for name in drop:
-            lock(connection, recorded[name].stream_id)
+        # All of them, in order, and the head after them: as appends lock, so that the two cannot wait in a circle.
+        live = _live(None, None).order_by(streams.c.stream_id).with_for_update()
+        recorded = {row.name: _standing(connection, row, None) for row in connection.execute(live).all()}
+        moved = {name: each.changed_in for name, each in recorded.items()}
+        if planned_on is not None and moved != planned_on:
+            raise PlanMovedError
         commit_id = commits.take(connection, catalog.clock.now(), cause, summary=summary)
         for stream in write:
             known = recorded.get(stream.name)
@@ -102,11 +131,14 @@ def apply_changes(
 
 
 def _create(connection: Connection, name: str, commit_id: int) -> int:
-    created = connection.execute(
-        insert(streams)
-        .values(name=name, added_in=commit_id, rows=0, inline_bytes=0, revisions=0, changed_in=commit_id)
-        .returning(streams.c.stream_id)
-    )
+    try:
+        created = connection.execute(
+            insert(streams)
+            .values(name=name, added_in=commit_id, rows=0, inline_bytes=0, revisions=0, changed_in=commit_id)
+            .returning(streams.c.stream_id)
+        )
+    except IntegrityError:  # somebody else has just created it
+        raise PlanMovedError from None
     return int(created.scalar_one())
 
 

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 metadata = MetaData(
@@ -75,7 +76,13 @@ streams = Table(
     Column("inline_bytes", BigInteger, nullable=False),
     Column("revisions", BigInteger, nullable=False),
     Column("changed_in", BigInteger, nullable=False),
-    Index(None, "name"),
+    Index(
+        "uq_streams_live_name",
+        "name",
+        unique=True,
+        postgresql_where=text("removed_in IS NULL"),
+        sqlite_where=text("removed_in IS NULL"),
+    ),
 )
 """A stream and where it stands now. Appends and ageing lock its row; changed_in is the commit that last did."""
 

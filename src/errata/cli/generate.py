@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from errata.cli.talk import bar, say
-from errata.errors import unknown
+from errata.errors import ErrataError, unknown
 from errata.generate.faults import Revisions
 from errata.generate.quotes import START, Generated, QuoteSpec, generate_quotes
 from errata.model.batch import Format
@@ -50,8 +50,13 @@ def quotes(
         mistakes=mistakes,
         after=after,
     )
-    with bar("writing quotes", rows) as progress:
-        made = generate_quotes(spec, out, progress)
+    try:
+        with bar("writing quotes", rows) as progress:
+            made = generate_quotes(spec, out, progress)
+    except OSError as error:
+        raise ErrataError(
+            f"cannot write to {out}: {error.strerror}", how="name a folder that can be made and written with --out"
+        ) from error
     say(report(made, out))
 
 

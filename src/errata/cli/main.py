@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -56,6 +57,7 @@ ORDER = ("init", "apply", "generate", "ingest", "quarantine", "archive", "log", 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0 done, 1 failed, 2 usage or a confirmation is needed, 3 rows in quarantine."""
     given = _globals_first(sys.argv[1:] if argv is None else argv)
+    _speak_plainly()
     debug = "--debug" in given or os.environ.get(DEBUG, "") not in ("", "0")
     try:
         program()(args=given, prog_name="errata")
@@ -65,6 +67,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: a person is told, and --debug tells the rest
         return _failed(error, debug)
     raise AssertionError("a program of typer ends by SystemExit")
+
+
+def _speak_plainly() -> None:
+    """Let letters that the terminal's encoding lacks be shown as escapes, and not be an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def program() -> TyperGroup:

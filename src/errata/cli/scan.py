@@ -12,7 +12,7 @@ import typer
 from errata.cli.options import StreamName, given
 from errata.cli.talk import say, steps
 from errata.errors import UsageError
-from errata.flows.read import Reading, Wanted, reading
+from errata.flows.read import Reading, Wanted, reading, refuse_backwards
 from errata.flows.site import at_site
 from errata.serve.formats import ScanFormat, console_on
 from errata.serve.rows import first_rows, in_order, write_file, write_rows
@@ -53,8 +53,10 @@ def scan(
     if kind is ScanFormat.TABLE and out is not None:
         raise UsageError("a table is for looking at", how="add --format csv, json or parquet to write to a file")
     wanted = Wanted(stream, start, end, as_of, [parse_group(text) for text in group or ()], age_first)
-    with at_site(given(context).project) as site, reading(site, wanted) as answer:
-        _give_out(answer, kind, out, limit)
+    with at_site(given(context).project) as site:
+        refuse_backwards(site.catalog, wanted)
+        with reading(site, wanted) as answer:
+            _give_out(answer, kind, out, limit)
     if out is not None:
         say(f"wrote {out}, as of commit {answer.scan.commit_id}")
     elif kind is ScanFormat.TABLE:
@@ -76,11 +78,12 @@ def _give_out(answer: Reading, kind: ScanFormat, out: Path | None, limit: int | 
     stream = answer.scan.standing.stream
     by = list(dict.fromkeys([stream.order, *stream.key]))
     if kind is ScanFormat.TABLE:
+        console = console_on(sys.stdout)
         with steps(f"reading {stream.name}"):
-            table, more = first_rows(in_order(answer.rows, by, None), limit or SHOWN)
-        console_on(sys.stdout).print(table)
+            table, more = first_rows(in_order(answer.rows, by, None), limit or SHOWN, console.width)
+        console.print(table)
         if more:
-            say("more rows; use --limit or --format csv")
+            say("more rows; a greater --limit shows them, --format csv gives all")
         return
     rows = in_order(answer.rows, by, limit)
     if out is None:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-
-from pyspark.sql import SparkSession
-from upath import UPath
 
 from errata.archive.append import Arranged, arrange
 from errata.archive.scan import Scan
 from errata.archive.wire import Intent
 from errata.catalog import ledger, streams
-from errata.catalog.append import AlreadyTakenError, Arrived, BasisMovedError, commit_append
+from errata.catalog.append import AlreadyTakenError, Arrived, BasisMovedError, FilesTakenError, commit_append
 from errata.catalog.streams import Standing
 from errata.errors import ErrataError, Refused, UsageError
-from errata.flows.landing import clear, waiting
+from errata.flows.landing import any_gone, clear, waiting
 from errata.flows.site import Site
-from errata.intake.find import inspect_all, resolve
+from errata.intake.find import inspect_all, resolve, unchanged
+from errata.intake.layout import has_rows, read_layout
 from errata.model.batch import BadRow, Counts, SourceFile, check_batch_id, content_hash
 from errata.model.bucket import INLINE_STREAM_BYTES
-from errata.model.interval import HIGHEST, Interval
+from errata.model.interval import EVERYTHING, HIGHEST, Interval
 from errata.spark.failures import spark_failures
 
 TRIES = 8
@@ -68,105 +66,141 @@ class AppendReport:
 
 def append(site: Site, batch: Batch, on_step: OnStep = lambda _: None) -> AppendReport:
     """Take a batch in. The same batch again changes nothing and says so."""
+    _check(batch)
     stream = site.declared(batch.stream)
-    standing = streams.standing(site.catalog, batch.stream)
-    on_step("looking at the files")
-    files = inspect_all(_chosen(site, batch))
-    if batch.landed:
-        fresh = _not_taken(site, standing, files)
-        clear(stream, [file for file in files if file not in fresh])
-        files = fresh
-    if not files:
-        return AppendReport(batch.stream, batch.batch_id or "", None, stable=standing.stable)
-    content = content_hash(files)
-    batch_id = check_batch_id(batch.batch_id or content)
-    report = _taken_before(site, standing, batch_id, content, files)
-    if report is None:
-        if not batch.again and not batch.landed:
-            _refuse_known(site, standing, batch_id, files)
-        report = _take_in(site, batch, batch_id, content, files, on_step)
-    if batch.landed:
-        clear(stream, files)
-    return report
+    for _ in range(TRIES):
+        on_step("looking at the files")
+        standing = streams.standing(site.catalog, batch.stream)
+        files = _to_take(site, batch, standing)
+        if not files:
+            return AppendReport(batch.stream, batch.batch_id or "", None, stable=standing.stable)
+        content = content_hash(files)
+        named = Named(check_batch_id(batch.batch_id or _own_id(site, batch, standing, content)), content, files)
+        report = _taken_before(site, standing, named)
+        if report is None:
+            if not (batch.landed or batch.again):
+                _refuse_known(site, standing, named)
+            try:
+                report = _take_in(site, batch, named, on_step)
+            except FilesTakenError:
+                continue  # another run has just taken some of them: look again at what is left
+            except ErrataError:
+                if batch.landed and any_gone(files):
+                    continue  # it has even cleared them away
+                raise
+        if batch.landed:
+            clear(stream, files)
+        return report
+    raise _too_busy(batch)
 
 
-def _chosen(site: Site, batch: Batch) -> list[UPath]:
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Files that have been looked at, and the id of the batch that they are."""
+
+    batch_id: str
+    content: str
+    files: Sequence[SourceFile]
+
+
+def _check(batch: Batch) -> None:
     if batch.landed == bool(batch.paths):
         raise UsageError("name files, or take what has landed with --landed: one of the two")
+    if batch.landed and batch.batch_id is not None:
+        raise UsageError(
+            "what has landed is named by its content",
+            why="between two tries more may land, and the same id must always be the same content",
+            how="leave --batch-id out, or name the files",
+        )
+
+
+def _to_take(site: Site, batch: Batch, standing: Standing) -> list[SourceFile]:
+    """The files of the batch; of those that have landed, the ones that have not been taken in before."""
     if not batch.landed:
-        return resolve(batch.paths)
-    return waiting(site.project.streams[batch.stream], site.catalog.clock.now())
-
-
-def _not_taken(site: Site, standing: Standing, files: Sequence[SourceFile]) -> list[SourceFile]:
+        return inspect_all(resolve(batch.paths))
+    stream = site.project.streams[batch.stream]
+    files = inspect_all(waiting(stream, site.catalog.clock.now()))
     known = ledger.earlier(site.catalog, standing.stream_id, [file.sha256 for file in files])
+    clear(stream, [file for file in files if file.sha256 in known])
     return [file for file in files if file.sha256 not in known]
 
 
-def _taken_before(
-    site: Site, standing: Standing, batch_id: str, content: str, files: Sequence[SourceFile]
-) -> AppendReport | None:
-    taken = ledger.taken(site.catalog, standing.stream_id, batch_id)
-    if taken is None:
-        return None
-    if taken.content_hash != content:
-        raise Refused(
-            f"batch {batch_id} was taken in before, with other content",
-            why=f"commit {taken.commit_id} holds what it said then",
-            how="give these files a batch id of their own; corrections of rows go in as rows with _op",
-        )
-    name = standing.stream.name
-    return AppendReport(name, batch_id, taken.commit_id, taken.counts, len(files), already=True, stable=standing.stable)
-
-
-def _refuse_known(site: Site, standing: Standing, batch_id: str, files: Sequence[SourceFile]) -> None:
-    known = ledger.earlier(site.catalog, standing.stream_id, [file.sha256 for file in files])
-    for file in files:
-        if file.sha256 in known:
+def _refuse_known(site: Site, standing: Standing, named: Named) -> None:
+    """Refuse files that came with another batch. Files without rows are alike on many days, and bring nothing twice."""
+    known = ledger.earlier(site.catalog, standing.stream_id, [file.sha256 for file in named.files])
+    for file in named.files:
+        if file.sha256 in known and has_rows(file, standing.stream):
             raise Refused(
                 f"{file.name} has been taken in before",
-                why=f"its content came with batch {known[file.sha256]}; batch {batch_id} would bring it again",
+                why=f"its content came with batch {known[file.sha256]}; batch {named.batch_id} would bring it again",
                 how="leave it out, or insist with --again (rows that are there already are then dropped)",
             )
 
 
-def _take_in(
-    site: Site, batch: Batch, batch_id: str, content: str, files: Sequence[SourceFile], on_step: OnStep
-) -> AppendReport:
-    session = site.session()
+def _own_id(site: Site, batch: Batch, standing: Standing, content: str) -> str:
+    """The id of a batch that was given none: its content, and with --again how often that has been taken in."""
+    times = ledger.times_taken(site.catalog, standing.stream_id, content) if batch.again else 0
+    return f"{content}+{times}" if times else content
+
+
+def _taken_before(site: Site, standing: Standing, named: Named) -> AppendReport | None:
+    taken = ledger.taken(site.catalog, standing.stream_id, named.batch_id)
+    if taken is None:
+        return None
+    if taken.content_hash != named.content:
+        raise Refused(
+            f"batch {named.batch_id} was taken in before, with other content",
+            why=f"commit {taken.commit_id} holds what it said then",
+            how="give these files a batch id of their own; corrections of rows go in as rows with _op",
+        )
+    counted = (taken.commit_id, taken.counts, len(named.files))
+    return AppendReport(standing.stream.name, named.batch_id, *counted, already=True, stable=standing.stable)
+
+
+def _take_in(site: Site, batch: Batch, named: Named, on_step: OnStep) -> AppendReport:
+    count = len(named.files)
+    site.warehouse.check()
     for attempt in range(TRIES):
         basis = streams.standing(site.catalog, batch.stream)
-        on_step(f"reading {len(files):,} file{'s' if len(files) > 1 else ''} and writing buckets")
+        # What can be refused by a look at the files' beginnings is, before Spark is started for it.
+        layouts = [read_layout(file, basis.stream) for file in named.files]
+        on_step("starting Spark")
+        session = site.session()
+        on_step(f"reading {count:,} file{'s' if count > 1 else ''} and writing buckets")
         with spark_failures():
-            intent = _intent(site, basis)
-            arranged = arrange(session, site.catalog, intent, files, _known(basis, intent.arrival))
+            arranged = arrange(session, site.catalog, _intent(site, basis), named.files, layouts, _known(basis))
+        bad = _worth_committing(site, batch, named, arranged)
+        arrived = _arrived(batch, named, arranged, bad)
+        on_step("committing")
+        # Should the database fail here, nobody knows whether it has committed: the files then stay, for vacuum.
         try:
-            if batch.strict and arranged.counts.quarantined:
-                raise _strictly(arranged)
-            on_step("committing")
-            commit_id = _commit(site, session, basis, batch_id, content, files, arranged)
+            commit_id = commit_append(site.catalog, basis, arrived, site.caused_by("append", session))
         except BasisMovedError:
             _discard(site, arranged)
             on_step("another writer came first; reading again")
             time.sleep(0.05 * attempt)
+        except FilesTakenError:
+            _discard(site, arranged)
+            raise
         except AlreadyTakenError:
             _discard(site, arranged)
-            report = _taken_before(site, basis, batch_id, content, files)
+            report = _taken_before(site, basis, named)
             if report is None:
                 raise AssertionError("whoever took the batch in has committed it") from None
             return report
-        except ErrataError:
-            _discard(site, arranged)
-            raise
         else:
             on_step("committed")
-            bad = tuple(islice(arranged.faults.rows(), SHOWN))
             arranged.faults.discard()
-            after = streams.standing(site.catalog, batch.stream)
+            stable = streams.standing(site.catalog, batch.stream).stable
+            quoted = tuple(bad[:SHOWN])
             return AppendReport(
-                batch.stream, batch_id, commit_id, arranged.counts, len(files), stable=after.stable, bad=bad
+                batch.stream, named.batch_id, commit_id, arranged.counts, count, stable=stable, bad=quoted
             )
-    raise ErrataError(
+    raise _too_busy(batch)
+
+
+def _too_busy(batch: Batch) -> ErrataError:
+    return ErrataError(
         f"{TRIES} times another writer moved stream {batch.stream} first; nothing was committed",
         how="run it again, or take batches of one stream in one after the other",
     )
@@ -175,55 +209,65 @@ def _take_in(
 def _intent(site: Site, basis: Standing) -> Intent:
     stream, now = basis.stream, site.catalog.clock.now()
     arrival = now if basis.vs_max is None or not stream.ordered_on_arrival else max(now, basis.vs_max)
-    newest = now + stream.max_ahead if stream.max_ahead is not None and stream.timed else None
-    inline = basis.inline_bytes < INLINE_STREAM_BYTES
-    return Intent(stream, site.warehouse, basis.stable, newest, arrival, (), inline)
+    newest = now + stream.max_ahead if stream.max_ahead is not None and stream.timed else HIGHEST - 1
+    room = INLINE_STREAM_BYTES - basis.inline_bytes
+    return Intent(stream, site.warehouse, basis.stable, newest, arrival, (), room)
 
 
-def _known(basis: Standing, arrival: int) -> Scan | None:
+def _known(basis: Standing) -> Scan | None:
     """Where the archive has rows that a new one may repeat: not behind stable, if equal keys have equal places."""
-    stream = basis.stream
     if basis.stable is None:
         return None
-    if stream.key_has_order and stream.ordered_on_arrival and basis.vs_max is not None and arrival > basis.vs_max:
-        return None  # what arrives now differs in its key from all that has arrived before
-    interval = Interval(start=basis.stable) if stream.key_has_order else Interval(end=HIGHEST)
+    interval = Interval(start=basis.stable) if basis.stream.key_has_order else EVERYTHING
     return Scan(basis, basis.changed_in, interval)
 
 
-def _commit(
-    site: Site,
-    session: SparkSession,
-    basis: Standing,
-    batch_id: str,
-    content: str,
-    files: Sequence[SourceFile],
-    arranged: Arranged,
-) -> int:
-    arrived = Arrived(
-        batch_id,
-        content,
-        files,
+def _worth_committing(site: Site, batch: Batch, named: Named, arranged: Arranged) -> list[BadRow]:
+    """The bad rows, read from their files before anything is locked: all, or the first few when they are very many.
+
+    Nothing is worth committing when a file is no longer what its hash says, or when the batch is strict and not clean.
+    """
+    try:
+        _check_unchanged(named.files)
+        if batch.strict:
+            _check_clean(arranged)
+        return list(islice(arranged.faults.rows(), HELD))
+    except ErrataError:
+        _discard(site, arranged)
+        raise
+
+
+def _check_unchanged(files: Sequence[SourceFile]) -> None:
+    for file in files:
+        if not unchanged(file):
+            raise ErrataError(
+                f"{file.name} changed while it was read; nothing was taken in",
+                how="run it again when it is written; a longer `settle` keeps a landing folder from this",
+            )
+
+
+def _arrived(batch: Batch, named: Named, arranged: Arranged, bad: Sequence[BadRow]) -> Arrived:
+    with_rows = {read.split.file.sha256 for read in arranged.splits if read.lines}
+    return Arrived(
+        named.batch_id,
+        named.content,
+        named.files,
         arranged.splits,
         arranged.counts,
         arranged.buckets,
-        _bad_rows(arranged),
+        bad if arranged.faults.count <= HELD else arranged.faults.rows(),
         arranged.on_time,
+        frozenset() if batch.again and not batch.landed else frozenset(with_rows),
     )
-    return commit_append(site.catalog, basis, arrived, site.caused_by("append", session))
 
 
-def _bad_rows(arranged: Arranged) -> Iterable[BadRow]:
-    """The rows for quarantine, read from their files before anything is locked, unless they are too many to hold."""
-    rows = arranged.faults.rows()
-    return list(rows) if arranged.faults.count <= HELD else rows
-
-
-def _strictly(arranged: Arranged) -> ErrataError:
+def _check_clean(arranged: Arranged) -> None:
+    if not arranged.counts.quarantined:
+        return
     quoted = [f"{row.file}, line {row.line}: {row.reason}" for row in islice(arranged.faults.rows(), SHOWN)]
     more = arranged.counts.quarantined - len(quoted)
     quoted += [f"and {more:,} more"] if more else []
-    return Refused(
+    raise Refused(
         f"{arranged.counts.quarantined:,} of {arranged.counts.read:,} rows are bad, and the batch is strict: "
         "nothing was taken in",
         why="\n    ".join(quoted),

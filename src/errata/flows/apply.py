@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from errata.archive.warehouse import Warehouse
 from errata.catalog import streams
@@ -11,7 +11,11 @@ from errata.catalog.open import newest_version, peek, prepare_catalog, shown
 from errata.clock import SYSTEM, Clock
 from errata.declare.differences import Changes, plan_changes
 from errata.declare.project import Project
+from errata.errors import ErrataError
 from errata.flows.site import Site
+
+TRIES = 8
+"""So often appends may come between planning and recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,8 @@ class ApplyPlan:
     tables: str | None
     """The catalog whose tables would be made or brought up to date; None when they are as they should be."""
     changes: Changes
+    planned_on: Mapping[str, int] = field(default_factory=dict)
+    """The streams there were, and the commit that had last moved each."""
 
     @property
     def nothing(self) -> bool:
@@ -36,12 +42,14 @@ def plan(project: Project, drop: Collection[str] = ()) -> ApplyPlan:
         return ApplyPlan(project, wanted, plan_changes(project.streams, {}, {}, drop))
     try:
         recorded = {each.stream.name: each for each in streams.standings(catalog)}
+        for name in drop:
+            if name not in project.streams:
+                streams.check_name(catalog, name)
     finally:
         catalog.close()
     rows = {name: each.rows + each.revisions for name, each in recorded.items()}
-    return ApplyPlan(
-        project, None, plan_changes(project.streams, {name: each.stream for name, each in recorded.items()}, rows, drop)
-    )
+    changes = plan_changes(project.streams, {name: each.stream for name, each in recorded.items()}, rows, drop)
+    return ApplyPlan(project, None, changes, {name: each.changed_in for name, each in recorded.items()})
 
 
 def apply(planned: ApplyPlan, drop: Collection[str] = (), clock: Clock = SYSTEM) -> int | None:
@@ -50,17 +58,23 @@ def apply(planned: ApplyPlan, drop: Collection[str] = (), clock: Clock = SYSTEM)
     project = planned.project
     catalog = prepare_catalog(project.catalog, clock)
     try:
-        # Planned again on what is there now: an older catalog's tables may have been brought up to date only now.
-        changes = plan(project, drop).changes
-        changes.check()
-        if changes.nothing:
-            return None
-        return _record(Site(project, catalog, Warehouse(project.warehouse)), changes)
+        for _ in range(TRIES):
+            # Planned again on what is there now: tables may have been made, and streams moved, since it was shown.
+            current = plan(project, drop)
+            current.changes.check()
+            if current.changes.nothing:
+                return None
+            try:
+                return _record(Site(project, catalog, Warehouse(project.warehouse)), current)
+            except streams.PlanMovedError:
+                continue
+        raise ErrataError("the streams are changing faster than they can be declared", how="run it again")
     finally:
         catalog.close()
 
 
-def _record(site: Site, changes: Changes) -> int:
+def _record(site: Site, planned: ApplyPlan) -> int:
+    changes = planned.changes
     summary = {
         "created": [each.stream.name for each in changes.creates],
         "changed": [each.after.name for each in changes.changes],
@@ -75,4 +89,5 @@ def _record(site: Site, changes: Changes) -> int:
         ],
         drop=summary["dropped"],
         summary={name: names for name, names in summary.items() if names},
+        planned_on=planned.planned_on,
     )

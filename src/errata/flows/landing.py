@@ -7,12 +7,9 @@ from collections.abc import Iterable
 from upath import UPath
 
 from errata.errors import UsageError
-from errata.intake.find import landed
+from errata.intake.find import TAKEN, landed, unchanged
 from errata.model.batch import SourceFile
 from errata.model.stream import Landing, Stream, Then
-
-TAKEN = "taken"
-"""The folder below the landing folder into which files are moved."""
 
 
 def waiting(stream: Stream, now: int) -> list[UPath]:
@@ -26,15 +23,24 @@ def clear(stream: Stream, files: Iterable[SourceFile]) -> None:
     if landing.then is Then.KEEP:
         return
     for file in files:
-        path = UPath(file.name)
-        if not path.exists():
+        # A file that has been written anew under its old name has not been taken in: it stays, and is taken next.
+        if not unchanged(file):
             continue
-        if landing.then is Then.DELETE:
-            path.unlink()
-        else:
-            target = _free_name(UPath(landing.path) / TAKEN / path.name, file.sha256)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            path.rename(target)
+        path = UPath(file.name)
+        try:
+            if landing.then is Then.DELETE:
+                path.unlink()
+            else:
+                target = _free_name(UPath(landing.path) / TAKEN / path.name, file.sha256)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                path.rename(target)
+        except FileNotFoundError:
+            continue  # another run, which has found it taken in too, was quicker
+
+
+def any_gone(files: Iterable[SourceFile]) -> bool:
+    """Whether somebody has taken files away."""
+    return not all(UPath(file.name).exists() for file in files)
 
 
 def _free_name(target: UPath, sha256: str) -> UPath:

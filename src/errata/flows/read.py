@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +13,7 @@ from errata.archive.scan import Group, Scan, candidates, scan_rows
 from errata.archive.warehouse import Warehouse
 from errata.catalog import commits, pins, streams
 from errata.catalog.open import Catalog, open_catalog
+from errata.catalog.streams import Standing
 from errata.declare.project import load_project
 from errata.errors import UsageError, unknown
 from errata.flows.age_out import age_out_lazily
@@ -57,7 +58,7 @@ def find(catalog: Catalog, wanted: Wanted) -> Scan:
         standing = streams.standing(catalog, wanted.stream)
     else:
         standing = streams.standing(catalog, wanted.stream, commit_id)
-        commits.check_readable(catalog, commit_id, standing.stream.horizon, wanted.stream)
+        commits.check_readable(catalog, commit_id, _horizon(catalog, standing), wanted.stream)
     interval = Interval(
         LOWEST if wanted.start is None else _moment(standing.stream, wanted.start),
         HIGHEST if wanted.end is None else _moment(standing.stream, wanted.end),
@@ -65,15 +66,24 @@ def find(catalog: Catalog, wanted: Wanted) -> Scan:
     return Scan(standing, commit_id, interval, _groups(standing.stream, wanted.groups))
 
 
+def refuse_backwards(catalog: Catalog, wanted: Wanted) -> None:
+    """Refuse an interval that ends before it begins: a program means nothing by it, a person something else."""
+    interval = find(catalog, wanted).interval
+    if interval.start > interval.end:
+        raise UsageError(f"nothing lies between {wanted.start} and {wanted.end}", how="the end comes after the start")
+
+
 @contextmanager
 def reading(site: Site, wanted: Wanted) -> Iterator[Reading]:
     """Read with the commit pinned: nothing that it sees is removed before the block ends."""
     if wanted.age_first:
         age_out_lazily(site, wanted.stream)
-    scan = find(site.catalog, wanted)
-    with pins.pinned(site.catalog, scan.commit_id, f"scan of {wanted.stream}") as pin, spark_failures():
+    commit_id = commits.find(site.catalog, wanted.as_of)
+    with pins.pinned(site.catalog, commit_id, f"scan of {wanted.stream}") as pin, spark_failures():
+        # Looked up behind the pin: what is found readable now stays so.
+        scan = find(site.catalog, wanted if wanted.as_of is None else replace(wanted, as_of=commit_id))
         found = candidates(site.catalog, scan)
-        yield Reading(scan, found, scan_rows(site.session(), site.catalog, site.warehouse, scan), pin)
+        yield Reading(scan, found, scan_rows(site.session(), site.catalog, site.warehouse, scan, found), pin)
 
 
 def table(
@@ -99,6 +109,12 @@ def table(
         catalog.close()
 
 
+def _horizon(catalog: Catalog, then: Standing) -> int:
+    """The horizon in force is the one declared now; of a stream that has been dropped, the last one."""
+    live = {each.stream_id: each.stream for each in streams.standings(catalog)}
+    return live.get(then.stream_id, then.stream).horizon
+
+
 def _moment(stream: Stream, text: str) -> int:
     if stream.timed:
         return parse_instant(text)
@@ -119,6 +135,10 @@ def _groups(stream: Stream, wanted: Sequence[Mapping[str, str]]) -> frozenset[Gr
 def _group(stream: Stream, given: Mapping[str, str]) -> Group:
     for name in given:
         if name not in stream.group:
+            if not stream.group:
+                raise UsageError(
+                    f"stream {stream.name} has no groups", how=f"declare `group:` under streams.{stream.name}"
+                )
             raise unknown("group column", name, stream.group, where=f"stream {stream.name}")
     missing = [name for name in stream.group if name not in given]
     if missing:

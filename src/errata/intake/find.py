@@ -63,13 +63,23 @@ def inspect(path: UPath) -> SourceFile:
     kind, gzip = _format_of(path)
     digest, size = hashlib.sha256(), 0
     try:
+        changed = _changed(path)
         with path.open("rb") as content:
             while chunk := content.read(_CHUNK):
                 digest.update(chunk)
                 size += len(chunk)
     except OSError as error:
         raise ErrataError("the file cannot be read", where=str(path), why=str(error)) from error
-    return SourceFile(str(path), kind, gzip, size, digest.hexdigest())
+    return SourceFile(str(path), kind, gzip, size, digest.hexdigest(), changed)
+
+
+def unchanged(file: SourceFile) -> bool:
+    """Whether the file still is the one that was inspected, by its size and the time of its last change."""
+    path = UPath(file.name)
+    try:
+        return path.stat().st_size == file.bytes and _changed(path) == file.changed
+    except FileNotFoundError:
+        return False
 
 
 def inspect_all(paths: Iterable[UPath]) -> list[SourceFile]:

@@ -71,8 +71,8 @@ def parse_object(line: bytes) -> dict[str, Any] | str:
         return str(error)
     except RecursionError:
         return "not a JSON object: nested too deeply"
-    except ValueError as error:
-        return f"not a JSON object: {error}"
+    except json.JSONDecodeError as error:
+        return f"not a JSON object: {error.msg.lower()} at character {error.colno}"
     if isinstance(value, dict):
         return value
     return f"not a JSON object: {line.decode('utf-8').strip()[:_SHOWN]}"

@@ -23,6 +23,7 @@ from errata.model.stream import Stream
 OP, SEQ, OLD = "_op", "_seq", "_old_"
 SPLIT_BYTES = 32 * 1024 * 1024
 _HEADER_BYTES = 1 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ def read_layout(file: SourceFile, stream: Stream) -> FileLayout:
 def _csv_layout(file: SourceFile) -> FileLayout:
     with opened(file) as content:
         line = content.readline(_HEADER_BYTES)
+    _refuse_gzip(file, line)
     text = line.removeprefix(BOM)
     if not text.strip():
         raise ErrataError(
@@ -87,12 +89,35 @@ def _json_layout(file: SourceFile, stream: Stream) -> FileLayout:
         line = content.readline()
         start = len(BOM) if line.startswith(BOM) else 0
         line = line[start:]
+        _refuse_gzip(file, line)
+        _refuse_document(file, line)
         first = parse_object(line)
         while line and stream.ordered_on_arrival and isinstance(first, str):
             line = content.readline()
             first = parse_object(line)
     gives_order = not stream.ordered_on_arrival or (isinstance(first, dict) and stream.order in first)
     return FileLayout((), start, gives_order=gives_order)
+
+
+def _refuse_gzip(file: SourceFile, beginning: bytes) -> None:
+    if beginning.startswith(_GZIP_MAGIC):
+        raise ErrataError(
+            "the file is compressed with gzip, and its name does not say so",
+            where=file.name,
+            how=f"name it {file.name.rpartition('/')[2]}.gz, or unpack it",
+        )
+
+
+def _refuse_document(file: SourceFile, line: bytes) -> None:
+    """An array or an object over several lines would otherwise be bad rows, every line of it but the odd good one."""
+    text = line.strip()
+    if text.startswith(b"[") or text == b"{":
+        what = "one JSON array" if text.startswith(b"[") else "a JSON object over several lines"
+        raise ErrataError(
+            f"the file is {what}, and rows are objects of one line each",
+            where=file.name,
+            how="write one object a line, for instance with: jq -c '.[]' or jq -c .",
+        )
 
 
 def _parquet_layout(file: SourceFile, stream: Stream) -> FileLayout:
@@ -115,7 +140,12 @@ def _check_columns(file: SourceFile, columns: Sequence[str], stream: Stream) -> 
     known = known_columns(stream)
     for name in columns:
         if name not in known:
-            raise ErrataError(f"unknown column {name!r}", where=file.name, how=candidates(name, known))
+            raise ErrataError(
+                f"unknown column {name!r}",
+                where=file.name,
+                why=_not_a_header(file, columns, stream),
+                how=candidates(name, known if name.startswith("_") else stream.names),
+            )
         if columns.count(name) > 1:
             raise ErrataError(f"column {name!r} is named twice", where=file.name, how="name each column once")
     missing = [name for name in needed(columns, stream) if name not in columns]
@@ -124,8 +154,18 @@ def _check_columns(file: SourceFile, columns: Sequence[str], stream: Stream) -> 
             f"column{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing",
             where=file.name,
             why="rows are known by their key and kept in their order",
-            how=f"the file has {', '.join(columns)}",
+            how=f"add it to the file, which has {', '.join(columns)}",
         )
+
+
+def _not_a_header(file: SourceFile, columns: Sequence[str], stream: Stream) -> str | None:
+    """What may have happened to a header that knows no name of the stream."""
+    if file.format is not Format.CSV or set(columns) & set(stream.names):
+        return None
+    other = next((mark for mark in (";", "\t", "|") if len(columns) == 1 and mark in columns[0]), None)
+    if other is not None:
+        return f"values are separated by commas, and this file's seem to be by {other!r}"
+    return "the first line of a CSV file names its columns, and this one names none of the stream's"
 
 
 def needed(columns: Sequence[str], stream: Stream) -> list[str]:
@@ -140,19 +180,27 @@ def needed(columns: Sequence[str], stream: Stream) -> list[str]:
 
 
 def plan_splits(
-    files: Sequence[SourceFile], layouts: Sequence[FileLayout], target_bytes: int = SPLIT_BYTES
+    files: Sequence[SourceFile],
+    layouts: Sequence[FileLayout],
+    target_bytes: int = SPLIT_BYTES,
+    most_rows: int | None = None,
 ) -> list[Split]:
-    """The pieces of about `target_bytes` that tasks read, numbered in file order."""
+    """The pieces of about `target_bytes`, of Parquet also of about `most_rows`, that tasks read; in file order."""
     splits: list[Split] = []
     for file, layout in zip(files, layouts, strict=True):
-        for start, end in _ranges(file, layout, target_bytes):
+        for start, end in _ranges(file, layout, target_bytes, most_rows):
             splits.append(Split(len(splits), file, start, end))
     return splits
 
 
-def _ranges(file: SourceFile, layout: FileLayout, target: int) -> list[tuple[int, int]]:
+def has_rows(file: SourceFile, stream: Stream) -> bool:
+    """Whether the file holds any record, as far as can be told without reading it; of a gzip it is not known."""
+    return bool(plan_splits([file], [read_layout(file, stream)]))
+
+
+def _ranges(file: SourceFile, layout: FileLayout, target: int, most_rows: int | None) -> list[tuple[int, int]]:
     if file.format is Format.PARQUET:
-        return _group_ranges(file, layout, target)
+        return _group_ranges(file, layout, target, most_rows)
     if file.gzip:
         return [(0, file.bytes)]
     size = file.bytes - layout.data_start
@@ -161,9 +209,10 @@ def _ranges(file: SourceFile, layout: FileLayout, target: int) -> list[tuple[int
     return list(itertools.pairwise(cuts))
 
 
-def _group_ranges(file: SourceFile, layout: FileLayout, target: int) -> list[tuple[int, int]]:
+def _group_ranges(file: SourceFile, layout: FileLayout, target: int, most_rows: int | None) -> list[tuple[int, int]]:
     rows = sum(layout.row_groups)
     enough = max(1, rows * target // max(file.bytes, 1))
+    enough = enough if most_rows is None else max(1, min(enough, most_rows))
     ranges: list[tuple[int, int]] = []
     start = held = 0
     for group, count in enumerate(layout.row_groups):

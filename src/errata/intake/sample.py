@@ -16,6 +16,7 @@ from errata.intake.json_lines import parse_object
 from errata.intake.layout import FileLayout
 from errata.intake.parquet_rows import opened_parquet
 from errata.intake.source import opened
+from errata.intake.spans import group_span
 from errata.model.batch import Format, SourceFile
 from errata.model.stream import Stream
 
@@ -153,7 +154,7 @@ def _parquet_glances(file: SourceFile, layout: FileLayout, stream: Stream, block
     with opened_parquet(file) as parquet:
         if len(groups) <= _READ_GROUPS:
             return [_Glance(layout.row_groups[group], _group_values(parquet, group, stream)) for group in groups]
-        spans = [_group_span(parquet, group, stream, blocks) for group in groups]
+        spans = [_spread(parquet, group, stream, blocks) for group in groups]
     return [_Glance(layout.row_groups[group], span) for group, span in zip(groups, spans, strict=True)]
 
 
@@ -163,17 +164,11 @@ def _group_values(parquet: pq.ParquetFile, group: int, stream: Stream) -> np.nda
     return _orders(column.take(pa.array(range(0, len(column), step))), stream)
 
 
-def _group_span(parquet: pq.ParquetFile, group: int, stream: Stream, blocks: int) -> np.ndarray:
-    """Values spread evenly from the group's least to its greatest, by its statistics if it has them."""
-    metadata = parquet.metadata.row_group(group)
-    index = parquet.schema_arrow.get_field_index(stream.order)
-    statistics = metadata.column(index).statistics
-    if statistics is None or not statistics.has_min_max:
+def _spread(parquet: pq.ParquetFile, group: int, stream: Stream, blocks: int) -> np.ndarray:
+    """Values spread evenly from the group's least to its greatest, by its statistics if they tell."""
+    span = group_span(parquet, group, stream)
+    if span is None:
         return _group_values(parquet, group, stream)
-    kind = parquet.schema_arrow.field(stream.order).type
-    ends = _orders(pa.array([statistics.min, statistics.max]).cast(kind), stream)
+    low, high = span
     points = max(2, blocks // 8)
-    if len(ends) < 2:
-        return ends
-    low, high = ends.tolist()
     return np.array([low + (high - low) * point // (points - 1) for point in range(points)], dtype=np.int64)

@@ -17,6 +17,8 @@ from errata.model.batch import SourceFile, Split
 PIECE_BYTES = 32 * 1024 * 1024
 """How much of a compressed file is held as text at a time."""
 
+_SOUND = "get it again from where it came, or leave it out"
+
 BOM = b"\xef\xbb\xbf"
 
 
@@ -33,9 +35,11 @@ def opened(file: SourceFile) -> Iterator[IO[bytes]]:
     except EOFError as error:
         raise ErrataError("the gzip file is cut off", where=file.name, how="send it again, whole") from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise ErrataError("this is not a sound gzip file", where=file.name, why=str(error)) from error
+        raise ErrataError("this is not a sound gzip file", where=file.name, why=str(error), how=_SOUND) from error
     except pa.ArrowException as error:
-        raise ErrataError("this is not a Parquet file that can be read", where=file.name, why=str(error)) from error
+        raise ErrataError(
+            "this is not a Parquet file that can be read", where=file.name, why=str(error), how=_SOUND
+        ) from error
     except OSError as error:
         raise ErrataError("the file cannot be read", where=file.name, why=str(error)) from error
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from fractions import Fraction
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from errata.intake.convert import convert
 from errata.intake.layout import OP, FileLayout
 from errata.intake.parquet_rows import opened_parquet
 from errata.model.batch import Format, SourceFile, Split
+from errata.model.interval import HIGHEST, LOWEST
 from errata.model.stream import Stream
+
+_TIME_UNITS = {"milliseconds": Fraction(1_000), "microseconds": Fraction(1), "nanoseconds": Fraction(1, 1_000)}
 
 Span = tuple[int, int]
 """The least and the greatest value, both included."""
@@ -42,18 +45,33 @@ def order_spans(splits: Sequence[Split], layouts: Sequence[FileLayout], stream: 
 
 def _group_spans(file: SourceFile, stream: Stream) -> list[Span | None]:
     with opened_parquet(file) as parquet:
-        return [_group_span(parquet, group, stream) for group in range(parquet.num_row_groups)]
+        return [group_span(parquet, group, stream) for group in range(parquet.num_row_groups)]
 
 
-def _group_span(parquet: pq.ParquetFile, group: int, stream: Stream) -> Span | None:
-    """By the group's statistics; NULLs and values that cannot be converted make it unknown."""
-    names = parquet.schema_arrow.names
-    statistics = parquet.metadata.row_group(group).column(names.index(stream.order)).statistics
-    if statistics is None or not statistics.has_min_max or statistics.null_count != 0:
+def group_span(parquet: pq.ParquetFile, group: int, stream: Stream) -> Span | None:
+    """By the row group's statistics, as integers of the order field; None where they do not tell surely.
+
+    Only numbers that Parquet itself stores as signed integers are trusted: the statistics of text are of its spelling,
+    and those of a type that is converted can lie beyond what Python can hold.
+    """
+    index = parquet.schema_arrow.names.index(stream.order)
+    unit = _unit(parquet, index, stream)
+    statistics = parquet.metadata.row_group(group).column(index).statistics
+    if unit is None or statistics is None or not statistics.has_min_max or statistics.null_count != 0:
         return None
-    kind = parquet.schema_arrow.field(stream.order).type
-    ends, wrong = convert(pa.array([statistics.min, statistics.max]).cast(kind), stream.order_type)
-    if wrong is not None:
+    ends = int(statistics.min_raw), int(statistics.max_raw)
+    low, high = (end * unit.numerator // unit.denominator for end in ends)
+    # Many milliseconds can be more microseconds than 64 bits hold; where such rows belong nobody need know.
+    return (low, high) if low >= LOWEST and high <= HIGHEST else None
+
+
+def _unit(parquet: pq.ParquetFile, index: int, stream: Stream) -> Fraction | None:
+    """How many units of the order field one of the stored integers is."""
+    column = parquet.schema.column(index)
+    if column.physical_type not in ("INT32", "INT64") or column.path != stream.order:
         return None
-    low, high = ends.view(pa.int64()).to_pylist()
-    return low, high
+    logical = json.loads(column.logical_type.to_json())
+    if stream.timed:
+        return _TIME_UNITS.get(logical.get("timeUnit")) if logical["Type"] == "Timestamp" else None
+    signed = logical["Type"] == "None" or (logical["Type"] == "Int" and logical["isSigned"])
+    return Fraction(1) if signed else None

@@ -30,6 +30,8 @@ class SourceFile:
     gzip: bool
     bytes: int
     sha256: str
+    changed: int = 0
+    """When it last changed before it was read, in microseconds: to notice that it changed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

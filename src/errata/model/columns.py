@@ -55,7 +55,7 @@ class ColumnType:
             return cls(Kind.DECIMAL, int(decimal[1]), int(decimal[2]))
         known = [kind.value for kind in Kind if kind is not Kind.DECIMAL]
         if name not in known:
-            raise UsageError(f"unknown type {text!r}", how=candidates(name, [*known, "decimal(p,s)"]))
+            raise UsageError(f"unknown type {text!r}", how=candidates(name, {*known, "decimal(p,s)"}))
         return cls(Kind(name))
 
 

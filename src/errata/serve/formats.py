@@ -13,6 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+_FOLDED = 20
+"""The least width in which folded text can be read."""
+
+_BETWEEN = 2
+
 UNLIMITED = 100_000
 """The width of a table that nobody looks at on a screen: nothing is cut off for want of room."""
 
@@ -54,7 +59,8 @@ def print_records(
 ) -> None:
     """Print rows: `records` hold plain values for programs, `shown` the same rows as persons read them."""
     if kind is Format.TABLE:
-        console_on(out).print(drawn(fields, shown))
+        console = console_on(out)
+        console.print(drawn(fields, shown, console.width))
     elif kind is Format.JSON:
         out.writelines(json.dumps(dict(record), ensure_ascii=False, separators=(",", ":")) + "\n" for record in records)
     else:
@@ -63,8 +69,10 @@ def print_records(
         writer.writerows([[_cell(record[field.name]) for field in fields] for record in records])
 
 
-def drawn(fields: Sequence[Field], rows: Sequence[Record]) -> Table:
-    """The rows as a table without frames."""
+def drawn(fields: Sequence[Field], rows: Sequence[Record], width: int = UNLIMITED) -> Table | Text:
+    """The rows as a table without frames, or each value in a line of its own where they do not fit side by side."""
+    if _least_width(fields, rows) > width:
+        return _below_each_other(fields, rows)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for field in fields:
         table.add_column(
@@ -76,6 +84,24 @@ def drawn(fields: Sequence[Field], rows: Sequence[Record]) -> Table:
     for row in rows:
         table.add_row(*(Text(_words(row[field.name])) for field in fields))
     return table
+
+
+def _least_width(fields: Sequence[Field], rows: Sequence[Record]) -> int:
+    """The width that a table needs to show every value: only what folds can do with less than its longest."""
+    widths = [
+        max([len(field.title), *(len(_words(row[field.name])) for row in rows)] if not field.fold else [_FOLDED])
+        for field in fields
+    ]
+    return sum(widths) + _BETWEEN * (len(fields) - 1)
+
+
+def _below_each_other(fields: Sequence[Field], rows: Sequence[Record]) -> Text:
+    """The rows as blocks of a line for each value, for a screen on which they do not fit side by side."""
+    width = max(len(field.title) for field in fields)
+    blocks = (
+        "\n".join(f"{field.title:<{width}}  {_words(row[field.name])}".rstrip() for field in fields) for row in rows
+    )
+    return Text("\n\n".join(blocks))
 
 
 def console_on(out: TextIO) -> Console:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from rich.table import Table
+from rich.text import Text
 
 from errata.errors import ErrataError
 from errata.serve.encode import Encoder, csv_header, csv_lines, json_lines, plain_text
@@ -70,14 +71,14 @@ def _write_parquet(rows: DataFrame, out: BinaryIO, limit: int | None) -> None:
             writer.write_batch(batch)
 
 
-def first_rows(rows: DataFrame, limit: int) -> tuple[Table, bool]:
-    """The first rows as a table, and whether there are more."""
+def first_rows(rows: DataFrame, limit: int, width: int) -> tuple[Table | Text, bool]:
+    """The first rows as a table that fits the width, and whether there are more."""
     found = rows.limit(limit + 1).toArrow()
     shown = found.slice(0, limit)
     fields = [Field(name, name, right=kind.startswith(_NUMBERS), fold=kind == "string") for name, kind in rows.dtypes]
     texts = [_column_text(column) for column in shown.columns]
     records = [dict(zip(rows.columns, values, strict=True)) for values in zip(*texts, strict=True)]
-    return drawn(fields, records), bool(found.num_rows > limit)
+    return drawn(fields, records, width), bool(found.num_rows > limit)
 
 
 def blocks(rows: DataFrame, encode: Encoder, limit: int | None = None) -> Iterator[bytes]:

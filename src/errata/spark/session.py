@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
-from collections.abc import Mapping, MutableMapping
+import threading
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -94,7 +97,24 @@ def open_session(master: str | None, remote: str | None, conf: Mapping[str, str]
     if chosen is not None:
         prepare_environment(os.environ, local=is_local(chosen))
         builder = builder.master(chosen)
-    return builder.config(map=dict(options)).getOrCreate()
+    with _interrupts_wait():
+        return builder.config(map=dict(options)).getOrCreate()
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Let Ctrl-C wait until Spark has started, a few seconds: a JVM that is left half-way never ends."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _obeying(session: SparkSession, conf: Mapping[str, str]) -> SparkSession:

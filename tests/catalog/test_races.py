@@ -1,0 +1,218 @@
+"""What comes between deciding and committing: another batch, another declaration, ageing; and nobody waits for ever."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from errata.catalog import ageing, buckets, commits, ledger, streams
+from errata.catalog.append import AlreadyTakenError, BasisMovedError, FilesTakenError, commit_append
+from errata.catalog.open import Catalog, prepare_catalog
+from errata.catalog.streams import PlanMovedError
+from errata.model.batch import BadRow
+from errata.model.commit import Cause
+from errata.model.interval import LOWEST
+from errata.model.stream import Retention, Stream
+from fixtures.catalog import a_batch, a_bucket, a_stream
+from fixtures.postgres import FreshDatabase
+
+CAUSE = Cause("test")
+
+
+def declare(catalog: Catalog, *changed: Stream, planned_on: dict[str, int] | None = None) -> int:
+    return streams.apply_changes(catalog, CAUSE, write=changed, drop=[], summary={}, planned_on=planned_on)
+
+
+def test_a_file_that_another_batch_has_just_brought_is_not_brought_again(catalog: Catalog, ticks: Stream) -> None:
+    basis = streams.standing(catalog, "ticks")
+    first = a_batch("one", [a_bucket(10, 50)])
+    commit_append(catalog, basis, first, CAUSE)
+    before = commits.newest(catalog)
+    other = a_batch("other", [a_bucket(60, 90)])
+    both = replace(other, files=[*first.files, *other.files], guarded=frozenset({first.content_hash}))
+    with pytest.raises(FilesTakenError):
+        commit_append(catalog, streams.standing(catalog, "ticks"), both, CAUSE)
+    assert commits.newest(catalog) == before
+    assert ledger.taken(catalog, basis.stream_id, "other") is None
+    # The same batch once more is told from other batches with its files.
+    with pytest.raises(AlreadyTakenError):
+        commit_append(catalog, basis, replace(first, guarded=frozenset({first.content_hash})), CAUSE)
+    # Insisted on, or in a stream of its own, it may come again.
+    commit_append(catalog, streams.standing(catalog, "ticks"), replace(both, guarded=frozenset()), CAUSE)
+    declare(catalog, a_stream("tocks"))
+    commit_append(catalog, streams.standing(catalog, "tocks"), both, CAUSE)
+
+
+def test_it_is_counted_how_often_a_content_was_taken(catalog: Catalog, ticks: Stream) -> None:
+    once = a_batch("once", [a_bucket(10, 50)])
+    for times, batch in enumerate([once, replace(once, batch_id="twice", buckets=[a_bucket(60, 90)])]):
+        assert ledger.times_taken(catalog, 1, once.content_hash) == times
+        commit_append(catalog, streams.standing(catalog, "ticks"), batch, CAUSE)
+    assert ledger.times_taken(catalog, 1, once.content_hash) == 2
+    assert ledger.times_taken(catalog, 2, once.content_hash) == 0
+    with pytest.raises(AlreadyTakenError):
+        commit_append(catalog, streams.standing(catalog, "ticks"), once, CAUSE)
+
+
+@pytest.mark.parametrize(("dropped", "moved"), [(1, True), (0, False)])
+def test_what_was_compared_with_rows_that_have_aged_out_is_judged_again(
+    catalog: Catalog, dropped: int, moved: bool
+) -> None:
+    declare(catalog, a_stream("ticks", slack=100, retention=Retention(rows=1)))
+    for low in (0, 20):
+        commit_append(catalog, streams.standing(catalog, "ticks"), a_batch(f"b{low}", [a_bucket(low, low + 9)]), CAUSE)
+    basis = streams.standing(catalog, "ticks")
+    _, gone = ageing.age_out(catalog, basis, CAUSE)
+    assert [bucket.vs_min for bucket in gone] == [0]
+    batch = a_batch("next", [a_bucket(40, 49)])
+    batch = replace(batch, counts=replace(batch.counts, read=batch.counts.read + dropped, dropped=dropped))
+    if moved:
+        with pytest.raises(BasisMovedError):
+            commit_append(catalog, basis, batch, CAUSE)
+    else:
+        commit_append(catalog, basis, batch, CAUSE)
+
+
+def test_what_aged_out_behind_the_stable_point_was_compared_with_nothing(catalog: Catalog) -> None:
+    declare(catalog, a_stream("ticks", slack=0, retention=Retention(rows=1)))
+    for low in (0, 20):
+        commit_append(catalog, streams.standing(catalog, "ticks"), a_batch(f"b{low}", [a_bucket(low, low + 9)]), CAUSE)
+    basis = streams.standing(catalog, "ticks")
+    ageing.age_out(catalog, basis, CAUSE)
+    batch = a_batch("next", [a_bucket(40, 49)])
+    commit_append(catalog, basis, replace(batch, counts=replace(batch.counts, read=2, dropped=1)), CAUSE)
+
+
+def test_ageing_goes_by_the_declaration_in_force(catalog: Catalog) -> None:
+    declare(catalog, a_stream("ticks", retention=Retention(rows=1)))
+    batch = a_batch("b", [a_bucket(0, 9), a_bucket(10, 19), a_bucket(20, 29)])
+    commit_append(catalog, streams.standing(catalog, "ticks"), batch, CAUSE)
+    stale = streams.standing(catalog, "ticks")
+    declare(catalog, a_stream("ticks", retention=Retention(rows=1_000)))
+    assert ageing.age_out(catalog, stale, CAUSE) == (None, [])
+    declare(catalog, a_stream("ticks", retention=Retention(rows=2)))
+    _, dropped = ageing.age_out(catalog, stale, CAUSE)
+    assert [bucket.vs_min for bucket in dropped] == [0]
+    streams.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
+    assert ageing.age_out(catalog, stale, CAUSE) == (None, [])
+
+
+def test_the_stable_point_does_not_run_off_the_lower_end(catalog: Catalog) -> None:
+    declare(catalog, a_stream("ticks", slack=5, retention=Retention(span=10)))
+    lowest = a_batch("b", [a_bucket(LOWEST + 1, LOWEST + 1)])
+    commit_append(catalog, streams.standing(catalog, "ticks"), lowest, CAUSE)
+    standing = streams.standing(catalog, "ticks")
+    assert (standing.stable, standing.vs_max) == (LOWEST, LOWEST + 1)
+    assert ageing.age_out(catalog, standing, CAUSE) == (None, [])
+
+
+def test_a_change_planned_on_what_is_no_longer_so_changes_nothing(catalog: Catalog, ticks: Stream) -> None:
+    planned_on = {each.stream.name: each.changed_in for each in streams.standings(catalog)}
+    commit_append(catalog, streams.standing(catalog, "ticks"), a_batch("b", [a_bucket(10, 50)]), CAUSE)
+    before = commits.newest(catalog)
+    for change in (a_stream("ticks", key=("at",)), a_stream("more")):
+        with pytest.raises(PlanMovedError):
+            declare(catalog, change, planned_on=planned_on)
+    with pytest.raises(PlanMovedError):
+        declare(catalog, a_stream("more"), planned_on={})
+    assert commits.newest(catalog) == before
+    assert [each.stream for each in streams.standings(catalog)] == [ticks]
+    planned_on = {each.stream.name: each.changed_in for each in streams.standings(catalog)}
+    assert declare(catalog, a_stream("more"), planned_on=planned_on) == before + 1
+
+
+def test_of_two_that_create_a_stream_at_once_one_does(catalog: Catalog) -> None:
+    ready = threading.Barrier(2)
+
+    def create(_: int) -> bool:
+        ready.wait(60)
+        try:
+            declare(catalog, a_stream("new"), planned_on={})
+        except PlanMovedError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(create, range(2))) == [False, True]
+    assert [each.stream.name for each in streams.standings(catalog)] == ["new"]
+    assert commits.newest(catalog) == 1
+
+
+def test_a_second_live_stream_of_a_name_cannot_be(catalog: Catalog, ticks: Stream) -> None:
+    """Should all else fail, the database itself refuses."""
+    with pytest.raises(PlanMovedError), catalog.writing() as connection:
+        streams._create(connection, "ticks", 1)
+    streams.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
+    declare(catalog, ticks)
+    assert [each.stream for each in streams.standings(catalog)] == [ticks]
+
+
+@pytest.fixture
+def postgres(fresh_database: FreshDatabase) -> Iterator[Catalog]:
+    catalog = prepare_catalog(fresh_database("postgresql"))
+    yield catalog
+    catalog.close()
+
+
+def waiting(catalog: Catalog) -> bool:
+    """Whether somebody waits for a lock."""
+    with catalog.reading() as connection:
+        count = connection.exec_driver_sql("SELECT count(*) FROM pg_locks WHERE NOT granted").scalar_one()
+    return bool(count)
+
+
+def test_appending_and_declaring_never_wait_for_each_other_in_a_circle(postgres: Catalog) -> None:
+    """While the append holds its stream and before it takes the head, the declaration comes and has to wait."""
+    declare(postgres, a_stream("other"), a_stream("ticks"))
+    for slack in range(1, 6):
+        inside = threading.Event()
+
+        def bad(inside: threading.Event = inside) -> Iterator[BadRow]:
+            yield BadRow("f.csv", 1, "x", "y")
+            inside.set()
+            deadline = time.monotonic() + 5
+            while not waiting(postgres) and time.monotonic() < deadline:
+                time.sleep(0.01)
+
+        basis = streams.standing(postgres, "ticks")
+        batch = replace(a_batch(f"b{slack}", [a_bucket(slack * 100, slack * 100 + 9)]), bad=bad())
+        with ThreadPoolExecutor(1) as pool:
+            appended = pool.submit(commit_append, postgres, basis, batch, CAUSE)
+            assert inside.wait(30)
+            declared = declare(postgres, a_stream("other", slack=slack), a_stream("ticks", slack=slack))
+            assert appended.result(60) == declared - 1
+    assert streams.standing(postgres, "ticks").stream == a_stream("ticks", slack=5)
+    assert len(buckets.visible(postgres, streams.standing(postgres, "ticks").stream_id, commits.newest(postgres))) == 5
+
+
+def test_appending_and_declaring_as_it_comes(postgres: Catalog) -> None:
+    declare(postgres, a_stream("ticks"))
+
+    def redeclare() -> None:
+        for slack in range(30):
+            declare(postgres, a_stream("ticks", slack=slack))
+
+    with ThreadPoolExecutor(1) as pool:
+        declared = pool.submit(redeclare)
+        for number in range(30):
+            _insist(postgres, number)
+        declared.result(60)
+    assert commits.newest(postgres) == 1 + 30 + 30
+    standing = streams.standing(postgres, "ticks")
+    assert (standing.stream, standing.rows) == (a_stream("ticks", slack=29), 30)
+
+
+def _insist(catalog: Catalog, number: int) -> None:
+    """Until no declaration comes between any more; there are not many."""
+    batch = a_batch(f"b{number}", [a_bucket(number * 1_000, number * 1_000)])
+    while True:
+        try:
+            commit_append(catalog, streams.standing(catalog, "ticks"), batch, CAUSE)
+        except BasisMovedError:
+            continue
+        return

@@ -1,0 +1,79 @@
+"""Which commits can be read, and that what is being read stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from errata.catalog import commits, pins, streams
+from errata.catalog.open import Catalog
+from errata.errors import ErrataError
+from errata.flows.read import Wanted, find, reading
+from errata.model.commit import Cause
+from errata.model.instants import DAY, SECOND, format_instant
+from fixtures.catalog import NOW
+from fixtures.flows import Builder, House, a_feed
+from fixtures.sources import Line, Source
+
+
+def fill(house: House, *batches: int) -> None:
+    """A batch of one row each second."""
+    for second in batches:
+        house.clock.advance(SECOND)
+        house.append([Source(f"{second}.csv", [Line({"at": NOW + second, "who": "a", "price": 1.0, "note": None})])])
+
+
+def readable(house: House) -> list[int]:
+    """The commits from 2 on that can be read."""
+    found = []
+    for commit in range(2, commits.newest(house.catalog) + 1):
+        try:
+            found.append(find(house.catalog, Wanted("feed", as_of=commit)).commit_id)
+        except ErrataError as error:
+            assert "behind the horizon" in str(error)  # noqa: PT017 - the others can be read
+    return found
+
+
+def test_the_horizon_that_is_declared_now_decides(a_house: Builder) -> None:
+    house = a_house(a_feed(horizon=30 * DAY))
+    fill(house, 1, 2)
+    house.declare(a_feed(horizon=SECOND))
+    fill(house, 3)
+    house.clock.advance(DAY)
+    assert readable(house) == [5]
+    house.declare(a_feed(horizon=30 * DAY))
+    assert readable(house) == [2, 3, 4, 5, 6]
+    # Of a stream that is gone, what was declared last still holds.
+    house.declare(a_feed(horizon=SECOND))
+    streams.apply_changes(house.catalog, Cause("apply"), write=[], drop=["feed"], summary={})
+    house.clock.advance(DAY)
+    with pytest.raises(ErrataError, match="behind the horizon"):
+        find(house.catalog, Wanted("feed", as_of=7))
+
+
+def test_what_is_found_readable_is_pinned_already(a_house: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between a look and a pin behind it, files could be removed."""
+    house = a_house(a_feed(horizon=100 * SECOND))
+    fill(house, 1, 2, 3)
+    pinned: list[int] = []
+    check = commits.check_readable
+
+    def looked(catalog: Catalog, *rest: object) -> None:
+        pinned.append(pins.oldest_pinned(catalog))
+        check(catalog, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(commits, "check_readable", looked)
+    for as_of in (2, "2", format_instant(NOW + SECOND)):
+        with reading(house.site, Wanted("feed", as_of=as_of)) as found:
+            assert (found.scan.commit_id, found.rows.count()) == (2, 1)
+            assert pins.oldest_pinned(house.catalog) == 2
+        assert pins.oldest_pinned(house.catalog) == 4
+    assert pinned == [2, 2, 2]
+
+
+def test_what_cannot_be_read_is_not_kept(a_house: Builder) -> None:
+    house = a_house(a_feed(horizon=SECOND))
+    fill(house, 1, 2)
+    house.clock.advance(DAY)
+    with pytest.raises(ErrataError, match="behind the horizon"), reading(house.site, Wanted("feed", as_of=2)):
+        pass
+    assert pins.oldest_pinned(house.catalog) == 3
