@@ -102,7 +102,7 @@ def test_contenders_take_turns_and_the_first_rounds_do_not_count() -> None:
 
         return contender
 
-    timings = interleaved(2, warm_up=1, slow=noted("slow", 0.02), fast=noted("fast", 0.001))  # type: ignore[arg-type]
+    timings = interleaved(2, warm_up=1, slow=noted("slow", 0.02), fast=noted("fast", 0.001))
     assert order == [("slow", 0), ("fast", 0), ("fast", 1), ("slow", 1), ("slow", 2), ("fast", 2)]
     assert [len(seconds) for seconds in timings.seconds.values()] == [2, 2]
     assert timings.median("slow") >= 0.02
@@ -148,5 +148,5 @@ def test_figures_are_short(value: float, text: str) -> None:
 
 def test_the_environment_is_told_in_numbers() -> None:
     told = environment()
-    assert told["cores"] >= 1  # type: ignore[operator]
-    assert told["memory_gib"] > 0  # type: ignore[operator]
+    assert told["cores"] >= 1
+    assert told["memory_gib"] > 0

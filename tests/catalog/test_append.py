@@ -130,7 +130,7 @@ def test_a_failure_in_the_middle_leaves_nothing(catalog: Catalog, ticks: Stream)
         raise OSError("the spool is gone")
 
     class Failing(list[BadRow]):
-        def __iter__(self):  # type: ignore[no-untyped-def]
+        def __iter__(self):
             yield BadRow("f", 1, "x", "y")
             rows()
 

@@ -106,7 +106,7 @@ def test_a_strict_batch_with_a_bad_row_fails_whole(a_house: Builder, bucket_rows
     assert "line 8: duplicate key" in str(refusal.value)
     assert state(house) == before
     assert house.append([Source("1.csv", good)], strict=True).counts.appended == 5
-    assert len(house.files()) > len(before[5])  # type: ignore[arg-type]
+    assert len(house.files()) > len(before[5])
 
 
 def _cut_off(folder: Path) -> Path:

@@ -31,7 +31,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 def planned(house: House, *declared: object) -> ApplyPlan:
-    return plan(a_project(house.folder, house.site.project.catalog, *declared))  # type: ignore[arg-type]
+    return plan(a_project(house.folder, house.site.project.catalog, *declared))
 
 
 def take_in(house: House, low: int) -> int:
@@ -43,7 +43,7 @@ def before_recording(monkeypatch: pytest.MonkeyPatch, do: object) -> None:
     record = applying._record
 
     def recorded(site: Site, current: ApplyPlan) -> int:
-        do()  # type: ignore[operator]
+        do()
         return record(site, current)
 
     monkeypatch.setattr(applying, "_record", recorded)

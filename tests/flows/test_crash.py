@@ -146,7 +146,7 @@ def prepare(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     def keep(_catalog: object, basis: object, arrived: object, _cause: object) -> int:
         assert hasattr(arrived, "bad")
-        path.write_bytes(pickle.dumps((basis, replace(arrived, bad=list(arrived.bad)))))  # type: ignore[type-var]
+        path.write_bytes(pickle.dumps((basis, replace(arrived, bad=list(arrived.bad)))))
         raise _Prepared
 
     with monkeypatch.context() as patched:

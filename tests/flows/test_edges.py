@@ -59,7 +59,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan | None]:
     short_way = arranging._short_way
 
     def noted(*arguments: object) -> Plan | None:
-        found.append(short_way(*arguments))  # type: ignore[arg-type]
+        found.append(short_way(*arguments))
         return found[-1]
 
     monkeypatch.setattr(arranging, "_short_way", noted)

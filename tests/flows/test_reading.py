@@ -59,7 +59,7 @@ def test_what_is_found_readable_is_pinned_already(a_house: Builder, monkeypatch:
 
     def looked(catalog: Catalog, *rest: object) -> None:
         pinned.append(pins.oldest_pinned(catalog))
-        check(catalog, *rest)  # type: ignore[arg-type]
+        check(catalog, *rest)
 
     monkeypatch.setattr(commits, "check_readable", looked)
     for as_of in (2, "2", format_instant(NOW + SECOND)):

@@ -337,4 +337,4 @@ def test_text_is_written_as_the_format_says() -> None:
 )
 def test_what_cannot_be_generated_is_refused(wrong: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        QuoteSpec(**({"rows": 1_000} | wrong))  # type: ignore[arg-type]
+        QuoteSpec(**({"rows": 1_000} | wrong))

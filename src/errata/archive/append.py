@@ -47,6 +47,13 @@ class Arranged:
         base = [bucket for bucket in self.buckets if bucket.role is Role.BASE]
         return (min(each.vs_min for each in base), max(each.vs_max for each in base)) if base else None
 
+    def discard(self) -> None:
+        """Remove what was written and will not be committed; what a kill leaves behind is found by vacuum."""
+        self.faults.discard()
+        for bucket in self.buckets:
+            if bucket.path is not None:
+                self.faults.intent.warehouse.remove(bucket.path)
+
 
 @dataclass(frozen=True, slots=True)
 class Faults:
@@ -244,8 +251,9 @@ def _heard(intent: Intent, splits: Sequence[Split], told: pa.Table) -> Arranged:
         replaced=totals["replaced"],
         quarantined=faults.count,
     )
-    _check_sum(counts)
-    return Arranged(written, list(read.values()), counts, faults)
+    arranged = Arranged(written, list(read.values()), counts, faults)
+    _check_sum(arranged)
+    return arranged
 
 
 def _faults(intent: Intent, splits: Mapping[int, ReadSplit], rows: Iterable[dict[str, object]]) -> Faults:
@@ -279,10 +287,12 @@ def _discard(intent: Intent, told: Iterable[dict[str, object]]) -> None:
             intent.warehouse.remove(row["path"])
 
 
-def _check_sum(counts: Counts) -> None:
+def _check_sum(arranged: Arranged) -> None:
     """No row is lost: whatever was read has gone somewhere, and is counted there once."""
+    counts = arranged.counts
     gone = counts.appended + counts.pending + counts.dropped + counts.replaced + counts.quarantined
     if gone != counts.read:
+        arranged.discard()
         raise ErrataError(
             f"{counts.read:,} rows were read and {gone:,} accounted for; nothing was committed",
             why="a part of the job went wrong without saying so",

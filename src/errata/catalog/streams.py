@@ -54,7 +54,7 @@ def standings(catalog: Catalog) -> list[Standing]:
         return [_standing(connection, row, None) for row in rows]
 
 
-def check_name(catalog: Catalog, name: str) -> None:
+def check_known(catalog: Catalog, name: str) -> None:
     """Refuse a name that no stream bears or, before it was dropped, bore."""
     with catalog.reading() as connection:
         names = {row.name for row in connection.execute(select(streams.c.name).distinct())}

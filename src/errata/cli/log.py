@@ -43,7 +43,7 @@ def log(
     """List commits, oldest first: when, what made them, what they did."""
     with at_site(given(context).project) as site:
         if stream is not None:
-            streams.check_name(site.catalog, stream)
+            streams.check_known(site.catalog, stream)
         found = commits.listed(site.catalog, stream=stream, last=last)
     if not found:
         say("no commits yet")

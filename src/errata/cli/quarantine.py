@@ -40,7 +40,7 @@ def ls(
     last = limit or (SHOWN if kind is Format.TABLE else None)
     with at_site(given(context).project) as site:
         if stream is not None:
-            streams.check_name(site.catalog, stream)
+            streams.check_known(site.catalog, stream)
         held = quarantine.held(site.catalog, stream=stream, batch_id=batch, last=None if last is None else last + 1)
     found = held if last is None else held[-last:]
     records = [

@@ -169,21 +169,21 @@ def _take_in(site: Site, batch: Batch, named: Named, on_step: OnStep) -> AppendR
         on_step(f"reading {count:,} file{'s' if count > 1 else ''} and writing buckets")
         with spark_failures():
             arranged = arrange(session, site.catalog, _intent(site, basis), named.files, layouts, _known(basis))
-        bad = _worth_committing(site, batch, named, arranged)
+        bad = _worth_committing(batch, named, arranged)
         arrived = _arrived(batch, named, arranged, bad)
         on_step("committing")
         # Should the database fail here, nobody knows whether it has committed: the files then stay, for vacuum.
         try:
             commit_id = commit_append(site.catalog, basis, arrived, site.caused_by("append", session))
         except BasisMovedError:
-            _discard(site, arranged)
+            arranged.discard()
             on_step("another writer came first; reading again")
             time.sleep(0.05 * attempt)
         except FilesTakenError:
-            _discard(site, arranged)
+            arranged.discard()
             raise
         except AlreadyTakenError:
-            _discard(site, arranged)
+            arranged.discard()
             report = _taken_before(site, basis, named)
             if report is None:
                 raise AssertionError("whoever took the batch in has committed it") from None
@@ -222,7 +222,7 @@ def _known(basis: Standing) -> Scan | None:
     return Scan(basis, basis.changed_in, interval)
 
 
-def _worth_committing(site: Site, batch: Batch, named: Named, arranged: Arranged) -> list[BadRow]:
+def _worth_committing(batch: Batch, named: Named, arranged: Arranged) -> list[BadRow]:
     """The bad rows, read from their files before anything is locked: all, or the first few when they are very many.
 
     Nothing is worth committing when a file is no longer what its hash says, or when the batch is strict and not clean.
@@ -233,7 +233,7 @@ def _worth_committing(site: Site, batch: Batch, named: Named, arranged: Arranged
             _check_clean(arranged)
         return list(islice(arranged.faults.rows(), HELD))
     except ErrataError:
-        _discard(site, arranged)
+        arranged.discard()
         raise
 
 
@@ -273,11 +273,3 @@ def _check_clean(arranged: Arranged) -> None:
         why="\n    ".join(quoted),
         how="mend the rows, or leave --strict out: then they go to quarantine and the rest goes in",
     )
-
-
-def _discard(site: Site, arranged: Arranged) -> None:
-    """Remove what was written and will not be committed; what a kill leaves behind is found by vacuum."""
-    arranged.faults.discard()
-    for bucket in arranged.buckets:
-        if bucket.path is not None:
-            site.warehouse.remove(bucket.path)

@@ -44,7 +44,7 @@ def plan(project: Project, drop: Collection[str] = ()) -> ApplyPlan:
         recorded = {each.stream.name: each for each in streams.standings(catalog)}
         for name in drop:
             if name not in project.streams:
-                streams.check_name(catalog, name)
+                streams.check_known(catalog, name)
     finally:
         catalog.close()
     rows = {name: each.rows + each.revisions for name, each in recorded.items()}
