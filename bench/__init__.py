@@ -14,12 +14,12 @@ from bench.measure import Outcome, Scale
 from bench.report import publish
 from errata.errors import EXIT_FAILED, UsageError, candidates, unknown
 
-BENCHMARKS: Mapping[str, str] = {"ingest": "bench.ingest"}
+BENCHMARKS: Mapping[str, str] = {"archive": "bench.archive", "ingest": "bench.ingest"}
 """Names of benchmarks and the modules that measure them; a module is imported when its benchmark is asked for."""
 
 
 def run(name: str, scale: str, out: Path, benchmarks: Mapping[str, str] = BENCHMARKS) -> int:
-    """Measure, write NAME.json, NAME.env.json and the pictures to `out`, print the table; 1 when a goal is missed."""
+    """Measure, write figures, grids and pictures to `out` under its name, print tables; 1 when a goal is missed."""
     if name not in benchmarks:
         raise unknown("benchmark", name, benchmarks)
     if scale not in list(Scale):

@@ -1,8 +1,10 @@
-"""All that the benchmarks call of Errata to declare, take in and scan on Spark, in one place."""
+"""All that the benchmarks call of Errata to declare, take in, correct and scan on Spark, in one place."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -10,20 +12,25 @@ from pyspark.sql import DataFrame
 from bench.bucket_index import STREAM, declare, newest_commit
 from errata.archive.scan import Scan, candidates, scan_rows
 from errata.archive.warehouse import Warehouse
-from errata.catalog import streams
-from errata.catalog.open import prepare_catalog
-from errata.declare.project import load_project
+from errata.catalog import commits, streams
+from errata.catalog.open import open_catalog, prepare_catalog
+from errata.declare.project import FILE_NAME, load_project
 from errata.flows.append import Batch, append
+from errata.flows.compact import CompactReport, compact
+from errata.flows.revise import revise_stream
 from errata.flows.site import Site
 from errata.model.bucket import Bucket
-from errata.model.interval import Interval
+from errata.model.commit import Cause
+from errata.model.interval import EVERYTHING, Interval
+from errata.model.revision import Op
 
 SPARK_SCHEMA = "time timestamp, symbol string, price double"
 
+# Places are relative to the folder, so that a copy of it is a project of its own.
 _DECLARATION = """\
 project: bench
-catalog: {catalog}
-warehouse: {warehouse}
+catalog: sqlite:///errata.db
+warehouse: ./warehouse
 spark: {{master: "local[*]", conf: {{}}}}
 streams:
   quotes:
@@ -37,16 +44,25 @@ streams:
 """
 
 
-def make_site(folder: Path, bucket_rows: int) -> Site:
-    """A new project in the folder, its stream declared; all projects share one session."""
+def make_site(folder: Path, bucket_rows: int, declared: Mapping[str, str] | None = None) -> Site:
+    """A new project in the folder, its stream declared, with what else is to be; all projects share one session."""
     folder.mkdir(parents=True)
-    file = folder / "errata.yaml"
-    place = {"catalog": f"sqlite:///{folder}/errata.db", "warehouse": folder / "warehouse"}
-    file.write_text(_DECLARATION.format(**place, bucket_rows=bucket_rows))
+    more = "".join(f"    {name}: {value}\n" for name, value in (declared or {}).items())
+    file = folder / FILE_NAME
+    file.write_text(_DECLARATION.format(bucket_rows=bucket_rows) + more)
     project = load_project(file)
     catalog = prepare_catalog(project.catalog)
     declare(catalog, project.streams[STREAM])
     return Site(project, catalog, Warehouse(project.warehouse))
+
+
+def copy_site(folder: Path, to: Path) -> Site:
+    """A project like the one in the folder, which must be closed. Buckets never change, so their files are linked."""
+    shutil.copytree(folder / "warehouse", to / "warehouse", copy_function=os.link)
+    for name in (FILE_NAME, "errata.db"):
+        shutil.copy(folder / name, to / name)
+    project = load_project(to / FILE_NAME)
+    return Site(project, open_catalog(project.catalog), Warehouse(project.warehouse))
 
 
 def take_in(site: Site, files: Sequence[Path]) -> None:
@@ -55,16 +71,60 @@ def take_in(site: Site, files: Sequence[Path]) -> None:
         raise AssertionError(f"a batch without faults goes in whole, this one did not: {report}")
 
 
+def take_in_corrections(site: Site, file: Path) -> int:
+    """Number the corrections of a file; how many they are."""
+    report = append(site, Batch(STREAM, (str(file),), default_op=Op.REPLACE))
+    if report.counts.pending != report.counts.read:
+        raise AssertionError(f"corrections are pending until they are applied, these are not: {report}")
+    return report.counts.pending
+
+
+def apply_corrections(site: Site, count: int) -> None:
+    """Apply what is pending: as many corrections, none of them wrong."""
+    report = revise_stream(site, STREAM)
+    if report.settled.replaced != count:
+        raise AssertionError(f"{count} corrections of rows that are there are all applied, these were not: {report}")
+
+
+def correct(site: Site, file: Path) -> None:
+    """What `errata revise STREAM FILE` does."""
+    apply_corrections(site, take_in_corrections(site, file))
+
+
+def compact_all(site: Site) -> CompactReport:
+    (report,) = compact(site, [STREAM], everything=True)
+    return report
+
+
+def commit_nothing(site: Site) -> None:
+    """A commit that says nothing: the least that every flow has to wait for at its end."""
+    with site.catalog.writing() as connection:
+        commits.take(connection, site.catalog.clock.now(), Cause("bench"), summary={})
+
+
+def buckets_of(site: Site) -> list[Bucket]:
+    """The base buckets, in stream order."""
+    return list(candidates(site.catalog, asked(site)).base)
+
+
+def files_of(site: Site, buckets: Sequence[Bucket]) -> list[str]:
+    """Buckets' files as plain Spark reads them; of inline ones there are none."""
+    return [site.warehouse.spark_path(bucket.path) for bucket in buckets if bucket.path is not None]
+
+
 def look_up(site: Site, interval: Interval, symbol: str) -> list[Bucket]:
     """The buckets that a scan of the symbol's rows of the interval opens."""
-    return candidates(site.catalog, _asked(site, interval, symbol))
+    return candidates(site.catalog, asked(site, interval, symbol)).all
 
 
-def scanned(site: Site, interval: Interval, symbol: str) -> DataFrame:
-    """One symbol's rows of the interval, as of the newest commit: what a person who asks for them waits for."""
-    return scan_rows(site.session(), site.catalog, site.warehouse, _asked(site, interval, symbol))
+def scanned(
+    site: Site, interval: Interval = EVERYTHING, symbol: str | None = None, as_of: int | None = None
+) -> DataFrame:
+    """Rows of the interval, of one symbol or all, as of the newest commit or an old one: what a person waits for."""
+    return scan_rows(site.session(), site.catalog, site.warehouse, asked(site, interval, symbol, as_of))
 
 
-def _asked(site: Site, interval: Interval, symbol: str) -> Scan:
-    commit_id = newest_commit(site.catalog)
-    return Scan(streams.standing(site.catalog, STREAM, commit_id), commit_id, interval, frozenset({(symbol,)}))
+def asked(site: Site, interval: Interval = EVERYTHING, symbol: str | None = None, as_of: int | None = None) -> Scan:
+    commit_id = newest_commit(site.catalog) if as_of is None else as_of
+    groups = None if symbol is None else frozenset({(symbol,)})
+    return Scan(streams.standing(site.catalog, STREAM, commit_id), commit_id, interval, groups)

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from bench import errata_under_test as errata
 from bench.bucket_index import SYMBOL, database_url, index_metrics, index_picture, index_times
+from bench.corrections import RATE
 from bench.measure import Metric, Outcome, Picture, Scale, Timings, interleaved, peak_memory, talk
 from bench.report import bars
 from errata.flows.site import Site
@@ -21,7 +22,6 @@ from errata.model.batch import Format
 from errata.model.instants import MINUTE, SECOND
 from errata.model.interval import Interval
 
-RATE = 200
 MEGABYTE = 2**20
 
 

@@ -70,11 +70,21 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A drawing of some figures: `draw` is given the axes."""
+    """A drawing of some figures: `draw` is given the axes; several stand side by side on one scale."""
 
     name: str
     title: str
-    draw: Callable[[Axes], None]
+    draw: Callable[[Axes], None] | Sequence[Callable[[Axes], None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Figures of one kind by row and column."""
+
+    name: str
+    title: str
+    columns: Sequence[str]
+    rows: Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,7 @@ class Outcome:
 
     metrics: Sequence[Metric]
     pictures: Sequence[Picture] = ()
+    grids: Sequence[Grid] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +113,12 @@ class Timings:
         """The median of the rounds' ratios: what slows a whole round down does not count."""
         rounds = zip(self.seconds[contender], self.seconds[beside], strict=True)
         return statistics.median(ours / theirs for ours, theirs in rounds)
+
+    def beside_sum(self, contender: str, parts: Mapping[str, float]) -> float:
+        """The same beside the sum of several contenders, each so many times."""
+        rounds = range(len(self.seconds[contender]))
+        sums = [sum(times * self.seconds[name][number] for name, times in parts.items()) for number in rounds]
+        return Timings({**self.seconds, "sum": sums}).ratio(contender, "sum")
 
 
 def interleaved(repeats: int, *, warm_up: int = 1, **contenders: Callable[[int], object]) -> Timings:

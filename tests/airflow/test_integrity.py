@@ -70,7 +70,7 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_every_dag_file_is_read_without_an_error(dags: dict[str, Any]) -> None:
     assert dags["errors"] == {}
-    assert set(dags["dags"]) == {"append", "age_out"}
+    assert set(dags["dags"]) == {"append", "age_out", "compact", "doctor", "revise", "vacuum"}
 
 
 def test_ageing_has_one_task_for_all_streams(dags: dict[str, Any]) -> None:
@@ -79,6 +79,30 @@ def test_ageing_has_one_task_for_all_streams(dags: dict[str, Any]) -> None:
     task = ageing["tasks"]["age_out"]
     assert task["application"].endswith("jobs/age_out.py")
     assert task["arguments"][:2] == ["--project", dags["project"]]
+
+
+def test_compaction_has_one_task_for_all_streams(dags: dict[str, Any]) -> None:
+    compaction = dags["dags"]["compact"]
+    assert (compaction["max_active_runs"], compaction["catchup"]) == (1, False)
+    task = compaction["tasks"]["compact"]
+    assert task["application"].endswith("jobs/compact.py")
+    assert task["arguments"][:3] == ["--project", dags["project"], "--dag-id"]
+
+
+def test_vacuum_has_one_task_for_all_streams(dags: dict[str, Any]) -> None:
+    vacuum = dags["dags"]["vacuum"]
+    assert (vacuum["max_active_runs"], vacuum["catchup"]) == (1, False)
+    task = vacuum["tasks"]["vacuum"]
+    assert task["application"].endswith("jobs/vacuum.py")
+    assert task["arguments"][:3] == ["--project", dags["project"], "--dag-id"]
+
+
+def test_the_doctor_has_one_task_for_all_streams(dags: dict[str, Any]) -> None:
+    doctor = dags["dags"]["doctor"]
+    assert (doctor["max_active_runs"], doctor["catchup"]) == (1, False)
+    task = doctor["tasks"]["doctor"]
+    assert task["application"].endswith("jobs/doctor.py")
+    assert task["arguments"][:3] == ["--project", dags["project"], "--dag-id"]
 
 
 def test_a_stream_with_a_landing_folder_has_a_task(dags: dict[str, Any]) -> None:
@@ -112,7 +136,7 @@ def test_without_a_project_the_reason_is_an_import_error(tmp_path: Path) -> None
     assert f"there is no file {tmp_path / 'errata.yaml'}" in error
 
 
-@pytest.mark.parametrize("job", ["append", "age_out"])
+@pytest.mark.parametrize("job", ["append", "age_out", "compact", "doctor", "revise", "vacuum"])
 def test_a_job_takes_what_its_dag_gives_it(job: str) -> None:
     done = subprocess.run(
         [sys.executable, str(HOUSE / "jobs" / f"{job}.py"), "--help"], capture_output=True, text=True, check=True

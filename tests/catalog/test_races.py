@@ -12,9 +12,11 @@ import pytest
 
 from errata.catalog import ageing, buckets, commits, ledger, streams
 from errata.catalog.append import AlreadyTakenError, BasisMovedError, FilesTakenError, commit_append
+from errata.catalog.compact import Compacted, commit_compaction
 from errata.catalog.open import Catalog, prepare_catalog
-from errata.catalog.streams import PlanMovedError
+from errata.catalog.streams import PlanMovedError, Standing
 from errata.model.batch import BadRow
+from errata.model.bucket import Bucket
 from errata.model.commit import Cause
 from errata.model.interval import LOWEST
 from errata.model.stream import Retention, Stream
@@ -26,6 +28,13 @@ CAUSE = Cause("test")
 
 def declare(catalog: Catalog, *changed: Stream, planned_on: dict[str, int] | None = None) -> int:
     return streams.apply_changes(catalog, CAUSE, write=changed, drop=[], summary={}, planned_on=planned_on)
+
+
+def age_out(catalog: Catalog, basis: Standing) -> list[Bucket]:
+    aged = ageing.due(catalog, basis)
+    assert aged is not None
+    ageing.commit_ageing(catalog, basis, aged, {}, CAUSE)
+    return list(aged.buckets)
 
 
 def test_a_file_that_another_batch_has_just_brought_is_not_brought_again(catalog: Catalog, ticks: Stream) -> None:
@@ -60,15 +69,13 @@ def test_it_is_counted_how_often_a_content_was_taken(catalog: Catalog, ticks: St
 
 
 @pytest.mark.parametrize(("dropped", "moved"), [(1, True), (0, False)])
-def test_what_was_compared_with_rows_that_have_aged_out_is_judged_again(
-    catalog: Catalog, dropped: int, moved: bool
+def test_what_was_compared_with_rows_that_have_been_rewritten_is_judged_again(
+    catalog: Catalog, ticks: Stream, dropped: int, moved: bool
 ) -> None:
-    declare(catalog, a_stream("ticks", slack=100, retention=Retention(rows=1)))
-    for low in (0, 20):
-        commit_append(catalog, streams.standing(catalog, "ticks"), a_batch(f"b{low}", [a_bucket(low, low + 9)]), CAUSE)
+    commit_append(catalog, streams.standing(catalog, "ticks"), a_batch("b", [a_bucket(0, 9)]), CAUSE)
     basis = streams.standing(catalog, "ticks")
-    _, gone = ageing.age_out(catalog, basis, CAUSE)
-    assert [bucket.vs_min for bucket in gone] == [0]
+    old = buckets.visible(catalog, basis.stream_id, basis.changed_in)
+    commit_compaction(catalog, basis, Compacted(old, [], [a_bucket(0, 9)], [0], 0), CAUSE)
     batch = a_batch("next", [a_bucket(40, 49)])
     batch = replace(batch, counts=replace(batch.counts, read=batch.counts.read + dropped, dropped=dropped))
     if moved:
@@ -83,23 +90,26 @@ def test_what_aged_out_behind_the_stable_point_was_compared_with_nothing(catalog
     for low in (0, 20):
         commit_append(catalog, streams.standing(catalog, "ticks"), a_batch(f"b{low}", [a_bucket(low, low + 9)]), CAUSE)
     basis = streams.standing(catalog, "ticks")
-    ageing.age_out(catalog, basis, CAUSE)
+    assert [bucket.vs_min for bucket in age_out(catalog, basis)] == [0]
     batch = a_batch("next", [a_bucket(40, 49)])
     commit_append(catalog, basis, replace(batch, counts=replace(batch.counts, read=2, dropped=1)), CAUSE)
 
 
 def test_ageing_goes_by_the_declaration_in_force(catalog: Catalog) -> None:
     declare(catalog, a_stream("ticks", retention=Retention(rows=1)))
-    batch = a_batch("b", [a_bucket(0, 9), a_bucket(10, 19), a_bucket(20, 29)])
+    batch = a_batch("b", [a_bucket(0, 9), a_bucket(10, 18), a_bucket(20, 29)])
     commit_append(catalog, streams.standing(catalog, "ticks"), batch, CAUSE)
     stale = streams.standing(catalog, "ticks")
     declare(catalog, a_stream("ticks", retention=Retention(rows=1_000)))
-    assert ageing.age_out(catalog, stale, CAUSE) == (None, [])
+    with pytest.raises(BasisMovedError):
+        age_out(catalog, stale)
+    assert ageing.due(catalog, streams.standing(catalog, "ticks")) is None
     declare(catalog, a_stream("ticks", retention=Retention(rows=2)))
-    _, dropped = ageing.age_out(catalog, stale, CAUSE)
-    assert [bucket.vs_min for bucket in dropped] == [0]
+    with pytest.raises(BasisMovedError):
+        age_out(catalog, stale)
+    assert [bucket.vs_min for bucket in age_out(catalog, streams.standing(catalog, "ticks"))] == [0]
     streams.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
-    assert ageing.age_out(catalog, stale, CAUSE) == (None, [])
+    assert ageing.due(catalog, stale) is None
 
 
 def test_the_stable_point_does_not_run_off_the_lower_end(catalog: Catalog) -> None:
@@ -108,7 +118,7 @@ def test_the_stable_point_does_not_run_off_the_lower_end(catalog: Catalog) -> No
     commit_append(catalog, streams.standing(catalog, "ticks"), lowest, CAUSE)
     standing = streams.standing(catalog, "ticks")
     assert (standing.stable, standing.vs_max) == (LOWEST, LOWEST + 1)
-    assert ageing.age_out(catalog, standing, CAUSE) == (None, [])
+    assert ageing.due(catalog, standing) is None
 
 
 def test_a_change_planned_on_what_is_no_longer_so_changes_nothing(catalog: Catalog, ticks: Stream) -> None:

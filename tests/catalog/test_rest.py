@@ -10,7 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from errata.catalog import ageing, buckets, commits, pins, streams, tables
-from errata.catalog.append import commit_append
+from errata.catalog.append import BasisMovedError, commit_append
 from errata.catalog.open import Catalog, open_catalog, peek, prepare_catalog, version
 from errata.clock import FixedClock
 from errata.errors import ErrataError, UsageError
@@ -89,31 +89,70 @@ def test_ageing_drops_whole_buckets_and_old_commits_keep_them(catalog: Catalog) 
     streams.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
     basis = streams.standing(catalog, "ticks")
     inline = a_bucket(5, 60, 3, path=None, data=b"123", size=3)
-    batch = a_batch("b1", [a_bucket(0, 89, 5), inline, a_bucket(80, 120), a_bucket(121, 200)])
+    batch = a_batch("b1", [a_bucket(0, 89, 5), inline, a_bucket(80, 120, 9), a_bucket(121, 200)])
     before = commit_append(catalog, basis, batch, CAUSE)
     standing = streams.standing(catalog, "ticks")
     assert standing.stable == 190
-    commit_id, dropped = ageing.age_out(catalog, standing, CAUSE)
-    assert commit_id is not None
-    assert sorted(each.vs_max for each in dropped) == [60, 89]
+    aged = ageing.due(catalog, standing)
+    assert aged is not None
+    assert ([each.vs_max for each in aged.buckets], aged.aged_to) == ([60, 89], 90)
+    # Of the bucket that begins before the others end, eight rows turned out to lie there.
+    [beside] = aged.beside
+    assert (beside.vs_min, aged.overlays) == (80, [])
+    commit_id = ageing.commit_ageing(catalog, standing, aged, {beside.bucket_id: 8}, CAUSE)
     assert [each.vs_max for each in buckets.visible(catalog, basis.stream_id, commit_id)] == [120, 200]
     assert len(buckets.visible(catalog, basis.stream_id, before)) == 4
     after = streams.standing(catalog, "ticks")
-    assert (after.rows, after.inline_bytes, after.stable) == (2, 0, 190)
-    assert ageing.age_out(catalog, after, CAUSE) == (None, [])
-    assert commits.newest(catalog) == commit_id
+    assert (after.rows, after.inline_bytes, after.stable, after.aged_to) == (2, 0, 190, 90)
+    assert [each.masked for each in buckets.visible(catalog, basis.stream_id, commit_id)] == [8, 0]
+    assert ageing.due(catalog, after) is None
+    assert streams.standing(catalog, "ticks", before).aged_to is None
 
 
 def test_ageing_decided_on_an_old_basis_is_decided_again(catalog: Catalog) -> None:
     stream = a_stream("ticks", retention=Retention(rows=2))
     streams.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
     commit_append(catalog, streams.standing(catalog, "ticks"), a_batch("b1", [a_bucket(0, 9), a_bucket(10, 19)]), CAUSE)
+    commit_append(catalog, streams.standing(catalog, "ticks"), a_batch("b2", [a_bucket(20, 29)]), CAUSE)
     stale = streams.standing(catalog, "ticks")
-    commit_append(catalog, stale, a_batch("b2", [a_bucket(20, 29), a_bucket(30, 39)]), CAUSE)
-    _, dropped = ageing.age_out(catalog, stale, CAUSE)
-    assert [each.vs_min for each in dropped] == [0, 10]
-    _, again = ageing.age_out(catalog, stale, CAUSE)
-    assert again == []
+    aged = ageing.due(catalog, stale)
+    assert aged is not None
+    assert [each.vs_min for each in aged.buckets] == [0]
+    commit_append(catalog, stale, a_batch("b3", [a_bucket(30, 39)]), CAUSE)
+    with pytest.raises(BasisMovedError):
+        ageing.commit_ageing(catalog, stale, aged, {}, CAUSE)
+    basis = streams.standing(catalog, "ticks")
+    aged = ageing.due(catalog, basis)
+    assert aged is not None
+    assert [each.vs_min for each in aged.buckets] == [0, 10]
+    ageing.commit_ageing(catalog, basis, aged, {}, CAUSE)
+    with pytest.raises(BasisMovedError):
+        ageing.commit_ageing(catalog, basis, aged, {}, CAUSE)
+
+
+def test_what_comes_behind_what_is_due_is_no_concern_of_ageing(catalog: Catalog) -> None:
+    stream = a_stream("ticks", retention=Retention(span=100))
+    streams.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
+    batch = a_batch("b1", [a_bucket(0, 89, 5), a_bucket(121, 200)])
+    commit_append(catalog, streams.standing(catalog, "ticks"), batch, CAUSE)
+    basis = streams.standing(catalog, "ticks")
+    aged = ageing.due(catalog, basis)
+    assert aged is not None
+    commit_append(catalog, basis, a_batch("b2", [a_bucket(195, 205)]), CAUSE)
+    ageing.commit_ageing(catalog, basis, aged, {}, CAUSE)
+    after = streams.standing(catalog, "ticks")
+    assert (after.rows, after.stable, after.aged_to) == (2, 195, 90)
+
+
+def test_rows_are_counted_bucket_by_bucket_from_the_youngest(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ageing, "AT_ONCE", 2)
+    stream = a_stream("ticks", retention=Retention(rows=7))
+    streams.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
+    batch = a_batch("b1", [a_bucket(low, low + 9) for low in range(0, 200, 10)])
+    commit_append(catalog, streams.standing(catalog, "ticks"), batch, CAUSE)
+    aged = ageing.due(catalog, streams.standing(catalog, "ticks"))
+    assert aged is not None
+    assert [each.vs_min for each in aged.buckets] == [*range(0, 130, 10)]
 
 
 def test_as_of_is_a_commit_or_a_moment(catalog: Catalog, clock: FixedClock) -> None:

@@ -67,6 +67,7 @@ def test_the_status_of_a_stream(errata: Errata) -> None:
         "rows": 90,
         "buckets": 2,
         "stable": "2026-11-18T02:01:24.000000",
+        "overlaid": 0,
         "pending": 1,
         "quarantined": 2,
         "waiting": 0,
@@ -93,28 +94,28 @@ def test_the_status_tells_what_is_not_applied(errata: Errata, taken: Path, tmp_p
 
 
 def test_quarantine_explains_each_row(errata: Errata, taken: Path) -> None:
+    held = {"stream": "quotes", "batch": "two", "file": str(taken / "two.csv")}
+    held |= {"form": "csv", "revision": "", "state": "held", "settled_in": ""}
     found = rows(errata("quarantine", "ls", "--format", "csv").out)
     assert found == [
         {
-            "stream": "quotes",
-            "batch": "two",
-            "file": str(taken / "two.csv"),
+            "id": "1",
+            **held,
             "line": "33",
             "reason": "price: 'x' is not a double",
             "text": "2026-11-18T02:01:40,ORCL,x",
         },
         {
-            "stream": "quotes",
-            "batch": "two",
-            "file": str(taken / "two.csv"),
+            "id": "2",
+            **held,
             "line": "34",
             "reason": "symbol: empty, and it is part of the key",
             "text": "2026-11-18T02:01:41,,1",
         },
     ]
     shown = errata("quarantine", "ls", "quotes").out.splitlines()
-    assert shown[0].split() == ["batch", "file", "line", "reason", "text"]
-    assert shown[1].split()[:4] == ["two", "two.csv", "33", "price:"]
+    assert shown[0].split() == ["id", "batch", "file", "line", "reason", "text"]
+    assert shown[1].split()[:5] == ["1", "two", "two.csv", "33", "price:"]
     limited = errata("quarantine", "ls", "--limit", "1")
     assert "symbol: empty" in limited.out
     assert "price" not in limited.out

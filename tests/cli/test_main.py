@@ -177,9 +177,11 @@ def test_commands_that_need_no_spark_load_none(project: Path) -> None:
         ["log", "--format", "csv"],
         ["status", "--format", "json"],
         ["quarantine", "ls"],
+        ["quarantine", "drop", "quotes"],
         ["archive", "ls", "quotes"],
         ["archive", "stats"],
         ["archive", "age-out"],
+        ["archive", "vacuum"],
         ["generate", "quotes", "--rows", "10"],
     ]
     done = run_python(STARTED.format(commands=commands, heavy={"pyspark", "pandas"}), project)

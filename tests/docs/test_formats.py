@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from upath import UPath
 
+from errata.archive.resolve import BUCKET, Resolved, resolve
 from errata.declare.project import load_project
 from errata.errors import UsageError
 from errata.intake.convert import convert, readable
@@ -18,8 +19,10 @@ from errata.intake.judge import GIVEN, OLD_GIVEN
 from errata.intake.layout import OLD, OP, SEQ, first_line, plan_splits, read_layout
 from errata.intake.read import SplitRows, read_split
 from errata.model.columns import ColumnType
+from errata.model.revision import Op, aged_out, duplicate_key, key_taken, no_such_row, old_differs
 from errata.model.stream import Stream
 from errata.serve.encode import json_lines
+from fixtures.claims import claim, live_table
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 EXAMPLE = re.compile(r"^The file `(\S+)`:\n\n```\w+\n(.*?)```\n\n```text\n(.*?)```$", re.MULTILINE | re.DOTALL)
@@ -46,17 +49,22 @@ def streams(tmp_path: Path) -> dict[str, Stream]:
     return dict(load_project(tmp_path).streams)
 
 
+def read(path: Path, stream: Stream, default_op: Op = Op.INSERT) -> SplitRows:
+    file = inspect(UPath(path))
+    layout = read_layout(file, stream, default_op)
+    [split] = plan_splits([file], [layout])
+    return read_split(split, layout, stream)
+
+
 def outcome(path: Path, stream: Stream) -> str:
     """What becomes of each line, in the words of the page."""
     file = inspect(UPath(path))
-    layout = read_layout(file, stream)
-    [split] = plan_splits([file], [layout])
-    found = read_split(split, layout, stream)
+    found = read(path, stream)
     told = [(ordinal, "bad", reason) for ordinal, _, reason in found.bad]
     told += [(int(ordinal), "in", row) for ordinal, row in zip(found.ordinals, json_of(found.rows), strict=True)]
     told += [
         (int(ordinal), "correction", row)
-        for ordinal, row in zip(found.correction_ordinals, corrections_of(found, stream), strict=True)
+        for ordinal, row in zip(found.correction_ordinals, corrections_of(found), strict=True)
     ]
     return "".join(f"line {first_line(file) + ordinal}  {kind:10}  {text}\n" for ordinal, kind, text in sorted(told))
 
@@ -65,13 +73,12 @@ def json_of(rows: pa.Table) -> list[str]:
     return "".join(json_lines(batch).decode() for batch in rows.combine_chunks().to_batches()).splitlines()
 
 
-def corrections_of(found: SplitRows, stream: Stream) -> list[str]:
+def corrections_of(found: SplitRows) -> list[str]:
     """Each correction with the columns that it gives, and no others."""
     told = []
     for index, row in enumerate(found.corrections.to_pylist()):
-        old = [f"{OLD}{name}" for name in stream.names]
-        given = [name for name, mark in zip(stream.names, row[GIVEN], strict=True) if mark == "1"]
-        given += [name for name, mark in zip(old, row[OLD_GIVEN], strict=True) if mark == "1"]
+        given = [name for name in row[GIVEN].split(",") if name]
+        given += [f"{OLD}{name}" for name in row[OLD_GIVEN].split(",") if name]
         marks = [OP] if row[SEQ] is None else [OP, SEQ]
         told += json_of(found.corrections.slice(index, 1).select([*marks, *given]))
     return told
@@ -146,3 +153,55 @@ def test_floating_point_becomes_a_decimal_by_its_text() -> None:
     assert str(values[0].as_py()) == "0.10"
     assert mask is not None
     assert mask.tolist() == [False, True]
+
+
+APPLIED = re.compile(
+    r"these rows, .*?\n```csv\n(.*?)```.*?\n```json\n(.*?)```\n\ndoes this:\n\n```text\n(.*?)```", re.DOTALL
+)
+
+
+def test_corrections_do_what_the_page_says_when_they_are_applied(streams: dict[str, Stream], tmp_path: Path) -> None:
+    [(rows, corrections, told)] = APPLIED.findall(PAGE)
+    stream = streams["quotes"]
+    (tmp_path / "quotes.csv").write_text(rows)
+    (tmp_path / "corrections.jsonl").write_text(corrections)
+    archived = read(tmp_path / "quotes.csv", stream).rows
+    stable = max(archived[stream.order].cast(pa.int64()).to_pylist())
+    found = read(tmp_path / "corrections.jsonl", stream, Op.REPLACE)
+    lines, revisions = numbered(found)
+    live = [
+        row | {"_batch": 1, "_pos": at, "_revision": None, BUCKET: 1} for at, row in enumerate(archived.to_pylist())
+    ]
+    done = resolve(stream, claim(stream, revisions), live_table(stream, live), stable, None)
+    assert not found.bad
+    assert all(row["time"] < archived[stream.order][-1].as_py() for row in found.rows.to_pylist())  # all of them late
+    outcomes = sorted(zip(lines, became(done, len(lines)), strict=True))
+    assert "".join(f"line {line + 1:<2}  {text}\n" for line, text in outcomes) == told
+
+
+def numbered(found: SplitRows) -> tuple[list[int], list[dict[str, object]]]:
+    """The lines of late rows and behind them of corrections, and what they are as revisions."""
+    late = [row | {"_op": "insert"} for row in found.rows.to_pylist()]
+    revisions = [*late, *found.corrections.to_pylist()]
+    lines = [*map(int, found.ordinals), *map(int, found.correction_ordinals)]
+    return lines, [row | {"_number": number, "_batch": 2, "_pos": number} for number, row in enumerate(revisions, 1)]
+
+
+def became(done: Resolved, count: int) -> list[str]:
+    """What became of each revision, in the words of the page."""
+    words = ["dropped   it is so already"] * count
+    for at in done.waiting.tolist():
+        words[at] = "waiting"
+    for at, reason in zip(done.refused.tolist(), done.reasons.to_pylist(), strict=True):
+        words[at] = f"refused   {reason}"
+    rows = json_of(done.overlay.select(["time", "symbol", "price"]))
+    for row, now in zip(done.overlay.to_pylist(), rows, strict=True):
+        before = {"insert": "inserted", "replace": "replaced", "delete": "deleted"}[row["_op"]]
+        words[row["_revision"] - 1] = f"{before:8}  {now}" if row["_live"] else before
+    return words
+
+
+def test_the_reasons_are_those_that_corrections_are_refused_for() -> None:
+    known = [no_such_row(), old_differs("price", "1", "2"), key_taken(), duplicate_key(), aged_out()]
+    told = [cells[0] for cells in table("Revision files") if len(cells) == 3]
+    assert {reason.partition(":")[0] for reason in known} <= set(told)

@@ -18,10 +18,10 @@ from errata.model.batch import BadRow
 from errata.model.history import History, Record, Taken
 from errata.model.instants import HOUR, SECOND, format_instant
 from errata.model.interval import Interval
-from errata.model.revision import Op, Revision, Row, key_of
+from errata.model.revision import Op, Revision, Row
 from errata.model.stream import ARRIVAL, OnDuplicate, Retention, Stream
 from fixtures.catalog import NOW
-from fixtures.flows import Builder, House, a_feed, canonical_row, moments
+from fixtures.flows import Builder, House, a_feed, canonical_row
 from fixtures.sources import BLANK, NO_NUMBER, Line, Source, record
 
 APPLIED = 1
@@ -217,22 +217,22 @@ def _same(house: House, history: Oracle) -> None:
 
 def _age(house: House, history: Oracle) -> None:
     stream, stable = history.stream, history.stable()
-    before = house.stored()
+    before, former = house.stored(), streams.standing(house.catalog, stream.name).aged_to
     [aged] = age_out(house.site)
-    if aged.commit_id is None:
-        assert not aged.buckets
-        return
-    contents = {bucket.bucket_id: house.content(bucket) for bucket in before}
-    keys = [[key_of(stream, row) for row in moments(stream, contents[bucket.bucket_id])] for bucket in aged.buckets]
-    assert history.age_out(keys) == aged.commit_id - APPLIED
     kept = [bucket for bucket in before if bucket not in aged.buckets]
     assert stream.retention is not None
-    if stream.retention.span is not None:
-        assert stable is not None
+    if stream.retention.span is not None and stable is not None:
         assert all(bucket.vs_max < stable - stream.retention.span for bucket in aged.buckets)
         assert all(bucket.vs_max >= stable - stream.retention.span for bucket in kept)
-    else:
-        assert sum(bucket.rows for bucket in kept) >= (stream.retention.rows or 0)
+    beginning = streams.standing(house.catalog, stream.name).aged_to
+    if aged.commit_id is None:
+        assert (beginning, aged.buckets) == (former, ())
+        return
+    assert beginning == max(bucket.vs_max for bucket in aged.buckets) + 1
+    assert history.age_out(beginning) == aged.commit_id - APPLIED
+    assert aged.rows == len(history.scan(commit=history.commit - 1)) - len(history.scan())
+    if stream.retention.rows is not None:
+        assert len(history.scan()) >= stream.retention.rows
     _same(house, history)
 
 

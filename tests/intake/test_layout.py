@@ -16,6 +16,7 @@ from errata.intake.find import inspect
 from errata.intake.layout import FileLayout, has_rows, number_lines, plan_splits, read_layout
 from errata.model.batch import Format, SourceFile, Split
 from errata.model.columns import Column, ColumnType
+from errata.model.revision import Op
 from errata.model.stream import Stream
 
 Write = Callable[[str, bytes], SourceFile]
@@ -30,7 +31,7 @@ def test_a_header_tells_columns_and_where_rows_begin(
     head = mark + b'symbol,"time",_op' + end
     body = b"A,2026-11-18 02:00:00,\n" if end else b""
     layout = read_layout(write(name, head + body), quotes)
-    assert layout == FileLayout(("symbol", "time", "_op"), len(head))
+    assert layout == FileLayout(("symbol", "time", "_op"), len(head), header='symbol,"time",_op')
 
 
 BAD = [
@@ -93,6 +94,18 @@ def test_an_order_may_be_missing_when_it_is_given_on_arrival_or_unchanged(write:
         read_layout(write("a.csv", b"_op,symbol\n"), quotes)
 
 
+def test_a_file_of_corrections_may_name_the_key_by_old_values(write: Write, quotes: Stream) -> None:
+    for header in (b"_op,_old_time,symbol\n", b"_op,_old_time,_old_symbol,price\n"):
+        assert not read_layout(write("a.csv", header), quotes).gives_order
+    replacing = read_layout(write("a.csv", b"_old_time,symbol\n"), quotes, Op.REPLACE)
+    assert (replacing.default_op, replacing.may_correct) == (Op.REPLACE, True)
+    with pytest.raises(ErrataError, match="column time missing"):
+        read_layout(write("a.csv", b"_old_time,symbol\n"), quotes)
+    with pytest.raises(ErrataError, match="column symbol missing"):
+        read_layout(write("a.csv", b"_op,_old_time,price\n"), quotes)
+    assert read_layout(write("a.jsonl", b"{}"), quotes, Op.REPLACE).default_op is Op.REPLACE
+
+
 def a_file(name: str, form: Format, size: int, gzip: bool = False) -> SourceFile:
     return SourceFile(name, form, gzip, size, "00")
 
@@ -139,8 +152,8 @@ def test_it_is_known_which_files_have_no_rows(tmp_path: Path, write: Write, quot
             pa.table(columns, schema=pa.schema({"time": pa.timestamp("us"), "symbol": pa.string()})), tmp_path / name
         )
         found.append(inspect(UPath(tmp_path / name)))
-    assert [has_rows(file, quotes) for file in empty] == [False] * 4
-    assert [has_rows(file, quotes) for file in full] == [True] * 4
+    assert [has_rows(file, read_layout(file, quotes)) for file in empty] == [False] * 4
+    assert [has_rows(file, read_layout(file, quotes)) for file in full] == [True] * 4
 
 
 def test_lines_are_numbered_through_each_file() -> None:
@@ -153,13 +166,13 @@ def test_lines_are_numbered_through_each_file() -> None:
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
-def test_lines_are_fetched_by_number(name: str, write: Write) -> None:
+def test_lines_are_fetched_by_number(name: str, write: Write, quotes: Stream) -> None:
     file = write(name, b"\xef\xbb\xbfhead\r\none\r\n\r\nth\xffree")
-    assert fetch_lines(file, {1, 2, 3, 4, 9}) == {1: "head", 2: "one", 3: "", 4: "th\\xffree"}
-    assert fetch_lines(file, set()) == {}
+    assert fetch_lines(file, {1, 2, 3, 4, 9}, quotes) == {1: "head", 2: "one", 3: "", 4: "th\\xffree"}
+    assert fetch_lines(file, set(), quotes) == {}
 
 
-def test_parquet_rows_are_fetched_by_number(tmp_path: Path) -> None:
+def test_parquet_rows_are_fetched_by_number(tmp_path: Path, quotes: Stream) -> None:
     pq.write_table(pa.table({"n": [1, 2, 3, 4, None]}), tmp_path / "a.parquet", row_group_size=2)
     file = inspect(UPath(tmp_path / "a.parquet"))
-    assert fetch_lines(file, {2, 3, 5, 6}) == {2: '{"n": 2}', 3: '{"n": 3}', 5: '{"n": null}'}
+    assert fetch_lines(file, {2, 3, 5, 6}, quotes) == {2: '{"n": 2}', 3: '{"n": 3}', 5: '{"n": null}'}

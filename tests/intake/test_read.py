@@ -328,8 +328,8 @@ replace,x,{T},,5,
     assert found.ordinals.tolist() == [0, 1]
     assert found.correction_ordinals.tolist() == [2, 3]
     assert found.corrections.to_pylist()[0] == {
-        "time": AT, "symbol": "C", "price": None, "_op": "replace", "_seq": 7, "_given": "111",
-        "_old_time": None, "_old_symbol": None, "_old_price": 3.0, "_old_given": "001",
+        "time": AT, "symbol": "C", "price": None, "_op": "replace", "_seq": 7, "_given": "time,symbol,price",
+        "_old_time": None, "_old_symbol": None, "_old_price": 3.0, "_claimed": "price",
     }  # fmt: skip
     assert [reason for _, _, reason in found.bad] == [
         "unknown _op 'upsert': insert, replace or delete",
@@ -344,8 +344,8 @@ def test_json_tells_row_by_row_what_a_correction_gives(write: Write, quotes: Str
         {"time": T, "symbol": "C", "price": None},
     ]
     found = only(write("a.jsonl", "\n".join(map(json.dumps, rows)).encode()), quotes)
-    assert found.corrections.column("_given").to_pylist() == ["111", "110"]
-    assert found.corrections.column("_old_given").to_pylist() == ["000", "001"]
+    assert found.corrections.column("_given").to_pylist() == ["time,symbol,price", "time,symbol"]
+    assert found.corrections.column("_claimed").to_pylist() == ["", "price"]
     assert found.rows.column("symbol").to_pylist() == ["C"]
 
 
@@ -353,7 +353,7 @@ def test_corrections_may_leave_out_an_order_that_is_not_in_the_key(write: Write)
     columns = tuple(Column(n, ColumnType.parse(t)) for n, t in (("id", "int"), ("at", "timestamp"), ("x", "double")))
     stream = Stream("s", columns, ("id",), "at")
     found = only(write("a.csv", b"_op,id,x\nreplace,1,2\ndelete,2,\n,3,4\n"), stream)
-    assert found.corrections.column("_given").to_pylist() == ["101", "101"]
+    assert found.corrections.column("_given").to_pylist() == ["id,x", "id,x"]
     assert [reason for _, _, reason in found.bad] == ["at: not given, and it is the order"]
     given = only(write("b.csv", b"_op,id,x,at\nreplace,1,2,\ndelete,2,,\n"), stream)
     assert given.corrections.column("_op").to_pylist() == ["delete"]
@@ -386,7 +386,7 @@ def test_parquet_rows_are_judged_like_the_others(tmp_path: Path, quotes: Stream)
         (1, "time: '1970-01-01 00:00:00.000001001' is not a timestamp; symbol: empty, and it is part of the key"),
         (2, "price: 'x' is not a double"),
     ]
-    assert json.loads(found.text(2)) == {"symbol": "C", "time": "1970-01-01 00:00:00.000002000", "price": "x"}
+    assert json.loads(found.text(2)) == {"symbol": "C", "time": "1970-01-01T00:00:00.000002", "price": "x"}
 
 
 def test_gzip_is_read_in_pieces_and_its_text_again(

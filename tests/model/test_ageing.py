@@ -2,78 +2,122 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from errata.model.ageing import due
+from errata.model.ageing import aged_to, due, kept_from
 from errata.model.bucket import Bucket, Groups, Role
-from errata.model.columns import Column, ColumnType
-from errata.model.stream import Retention, Stream
-
-ENDLESS = Stream("s", (Column("at", ColumnType.parse("bigint")),), ("at",), "at", max_ahead=None)
+from errata.model.interval import LOWEST
+from errata.model.stream import Retention
 
 
-def keeping(retention: Retention) -> Stream:
-    return replace(ENDLESS, retention=retention)
+def bucket(bucket_id: int, vs_min: int, vs_max: int, rows: int = 10, masked: int = 0) -> Bucket:
+    return Bucket(bucket_id, Role.BASE, "p", rows, 1, vs_min, vs_max, Groups(), "", "b", 1, None, None, masked=masked)
 
 
-def bucket(bucket_id: int, vs_min: int, vs_max: int, rows: int = 10, role: Role = Role.BASE) -> Bucket:
-    return Bucket(bucket_id, role, "p", rows, 1, vs_min, vs_max, Groups(), "", "b", 1, None, None)
+def youngest_first(buckets: Sequence[Bucket]) -> list[tuple[int, int]]:
+    return sorted(((each.vs_min, each.rows - each.masked) for each in buckets), reverse=True)
 
 
-def ids(buckets: list[Bucket]) -> list[int]:
+def dropped(buckets: Sequence[Bucket], retention: Retention, stable: int = 1_000) -> list[Bucket]:
+    before = kept_from(retention, stable, youngest_first(buckets))
+    return [] if before is None else due(buckets, before)
+
+
+def ids(buckets: Sequence[Bucket]) -> list[int]:
     return [bucket.bucket_id for bucket in buckets]
-
-
-def test_without_a_retention_nothing_is_due() -> None:
-    assert due([bucket(1, 0, 1)], ENDLESS, 10**9) == []
 
 
 def test_a_span_drops_buckets_wholly_behind_it_and_no_others() -> None:
     buckets = [bucket(3, 95, 100), bucket(2, 10, 40), bucket(1, 0, 39)]
-    assert ids(due(buckets, keeping(Retention(span=60)), 100)) == [1]
-    assert ids(due(buckets, keeping(Retention(span=60)), 101)) == [1, 2]
+    assert ids(dropped(buckets, Retention(span=60), 100)) == [1]
+    assert ids(dropped(buckets, Retention(span=60), 101)) == [1, 2]
 
 
-def test_a_span_waits_for_a_stable_point() -> None:
-    assert due([bucket(1, 0, 1)], keeping(Retention(span=1)), None) == []
+def test_a_span_that_reaches_further_back_than_there_is_time() -> None:
+    assert kept_from(Retention(span=60), LOWEST + 1, []) == LOWEST
+    assert due([bucket(1, LOWEST, LOWEST)], LOWEST) == []
 
 
 def test_rows_drop_the_oldest_while_enough_remain() -> None:
     buckets = [bucket(2, 20, 29), bucket(1, 10, 19), bucket(3, 30, 39)]
-    assert ids(due(buckets, keeping(Retention(rows=20)), None)) == [1]
-    assert ids(due(buckets, keeping(Retention(rows=21)), None)) == []
-    assert ids(due(buckets, keeping(Retention(rows=1)), None)) == [1, 2]
+    assert ids(dropped(buckets, Retention(rows=20))) == [1]
+    assert ids(dropped(buckets, Retention(rows=21))) == []
+    assert ids(dropped(buckets, Retention(rows=1))) == [1, 2]
 
 
-def test_the_first_written_of_equally_old_buckets_goes_first() -> None:
-    assert ids(due([bucket(8, 0, 9), bucket(7, 5, 9)], keeping(Retention(rows=10)), None)) == [7]
+def test_rows_that_are_not_stable_count_and_stay() -> None:
+    buckets = [bucket(1, 0, 9), bucket(2, 10, 19), bucket(3, 20, 29), bucket(4, 30, 39)]
+    assert ids(dropped(buckets, Retention(rows=10), 20)) == [1, 2]
+    assert ids(dropped(buckets, Retention(rows=10), 19)) == [1]
+    assert ids(dropped(buckets, Retention(rows=30), 20)) == [1]
+
+
+def test_rows_that_count_no_more_are_not_counted() -> None:
+    buckets = [bucket(1, 0, 9), bucket(2, 10, 19, masked=9), bucket(3, 20, 29)]
+    assert ids(dropped(buckets, Retention(rows=11))) == [1]
+    assert ids(dropped(buckets, Retention(rows=12))) == []
+
+
+def test_rows_of_a_bucket_that_reaches_behind_the_last_dropped_may_go_and_do_not_count() -> None:
+    buckets = [bucket(1, 0, 9), bucket(2, 5, 30), bucket(3, 10, 19)]
+    assert ids(dropped(buckets, Retention(rows=10))) == [1]
+    assert ids(dropped(buckets, Retention(rows=11))) == []
 
 
 def test_a_large_old_bucket_is_not_passed_over_for_a_small_younger_one() -> None:
     buckets = [bucket(1, 0, 9, rows=50), bucket(2, 10, 19, rows=5), bucket(3, 20, 29, rows=5)]
-    assert due(buckets, keeping(Retention(rows=11)), None) == []
+    assert dropped(buckets, Retention(rows=11)) == []
 
 
-def test_pending_revisions_do_not_age_and_do_not_count() -> None:
-    buckets = [bucket(1, 0, 9), bucket(2, 10, 19), bucket(3, 0, 1, role=Role.PENDING)]
-    assert ids(due(buckets, keeping(Retention(span=1)), 100)) == [1, 2]
-    assert ids(due(buckets, keeping(Retention(rows=11)), None)) == []
+def test_only_as_many_buckets_are_looked_at_as_will_stay() -> None:
+    looked = iter([(30, 5), (20, 5), (10, 5), (0, 5)])
+    assert kept_from(Retention(rows=8), 100, looked) == 20
+    assert list(looked) == [(10, 5), (0, 5)]
 
 
-pieces = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 9)), max_size=8)
+def test_an_archive_begins_behind_the_last_bucket_dropped_and_never_earlier_than_before() -> None:
+    gone = [bucket(1, 0, 9), bucket(2, 0, 19)]
+    assert aged_to(gone, None) == aged_to(gone, 19) == 20
+    assert aged_to(gone, 21) == 21
 
 
-@given(pieces, st.integers(1, 40))
-def test_rows_keep_at_least_as_many_as_declared_and_no_bucket_more_than_needed(
-    parts: list[tuple[int, int]], keep: int
+pieces = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 12), st.integers(1, 9), st.integers(0, 9)), max_size=8)
+
+
+def made(parts: Sequence[tuple[int, int, int, int]]) -> list[Bucket]:
+    return [
+        bucket(number, start, start + span, rows, min(rows, masked))
+        for number, (start, span, rows, masked) in enumerate(parts)
+    ]
+
+
+@given(pieces, st.integers(1, 30), st.integers(0, 40))
+@example([(0, 9, 5, 0), (9, 9, 5, 0)], 5, 40)
+@example([(0, 9, 5, 0), (10, 9, 5, 0)], 5, 40)
+def test_rows_as_one_would_find_them_bucket_by_bucket(
+    parts: list[tuple[int, int, int, int]], keep: int, stable: int
 ) -> None:
-    buckets = [bucket(number, end, end, rows) for number, (end, rows) in enumerate(parts)]
-    dropped = due(buckets, keeping(Retention(rows=keep)), None)
-    left = sorted((b for b in buckets if b not in dropped), key=lambda b: (b.vs_max, b.bucket_id))
-    remaining = sum(b.rows for b in left)
-    assert not dropped or remaining >= keep
-    assert not left or remaining - left[0].rows < keep
-    assert all(gone.vs_max <= kept.vs_max for gone in dropped for kept in left)
+    """The longest run of the oldest buckets such that those that begin behind the last one have enough rows."""
+    buckets = made(parts)
+    oldest_first = sorted(buckets, key=lambda each: (each.vs_max, each.bucket_id))
+    expected: list[Bucket] = []
+    for each in oldest_first:
+        remaining = sum(other.rows - other.masked for other in buckets if other.vs_min > each.vs_max)
+        if each.vs_max >= stable or remaining < keep:
+            break
+        expected.append(each)
+    assert dropped(buckets, Retention(rows=keep), stable) == expected
+
+
+@given(pieces, st.integers(1, 30), st.integers(0, 60))
+def test_a_span_is_kept_and_nothing_lies_wholly_behind_it(
+    parts: list[tuple[int, int, int, int]], span: int, stable: int
+) -> None:
+    buckets = made(parts)
+    gone = dropped(buckets, Retention(span=span), stable)
+    assert ids(gone) == ids(sorted(gone, key=lambda each: (each.vs_max, each.bucket_id)))
+    assert {each.bucket_id for each in gone} == {each.bucket_id for each in buckets if each.vs_max < stable - span}
+    assert not gone or aged_to(gone, None) <= stable - span

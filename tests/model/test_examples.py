@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from errata.errors import Refused
-from errata.model.ageing import due
+from errata.model.ageing import aged_to, due, kept_from
 from errata.model.bucket import Bucket, Groups, Role, prune
 from errata.model.columns import Column, ColumnType
 from errata.model.feed import Adjust, Event, Insert, Stable, answer_at, frozen, reconstitute
 from errata.model.history import History, Record
 from errata.model.horizon import readable_commits
 from errata.model.interval import Interval
-from errata.model.revision import Op, Revision, Row, corrected
+from errata.model.revision import Op, Revision, Row, aged_out, corrected, key_taken, no_such_row, old_differs
 from errata.model.stream import OnDuplicate, Retention, Stream
 
 PAGE = Path(__file__).parents[2] / "docs" / "model.md"
@@ -105,6 +105,8 @@ def test_late_rows(quotes: Stream) -> None:
     assert (taken.counts.appended, taken.counts.pending) == (1, 1)
     assert times(history.scan()) == [15, 20]
     assert [(r.number, r.op, r.key) for r in history.pending()] == [(1, Op.INSERT, (14, "IBM"))]
+    history.revise()
+    assert times(history.scan()) == [14, 15, 20]
 
 
 def test_revisions_are_not_elements(quotes: Stream) -> None:
@@ -114,7 +116,8 @@ def test_revisions_are_not_elements(quotes: Stream) -> None:
     assert history.stable() == 15
     assert [(r.number, r.op) for r in history.pending()] == [(1, Op.DELETE)]
     assert times(history.scan()) == [18, 20]
-    assert times(history.scan(revisions_up_to=1)) == [20]
+    history.revise()
+    assert times(history.scan()) == [20]
 
 
 def test_a_row_from_the_far_future(quotes: Stream) -> None:
@@ -130,12 +133,13 @@ def test_keys(orders: Stream) -> None:
     history = History(orders)
     history.append([order("a", 3), order("b", 5)], now=0)
     history.append([Record({"id": "a", "day": 9}, Op.REPLACE)], now=0)
-    assert history.scan(Interval(3, 4), revisions_up_to=1) == []
-    assert history.scan(Interval(9, 10), revisions_up_to=1) == [{"id": "a", "day": 9, "amount": 1}]
+    assert len(history.revise().outcomes) == 1
+    assert history.scan(Interval(3, 4)) == []
+    assert history.scan(Interval(9, 10)) == [{"id": "a", "day": 9, "amount": 1}]
     history.append([Record({"id": "b"}, Op.REPLACE, old={"id": "a"})], now=0)
-    result = corrected(orders, history.states[-1].rows, history.pending())
-    assert [revision.number for revision in result.refused] == [2]
-    assert sorted(str(row["id"]) for row in result.rows) == ["a", "b"]
+    [refused] = history.revise().outcomes
+    assert (refused.revision.number, refused.reason) == (2, key_taken())
+    assert [row["id"] for row in history.scan()] == ["b", "a"]
 
 
 def test_null_nan_and_zero(quotes: Stream) -> None:
@@ -165,7 +169,9 @@ def test_duplicates(quotes: Stream) -> None:
     counts = lenient.append(batch, now=0).counts
     assert (counts.replaced, counts.pending, counts.quarantined) == (1, 1, 0)
     assert prices(strict.scan()) == prices(lenient.scan()) == [1]
-    assert prices(lenient.scan(revisions_up_to=1)) == [3]
+    lenient.revise()
+    assert prices(lenient.scan()) == [3]
+    assert lenient.append([quote(20, price=3)], now=0).counts.dropped == 1
 
 
 def test_the_order_of_a_mixed_batch(quotes: Stream) -> None:
@@ -184,25 +190,145 @@ def test_corrections(quotes: Stream) -> None:
         assert corrected(quotes, [row], handed_over).rows == ({"time": 10, "symbol": "IBM", "price": 102},)
 
 
-def test_scans(quotes: Stream) -> None:
+def replacement(price: float, time: int = 10, symbol: str = "IBM") -> Record:
+    return Record({"time": time, "symbol": symbol, "price": price}, Op.REPLACE)
+
+
+def test_applying(quotes: Stream) -> None:
+    history = History(quotes)
+    history.append([quote(10, price=100)], now=0)
+    history.append([replacement(101)], now=0)
+    assert history.revise().commit == 3
+    assert [prices(history.scan(commit=commit)) for commit in (1, 2, 3)] == [[100], [100], [101]]
+    assert history.pending() == []
+    assert (history.revise().commit, history.commit) == (None, 3)
+
+
+def test_what_becomes_of_each_revision(quotes: Stream) -> None:
+    history = History(quotes)
+    history.append([quote(10, price=100), quote(20)], now=0)
+    changes = [
+        quote(11),
+        quote(10, price=100),
+        replacement(101),
+        Record({"time": 10, "symbol": "IBM", "price": 102}, Op.REPLACE, old={"price": 100}),
+        Record({"time": 12, "symbol": "SAP"}, Op.DELETE),
+        Record({"time": 18, "symbol": "SAP"}, Op.DELETE),
+    ]
+    history.append(changes, now=0)
+    assert history.stable() == 15
+    outcomes = history.revise().outcomes
+    assert [str(each.outcome) for each in outcomes] == [
+        "inserted",
+        "dropped",
+        "replaced",
+        "refused",
+        "refused",
+        "waiting",
+    ]
+    assert [each.reason for each in outcomes[3:5]] == [old_differs("price", "100", "101"), no_such_row()]
+    assert prices(history.scan(Interval(end=12))) == [101, 100]
+
+
+def test_waiting(quotes: Stream) -> None:
+    def early() -> History:
+        history = History(quotes)
+        history.append([quote(10), quote(20)], now=0)
+        history.append([replacement(7, time=18, symbol="SAP"), replacement(8)], now=0)
+        assert history.stable() == 15
+        assert [str(each.outcome) for each in history.revise().outcomes] == ["waiting", "replaced"]
+        assert [(each.number, each.key) for each in history.pending()] == [(3, (18, "SAP"))]
+        assert history.revise().commit is None
+        return history
+
+    history = early()
+    history.append([quote(18, "SAP")], now=0)
+    history.revise()
+    assert prices(history.scan(groups=[("SAP",)])) == [7]
+    history = early()
+    history.append([quote(24)], now=0)
+    assert [each.reason for each in history.revise().outcomes] == [no_such_row()]
+
+
+def test_undo(orders: Stream) -> None:
+    def amounts(history: History) -> dict[object, object]:
+        return {row["id"]: row["amount"] for row in history.scan()}
+
+    def change(order_id: str, amount: int) -> Record:
+        return Record({"id": order_id, "amount": amount}, Op.REPLACE)
+
+    def two_days() -> History:
+        history = History(orders)
+        history.append([order("a", 1), order("b", 2)], now=0, batch_id="sunday")
+        history.append([change("a", 5), change("b", 5), order("c", 3)], now=0, batch_id="monday")
+        history.append([change("b", 7)], now=0, batch_id="tuesday")
+        return history
+
+    history = two_days()
+    with pytest.raises(Refused, match="changed since") as refused:
+        history.undo("monday")
+    assert refused.value.where == "('b',)"
+    history.undo("monday", keep_later=True)
+    assert amounts(history) == {"a": 1, "b": 7}
+    history = two_days()
+    history.undo("tuesday")
+    assert amounts(history) == {"a": 5, "b": 5, "c": 1}
+    history.undo("monday")
+    assert history.scan() == history.scan(commit=1)
+    assert history.undo("monday").commit == history.commit
+
+
+def test_history_of_a_row(orders: Stream) -> None:
+    history = History(orders)
+    history.append([order("a", 3)], now=0, batch_id="b1")
+    history.append([Record({"id": "e"}, Op.REPLACE, old={"id": "a"})], now=0, batch_id="b2")
+    history.append([Record({"id": "e", "amount": 5}, Op.REPLACE)], now=0, batch_id="b3")
+    history.revise()
+    versions = history.versions(("a",))
+    assert history.versions(("e",)) == versions
+    assert [(each.commit, each.revision, each.op, each.batch_id) for each in versions] == [
+        (1, None, Op.INSERT, "b1"),
+        (4, 1, Op.REPLACE, "b2"),
+        (4, 2, Op.REPLACE, "b3"),
+    ]
+    assert versions[-1].values == {"id": "e", "day": 3, "amount": 5}
+
+
+def test_scans(quotes: Stream, orders: Stream) -> None:
     history = History(quotes)
     history.append([quote(time, symbol) for time in (10, 20) for symbol in ("IBM", "SAP")], now=0)
     before = history.scan(Interval(10, 20), groups=[("SAP",)])
     assert [(row["time"], row["symbol"]) for row in before] == [(10, "SAP")]
-    history.age_out([[(10, "IBM"), (10, "SAP")]])
+    history.append([quote(30)], now=0)
+    history.age_out(20)
     assert history.scan(Interval(10, 20)) == []
     assert history.scan(Interval(10, 20), groups=[("SAP",)], commit=1) == before
+    history = History(orders)
+    history.append([order("a", 10)], now=0)
+    history.append([Record({"id": "a"}, Op.DELETE)], now=0)
+    history.revise()
+    history.append([order("a", 20)], now=0)
+    assert [row["day"] for row in history.scan()] == [20]
+    assert [row["day"] for row in history.scan(revisions_up_to=0)] == [10]
 
 
 def test_ageing(quotes: Stream) -> None:
     kept = replace(quotes, retention=Retention(span=60))
-    dropped = due([bucket(1, 0, 39), bucket(2, 30, 40)], kept, stable=100)
-    assert [gone.bucket_id for gone in dropped] == [1]
+    assert kept.retention is not None
+    before = kept_from(kept.retention, 100, [])
+    assert before == 40
+    dropped = due([bucket(1, 0, 39), bucket(2, 30, 40)], before)
+    assert ([gone.bucket_id for gone in dropped], aged_to(dropped, None)) == ([1], 40)
     history = History(kept)
-    history.append([quote(39), quote(40), quote(105)], now=0)
-    history.age_out([[(39, "IBM")]])
-    assert (times(history.scan()), history.stable()) == ([40, 105], 100)
-    assert times(history.scan(commit=1)) == [39, 40, 105]
+    history.append([quote(35, "SAP"), quote(38), quote(39), quote(40), quote(105)], now=0)
+    history.append([Record({"time": 50, "symbol": "IBM"}, Op.REPLACE, old={"time": 38}), quote(39, "SAP")], now=0)
+    history.append([quote(39, "DEC")], now=0)
+    history.revise()
+    history.age_out(40)
+    assert (times(history.scan()), history.stable()) == ([40, 50, 105], 100)
+    assert times(history.scan(commit=4)) == [35, 39, 39, 39, 40, 50, 105]
+    history.append([quote(39)], now=0)
+    assert [each.reason for each in history.revise().outcomes] == [aged_out()]
 
 
 def test_buckets() -> None:
@@ -236,9 +362,11 @@ def test_the_horizon() -> None:
 def test_positions(quotes: Stream) -> None:
     history = History(quotes)
     history.append([quote(10, price=100)], now=0)
-    key = {"time": 10, "symbol": "IBM"}
-    history.append([Record({**key, "price": price}, Op.REPLACE) for price in (101, 102)], now=0)
-    assert [prices(history.scan(commit=2, revisions_up_to=n)) for n in (0, 1, 2)] == [[100], [101], [102]]
+    history.append([replacement(101), replacement(102)], now=0)
+    history.revise()
+    assert [prices(history.scan(commit=3, revisions_up_to=n)) for n in (0, 1, 2)] == [[100], [101], [102]]
+    with pytest.raises(Refused, match="revisions up to 3"):
+        history.scan(revisions_up_to=3)
 
 
 def lifetime(a: int, b: int, t1: int, t2: int) -> tuple[int, int] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -13,27 +12,9 @@ from errata.errors import Refused
 from errata.model.columns import Column, ColumnType
 from errata.model.history import History, Record
 from errata.model.interval import Interval
-from errata.model.revision import Op, Revision, Row, corrected, in_stream_order, key_of
+from errata.model.revision import Op, Row, key_of
 from errata.model.stream import ARRIVAL, OnDuplicate, Stream
-
-QUOTES = Stream(
-    name="quotes",
-    columns=(
-        Column("time", ColumnType.parse("bigint")),
-        Column("symbol", ColumnType.parse("string")),
-        Column("price", ColumnType.parse("int")),
-    ),
-    key=("time", "symbol"),
-    order="time",
-    group=("symbol",),
-    slack=5,
-    max_ahead=None,
-)
-LENIENT = replace(QUOTES, on_duplicate=OnDuplicate.REPLACE)
-
-
-def quote(time: int | None, symbol: str | None = "A", price: int | None = 1, **rest: object) -> Record:
-    return Record({"time": time, "symbol": symbol, "price": price, **rest})
+from fixtures.histories import LENIENT, QUOTES, change, quote
 
 
 class TestAppend:
@@ -133,59 +114,108 @@ class TestAppend:
         assert history.append(batch, now=0) == history.append(list(batch), now=5)
         assert history.append([quote(2), quote(1)], now=0).commit == 2
 
+    def test_each_key_column_is_named_as_it_is_or_as_it_was(self, orders: Stream) -> None:
+        history = History(orders)
+        batch = [
+            change(Op.REPLACE, {"amount": 2}, id="a"),
+            change(Op.DELETE, {}, id="b"),
+            change(Op.REPLACE, {"id": "c", "amount": 2}, id=None),
+            change(Op.DELETE, {"id": None}, id="d"),
+            change(Op.DELETE, {}, id=None),
+            change(Op.REPLACE, {"amount": 2}),
+        ]
+        taken = history.append(batch, now=0)
+        assert [revision.key for revision in history.pending()] == [("a",), ("b",), ("c",), ("d",)]
+        assert [reason for _, reason in taken.quarantined] == ["NULL in key column id"] * 2
+
+    def test_a_revision_knows_its_batch_and_what_it_claims(self) -> None:
+        history = History(QUOTES)
+        history.append([change(Op.DELETE, {"time": 1, "symbol": "A"}, price=4)], now=0, batch_id="monday")
+        [revision] = history.pending()
+        assert (revision.batch_id, revision.old) == ("monday", {"price": 4})
+
+    def test_a_batch_is_compared_with_rows_as_they_are_corrected(self) -> None:
+        history = History(QUOTES)
+        history.append([quote(1), quote(2), quote(3)], now=0)
+        history.append(
+            [
+                change(Op.REPLACE, {"time": 1, "symbol": "A", "price": 7}),
+                change(Op.DELETE, {"time": 2, "symbol": "A"}),
+                change(Op.REPLACE, {"time": 3, "symbol": "B"}, symbol="A"),
+            ],
+            now=0,
+        )
+        before = history.append([quote(1), quote(1, price=7), quote(2), quote(3), quote(3, "B")], now=0).counts
+        assert (before.appended, before.dropped, before.quarantined) == (1, 3, 1)
+
+        history = History(QUOTES)
+        history.append([quote(1), quote(2), quote(3)], now=0)
+        history.append(
+            [
+                change(Op.REPLACE, {"time": 1, "symbol": "A", "price": 7}),
+                change(Op.DELETE, {"time": 2, "symbol": "A"}),
+                change(Op.REPLACE, {"time": 3, "symbol": "B"}, symbol="A"),
+            ],
+            now=0,
+        )
+        history.revise()
+        after = history.append([quote(1), quote(1, price=7), quote(2), quote(3), quote(3, "B")], now=0).counts
+        assert (after.appended, after.dropped, after.quarantined) == (2, 2, 1)
+
 
 class TestScanAndAgeing:
     def test_a_commit_that_is_not_there(self) -> None:
         with pytest.raises(Refused, match="there is no commit 1"):
             History(QUOTES).scan(commit=1)
 
-    def test_rows_to_age_out_must_be_there(self) -> None:
-        with pytest.raises(Refused, match="no rows of these keys"):
-            History(QUOTES).age_out([[(1, "A")]])
+    def test_what_is_not_stable_does_not_age(self) -> None:
+        history = History(QUOTES)
+        with pytest.raises(Refused, match="the stable point is None"):
+            history.age_out(-9)
+        history.append([quote(1), quote(100)], now=0)
+        with pytest.raises(Refused, match="the stable point is 95"):
+            history.age_out(96)
+        assert history.commit == 1
+        history.age_out(95)
+        assert [row["time"] for row in history.scan()] == [100]
 
     def test_an_aged_key_is_free_and_its_row_is_late(self) -> None:
         history = History(QUOTES)
         history.append([quote(1), quote(100)], now=0)
-        history.age_out([[(1, "A")]])
+        history.age_out(2)
         assert history.append([quote(1, price=5)], now=0).counts.pending == 1
+
+    def test_rows_age_by_the_place_where_they_are_now(self) -> None:
+        history = History(QUOTES)
+        history.append([quote(1), quote(2), quote(3), quote(100)], now=0)
+        history.append(
+            [
+                quote(4),
+                quote(60),
+                change(Op.REPLACE, {"time": 1, "symbol": "A", "price": 7}),
+                change(Op.REPLACE, {"time": 70, "symbol": "A"}, time=2),
+            ],
+            now=0,
+        )
+        history.revise()
+        assert history.age_out(60) == 4
+        assert [row["time"] for row in history.scan()] == [60, 70, 100]
+        assert [row["time"] for row in history.scan(commit=3)] == [1, 3, 4, 60, 70, 100]
+        assert [row["time"] for row in history.scan(revisions_up_to=0)] == [100]
+
+    def test_a_point_that_was_reached_before_takes_nothing_more(self) -> None:
+        history = History(QUOTES)
+        history.append([quote(1), quote(50), quote(100)], now=0)
+        history.age_out(50)
+        assert history.age_out(20) == 3
+        assert [row["time"] for row in history.scan()] == [50, 100]
+        assert history.states[-1].aged_to == 50
 
     def test_rows_are_given_out_as_copies(self) -> None:
         history = History(QUOTES)
         history.append([quote(1)], now=0)
         history.scan()[0]["price"] = 99
         assert history.scan()[0]["price"] == 1
-
-
-class TestCorrected:
-    ROW: ClassVar[Row] = {"time": 1, "symbol": "A", "price": 1}
-
-    def result(self, *revisions: Revision, stream: Stream = QUOTES) -> tuple[list[object], list[int]]:
-        done = corrected(stream, [self.ROW], revisions)
-        return [(row["symbol"], row["price"]) for row in done.rows], [revision.number for revision in done.refused]
-
-    def test_a_replacement_keeps_what_it_does_not_say_and_takes_a_null(self) -> None:
-        assert self.result(Revision(1, Op.REPLACE, (1, "A"), {})) == ([("A", 1)], [])
-        assert self.result(Revision(1, Op.REPLACE, (1, "A"), {"price": None})) == ([("A", None)], [])
-
-    def test_a_deleted_row_can_be_inserted_again_and_no_longer_replaced(self) -> None:
-        gone = Revision(1, Op.DELETE, (1, "A"), {})
-        assert self.result(gone, Revision(2, Op.REPLACE, (1, "A"), {"price": 2})) == ([], [2])
-        again = Revision(2, Op.INSERT, (1, "A"), {**self.ROW, "price": 2})
-        assert self.result(gone, again) == ([("A", 2)], [])
-        assert self.result(Revision(1, Op.DELETE, (1, "B"), {})) == ([("A", 1)], [1])
-
-    def test_an_insertion_of_a_live_key_follows_on_duplicate(self) -> None:
-        other = Revision(1, Op.INSERT, (1, "A"), {**self.ROW, "price": 2})
-        assert self.result(other) == ([("A", 1)], [1])
-        assert self.result(other, stream=LENIENT) == ([("A", 2)], [])
-        assert self.result(Revision(1, Op.INSERT, (1, "A"), self.ROW)) == ([("A", 1)], [])
-
-    def test_a_change_of_key_frees_the_old_one_for_the_next(self) -> None:
-        away = Revision(1, Op.REPLACE, (1, "A"), {"symbol": "B"})
-        back = Revision(2, Op.INSERT, (1, "A"), {**self.ROW, "price": 9})
-        assert self.result(away, back) == ([("A", 9), ("B", 1)], [])
-        assert self.result(away, Revision(2, Op.REPLACE, (1, "A"), {"price": 9})) == ([("B", 1)], [2])
-        assert self.result(away, Revision(2, Op.REPLACE, (1, "B"), {"price": 9})) == ([("B", 9)], [])
 
 
 moments = st.integers(0, 30)
@@ -240,25 +270,9 @@ def test_scans_and_ageing_of_any_batches(stream: Stream, many: list[list[Record]
     assert history.scan(Interval(start, end)) == piece
     assert history.scan(Interval(start, end), groups=[("A",)]) == [row for row in piece if row["symbol"] == "A"]
     before = history.commit
-    history.age_out([[key_of(stream, row)] for row in piece])
-    assert history.scan() == [row for row in everything if row not in piece]
+    stable = history.stable()
+    if stable is None or start > stable:
+        return
+    history.age_out(start)
+    assert history.scan() == [row for row in everything if int(str(row["time"])) >= start]
     assert history.scan(commit=before) == everything
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(records, max_size=12))
-def test_corrections_agree_with_masks_and_overlays(batch: list[Record]) -> None:
-    """The other way to say it: per key the highest number that took effect masks the row and has the last word."""
-    history = History(LENIENT)
-    history.append([quote(time, symbol, 9) for time in range(0, 31, 2) for symbol in "AB"], now=0)
-    history.append(batch, now=0)
-    revisions = history.pending()
-    expected = {key_of(LENIENT, row): row for row in history.scan()}
-    done = corrected(LENIENT, history.scan(), revisions)
-    last = {revision.key: revision for revision in revisions if revision not in done.refused}
-    for key, revision in last.items():
-        expected.pop(key, None)
-        if revision.op is not Op.DELETE:
-            expected[key] = dict(revision.values)
-    assert done.rows == in_stream_order(LENIENT, expected.values())
-    assert corrected(LENIENT, history.scan(), reversed(revisions)) == done

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from errata.model.horizon import readable, readable_commits
+from errata.model.horizon import forgotten, oldest_kept, readable, readable_commits, spent
 
 
 @pytest.mark.parametrize(("superseded_at", "expected"), [(None, True), (91, True), (90, False), (89, False)])
@@ -27,3 +27,25 @@ def test_without_a_horizon_only_the_newest_is_readable() -> None:
 
 def test_no_commits() -> None:
     assert readable_commits({}, now=100, horizon=10) == []
+
+
+@pytest.mark.parametrize(("pinned", "expected"), [(None, 5), (7, 5), (5, 5), (3, 3)])
+def test_a_reader_keeps_what_the_horizon_lets_go(pinned: int | None, expected: int) -> None:
+    assert oldest_kept(5, pinned) == expected
+
+
+def test_what_no_kept_commit_sees_is_spent() -> None:
+    for removed_in in range(1, 9):
+        seen = [commit for commit in range(5, 9) if commit < removed_in]
+        assert spent(removed_in, kept_from=5) is not bool(seen)
+    assert not spent(None, kept_from=5)
+
+
+@pytest.mark.parametrize(
+    ("vs_max", "aged_to", "dropped", "expected"),
+    [(9, None, False, False), (9, 9, False, False), (9, 10, False, True), (9, None, True, True)],
+)
+def test_rows_are_forgotten_when_they_cannot_be_there(
+    vs_max: int, aged_to: int | None, dropped: bool, expected: bool
+) -> None:
+    assert forgotten(vs_max, aged_to, dropped) is expected

@@ -16,19 +16,19 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive import stages
-from errata.archive.gather import Plan, Witness, gather, plan
-from errata.archive.scan import Scan, candidates, scan_rows
+from errata.archive.gather import Plan, Witnesses, gather, plan
+from errata.archive.masks import Overlays, read_overlays, sources
+from errata.archive.scan import Found, Scan, candidates, scan_rows
 from errata.archive.wire import ASIDE, SLOT, Intent, Said, heard_bucket, row_schema, told_schema, unpacked
 from errata.archive.written import POS
-from errata.catalog import buckets
 from errata.catalog.open import Catalog
 from errata.errors import ErrataError
 from errata.intake.fetch import fetch_lines
 from errata.intake.layout import FileLayout, number_lines, plan_splits
 from errata.intake.sample import boundaries, sample_order
 from errata.intake.spans import order_spans
-from errata.model.batch import BadRow, Counts, ReadSplit, SourceFile, Split, place
-from errata.model.bucket import Bucket, NewBucket, Role
+from errata.model.batch import BadRow, Counts, ReadSplit, Retried, SourceFile, Split, place
+from errata.model.bucket import NewBucket, Role
 from errata.model.interval import Interval
 from errata.spark.types import arrow_ddl
 
@@ -64,6 +64,8 @@ class Faults:
     blobs: Sequence[bytes]
     paths: Sequence[str]
     count: int
+    retried: Retried | None = None
+    """Rows that have been in quarantine before keep the place where they first stood."""
 
     def rows(self) -> Iterator[BadRow]:
         """All of them, with file, line, text and reason; texts not at hand are fetched from their files."""
@@ -88,17 +90,22 @@ class Faults:
             if row["text"] is None:
                 file, line = self._place(row["pos"])
                 wanting.setdefault(file, set()).add(line)
-        texts = {file: fetch_lines(file, lines) for file, lines in wanting.items()}
+        texts = {file: fetch_lines(file, lines, self.intent.stream) for file, lines in wanting.items()}
         for row in rows:
             file, line = self._place(row["pos"])
             text = row["text"] if row["text"] is not None else texts[file][line]
-            yield BadRow(file.name, line, str(text), str(row["reason"] or self._conflict(row["other"])))
+            reason = row["reason"] or self._conflict(row["other"])
+            source = None if self.retried is None else file.name
+            yield BadRow(*self._stood(file, line), str(text), str(reason), source)
 
     def _conflict(self, other: object) -> str:
         if not isinstance(other, int) or other < 0:
             return "duplicate key: the archive has a row of this key that says something else"
-        file, line = self._place(other)
-        return f"duplicate key: line {line} of {file.name} has the same key and says something else"
+        file, line = self._stood(*self._place(other))
+        return f"duplicate key: line {line} of {file} has the same key and says something else"
+
+    def _stood(self, file: SourceFile, line: int) -> tuple[str, int]:
+        return (file.name, line) if self.retried is None else self.retried.first_place(file.name, line)
 
     def _place(self, pos: object) -> tuple[SourceFile, int]:
         if not isinstance(pos, int):
@@ -123,15 +130,15 @@ def arrange(
     splits = plan_splits(files, layouts, most_rows=max(1, intent.stream.bucket_rows // 4))
     work = [(split, layout_of[split.file.name]) for split in splits]
     known = _narrowed(intent, layouts, known)
-    found = [] if known is None else candidates(catalog, known)
+    found = Found([]) if known is None else candidates(catalog, known, indexed=True)
     short = _short_way(session, intent, work)
     if short is not None:
         intent = replace(intent, bounds=short.bounds)
-        job = _gathered(session, intent, short, _witnesses(catalog, intent, found))
+        job = _gathered(session, intent, short, _witnesses(catalog, intent, known, found))
     else:
         sample = sample_order(files, layouts, intent.stream)
         intent = replace(intent, bounds=tuple(boundaries(sample, intent.stream.bucket_rows)))
-        rows = None if known is None or not found else scan_rows(session, catalog, intent.warehouse, known, found)
+        rows = None if known is None or not found.all else scan_rows(session, catalog, intent.warehouse, known, found)
         job = _shuffled(session, intent, work, rows)
     return _heard(intent, [split for split, _ in work], job.toArrow())
 
@@ -156,7 +163,7 @@ def _short_way(session: SparkSession, intent: Intent, work: Sequence[tuple[Split
     return plan(intent, work, spans, cores)
 
 
-def _gathered(session: SparkSession, intent: Intent, short: Plan, witnesses: Sequence[Witness]) -> DataFrame:
+def _gathered(session: SparkSession, intent: Intent, short: Plan, witnesses: Witnesses) -> DataFrame:
     slots = session.range(0, len(short.pieces), 1, len(short.pieces))
     return slots.mapInArrow(_function(partial(gather, intent, short.pieces, witnesses)), arrow_ddl(told_schema()))
 
@@ -188,17 +195,12 @@ def _as_witnesses(intent: Intent, known: DataFrame) -> DataFrame:
     return known.mapInArrow(_function(partial(stages.archived, intent)), arrow_ddl(row_schema(intent.stream)))
 
 
-def _witnesses(catalog: Catalog, intent: Intent, found: Sequence[Bucket]) -> list[Witness]:
-    data = buckets.inline_data(catalog, [bucket.bucket_id for bucket in found if bucket.inline])
-    return [
-        Witness(
-            None if bucket.path is None else intent.warehouse.path(bucket.path),
-            data.get(bucket.bucket_id),
-            bucket.vs_min,
-            bucket.vs_max,
-        )
-        for bucket in found
-    ]
+def _witnesses(catalog: Catalog, intent: Intent, known: Scan | None, found: Found) -> Witnesses:
+    base = sources(catalog, found.base)
+    if known is None or not found.overlays:
+        return Witnesses(base)
+    rows = read_overlays(intent.stream, intent.warehouse, sources(catalog, found.overlays))
+    return Witnesses(base, Overlays(intent.stream, rows).reaching(known.interval.start), known.standing.aged_to)
 
 
 def _settled_by_key(intent: Intent, rows: DataFrame, known: DataFrame | None) -> DataFrame:

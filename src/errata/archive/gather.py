@@ -17,13 +17,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from upath import UPath
 
+from errata.archive.masks import Overlays, Source
+from errata.archive.order import in_order
+from errata.archive.settle import ARCHIVED
 from errata.archive.stages import BATCH_ROWS, Batches, finish, split_tables
 from errata.archive.wire import SLOT, Intent, as_rows, conformed, row_schema, unpacked
-from errata.archive.written import POS, order_values
+from errata.archive.written import order_values
 from errata.intake.arrow_types import arrow_schema
 from errata.intake.layout import FileLayout
 from errata.intake.spans import Span
 from errata.model.batch import Split
+from errata.model.interval import LOWEST
 
 MOST_READ = 1.6
 """Pieces that overlap more slots than this on average are cheaper to shuffle."""
@@ -45,13 +49,12 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
-    """A bucket of the archive whose rows a new one may repeat: its file, or its data."""
+class Witnesses:
+    """What the archive has that a new row may repeat: buckets, and what corrections have made of their rows."""
 
-    path: str | None
-    data: bytes | None
-    vs_min: int
-    vs_max: int
+    base: Sequence[Source]
+    overlays: Overlays | None = None
+    aged_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +120,13 @@ def _touched(intent: Intent, span: Span | None) -> set[int]:
     return slots | {NUMBERED} if may_be_late else slots
 
 
-def gather(
-    intent: Intent, pieces: Mapping[int, Sequence[Piece]], witnesses: Sequence[Witness], batches: Batches
-) -> Batches:
+def gather(intent: Intent, pieces: Mapping[int, Sequence[Piece]], witnesses: Witnesses, batches: Batches) -> Batches:
     """Read, order and finish the slots whose numbers come in."""
     for batch in batches:
         for slot in batch.column(0).to_pylist():
             rows, asides = _read(intent, slot, pieces[slot])
             rows.extend(_archived(intent, slot, witnesses))
-            ordered = in_order(pa.concat_tables([row_schema(intent.stream).empty_table(), *rows]), intent)
+            ordered = in_order(pa.concat_tables([row_schema(intent.stream).empty_table(), *rows]), intent.stream)
             yield from finish(intent, True, _batches([ordered, *asides]))
 
 
@@ -140,21 +141,29 @@ def _read(intent: Intent, slot: int, pieces: Sequence[Piece]) -> tuple[list[pa.T
     return rows, asides
 
 
-def _archived(intent: Intent, slot: int, witnesses: Sequence[Witness]) -> Iterator[pa.Table]:
-    schema = arrow_schema(intent.stream)
-    for witness in witnesses:
-        if not bisect_right(intent.bounds, witness.vs_min) <= slot <= bisect_right(intent.bounds, witness.vs_max):
+def _archived(intent: Intent, slot: int, witnesses: Witnesses) -> Iterator[pa.Table]:
+    for source in witnesses.base:
+        bucket = source.bucket
+        if not bisect_right(intent.bounds, bucket.vs_min) <= slot <= bisect_right(intent.bounds, bucket.vs_max):
             continue
-        table = unpacked(witness.data) if witness.data is not None else _recent(intent, witness.path or "")
-        rows = as_rows(intent, conformed(table, schema), np.full(table.num_rows, -1))
-        order = order_values(rows[intent.stream.order])
-        wanted = (rows[SLOT].to_numpy() == slot) & (order >= (intent.stable or 0))
-        yield rows.filter(pa.array(wanted))
+        table = unpacked(source.data) if source.data is not None else _recent(intent, bucket.path or "")
+        if witnesses.overlays is not None:
+            table = table.filter(pa.array(~witnesses.overlays.masked(table, bucket.floor)))
+        yield from _of_slot(intent, slot, table)
+    if witnesses.overlays is not None:
+        yield from _of_slot(intent, slot, witnesses.overlays.surviving(witnesses.aged_to))
+
+
+def _of_slot(intent: Intent, slot: int, table: pa.Table) -> Iterator[pa.Table]:
+    rows = as_rows(intent, conformed(table, arrow_schema(intent.stream)), np.full(table.num_rows, ARCHIVED))
+    order = order_values(rows[intent.stream.order])
+    wanted = (rows[SLOT].to_numpy() == slot) & (order >= (LOWEST if intent.stable is None else intent.stable))
+    yield rows.filter(pa.array(wanted))
 
 
 def _recent(intent: Intent, path: str) -> pa.Table:
     """The row groups of a bucket that reach to the stable point."""
-    with UPath(path).open("rb") as file, pq.ParquetFile(file) as parquet:
+    with UPath(intent.warehouse.path(path)).open("rb") as file, pq.ParquetFile(file) as parquet:
         column = parquet.schema_arrow.get_field_index(intent.stream.order)
         groups = [
             group
@@ -168,22 +177,6 @@ def _reaches(statistics: pq.Statistics | None, intent: Intent) -> bool:
     if statistics is None or not statistics.has_min_max or intent.stable is None:
         return True
     return int(statistics.max_raw) >= intent.stable
-
-
-def in_order(rows: pa.Table, intent: Intent) -> pa.Table:
-    """Rows by order field, key and position. Rows nearly are in order, and most moments belong to few rows: a stable
-    sort of the order field does most of it, and only rows that share their moment are compared further."""
-    order = order_values(rows[intent.stream.order])
-    index = np.argsort(order, kind="stable")
-    ordered = order[index]
-    equal = np.zeros(len(index) + 1, dtype=bool)
-    equal[1:-1] = ordered[1:] == ordered[:-1]
-    tied = np.flatnonzero(equal[1:] | equal[:-1])
-    if len(tied):
-        names = [intent.stream.order, *(name for name in intent.stream.key if name != intent.stream.order), POS]
-        some = rows.select(names).take(pa.array(index[tied]))
-        index[tied] = index[tied][pc.sort_indices(some, sort_keys=[(name, "ascending") for name in names]).to_numpy()]
-    return rows.take(pa.array(index))
 
 
 def _batches(tables: Sequence[pa.Table]) -> Iterator[pa.RecordBatch]:

@@ -1,26 +1,39 @@
-"""Scans: the index names the buckets, Spark is given exactly those with a declared schema, and filters inside them."""
+"""Scans: the index names the buckets, Spark is given exactly those with a declared schema, and filters inside them.
+
+What has been corrected lies in overlays. A row of a base bucket counts unless an overlay masks it (by key and place),
+and the rows of overlays count that no later one masks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from errata.archive.overlay import LIVE, MASKS, OLD_REVISION, REVISION, overlay_schema
 from errata.archive.warehouse import Warehouse
-from errata.archive.wire import conformed, unpacked
+from errata.archive.wire import conformed, old_column, unpacked
 from errata.catalog import buckets
 from errata.catalog.open import Catalog
-from errata.catalog.streams import Standing
+from errata.catalog.streams import Standing, aged_to_at
+from errata.errors import ErrataError
 from errata.intake.arrow_types import arrow_schema
-from errata.model.bucket import Bucket
+from errata.model.bucket import Bucket, Role
 from errata.model.interval import EVERYTHING, HIGHEST, LOWEST, Interval
 from errata.model.stream import Stream
-from errata.spark.types import ddl
+from errata.spark.types import arrow_ddl, ddl
 
 Group = tuple[str | None, ...]
+
+BROADCAST_ROWS = 1_000_000
+"""Masks up to this many go to every task whole; how more of them are joined is Spark's choice."""
+
+_HASH, _MASK_HASH, _MASK_NUMBER = "_hash", "_mask_hash", "_mask_number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,63 +41,262 @@ class Scan:
     """What is asked of an archive: the stream as of a commit, an interval of its order field, some of its groups."""
 
     standing: Standing
+    """The stream, and where it stood at the commit."""
     commit_id: int
     interval: Interval = EVERYTHING
     groups: frozenset[Group] | None = None
     """Values of the group columns as text; None for all."""
+    revisions_up_to: int | None = None
+    """Only revisions up to this number have a say; None: all that had been applied at the commit."""
+
+    @property
+    def last_revision(self) -> int:
+        return HIGHEST if self.revisions_up_to is None else self.revisions_up_to
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether revisions that have been applied are left out."""
+        return self.last_revision < self.standing.applied
 
 
-def candidates(catalog: Catalog, scan: Scan) -> list[Bucket]:
-    """The buckets that can hold what is asked for: all that a scan will open."""
-    return buckets.visible(catalog, scan.standing.stream_id, scan.commit_id, scan.interval, scan.groups)
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The buckets that can hold what is asked for: all that a scan opens."""
+
+    base: Sequence[Bucket]
+    overlays: Sequence[Bucket] = ()
+    aged_before: Mapping[int, int | None] = field(default_factory=dict)
+    """How far the stream had been aged when a commit added a bucket, where it matters."""
+
+    @property
+    def all(self) -> list[Bucket]:
+        return [*self.base, *self.overlays]
+
+
+def candidates(catalog: Catalog, scan: Scan, *, indexed: bool = False) -> Found:
+    """What the index has of the interval and the groups at the commit. Pieces of one table are all opened, as if there
+    were no index, unless `indexed` tells otherwise."""
+    _check_not_folded(scan)
+    standing = scan.standing
+    at, asked = (catalog, standing.stream_id, scan.commit_id), (scan.interval, scan.groups)
+    base = buckets.visible(*at, *(asked if indexed or not standing.stream.one_table else ()))
+    # A stream that no revision has ever been applied to has no overlays to look for.
+    if not standing.applied:
+        return Found(base)
+    if scan.leaves_out and not standing.stream.key_has_order:
+        # A revision that is left out may have freed a key in one place, and its row have come in another.
+        return Found(base, buckets.visible(*at, role=Role.OVERLAY), _aged_before(catalog, scan, base))
+    overlays = buckets.visible(*at, *asked, role=Role.OVERLAY)
+    return Found(base, [overlay for overlay in overlays if _meets(overlay, scan.interval)])
+
+
+def _aged_before(catalog: Catalog, scan: Scan, base: Iterable[Bucket]) -> dict[int, int | None]:
+    """How far the stream had been aged when each of these commits added a bucket."""
+    wanted = {bucket.added_in for bucket in base if bucket.floor > scan.last_revision}
+    with catalog.reading() as connection:
+        return {commit_id: aged_to_at(connection, scan.standing.stream_id, commit_id) for commit_id in wanted}
+
+
+def _meets(overlay: Bucket, interval: Interval) -> bool:
+    """Whether an overlay masks or brings rows there; the index knows the hull of both only."""
+    return any(ends is not None and interval.meets(*ends) for ends in (overlay.masks, overlay.content))
+
+
+def _check_not_folded(scan: Scan) -> None:
+    # Of the stream, not of the buckets that are opened: where the last row was deleted there is none.
+    folded = scan.standing.folded
+    if scan.last_revision < folded:
+        raise ErrataError(
+            f"revision {scan.revisions_up_to} can no longer be told apart as of commit {scan.commit_id}",
+            where=f"stream {scan.standing.stream.name}",
+            why=f"compaction has worked revisions up to {folded} into the buckets",
+            how=f"read up to revision {folded} or a later one, or as of a commit before the compaction",
+        )
 
 
 def scan_rows(
-    session: SparkSession, catalog: Catalog, warehouse: Warehouse, scan: Scan, found: Sequence[Bucket] | None = None
+    session: SparkSession, catalog: Catalog, warehouse: Warehouse, scan: Scan, found: Found | None = None
 ) -> DataFrame:
     """The rows asked for, in no particular order; `found` are the scan's candidates, if they are at hand."""
-    opened = candidates(catalog, scan) if found is None else found
-    rows = open_buckets(session, catalog, warehouse, scan.standing.stream, opened)
-    for condition in _conditions(scan):
-        rows = rows.where(condition)
-    return rows
+    found = candidates(catalog, scan) if found is None else found
+    stream = scan.standing.stream
+    if not found.overlays:
+        return _asked(open_buckets(session, catalog, warehouse, stream, found.base), scan, found.base)
+    overlaid = open_overlays(session, catalog, warehouse, stream, found.overlays)
+    masking = _Masking(stream, overlaid, scan.last_revision, sum(each.rows for each in found.overlays))
+    parts = []
+    for how, some in by_masks(scan, found):
+        rows = _asked(open_buckets(session, catalog, warehouse, stream, some), scan, some)
+        rows = rows if how.floor is None else masking.unmasked(rows, how.floor)
+        parts.append(rows if how.later is None else masking.not_displaced(rows, how.later, how.aged_to))
+    parts.append(_asked(masking.surviving(), scan))
+    return reduce(DataFrame.unionByName, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """What overlays can do to a base bucket's rows."""
+
+    floor: int | None
+    """Revisions after this number can mask them; None: none can."""
+    later: int | None = None
+    """Rows may only have come because revisions up to this number, which are left out, had made room for them."""
+    aged_to: int | None = None
+    """How far the stream had been aged when they came."""
+
+
+def by_masks(scan: Scan, found: Found) -> list[tuple[Masked, list[Bucket]]]:
+    """Base buckets by what overlays can do to them, so that most are read without a join, and the rest in one."""
+    classes: defaultdict[Masked, list[Bucket]] = defaultdict(list)
+    known = [each for each in found.overlays if each.masks is not None]
+    for bucket in found.base:
+        reach = Interval(bucket.vs_min, bucket.vs_max + 1)
+        touching = [each for each in known if each.masks is not None and reach.meets(*each.masks)]
+        # 0 stands for all that came before every overlay that touches them: these are joined together.
+        floor = None if not touching else bucket.floor if min(map(_last, touching)) <= bucket.floor else 0
+        freeing = touching if scan.standing.stream.key_has_order else known
+        if any(_last(each) > scan.last_revision and _first(each) <= bucket.floor for each in freeing):
+            how = Masked(floor, bucket.floor, found.aged_before.get(bucket.added_in))
+        else:
+            how = Masked(floor)
+        classes[how].append(bucket)
+    return list(classes.items())
+
+
+def _first(overlay: Bucket) -> int:
+    return overlay.revision_first or 0
+
+
+def _last(overlay: Bucket) -> int:
+    return overlay.revision_last or 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Masking:
+    """What overlays do to rows, for those who read with the revisions up to a number."""
+
+    stream: Stream
+    overlaid: DataFrame
+    up_to: int
+    size: int
+
+    def unmasked(self, rows: DataFrame, floor: int) -> DataFrame:
+        """Rows of base buckets that no revision after the floor masks."""
+        return self._without(rows, self._masks(self._known, floor or None), self._places)
+
+    def not_displaced(self, rows: DataFrame, floor: int, aged_to: int | None) -> DataFrame:
+        """Rows of base buckets without those that could only come because a revision that is left out, up to the
+        floor, had freed their key: the row that has it without that revision is then still there."""
+        number = sf.col(REVISION)
+        before = sf.col(OLD_REVISION)
+        freed = self.overlaid.where((number > self.up_to) & (number <= floor))
+        freed = freed.where(before.isNull() | (before <= self.up_to))
+        if aged_to is not None:
+            freed = freed.where(sf.col(old_column(self.stream.order)) >= moment(self.stream, aged_to))
+        return self._without(rows, self._masks(freed), [*self.stream.key])
+
+    def surviving(self) -> DataFrame:
+        """Rows of the overlays that no later one masks."""
+        rows = self._known.where(sf.col(LIVE)).select(*map(sf.col, self.stream.names), REVISION)
+        later = sf.col(_MASK_NUMBER) > sf.col(REVISION)
+        return self._without(rows, self._masks(self._known), self._places, later).select(*self.stream.names)
+
+    def _without(
+        self, rows: DataFrame, masks: DataFrame, columns: Sequence[str], condition: Column | None = None
+    ) -> DataFrame:
+        # One number to look for in a hash table of numbers, and the columns themselves only when it is found. Spark
+        # would put every equality into the table's key, and the table would be several times slower to ask: so the
+        # columns are compared by what Spark does not know for an equality.
+        masks = masks.withColumn(_MASK_HASH, sf.xxhash64(*map(_masked, columns)))
+        same = sf.col(_HASH) == sf.col(_MASK_HASH)
+        for name in columns:
+            same &= (sf.col(name) >= sf.col(_masked(name))) & (sf.col(name) <= sf.col(_masked(name)))
+        if condition is not None:
+            same &= condition
+        hashed = rows.withColumn(_HASH, sf.xxhash64(*columns))
+        return hashed.join(sf.broadcast(masks) if self.size <= BROADCAST_ROWS else masks, same, "left_anti").drop(_HASH)
+
+    def _masks(self, overlaid: DataFrame, floor: int | None = None) -> DataFrame:
+        masks = overlaid.where(sf.col(MASKS))
+        if floor is not None:
+            masks = masks.where(sf.col(REVISION) > floor)
+        old = [sf.col(old_column(name)).alias(_masked(name)) for name in self._places]
+        return masks.select(sf.col(REVISION).alias(_MASK_NUMBER), *old)
+
+    @property
+    def _known(self) -> DataFrame:
+        return self.overlaid if self.up_to == HIGHEST else self.overlaid.where(sf.col(REVISION) <= self.up_to)
+
+    @property
+    def _places(self) -> list[str]:
+        """A row is masked by key and place: the key may be free again, and taken elsewhere."""
+        return place_columns(self.stream)
+
+
+def place_columns(stream: Stream) -> list[str]:
+    """The columns that tell one version of a row from all others at one revision: its key, and where it lies."""
+    return [*stream.key] if stream.key_has_order else [*stream.key, stream.order]
+
+
+def _masked(name: str) -> str:
+    return f"_masked_{name}"
 
 
 def open_buckets(
     session: SparkSession, catalog: Catalog, warehouse: Warehouse, stream: Stream, found: Sequence[Bucket]
 ) -> DataFrame:
-    """All rows of the buckets; columns that were added later are NULL in older ones."""
+    """All rows of base buckets; columns that were added later are NULL in older ones."""
+    return _opened(session, catalog, warehouse, found, arrow_schema(stream), ddl(stream))
+
+
+def open_overlays(
+    session: SparkSession, catalog: Catalog, warehouse: Warehouse, stream: Stream, found: Sequence[Bucket]
+) -> DataFrame:
+    """All rows of overlays, as `overlay.overlay_schema` has them."""
+    schema = overlay_schema(stream)
+    return _opened(session, catalog, warehouse, found, schema, arrow_ddl(schema))
+
+
+def _opened(
+    session: SparkSession,
+    catalog: Catalog,
+    warehouse: Warehouse,
+    found: Sequence[Bucket],
+    schema: pa.Schema,
+    declared: str,
+) -> DataFrame:
     paths = [warehouse.spark_path(bucket.path) for bucket in found if bucket.path is not None]
     inline = [bucket.bucket_id for bucket in found if bucket.inline]
     frames = []
     if paths:
-        frames.append(session.read.schema(ddl(stream)).parquet(*paths))
+        frames.append(session.read.schema(declared).parquet(*paths))
     if inline or not paths:
-        frames.append(session.createDataFrame(_inline_rows(catalog, stream, inline), ddl(stream)))
+        frames.append(session.createDataFrame(inline_rows(catalog, schema, inline), declared))
     return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
 
 
-def _inline_rows(catalog: Catalog, stream: Stream, bucket_ids: Sequence[int]) -> pa.Table:
-    schema = arrow_schema(stream)
+def inline_rows(catalog: Catalog, schema: pa.Schema, bucket_ids: Sequence[int]) -> pa.Table:
+    """The rows of inline buckets."""
     data = buckets.inline_data(catalog, bucket_ids)
     return pa.concat_tables([schema.empty_table(), *(conformed(unpacked(data[each]), schema) for each in bucket_ids)])
 
 
-def _conditions(scan: Scan) -> list[Column]:
-    stream, interval = scan.standing.stream, scan.interval
-    order = sf.col(stream.order)
+def moment(stream: Stream, value: int) -> Column:
+    """A place as Spark compares the order field with it."""
+    return sf.timestamp_micros(sf.lit(value)) if stream.timed else sf.lit(value)
 
-    def moment(value: int) -> Column:
-        return sf.timestamp_micros(sf.lit(value)) if stream.timed else sf.lit(value)
 
-    conditions = []
-    if interval.start > LOWEST:
-        conditions.append(order >= moment(interval.start))
+def _asked(rows: DataFrame, scan: Scan, base: Iterable[Bucket] | None = None) -> DataFrame:
+    """Those of the rows that the scan asks for and that have not been aged out; `base` are the buckets that they are
+    of, if they are of buckets."""
+    stream, interval, aged_to = scan.standing.stream, scan.interval, scan.standing.aged_to
+    reaches_back = aged_to is not None and (base is None or any(bucket.vs_min < aged_to for bucket in base))
+    start = max(interval.start, aged_to) if reaches_back and aged_to is not None else interval.start
+    if start > LOWEST:
+        rows = rows.where(sf.col(stream.order) >= moment(stream, start))
     if interval.end < HIGHEST:
-        conditions.append(order < moment(interval.end))
-    if scan.groups is not None:
-        conditions.append(_of_groups(stream, scan.groups))
-    return conditions
+        rows = rows.where(sf.col(stream.order) < moment(stream, interval.end))
+    return rows if scan.groups is None else rows.where(_of_groups(stream, scan.groups))
 
 
 def _of_groups(stream: Stream, groups: frozenset[Group]) -> Column:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import uuid
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,7 +19,27 @@ from errata.model.stream import Stream
 _FIRST, _LAST = to_micros(datetime.min), to_micros(datetime.max)  # noqa: DTZ901 - the ends of what has a date
 
 _LOCAL = ("", "file", "local")
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}|all")
+_NAME = re.compile(r"[0-9a-f]{32}\.(parquet|arrow)")
+
+KINDS = {
+    **dict.fromkeys(("base", "pending", "overlay", "faults"), (_DAY, _NAME)),
+    "retried": (re.compile(r"[0-9a-f]{12}"), re.compile(r"\d+\.(csv|jsonl)")),
+}
+"""What lies in the folder of a stream, and how the folders in there, and the files in these, are called. Of `retried`
+nothing is needed once its batch has been taken in, or has failed."""
 _PATTERN_MARKS = re.compile(r"[\[\]{}*?\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something that lies in a folder."""
+
+    name: str
+    folder: bool
+    file: bool
+    """An ordinary file: a link is neither."""
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +80,22 @@ class Warehouse:
     def write(self, relative: str, data: bytes) -> None:
         """Write a file and see it safely on disk: a commit must never be more durable than what it names."""
         target = UPath(self.path(relative))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("wb") as file:
-            file.write(data)
-            if target.protocol in _LOCAL:
-                file.flush()
-                os.fsync(file.fileno())
-                _sync_folder(target.parent.path)
+        for last in (False, False, True):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                file = target.open("wb")
+            except FileNotFoundError:
+                # Vacuum removes folders that it finds empty, and has taken this one for such.
+                if last:
+                    raise
+                continue
+            with file:
+                file.write(data)
+                if target.protocol in _LOCAL:
+                    file.flush()
+                    os.fsync(file.fileno())
+                    _sync_folder(target.parent.path)
+            return
 
     def read(self, relative: str) -> bytes:
         """A whole file."""
@@ -74,6 +105,83 @@ class Warehouse:
     def remove(self, relative: str) -> None:
         """Remove a file; one that is gone already is no error."""
         UPath(self.path(relative)).unlink(missing_ok=True)
+
+    @property
+    def local(self) -> bool:
+        """Whether it lies on a disk of this machine, where folders are things of their own."""
+        return UPath(self.uri).protocol in _LOCAL
+
+    def entries(self, folder: str = "") -> list[Entry]:
+        """What lies in a folder, as it is now; nothing in one that is not there."""
+        place = UPath(self.path(folder))
+        place.fs.invalidate_cache()
+        own = place.path.rstrip("/")
+        try:
+            found = place.fs.ls(place.path, detail=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise ErrataError("a folder of the warehouse cannot be listed", where=place.path, why=why) from error
+        return [
+            Entry(
+                each["name"].rstrip("/").rpartition("/")[2],
+                each["type"] == "directory",
+                each["type"] == "file",
+                int(each["size"] or 0),
+            )
+            for each in found
+            if each["name"].rstrip("/") != own  # object stores may list the folder itself
+        ]
+
+    def modified(self, relative: str) -> int | None:
+        """When a file was last written, in microseconds since 1970; None when it is gone."""
+        file = UPath(self.path(relative))
+        try:
+            return to_micros(file.fs.modified(file.path))
+        except FileNotFoundError:
+            return None
+
+    def days(self, stream: str) -> Iterator[str]:
+        """The folders in which files of a stream lie, by kind and day."""
+        kinds = {entry.name for entry in self.entries(stream) if entry.folder}
+        for kind in (kind for kind in KINDS if kind in kinds):
+            found = (f"{stream}/{kind}/{entry.name}" for entry in self.entries(f"{stream}/{kind}") if entry.folder)
+            yield from (folder for folder in found if _is_day(folder, (stream,)))
+
+    def elsewhere(self, streams: Collection[str], within: Iterable[str] = ("",)) -> Iterator[int]:
+        """How many files lie in each folder that is not one of these streams' days."""
+        waiting = list(within)
+        while waiting:
+            folder = waiting.pop()
+            found = self.entries(folder)
+            yield sum(not entry.folder for entry in found)
+            inner = (f"{folder}/{entry.name}".lstrip("/") for entry in found if entry.folder)
+            waiting += [each for each in inner if not _is_day(each, streams)]
+
+    def remove_if_empty(self, folder: str) -> bool:
+        """Remove a folder if nothing is in it, on a local disk; elsewhere folders are only parts of names."""
+        if not self.local:
+            return False
+        try:
+            UPath(self.path(folder)).rmdir()
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):  # a writer is using it, or it is gone
+                return False
+            raise
+        return True
+
+
+def _is_day(folder: str, streams: Collection[str]) -> bool:
+    parts = folder.split("/")
+    if len(parts) != 3 or parts[0] not in streams or parts[1] not in KINDS:
+        return False
+    return KINDS[parts[1]][0].fullmatch(parts[2]) is not None
+
+
+def own_name(day: str, name: str) -> bool:
+    """Whether a file in one of the folders of `days` bears a name that Errata gives."""
+    return KINDS[day.split("/")[1]][1].fullmatch(name) is not None
 
 
 def _sync_folder(path: str) -> None:

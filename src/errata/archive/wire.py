@@ -18,7 +18,7 @@ import pyarrow as pa
 from errata.archive.warehouse import Warehouse
 from errata.archive.written import POS, BucketWriter, order_values
 from errata.intake.arrow_types import arrow_schema, arrow_type
-from errata.model.bucket import Groups, NewBucket, Role
+from errata.model.bucket import Groups, Layout, NewBucket, Role
 from errata.model.stream import Stream
 
 SLOT, ASIDE = "_slot", "_aside"
@@ -76,7 +76,7 @@ def row_schema(stream: Stream) -> pa.Schema:
 
 def told_schema() -> pa.Schema:
     """What a finished task tells: one row for each bucket, blob or count."""
-    texts = [pa.field(name, pa.string()) for name in ("said", "path", "checksum", "low", "high", "members")]
+    texts = [pa.field(name, pa.string()) for name in ("said", "path", "checksum", "low", "high", "members", "layout")]
     numbers = [pa.field(name, pa.int64()) for name in ("slot", "rows", "size", "vs_min", "vs_max")]
     return pa.schema([*texts, *numbers, pa.field("data", pa.binary())])
 
@@ -87,7 +87,7 @@ def old_column(name: str) -> str:
 
 def pending_schema(stream: Stream) -> pa.Schema:
     """Pending revisions as they are kept: the row, the operation, what was given, and the old values claimed."""
-    given = [pa.field("_given", pa.string()), pa.field("_old_given", pa.string())]
+    given = [pa.field("_given", pa.string()), pa.field("_claimed", pa.string())]
     old = [pa.field(old_column(column.name), arrow_type(column.type)) for column in stream.columns]
     first = [pa.field(POS, pa.int64()), pa.field("_op", pa.string()), pa.field("_seq", pa.int64())]
     return pa.schema([*first, *given, *arrow_schema(stream), *old])
@@ -142,7 +142,7 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def late_inserts(stream: Stream, table: pa.Table, positions: np.ndarray, op: str = "insert") -> pa.Table:
     """Whole rows as pending revisions: everything in them was given, and nothing is claimed of the old."""
     schema = pending_schema(stream)
-    given = "1" * len(stream.columns)
+    given = ",".join(stream.names)
     count = table.num_rows
     columns: dict[str, Any] = {name: table[name] for name in stream.names}
     columns |= {
@@ -150,7 +150,7 @@ def late_inserts(stream: Stream, table: pa.Table, positions: np.ndarray, op: str
         "_op": pa.repeat(op, count),
         "_seq": pa.nulls(count, pa.int64()),
         "_given": pa.repeat(given, count),
-        "_old_given": pa.repeat("0" * len(given), count),
+        "_claimed": pa.repeat("", count),
     }
     arrays = [columns[f.name] if f.name in columns else pa.nulls(count, f.type) for f in schema]
     return pa.table(arrays, schema=schema)
@@ -182,6 +182,7 @@ def heard_bucket(row: dict[str, Any]) -> NewBucket:
         row["checksum"],
         path=row["path"],
         data=row["data"],
+        layout=Layout(row["layout"]),
     )
 
 

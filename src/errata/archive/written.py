@@ -5,21 +5,25 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from errata.archive.bloom import filter_options
 from errata.archive.warehouse import Warehouse
 from errata.intake.values import as_text
-from errata.model.bucket import GROUP_SET, INLINE_BYTES, Groups, NewBucket, Role
+from errata.model.bucket import GROUP_SET, INLINE_BYTES, Groups, Layout, NewBucket, Role
 from errata.model.interval import HIGHEST, LOWEST
 from errata.model.stream import Stream
 
 ROW_GROUP = 65_536
 """Rows of a Parquet row group: what a reader skips by, once it has a bucket."""
+
+GROUPED_PARTS = 4
+"""Where rows lie by group, row groups are this much smaller, so that a group's rows are in few of them."""
 
 SPLINTER = 128
 """A remainder of less than this part of a bucket is left on its own."""
@@ -40,15 +44,29 @@ class BucketWriter:
     def write(self, rows: pa.Table, role: Role) -> NewBucket:
         """One bucket of these rows, which are in their order."""
         low, high = self._range(rows)
-        groups = _groups(rows, self.stream.group) if role is Role.BASE else Groups()
+        if role is not Role.BASE:
+            return self.store(rows, role, low, high, Groups())
+        stream = self.stream
+        if stream.layout is Layout.GROUPED:
+            rows = rows.sort_by([(name, "ascending") for name in dict.fromkeys((*stream.group, stream.order))])
+        stored = self.store(rows, role, low, high, groups_of(rows, stream.group))
+        return replace(stored, layout=stream.layout)
+
+    def store(self, rows: pa.Table, role: Role, low: int, high: int, groups: Groups) -> NewBucket:
+        """One bucket of rows that have been described."""
         if self.inline and rows.nbytes <= 4 * INLINE_BYTES:
             data = _arrow(rows)
             if len(data) <= INLINE_BYTES:
                 return NewBucket(role, rows.num_rows, len(data), low, high, groups, _checksum(data), data=data)
-        data = _parquet(rows)
+        layout = self.stream.layout if role is Role.BASE else Layout.BUCKETS
+        data = _parquet(rows, self._filtered(role), layout)
         path = self.warehouse.new_name(self.stream, low, role.value)
         self.warehouse.write(path, data)
         return NewBucket(role, rows.num_rows, len(data), low, high, groups, _checksum(data), path=path)
+
+    def _filtered(self, role: Role) -> tuple[str, ...]:
+        """The columns that get Bloom filters: of a key that does not tell the place of its row."""
+        return self.stream.key if role is Role.BASE and not self.stream.key_has_order else ()
 
     def _range(self, rows: pa.Table) -> tuple[int, int]:
         """The least and greatest order field; everything, where a correction does not say it."""
@@ -83,7 +101,7 @@ def cut(tables: Iterator[pa.Table], bucket_rows: int) -> Iterator[pa.Table]:
         yield whole.slice(first)
 
 
-def _groups(rows: pa.Table, names: tuple[str, ...]) -> Groups:
+def groups_of(rows: pa.Table, names: tuple[str, ...]) -> Groups:
     if not names:
         return Groups()
     members = rows.select(names).group_by(list(names)).aggregate([])
@@ -104,18 +122,22 @@ def _arrow(rows: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-def _parquet(rows: pa.Table) -> bytes:
+def _parquet(rows: pa.Table, filtered: tuple[str, ...], layout: Layout) -> bytes:
+    row_group = ROW_GROUP // GROUPED_PARTS if layout is Layout.GROUPED else ROW_GROUP
     sink = pa.BufferOutputStream()
     encoding = {name: "DELTA_BINARY_PACKED" for name in rows.column_names if name == POS}
     dictionary = [name for name in rows.column_names if name not in encoding]
     pq.write_table(
         rows,
         sink,
-        row_group_size=ROW_GROUP,
+        row_group_size=row_group,
         compression="zstd",
         use_dictionary=dictionary,
         column_encoding=encoding or None,
-        write_page_index=True,
+        # Of one growing table without an index nothing is known, not even by Parquet.
+        write_statistics=layout is not Layout.PLAIN,
+        write_page_index=layout is not Layout.PLAIN,
+        bloom_filter_options=filter_options(rows, filtered, row_group) or None,
     )
     data: bytes = sink.getvalue().to_pybytes()
     return data

@@ -2,56 +2,120 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, update
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select, update
 
 from errata.catalog import buckets, commits, streams
+from errata.catalog.append import BasisMovedError
 from errata.catalog.open import Catalog
 from errata.catalog.streams import Standing
+from errata.catalog.tables import buckets as buckets_table
 from errata.catalog.tables import streams as streams_table
 from errata.model import ageing
-from errata.model.bucket import Bucket
+from errata.model.bucket import Bucket, Layout, Role
 from errata.model.commit import Cause
 from errata.model.interval import LOWEST
 
+AT_ONCE = 1_000
+"""Buckets whose rows are counted are read from the index in portions of this many."""
 
-def age_out(catalog: Catalog, basis: Standing, cause: Cause) -> tuple[int | None, list[Bucket]]:
-    """Drop what is due now: the commit, if there was anything to do, and the buckets dropped."""
+
+@dataclass(frozen=True, slots=True)
+class Aged:
+    """What is due to go."""
+
+    buckets: Sequence[Bucket]
+    """Base buckets of which nothing is left."""
+    aged_to: int
+    """Before this place no row counts any more, from it on every one does."""
+    beside: Sequence[Bucket]
+    """Base buckets that begin before it and stay, since they reach beyond."""
+    overlays: Sequence[Bucket]
+    """Overlays that mask or bring rows which have counted and no longer will."""
+    gone: Sequence[Bucket]
+    """Those of the overlays that have nothing left to say."""
+
+    def rows(self, hidden: Mapping[int, int]) -> int:
+        """How many live rows go, with those that are hidden where they lie."""
+        return sum(bucket.rows - bucket.masked for bucket in self.buckets) + sum(hidden.values())
+
+
+def due(catalog: Catalog, basis: Standing) -> Aged | None:
+    """What is due as the stream stands; None when nothing is."""
     with catalog.reading() as connection:
-        if not _due(connection, basis):
-            return None, []
+        return _due(connection, basis)
+
+
+def commit_ageing(catalog: Catalog, basis: Standing, aged: Aged, hidden: Mapping[int, int], cause: Cause) -> int:
+    """Drop what was found due on `basis`. `hidden` tells how many rows have counted and no longer do, of each of the
+    buckets beside and of the overlays."""
     with catalog.writing() as connection:
-        # Decided again under the lock: an append, another ageing or another declaration may have come between.
+        # Looked at again under the lock: a correction, another ageing or a declaration may have come between.
         now = streams.locked_standing(connection, basis.stream_id)
-        due = [] if now is None else _due(connection, now)
-        if not due:
-            return None, []
-        rows = sum(bucket.rows for bucket in due)
+        if now is None or now.aged_to != basis.aged_to or _due(connection, now) != aged:
+            raise BasisMovedError
+        rows, gone = aged.rows(hidden), [*aged.buckets, *aged.gone]
         summary = {
-            "dropped_buckets": len(due),
+            "dropped_buckets": len(aged.buckets),
             "dropped_rows": rows,
-            "dropped_bytes": sum(bucket.size for bucket in due),
-            "from": min(bucket.vs_min for bucket in due),
-            "to": max(bucket.vs_max for bucket in due),
+            "dropped_bytes": sum(bucket.size for bucket in gone),
+            "to": aged.aged_to - 1,
         }
         commit_id = commits.take(connection, catalog.clock.now(), cause, stream_id=basis.stream_id, summary=summary)
-        buckets.remove(connection, [bucket.bucket_id for bucket in due], commit_id)
+        buckets.remove(connection, [bucket.bucket_id for bucket in gone], commit_id)
+        buckets.mask(connection, hidden)
         connection.execute(
             update(streams_table)
             .where(streams_table.c.stream_id == basis.stream_id)
             .values(
                 rows=streams_table.c.rows - rows,
-                inline_bytes=streams_table.c.inline_bytes - sum(bucket.size for bucket in due if bucket.inline),
+                aged_to=aged.aged_to,
+                inline_bytes=streams_table.c.inline_bytes - sum(bucket.size for bucket in gone if bucket.inline),
                 changed_in=commit_id,
             )
         )
         streams.record_position(connection, basis.stream_id, commit_id)
-        return commit_id, due
+        return commit_id
 
 
-def _due(connection: Connection, standing: Standing) -> list[Bucket]:
-    retention = standing.stream.retention
-    if retention is None or standing.stable is None:
-        return []
-    # By span, only what ends behind the retention can be due; by rows, all of it must be counted.
-    before = None if retention.span is None else max(standing.stable - retention.span, LOWEST)
-    return ageing.due(buckets.live(connection, standing.stream_id, before), standing.stream, standing.stable)
+def _due(connection: Connection, standing: Standing) -> Aged | None:
+    stream, stream_id = standing.stream, standing.stream_id
+    if stream.retention is None or standing.stable is None:
+        return None
+    with closing(_youngest_first(connection, stream_id)) as youngest_first:
+        kept_from = ageing.kept_from(stream.retention, standing.stable, youngest_first)
+    if kept_from is None:
+        return None
+    base = buckets.live(connection, stream_id, before=None if stream.one_table else kept_from)
+    found = ageing.due(base, kept_from)
+    aged_to = ageing.aged_to(found, standing.aged_to, kept_from if stream.one_table else None)
+    if aged_to is None or not any(bucket.vs_min < aged_to for bucket in base):
+        return None
+    # Of one table without an index nobody knows where its rows lie: all of it is looked through.
+    beside = [bucket for bucket in base if bucket.vs_max >= kept_from]
+    if stream.layout is not Layout.PLAIN:
+        beside = [bucket for bucket in beside if bucket.vs_min < aged_to]
+    overlays = []
+    if standing.applied:
+        former = LOWEST if standing.aged_to is None else standing.aged_to
+        all_before = buckets.live(connection, stream_id, Role.OVERLAY, before=aged_to)
+        overlays = [overlay for overlay in all_before if overlay.vs_max >= former]
+    # Where the key does not tell the place, a row that has aged out may have made its key free for another, which
+    # lies elsewhere and may still be read without that revision: compaction is what works such an overlay in.
+    gone = [overlay for overlay in overlays if overlay.vs_max < aged_to] if stream.key_has_order else []
+    return Aged(found, aged_to, beside, overlays, gone)
+
+
+def _youngest_first(connection: Connection, stream_id: int) -> Generator[tuple[int, int], None, None]:
+    """Where each live base bucket begins and how many live rows it has, the last beginning first."""
+    columns = buckets_table.c
+    query = (
+        select(columns.vs_min, columns.rows - columns.masked)
+        .where(columns.stream_id == stream_id, columns.role == Role.BASE.value, columns.removed_in.is_(None))
+        .order_by(columns.vs_min.desc())
+    )
+    with connection.execute(query, execution_options={"yield_per": AT_ONCE}) as found:
+        yield from found

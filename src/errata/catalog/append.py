@@ -11,12 +11,14 @@ from sqlalchemy.exc import IntegrityError
 
 from errata.catalog import buckets, commits, ledger, quarantine, streams
 from errata.catalog.open import Catalog
+from errata.catalog.quarantine import State
 from errata.catalog.streams import Standing
 from errata.catalog.tables import streams as streams_table
 from errata.model.batch import BadRow, Counts, ReadSplit, SourceFile
 from errata.model.bucket import NewBucket, Role
 from errata.model.commit import Cause
 from errata.model.interval import LOWEST
+from errata.model.revision import Op
 from errata.model.stream import OnDuplicate
 
 
@@ -35,6 +37,10 @@ class Arrived:
     """The least and greatest order field of what was on time; None when nothing was."""
     guarded: frozenset[str] = frozenset()
     """Contents that no other batch may have brought."""
+    default_op: Op = Op.INSERT
+    """What its rows did that did not say."""
+    retried: Sequence[int] = ()
+    """The rows of quarantine that are taken in again by it."""
 
 
 class BasisMovedError(Exception):
@@ -69,6 +75,7 @@ def commit_append(catalog: Catalog, basis: Standing, arrived: Arrived, cause: Ca
             summary=_summary(arrived),
         )
         ledger.settle(connection, batch_no, commit_id)
+        quarantine.settle(connection, arrived.retried, State.RETRIED, commit_id)
         _make_visible(connection, now, basis, arrived, batch_no, commit_id)
         return commit_id
 
@@ -83,7 +90,8 @@ def _recheck(connection: Connection, now: Row[Any], basis: Standing, arrived: Ar
     if redeclared:
         raise BasisMovedError
     gone = buckets.removed_since(connection, basis.stream_id, basis.changed_in, _low(basis))
-    if (gone or now.stable != basis.stable) and _compared(basis, arrived):
+    moved = gone or now.stable != basis.stable or now.applied != basis.applied
+    if moved and _compared(basis, arrived):
         raise BasisMovedError
     if arrived.on_time is None:
         return
@@ -114,6 +122,7 @@ def _enter(connection: Connection, basis: Standing, arrived: Arrived) -> int:
             arrived.files,
             arrived.splits,
             arrived.counts,
+            arrived.default_op,
         )
     except IntegrityError:
         raise AlreadyTakenError from None
@@ -122,7 +131,7 @@ def _enter(connection: Connection, basis: Standing, arrived: Arrived) -> int:
 def _make_visible(
     connection: Connection, now: Row[Any], basis: Standing, arrived: Arrived, batch_no: int, commit_id: int
 ) -> None:
-    inline = buckets.add(connection, basis.stream_id, batch_no, commit_id, arrived.buckets, now.revisions)
+    inline = buckets.add(connection, basis.stream_id, batch_no, commit_id, arrived.buckets, now.revisions, now.applied)
     pending = sum(bucket.rows for bucket in arrived.buckets if bucket.role is Role.PENDING)
     vs_max, stable = now.vs_max, now.stable
     if arrived.on_time is not None:

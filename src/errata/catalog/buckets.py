@@ -7,7 +7,7 @@ vs_min lies in (start - 2^k, end). That is one range of the index for each class
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -30,8 +30,8 @@ from sqlalchemy import (
 )
 
 from errata.catalog.open import Catalog
-from errata.catalog.tables import batches, bucket_data, buckets
-from errata.model.bucket import Bucket, Groups, NewBucket, Role, prune
+from errata.catalog.tables import batches, bucket_data, buckets, streams
+from errata.model.bucket import Bucket, Ends, Groups, Layout, NewBucket, Role, prune
 from errata.model.interval import EVERYTHING, LOWEST, Interval
 
 CLASSES = 65
@@ -116,13 +116,41 @@ def visible(
     return prune(found, interval, groups)
 
 
-def live(connection: Connection, stream_id: int, before: int | None = None) -> list[Bucket]:
-    """The base buckets that the transaction sees now; only those that begin before a point, if told."""
+def overlays_ever(catalog: Catalog, stream_id: int, interval: Interval = EVERYTHING, since: int = 0) -> list[Bucket]:
+    """All overlays that can speak of rows of the interval and were added after a commit, by what they revised first:
+    also those that have been worked into buckets, which stay as long as the rows that they corrected."""
     query = (
         select(buckets, batches.c.batch_id)
         .join(batches, batches.c.batch_no == buckets.c.batch_no, isouter=True)
-        .where(buckets.c.stream_id == stream_id, buckets.c.role == Role.BASE.value)
+        .where(buckets.c.stream_id == stream_id, buckets.c.role == Role.OVERLAY.value, buckets.c.added_in > since)
+        .where(buckets.c.vs_min < interval.end, buckets.c.vs_max >= interval.start)
+        .order_by(buckets.c.revision_first, buckets.c.bucket_id)
+    )
+    with catalog.reading() as connection:
+        return [_bucket(row) for row in connection.execute(query)]
+
+
+def ever(connection: Connection, stream_id: int) -> list[Bucket]:
+    """All buckets of a stream that the index still has, live or not, as the transaction sees them."""
+    query = (
+        select(buckets, batches.c.batch_id)
+        .join(batches, batches.c.batch_no == buckets.c.batch_no, isouter=True)
+        .where(buckets.c.stream_id == stream_id)
+        .order_by(buckets.c.bucket_id)
+    )
+    return [_bucket(row) for row in connection.execute(query)]
+
+
+def live(
+    connection: Connection, stream_id: int, role: Role = Role.BASE, *, before: int | None = None
+) -> list[Bucket]:
+    """The buckets that the transaction sees now; only those that begin before a point, if told."""
+    query = (
+        select(buckets, batches.c.batch_id)
+        .join(batches, batches.c.batch_no == buckets.c.batch_no, isouter=True)
+        .where(buckets.c.stream_id == stream_id, buckets.c.role == role.value)
         .where(buckets.c.removed_in.is_(None))
+        .order_by(buckets.c.bucket_id)
     )
     if before is not None:
         query = query.where(buckets.c.vs_min < before)
@@ -141,10 +169,10 @@ def inline_data(catalog: Catalog, bucket_ids: Iterable[int]) -> dict[int, bytes]
 
 
 def overlapping_since(connection: Connection, stream_id: int, since: int, low: int, high: int) -> bool:
-    """Whether base buckets added after a commit can hold rows from low to high, both included."""
+    """Whether buckets or overlays added after a commit can have rows from low to high, both included."""
     query = select(func.count()).where(
         buckets.c.stream_id == stream_id,
-        buckets.c.role == Role.BASE.value,
+        buckets.c.role.in_([Role.BASE.value, Role.OVERLAY.value]),
         buckets.c.added_in > since,
         buckets.c.vs_min <= high,
         buckets.c.vs_max >= low,
@@ -160,7 +188,9 @@ def removed_since(connection: Connection, stream_id: int, since: int, low: int) 
         buckets.c.removed_in > since,
         buckets.c.vs_max >= low,
     )
-    return bool(connection.execute(query).scalar_one())
+    # Of what vacuum has removed from the index since, nobody knows any more where it lay.
+    vacuumed = select(streams.c.vacuumed > since).where(streams.c.stream_id == stream_id)
+    return bool(connection.execute(query).scalar_one() or connection.execute(vacuumed).scalar())
 
 
 def add(
@@ -170,17 +200,25 @@ def add(
     commit_id: int,
     written: Sequence[NewBucket],
     revisions: int = 0,
+    applied: int = 0,
+    masked: Sequence[int] = (),
 ) -> int:
-    """Make buckets visible from the commit on, pending ones numbered after `revisions`; the bytes now inline."""
+    """Make buckets visible from the commit on; the bytes now inline. Pending ones are numbered after `revisions`, and
+    base ones are no concern of revisions up to `applied`, unless they tell otherwise. `masked` counts, for each, the
+    rows that are superseded from the beginning; none if left out."""
     inline_bytes = 0
-    for bucket in written:
+    for number, bucket in enumerate(written):
         pending = bucket.role is Role.PENDING
+        numbers: tuple[int | None, int | None] = bucket.revisions or (None, None)
+        if pending:
+            numbers = (revisions + 1, revisions + bucket.rows)
+        masks, content = bucket.masks or (None, None), bucket.content or (None, None)
         added = connection.execute(
             insert(buckets)
             .values(
                 stream_id=stream_id,
                 role=bucket.role.value,
-                layout="buckets",
+                layout=bucket.layout.value,
                 path=bucket.path,
                 rows=bucket.rows,
                 bytes=bucket.size,
@@ -193,7 +231,15 @@ def add(
                 sampling_rate=1.0,
                 checksum=bucket.checksum,
                 batch_no=batch_no,
-                revision_first=revisions + 1 if pending else None,
+                revision_first=numbers[0],
+                revision_last=numbers[1],
+                mask_min=masks[0],
+                mask_max=masks[1],
+                content_min=content[0],
+                content_max=content[1],
+                floor=applied if bucket.floor is None else bucket.floor,
+                folded=bucket.folded,
+                masked=masked[number] if masked else 0,
                 added_in=commit_id,
             )
             .returning(buckets.c.bucket_id)
@@ -203,6 +249,14 @@ def add(
             connection.execute(insert(bucket_data).values(bucket_id=added, data=bucket.data))
             inline_bytes += len(bucket.data)
     return inline_bytes
+
+
+def mask(connection: Connection, masked: Mapping[int, int]) -> None:
+    """Count rows of buckets that have been superseded."""
+    for bucket_id, count in masked.items():
+        connection.execute(
+            update(buckets).where(buckets.c.bucket_id == bucket_id).values(masked=buckets.c.masked + count)
+        )
 
 
 def remove(connection: Connection, bucket_ids: Sequence[int], commit_id: int) -> int:
@@ -233,4 +287,16 @@ def _bucket(row: Row[Any]) -> Bucket:
         row.added_in,
         row.removed_in,
         row.revision_first,
+        row.revision_last,
+        row.batch_no,
+        Layout(row.layout),
+        _ends(row.mask_min, row.mask_max),
+        _ends(row.content_min, row.content_max),
+        row.floor,
+        row.folded,
+        row.masked,
     )
+
+
+def _ends(low: int | None, high: int | None) -> Ends | None:
+    return None if low is None or high is None else (low, high)

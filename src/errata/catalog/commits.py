@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, func, insert, select, update
@@ -70,6 +70,17 @@ def listed(catalog: Catalog, *, stream: str | None = None, since: int = 0, last:
         return [_commit(row) for row in reversed(connection.execute(query).all())]
 
 
+def numbered(catalog: Catalog, commit_ids: Iterable[int]) -> dict[int, Commit]:
+    """Commits by their numbers."""
+    wanted = sorted(set(commit_ids))
+    found: dict[int, Commit] = {}
+    with catalog.reading() as connection:
+        for start in range(0, len(wanted), 500):
+            query = _with_names().where(commits.c.commit_id.in_(wanted[start : start + 500]))
+            found.update({row.commit_id: _commit(row) for row in connection.execute(query)})
+    return found
+
+
 def find(catalog: Catalog, as_of: str | int | None) -> int:
     """The commit that --as-of means: a number, or the newest one at a moment. None: the newest."""
     if as_of is None:
@@ -109,6 +120,23 @@ def check_readable(catalog: Catalog, commit_id: int, horizon: int, stream: str) 
             f"commit {commit_id} lies behind the horizon of stream {stream}",
             why=f"past states are kept readable for {format_duration(horizon)}",
             how="read a later commit, or declare a longer `horizon` for the time to come",
+        )
+    check_whole(catalog, commit_id, stream)
+
+
+def check_whole(catalog: Catalog, commit_id: int, stream: str) -> None:
+    """Refuse a commit that vacuum has taken from: no longer horizon, nor another machine's clock, brings that back."""
+    gone = streams.c.removed_in
+    then = select(streams.c.vacuumed).where(
+        streams.c.name == stream, streams.c.added_in <= commit_id, gone.is_(None) | (gone > commit_id)
+    )
+    with catalog.reading() as connection:
+        vacuumed = connection.execute(then).scalar()
+    if vacuumed is not None and commit_id < vacuumed:
+        raise ErrataError(
+            f"commit {commit_id} of stream {stream} is no longer whole",
+            why=f"vacuum has removed what only commits before {vacuumed} needed",
+            how=f"read commit {vacuumed} or a later one",
         )
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from errata.catalog.open import Catalog
 from errata.catalog.tables import batch_files, batch_splits, batches
 from errata.model.batch import Counts, ReadSplit, SourceFile
+from errata.model.revision import Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +96,17 @@ def enter(
     files: Sequence[SourceFile],
     splits: Sequence[ReadSplit],
     counts: Counts,
+    default_op: Op = Op.INSERT,
 ) -> int:
     """Write a batch into the ledger; its commit is set by `settle`. A second one of the same id raises."""
-    batch_no = connection.execute(
-        insert(batches)
-        .values(stream_id=stream_id, batch_id=batch_id, content_hash=content_hash, counts=asdict(counts))
-        .returning(batches.c.batch_no)
-    ).scalar_one()
+    entry = {
+        "stream_id": stream_id,
+        "batch_id": batch_id,
+        "content_hash": content_hash,
+        "counts": asdict(counts),
+        "default_op": None if default_op is Op.INSERT else default_op.value,
+    }
+    batch_no = connection.execute(insert(batches).values(entry).returning(batches.c.batch_no)).scalar_one()
     numbers = {file.name: number for number, file in enumerate(files)}
     _insert_all(
         connection,
@@ -114,6 +119,7 @@ def enter(
                 "name": file.name,
                 "sha256": file.sha256,
                 "bytes": file.bytes,
+                "header": file.header,
             }
             for file in files
         ],

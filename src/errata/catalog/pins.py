@@ -1,4 +1,7 @@
-"""Pins: leases by which readers keep what a commit can see from being removed."""
+"""Pins: leases by which readers keep what a commit can see from being removed.
+
+A reader pins first and looks up what it will read behind its pin, never the other way round.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from errata.catalog.open import Catalog
 from errata.catalog.tables import head, pins
@@ -83,8 +86,25 @@ def pinned(catalog: Catalog, commit_id: int, holder: str) -> Iterator[Pin]:
 def oldest_pinned(catalog: Catalog) -> int:
     """The oldest commit that a living pin needs; the newest commit when there is none. Expired pins are cleared."""
     with catalog.writing() as connection:
-        connection.execute(delete(pins).where(pins.c.expires_at <= catalog.clock.now()))
-        oldest = connection.execute(select(func.min(pins.c.commit_id))).scalar()
-        if oldest is not None:
-            return int(oldest)
-        return int(connection.execute(select(head.c.commit_id)).scalar_one())
+        oldest = oldest_held(connection, catalog.clock.now())
+        return int(connection.execute(select(head.c.commit_id)).scalar_one()) if oldest is None else oldest
+
+
+def oldest_living(connection: Connection, now: int) -> int | None:
+    """The oldest commit that a living pin needs, as things are at this moment; None when there is none."""
+    return connection.execute(select(func.min(pins.c.commit_id)).where(pins.c.expires_at > now)).scalar()
+
+
+def oldest_held(connection: Connection, now: int) -> int | None:
+    """The same, and no pin comes or is renewed before the transaction ends; expired ones are gone for good.
+
+    Whoever removes something in the transaction asks here, after removing and before committing. Then a pin was either
+    committed before the lock was had, and is seen; or it comes into being after the commit, and whoever looks up behind
+    it sees what was removed. Without the lock PostgreSQL would let a pin commit between our look and our commit, and
+    its reader find files in the index that are about to go. SQLite's transactions that write exclude each other anyway.
+    A pin that is found expired is deleted, or a holder with a slower clock might renew it.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"LOCK TABLE {pins.name} IN SHARE ROW EXCLUSIVE MODE")
+    connection.execute(delete(pins).where(pins.c.expires_at <= now))
+    return oldest_living(connection, now)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, insert, literal, select, update
+from sqlalchemy import Connection, Row, Select, func, insert, literal, select, update
 from sqlalchemy.exc import IntegrityError
 
 from errata.catalog import commits
@@ -35,6 +36,12 @@ class Standing:
     """The number of the last revision."""
     changed_in: int
     """The commit that last moved it."""
+    applied: int = 0
+    """The revisions up to this number have been settled: applied, or found wrong."""
+    aged_to: int | None = None
+    """What lay before this has been aged out; nothing is left there."""
+    folded: int = 0
+    """Compaction has worked revisions up to this number into the buckets: they can no longer be told apart."""
 
 
 def standing(catalog: Catalog, name: str, commit_id: int | None = None) -> Standing:
@@ -90,8 +97,43 @@ def record_position(connection: Connection, stream_id: int, commit_id: int) -> N
         streams.c.stable,
         streams.c.vs_max,
         streams.c.rows,
+        streams.c.applied,
+        streams.c.aged_to,
+        streams.c.folded,
     ).where(streams.c.stream_id == stream_id)
-    connection.execute(insert(positions).from_select(["stream_id", "commit_id", "stable", "vs_max", "rows"], now))
+    names = ["stream_id", "commit_id", "stable", "vs_max", "rows", "applied", "aged_to", "folded"]
+    connection.execute(insert(positions).from_select(names, now))
+
+
+def aged_to_at(connection: Connection, stream_id: int, commit_id: int) -> int | None:
+    """How far the stream had been aged as of a commit."""
+    query = select(positions.c.aged_to).where(positions.c.stream_id == stream_id, positions.c.commit_id <= commit_id)
+    return connection.execute(query.order_by(positions.c.commit_id.desc()).limit(1)).scalar()
+
+
+def settled_in(connection: Connection, stream_id: int, numbers: Iterable[int]) -> dict[int, int]:
+    """Of these revisions, the commit in which each was settled; those still pending are left out."""
+    query = (
+        select(positions.c.applied, func.min(positions.c.commit_id))
+        .where(positions.c.stream_id == stream_id)
+        .group_by(positions.c.applied)
+        .order_by(positions.c.applied)
+    )
+    steps = [(row[0], row[1]) for row in connection.execute(query)]
+    found = {}
+    for number in numbers:
+        at = bisect_left(steps, (number,))
+        if at < len(steps):
+            found[number] = steps[at][1]
+    return found
+
+
+def aged_in(connection: Connection, stream_id: int, place: int) -> int | None:
+    """The commit from which on nothing was left at a place; None when rows there have not been aged out."""
+    query = select(func.min(positions.c.commit_id))
+    query = query.where(positions.c.stream_id == stream_id, positions.c.aged_to > place)
+    found = connection.execute(query).scalar()
+    return None if found is None else int(found)
 
 
 def apply_changes(
@@ -134,7 +176,16 @@ def _create(connection: Connection, name: str, commit_id: int) -> int:
     try:
         created = connection.execute(
             insert(streams)
-            .values(name=name, added_in=commit_id, rows=0, inline_bytes=0, revisions=0, changed_in=commit_id)
+            .values(
+                name=name,
+                added_in=commit_id,
+                rows=0,
+                inline_bytes=0,
+                revisions=0,
+                applied=0,
+                folded=0,
+                changed_in=commit_id,
+            )
             .returning(streams.c.stream_id)
         )
     except IntegrityError:  # somebody else has just created it
@@ -158,21 +209,23 @@ def _live(name: str | None, commit_id: int | None) -> Select[Any]:
 
 def _standing(connection: Connection, row: Row[Any], commit_id: int | None) -> Standing:
     declared = select(declarations.c.declaration).where(declarations.c.stream_id == row.stream_id)
-    stable, vs_max, rows = row.stable, row.vs_max, row.rows
+    then: Row[Any] | None = row
     if commit_id is not None:
         declared = declared.where(declarations.c.added_in <= commit_id)
         at = positions.c.commit_id
         query = select(positions).where(positions.c.stream_id == row.stream_id, at <= commit_id)
         then = connection.execute(query.order_by(at.desc()).limit(1)).first()
-        stable, vs_max, rows = (then.stable, then.vs_max, then.rows) if then else (None, None, 0)
     record = connection.execute(declared.order_by(declarations.c.added_in.desc()).limit(1)).scalar_one()
     return Standing(
         row.stream_id,
         from_record(row.name, record),
-        stable,
-        vs_max,
-        rows,
+        then.stable if then else None,
+        then.vs_max if then else None,
+        then.rows if then else 0,
         row.inline_bytes,
         row.revisions,
         row.changed_in,
+        then.applied if then else 0,
+        then.aged_to if then else None,
+        then.folded if then else 0,
     )

@@ -75,7 +75,11 @@ streams = Table(
     Column("rows", BigInteger, nullable=False),
     Column("inline_bytes", BigInteger, nullable=False),
     Column("revisions", BigInteger, nullable=False),
+    Column("applied", BigInteger, nullable=False),
+    Column("aged_to", BigInteger),
+    Column("folded", BigInteger, nullable=False),
     Column("changed_in", BigInteger, nullable=False),
+    Column("vacuumed", BigInteger),
     Index(
         "uq_streams_live_name",
         "name",
@@ -84,7 +88,10 @@ streams = Table(
         sqlite_where=text("removed_in IS NULL"),
     ),
 )
-"""A stream and where it stands now. Appends and ageing lock its row; changed_in is the commit that last did."""
+"""A stream and where it stands now. Whatever moves it locks its row; changed_in is the commit that last did. Revisions
+up to `applied` have been settled, and those up to `folded` can no longer be told apart; what lay before `aged_to` has
+been aged out. Vacuum may have removed what only commits before `vacuumed` need: those are never read again, whatever
+the horizon says later."""
 
 declarations = Table(
     "declarations",
@@ -103,6 +110,9 @@ positions = Table(
     Column("stable", BigInteger),
     Column("vs_max", BigInteger),
     Column("rows", BigInteger, nullable=False),
+    Column("applied", BigInteger, nullable=False),
+    Column("aged_to", BigInteger),
+    Column("folded", BigInteger, nullable=False),
 )
 """Where a stream stood after each commit that moved it: what a reader of an old commit needs."""
 
@@ -115,9 +125,12 @@ batches = Table(
     Column("content_hash", String(64), nullable=False),
     Column("commit_id", BigInteger),
     Column("counts", JSON, nullable=False),
+    Column("undoes", BigInteger),
+    Column("default_op", String(8)),
     UniqueConstraint("stream_id", "batch_id"),
 )
-"""The ledger: a batch that is in it has been taken in, once and whole."""
+"""The ledger: a batch that is in it has been taken in, once and whole. Its rows that did not say what they do did
+`default_op`; NULL: they were inserts."""
 
 batch_files = Table(
     "batch_files",
@@ -128,8 +141,10 @@ batch_files = Table(
     Column("name", Text, nullable=False),
     Column("sha256", String(64), nullable=False),
     Column("bytes", BigInteger, nullable=False),
+    Column("header", Text),
     Index(None, "stream_id", "sha256"),
 )
+"""The files of a batch; of CSV also the first line, without which no other can be read."""
 
 batch_splits = Table(
     "batch_splits",
@@ -164,12 +179,23 @@ buckets = Table(
     Column("checksum", String(80), nullable=False),
     Column("batch_no", BigInteger),
     Column("revision_first", BigInteger),
+    Column("revision_last", BigInteger),
+    Column("mask_min", BigInteger),
+    Column("mask_max", BigInteger),
+    Column("content_min", BigInteger),
+    Column("content_max", BigInteger),
+    Column("floor", BigInteger, nullable=False),
+    Column("folded", BigInteger, nullable=False),
+    Column("masked", BigInteger, nullable=False),
     Column("added_in", BigInteger, nullable=False),
     Column("removed_in", BigInteger),
     Index(None, "stream_id", "role", "span_class", "vs_min"),
     Index(None, "added_in"),
+    Index(None, "path"),
 )
-"""The bucket index. span_class is the bit length of vs_max - vs_min: see `buckets.visible`."""
+"""The bucket index. span_class is the bit length of vs_max - vs_min: see `buckets.visible`. An overlay's vs range spans
+its mask range and its content range. No revision up to `floor` concerns a base bucket's rows; those up to `folded` may
+be worked into them. `masked` counts the rows that have been superseded, as things are now."""
 
 bucket_data = Table(
     "bucket_data",
@@ -189,8 +215,32 @@ quarantine = Table(
     Column("line", BigInteger, nullable=False),
     Column("text", Text, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("form", String(8), nullable=False),
+    Column("revision", BigInteger),
+    Column("state", String(8), nullable=False),
+    Column("settled_in", BigInteger),
+    Column("file_number", Integer),
     Index(None, "stream_id", "batch_no"),
 )
+"""Rows and revisions that did not go in, as text of a form; held until a person has them retried or dropped. `file` and
+`line` are where it first stood; `file_number` is the file of the batch that brought it, whose header goes with it."""
+
+consumers = Table(
+    "consumers",
+    metadata,
+    Column("stream_id", BigInteger, ForeignKey("streams.stream_id"), primary_key=True),
+    Column("name", String(200), primary_key=True),
+    Column("revision", BigInteger, nullable=False),
+)
+"""Who still has to consume revisions one by one, and the last that each has consumed: later ones are not folded."""
+
+doomed = Table(
+    "doomed",
+    metadata,
+    Column("path", Text, primary_key=True),
+    Column("bytes", BigInteger, nullable=False),
+)
+"""Files whose index rows are gone and that are still to be removed: what a killed vacuum goes on with."""
 
 pins = Table(
     "pins",

@@ -114,7 +114,7 @@ def _aged(aged: AgedOut, site: Site) -> str:
     if aged.commit_id is None:
         return f"{aged.stream}: nothing is past the retention"
     stream = streams.standing(site.catalog, aged.stream).stream
-    until = place(max(bucket.vs_max for bucket in aged.buckets), stream.timed)
+    until = place(None if aged.aged_to is None else aged.aged_to - 1, stream.timed)
     dropped = f"{counted(len(aged.buckets), 'bucket')} with {counted(aged.rows, 'row')}"
     return f"{aged.stream}: {dropped} up to {until} dropped in commit {aged.commit_id}"
 
@@ -122,9 +122,10 @@ def _aged(aged: AgedOut, site: Site) -> str:
 def _visible(site: Site, stream: str, as_of: str | None) -> tuple[int, Standing, list[Bucket]]:
     commit_id = commits.find(site.catalog, as_of)
     standing = streams.standing(site.catalog, stream, None if as_of is None else commit_id)
+    commits.check_whole(site.catalog, commit_id, stream)
     found = [
         bucket
-        for role in (Role.BASE, Role.PENDING)
+        for role in (Role.BASE, Role.OVERLAY, Role.PENDING)
         for bucket in buckets.visible(site.catalog, standing.stream_id, commit_id, role=role)
     ]
     return commit_id, standing, found

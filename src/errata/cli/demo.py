@@ -36,6 +36,15 @@ streams:
     bucket_rows: 20000        # half a million in earnest
 """
 
+CORRECTIONS = """\
+time,symbol,price,_op,_old_price
+2026-11-18T00:05:01.552137,IBM,203.40,replace,203.44
+2026-11-18T00:05:02.904677,IBM,,delete,203.41
+2026-11-18T00:05:03.724529,IBM,203.49,replace,999.99
+"""
+WRONG = "symbol=IBM,time=2026-11-18T00:05:01.552137"
+AROUND = ("--group", "symbol=IBM", "--from", "2026-11-18T00:05:01", "--to", "2026-11-18T00:05:04")
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -104,6 +113,36 @@ STEPS = (
         ],
     ),
     Step(
+        "Late rows find their place",
+        "Applying what is pending puts the late rows into history, in one commit. Rows that say what is there already "
+        "are dropped, and nothing is rewritten: corrections lie over the buckets.",
+        [["revise", "quotes"]],
+    ),
+    Step(
+        "A correction arrives",
+        "The exchange says that one price was wrong and that another quote never was. It is mistaken about a third: "
+        "the old value that it claims, in _old_price, is not the one that is there. First the story of the first one, "
+        "before anything is changed.",
+        [["history", "quotes", WRONG], ["revise", "quotes", "corrections.csv"]],
+        shows="corrections.csv",
+    ),
+    Step(
+        "Before and after",
+        "The row has two versions now, and each tells where it came from. Who reads as of commit 4 still gets the old "
+        "price and the quote that never was, today and in a week.",
+        [
+            ["history", "quotes", WRONG],
+            ["archive", "scan", "quotes", *AROUND, "--as-of", "4"],
+            ["archive", "scan", "quotes", *AROUND],
+        ],
+    ),
+    Step(
+        "Keeping fit",
+        "Compaction works corrections into the buckets that they touch, and leaves all others alone. The doctor then "
+        "looks at every file and every row.",
+        [["archive", "compact", "--all"], ["doctor"]],
+    ),
+    Step(
         "Ageing",
         "The declaration keeps 15 minutes behind the stable point. What is older goes, by whole buckets; readers of "
         "earlier commits still see it until the horizon has passed.",
@@ -120,7 +159,7 @@ def demo(
         typer.Option("--keep", metavar="DIR", help="Work in this folder and leave all there.", show_default=False),
     ] = None,
 ) -> int:
-    """See a stream taken in, archived, aged and read back, in under two minutes."""
+    """See a stream taken in, archived, corrected, aged and read back, in under two minutes."""
     if keep is not None:
         return _in_kept(keep)
     with tempfile.TemporaryDirectory(prefix="errata-demo-") as folder:
@@ -147,6 +186,7 @@ def _play(folder: Path) -> int:
     """Go through the steps in a folder."""
     _tell("Errata on a made-up feed, step by step. After each $ stands what one would type.")
     (folder / "errata.yaml").write_text(PROJECT, encoding="utf-8")
+    (folder / "corrections.csv").write_text(CORRECTIONS, encoding="utf-8")
     with chdir(folder):
         for number, step in enumerate(STEPS, 1):
             _head(f"{number}/{len(STEPS)}  {step.title}", step.words)

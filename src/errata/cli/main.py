@@ -25,8 +25,12 @@ COMMANDS = {
     "init": ("Begin a project with a commented errata.yaml.", "errata.cli.init:init"),
     "apply": ("Show what errata.yaml would change, and do it.", "errata.cli.apply:apply"),
     "ingest": ("Take files into a stream's archive.", "errata.cli.ingest:ingest"),
+    "revise": ("Take corrections in, and apply what is pending.", "errata.cli.revise:revise_command"),
+    "undo": ("Take back what a batch did.", "errata.cli.undo:undo"),
+    "history": ("Show every version that a row has had.", "errata.cli.history:show_history"),
     "log": ("List commits: when, who, and what they did.", "errata.cli.log:log"),
     "status": ("Show how streams stand, and what waits.", "errata.cli.status:status"),
+    "doctor": ("See whether archives are whole, and mend them.", "errata.cli.doctor:doctor"),
     "demo": ("See it all at work, in under two minutes.", "errata.cli.demo:demo"),
     "bench": ("Measure Errata beside plain Spark.", "errata.cli.bench:bench"),
 }
@@ -43,15 +47,36 @@ GROUPS = {
             "stats": ("Show how much the archives hold.", "errata.cli.archive:stats"),
             "scan": ("Read rows of an archive as known at a commit.", "errata.cli.scan:scan"),
             "age-out": ("Drop buckets that are past the retention.", "errata.cli.archive:age_out"),
+            "compact": ("Work corrections in, and merge small buckets.", "errata.cli.compact:compact"),
+            "vacuum": ("Remove what nobody needs any more.", "errata.cli.vacuum:vacuum"),
         },
     ),
     "quarantine": (
-        "See the rows that were not taken in, and why.",
-        {"ls": ("List rows in quarantine.", "errata.cli.quarantine:ls")},
+        "See the rows that were not taken in; retry or drop them.",
+        {
+            "ls": ("List rows in quarantine, and why they are there.", "errata.cli.quarantine:ls"),
+            "retry": ("Take rows in quarantine in again.", "errata.cli.retry:retry"),
+            "drop": ("Give rows in quarantine up for good.", "errata.cli.quarantine:drop"),
+        },
     ),
 }
 
-ORDER = ("init", "apply", "generate", "ingest", "quarantine", "archive", "log", "status", "bench", "demo")
+ORDER = (
+    "init",
+    "apply",
+    "generate",
+    "ingest",
+    "revise",
+    "undo",
+    "quarantine",
+    "archive",
+    "history",
+    "log",
+    "status",
+    "doctor",
+    "bench",
+    "demo",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from errata.cli.named import named_values
 from errata.cli.options import StreamName, given
 from errata.cli.talk import say, steps
 from errata.errors import UsageError
@@ -19,7 +19,6 @@ from errata.serve.rows import first_rows, in_order, write_file, write_rows
 from errata.serve.words import counted
 
 SHOWN = 50
-_NEXT_NAME = re.compile(r",(?=[A-Za-z][A-Za-z0-9_]*=)")
 
 
 def scan(
@@ -40,6 +39,10 @@ def scan(
         int | None,
         typer.Option("--limit", metavar="N", min=1, help="Only the first N rows; as a table 50 unless told."),
     ] = None,
+    revisions: Annotated[
+        int | None,
+        typer.Option("--revisions", metavar="N", min=0, help="With the corrections up to this number only."),
+    ] = None,
     age_first: Annotated[
         bool, typer.Option("--age-first", help="Age the stream first if it ages lazily, as a correction would.")
     ] = False,
@@ -52,7 +55,15 @@ def scan(
         raise UsageError("Parquet does not go to a terminal", how="name a file with --out")
     if kind is ScanFormat.TABLE and out is not None:
         raise UsageError("a table is for looking at", how="add --format csv, json or parquet to write to a file")
-    wanted = Wanted(stream, start, end, as_of, [parse_group(text) for text in group or ()], age_first)
+    wanted = Wanted(
+        stream,
+        start,
+        end,
+        as_of,
+        [named_values(text, "group", "--group symbol=IBM") for text in group or ()],
+        age_first,
+        revisions,
+    )
     with at_site(given(context).project) as site:
         refuse_backwards(site.catalog, wanted)
         with reading(site, wanted) as answer:
@@ -60,18 +71,7 @@ def scan(
     if out is not None:
         say(f"wrote {out}, as of commit {answer.scan.commit_id}")
     elif kind is ScanFormat.TABLE:
-        say(f"as of commit {answer.scan.commit_id}; {counted(len(answer.buckets), 'bucket')} opened")
-
-
-def parse_group(text: str) -> dict[str, str]:
-    """The columns and values in 'symbol=IBM,venue=NYSE'; a value may have commas that no other name follows."""
-    values: dict[str, str] = {}
-    for part in _NEXT_NAME.split(text):
-        name, equals, value = part.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"{text!r} names no group", how="write --group symbol=IBM")
-        values[name.strip()] = value
-    return values
+        say(f"as of commit {answer.scan.commit_id}; {counted(len(answer.found.all), 'bucket')} opened")
 
 
 def _give_out(answer: Reading, kind: ScanFormat, out: Path | None, limit: int | None) -> None:

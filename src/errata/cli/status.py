@@ -22,13 +22,14 @@ FIELDS = (
     Field("bytes", "size", right=True),
     Field("inline_bytes", "inline", right=True),
     Field("stable", "stable point"),
+    Field("overlaid", "corrections", right=True),
     Field("pending", "pending", right=True),
     Field("quarantined", "quarantined", right=True),
     Field("waiting", "landed", right=True),
     Field("compaction_due", "compaction"),
     Field("declared", "declaration"),
 )
-QUIET = {"waiting", "compaction_due", "declared"}
+QUIET = {"overlaid", "waiting", "compaction_due", "declared"}
 """Columns that a person is shown only when they say something."""
 
 
@@ -57,8 +58,12 @@ def _hints(found: list[StreamStatus]) -> list[str]:
         hints.append("errata.yaml and the catalog differ: errata apply")
     for each in found:
         name = each.stream.name
+        if each.pending:
+            hints.append(f"{counted(each.pending, 'correction')} of {name} pending: errata revise {name}")
         if each.quarantined:
             hints.append(f"{counted(each.quarantined, 'row')} of {name} in quarantine: errata quarantine ls {name}")
+        if each.compaction_due:
+            hints.append(f"compaction of {name} is due: errata archive compact {name}")
         if each.waiting:
             hints.append(f"{counted(each.waiting, 'file')} of {name} landed: errata ingest {name} --landed")
     return hints
@@ -67,11 +72,12 @@ def _hints(found: list[StreamStatus]) -> list[str]:
 def _record(each: StreamStatus) -> Record:
     return {
         "stream": each.stream.name,
-        "rows": each.base.rows,
+        "rows": each.rows,
         "buckets": each.base.buckets,
         "bytes": each.base.bytes,
         "inline_bytes": each.inline_bytes,
         "stable": place(each.stable, each.stream.timed) or None,
+        "overlaid": each.overlays.rows,
         "pending": each.pending,
         "quarantined": each.quarantined,
         "waiting": each.waiting,
@@ -86,6 +92,7 @@ def _row(each: StreamStatus) -> Record:
         "bytes": size(each.base.bytes),
         "inline_bytes": size(each.inline_bytes),
         "stable": place_shown(each.stable, each.stream.timed),
+        "overlaid": each.overlays.rows or "",
         "waiting": "" if each.waiting is None else each.waiting,
         "compaction_due": "due" if each.compaction_due else "",
         "declared": "" if each.declared is Declared.AGREED else each.declared.value,

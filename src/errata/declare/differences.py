@@ -192,6 +192,7 @@ def _landing(say: Callable[[Landing], str]) -> Callable[[Stream], str]:
 
 _SAYINGS: Mapping[str, Callable[[Stream], str]] = {
     "bucket_rows": lambda stream: str(stream.bucket_rows),
+    "layout": lambda stream: stream.layout.value,
     "retention": _retention,
     "age_out": lambda stream: stream.age_out.value,
     "slack": lambda stream: stream.span_text(stream.slack),

@@ -8,6 +8,7 @@ from pathlib import Path
 from errata.declare.locations import place
 from errata.declare.reader import Section, whole_number
 from errata.errors import UsageError, unknown
+from errata.model.bucket import Layout
 from errata.model.columns import Column, ColumnType, Kind, check_name
 from errata.model.instants import DAY, SECOND, parse_duration
 from errata.model.stream import (
@@ -45,6 +46,7 @@ def read_stream(name: str, section: Section, root: Path) -> Stream | None:
     key = _names(section, "key", columns)
     group = _names(section, "group", columns)
     bucket_rows = section.read("bucket_rows", whole_number) or DEFAULT_BUCKET_ROWS
+    layout = section.choice("layout", Layout) or Layout.BUCKETS
     retention = section.read("retention", lambda text: parse_retention(text, timed))
     age_out = section.choice("age_out", AgeOut) or AgeOut.SCHEDULED
     slack = _slack(section, order, timed)
@@ -64,6 +66,7 @@ def read_stream(name: str, section: Section, root: Path) -> Stream | None:
             order=order,
             group=group,
             bucket_rows=bucket_rows,
+            layout=layout,
             retention=retention,
             age_out=age_out,
             slack=slack,

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from errata.catalog import ageing, streams
-from errata.errors import unknown
+import numpy as np
+import pyarrow as pa
+
+from errata.archive.masks import BUCKET, Overlays, read_overlays, sources
+from errata.archive.written import order_values
+from errata.catalog import ageing, pins, streams
+from errata.catalog.ageing import Aged
+from errata.catalog.append import BasisMovedError
+from errata.catalog.streams import Standing
+from errata.errors import ErrataError, unknown
 from errata.flows.site import Site
 from errata.model.bucket import Bucket
+from errata.model.interval import LOWEST
 from errata.model.stream import AgeOut
+
+TRIES = 8
+"""Other writers can come first this often before we give up and say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +32,10 @@ class AgedOut:
     stream: str
     commit_id: int | None
     buckets: Sequence[Bucket]
-
-    @property
-    def rows(self) -> int:
-        return sum(bucket.rows for bucket in self.buckets)
+    rows: int = 0
+    """How many live rows no longer count."""
+    aged_to: int | None = None
+    """The place before which nothing counts any more."""
 
 
 def age_out(site: Site, names: Sequence[str] = ()) -> list[AgedOut]:
@@ -45,6 +58,47 @@ def age_out_lazily(site: Site, name: str) -> AgedOut:
 
 
 def _age_out(site: Site, name: str) -> AgedOut:
-    standing = streams.standing(site.catalog, name)
-    commit_id, dropped = ageing.age_out(site.catalog, standing, site.caused_by("age-out"))
-    return AgedOut(name, commit_id, dropped)
+    for attempt in range(TRIES):
+        basis = streams.standing(site.catalog, name)
+        aged = ageing.due(site.catalog, basis)
+        if aged is None:
+            return AgedOut(name, None, ())
+        try:
+            hidden = _hidden(site, basis, aged)
+            commit_id = ageing.commit_ageing(site.catalog, basis, aged, hidden, site.caused_by("age-out"))
+        except BasisMovedError:
+            time.sleep(0.05 * attempt)
+            continue
+        return AgedOut(name, commit_id, aged.buckets, aged.rows(hidden), aged.aged_to)
+    raise ErrataError(
+        f"{TRIES} times another writer moved stream {name} first; nothing was aged out", how="run it again"
+    )
+
+
+def _hidden(site: Site, basis: Standing, aged: Aged) -> dict[int, int]:
+    """How many rows cease to count in each bucket that stays, and in each overlay."""
+    if not aged.overlays and not aged.beside:
+        return {}
+    stream, warehouse = basis.stream, site.warehouse
+    with pins.pinned(site.catalog, basis.changed_in, f"ageing of {stream.name}"):
+        if streams.standing(site.catalog, stream.name).changed_in != basis.changed_in:
+            raise BasisMovedError  # what is to be read may have been removed before it was pinned
+        overlays = Overlays(stream, read_overlays(stream, warehouse, sources(site.catalog, aged.overlays)))
+        brought = overlays.surviving()
+        ceasing = _ceasing(brought[stream.order], basis, aged)
+        numbers, counts = np.unique(brought[BUCKET].to_numpy()[ceasing], return_counts=True)
+        hidden: dict[int, int] = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+        for source in sources(site.catalog, aged.beside):
+            rows = source.read(warehouse, list(dict.fromkeys((*stream.key, stream.order))))
+            ceasing = _ceasing(rows[stream.order], basis, aged) & ~overlays.masked(rows, source.bucket.floor)
+            if count := int(ceasing.sum()):
+                hidden[source.bucket.bucket_id] = count
+    return hidden
+
+
+def _ceasing(order: pa.ChunkedArray, basis: Standing, aged: Aged) -> np.ndarray:
+    """Which rows have not been aged out so far and will be."""
+    places = order_values(order)
+    former = LOWEST if basis.aged_to is None else basis.aged_to
+    ceasing: np.ndarray = (places >= former) & (places < aged.aged_to)
+    return ceasing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from errata.archive.append import Arranged, arrange
@@ -12,15 +12,17 @@ from errata.archive.scan import Scan
 from errata.archive.wire import Intent
 from errata.catalog import ledger, streams
 from errata.catalog.append import AlreadyTakenError, Arrived, BasisMovedError, FilesTakenError, commit_append
+from errata.catalog.quarantine import SettledError
 from errata.catalog.streams import Standing
 from errata.errors import ErrataError, Refused, UsageError
 from errata.flows.landing import any_gone, clear, waiting
-from errata.flows.site import Site
+from errata.flows.site import Site, on_basis
 from errata.intake.find import inspect_all, resolve, unchanged
-from errata.intake.layout import has_rows, read_layout
-from errata.model.batch import BadRow, Counts, SourceFile, check_batch_id, content_hash
+from errata.intake.layout import FileLayout, has_rows, read_layout
+from errata.model.batch import BadRow, Counts, Retried, SourceFile, check_batch_id, content_hash
 from errata.model.bucket import INLINE_STREAM_BYTES
 from errata.model.interval import EVERYTHING, HIGHEST, Interval
+from errata.model.revision import Op
 from errata.spark.failures import spark_failures
 
 TRIES = 8
@@ -45,6 +47,10 @@ class Batch:
     batch_id: str | None = None
     strict: bool = False
     again: bool = False
+    default_op: Op = Op.INSERT
+    """What a row that does not say it does: in files of revisions, a replacement."""
+    retried: Retried | None = None
+    """The rows of quarantine that it is made of: its commit settles them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,7 @@ def append(site: Site, batch: Batch, on_step: OnStep = lambda _: None) -> Append
         report = _taken_before(site, standing, named)
         if report is None:
             if not (batch.landed or batch.again):
-                _refuse_known(site, standing, named)
+                _refuse_known(site, standing, named, batch.default_op)
             try:
                 report = _take_in(site, batch, named, on_step)
             except FilesTakenError:
@@ -125,11 +131,11 @@ def _to_take(site: Site, batch: Batch, standing: Standing) -> list[SourceFile]:
     return [file for file in files if file.sha256 not in known]
 
 
-def _refuse_known(site: Site, standing: Standing, named: Named) -> None:
+def _refuse_known(site: Site, standing: Standing, named: Named, default_op: Op) -> None:
     """Refuse files that came with another batch. Files without rows are alike on many days, and bring nothing twice."""
     known = ledger.earlier(site.catalog, standing.stream_id, [file.sha256 for file in named.files])
     for file in named.files:
-        if file.sha256 in known and has_rows(file, standing.stream):
+        if file.sha256 in known and has_rows(file, read_layout(file, standing.stream, default_op)):
             raise Refused(
                 f"{file.name} has been taken in before",
                 why=f"its content came with batch {known[file.sha256]}; batch {named.batch_id} would bring it again",
@@ -161,16 +167,16 @@ def _take_in(site: Site, batch: Batch, named: Named, on_step: OnStep) -> AppendR
     count = len(named.files)
     site.warehouse.check()
     for attempt in range(TRIES):
-        basis = streams.standing(site.catalog, batch.stream)
-        # What can be refused by a look at the files' beginnings is, before Spark is started for it.
-        layouts = [read_layout(file, basis.stream) for file in named.files]
-        on_step("starting Spark")
-        session = site.session()
-        on_step(f"reading {count:,} file{'s' if count > 1 else ''} and writing buckets")
-        with spark_failures():
+        with on_basis(site, batch.stream, "append to") as basis, spark_failures():
+            # What can be refused by a look at the files' beginnings is, before Spark is started for it.
+            layouts = [read_layout(file, basis.stream, batch.default_op) for file in named.files]
+            on_step("starting Spark")
+            session = site.session()
+            on_step(f"reading {count:,} file{'s' if count > 1 else ''} and writing buckets")
             arranged = arrange(session, site.catalog, _intent(site, basis), named.files, layouts, _known(basis))
+        arranged = replace(arranged, faults=replace(arranged.faults, retried=batch.retried))
         bad = _worth_committing(batch, named, arranged)
-        arrived = _arrived(batch, named, arranged, bad)
+        arrived = _arrived(batch, named, arranged, bad, layouts)
         on_step("committing")
         # Should the database fail here, nobody knows whether it has committed: the files then stay, for vacuum.
         try:
@@ -179,7 +185,7 @@ def _take_in(site: Site, batch: Batch, named: Named, on_step: OnStep) -> AppendR
             arranged.discard()
             on_step("another writer came first; reading again")
             time.sleep(0.05 * attempt)
-        except FilesTakenError:
+        except (FilesTakenError, SettledError):
             arranged.discard()
             raise
         except AlreadyTakenError:
@@ -246,18 +252,22 @@ def _check_unchanged(files: Sequence[SourceFile]) -> None:
             )
 
 
-def _arrived(batch: Batch, named: Named, arranged: Arranged, bad: Sequence[BadRow]) -> Arrived:
+def _arrived(
+    batch: Batch, named: Named, arranged: Arranged, bad: Sequence[BadRow], layouts: Sequence[FileLayout]
+) -> Arrived:
     with_rows = {read.split.file.sha256 for read in arranged.splits if read.lines}
     return Arrived(
         named.batch_id,
         named.content,
-        named.files,
+        [replace(file, header=layout.header) for file, layout in zip(named.files, layouts, strict=True)],
         arranged.splits,
         arranged.counts,
         arranged.buckets,
         bad if arranged.faults.count <= HELD else arranged.faults.rows(),
         arranged.on_time,
         frozenset() if batch.again and not batch.landed else frozenset(with_rows),
+        batch.default_op,
+        () if batch.retried is None else batch.retried.ids,
     )
 
 

@@ -7,10 +7,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.errors import EXIT_QUARANTINE
+from errata.errors import EXIT_FAILED, EXIT_QUARANTINE
 from errata.flows.age_out import age_out
 from errata.flows.append import Batch, append
+from errata.flows.compact import compact
+from errata.flows.doctor import Orders, doctor
+from errata.flows.revise import revise
 from errata.flows.site import at_site
+from errata.flows.vacuum import vacuum
 from errata.model.commit import Cause
 
 
@@ -46,6 +50,20 @@ def append_job(project: Path, batch: Batch, cause: Cause) -> int:
     return EXIT_QUARANTINE if counts.quarantined else 0
 
 
+def revise_job(project: Path, names: Sequence[str], cause: Cause) -> int:
+    """Apply what is pending."""
+    with at_site(project, cause) as site:
+        reports = revise(site, names, _say)
+    for report in reports:
+        settled = report.settled
+        where = f"commit {', '.join(map(str, report.commits))}" if report.commits else "nothing to settle"
+        _say(
+            f"{report.stream}: {where}, {settled.applied:,} corrections applied, {settled.dropped:,} so already, "
+            f"{settled.ignored:,} ignored, {settled.waiting:,} waiting, {settled.refused:,} in quarantine"
+        )
+    return EXIT_QUARANTINE if any(report.settled.refused for report in reports) else 0
+
+
 def age_out_job(project: Path, names: Sequence[str], cause: Cause) -> int:
     """Drop what streams no longer keep."""
     with at_site(project, cause) as site:
@@ -53,6 +71,42 @@ def age_out_job(project: Path, names: Sequence[str], cause: Cause) -> int:
             done = f"commit {aged.commit_id}" if aged.commit_id else "nothing due"
             _say(f"{aged.stream}: {done}, {len(aged.buckets):,} buckets with {aged.rows:,} rows dropped")
     return 0
+
+
+def compact_job(project: Path, names: Sequence[str], everything: bool, cause: Cause) -> int:
+    """Work corrections into buckets, and merge small ones."""
+    with at_site(project, cause) as site:
+        for done in compact(site, names, everything=everything, on_step=_say):
+            if done.commit_id is None:
+                _say(f"{done.stream}: nothing due")
+                continue
+            made = f"{len(done.replaced):,} buckets into {len(done.written):,}, {len(done.folded):,} overlays worked in"
+            _say(f"{done.stream}: commit {done.commit_id}, {made}")
+    return 0
+
+
+def vacuum_job(project: Path, names: Sequence[str], grace: int, cause: Cause) -> int:
+    """Remove what nobody needs any more."""
+    with at_site(project, cause) as site:
+        done = vacuum(site, names, grace)
+    for each in done.freed:
+        freed = f"{each.buckets:,} buckets and {each.files:,} files, {each.bytes:,} bytes"
+        _say(f"{each.stream}: {freed} freed, {each.what.value} {each.kind}")
+    for line in done.stuck:
+        _say(f"cannot be removed: {line}")
+    return EXIT_FAILED if done.stuck else 0
+
+
+def doctor_job(project: Path, names: Sequence[str], orders: Orders, cause: Cause) -> int:
+    """Look whether archives are whole."""
+    with at_site(project, cause) as site:
+        found = doctor(site, names, orders, _say)
+    for each in found:
+        name = each.stream or "commits and files"
+        for finding in each.findings:
+            _say(f"{name}: {finding.severity.value}: {finding.where}: {finding.what}; how to mend: {finding.how}")
+        _say(f"{name}: {len(each.findings):,} findings, {len(each.mended):,} mended")
+    return EXIT_FAILED if any(each.findings for each in found) else 0
 
 
 def _say(text: str) -> None:

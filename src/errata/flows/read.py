@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive.scan import Group, Scan, candidates, scan_rows
+from errata.archive.scan import Found, Group, Scan, candidates, scan_rows
 from errata.archive.warehouse import Warehouse
 from errata.catalog import commits, pins, streams
 from errata.catalog.open import Catalog, open_catalog
@@ -19,7 +19,6 @@ from errata.errors import UsageError, unknown
 from errata.flows.age_out import age_out_lazily
 from errata.flows.site import Site
 from errata.intake.values import value_text
-from errata.model.bucket import Bucket
 from errata.model.instants import parse_instant
 from errata.model.interval import HIGHEST, LOWEST, Interval
 from errata.model.stream import Stream
@@ -38,6 +37,8 @@ class Wanted:
     """Each names values of all group columns."""
     age_first: bool = False
     """Read as a correction would: a stream that ages lazily is aged first."""
+    revisions_up_to: int | None = None
+    """Only the corrections up to this number; None for all that had been applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ class Reading:
     """An answer in the making: what will be opened, and the rows."""
 
     scan: Scan
-    buckets: Sequence[Bucket]
+    found: Found
+    """The buckets that hold them, and overlays."""
     rows: DataFrame
     pin: pins.Pin
     """Holds until the reading ends; its `check` tells whether what has been read so far was whole."""
@@ -56,6 +58,8 @@ def find(catalog: Catalog, wanted: Wanted) -> Scan:
     commit_id = commits.find(catalog, wanted.as_of)
     if wanted.as_of is None:
         standing = streams.standing(catalog, wanted.stream)
+        if standing.changed_in > commit_id:  # it has just been moved
+            standing = streams.standing(catalog, wanted.stream, commit_id)
     else:
         standing = streams.standing(catalog, wanted.stream, commit_id)
         commits.check_readable(catalog, commit_id, _horizon(catalog, standing), wanted.stream)
@@ -63,7 +67,18 @@ def find(catalog: Catalog, wanted: Wanted) -> Scan:
         LOWEST if wanted.start is None else _moment(standing.stream, wanted.start),
         HIGHEST if wanted.end is None else _moment(standing.stream, wanted.end),
     )
-    return Scan(standing, commit_id, interval, _groups(standing.stream, wanted.groups))
+    _check_applied(standing, commit_id, wanted.revisions_up_to)
+    groups = _groups(standing.stream, wanted.groups)
+    return Scan(standing, commit_id, interval, groups, wanted.revisions_up_to)
+
+
+def _check_applied(standing: Standing, commit_id: int, number: int | None) -> None:
+    if number is not None and not 0 <= number <= standing.applied:
+        raise UsageError(
+            f"revision {number} has not been applied as of commit {commit_id}",
+            where=f"stream {standing.stream.name}",
+            how=f"revisions 0 to {standing.applied} can be asked for; `errata revise` applies what is pending",
+        )
 
 
 def refuse_backwards(catalog: Catalog, wanted: Wanted) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from errata.archive.warehouse import Warehouse
-from errata.catalog import streams
+from errata.catalog import commits, pins, streams
 from errata.catalog.open import Catalog, open_catalog
+from errata.catalog.streams import Standing
 from errata.clock import SYSTEM, Clock
 from errata.declare.project import Project, load_project
 from errata.errors import ErrataError, unknown
@@ -60,6 +61,15 @@ class Site:
             state = "has changed in errata.yaml" if name in recorded else "is not in the catalog yet"
             raise ErrataError(f"stream {name} {state}", how="run `errata apply` first")
         return recorded[name]
+
+
+@contextmanager
+def on_basis(site: Site, name: str, holder: str) -> Iterator[Standing]:
+    """Where a stream stands, for those who decide on it: none of the files that this names is removed before the block
+    ends."""
+    # Pinned first and looked up behind the pin: what is found then stays.
+    with pins.pinned(site.catalog, commits.newest(site.catalog), f"{holder} {name}"):
+        yield streams.standing(site.catalog, name)
 
 
 @contextmanager

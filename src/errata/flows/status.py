@@ -15,6 +15,7 @@ from errata.errors import unknown
 from errata.flows.site import Site
 from errata.intake.find import landed
 from errata.model.bucket import INLINE_STREAM_BYTES, Role
+from errata.model.compaction import worth_folding
 from errata.model.stream import Landing, Stream, Then
 
 
@@ -33,7 +34,11 @@ class StreamStatus:
 
     stream: Stream
     declared: Declared
+    rows: int = 0
+    """The rows that count now: those of buckets, as corrected."""
     base: Sizes = field(default_factory=Sizes)
+    overlays: Sizes = field(default_factory=Sizes)
+    """Corrections that lie over the buckets."""
     superseded: tuple[int, int] = (0, 0)
     """Buckets no longer live that readers of old commits may need, and their bytes."""
     inline_bytes: int = 0
@@ -46,7 +51,10 @@ class StreamStatus:
 
     @property
     def compaction_due(self) -> bool:
-        return self.inline_bytes >= INLINE_STREAM_BYTES
+        over = self.overlays
+        return self.inline_bytes >= INLINE_STREAM_BYTES or worth_folding(
+            over.buckets, over.rows, self.base.rows, self.stream.bucket_rows
+        )
 
 
 def status(site: Site, names: Sequence[str] = ()) -> list[StreamStatus]:
@@ -69,7 +77,9 @@ def status(site: Site, names: Sequence[str] = ()) -> list[StreamStatus]:
             StreamStatus(
                 standing.stream,
                 _agreement(standing.stream, declared),
+                standing.rows,
                 sizes.get((standing.stream_id, Role.BASE), Sizes()),
+                sizes.get((standing.stream_id, Role.OVERLAY), Sizes()),
                 superseded.get(standing.stream_id, (0, 0)),
                 standing.inline_bytes,
                 standing.stable,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +15,12 @@ from errata.intake.layout import OLD, OP, SEQ, FileLayout, known_columns
 from errata.intake.parquet_rows import shown
 from errata.intake.parsed import Parsed
 from errata.model.columns import Kind
+from errata.model.revision import Op
 from errata.model.stream import Stream
 
-GIVEN, OLD_GIVEN = "_given", "_old_given"
-CORRECTIONS = ("replace", "delete")
+GIVEN, OLD_GIVEN = "_given", "_claimed"
+NOT_TEXT = "text in UTF-8"
+CORRECTIONS = (Op.REPLACE.value, Op.DELETE.value)
 _SHOWN = 80
 
 
@@ -62,11 +64,13 @@ def row_schema(stream: Stream, layout: FileLayout) -> pa.Schema:
 def judge(parsed: Parsed, layout: FileLayout, stream: Stream) -> Judged:
     """Give each row its types and its place."""
     typed, faults = _typed(parsed, stream)
-    ops = typed.get(OP)
     count = len(parsed.ordinals)
-    corrects = np.zeros(count, dtype=bool) if ops is None else _is_in(ops, CORRECTIONS)
-    if ops is not None:
-        faults.append(_unknown_op(ops))
+    if OP in typed:
+        faults.append(_unknown_op(typed[OP]))
+    corrects = np.zeros(count, dtype=bool)
+    if OP in typed or layout.default_op is not Op.INSERT:
+        typed[OP] = _ops(typed.get(OP, pa.nulls(count, pa.string())), layout.default_op)
+        corrects = _is_in(typed[OP], CORRECTIONS)
     faults.extend(_wanting(parsed, typed, corrects, layout, stream))
     wrong = np.zeros(count, dtype=bool)
     wrong[list(parsed.notes)] = True
@@ -91,7 +95,7 @@ def _typed(parsed: Parsed, stream: Stream) -> tuple[dict[str, pa.Array], list[_F
             continue
         typed[name], mask = convert(parsed.columns[name], kind)
         if mask is not None:
-            what = "text in UTF-8" if kind.kind is Kind.STRING else f"{'an' if kind.kind is Kind.INT else 'a'} {kind}"
+            what = NOT_TEXT if kind.kind is Kind.STRING else f"{'an' if kind.kind is Kind.INT else 'a'} {kind}"
             faults.append(_Fault(name, mask, _misfit(name, parsed.columns[name], what)))
     return typed, faults
 
@@ -109,6 +113,12 @@ def _is_in(values: pa.Array, words: tuple[str, ...]) -> np.ndarray:
     return mask_of(pc.is_in(values, value_set=pa.array(words)))
 
 
+def _ops(said: pa.Array, default: Op) -> pa.Array:
+    """What each row does; one that does not say it does what is the default."""
+    silent = pc.equal(pc.fill_null(said, ""), "")
+    return pc.if_else(silent, pa.scalar(default.value), said)
+
+
 def _unknown_op(ops: pa.Array) -> _Fault:
     mask = mask_of(pc.is_valid(ops)) & ~_is_in(ops, ("", "insert", *CORRECTIONS))
     return _Fault(OP, mask, lambda row: f"unknown {OP} {_quoted(ops[row].as_py())}: insert, replace or delete")
@@ -118,7 +128,6 @@ def _wanting(
     parsed: Parsed, typed: dict[str, pa.Array], corrects: np.ndarray, layout: FileLayout, stream: Stream
 ) -> list[_Fault]:
     """Rows without a key, or without the order that they need."""
-    count = len(corrects)
     arrives = stream.ordered_on_arrival and not layout.gives_order
     faults: list[_Fault] = []
     for name in (column.name for column in stream.columns if column.name in stream.required):
@@ -128,15 +137,17 @@ def _wanting(
                 faults.append(_Fault(name, given, lambda _: f"{stream.order}: the file's first row does not give it"))
             if name in stream.key and corrects.any():
                 # What arrives now is given its order, but not what has arrived before and is to be corrected.
-                faults.append(_Fault(name, corrects & ~given, _lack(name, given, "is part of the key")))
+                unnamed = corrects & ~given & _empty(parsed, typed, OLD + name)
+                faults.append(_Fault(name, unnamed, _lack(name, given, "is part of the key")))
             continue
         empty = _empty(parsed, typed, name)
-        role = "is part of the key"
-        if name not in stream.key:
-            role = "is the order"
-            deletes = _is_in(typed[OP], ("delete",)) if OP in typed else np.zeros(count, dtype=bool)
-            # A correction that does not give the order leaves it unchanged, and a deletion has no use for it.
-            empty &= ~corrects | (given & ~deletes)
+        role = "is part of the key" if name in stream.key else "is the order"
+        if corrects.any():
+            # A correction does not change what it does not give, and a deletion changes nothing.
+            unchanged = corrects & ~(given & ~_is_in(typed[OP], (Op.DELETE.value,)))
+            # But a key that it does not give it names by the old value.
+            named = ~_empty(parsed, typed, OLD + name) if name in stream.key else np.True_
+            empty &= ~(unchanged & named)
         if empty.any():
             faults.append(_Fault(name, empty, _lack(name, given, role)))
     return faults
@@ -185,15 +196,16 @@ def _corrections(parsed: Parsed, typed: dict[str, pa.Array], wanted: np.ndarray,
     schema = correction_schema(stream)
     if not wanted.any():
         return schema.empty_table()
-    names = stream.names
-    marks = {
-        GIVEN: _marks(parsed, names),
-        OLD_GIVEN: _marks(parsed, tuple(OLD + name for name in names)),
-    }
+    given = [_given(parsed, name) for name in stream.names]
+    old_given = [_given(parsed, OLD + name) for name in stream.names]
+    marks = {GIVEN: _listed(stream.names, given), OLD_GIVEN: _listed(stream.names, old_given)}
     return _table(typed | marks, schema, wanted)
 
 
-def _marks(parsed: Parsed, names: tuple[str, ...]) -> pa.Array:
-    """A text of 1 and 0 for each row: which of the columns it gives."""
-    digits = np.column_stack([_given(parsed, name) for name in names]).astype(np.uint8) + ord("0")
-    return pa.array(digits.view(f"S{len(names)}").ravel().astype(str), pa.string())
+def _listed(names: Sequence[str], given: Sequence[np.ndarray]) -> pa.Array:
+    """For each row the names, joined by commas, of the columns that it gives. Few sets of columns differ."""
+    digits = np.column_stack(given).astype(np.uint8) + ord("0")
+    patterns, which = np.unique(digits.view(f"S{len(names)}").ravel(), return_inverse=True)
+    marks = [pattern.decode() for pattern in patterns.tolist()]
+    texts = [",".join(name for name, mark in zip(names, each, strict=True) if mark == "1") for each in marks]
+    return pa.array(texts, pa.string()).take(pa.array(which))

@@ -6,7 +6,7 @@ import csv
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from errata.intake.parquet_rows import opened_parquet
 from errata.intake.source import BOM, opened
 from errata.model.batch import Format, ReadSplit, SourceFile, Split
 from errata.model.columns import ColumnType, Kind
+from errata.model.revision import Op
 from errata.model.stream import Stream
 
 OP, SEQ, OLD = "_op", "_seq", "_old_"
@@ -38,6 +39,15 @@ class FileLayout:
     """The rows of each row group of a Parquet file."""
     gives_order: bool = True
     """Whether the rows bring their order column; JSON lines with an order given on arrival go by their first."""
+    default_op: Op = Op.INSERT
+    """What a row that does not say it does."""
+    header: str | None = None
+    """The first line of CSV as it stands there: without it no other can be read."""
+
+    @property
+    def may_correct(self) -> bool:
+        """Whether rows may be other than plain inserts, as far as a header tells."""
+        return OP in self.columns or self.default_op is not Op.INSERT
 
 
 def reserved_columns(stream: Stream) -> dict[str, ColumnType]:
@@ -51,17 +61,18 @@ def known_columns(stream: Stream) -> dict[str, ColumnType]:
     return {column.name: column.type for column in stream.columns} | reserved_columns(stream)
 
 
-def read_layout(file: SourceFile, stream: Stream) -> FileLayout:
+def read_layout(file: SourceFile, stream: Stream, default_op: Op = Op.INSERT) -> FileLayout:
     """The file's layout, or the error that says why nothing of it can be taken."""
     match file.format:
         case Format.CSV:
             layout = _csv_layout(file)
         case Format.JSON:
-            return _json_layout(file, stream)
+            return replace(_json_layout(file, stream), default_op=default_op)
         case Format.PARQUET:
             layout = _parquet_layout(file, stream)
-    _check_columns(file, layout.columns, stream)
-    return FileLayout(layout.columns, layout.data_start, layout.row_groups, stream.order in layout.columns)
+    layout = replace(layout, gives_order=stream.order in layout.columns, default_op=default_op)
+    _check_columns(file, layout, stream)
+    return layout
 
 
 def _csv_layout(file: SourceFile) -> FileLayout:
@@ -81,7 +92,7 @@ def _csv_layout(file: SourceFile) -> FileLayout:
         raise ErrataError("the header is not UTF-8", where=file.name, how="save the file as UTF-8") from error
     except csv.Error as error:
         raise ErrataError("the header cannot be read", where=file.name, why=str(error)) from error
-    return FileLayout(tuple(columns), len(line))
+    return FileLayout(tuple(columns), len(line), header=text.decode().removesuffix("\n").removesuffix("\r"))
 
 
 def _json_layout(file: SourceFile, stream: Stream) -> FileLayout:
@@ -136,8 +147,8 @@ def _parquet_layout(file: SourceFile, stream: Stream) -> FileLayout:
     return FileLayout(tuple(schema.names), row_groups=groups)
 
 
-def _check_columns(file: SourceFile, columns: Sequence[str], stream: Stream) -> None:
-    known = known_columns(stream)
+def _check_columns(file: SourceFile, layout: FileLayout, stream: Stream) -> None:
+    known, columns = known_columns(stream), layout.columns
     for name in columns:
         if name not in known:
             raise ErrataError(
@@ -148,7 +159,7 @@ def _check_columns(file: SourceFile, columns: Sequence[str], stream: Stream) -> 
             )
         if columns.count(name) > 1:
             raise ErrataError(f"column {name!r} is named twice", where=file.name, how="name each column once")
-    missing = [name for name in needed(columns, stream) if name not in columns]
+    missing = [name for name in needed(layout, stream) if name not in columns]
     if missing:
         raise ErrataError(
             f"column{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing",
@@ -168,15 +179,16 @@ def _not_a_header(file: SourceFile, columns: Sequence[str], stream: Stream) -> s
     return "the first line of a CSV file names its columns, and this one names none of the stream's"
 
 
-def needed(columns: Sequence[str], stream: Stream) -> list[str]:
+def needed(layout: FileLayout, stream: Stream) -> list[str]:
     """The columns that a header must name: the key, and the order unless it is given on arrival.
 
-    A file of corrections may leave out an order that is not part of the key: what is not given does not change.
+    A file of corrections may leave out an order that is not part of the key, since what is not given does not change;
+    and it may tell which row is meant by the old value of a key column alone.
     """
     names = [column.name for column in stream.columns if column.name in stream.required]
-    if stream.ordered_on_arrival or (OP in columns and not stream.key_has_order):
+    if stream.ordered_on_arrival or (layout.may_correct and not stream.key_has_order):
         names.remove(stream.order)
-    return names
+    return [name for name in names if not layout.may_correct or OLD + name not in layout.columns]
 
 
 def plan_splits(
@@ -193,9 +205,9 @@ def plan_splits(
     return splits
 
 
-def has_rows(file: SourceFile, stream: Stream) -> bool:
+def has_rows(file: SourceFile, layout: FileLayout) -> bool:
     """Whether the file holds any record, as far as can be told without reading it; of a gzip it is not known."""
-    return bool(plan_splits([file], [read_layout(file, stream)]))
+    return bool(plan_splits([file], [layout]))
 
 
 def _ranges(file: SourceFile, layout: FileLayout, target: int, most_rows: int | None) -> list[tuple[int, int]]:

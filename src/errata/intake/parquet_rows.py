@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from errata.intake.convert import convert
 from errata.intake.parsed import Parsed
 from errata.intake.source import opened
 from errata.model.batch import SourceFile, Split
+from errata.model.columns import ColumnType, Kind
+from errata.model.instants import format_instant
 
 
 @contextmanager
@@ -33,10 +36,23 @@ def parse_parquet(table: pa.Table) -> Parsed:
     return Parsed(columns, np.arange(table.num_rows, dtype=np.int64), table.num_rows)
 
 
-def row_text(table: pa.Table, row: int) -> str:
-    """A row as a line of JSON."""
+def row_text(table: pa.Table, row: int, kinds: Mapping[str, ColumnType]) -> str:
+    """A row as a line of JSON, from which the rules for text read the values that Parquet's types had."""
     values = table.slice(row, 1)
-    return json.dumps({name: shown(values.column(name), 0) for name in table.column_names}, default=str)
+    members = {name: _member(values.column(name), kinds.get(name)) for name in table.column_names}
+    return json.dumps(members, default=str)
+
+
+def _member(value: pa.ChunkedArray, kind: ColumnType | None) -> object:
+    """A value of the declared type as it would be written for it; one that cannot be of the type as it is shown."""
+    if kind is None:
+        return shown(value, 0)
+    typed, wrong = convert(value, kind)
+    if wrong is not None:
+        return shown(value, 0)
+    if kind.kind is Kind.TIMESTAMP and typed[0].is_valid:
+        return format_instant(typed.view(pa.int64())[0].as_py())
+    return typed[0].as_py()
 
 
 def shown(values: pa.Array | pa.ChunkedArray, row: int) -> object:

@@ -58,12 +58,12 @@ def read_split(split: Split, layout: FileLayout, stream: Stream) -> SplitRows:
     """Read one split, whole."""
     if split.file.format is Format.PARQUET:
         table = read_groups(split)
-        source: RowTexts = _TableTexts(table)
+        source: RowTexts = _TableTexts(table, stream)
         parts = [judge(parse_parquet(table), layout, stream)]
     else:
         kept = _PieceTexts([], [])
         parts = list(_judged(split, layout, stream, kept))
-        source = kept if kept.whole else _FileTexts(split.file)
+        source = kept if kept.whole else _FileTexts(split.file, stream)
     return _joined(parts, source)
 
 
@@ -126,10 +126,11 @@ class _FileTexts:
     """A compressed file's lines, read again."""
 
     file: SourceFile
+    stream: Stream
 
     def texts(self, ordinals: Collection[int]) -> dict[int, str]:
         first = first_line(self.file)
-        found = fetch_lines(self.file, {first + ordinal for ordinal in ordinals})
+        found = fetch_lines(self.file, {first + ordinal for ordinal in ordinals}, self.stream)
         return {number - first: text for number, text in found.items()}
 
 
@@ -138,6 +139,8 @@ class _TableTexts:
     """A Parquet split's rows as they were written."""
 
     table: pa.Table
+    stream: Stream
 
     def texts(self, ordinals: Collection[int]) -> dict[int, str]:
-        return {ordinal: row_text(self.table, ordinal) for ordinal in ordinals}
+        kinds = known_columns(self.stream)
+        return {ordinal: row_text(self.table, ordinal, kinds) for ordinal in ordinals}

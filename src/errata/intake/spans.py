@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pyarrow.parquet as pq
 
-from errata.intake.layout import OP, FileLayout
+from errata.intake.layout import FileLayout
 from errata.intake.parquet_rows import opened_parquet
 from errata.model.batch import Format, SourceFile, Split
 from errata.model.interval import HIGHEST, LOWEST
@@ -30,7 +30,7 @@ def order_spans(splits: Sequence[Split], layouts: Sequence[FileLayout], stream: 
     spans: dict[int, Span] = {}
     for name, pieces in by_file.items():
         layout = layout_of[name]
-        if pieces[0].file.format is not Format.PARQUET or OP in layout.columns or stream.order not in layout.columns:
+        if pieces[0].file.format is not Format.PARQUET or layout.may_correct or not layout.gives_order:
             return None
         groups = _group_spans(pieces[0].file, stream)
         for split in pieces:

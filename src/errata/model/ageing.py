@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from errata.model.bucket import Bucket, Role
-from errata.model.stream import Stream
+from errata.model.bucket import Bucket
+from errata.model.interval import LOWEST
+from errata.model.stream import Retention
 
 
-def due(buckets: Sequence[Bucket], stream: Stream, stable: int | None) -> list[Bucket]:
-    """The base buckets that can be dropped whole, oldest first.
+def kept_from(retention: Retention, stable: int, youngest_first: Iterable[tuple[int, int]]) -> int | None:
+    """The place from which on nothing may go; None when nothing may go at all.
 
-    A bucket that only partly reaches behind the retention stays until all of it does.
+    Where rows are counted, `youngest_first` tells of each base bucket where it begins and how many live rows it has,
+    the last beginning first. Only rows of whole buckets count, so that all of them stay; and only so many buckets are
+    looked at as will stay. What is not stable yet stays in any case: its neighbours may still come.
     """
-    if stream.retention is None:
-        return []
-    base = sorted((bucket for bucket in buckets if bucket.role is Role.BASE), key=_age)
-    if stream.retention.rows is not None:
-        return _beyond_rows(base, stream.retention.rows)
-    if stream.retention.span is None or stable is None:
-        return []
-    return [bucket for bucket in base if bucket.vs_max < stable - stream.retention.span]
+    if retention.rows is None:
+        return max(stable - (retention.span or 0), LOWEST)
+    rows = 0
+    for start, live in youngest_first:
+        rows += live
+        if rows >= retention.rows:
+            return min(start, stable)
+    return None
 
 
-def _age(bucket: Bucket) -> tuple[int, int]:
-    return bucket.vs_max, bucket.bucket_id
+def due(base: Iterable[Bucket], before: int) -> list[Bucket]:
+    """The base buckets that lie wholly before a place, oldest first.
+
+    A bucket that only partly does stays until all of it does.
+    """
+    return sorted((bucket for bucket in base if bucket.vs_max < before), key=lambda each: (each.vs_max, each.bucket_id))
 
 
-def _beyond_rows(oldest_first: Sequence[Bucket], keep: int) -> list[Bucket]:
-    """The longest run of oldest buckets without which at least `keep` rows remain."""
-    remaining = sum(bucket.rows for bucket in oldest_first)
-    dropped = []
-    for bucket in oldest_first:
-        remaining -= bucket.rows
-        if remaining < keep:
-            break
-        dropped.append(bucket)
-    return dropped
+def aged_to(dropped: Sequence[Bucket], former: int | None, row_by_row: int | None = None) -> int | None:
+    """Where an archive begins once these buckets are dropped: rows before it no longer count, wherever they lie.
+
+    `row_by_row` is the very place before which nothing is kept, for what ages row by row. None when nothing goes.
+    """
+    end = max((bucket.vs_max + 1 for bucket in dropped), default=None) if row_by_row is None else row_by_row
+    if end is None or (not dropped and former is not None and end <= former):
+        return None
+    return end if former is None else max(end, former)

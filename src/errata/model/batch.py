@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 
 from errata.errors import UsageError
@@ -32,6 +32,8 @@ class SourceFile:
     sha256: str
     changed: int = 0
     """When it last changed before it was read, in microseconds: to notice that it changed meanwhile."""
+    header: str | None = None
+    """The first line of CSV, once the file has been opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,33 @@ class BadRow:
     line: int
     text: str
     reason: str
+    source: str | None = None
+    """The file of the batch from which it was read, when that is not the one in which it first stood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """Rows of quarantine that a batch takes in again."""
+
+    ids: Sequence[int]
+    places: Mapping[str, Sequence[tuple[str, int]]]
+    """For each file of the batch, by its name without folders, where its rows first stood. They begin in line 2."""
+
+    def first_place(self, file: str, line: int) -> tuple[str, int]:
+        return self.places[file.rpartition("/")[2]][line - 2]
+
+
+@dataclass(frozen=True, slots=True)
+class BadRevision:
+    """A revision that was found wrong when it was to be applied."""
+
+    batch_no: int
+    revision: int
+    file: str
+    line: int
+    text: str
+    """As one object of a JSON-lines file, which can be taken in again."""
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +106,30 @@ class Counts:
     replaced: int = 0
     """Overwritten by a later row of the same key in the same batch."""
     quarantined: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of revisions that were claimed to be applied; all of them add up to the claim."""
+
+    inserted: int = 0
+    replaced: int = 0
+    deleted: int = 0
+    dropped: int = 0
+    """They said what is so already."""
+    refused: int = 0
+    """Found wrong, and in quarantine."""
+    waiting: int = 0
+    """Of rows that are not there yet and may still come; numbered anew."""
+    ignored: int = 0
+    """Of a stream that ignores revisions."""
+
+    @property
+    def applied(self) -> int:
+        return self.inserted + self.replaced + self.deleted
+
+    def __add__(self, other: Settled) -> Settled:
+        return Settled(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
 
 
 POSITION_BITS = 40

@@ -24,6 +24,25 @@ class Role(StrEnum):
 
     BASE = "base"
     PENDING = "pending"
+    OVERLAY = "overlay"
+    """Revisions that have been applied: what they mask and what stands there instead."""
+
+
+class Layout(StrEnum):
+    """How a base bucket's rows lie, and what is known of them without opening it (the paper's 4.1.1)."""
+
+    BUCKETS = "buckets"
+    """In stream order, found through the index."""
+    GROUPED = "grouped"
+    """The same, but by group and order inside."""
+    CLUSTERED = "clustered"
+    """Pieces of one sorted table that never overlap, found through Parquet's own statistics."""
+    PLAIN = "plain"
+    """Pieces of one growing table, as they came; nothing is known of them."""
+
+
+Ends = tuple[int, int]
+"""The least and the greatest of some order fields, both included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +90,17 @@ class NewBucket:
     """Relative to the warehouse; None for an inline bucket."""
     data: bytes | None = None
     """The rows themselves, an Arrow stream, for an inline bucket."""
+    layout: Layout = Layout.BUCKETS
+    revisions: Ends | None = None
+    """The numbers of an overlay's revisions; those of pending ones are given at the commit, if not told here."""
+    masks: Ends | None = None
+    """An overlay: where the rows that it masks lie."""
+    content: Ends | None = None
+    """An overlay: where the rows lie that it brings."""
+    floor: int | None = None
+    """No revision up to this number concerns the rows; None: none that has been applied at the commit."""
+    folded: int = 0
+    """Revisions up to this number may be worked into the rows."""
 
     def __post_init__(self) -> None:
         if (self.path is None) == (self.data is None):
@@ -95,7 +125,17 @@ class Bucket:
     added_in: int
     removed_in: int | None
     revision_first: int | None
-    """The number of the first of a pending bucket's revisions."""
+    """The number of the first of a pending bucket's or an overlay's revisions."""
+    revision_last: int | None = None
+    batch_no: int | None = None
+    """The batch that brought all of its rows; None when they are of several."""
+    layout: Layout = Layout.BUCKETS
+    masks: Ends | None = None
+    content: Ends | None = None
+    floor: int = 0
+    folded: int = 0
+    masked: int = 0
+    """How many of its rows have been superseded, as things are now."""
 
     @property
     def inline(self) -> bool:

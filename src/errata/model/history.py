@@ -1,44 +1,24 @@
 """The oracle of an archive: slow, kept in lists, and meant to be believed by reading.
 
-Tests compare every fast path with it. It says what an append, a scan, ageing and corrections mean; how they are done
-well is the business of other rooms. Values of the order column are plain integers here.
+Tests compare every fast path with it. It says what an append, a scan, ageing, corrections and undoing mean; how they
+are done well is the business of other rooms. Values of the order column are plain integers here.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 
-from errata.errors import Refused
+from errata.errors import Refused, unknown
+from errata.model.answers import Revised, Taken, Undone
 from errata.model.batch import Counts
-from errata.model.feed import Payload, frozen
 from errata.model.interval import Interval
-from errata.model.revision import Key, Op, Revision, Row, corrected, identical, in_stream_order, integer, key_of
-from errata.model.stream import ARRIVAL, OnDuplicate, Stream
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A record of a batch, as its source wrote it. A batch is a sequence of these by file name and line."""
-
-    values: Payload
-    """Column values; of a replacement only those that change, and the key."""
-    op: Op = Op.INSERT
-    seq: int | None = None
-    """The source's own numbering of its revisions, `_seq`."""
-    old: Payload = field(default_factory=dict)
-    """Values of key columns before the replacement, `_old_…`, where it changes them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What came of an append."""
-
-    commit: int
-    counts: Counts
-    quarantined: tuple[tuple[Record, str], ...]
-    """The records that did not go in, with the reason."""
+from errata.model.record import Duplicates, Record, completed, content_id, identity, seq_first, why_broken
+from errata.model.revision import Decision, Key, Op, Outcome, Revision, Row, corrected, integer, key_of
+from errata.model.stream import OnRevision, Stream
+from errata.model.undoing import TakenBack, taken_back
+from errata.model.version import Ageing, Live, Step, Version, after, corrections, made, replayed, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +26,17 @@ class State:
     """Everything that was known of the stream at one commit."""
 
     rows: tuple[Row, ...] = ()
+    """The rows as corrected, in stream order."""
+    live: Live = field(default_factory=dict)
+    """The same as versions, by key."""
     pending: tuple[Revision, ...] = ()
     stable: int | None = None
     revisions: int = 0
     """How many revisions have been numbered."""
+    applied: int = 0
+    """The revisions up to this number are settled."""
+    aged_to: int | None = None
+    """What lay before this has been aged out; from it on everything is there."""
 
 
 class History:
@@ -58,7 +45,12 @@ class History:
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
         self.states = [State()]
+        self.steps: list[Step] = [()]
+        """What each commit did to rows."""
         self._taken: dict[str, tuple[str, Taken]] = {}
+        self._undone: dict[str, tuple[str, Undone]] = {}
+        """By the undo's own batch id, the batch that it undid."""
+        self._unused = count(1)
 
     @property
     def commit(self) -> int:
@@ -69,7 +61,7 @@ class History:
         """Take a batch in, as one commit; the same batch id again changes nothing."""
         content = content_id(batch)
         batch_id = batch_id or content
-        if batch_id in self._taken:
+        if batch_id in self._taken or batch_id in self._undone:
             return self._again(batch_id, content)
         before = self.states[-1]
         sound, broken = self._checked(batch, now)
@@ -78,15 +70,16 @@ class History:
         fresh = Duplicates(self.stream, before.rows).resolve([each for each in inserts if not self._late(each)])
         late += [(op, record) for op, record in fresh.accepted if op is Op.REPLACE]
         on_time = [dict(record.values) for op, record in fresh.accepted if op is Op.INSERT]
-        changes = sorted((record for record in sound if record.op is not Op.INSERT), key=_seq_first)
-        pending = self._numbered([*late, *((record.op, record) for record in changes)])
-        self.states.append(
-            State(
-                rows=in_stream_order(self.stream, (*before.rows, *on_time)),
+        changes = sorted((record for record in sound if record.op is not Op.INSERT), key=seq_first)
+        pending = self._numbered([*late, *((record.op, record) for record in changes)], batch_id)
+        self._commit(
+            self._brought(on_time, now, batch_id),
+            replace(
+                before,
                 pending=(*before.pending, *pending),
                 stable=self._advanced(on_time),
                 revisions=before.revisions + len(pending),
-            )
+            ),
         )
         quarantined = (*broken, *fresh.quarantined)
         counts = Counts(len(batch), len(on_time), len(pending), fresh.dropped, fresh.replaced, len(quarantined))
@@ -94,41 +87,91 @@ class History:
         self._taken[batch_id] = content, taken
         return taken
 
+    def revise(self, now: int = 0) -> Revised:
+        """Apply everything that is pending, as one commit; nothing happens where all of it has to wait."""
+        claimed = self.states[-1].pending
+        done = self._decided(claimed)
+        if all(each.outcome is Outcome.WAITING for each in done):
+            return Revised(None, done)
+        waiting = [each.revision for each in done if each.outcome is Outcome.WAITING]
+        self._settle(done, now, waiting, self.states[-1].revisions)
+        return Revised(self.commit, done)
+
+    def undo(self, batch_id: str, now: int = 0, keep_later: bool = False) -> Undone:
+        """Apply what is pending, then take back what a batch did, as one commit; the same again changes nothing."""
+        own = f"undo-{batch_id}"
+        if own in self._undone:
+            return self._undone[own][1]
+        self._check_undo(batch_id, own)
+        self.revise(now)
+        before = self.states[-1]
+        undoes = {undo: undone for undo, (undone, _) in self._undone.items()}
+        plan = taken_back(self.stream, made(self.steps), before.live, batch_id, undoes, before.aged_to)
+        if plan.later and not keep_later:
+            raise _changed_since(batch_id, plan)
+        own_revisions = [
+            replace(revision, number=number, batch_id=own)
+            for number, revision in enumerate(plan.revisions, start=before.revisions + 1)
+        ]
+        done = self._decided(own_revisions)
+        # What waits goes on waiting, numbered behind; but nothing of the batch that is undone comes any more.
+        waiting = [revision for revision in before.pending if revision.batch_id != batch_id]
+        withdrawn = tuple(revision for revision in before.pending if revision.batch_id == batch_id)
+        if own_revisions:
+            self._settle(done, now, waiting, before.revisions + len(own_revisions))
+        else:
+            applied = before.applied if waiting else before.revisions
+            self._commit([], replace(before, pending=tuple(waiting), applied=applied))
+        undone = Undone(self.commit, own, done, plan.later, plan.aged, withdrawn)
+        self._undone[own] = batch_id, undone
+        return undone
+
+    def age_out(self, aged_to: int) -> int:
+        """Let go of the rows before a point, as one commit; a point that was reached before takes nothing more.
+
+        What is not stable yet does not age. Stable stays where it is.
+        """
+        before = self.states[-1]
+        if before.stable is None or aged_to > before.stable:
+            raise Refused(f"rows up to {aged_to} cannot be aged out", why=f"the stable point is {before.stable}")
+        aged_to = aged_to if before.aged_to is None else max(aged_to, before.aged_to)
+        self._commit(Ageing(aged_to), replace(before, aged_to=aged_to))
+        return self.commit
+
     def scan(
         self,
         interval: Interval | None = None,
         groups: Collection[Key] | None = None,
         commit: int | None = None,
-        revisions_up_to: int = 0,
+        revisions_up_to: int | None = None,
     ) -> list[Row]:
-        """The rows of the interval and groups as known at the commit, corrected by the revisions up to a number."""
-        state = self._state(commit)
-        revisions = [revision for revision in state.pending if revision.number <= revisions_up_to]
+        """The rows of the interval and groups as known at the commit, with the revisions up to a number.
+
+        Without a number: with all that were applied. With one: what the commits up to this one make of the rows when
+        each leaves out the revisions above it.
+        """
         interval = interval or Interval()
         return [
             dict(row)
-            for row in corrected(self.stream, state.rows, revisions).rows
+            for row in self._rows_at(commit, revisions_up_to)
             if integer(row[self.stream.order]) in interval
             and (groups is None or tuple(row[name] for name in self.stream.group) in groups)
         ]
 
+    def versions(self, key: Key, commit: int | None = None) -> list[Version]:
+        """Every version of the rows that have borne the key, under whatever key, as known at the commit."""
+        self._state(commit)
+        known = [each for each in made(self.steps) if commit is None or each.commit <= commit]
+        rows = {version.row for version in known if version.key == key}
+        return [version for version in known if version.row in rows]
+
     def pending(self, commit: int | None = None) -> list[Revision]:
-        """The revisions that were waiting to be applied, by number."""
+        """The revisions that were still to be applied, by number."""
         return list(self._state(commit).pending)
 
     def stable(self, commit: int | None = None) -> int | None:
         """The stable point as of the commit; None while there is no row."""
         return self._state(commit).stable
-
-    def age_out(self, buckets: Iterable[Collection[Key]]) -> int:
-        """Drop whole buckets, each given as the keys of its rows, as one commit. Stable stays where it is."""
-        before = self.states[-1]
-        gone = {key for bucket in buckets for key in bucket}
-        if missing := gone - {key_of(self.stream, row) for row in before.rows}:
-            raise Refused(f"no rows of these keys to age out: {sorted(missing, key=repr)}")
-        rows = tuple(row for row in before.rows if key_of(self.stream, row) not in gone)
-        self.states.append(State(rows, before.pending, before.stable, before.revisions))
-        return self.commit
 
     def _state(self, commit: int | None) -> State:
         if commit is None:
@@ -137,7 +180,38 @@ class History:
             raise Refused(f"there is no commit {commit}", how=f"the newest is {self.commit}")
         return self.states[commit]
 
+    def _rows_at(self, commit: int | None, revisions_up_to: int | None) -> tuple[Row, ...]:
+        state = self._state(commit)
+        if revisions_up_to is None or revisions_up_to == state.applied:
+            return state.rows
+        if not 0 <= revisions_up_to <= state.applied:
+            raise Refused(
+                f"there is no reading with the revisions up to {revisions_up_to}",
+                how=f"at this commit those up to {state.applied} had been settled",
+            )
+        steps = self.steps if commit is None else self.steps[: commit + 1]
+        return rows_of(self.stream, replayed(self.stream, steps, revisions_up_to))
+
+    def _commit(self, step: Step, state: State) -> None:
+        """Add a commit: what it does to rows, and the rest of what is known from then on."""
+        live = after(self.stream, self.states[-1].live, step, state.applied)
+        self.steps.append(step)
+        self.states.append(replace(state, live=live, rows=rows_of(self.stream, live)))
+
+    def _decided(self, revisions: Sequence[Revision]) -> tuple[Decision, ...]:
+        before = self.states[-1]
+        return corrected(self.stream, before.rows, revisions, before.stable, before.aged_to).outcomes
+
+    def _settle(self, done: Sequence[Decision], now: int, waiting: Sequence[Revision], applied: int) -> None:
+        """Commit what was decided. Revisions that wait are numbered anew, behind all that have a number."""
+        pending = tuple(replace(each, number=number) for number, each in enumerate(waiting, start=applied + 1))
+        state = replace(self.states[-1], pending=pending, applied=applied, revisions=applied + len(pending))
+        live = self.states[-1].live
+        self._commit(corrections(self.stream, live, done, self.commit + 1, now, self._unused), state)
+
     def _again(self, batch_id: str, content: str) -> Taken:
+        if batch_id in self._undone:
+            raise Refused(f"batch {batch_id} is an undo", how="give the new content another batch id")
         before, taken = self._taken[batch_id]
         if before != content:
             raise Refused(
@@ -145,36 +219,45 @@ class History:
             )
         return taken
 
+    def _check_undo(self, batch_id: str, own: str) -> None:
+        if batch_id not in self._taken and batch_id not in self._undone:
+            raise unknown("batch", batch_id, {*self._taken, *self._undone})
+        if own in self._taken:
+            raise Refused(f"a batch {own} was taken in, and the undo would bear the same id")
+        if self.stream.on_revision is OnRevision.IGNORE:
+            raise Refused(
+                f"batch {batch_id} cannot be undone",
+                why=f"stream {self.stream.name} ignores revisions, and an undo is made of revisions",
+                how="declare another on_revision",
+            )
+
     def _checked(self, batch: Sequence[Record], now: int) -> tuple[list[Record], list[tuple[Record, str]]]:
         """The records that keep the declaration, inserts completed; and those that do not, as written."""
         sound, broken = [], []
         for record in batch:
-            completed = self._completed(record, now)
-            if reason := why_broken(self.stream, completed, now):
+            whole = completed(self.stream, record, now, self.stable())
+            if reason := why_broken(self.stream, whole, now):
                 broken.append((record, reason))
             else:
-                sound.append(completed)
+                sound.append(whole)
         return sound, broken
-
-    def _completed(self, record: Record, now: int) -> Record:
-        """An insert with every column, NULL where it said nothing, and its arrival where that is the order."""
-        if record.op is not Op.INSERT:
-            return record
-        values = {name: record.values.get(name) for name in self.stream.names}
-        if self.stream.ordered_on_arrival:
-            # A clock that was set back does not make what arrives now late.
-            values[ARRIVAL] = max(now, self.stable() or now)
-        return Record(values, record.op, record.seq)
 
     def _late(self, record: Record) -> bool:
         stable = self.stable()
         return stable is not None and integer(record.values[self.stream.order]) < stable
 
-    def _numbered(self, changes: Iterable[tuple[Op, Record]]) -> list[Revision]:
+    def _numbered(self, changes: Iterable[tuple[Op, Record]], batch_id: str) -> list[Revision]:
         first = self.states[-1].revisions + 1
         return [
-            Revision(number, op, identity(self.stream, record), record.values)
+            Revision(number, op, identity(self.stream, record), record.values, record.old, batch_id)
             for number, (op, record) in enumerate(changes, start=first)
+        ]
+
+    def _brought(self, rows: Iterable[Row], now: int, batch_id: str) -> list[Version]:
+        """The versions of new rows of the archive."""
+        return [
+            Version(next(self._unused), self.commit + 1, now, None, Op.INSERT, batch_id, key_of(self.stream, row), row)
+            for row in rows
         ]
 
     def _advanced(self, on_time: Sequence[Row]) -> int | None:
@@ -185,89 +268,10 @@ class History:
         return max(moments, default=None)
 
 
-class Duplicates:
-    """What becomes of inserts whose key is taken, by a row of the archive or by an earlier insert of the batch."""
-
-    def __init__(self, stream: Stream, rows: Iterable[Row]) -> None:
-        self._stream = stream
-        self._archived = {key_of(stream, row): row for row in rows}
-        self.accepted: list[tuple[Op, Record]] = []
-        """New rows as inserts, and replacements of archived rows, in the order of the batch."""
-        self.quarantined: list[tuple[Record, str]] = []
-        self.dropped = 0
-        self.replaced = 0
-
-    def resolve(self, inserts: Sequence[Record]) -> Duplicates:
-        if self._stream.on_duplicate is OnDuplicate.REPLACE:
-            self._last_wins(inserts)
-        else:
-            self._first_wins(inserts)
-        return self
-
-    def _first_wins(self, inserts: Sequence[Record]) -> None:
-        live: dict[Key, Payload] = dict(self._archived)
-        for record in inserts:
-            key = key_of(self._stream, record.values)
-            if key not in live:
-                live[key] = record.values
-                self.accepted.append((Op.INSERT, record))
-            elif identical(self._stream, live[key], record.values):
-                self.dropped += 1
-            else:
-                self.quarantined.append((record, "duplicate key"))
-
-    def _last_wins(self, inserts: Sequence[Record]) -> None:
-        last: dict[Key, Record] = {}
-        for record in inserts:
-            key = key_of(self._stream, record.values)
-            if key in last and identical(self._stream, last[key].values, record.values):
-                self.dropped += 1
-                continue
-            if last.pop(key, None) is not None:
-                self.replaced += 1
-            last[key] = record
-        for key, record in last.items():
-            if key not in self._archived:
-                self.accepted.append((Op.INSERT, record))
-            elif identical(self._stream, self._archived[key], record.values):
-                self.dropped += 1
-            else:
-                self.accepted.append((Op.REPLACE, record))
-
-
-def why_broken(stream: Stream, record: Record, now: int) -> str | None:
-    """Why a record cannot be taken in at all; None when it can."""
-    named = {**record.values, **record.old}
-    for name in stream.key:
-        if named.get(name) is None:
-            return f"NULL in key column {name}"
-    if record.op is Op.DELETE:
-        return None
-    for name in sorted(stream.required):
-        if name in record.values and record.values[name] is None:
-            return f"NULL in {'order' if name == stream.order else 'key'} column {name}"
-    moment = record.values.get(stream.order)
-    if (
-        stream.timed
-        and stream.max_ahead is not None
-        and moment is not None
-        and integer(moment) > now + stream.max_ahead
-    ):
-        return f"{stream.order} is more than max_ahead in the future"
-    return None
-
-
-def identity(stream: Stream, record: Record) -> Key:
-    """The key of the row that a record speaks of: before the change, where it changes the key."""
-    return key_of(stream, {**record.values, **record.old})
-
-
-def content_id(batch: Sequence[Record]) -> str:
-    """One hash of what the batch says: the id of a batch that was given none."""
-    said = [(record.op.value, record.seq, frozen(record.values), frozen(record.old)) for record in batch]
-    return hashlib.sha256(repr(said).encode()).hexdigest()
-
-
-def _seq_first(record: Record) -> tuple[bool, int]:
-    """Revisions that the source numbered, by number; then the others as they stand."""
-    return record.seq is None, record.seq or 0
+def _changed_since(batch_id: str, plan: TakenBack) -> Refused:
+    return Refused(
+        f"batch {batch_id} cannot be undone: {len(plan.later)} of its rows have been changed since",
+        where=", ".join(map(str, plan.later)),
+        why="undoing it would undo what came later, too",
+        how="undo the later batches first, or keep what they did and undo the rest",
+    )

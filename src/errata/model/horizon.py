@@ -18,3 +18,18 @@ def readable_commits(times: Mapping[int, int], now: int, horizon: int) -> list[i
     commits = sorted(times)
     superseded = [*(times[commit] for commit in commits[1:]), None]
     return [commit for commit, at in zip(commits, superseded, strict=False) if readable(at, now, horizon)]
+
+
+def oldest_kept(oldest_readable: int, oldest_pinned: int | None) -> int:
+    """The first commit whose state must stay whole: the horizon keeps it readable, or a reader has pinned it."""
+    return oldest_readable if oldest_pinned is None else min(oldest_readable, oldest_pinned)
+
+
+def spent(removed_in: int | None, kept_from: int) -> bool:
+    """Whether no commit from `kept_from` on sees what became invisible in `removed_in`; None: it has not."""
+    return removed_in is not None and removed_in <= kept_from
+
+
+def forgotten(vs_max: int, aged_to: int | None, dropped: bool) -> bool:
+    """Whether none of the rows can be in the archive any more: their stream has been dropped, or they have aged out."""
+    return dropped or (aged_to is not None and vs_max < aged_to)

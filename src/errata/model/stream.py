@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from errata.errors import UsageError, unknown
+from errata.model.bucket import Layout
 from errata.model.columns import Column, ColumnType, Kind, check_name
 from errata.model.instants import DAY, format_duration
 
@@ -78,6 +79,7 @@ class Stream:
     order: str
     group: tuple[str, ...] = ()
     bucket_rows: int = DEFAULT_BUCKET_ROWS
+    layout: Layout = Layout.BUCKETS
     retention: Retention | None = None
     age_out: AgeOut = AgeOut.SCHEDULED
     slack: int = 0
@@ -108,10 +110,22 @@ class Stream:
                     why="equality of floating point numbers does not identify anything reliably",
                     how="declare it as a decimal, or take another column",
                 )
+        self._check_layout()
         if not self.key:
             raise UsageError("a stream needs a key", why="corrections name the row they correct by its key")
         if self.bucket_rows < 1 or self.slack < 0 or self.horizon < 0:
             raise UsageError("bucket_rows is 1 or more, slack and horizon are 0 or more")
+
+    def _check_layout(self) -> None:
+        if self.layout is Layout.GROUPED and not self.group:
+            raise UsageError(
+                "layout grouped is by group, and no group is declared", how="declare `group:`, or take layout buckets"
+            )
+        if self.one_table and self.retention is not None and self.retention.rows is not None:
+            raise UsageError(
+                f"layout {self.layout} ages row by row, by a span of the order field",
+                how="declare a retention such as '24 hours', or take layout buckets",
+            )
 
     def _check_columns(self) -> None:
         folded = [name.lower() for name in self.names]
@@ -136,6 +150,11 @@ class Stream:
     def ordered_on_arrival(self) -> bool:
         """Whether Errata gives each row its order field, the time of its arrival."""
         return self.order == ARRIVAL
+
+    @property
+    def one_table(self) -> bool:
+        """Whether buckets are pieces of one table: not found through the index, and aged row by row."""
+        return self.layout in (Layout.CLUSTERED, Layout.PLAIN)
 
     @property
     def key_has_order(self) -> bool:
@@ -164,6 +183,7 @@ def to_record(stream: Stream) -> dict[str, Any]:
         "order": stream.order,
         "group": list(stream.group),
         "bucket_rows": stream.bucket_rows,
+        "layout": stream.layout.value,
         "retention": stream.retention and {"span": stream.retention.span, "rows": stream.retention.rows},
         "age_out": stream.age_out.value,
         "slack": stream.slack,
@@ -185,6 +205,7 @@ def from_record(name: str, record: dict[str, Any]) -> Stream:
         order=record["order"],
         group=tuple(record["group"]),
         bucket_rows=record["bucket_rows"],
+        layout=Layout(record.get("layout", Layout.BUCKETS)),
         retention=retention and Retention(**retention),
         age_out=AgeOut(record["age_out"]),
         slack=record["slack"],

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from errata.model.commit import Cause, Commit
 from errata.model.instants import format_instant
+from errata.model.revision import Op
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -96,10 +97,75 @@ def _aged(summary: Mapping[str, object]) -> str:
     return f"{counted(buckets, 'bucket')} with {counted(rows, 'row')} dropped, past the retention"
 
 
+def _vacuumed(summary: Mapping[str, object]) -> str:
+    buckets, files = _number(summary, "removed_buckets"), _number(summary, "removed_files")
+    freed = size(_number(summary, "removed_bytes"))
+    return f"{counted(buckets, 'bucket')} in {counted(files, 'file')} removed for good, {freed}"
+
+
+def _compacted(summary: Mapping[str, object]) -> str:
+    old, new = _number(summary, "rewritten"), _number(summary, "into")
+    parts = [f"{counted(old, 'bucket')} rewritten into {new:,}"] if old or new else []
+    if corrections := _number(summary, "revisions"):
+        parts.append(f"{counted(corrections, 'correction')} worked in")
+    return ", ".join([*parts, f"{size(_number(summary, 'bytes_before'))} became {size(_number(summary, 'bytes'))}"])
+
+
+def _given_up(summary: Mapping[str, object]) -> str:
+    return f"{counted(_number(summary, 'dropped_rows'), 'row')} dropped from quarantine"
+
+
+def _revised(summary: Mapping[str, object]) -> str:
+    first, last = _number(summary, "first_revision"), _number(summary, "last_revision")
+    which = f"revision {first}" if first == last else f"revisions {first:,} to {last:,}"
+    became = [
+        f"{_number(summary, name):,} {words}"
+        for name, words in (
+            ("inserted", "put in"),
+            ("replaced", "changed"),
+            ("deleted", "deleted"),
+            ("dropped", "so already"),
+            ("ignored", "ignored"),
+            ("waiting", "waiting"),
+            ("refused", "in quarantine"),
+        )
+        if _number(summary, name)
+    ]
+    return f"{which}: {', '.join(became)}"
+
+
+def _undone(summary: Mapping[str, object]) -> str:
+    parts = [f"undoes batch {batch_name(str(summary.get('undoes', '')))}"]
+    for name, words in (
+        ("deleted", "to delete"),
+        ("restored", "to restore"),
+        ("put_back", "to put back"),
+        ("kept", "kept, changed since"),
+        ("aged", "left, aged out"),
+        ("withdrawn", "withdrawn"),
+    ):
+        if _number(summary, name):
+            parts.append(f"{_number(summary, name):,} {words}")
+    return ", ".join(parts)
+
+
+_OPS = {Op.INSERT: "late row", Op.REPLACE: "replacement", Op.DELETE: "deletion"}
+
+
+def op_words(op: Op) -> str:
+    """A revision that is still to be applied, by what it does."""
+    return _OPS[op]
+
+
 _DEEDS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "apply": _applied,
+    "revise": _revised,
+    "undo": _undone,
     "append": _appended,
     "age-out": _aged,
+    "vacuum": _vacuumed,
+    "compact": _compacted,
+    "quarantine-drop": _given_up,
 }
 
 

@@ -1,0 +1,31 @@
+"""Looks whether archives are whole: spark-submit jobs/doctor.py --project errata.yaml [STREAM…] [--quick] [--fix]"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from errata.errors import ErrataError
+from errata.flows.doctor import Orders
+from errata.flows.jobs import add_cause_arguments, cause_of, doctor_job
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Compare archives with what the catalog says of them.")
+    parser.add_argument("streams", nargs="*", metavar="STREAM", help="by default all streams")
+    parser.add_argument("--project", type=Path, default=Path("errata.yaml"), help="the project's errata.yaml")
+    parser.add_argument("--quick", action="store_true", help="read no rows: look at the index and at what files there are")
+    parser.add_argument("--fix", action="store_true", help="mend what can be mended safely")
+    add_cause_arguments(parser)
+    given = parser.parse_args(argv)
+    return doctor_job(given.project, given.streams, Orders(deep=not given.quick, fix=given.fix), cause_of(given))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except ErrataError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)

@@ -1,0 +1,36 @@
+"""Removes what nobody needs any more: spark-submit jobs/vacuum.py --project errata.yaml [STREAM…]"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from errata.errors import ErrataError
+from errata.flows.jobs import add_cause_arguments, cause_of, vacuum_job
+from errata.flows.vacuum import GRACE
+from errata.model.instants import format_duration, parse_duration
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Remove buckets and files that no reader can need any more.")
+    parser.add_argument("streams", nargs="*", metavar="STREAM", help="by default all streams")
+    parser.add_argument("--project", type=Path, default=Path("errata.yaml"), help="the project's errata.yaml")
+    parser.add_argument(
+        "--grace",
+        default=format_duration(GRACE),
+        metavar="DURATION",
+        help="how old a file without an index row must be",
+    )
+    add_cause_arguments(parser)
+    given = parser.parse_args(argv)
+    return vacuum_job(given.project, given.streams, parse_duration(given.grace), cause_of(given))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except ErrataError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)

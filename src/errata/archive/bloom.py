@@ -1,0 +1,217 @@
+"""Bloom filters of Parquet's own kind: which row groups may hold a value, told without reading them.
+
+Parquet's filters are "split block" ones: blocks of eight 32-bit words, in each of which a value has one bit. A 64-bit
+hash of the value, xxHash with seed 0 of its plain encoding, chooses by its upper half the block and by its lower half
+the bits. Buckets whose key lacks the order field are written with them, so Spark and other readers use them too.
+pyarrow tells where in a file they are and does not look into them; that is done here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+FPP = 0.01
+"""How often a filter may say of an absent value that it may be there."""
+
+LIKELY = 0.0015
+"""How often it does: filters are powers of two in size, and that of a whole row group of keys is larger than needed."""
+
+MOST_VALUES = 4_096
+"""With more values than this hardly a row group is without one that seems to be there: filters are not looked at."""
+
+_SALTS = np.array(
+    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], dtype=np.uint32
+)
+
+# The header in Thrift's compact protocol: the number of bytes as a zigzag varint, then three unions, each of them with
+# its first and so far only member: split blocks, xxHash, not compressed.
+_HEADER = re.compile(rb"\x15([\x80-\xff]*[\x00-\x7f])\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x00", re.DOTALL)
+
+_PRIMES = tuple(
+    np.array([prime], dtype=np.uint64)
+    for prime in (
+        0x9E3779B185EBCA87,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0x85EBCA77C2B2AE63,
+        0x27D4EB2F165667C5,
+    )
+)
+
+
+class Readable(Protocol):
+    """An open file."""
+
+    def seek(self, offset: int, /) -> Any: ...
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+def supports(kind: pa.DataType) -> bool:
+    """Whether a column of the type can have a filter."""
+    return not pa.types.is_boolean(kind)
+
+
+def filter_options(rows: pa.Table, names: Sequence[str], row_group: int) -> dict[str, dict[str, float]]:
+    """What pyarrow is told to write filters of the named columns: as large as the row group with most values needs."""
+    named = [name for name in names if rows.num_rows and supports(rows.schema.field(name).type)]
+    return {name: {"ndv": _distinct(rows[name], row_group), "fpp": FPP} for name in named}
+
+
+def _distinct(column: pa.ChunkedArray, row_group: int) -> int:
+    """How many values a row group has at most. Counting many takes longer than all the rest of writing them, so where
+    the first row group has mostly different ones, all are taken to have only such."""
+    first = column.slice(0, row_group)
+    found = int(pc.count_distinct(first).as_py())
+    if found * 2 > len(first):
+        return len(first)
+    others = [column.slice(start, row_group) for start in range(row_group, len(column), row_group)]
+    return max(1, found, *(int(pc.count_distinct(each).as_py()) for each in others))
+
+
+def hashes_of(keys: pa.Table) -> dict[str, np.ndarray]:
+    """The hash of each value of the columns that can have filters."""
+    return {name: hashes(keys[name]) for name in keys.column_names if supports(keys.schema.field(name).type)}
+
+
+def may_hold(file: Readable, row_group: pq.RowGroupMetaData, wanted: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """Which of the wanted keys, given by the hashes of their columns, may be in the row group; None when none of the
+    columns has a filter there."""
+    found: np.ndarray | None = None
+    for number in range(row_group.num_columns):
+        column = row_group.column(number)
+        values = wanted.get(column.path_in_schema)
+        bitset = None if values is None else _bitset(file, column)
+        if values is None or bitset is None:
+            continue
+        maybe = check(bitset, values)
+        found = maybe if found is None else found & maybe
+    return found
+
+
+def check(bitset: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Which of the hashed values may be in a filter, given as its words, eight to a block."""
+    blocks = bitset.reshape(-1, 8)
+    chosen = ((values >> np.uint64(32)) * np.uint64(len(blocks))) >> np.uint64(32)
+    low = (values & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    bits = (low[:, None] * _SALTS) >> np.uint32(27)
+    held: np.ndarray = ((blocks[chosen] >> bits) & np.uint32(1)).all(axis=1)
+    return held
+
+
+def _bitset(file: Readable, column: pq.ColumnChunkMetaData) -> np.ndarray | None:
+    """The filter of a column of a row group; None when there is none, or none of a kind that is known."""
+    if column.bloom_filter_offset is None or column.bloom_filter_length is None:
+        return None
+    file.seek(column.bloom_filter_offset)
+    data = file.read(column.bloom_filter_length)
+    header = _HEADER.match(data)
+    if header is None:
+        return None
+    bitset = data[header.end() :]
+    return np.frombuffer(bitset, dtype="<u4") if len(bitset) == _zigzag(header[1]) else None
+
+
+def _zigzag(varint: bytes) -> int:
+    number = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(varint))
+    return (number >> 1) ^ -(number & 1)
+
+
+def hashes(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """The hashes of a column's values, none of which is NULL, as Parquet's filters take them."""
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_string(whole.type) or pa.types.is_binary(whole.type):
+        return _hashes_of_bytes(whole.cast(pa.binary()))
+    return xxh64(_plain_encoded(whole))
+
+
+def _plain_encoded(values: pa.Array) -> np.ndarray:
+    """Values of one length as Parquet's plain encoding has them, a row of bytes each."""
+    if pa.types.is_decimal(values.type):
+        return _big_endian(values)
+    width = values.type.bit_width // 8
+    whole = pc.cast(values, pa.int32() if width == 4 else pa.int64()).to_numpy()
+    little = np.ascontiguousarray(whole, dtype=f"<i{width}")
+    return little.view(np.uint8).reshape(-1, width)
+
+
+def _big_endian(decimals: pa.Array) -> np.ndarray:
+    """A decimal is the fewest bytes that hold its precision, the most significant one first."""
+    most = 10**decimals.type.precision - 1
+    width = most.bit_length() // 8 + 1
+    data = np.frombuffer(decimals.buffers()[1], dtype=np.uint8)[decimals.offset * 16 :]
+    stored: np.ndarray = data[: len(decimals) * 16].reshape(-1, 16)[:, :width][:, ::-1]
+    return stored
+
+
+def _hashes_of_bytes(values: pa.Array) -> np.ndarray:
+    """Values of any length, all of one length at a time."""
+    lengths = pc.binary_length(values).to_numpy(zero_copy_only=False)
+    found = np.zeros(len(values), dtype=np.uint64)
+    for length in np.unique(lengths).tolist():
+        rows = np.flatnonzero(lengths == length)
+        found[rows] = xxh64(_bytes(values.take(pa.array(rows)), length))
+    return found
+
+
+def _bytes(values: pa.Array, length: int) -> np.ndarray:
+    """Values of one length as a matrix of bytes."""
+    _, offsets, data = values.buffers()
+    start = int(np.frombuffer(offsets, dtype=np.int32)[values.offset])
+    whole = np.frombuffer(data or b"", dtype=np.uint8)
+    return whole[start : start + len(values) * length].reshape(len(values), length)
+
+
+def xxh64(data: np.ndarray) -> np.ndarray:
+    """xxHash, 64 bits, seed 0, of each row of a matrix of bytes."""
+    count, length = data.shape
+    one, two, three, four, five = _PRIMES
+    done = 0
+    if length >= 32:
+        lanes = [one + two, two.copy(), np.zeros(1, dtype=np.uint64), np.uint64(0) - one]
+        for done in range(32, length + 1, 32):
+            words = _words(data[:, done - 32 : done], 8)
+            lanes = [_round(lane, words[:, place]) for place, lane in enumerate(lanes)]
+        state = sum(
+            (_rotated(lane, turn) for lane, turn in zip(lanes, (1, 7, 12, 18), strict=True)), start=np.uint64(0)
+        )
+        for lane in lanes:
+            state = (state ^ _round(np.zeros(1, dtype=np.uint64), lane)) * one + four
+    else:
+        state = np.repeat(five, count)
+    state = state + np.uint64(length)
+    while done + 8 <= length:
+        word = _words(data[:, done : done + 8], 8)[:, 0]
+        state = _rotated(state ^ _round(np.zeros(1, dtype=np.uint64), word), 27) * one + four
+        done += 8
+    if done + 4 <= length:
+        state = _rotated(state ^ (_words(data[:, done : done + 4], 4)[:, 0] * one), 23) * two + three
+        done += 4
+    for place in range(done, length):
+        state = _rotated(state ^ (data[:, place].astype(np.uint64) * five), 11) * one
+    state = (state ^ (state >> np.uint64(33))) * two
+    state = (state ^ (state >> np.uint64(29))) * three
+    mixed: np.ndarray = state ^ (state >> np.uint64(32))
+    return mixed
+
+
+def _words(data: np.ndarray, width: int) -> np.ndarray:
+    """Bytes as little-endian words, eight bytes wide in memory."""
+    words: np.ndarray = np.ascontiguousarray(data).view(f"<u{width}").astype(np.uint64)
+    return words
+
+
+def _round(lane: np.ndarray, word: np.ndarray) -> np.ndarray:
+    return _rotated(lane + word * _PRIMES[1], 31) * _PRIMES[0]
+
+
+def _rotated(words: np.ndarray, turn: int) -> np.ndarray:
+    turned: np.ndarray = (words << np.uint64(turn)) | (words >> np.uint64(64 - turn))
+    return turned

@@ -1,0 +1,255 @@
+"""What the catalog alone can tell of its health.
+
+All of a stream is looked at as of one moment, so that writers at work do not look like damage.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Row, func, select
+
+from errata.catalog import buckets, pins
+from errata.catalog import tables as t
+from errata.catalog.open import Catalog, answering
+from errata.catalog.streams import Standing
+from errata.catalog.vacuum import oldest_readable
+from errata.model.bucket import Bucket, Role
+from errata.model.health import SHOWN, Finding, Kind, Severity
+from errata.model.horizon import forgotten, oldest_kept, spent
+from errata.model.stream import Stream, from_record
+from errata.model.wholeness import BACKUP, Entry, Position
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that the catalog has of a stream."""
+
+    standing: Standing
+    dropped: bool
+    vacuumed: bool
+    """Whether index rows have gone."""
+    buckets: Sequence[Bucket]
+    """Those that some readable commit sees, and overlays that the history of rows is told from."""
+    withdrawn: Sequence[Bucket]
+    """Pending buckets that an undo took back."""
+    withdrawn_before: int
+    """How many revisions were taken back of which the index has nothing any more."""
+    now: Position
+    positions: Sequence[Position]
+    entries: Sequence[Entry]
+    rows: Mapping[int, int]
+    """The rows of each bucket that the index has, also of those that nobody needs."""
+    misclassed: frozenset[int]
+    """Buckets that look-ups by interval do not find."""
+    newest: int
+    """The newest commit."""
+
+    @property
+    def live(self) -> list[Bucket]:
+        return [bucket for bucket in self.buckets if bucket.removed_in is None]
+
+
+@contextmanager
+def _one_moment(catalog: Catalog) -> Iterator[Connection]:
+    """A connection whose looks all see the same."""
+    engine = catalog.engine
+    if engine.dialect.name == "postgresql":
+        engine = engine.execution_options(isolation_level="REPEATABLE READ")
+    with answering(engine), engine.connect() as connection:
+        yield connection
+
+
+def reach(catalog: Catalog, stream_id: int) -> int:
+    """The oldest commit as of which the stream has to be whole."""
+    with catalog.reading() as connection:
+        horizon = _declared(connection, stream_id).horizon
+        now = catalog.clock.now()
+        return oldest_kept(oldest_readable(connection, now, horizon), pins.oldest_living(connection, now))
+
+
+def case(catalog: Catalog, stream_id: int, kept_from: int) -> Case:
+    """What the catalog has of a stream, as far back as a commit that is pinned."""
+    with _one_moment(catalog) as connection:
+        row = connection.execute(select(t.streams).where(t.streams.c.stream_id == stream_id)).one()
+        ever = buckets.ever(connection, stream_id)
+        undone = _withdrawals(connection, stream_id)
+        withdrawn = [each for each in ever if each.role is Role.PENDING and each.removed_in in undone]
+        return Case(
+            _standing(connection, row),
+            row.removed_in is not None,
+            row.vacuumed is not None,
+            [each for each in ever if _within(each, row, kept_from)],
+            withdrawn,
+            sum(undone.values()) - sum(each.rows for each in withdrawn),
+            Position(row.changed_in, row.stable, row.vs_max, row.rows, row.applied, row.aged_to, row.folded),
+            _positions(connection, stream_id),
+            list(_entries(connection, stream_id, ever)),
+            {each.bucket_id: each.rows for each in ever},
+            frozenset(_misclassed(connection, stream_id)),
+            connection.execute(select(t.head.c.commit_id)).scalar_one(),
+        )
+
+
+def _misclassed(connection: Connection, stream_id: int) -> Iterator[int]:
+    query = select(t.buckets.c.bucket_id, t.buckets.c.span_class, t.buckets.c.vs_min, t.buckets.c.vs_max)
+    for row in connection.execute(query.where(t.buckets.c.stream_id == stream_id)):
+        if row.span_class != buckets.span_class(row.vs_min, row.vs_max):
+            yield row.bucket_id
+
+
+def _declared(connection: Connection, stream_id: int) -> Stream:
+    query = select(t.declarations.c.declaration, t.streams.c.name)
+    query = query.join(t.streams, t.streams.c.stream_id == t.declarations.c.stream_id)
+    query = query.where(t.declarations.c.stream_id == stream_id)
+    row = connection.execute(query.order_by(t.declarations.c.added_in.desc()).limit(1)).one()
+    return from_record(row.name, row.declaration)
+
+
+def _standing(connection: Connection, row: Row[tuple[object, ...]]) -> Standing:
+    return Standing(
+        row.stream_id,
+        _declared(connection, row.stream_id),
+        row.stable,
+        row.vs_max,
+        row.rows,
+        row.inline_bytes,
+        row.revisions,
+        row.changed_in,
+        row.applied,
+        row.aged_to,
+        row.folded,
+    )
+
+
+def _within(bucket: Bucket, stream: Row[tuple[object, ...]], kept_from: int) -> bool:
+    """Whether somebody may read it: what vacuum would remove need not be whole."""
+    if not spent(bucket.removed_in, kept_from):
+        return True
+    return bucket.role is Role.OVERLAY and not forgotten(bucket.vs_max, stream.aged_to, stream.removed_in is not None)
+
+
+def _withdrawals(connection: Connection, stream_id: int) -> dict[int, int]:
+    """How many pending revisions each undo took back, by its commit."""
+    query = select(t.commits.c.commit_id, t.commits.c.summary)
+    query = query.where(t.commits.c.stream_id == stream_id, t.commits.c.flow == "undo")
+    return {row.commit_id: count for row in connection.execute(query) if (count := row.summary.get("withdrawn", 0))}
+
+
+def _positions(connection: Connection, stream_id: int) -> list[Position]:
+    query = select(t.positions).where(t.positions.c.stream_id == stream_id).order_by(t.positions.c.commit_id)
+    return [
+        Position(row.commit_id, row.stable, row.vs_max, row.rows, row.applied, row.aged_to, row.folded)
+        for row in connection.execute(query)
+    ]
+
+
+def _entries(connection: Connection, stream_id: int, ever: Sequence[Bucket]) -> Iterator[Entry]:
+    base: defaultdict[int | None, list[int]] = defaultdict(list)
+    pending: defaultdict[tuple[int | None, int], list[int]] = defaultdict(list)
+    for each in ever:
+        if each.role is Role.BASE:
+            base[each.batch_no].append(each.bucket_id)
+        else:  # what had to wait was numbered and stored anew by later commits
+            pending[each.batch_no, each.added_in].append(each.bucket_id)
+    splits = _splits(connection, stream_id)
+    query = select(t.batches, t.commits.c.batch_id.label("named"), t.commits.c.summary)
+    mine = (t.commits.c.commit_id == t.batches.c.commit_id) & (t.commits.c.stream_id == t.batches.c.stream_id)
+    query = query.join(t.commits, mine, isouter=True).where(t.batches.c.stream_id == stream_id)
+    for row in connection.execute(query.order_by(t.batches.c.batch_no)):
+        yield Entry(
+            row.batch_no,
+            row.batch_id,
+            row.commit_id,
+            row.named,
+            row.counts,
+            (row.summary or {}).get("buckets"),
+            base[row.batch_no],
+            pending[row.batch_no, row.commit_id],
+            splits[row.batch_no],
+        )
+
+
+def _splits(connection: Connection, stream_id: int) -> defaultdict[int, list[tuple[int, int | None, int, int]]]:
+    one, other = t.batch_splits.c, t.batch_files.c
+    files = (other.batch_no == one.batch_no) & (other.number == one.file_number)
+    query = select(one.batch_no, one.split, other.number, one.first_line, one.lines)
+    query = query.select_from(t.batch_splits).join(t.batches, t.batches.c.batch_no == one.batch_no)
+    query = query.join(t.batch_files, files, isouter=True).where(t.batches.c.stream_id == stream_id)
+    found: defaultdict[int, list[tuple[int, int | None, int, int]]] = defaultdict(list)
+    for batch_no, *split in connection.execute(query):
+        found[batch_no].append((split[0], split[1], split[2], split[3]))
+    return found
+
+
+def inline_sizes(catalog: Catalog, stream_id: int) -> dict[int, int]:
+    """The bytes that the catalog has of each inline bucket of a stream."""
+    query = select(t.bucket_data.c.bucket_id, func.length(t.bucket_data.c.data))
+    query = query.join(t.buckets, t.buckets.c.bucket_id == t.bucket_data.c.bucket_id)
+    with catalog.reading() as connection:
+        return {row[0]: row[1] for row in connection.execute(query.where(t.buckets.c.stream_id == stream_id))}
+
+
+def house(catalog: Catalog) -> list[Finding]:
+    """What is wrong with that which all streams share."""
+    with _one_moment(catalog) as connection:
+        found = [*_commits(connection), *_pins(connection, catalog.clock.now()), *_consumers(connection)]
+        return [*found, *_named(connection)]
+
+
+def _commits(connection: Connection) -> Iterator[Finding]:
+    """Commits are numbered from 1 to the head, and their times never go back."""
+    number, at = t.commits.c.commit_id, t.commits.c.at
+    before = func.lag(number).over(order_by=number).label("before")
+    steps = select(number, at, before, func.lag(at).over(order_by=number).label("before_at")).subquery()
+    gaps = select(steps).where(steps.c.commit_id > func.coalesce(steps.c.before, 0) + 1).order_by(steps.c.commit_id)
+    for row in connection.execute(gaps.limit(SHOWN)):
+        missing = f"{(row.before or 0) + 1} to {row.commit_id - 1}"
+        yield _numbering(f"commits {missing} are missing", f"before commit {row.commit_id}")
+    back = select(steps).where(steps.c.at < steps.c.before_at).order_by(steps.c.commit_id)
+    for row in connection.execute(back.limit(SHOWN)):
+        yield _numbering(f"its time is before that of commit {row.before}", f"commit {row.commit_id}")
+    head = connection.execute(select(t.head)).one()
+    last = connection.execute(select(t.commits).order_by(number.desc()).limit(1)).first()
+    if last is None or (head.commit_id, head.at) != (last.commit_id, last.at):
+        newest = 0 if last is None else last.commit_id
+        if head.commit_id or newest:
+            yield _numbering(
+                f"the head is at commit {head.commit_id}, and the newest is {newest}, or their times differ", "head"
+            )
+
+
+def _numbering(what: str, where: str) -> Finding:
+    why = "what was known when is told by the numbers and times of commits"
+    return Finding(None, Kind.COMMITS, what, where, why, BACKUP, severity=Severity.DAMAGE)
+
+
+def _pins(connection: Connection, now: int) -> Iterator[Finding]:
+    query = select(t.pins).where(t.pins.c.expires_at <= now).order_by(t.pins.c.pin_id)
+    for row in connection.execute(query):
+        what, why = "it has expired, and nobody has dropped it", "it holds nothing; its reader was killed"
+        where = f"pin of {row.holder} on commit {row.commit_id}"
+        yield Finding(
+            None, Kind.PIN, what, where, why, "errata doctor --fix, or the next vacuum", True, Severity.LITTER
+        )
+
+
+def _consumers(connection: Connection) -> Iterator[Finding]:
+    """Those of streams that have been dropped."""
+    query = select(t.consumers.c.name, t.streams.c.name.label("stream"))
+    query = query.join(t.streams, t.streams.c.stream_id == t.consumers.c.stream_id)
+    for row in connection.execute(query.where(t.streams.c.removed_in.is_not(None))):
+        what, why = "it consumes revisions of a stream that has been dropped", "nothing will ever come to it"
+        where, how = f"consumer {row.name} of {row.stream}", "errata doctor --fix"
+        yield Finding(None, Kind.CONSUMER, what, where, why, how, True, Severity.LITTER)
+
+
+def _named(connection: Connection) -> Iterator[Finding]:
+    """Files that are listed to be removed although somebody needs them."""
+    query = select(t.doomed.c.path).join(t.buckets, t.buckets.c.path == t.doomed.c.path).distinct()
+    for path in connection.execute(query).scalars():
+        what, why = "it is listed to be removed, and a bucket needs it", "the next vacuum would remove it"
+        yield Finding(None, Kind.DOOMED, what, path, why, "errata doctor --fix", True, Severity.DAMAGE)

@@ -1,0 +1,308 @@
+"""The history of a key: every version that its rows have had, by whom each was made, and what is still pending."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from errata.archive.correct import Place
+from errata.archive.history import Story, story, waiting
+from errata.archive.keys import NUMBER
+from errata.archive.overlay import BATCH, LIVE, MASKS, OLD_BATCH, OLD_POS, OLD_REVISION, OP, REVISION
+from errata.archive.wire import old_column
+from errata.archive.written import POS
+from errata.catalog import commits, pins, streams, undo
+from errata.catalog.origins import Origin, origins
+from errata.catalog.streams import Standing
+from errata.errors import ErrataError, UsageError, unknown
+from errata.flows.site import Site
+from errata.intake.convert import convert
+from errata.model.commit import Commit
+from errata.model.feed import canonical
+from errata.model.revision import Op
+from errata.model.stream import Stream
+from errata.spark.failures import spark_failures
+
+Values = Mapping[str, object]
+
+
+class What(StrEnum):
+    """How a version came about."""
+
+    INSERTED = "inserted"
+    LATE = "inserted late"
+    REPLACED = "replaced"
+    DELETED = "deleted"
+    BROUGHT_BACK = "brought back"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One form of a row."""
+
+    number: int
+    """Counts the versions of the key's rows, from 1."""
+    row: int
+    """Which of the rows that have borne the key, from 1: a key that is free again may be another row's."""
+    what: What
+    known: Commit
+    """The commit that made it."""
+    values: Values
+    """What the row said; of a deletion, what it had said."""
+    before: Values | None
+    """What it said before; None where it was not there."""
+    revision: int | None
+    """The number of the revision that made it; None where a batch brought the row."""
+    batch_id: str
+    brought: Commit
+    """The commit that took the batch in."""
+    file: str
+    """Empty where no file said it, as in an undo."""
+    line: int
+    undoes: str | None = None
+    """The batch that was undone by it."""
+    until: Commit | None = None
+    """The commit that ended it; None where it stands."""
+    aged: bool = False
+    """It was not corrected, but has been aged out."""
+
+    @property
+    def changed(self) -> list[str]:
+        """The columns in which it differs from the version before, as far as both are there."""
+        if self.before is None or self.what is What.DELETED:
+            return []
+        return [name for name, value in self.values.items() if canonical(value) != canonical(self.before[name])]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A revision that is still to be applied, and speaks of the key."""
+
+    revision: int
+    op: Op
+    batch_id: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What is known of a key."""
+
+    stream: Stream
+    key: Values
+    versions: Sequence[Version]
+    """Oldest first."""
+    waiting: Sequence[Waiting]
+
+    @property
+    def aged(self) -> bool:
+        """Whether the last that is known of it has been aged out."""
+        return bool(self.versions) and self.versions[-1].aged
+
+
+def history(site: Site, stream: str, key: Mapping[str, str]) -> History:
+    """Every version of the rows that have borne a key, given as text by column, under whatever key."""
+    basis = streams.standing(site.catalog, stream)
+    place = Place(site.session, site.catalog, site.warehouse, basis)
+    wanted = _typed(basis.stream, key)
+    undoes = undo.undoings(site.catalog, basis.stream_id)
+    with pins.pinned(site.catalog, basis.changed_in, f"history in {stream}"), spark_failures():
+        told = story(place, wanted, undoes)
+        pending = waiting(place, wanted)
+    (typed,) = wanted.to_pylist()
+    teller = _Teller.of(site, basis, _batches(told, pending), undoes)
+    found = History(basis.stream, typed, teller.versions(told, typed), list(teller.waiting(pending)))
+    if not found.versions and not found.waiting:
+        raise _never_there(basis, key)
+    return found
+
+
+def _typed(stream: Stream, key: Mapping[str, str]) -> pa.Table:
+    """The key as a table of one row."""
+    for name in key:
+        if name not in stream.key:
+            raise unknown("key column", name, stream.key, where=f"stream {stream.name}")
+    missing = [name for name in stream.key if name not in key]
+    if missing:
+        raise UsageError(
+            f"the key says nothing of {', '.join(missing)}",
+            where=f"stream {stream.name}",
+            how=f"name a value for each of {', '.join(stream.key)}",
+        )
+    columns = {}
+    for name in stream.key:
+        kind = stream.column(name).type
+        columns[name], wrong = convert(pa.array([key[name]], pa.string()), kind)
+        if wrong is not None or columns[name].null_count:
+            raise UsageError(f"{name}={key[name]}: {key[name]!r} is not a {kind}", where=f"stream {stream.name}")
+    return pa.table(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    """A version as the archive has it, before it is told who made it."""
+
+    row: int
+    what: What
+    values: Values
+    before: Values | None
+    revision: int | None
+    batch_no: int
+    pos: int
+    place: int
+    """Where the row lay in this form."""
+
+    @property
+    def live(self) -> bool:
+        """Whether the row was there in this form."""
+        return self.what is not What.DELETED
+
+
+def _facts(stream: Stream, told: Story, key: Values, undoes: Mapping[int, int]) -> list[_Fact]:
+    """All versions of the rows that have borne the key, of each row oldest first."""
+    placed = told.overlays
+    for name, column in ((_PLACE, stream.order), (_OLD_PLACE, old_column(stream.order))):
+        placed = placed.append_column(name, pc.cast(placed[column], pa.int64()))
+    facts: list[_Fact] = []
+    seen: set[int] = set()
+    for row, said in zip(told.row.tolist(), placed.to_pylist(), strict=True):
+        now = {name: said[name] for name in stream.names}
+        old = {name: said[old_column(name)] for name in stream.names} if said[MASKS] else None
+        if row not in seen and old is not None:
+            what = What.INSERTED if said[OLD_REVISION] is None else What.REPLACED
+            origin = (said[OLD_REVISION], said[OLD_BATCH], said[OLD_POS], said[_OLD_PLACE])
+            facts.append(_Fact(row, what, old, None, *origin))
+        seen.add(row)
+        place = said[_PLACE] if said[LIVE] else said[_OLD_PLACE]
+        origin = (said[REVISION], said[BATCH], said[POS], place)
+        facts.append(_Fact(row, _what(said, undoes), now if said[LIVE] else old or {}, old, *origin))
+    numbers = set(told.overlays[REVISION].to_pylist())
+    for number, said in enumerate(told.live.to_pylist(), start=1):
+        own = all(canonical(said[name]) == canonical(value) for name, value in key.items())
+        if own and said[REVISION] not in numbers:
+            values = {name: said[name] for name in stream.names}
+            facts.append(_Fact(-number, What.INSERTED, values, None, said[REVISION], said[BATCH], said[POS], 0))
+    return sorted(facts, key=lambda fact: fact.row)
+
+
+_PLACE, _OLD_PLACE = "_place", "_old_place"
+
+
+def _what(said: Mapping[str, object], undoes: Mapping[int, int]) -> What:
+    if not said[LIVE]:
+        return What.DELETED
+    if said[MASKS]:
+        return What.REPLACED
+    return What.BROUGHT_BACK if said[BATCH] in undoes else What.LATE
+
+
+@dataclass(frozen=True, slots=True)
+class _Teller:
+    """Turns what the archive has into what a person wants to know of it."""
+
+    site: Site
+    basis: Standing
+    undoes: Mapping[int, int]
+    batches: Mapping[int, Origin]
+
+    @classmethod
+    def of(cls, site: Site, basis: Standing, batches: Iterable[int], undoes: Mapping[int, int]) -> _Teller:
+        every = set(batches)
+        undone = {undoes[each] for each in every if each in undoes}
+        return cls(site, basis, undoes, origins(site.catalog, every | undone))
+
+    def versions(self, told: Story, key: Values) -> list[Version]:
+        """All versions, numbered, oldest first."""
+        facts = _facts(self.basis.stream, told, key, self.undoes)
+        made = self._made(facts)
+        there = {(said[REVISION], said[BATCH], said[POS]) for said in told.live.select(_ORIGIN).to_pylist()}
+        following = [one.row == other.row for one, other in pairwise(facts)] + [False] * bool(facts)
+        aged = [
+            fact.live and not superseded and (fact.revision, fact.batch_no, fact.pos) not in there
+            for fact, superseded in zip(facts, following, strict=True)
+        ]
+        ends = [made[at + 1] if following[at] else self._aged(fact) if aged[at] else 0 for at, fact in enumerate(facts)]
+        brought = [self.batches[fact.batch_no].commit_id for fact in facts]
+        known = commits.numbered(self.site.catalog, [*made, *ends, *brought])
+        ordered = sorted(range(len(facts)), key=lambda at: (made[at], facts[at].revision or 0, facts[at].pos))
+        rows = {row: number for number, row in enumerate(dict.fromkeys(facts[at].row for at in ordered), start=1)}
+        return [
+            self._version(facts[at], number, rows, known, (made[at], ends[at], brought[at]), aged=aged[at])
+            for number, at in enumerate(ordered, start=1)
+        ]
+
+    def waiting(self, pending: pa.Table) -> Iterator[Waiting]:
+        """What is still to be applied."""
+        for said in pending.to_pylist():
+            origin = self.batches[said[BATCH]]
+            yield Waiting(said[NUMBER], Op(said[OP]), origin.batch_id, *origin.line_of(said[POS]))
+
+    def _made(self, facts: Sequence[_Fact]) -> list[int]:
+        """The commit that made each: that of the batch that brought a row, or the one that settled the revision."""
+        numbers = [fact.revision for fact in facts if fact.revision is not None]
+        with self.site.catalog.reading() as connection:
+            settled = streams.settled_in(connection, self.basis.stream_id, numbers)
+        return [
+            self.batches[fact.batch_no].commit_id if fact.revision is None else settled[fact.revision] for fact in facts
+        ]
+
+    def _aged(self, fact: _Fact) -> int:
+        with self.site.catalog.reading() as connection:
+            return streams.aged_in(connection, self.basis.stream_id, fact.place) or 0
+
+    def _version(
+        self,
+        fact: _Fact,
+        number: int,
+        rows: Mapping[int, int],
+        known: Mapping[int, Commit],
+        moments: tuple[int, int, int],
+        *,
+        aged: bool,
+    ) -> Version:
+        made, ended, brought = moments
+        origin = self.batches[fact.batch_no]
+        file, line = origin.line_of(fact.pos)
+        undone = self.undoes.get(fact.batch_no)
+        return Version(
+            number,
+            rows[fact.row],
+            fact.what,
+            known[made],
+            fact.values,
+            fact.before,
+            fact.revision,
+            origin.batch_id,
+            known[brought],
+            file,
+            line,
+            None if undone is None else self.batches[undone].batch_id,
+            known.get(ended),
+            aged,
+        )
+
+
+_ORIGIN = [REVISION, BATCH, POS]
+
+
+def _batches(told: Story, pending: pa.Table) -> Iterator[int]:
+    """All batches that the story speaks of."""
+    for table, name in ((told.overlays, BATCH), (told.overlays, OLD_BATCH), (told.live, BATCH), (pending, BATCH)):
+        yield from pc.unique(table[name]).drop_null().to_pylist()
+
+
+def _never_there(basis: Standing, key: Mapping[str, str]) -> ErrataError:
+    said = ",".join(f"{name}={value}" for name, value in key.items())
+    aged = basis.aged_to is not None
+    return ErrataError(
+        f"no row of the key {said} is known",
+        where=f"stream {basis.stream.name}",
+        why="rows that nothing ever corrected are forgotten when they have been aged out" if aged else None,
+        how="`errata archive scan` shows the rows that there are",
+    )

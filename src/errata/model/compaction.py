@@ -1,0 +1,238 @@
+"""What compaction has to do: which overlays are to be worked into the buckets, and which small buckets merged.
+
+Decided from the bucket index alone. It is worth a rewrite when what lies over or beside the full buckets has become
+much; until then it costs little, and every rewrite costs space until the horizon has passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from errata.model.bucket import INLINE_STREAM_BYTES, Bucket
+from errata.model.interval import HIGHEST, LOWEST, Interval
+from errata.model.stream import Stream
+
+FOLD_SHARE = 200
+"""Overlays that have more than this part of the archive's rows are worth working in."""
+
+FOLD_OVERLAYS = 8
+"""So are more overlays than this: each is opened by every scan that it may concern."""
+
+MERGE_BUCKETS = 8
+"""So many small buckets side by side are merged even when they do not fill one."""
+
+GROWTH = 4
+"""A bucket is merged with smaller ones when these together have this part of its rows. Else each few that come would
+have all before them written again."""
+
+MOST_FULL = 4
+"""Buckets that overlap are merged, as far as they go, into this many full ones: a task holds them in memory."""
+
+
+class Why(StrEnum):
+    """Why something is rewritten."""
+
+    CORRECTED = "corrected"
+    """Overlays mask rows of it, or bring rows to it."""
+    SMALL = "small"
+    """It is small and lies beside small ones."""
+    INLINE = "inline"
+    """It lives in the catalog, which holds as much of the stream as it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Buckets that become one stretch of new ones."""
+
+    buckets: tuple[Bucket, ...]
+    floor: int
+    """What the new ones have for a floor."""
+    why: Why
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What is to be done, before anything has been opened."""
+
+    fold: tuple[Bucket, ...]
+    """Overlays to be worked in: those of the first so many revisions, whole."""
+    up_to: int
+    """The last revision that is worked in; 0 for none."""
+    merge: tuple[Merge, ...]
+    free: tuple[Bucket, ...]
+    """Other buckets that rows of overlays may be taken from or put into: all of their rows are older than `up_to`, as
+    far as what stays an overlay can tell."""
+    held: tuple[Bucket, ...] = ()
+    """Overlays that have to stay because somebody has still to consume their revisions."""
+
+    @property
+    def nothing(self) -> bool:
+        return not self.fold and not self.merge
+
+
+def due(
+    base: Sequence[Bucket],
+    overlays: Sequence[Bucket],
+    stream: Stream,
+    *,
+    aged_to: int | None,
+    inline_bytes: int,
+    up_to: int,
+    everything: bool = False,
+) -> Due:
+    """What is due of live base buckets and overlays. No revision after `up_to` may be worked in; `everything` makes
+    little enough."""
+    bucket_rows = stream.bucket_rows
+    full = inline_bytes >= INLINE_STREAM_BYTES
+    number = clean_cut(overlays, up_to)
+    ready = tuple(overlay for overlay in overlays if _last(overlay) <= number)
+    held = tuple(overlay for overlay in overlays if _last(overlay) > number)
+    rows, least = sum(bucket.rows for bucket in base), sum(overlay.rows for overlay in ready)
+    pressed = full and any(overlay.inline for overlay in ready)
+    folds = bool(ready) and (everything or pressed or worth_folding(len(ready), least, rows, bucket_rows))
+    number = number if folds else 0
+    staying = _Staying(held if folds else overlays, stream.key_has_order, LOWEST if aged_to is None else aged_to)
+    floors = {bucket.bucket_id: staying.floors(bucket) for bucket in base}
+    rules = _Rules(bucket_rows, full, everything, number)
+    merge = tuple(rules.merges(base, floors))
+    merged = {bucket.bucket_id for each in merge for bucket in each.buckets}
+    free = (each for each in base if each.bucket_id not in merged and floors[each.bucket_id].low <= number)
+    return Due(ready if folds else (), number, merge, tuple(free) if folds else (), held)
+
+
+def worth_folding(overlays: int, rows: int, base_rows: int, bucket_rows: int) -> bool:
+    """Whether so many overlays with so many rows are worth working in."""
+    return overlays > FOLD_OVERLAYS or rows > max(base_rows, bucket_rows) // FOLD_SHARE
+
+
+def clean_cut(overlays: Sequence[Bucket], up_to: int) -> int:
+    """The last number up to `up_to` that cuts through no overlay.
+
+    Overlays of one commit share a range of numbers, and rows of one may mask rows of another: they go together.
+    """
+    for overlay in sorted(overlays, key=_last, reverse=True):
+        if _first(overlay) <= up_to < _last(overlay):
+            up_to = _first(overlay) - 1
+    return up_to
+
+
+class _Floors(NamedTuple):
+    """Floors that all say the same of a bucket's rows: from `low` on, and below `end`."""
+
+    low: int
+    end: int
+
+    def also(self, other: _Floors) -> _Floors:
+        return _Floors(max(self.low, other.low), min(self.end, other.end))
+
+    @property
+    def any(self) -> bool:
+        return self.low < self.end
+
+
+@dataclass(frozen=True, slots=True)
+class _Staying:
+    """Overlays that stay: what is rewritten beside them has to be to them what it was."""
+
+    overlays: Sequence[Bucket]
+    key_has_order: bool
+    aged_to: int
+
+    def floors(self, bucket: Bucket) -> _Floors:
+        """No overlay may change sides that may mask a row of the bucket, or have made room for one: some came before
+        the rows, and the others after. Where the key does not tell the place, room can be made anywhere."""
+        low, end = 0, HIGHEST
+        reach = Interval(bucket.vs_min, bucket.vs_max + 1)
+        for overlay in self.overlays:
+            masks = overlay.masks
+            if masks is None or (self.key_has_order and not reach.meets(*masks)):
+                continue
+            if _last(overlay) > bucket.floor:
+                end = min(end, _first(overlay))
+            elif self.key_has_order or masks[0] >= self.aged_to:
+                low = max(low, _last(overlay))
+            else:
+                return _NONE  # what made room has been aged out since, and when the rows came tells whether before that
+        return _Floors(low, end)
+
+
+_NONE = _Floors(HIGHEST, HIGHEST)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What is merged, and when."""
+
+    bucket_rows: int
+    full: bool
+    """No more of the stream is to live in the catalog."""
+    everything: bool
+    up_to: int
+
+    def merges(self, base: Sequence[Bucket], floors: dict[int, _Floors]) -> Iterator[Merge]:
+        for run in self._runs(base, floors):
+            for some in self._worth(run):
+                both = _Floors(0, HIGHEST)
+                for bucket in some:
+                    both = both.also(floors[bucket.bucket_id])
+                inline = self.full and any(bucket.inline for bucket in some)
+                yield Merge(some, self._floor(some, both), Why.INLINE if inline else Why.SMALL)
+
+    def _floor(self, run: Sequence[Bucket], floors: _Floors) -> int:
+        if self.up_to and floors.low <= self.up_to:
+            return self.up_to
+        return min(max(bucket.floor for bucket in run), floors.end - 1)
+
+    def _fits(self, bucket: Bucket) -> bool:
+        return 2 * _live(bucket) < self.bucket_rows or (self.full and bucket.inline)
+
+    def _runs(self, base: Sequence[Bucket], floors: dict[int, _Floors]) -> Iterator[tuple[Bucket, ...]]:
+        """Stretches of buckets that may be merged and that no other bucket parts, none too much for a task."""
+        run: list[Bucket] = []
+        rows, held, end, both = 0, 0, 0, _Floors(0, HIGHEST)
+        for bucket in sorted(base, key=lambda each: (each.vs_min, each.vs_max, each.bucket_id)):
+            own = floors[bucket.bucket_id]
+            enough = (rows >= self.bucket_rows and bucket.vs_min > end) or held >= MOST_FULL * self.bucket_rows
+            fits = own.any and self._fits(bucket)
+            if run and (enough or not fits or not both.also(own).any):
+                yield tuple(run)
+                run, rows, held, both = [], 0, 0, _Floors(0, HIGHEST)
+            if fits:
+                end = max(end, bucket.vs_max) if run else bucket.vs_max
+                run.append(bucket)
+                rows, held, both = rows + _live(bucket), held + bucket.rows, both.also(own)
+        if run:
+            yield tuple(run)
+
+    def _worth(self, run: tuple[Bucket, ...]) -> Iterator[tuple[Bucket, ...]]:
+        """The run, if it is worth merging, or what is to the left and right of its largest bucket."""
+        if self.everything or (self.full and any(bucket.inline for bucket in run)):
+            if len(run) > 1 or (self.full and run[0].inline):
+                yield run
+            return
+        if len(run) < 2:
+            return
+        rows = sum(map(_live, run))
+        largest = max(range(len(run)), key=lambda at: _live(run[at]))
+        most = _live(run[largest])
+        alike = GROWTH * (rows - most) >= most
+        if rows >= self.bucket_rows or (len(run) >= MERGE_BUCKETS and alike):
+            yield run
+        elif len(run) > MERGE_BUCKETS:
+            yield from self._worth(run[:largest])
+            yield from self._worth(run[largest + 1 :])
+
+
+def _live(bucket: Bucket) -> int:
+    return bucket.rows - bucket.masked
+
+
+def _first(overlay: Bucket) -> int:
+    return overlay.revision_first or 0
+
+
+def _last(overlay: Bucket) -> int:
+    return overlay.revision_last or 0

@@ -1,0 +1,106 @@
+"""Whatever is brought, corrected, aged out and compacted, in whatever order: every scan of every commit stays as it was."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.flows.age_out import age_out
+from errata.model.bucket import Role
+from errata.model.revision import Op, Row
+from errata.model.stream import Retention
+from fixtures.layers import Layers, Make, a_row, compacted
+
+INSERT, REPLACE, DELETE = Op.INSERT, Op.REPLACE, Op.DELETE
+
+PLACES = st.integers(0, 12)
+CORRECTIONS = st.lists(
+    st.tuples(st.sampled_from([INSERT, REPLACE, REPLACE, DELETE]), st.integers(0, 9), st.none() | PLACES),
+    min_size=1,
+    max_size=5,
+)
+STEPS = st.one_of(
+    st.tuples(st.just("bring"), st.lists(st.tuples(PLACES, st.sampled_from("abcdef")), min_size=1, max_size=6)),
+    st.tuples(st.just("correct"), CORRECTIONS),
+    st.tuples(st.just("correct"), CORRECTIONS),
+    st.tuples(st.just("compact"), st.booleans()),
+    st.tuples(st.just("consumer"), st.integers(0, 6)),
+    st.tuples(st.just("age"), st.none()),
+)
+
+
+@given(
+    by_who=st.booleans(),
+    bucket_rows=st.sampled_from([2, 3, 40]),
+    slack=st.sampled_from([4, 100]),
+    steps=st.lists(STEPS, min_size=2, max_size=6),
+)
+def test_scans_are_as_they_were(
+    make: Make, by_who: bool, bucket_rows: int, slack: int, steps: list[tuple[str, object]]
+) -> None:
+    key = ("who",) if by_who else ("at", "who")
+    done = make(key=key, bucket_rows=bucket_rows, slack=slack, retention=Retention(span=6))
+    before: dict[int, dict[int, list[Row]]] = {}
+    price = 0.0
+    seed = [(2 * at, who) for at, who in enumerate("abcdef")]
+    for step, what in [("bring", seed), ("correct", [(REPLACE, 1, 1), (DELETE, 2, None)]), *steps, ("compact", True)]:
+        price += 1
+        if step == "bring":
+            _bring(done, what, price)
+        elif step == "correct":
+            done.correct(*(_revision(done, each, price + at / 10) for at, each in enumerate(what)))
+        elif step == "age":
+            age_out(done.house.site, [done.name])
+        elif step == "consumer":
+            done.consumer(max(done.standing.applied - what, 0))
+        else:
+            _compact(done, what)
+        now = done.standing
+        before[now.changed_in] = {each: done.seen(up_to=each) for each in range(now.folded, now.applied + 1)}
+        done.check_index()
+    for commit, by_number in before.items():
+        for number, rows in by_number.items():
+            assert done.seen(commit, number) == rows, f"commit {commit}, revision {number}"
+
+
+def _bring(done: Layers, wanted: list[tuple[int, str]], price: float) -> None:
+    """What of it is on time and new: the rest would be judged by the append."""
+    names, stable = done.stream.key, done.standing.stable
+    live = {tuple(row[name] for name in names) for row in done.seen()}
+    rows: dict[object, Row] = {}
+    for at, who in sorted(wanted):
+        row = a_row(at, who, price)
+        identity = tuple(row[name] for name in names)
+        if identity not in live and (stable is None or at >= stable):
+            rows.setdefault(identity, row)
+    fresh, size = list(rows.values()), done.stream.bucket_rows
+    if fresh:
+        done.bring(*(fresh[start : start + size] for start in range(0, len(fresh), size)))
+
+
+def _revision(done: Layers, what: tuple[Op, int, int | None], price: float) -> tuple[Op, Row, Row]:
+    """Mostly of a row that is there."""
+    op, which, to = what
+    live = done.seen()
+    if op is INSERT or not live:
+        return INSERT, a_row(which if to is None else to, "abcdef"[which % 6], price), {}
+    row = live[which % len(live)]
+    old = {name: row[name] for name in done.stream.key}
+    if op is DELETE:
+        return op, old, {}
+    new = a_row(row["at"] if to is None else to, "abcdef"[to % 6] if to and to % 3 == 0 else row["who"], price)
+    return op, new, old
+
+
+def _compact(done: Layers, everything: bool) -> None:
+    was = done.standing
+    rows = {each: done.seen(up_to=each) for each in range(was.folded, was.applied + 1)}
+    report = compacted(done, everything=everything)
+    now = done.standing
+    assert (report.commit_id is None) == (now == was)
+    assert {each: done.seen(up_to=each) for each in range(now.folded, now.applied + 1)} == {
+        each: rows[each] for each in range(now.folded, now.applied + 1)
+    }
+    assert all(each.revision_first > now.folded for each in done.stored(Role.OVERLAY))
+    # What was taken from buckets can leave them small; then there is nothing left to do.
+    assert any(compacted(done, everything=everything).commit_id is None for _ in range(3))
