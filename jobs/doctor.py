@@ -16,7 +16,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compare archives with what the catalog says of them.")
     parser.add_argument("streams", nargs="*", metavar="STREAM", help="by default all streams")
     parser.add_argument("--project", type=Path, default=Path("errata.yaml"), help="the project's errata.yaml")
-    parser.add_argument("--quick", action="store_true", help="read no rows: look at the index and at what files there are")
+    parser.add_argument(
+        "--quick", action="store_true", help="read no rows: look at the index and at what files there are"
+    )
     parser.add_argument("--fix", action="store_true", help="mend what can be mended safely")
     add_cause_arguments(parser)
     given = parser.parse_args(argv)

@@ -55,7 +55,12 @@ def test_the_example_is_a_project(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ERRATA_CATALOG", raising=False)
     project = load_project(EXAMPLE)
     assert (project.name, list(project.streams)) == ("quotes", ["quotes"])
-    assert sorted(path.name for path in EXAMPLE.iterdir()) == [".gitignore", "README.md", "errata.yaml"]
+    assert sorted(path.name for path in EXAMPLE.iterdir()) == [
+        ".gitignore",
+        "README.md",
+        "corrections.csv",
+        "errata.yaml",
+    ]
 
 
 def test_a_benchmark_that_there_is_not(errata: Errata) -> None:

@@ -1,4 +1,4 @@
-"""Whatever is brought, corrected, aged out and compacted, in whatever order: every scan of every commit stays as it was."""
+"""Whatever is brought, corrected, aged out and compacted, in whatever order: scans of all commits stay as they were."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -86,3 +87,17 @@ def test_the_docs_are_right() -> None:
         [sys.executable, str(HOUSE / "docs" / "check.py")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_schedules_of_the_dags_are_told() -> None:
+    found = [
+        (path.stem, *named)
+        for path in sorted((HOUSE / "dags").glob("*.py"))
+        for named in re.findall(r'os\.environ\.get\("(ERRATA_\w+)", "(.*?)"\)', path.read_text(encoding="utf-8"))
+    ]
+    variables = (HOUSE / "docs" / "configuration.md").read_text(encoding="utf-8")
+    costs = (HOUSE / "docs" / "archive.md").read_text(encoding="utf-8")
+    assert len(found) == len([*(HOUSE / "dags").glob("*.py")])
+    for dag, variable, schedule in found:
+        assert re.search(rf"^\| `{variable}` \| .*`{dag}` .*: `{re.escape(schedule)}` \|$", variables, re.MULTILINE)
+        assert re.search(rf"^\| `{dag}` \| .*; `{variable}` \|", costs, re.MULTILINE)

@@ -100,8 +100,10 @@ def test_what_was_merged_is_not_written_again_for_each_few_that_come() -> None:
 
 def test_masked_rows_make_a_bucket_small() -> None:
     emptied = [base(at, 10 * at, masked=60) for at in range(3)]
-    assert merged(found(emptied)) == [[0, 1, 2]]
-    assert found([base(at, 10 * at, masked=50) for at in range(3)]).nothing
+    corrected = (overlay(9, 1, 180, rows=180),)
+    assert merged(found(emptied, corrected, up_to=180)) == [[0, 1, 2]]
+    assert merged(found([base(at, 10 * at, masked=50) for at in range(3)], corrected, up_to=180)) == []
+    assert merged(found(emptied, corrected, up_to=0, everything=True)) == [], "not while the masks stay"
 
 
 def test_a_run_is_never_more_than_a_task_holds() -> None:

@@ -52,10 +52,13 @@ class Laid:
     def overlays(self) -> Overlays:
         return Overlays(self.stream, self.rows)
 
-    def masked(self) -> Counter[int]:
-        """By overlay, how many of the rows that it brings do not count."""
-        brought, left = self.rows.filter(self.rows[LIVE])[BUCKET], self.overlays.surviving(self.aged_to)[BUCKET]
-        return Counter(brought.to_pylist()) - Counter(left.to_pylist())
+    def brought(self) -> Counter[int]:
+        """By overlay, how many rows it brought, also those that its own commit superseded."""
+        return Counter(self.rows.filter(self.rows[LIVE])[BUCKET].to_pylist())
+
+    def left(self) -> Counter[int]:
+        """By overlay, how many of these count now."""
+        return Counter(self.overlays.surviving(self.aged_to)[BUCKET].to_pylist())
 
     def findings(self, patient: Patient, hits: pa.Table) -> Iterator[Finding]:
         """Revisions that are there twice, and those that mask no row, or several. `hits` are the rows of base buckets

@@ -10,6 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -141,7 +142,9 @@ def _understood(text: str) -> Seen:
     told = json.loads(text)
     figures = None
     if "figures" in told:
-        ends = [None if each is None else (each[0], each[1]) for each in told["ends"]]
-        figures = Figures(*told["figures"], Groups.of(*told["groups"]), *ends)
-    plain = {name: tuple(told[name]) if name in ("nulls", "unfiltered") else told[name] for name in _PLAIN}
+        revisions, masks, content = (None if each is None else (each[0], each[1]) for each in told["ends"])
+        rows, low, high = told["figures"]
+        figures = Figures(rows, low, high, Groups.of(*told["groups"]), revisions, masks, content)
+    plain: dict[str, Any] = {name: told[name] for name in _PLAIN}
+    plain |= {name: tuple(told[name]) for name in ("nulls", "unfiltered")}
     return Seen(figures=figures, **plain)

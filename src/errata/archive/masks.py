@@ -96,6 +96,14 @@ class Overlays:
             result[left[self._numbers[right] > floors]] = True
         return result
 
+    def stands(self, rows: pa.Table) -> np.ndarray:
+        """Which rows of overlays bring something that no later one masks."""
+        live = np.flatnonzero(rows[LIVE].to_numpy())
+        some = rows.take(pa.array(live))
+        result = np.zeros(rows.num_rows, dtype=bool)
+        result[live] = ~self.masked(some, some[REVISION].to_numpy())
+        return result
+
     def surviving(self, aged_to: int | None = None) -> pa.Table:
         """The rows of the overlays, as they are kept, that no later one masks and that have not been aged out."""
         live = self._rows.filter(self._rows[LIVE])

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from errata.archive.masks import Overlays
 from errata.archive.overlay import LIVE, MASKS, REVISION
 from errata.archive.wire import old_column
 from errata.archive.written import BucketWriter, groups_of
@@ -26,7 +27,18 @@ def write_overlays(writer: BucketWriter, rows: pa.Table) -> list[NewBucket]:
     ordered = rows.take(pc.sort_indices(keys, sort_keys=[(_PLACE, "ascending"), (REVISION, "ascending")]))
     pieces = -(-ordered.num_rows // stream.bucket_rows)
     cuts = np.linspace(0, ordered.num_rows, pieces + 1).astype(int).tolist()
-    return [_write(writer, ordered.slice(low, high - low)) for low, high in pairwise(cuts)]
+    # A row may be corrected more than once by corrections that are applied together.
+    over = Overlays(stream, ordered)
+    stands = over.stands(ordered)
+    return [
+        replace(_write(writer, ordered.slice(low, high - low)), masked=_superseded(ordered, stands, low, high))
+        for low, high in pairwise(cuts)
+    ]
+
+
+def _superseded(rows: pa.Table, stands: np.ndarray, low: int, high: int) -> int:
+    live = rows[LIVE].to_numpy()[low:high]
+    return int((live & ~stands[low:high]).sum())
 
 
 def _write(writer: BucketWriter, rows: pa.Table) -> NewBucket:

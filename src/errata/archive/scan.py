@@ -123,7 +123,8 @@ def scan_rows(
     if not found.overlays:
         return _asked(open_buckets(session, catalog, warehouse, stream, found.base), scan, found.base)
     overlaid = open_overlays(session, catalog, warehouse, stream, found.overlays)
-    masking = _Masking(stream, overlaid, scan.last_revision, sum(each.rows for each in found.overlays))
+    size, chained = sum(each.rows for each in found.overlays), any(each.masked for each in found.overlays)
+    masking = _Masking(stream, overlaid, scan.last_revision, size, chained)
     parts = []
     for how, some in by_masks(scan, found):
         rows = _asked(open_buckets(session, catalog, warehouse, stream, some), scan, some)
@@ -179,6 +180,8 @@ class _Masking:
     overlaid: DataFrame
     up_to: int
     size: int
+    chained: bool
+    """Whether revisions have superseded what other revisions brought."""
 
     def unmasked(self, rows: DataFrame, floor: int) -> DataFrame:
         """Rows of base buckets that no revision after the floor masks."""
@@ -198,6 +201,8 @@ class _Masking:
     def surviving(self) -> DataFrame:
         """Rows of the overlays that no later one masks."""
         rows = self._known.where(sf.col(LIVE)).select(*map(sf.col, self.stream.names), REVISION)
+        if not self.chained:
+            return rows.drop(REVISION)
         later = sf.col(_MASK_NUMBER) > sf.col(REVISION)
         return self._without(rows, self._masks(self._known), self._places, later).select(*self.stream.names)
 
@@ -207,14 +212,22 @@ class _Masking:
         # One number to look for in a hash table of numbers, and the columns themselves only when it is found. Spark
         # would put every equality into the table's key, and the table would be several times slower to ask: so the
         # columns are compared by what Spark does not know for an equality.
-        masks = masks.withColumn(_MASK_HASH, sf.xxhash64(*map(_masked, columns)))
+        masks = masks.withColumn(_MASK_HASH, self._number([_masked(name) for name in columns]))
         same = sf.col(_HASH) == sf.col(_MASK_HASH)
         for name in columns:
             same &= (sf.col(name) >= sf.col(_masked(name))) & (sf.col(name) <= sf.col(_masked(name)))
         if condition is not None:
             same &= condition
-        hashed = rows.withColumn(_HASH, sf.xxhash64(*columns))
+        hashed = rows.withColumn(_HASH, self._number(columns))
         return hashed.join(sf.broadcast(masks) if self.size <= BROADCAST_ROWS else masks, same, "left_anti").drop(_HASH)
+
+    def _number(self, columns: Sequence[str]) -> Column:
+        """A number that rows share which agree in the columns: the place if it is among them, since few rows have the
+        same, and nothing has to be computed for it."""
+        order = next((name for name in columns if name in (self.stream.order, _masked(self.stream.order))), None)
+        if order is None:
+            return sf.xxhash64(*columns)
+        return sf.unix_micros(order) if self.stream.timed else sf.col(order)
 
     def _masks(self, overlaid: DataFrame, floor: int | None = None) -> DataFrame:
         masks = overlaid.where(sf.col(MASKS))

@@ -141,9 +141,7 @@ def ever(connection: Connection, stream_id: int) -> list[Bucket]:
     return [_bucket(row) for row in connection.execute(query)]
 
 
-def live(
-    connection: Connection, stream_id: int, role: Role = Role.BASE, *, before: int | None = None
-) -> list[Bucket]:
+def live(connection: Connection, stream_id: int, role: Role = Role.BASE, *, before: int | None = None) -> list[Bucket]:
     """The buckets that the transaction sees now; only those that begin before a point, if told."""
     query = (
         select(buckets, batches.c.batch_id)
@@ -205,7 +203,7 @@ def add(
 ) -> int:
     """Make buckets visible from the commit on; the bytes now inline. Pending ones are numbered after `revisions`, and
     base ones are no concern of revisions up to `applied`, unless they tell otherwise. `masked` counts, for each, the
-    rows that are superseded from the beginning; none if left out."""
+    rows that are superseded from the beginning; what it says itself if left out."""
     inline_bytes = 0
     for number, bucket in enumerate(written):
         pending = bucket.role is Role.PENDING
@@ -239,7 +237,7 @@ def add(
                 content_max=content[1],
                 floor=applied if bucket.floor is None else bucket.floor,
                 folded=bucket.folded,
-                masked=masked[number] if masked else 0,
+                masked=masked[number] if masked else bucket.masked,
                 added_in=commit_id,
             )
             .returning(buckets.c.bucket_id)

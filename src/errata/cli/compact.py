@@ -44,6 +44,7 @@ PLANNED = (
 WORDS = {
     Why.CORRECTED: "corrections to be worked in",
     Why.SMALL: "small buckets side by side",
+    Why.OVERLAPPING: "pieces of one table that overlap",
     Why.INLINE: "too much in the catalog",
 }
 

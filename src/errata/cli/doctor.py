@@ -42,7 +42,8 @@ def doctor(
     ] = None,
     fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended safely.")] = False,
     deep: Annotated[
-        bool, typer.Option("--deep/--quick", help="Read all rows, or look only at the index and at what files there are.")
+        bool,
+        typer.Option("--deep/--quick", help="Read all rows, or look only at the index and at what files there are."),
     ] = True,
     grace: Annotated[
         str, typer.Option("--grace", metavar="DURATION", help="How old a file must be that no index row names.")
@@ -59,7 +60,13 @@ def doctor(
         found = flow.doctor(site, names or (), orders, on_step or (lambda _: None), bar)
     records = [record for each in found for record in _records(each)]
     if records or kind is not Format.TABLE:
-        print_records(FIELDS, records, [{**each, "mendable": "" if not each["mendable"] else "yes"} for each in records], kind, sys.stdout)
+        print_records(
+            FIELDS,
+            records,
+            [{**each, "mendable": "" if not each["mendable"] else "yes"} for each in records],
+            kind,
+            sys.stdout,
+        )
     for line in report_lines(found, fix=fix):
         say(line)
     return EXIT_FAILED if any(each.findings for each in found) else 0

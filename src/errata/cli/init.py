@@ -33,6 +33,7 @@ streams:
     key: [time, symbol]     # identifies a row: corrections name the row by it
     order: time             # the time at which a row counts
     group: [symbol]         # scans of one symbol pass over buckets that have none of it
+    # layout: grouped       # for many scans of single symbols over long times; every append then sorts once more
     retention: 24 hours     # older buckets are dropped; leave it out to keep everything
     slack: 5 seconds        # disorder put right by waiting; what comes later than that is a correction
     landing: {{path: ./landing/quotes, settle: 10 seconds, then: move}}

@@ -15,12 +15,13 @@ from errata.catalog.append import AlreadyTakenError, Arrived, BasisMovedError, F
 from errata.catalog.quarantine import SettledError
 from errata.catalog.streams import Standing
 from errata.errors import ErrataError, Refused, UsageError
+from errata.flows.compact import compact
 from errata.flows.landing import any_gone, clear, waiting
 from errata.flows.site import Site, on_basis
 from errata.intake.find import inspect_all, resolve, unchanged
 from errata.intake.layout import FileLayout, has_rows, read_layout
 from errata.model.batch import BadRow, Counts, Retried, SourceFile, check_batch_id, content_hash
-from errata.model.bucket import INLINE_STREAM_BYTES
+from errata.model.bucket import INLINE_STREAM_BYTES, Layout
 from errata.model.interval import EVERYTHING, HIGHEST, Interval
 from errata.model.revision import Op
 from errata.spark.failures import spark_failures
@@ -96,6 +97,9 @@ def append(site: Site, batch: Batch, on_step: OnStep = lambda _: None) -> Append
                 raise
         if batch.landed:
             clear(stream, files)
+        if stream.layout is Layout.CLUSTERED and report.counts.appended:
+            # Pieces of one sorted table never overlap: those that the batch reaches into are merged with it at once.
+            compact(site, [batch.stream], on_step=on_step)
         return report
     raise _too_busy(batch)
 

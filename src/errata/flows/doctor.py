@@ -154,8 +154,10 @@ class _Visit:
             second = look(site.session, site.catalog, ward, base, on_done)
         seen = first.seen | second.seen
         if laid is not None:
-            masked = laid.masked()
-            seen |= {each.bucket_id: replace(seen[each.bucket_id], masked=masked[each.bucket_id]) for each in overlays}
+            brought, left = laid.brought(), laid.left()
+            for bucket_id in (each.bucket_id for each in overlays):
+                count = brought[bucket_id]
+                seen[bucket_id] = replace(seen[bucket_id], counting=count, masked=count - left[bucket_id])
         sound = _whole(base, seen) and not any(seen[each.bucket_id].nulls for each in base)
         return cls(site, case, True, Looked(seen, second.hits), laid if sound else None)
 

@@ -101,6 +101,8 @@ class NewBucket:
     """No revision up to this number concerns the rows; None: none that has been applied at the commit."""
     folded: int = 0
     """Revisions up to this number may be worked into the rows."""
+    masked: int = 0
+    """How many of its rows are superseded from the beginning."""
 
     def __post_init__(self) -> None:
         if (self.path is None) == (self.data is None):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from errata.model.bucket import INLINE_STREAM_BYTES, Bucket
+from errata.model.bucket import INLINE_STREAM_BYTES, Bucket, Layout
 from errata.model.interval import HIGHEST, LOWEST, Interval
 from errata.model.stream import Stream
 
@@ -39,6 +39,8 @@ class Why(StrEnum):
     """Overlays mask rows of it, or bring rows to it."""
     SMALL = "small"
     """It is small and lies beside small ones."""
+    OVERLAPPING = "overlapping"
+    """It is a piece of a table that is to be sorted as a whole, and reaches into another one."""
     INLINE = "inline"
     """It lives in the catalog, which holds as much of the stream as it should."""
 
@@ -97,7 +99,9 @@ def due(
     staying = _Staying(held if folds else overlays, stream.key_has_order, LOWEST if aged_to is None else aged_to)
     floors = {bucket.bucket_id: staying.floors(bucket) for bucket in base}
     rules = _Rules(bucket_rows, full, everything, number)
-    merge = tuple(rules.merges(base, floors))
+    overlapping = tuple(rules.overlapping(base, floors)) if stream.layout is Layout.CLUSTERED else ()
+    taken = {bucket.bucket_id for each in overlapping for bucket in each.buckets}
+    merge = (*overlapping, *rules.merges([each for each in base if each.bucket_id not in taken], floors))
     merged = {bucket.bucket_id for each in merge for bucket in each.buckets}
     free = (each for each in base if each.bucket_id not in merged and floors[each.bucket_id].low <= number)
     return Due(ready if folds else (), number, merge, tuple(free) if folds else (), held)
@@ -172,6 +176,22 @@ class _Rules:
     everything: bool
     up_to: int
 
+    def overlapping(self, base: Sequence[Bucket], floors: dict[int, _Floors]) -> Iterator[Merge]:
+        """Buckets that reach into each other, whatever their size: each with those that begin before it ends."""
+        run: list[Bucket] = []
+        both = _Floors(0, HIGHEST)
+        for bucket in sorted(base, key=lambda each: (each.vs_min, each.vs_max, each.bucket_id)):
+            own = floors[bucket.bucket_id]
+            reaches = bool(run) and bucket.vs_min <= max(each.vs_max for each in run)
+            if not reaches or not both.also(own).any:
+                if len(run) > 1:
+                    yield Merge(tuple(run), self._floor(run, both), Why.OVERLAPPING)
+                run, both = [], _Floors(0, HIGHEST)
+            run.append(bucket)
+            both = both.also(own)
+        if len(run) > 1:
+            yield Merge(tuple(run), self._floor(run, both), Why.OVERLAPPING)
+
     def merges(self, base: Sequence[Bucket], floors: dict[int, _Floors]) -> Iterator[Merge]:
         for run in self._runs(base, floors):
             for some in self._worth(run):
@@ -186,8 +206,12 @@ class _Rules:
             return self.up_to
         return min(max(bucket.floor for bucket in run), floors.end - 1)
 
+    def _left(self, bucket: Bucket) -> int:
+        """How many rows it will have. What masks others stays with them unless it is worked in."""
+        return bucket.rows - bucket.masked if self.up_to else bucket.rows
+
     def _fits(self, bucket: Bucket) -> bool:
-        return 2 * _live(bucket) < self.bucket_rows or (self.full and bucket.inline)
+        return 2 * self._left(bucket) < self.bucket_rows or (self.full and bucket.inline)
 
     def _runs(self, base: Sequence[Bucket], floors: dict[int, _Floors]) -> Iterator[tuple[Bucket, ...]]:
         """Stretches of buckets that may be merged and that no other bucket parts, none too much for a task."""
@@ -203,7 +227,7 @@ class _Rules:
             if fits:
                 end = max(end, bucket.vs_max) if run else bucket.vs_max
                 run.append(bucket)
-                rows, held, both = rows + _live(bucket), held + bucket.rows, both.also(own)
+                rows, held, both = rows + self._left(bucket), held + bucket.rows, both.also(own)
         if run:
             yield tuple(run)
 
@@ -215,19 +239,15 @@ class _Rules:
             return
         if len(run) < 2:
             return
-        rows = sum(map(_live, run))
-        largest = max(range(len(run)), key=lambda at: _live(run[at]))
-        most = _live(run[largest])
+        rows = sum(map(self._left, run))
+        largest = max(range(len(run)), key=lambda at: self._left(run[at]))
+        most = self._left(run[largest])
         alike = GROWTH * (rows - most) >= most
         if rows >= self.bucket_rows or (len(run) >= MERGE_BUCKETS and alike):
             yield run
         elif len(run) > MERGE_BUCKETS:
             yield from self._worth(run[:largest])
             yield from self._worth(run[largest + 1 :])
-
-
-def _live(bucket: Bucket) -> int:
-    return bucket.rows - bucket.masked
 
 
 def _first(overlay: Bucket) -> int:

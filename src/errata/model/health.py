@@ -172,10 +172,11 @@ def concerned(patient: Patient, bucket: Bucket) -> str:
     until = "on" if bucket.removed_in is None else f"to {bucket.removed_in - 1}"
     rows = {Role.BASE: "rows", Role.PENDING: "pending revisions", Role.OVERLAY: "applied revisions"}[bucket.role]
     of = f" of batch {bucket.batch_id}" if bucket.batch_id else ""
-    others = f"{patient.whole:,} live bucket{'s' if patient.whole != 1 else ''}"
+    one = patient.whole == 1
+    others = f"{patient.whole:,} live bucket{'' if one else 's'} of the stream {'is' if one else 'are'} whole"
     return (
         f"commits {bucket.added_in} {until} need its {bucket.rows:,} {rows}{of} "
-        f"{patient.span(bucket.vs_min, bucket.vs_max)}; {others} of the stream are whole"
+        f"{patient.span(bucket.vs_min, bucket.vs_max)}; {others}"
     )
 
 
@@ -264,7 +265,9 @@ def _rows(patient: Patient, bucket: Bucket, seen: Seen) -> Iterator[Finding]:
     if seen.unfiltered and bucket.removed_in is None:
         what = f"there are no filters of {', '.join(seen.unfiltered)}"
         why = "corrections of the stream have to read the bucket to see whether a key is in it"
-        how = "compaction writes filters with whatever it rewrites; nothing else depends on them"
+        how = (
+            f"errata archive compact {patient.name} writes filters with whatever it rewrites; answers do not need them"
+        )
         yield Finding(patient.name, Kind.FILTERS, what, where, why, how, severity=Severity.LITTER)
 
 

@@ -68,7 +68,7 @@ def overlap_findings(patient: Patient, base: Iterable[Bucket]) -> Iterator[Findi
             what = f"{bucket_name(one)} and bucket {other.bucket_id} overlap in layout clustered"
             why = "pieces of a sorted table must not overlap, or readers open more than they need"
             where = patient.span(max(one.vs_min, other.vs_min), min(one.vs_max, other.vs_max))
-            yield Finding(patient.name, Kind.OVERLAP, what, where, why, "compaction brings them into one order")
+            yield Finding(patient.name, Kind.OVERLAP, what, where, why, f"errata archive compact {patient.name}")
 
 
 def overlapping(buckets: Iterable[Bucket]) -> list[tuple[Bucket, Bucket]]:
@@ -114,8 +114,8 @@ def number_findings(
             bucket.role is Role.OVERLAY
             and not 0 < (bucket.revision_first or 0) <= (bucket.revision_last or 0) <= applied
         ):
-            first, last = bucket.revision_first, bucket.revision_last
-            what = f"revisions {first} to {last} are applied, and only those up to {applied} are settled"
+            numbers = f"{bucket.revision_first} to {bucket.revision_last}"
+            what = f"revisions {numbers} are applied, and only those up to {applied} are settled"
             yield _numbers(patient, what, bucket_name(bucket))
     missing = _missing(applied, revisions, [*pending, *withdrawn])
     if missing and sum(last - first + 1 for first, last in missing) > lost:

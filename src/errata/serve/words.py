@@ -157,6 +157,13 @@ def op_words(op: Op) -> str:
     return _OPS[op]
 
 
+def _mended(summary: Mapping[str, object]) -> str:
+    parts = [("counters", "counter", "counters"), ("masked", "count of a bucket", "counts of buckets")]
+    parts.append(("figures", "bucket's figures", "buckets' figures"))
+    told = [counted(_number(summary, name), one, many) for name, one, many in parts if _number(summary, name)]
+    return f"{', '.join(told)} put right" if told else "cleared up"
+
+
 _DEEDS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "apply": _applied,
     "revise": _revised,
@@ -165,6 +172,7 @@ _DEEDS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "age-out": _aged,
     "vacuum": _vacuumed,
     "compact": _compacted,
+    "doctor": _mended,
     "quarantine-drop": _given_up,
 }
 
