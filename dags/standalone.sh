@@ -41,7 +41,8 @@ fi
 
 echo "Airflow is starting at http://127.0.0.1:$port for $ERRATA_PROJECT"
 echo "  log in as admin; the password is in $AIRFLOW_HOME/simple_auth_manager_passwords.json.generated"
-echo "  DAGs start paused: switch 'append' on to take in what lands"
+echo "  DAGs start paused: switch 'append' on to take in what lands,"
+echo "  'revise' to apply corrections, and 'compact', 'age_out', 'vacuum' and 'doctor' to keep the archives fit"
 echo "  Ctrl-C stops it"
 
 # In a process group of its own, so that Ctrl-C reaches Airflow once and nothing it started is left behind.

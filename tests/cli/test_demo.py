@@ -21,7 +21,7 @@ def test_the_demo_from_end_to_end(errata: Errata, tmp_path: Path, spark: SparkSe
     done = errata("demo", "--keep", str(folder))
     assert done.code == 0
     told = done.out + done.err
-    assert re.findall(r"^(\d+)/11  ", done.out, re.MULTILINE) == [str(number) for number in range(1, 12)]
+    assert re.findall(r"^(\d+)/15  ", done.out, re.MULTILINE) == [str(number) for number in range(1, 16)]
     assert "wrote 300,000 quotes, 200 late rows" in told
     assert "149,800 rows appended in commit 2" in told
     assert "price: '167.x73' is not a double" in told
@@ -29,8 +29,12 @@ def test_the_demo_from_end_to_end(errata: Errata, tmp_path: Path, spark: SparkSe
     assert "was taken in before, in commit 3; nothing was changed" in told
     assert "as of commit 2; 1 bucket opened" in told
     assert "as of commit 3; 2 buckets opened" in told
-    assert "dropped in commit 4" in told
-    assert done.out.count(" IBM ") == 3 + 6
+    assert "200 corrections applied in commit 4" in told
+    assert "price is said to have been 999.99, and it is 203.47" in told
+    before, after = done.out.split("$ errata history")[1:]
+    assert ("203.44 -> 203.4" in before, "203.44 -> 203.4" in after) == (False, True)
+    assert "dropped in commit 8" in told
+    assert done.out.count(" IBM ") == 3 + 6 + 3 + 2
     assert "past the retention" in done.out.split("$ errata log")[1]
     assert (folder / "errata.db").exists()
     assert f"Everything is in {folder}" in done.out

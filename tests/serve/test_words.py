@@ -33,6 +33,7 @@ def test_places() -> None:
 
 def test_a_batch_named_by_its_content_is_shortened() -> None:
     assert batch_name("0123456789ab" + "c" * 52) == "0123456789ab…"
+    assert batch_name("undo-0123456789ab" + "c" * 52) == "undo-0123456789ab…"
     assert batch_name("monday") == "monday"
 
 

@@ -11,7 +11,7 @@ from errata.model.instants import format_instant
 from errata.model.revision import Op
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
-_HASH = re.compile(r"[0-9a-f]{64}")
+_HASH = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 def counted(count: int, thing: str, things: str | None = None) -> str:
@@ -53,7 +53,7 @@ def moment(value: int) -> str:
 
 def batch_name(batch_id: str) -> str:
     """A batch's id; one that is a hash is told apart by its beginning."""
-    return f"{batch_id[:12]}…" if _HASH.fullmatch(batch_id) else batch_id
+    return _HASH.sub(lambda found: f"{found[0][:12]}…", batch_id)
 
 
 def who(cause: Cause) -> str:
