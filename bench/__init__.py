@@ -14,7 +14,11 @@ from bench.measure import Outcome, Scale
 from bench.report import publish
 from errata.errors import EXIT_FAILED, UsageError, candidates, unknown
 
-BENCHMARKS: Mapping[str, str] = {"archive": "bench.archive", "ingest": "bench.ingest"}
+BENCHMARKS: Mapping[str, str] = {
+    "archive": "bench.archive",
+    "corrections": "bench.corrections_alone",
+    "ingest": "bench.ingest",
+}
 """Names of benchmarks and the modules that measure them; a module is imported when its benchmark is asked for."""
 
 

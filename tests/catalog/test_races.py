@@ -57,6 +57,15 @@ def test_a_file_that_another_batch_has_just_brought_is_not_brought_again(catalog
     commit_append(catalog, streams.standing(catalog, "tocks"), both, CAUSE)
 
 
+def test_nothing_is_appended_to_a_stream_that_has_been_dropped(catalog: Catalog, ticks: Stream) -> None:
+    basis = streams.standing(catalog, "ticks")
+    streams.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
+    before = commits.newest(catalog)
+    with pytest.raises(BasisMovedError):
+        commit_append(catalog, basis, a_batch("one", [a_bucket(10, 50)]), CAUSE)
+    assert commits.newest(catalog) == before
+
+
 def test_it_is_counted_how_often_a_content_was_taken(catalog: Catalog, ticks: Stream) -> None:
     once = a_batch("once", [a_bucket(10, 50)])
     for times, batch in enumerate([once, replace(once, batch_id="twice", buckets=[a_bucket(60, 90)])]):

@@ -73,6 +73,7 @@ KINDS = {
     "by time, replacing, aged by span": timed(
         on_duplicate=OnDuplicate.REPLACE, retention=Retention(span=8 * SECOND), slack=0
     ),
+    "by time alone": timed(key=("at",)),
     "by who": timed(key=("who",)),
     "by who, aged by span": timed(key=("who",), group=(), retention=Retention(span=8 * SECOND)),
     "by number, aged by rows": counted(retention=Retention(rows=6)),

@@ -36,7 +36,7 @@ from errata.intake.arrow_types import arrow_schema
 from errata.intake.values import as_text
 from errata.model.batch import BadRevision, Settled
 from errata.model.bucket import INLINE_STREAM_BYTES, Bucket, NewBucket, Role
-from errata.model.interval import EVERYTHING, Interval
+from errata.model.interval import EVERYTHING, HIGHEST, Interval
 from errata.model.stream import OnRevision, Stream
 
 CLAIM_ROWS = 1_000_000
@@ -61,14 +61,14 @@ class Place:
         return BucketWriter(self.stream, self.warehouse, inline=self.basis.inline_bytes < INLINE_STREAM_BYTES)
 
 
-def claim(place: Place) -> list[Bucket]:
-    """The first of the pending buckets, in the order of their revisions."""
+def claim(place: Place, most: int = CLAIM_ROWS) -> list[Bucket]:
+    """The first of the pending buckets, in the order of their revisions, with about so many of these at most."""
     basis = place.basis
     pending = buckets.visible(place.catalog, basis.stream_id, basis.changed_in, role=Role.PENDING)
     claimed: list[Bucket] = []
     rows = 0
     for bucket in sorted(pending, key=lambda each: each.revision_first or 0):
-        if claimed and rows + bucket.rows > CLAIM_ROWS:
+        if claimed and rows + bucket.rows > most:
             break
         claimed.append(bucket)
         rows += bucket.rows
@@ -182,7 +182,7 @@ def _hull(wanted: pa.Table) -> Interval:
     if not len(places):
         return Interval(0, 0)
     ends = pc.min_max(places)
-    return Interval(ends["min"].as_py(), ends["max"].as_py() + 1)
+    return Interval(ends["min"].as_py(), min(ends["max"].as_py() + 1, HIGHEST))
 
 
 def _waiting(place: Place, revisions: pa.Table, indexes: np.ndarray) -> list[tuple[int, NewBucket]]:

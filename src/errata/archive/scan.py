@@ -86,7 +86,9 @@ def candidates(catalog: Catalog, scan: Scan, *, indexed: bool = False) -> Found:
     if scan.leaves_out and not standing.stream.key_has_order:
         # A revision that is left out may have freed a key in one place, and its row have come in another.
         return Found(base, buckets.visible(*at, role=Role.OVERLAY), _aged_before(catalog, scan, base))
-    overlays = buckets.visible(*at, *asked, role=Role.OVERLAY)
+    # A revision that is left out may have freed a key for a row of another group.
+    groups = None if scan.leaves_out else scan.groups
+    overlays = buckets.visible(*at, scan.interval, groups, role=Role.OVERLAY)
     return Found(base, [overlay for overlay in overlays if _meets(overlay, scan.interval)])
 
 

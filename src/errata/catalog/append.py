@@ -82,9 +82,11 @@ def commit_append(catalog: Catalog, basis: Standing, arrived: Arrived, cause: Ca
 
 def _recheck(connection: Connection, now: Row[Any], basis: Standing, arrived: Arrived) -> None:
     """Whether rows judged late, on time or new still are: only what came in meanwhile can change that."""
+    if now.removed_in is not None:
+        raise BasisMovedError
     if now.changed_in == basis.changed_in:
         return
-    if now.removed_in is not None or not basis.stream.key_has_order or basis.stream.ordered_on_arrival:
+    if not basis.stream.key_has_order or basis.stream.ordered_on_arrival:
         raise BasisMovedError
     redeclared = streams.declared_since(connection, basis.stream_id, basis.changed_in)
     if redeclared:

@@ -37,7 +37,12 @@ class Decided:
     @property
     def settles(self) -> bool:
         """Whether anything would change: revisions that only go on waiting are left as they are."""
-        return sum(bucket.rows for bucket in self.claimed) > self.settled.waiting
+        return self.count > self.settled.waiting
+
+    @property
+    def count(self) -> int:
+        """How many revisions were claimed."""
+        return sum(bucket.rows for bucket in self.claimed)
 
     @property
     def last(self) -> int:
@@ -94,6 +99,8 @@ def _recheck(connection: Connection, now: Standing, basis: Standing, decided: De
         raise BasisMovedError
     if streams.declared_since(connection, basis.stream_id, basis.changed_in):
         raise BasisMovedError
+    if decided.settled.ignored:
+        return  # no row was looked at
     if decided.waiting and now.revisions != basis.revisions:
         raise BasisMovedError  # what waits is numbered behind all that was there when it was decided
     if decided.reach is None:

@@ -20,7 +20,7 @@ from errata.errors import Refused, UsageError, candidates
 from errata.model.batch import MAX_BATCH_ID, Counts
 from errata.model.bucket import Bucket, NewBucket, Role
 from errata.model.commit import Cause
-from errata.model.interval import EVERYTHING, Interval
+from errata.model.interval import EVERYTHING, LOWEST, Interval
 
 SHOWN = 20
 """Batches that are named as candidates: the newest."""
@@ -184,6 +184,8 @@ def _recheck(connection: Connection, now: Standing, basis: Standing) -> None:
     if (now.applied, now.revisions, now.aged_to) != there:
         raise BasisMovedError
     if streams.declared_since(connection, basis.stream_id, basis.changed_in):
+        raise BasisMovedError
+    if buckets.removed_since(connection, basis.stream_id, basis.changed_in, LOWEST):
         raise BasisMovedError
 
 

@@ -16,11 +16,11 @@ from errata.archive.keys import NUMBER
 from errata.archive.overlay import BATCH, LIVE, MASKS, OLD_BATCH, OLD_POS, OLD_REVISION, OP, REVISION
 from errata.archive.wire import old_column
 from errata.archive.written import POS
-from errata.catalog import commits, pins, streams, undo
+from errata.catalog import commits, streams, undo
 from errata.catalog.origins import Origin, origins
 from errata.catalog.streams import Standing
 from errata.errors import ErrataError, UsageError, unknown
-from errata.flows.site import Site
+from errata.flows.site import Site, on_basis
 from errata.intake.convert import convert
 from errata.model.commit import Commit
 from errata.model.feed import canonical
@@ -108,11 +108,10 @@ class History:
 
 def history(site: Site, stream: str, key: Mapping[str, str]) -> History:
     """Every version of the rows that have borne a key, given as text by column, under whatever key."""
-    basis = streams.standing(site.catalog, stream)
-    place = Place(site.session, site.catalog, site.warehouse, basis)
-    wanted = _typed(basis.stream, key)
-    undoes = undo.undoings(site.catalog, basis.stream_id)
-    with pins.pinned(site.catalog, basis.changed_in, f"history in {stream}"), spark_failures():
+    with on_basis(site, stream, "history in") as basis, spark_failures():
+        place = Place(site.session, site.catalog, site.warehouse, basis)
+        wanted = _typed(basis.stream, key)
+        undoes = undo.undoings(site.catalog, basis.stream_id)
         told = story(place, wanted, undoes)
         pending = waiting(place, wanted)
     (typed,) = wanted.to_pylist()

@@ -134,7 +134,7 @@ def _moment(stream: Stream, text: str) -> int:
     if stream.timed:
         return parse_instant(text)
     try:
-        return int(text)
+        return max(LOWEST, min(HIGHEST, int(text)))
     except ValueError:
         raise UsageError(
             f"{text!r} is not a whole number", why=f"stream {stream.name} is ordered by the bigint {stream.order}"

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from errata.archive.brought import delete_brought
 from errata.archive.correct import Place
 from errata.archive.undo import Corrected, take_back_corrected
-from errata.catalog import pins, streams
+from errata.catalog import streams
 from errata.catalog import undo as ledger
 from errata.catalog.append import AlreadyTakenError, BasisMovedError
 from errata.catalog.streams import Standing
 from errata.catalog.undo import Undoable, Undoing, commit_undo
 from errata.errors import ErrataError, Refused
 from errata.flows.revise import revise_stream
-from errata.flows.site import Site
+from errata.flows.site import Site, on_basis
 from errata.model.bucket import NewBucket
 from errata.model.stream import OnRevision, Stream
 from errata.serve.values import texts
@@ -90,12 +90,11 @@ class UndoReport:
 
 def plan_undo(site: Site, stream: str, batch: str, on_step: OnStep = lambda _: None) -> UndoPlan:
     """What undoing a batch (its id, or the beginning of it) would do; nothing is changed."""
-    basis = streams.standing(site.catalog, stream)
-    undoable = _find(site, basis, batch)
-    if undoable.undone_in is not None:
-        return _plan(basis.stream, undoable)
-    on_step("looking for what the batch did")
-    with pins.pinned(site.catalog, basis.changed_in, f"undo in {stream}"), spark_failures():
+    with on_basis(site, stream, "undo in") as basis, spark_failures():
+        undoable = _find(site, basis, batch)
+        if undoable.undone_in is not None:
+            return _plan(basis.stream, undoable)
+        on_step("looking for what the batch did")
         plan = _work_out(site, basis, undoable, write=False)[0]
     return replace(plan, pending=ledger.waiting_rows(site.catalog, basis.stream_id))
 
@@ -120,9 +119,8 @@ def undo(
                 already=True,
                 refused=_refused(site, before.stream_id, undoable),
             )
-        basis = streams.standing(site.catalog, stream)
         on_step("looking for what the batch did")
-        with pins.pinned(site.catalog, basis.changed_in, f"undo in {stream}"), spark_failures():
+        with on_basis(site, stream, "undo in") as basis, spark_failures():
             plan, written = _work_out(site, basis, undoable, write=True, keep_later=keep_later)
         withdrawn = ledger.pending_of(site.catalog, basis, undoable.batch_no)
         plan = replace(plan, withdrawn=sum(bucket.rows for bucket in withdrawn))

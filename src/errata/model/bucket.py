@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from errata.model.interval import Interval
+from errata.model.interval import EVERYTHING, Interval
 
 GROUP_SET = 32
 """A bucket with at most this many groups lists them; one with more keeps only their range."""
@@ -151,6 +151,7 @@ def prune(
     return [
         bucket
         for bucket in buckets
-        if interval.meets(bucket.vs_min, bucket.vs_max)
+        # Everything is meant to the very end, which no half-open interval holds.
+        if (interval == EVERYTHING or interval.meets(bucket.vs_min, bucket.vs_max))
         and (groups is None or any(bucket.groups.may_hold(group) for group in groups))
     ]
