@@ -51,12 +51,15 @@ def sources(catalog: Catalog, found: Iterable[Bucket]) -> list[Source]:
     return [Source(bucket, data.get(bucket.bucket_id)) for bucket in wanted]
 
 
-def read_overlays(stream: Stream, warehouse: Warehouse, found: Iterable[Source]) -> pa.Table:
-    """The rows of overlays, with the bucket that each lies in."""
-    schema = overlay_schema(stream)
+def read_overlays(
+    stream: Stream, warehouse: Warehouse, found: Iterable[Source], columns: Sequence[str] | None = None
+) -> pa.Table:
+    """The rows of overlays, with the bucket that each lies in; only some of their columns, if told."""
+    whole = overlay_schema(stream)
+    schema = whole if columns is None else pa.schema([field for field in whole if field.name in set(columns)])
     tables = [schema.append(pa.field(BUCKET, pa.int64())).empty_table()]
     for source in found:
-        rows = conformed(source.read(warehouse), schema)
+        rows = conformed(source.read(warehouse, columns), schema)
         tables.append(rows.append_column(BUCKET, pa.repeat(pa.scalar(source.bucket.bucket_id), rows.num_rows)))
     return pa.concat_tables(tables)
 

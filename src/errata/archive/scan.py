@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from errata.archive.masks import read_overlays, sources
 from errata.archive.overlay import LIVE, MASKS, OLD_REVISION, REVISION, overlay_schema
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import conformed, old_column, unpacked
@@ -29,6 +30,9 @@ from errata.model.stream import Stream
 from errata.spark.types import arrow_ddl, ddl
 
 Group = tuple[str | None, ...]
+
+LOCAL_ROWS = 50_000
+"""Overlays with as few rows are read here and handed to Spark as values: jobs that read them would take longer."""
 
 BROADCAST_ROWS = 1_000_000
 """Masks up to this many go to every task whole; how more of them are joined is Spark's choice."""
@@ -267,9 +271,15 @@ def open_buckets(
 def open_overlays(
     session: SparkSession, catalog: Catalog, warehouse: Warehouse, stream: Stream, found: Sequence[Bucket]
 ) -> DataFrame:
-    """All rows of overlays, as `overlay.overlay_schema` has them."""
-    schema = overlay_schema(stream)
-    return _opened(session, catalog, warehouse, found, schema, arrow_ddl(schema))
+    """All rows of overlays, with what a scan needs of `overlay.overlay_schema`."""
+    # Of the old rows only their places matter to a scan.
+    old = [*map(old_column, place_columns(stream))]
+    told = {REVISION, OLD_REVISION, MASKS, LIVE, *stream.names, *old}
+    schema = pa.schema([column for column in overlay_schema(stream) if column.name in told])
+    if sum(bucket.rows for bucket in found) > LOCAL_ROWS:
+        return _opened(session, catalog, warehouse, found, schema, arrow_ddl(schema))
+    rows = read_overlays(stream, warehouse, sources(catalog, found), schema.names)
+    return session.createDataFrame(rows.select(schema.names), arrow_ddl(schema))
 
 
 def _opened(
