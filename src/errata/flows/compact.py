@@ -13,7 +13,7 @@ from errata.catalog import buckets, pins, streams
 from errata.catalog.append import BasisMovedError
 from errata.catalog.compact import Compacted, commit_compaction, foldable
 from errata.catalog.streams import Standing
-from errata.errors import ErrataError, unknown
+from errata.errors import ErrataError
 from errata.flows.site import Site
 from errata.model.bucket import Bucket, NewBucket, Role
 from errata.model.compaction import Due, Why, due
@@ -57,11 +57,7 @@ def compact(
     on_step: OnStep = lambda _: None,
 ) -> list[CompactReport]:
     """Compact the streams named, or all; `everything` also where it is hardly worth it."""
-    there = {each.stream.name: each for each in streams.standings(site.catalog)}
-    for name in names:
-        if name not in there:
-            raise unknown("stream", name, there)
-    return [_compact(site, name, everything, plan_only, on_step) for name in names or sorted(there)]
+    return [_compact(site, name, everything, plan_only, on_step) for name in site.named(names)]
 
 
 def _compact(site: Site, name: str, everything: bool, plan_only: bool, on_step: OnStep) -> CompactReport:
@@ -79,7 +75,7 @@ def _compact(site: Site, name: str, everything: bool, plan_only: bool, on_step: 
         try:
             commit_id = commit_compaction(site.catalog, basis, made, site.caused_by("compact"))
         except BasisMovedError:
-            _discard(site, made.written)
+            site.discard(made.written)
             on_step(f"another writer moved {name} first; beginning again")
             time.sleep(0.05 * attempt)
         else:
@@ -130,10 +126,3 @@ def _rewritten(site: Site, basis: Standing, plan: Plan, on_step: OnStep) -> Comp
         [count for each in done for count in each.masked],
         plan.up_to,
     )
-
-
-def _discard(site: Site, written: Sequence[NewBucket]) -> None:
-    """Remove what was written and will not be committed; what a kill leaves behind is found by vacuum."""
-    for bucket in written:
-        if bucket.path is not None:
-            site.warehouse.remove(bucket.path)

@@ -10,7 +10,7 @@ from errata.archive.correct import Place, claim, decide
 from errata.catalog import streams
 from errata.catalog.append import BasisMovedError
 from errata.catalog.revise import Decided, commit_revisions
-from errata.errors import ErrataError, unknown
+from errata.errors import ErrataError
 from errata.flows.age_out import age_out_lazily
 from errata.flows.site import Site, on_basis
 from errata.model.batch import BadRevision, Settled
@@ -38,11 +38,7 @@ class RevisedReport:
 
 def revise(site: Site, names: Sequence[str] = (), on_step: OnStep = lambda _: None) -> list[RevisedReport]:
     """Apply what is pending: of the streams named, else of all."""
-    there = {each.stream.name: each for each in streams.standings(site.catalog)}
-    for name in names:
-        if name not in there:
-            raise unknown("stream", name, there)
-    return [revise_stream(site, name, on_step) for name in names or sorted(there)]
+    return [revise_stream(site, name, on_step) for name in site.named(names)]
 
 
 def revise_stream(site: Site, name: str, on_step: OnStep = lambda _: None) -> RevisedReport:
@@ -83,7 +79,7 @@ def _apply_once(site: Site, name: str, end: int, on_step: OnStep) -> tuple[int |
             batch_id = batches.pop() if len(batches) == 1 else None
             commit_id = commit_revisions(site.catalog, basis, decided, site.caused_by("revise"), batch_id)
         except BasisMovedError:
-            _discard(site, decided)
+            site.discard((*decided.overlays, *(bucket for _, bucket in decided.waiting)))
             on_step("another writer came first; looking again")
             time.sleep(0.05 * attempt)
         else:
@@ -92,10 +88,3 @@ def _apply_once(site: Site, name: str, end: int, on_step: OnStep) -> tuple[int |
         f"{TRIES} times another writer moved stream {name} first; its revisions are still pending",
         how="run it again, or let batches of the stream come one after the other",
     )
-
-
-def _discard(site: Site, decided: Decided) -> None:
-    """Remove what was written and will not be committed; what a kill leaves behind is found by vacuum."""
-    for bucket in (*decided.overlays, *(each for _, each in decided.waiting)):
-        if bucket.path is not None:
-            site.warehouse.remove(bucket.path)

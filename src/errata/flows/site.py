@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from errata.catalog.streams import Standing
 from errata.clock import SYSTEM, Clock
 from errata.declare.project import Project, load_project
 from errata.errors import ErrataError, unknown
+from errata.model.bucket import NewBucket
 from errata.model.commit import Cause
 from errata.model.stream import Stream
 
@@ -51,6 +52,20 @@ class Site:
             host=self.cause.host or socket.gethostname(),
             spark_app=app or "",
         )
+
+    def named(self, names: Sequence[str]) -> list[str]:
+        """The streams named, all of which must be in the catalog; without names all that are."""
+        there = sorted(each.stream.name for each in streams.standings(self.catalog))
+        for name in names:
+            if name not in there:
+                raise unknown("stream", name, there)
+        return list(names) or there
+
+    def discard(self, written: Iterable[NewBucket]) -> None:
+        """Remove what was written and will not be committed; what a kill leaves behind is found by vacuum."""
+        for bucket in written:
+            if bucket.path is not None:
+                self.warehouse.remove(bucket.path)
 
     def declared(self, name: str) -> Stream:
         """The stream as errata.yaml declares it; it must have been applied."""

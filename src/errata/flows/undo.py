@@ -129,7 +129,7 @@ def undo(
             undoing = Undoing(undoable, written, withdrawn, _summary(plan))
             commit_id = commit_undo(site.catalog, basis, undoing, site.caused_by("undo"))
         except (BasisMovedError, AlreadyTakenError):
-            _discard(site, written)
+            site.discard(written)
             on_step("another writer came first; looking again")
             time.sleep(0.05 * attempt)
             continue
@@ -217,10 +217,3 @@ def refuse_later(plan: UndoPlan) -> None:
 def _summary(plan: UndoPlan) -> dict[str, object]:
     counts = ("deleted", "restored", "put_back", "kept", "aged", "withdrawn")
     return {"undoes": plan.batch_id} | {name: getattr(plan, name) for name in counts if getattr(plan, name)}
-
-
-def _discard(site: Site, written: Sequence[NewBucket]) -> None:
-    """Remove what was written and will not be committed; what a kill leaves behind is found by vacuum."""
-    for bucket in written:
-        if bucket.path is not None:
-            site.warehouse.remove(bucket.path)
