@@ -20,6 +20,7 @@ PURPOSES = {
     "spark": ("sessions, Java, types", "local, submitted or Connect"),
     "catalog": ("the commit point", "the only room that knows SQLAlchemy"),
     "declare": ("errata.yaml", "read strictly, compared with what is"),
+    "language": ("SQL into plans", "and all that a plan tells; no Spark"),
     "model": ("the words", "and the slow oracle; standard library only"),
     "clock": ("the time", "passed in; read from the wall only here"),
     "errors": ("what persons read", "what, where, why, how to mend"),

@@ -24,6 +24,20 @@ class OnRevision(StrEnum):
     HISTORY = "history"
     RESULTS = "results"
 
+    @property
+    def rank(self) -> int:
+        """How much it changes, from 0."""
+        return list(OnRevision).index(self)
+
+
+class RelationKind(StrEnum):
+    """Which rows a change of a relation concerns."""
+
+    RETROACTIVE = "retroactive"
+    """Those that came before it, too."""
+    NRR = "nrr"
+    """Only those whose own time is at or after it: the relation is not retroactive."""
+
 
 class OnDuplicate(StrEnum):
     """What a second insert of a live key does."""
@@ -71,7 +85,9 @@ class Landing:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The declaration of one stream. Spans are microseconds, or units of a bigint order field."""
+    """The declaration of one stream. Spans are microseconds, or units of a bigint order field.
+
+    A relation is kept as a stream too: of versions, each valid from its order field until the next one of its thing."""
 
     name: str
     columns: tuple[Column, ...]
@@ -88,6 +104,9 @@ class Stream:
     on_duplicate: OnDuplicate = OnDuplicate.QUARANTINE
     horizon: int = 7 * DAY
     landing: Landing | None = None
+    relation: RelationKind | None = None
+    deleted: str | None = None
+    """Of a relation: the boolean column that is true in a version that only says that the thing is gone."""
 
     def __post_init__(self) -> None:
         check_name("stream", self.name)
@@ -111,6 +130,7 @@ class Stream:
                     how="declare it as a decimal, or take another column",
                 )
         self._check_layout()
+        self._check_relation()
         if not self.key:
             raise UsageError("a stream needs a key", why="corrections name the row they correct by its key")
         if self.bucket_rows < 1 or self.slack < 0 or self.horizon < 0:
@@ -127,6 +147,26 @@ class Stream:
                 how="declare a retention such as '24 hours', or take layout buckets",
             )
 
+    def _check_relation(self) -> None:
+        if self.relation is None:
+            if self.deleted is not None:
+                raise UsageError("only a relation has a column that says that something is gone")
+            return
+        if len(self.key) < 2 or self.key[-1] != self.order or self.ordered_on_arrival:
+            raise UsageError("the key of a relation's versions is the key of the thing, and from when they are valid")
+        if self.retention is not None:
+            raise UsageError(
+                "a relation has no retention",
+                why="old rows are joined with the versions that were valid then, so versions outlive all streams",
+                how="leave retention out",
+            )
+        if self.deleted is None:
+            return
+        if self.deleted not in self.names:
+            raise unknown("column in deleted", self.deleted, self.names)
+        if self.column(self.deleted).type.kind is not Kind.BOOLEAN or self.deleted in self.key:
+            raise UsageError(f"column {self.deleted} cannot say what is gone", how="a boolean outside of the key can")
+
     def _check_columns(self) -> None:
         folded = [name.lower() for name in self.names]
         for name in folded:
@@ -136,6 +176,16 @@ class Stream:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
+
+    @property
+    def noun(self) -> str:
+        """What it is called before a person."""
+        return "stream" if self.relation is None else "relation"
+
+    @property
+    def relation_key(self) -> tuple[str, ...]:
+        """Of a relation: the columns that identify a thing in all its versions, as declared."""
+        return tuple(name for name in self.key if name != self.order)
 
     @property
     def order_type(self) -> ColumnType:
@@ -192,12 +242,13 @@ def to_record(stream: Stream) -> dict[str, Any]:
         "on_duplicate": stream.on_duplicate.value,
         "horizon": stream.horizon,
         "landing": landing and {"path": landing.path, "settle": landing.settle, "then": landing.then.value},
+        **({} if stream.relation is None else {"relation": stream.relation.value, "deleted": stream.deleted}),
     }
 
 
 def from_record(name: str, record: dict[str, Any]) -> Stream:
     """The declaration that `to_record` wrote."""
-    landing, retention = record["landing"], record["retention"]
+    landing, retention, relation = record["landing"], record["retention"], record.get("relation")
     return Stream(
         name=name,
         columns=tuple(Column(name, ColumnType.parse(kind)) for name, kind in record["columns"].items()),
@@ -214,4 +265,6 @@ def from_record(name: str, record: dict[str, Any]) -> Stream:
         on_duplicate=OnDuplicate(record["on_duplicate"]),
         horizon=record["horizon"],
         landing=landing and Landing(landing["path"], landing["settle"], Then(landing["then"])),
+        relation=relation and RelationKind(relation),
+        deleted=record.get("deleted"),
     )

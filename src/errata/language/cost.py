@@ -1,0 +1,151 @@
+"""What a plan costs for each second of event time, as Golab and Özsu (2005, 5.4.1) count it: rows touched.
+
+These are estimates, to compare plans of one query with each other; nothing but the choice of a plan depends on them.
+Plans over plain numbers are counted for each unit of event time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import singledispatchmethod
+from math import log2
+
+from errata.language.estimates import Estimate, Estimates, Guess, Statistics, overlap
+from errata.language.patterns import pattern
+from errata.language.plan import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Group,
+    Intersect,
+    Join,
+    Negation,
+    Plan,
+    PlanError,
+    Project,
+    RelationJoin,
+    Scan,
+    Sliding,
+    SlidingRows,
+    Union,
+    walk,
+)
+from errata.model.pattern import Pattern
+
+_INCREMENTAL = ("count", "sum", "avg", "stddev")
+"""Aggregates that a row is simply added to, or taken away from."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCost:
+    """What is expected of a node."""
+
+    node: Plan
+    rate: float
+    """Results for each second of event time: λ."""
+    size: float
+    """Results that count at a time: N."""
+    cost: float
+    """Rows touched for each second of event time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a plan costs."""
+
+    total: float
+    by_node: tuple[NodeCost, ...]
+    """In the order of `plan.walk`: each node before its inputs."""
+
+
+def cost(plan: Plan, statistics: Statistics | None = None) -> Cost:
+    """What the plan costs for each second of event time; the same numbers for the same plan and statistics."""
+    work = _Work(Estimates(Guess() if statistics is None else statistics))
+    nodes = tuple(work.node(each) for each in walk(plan))
+    return Cost(sum(each.cost for each in nodes), nodes)
+
+
+class _Work:
+    """The formulas of 5.4.1 over estimates of rates and sizes."""
+
+    def __init__(self, estimates: Estimates) -> None:
+        self._estimates = estimates
+
+    def node(self, plan: Plan) -> NodeCost:
+        inputs = [self._estimates.of(child) for child in plan.inputs]
+        own = self._estimates.of(plan)
+        return NodeCost(plan, own.rate, own.size, self._cost(plan, inputs))
+
+    def _negative(self, plan: Plan) -> float:
+        """How much more rows there are to process with negative tuples: they double those that end without notice."""
+        ends = [self._estimates.of(child).premature for child in plan.inputs if pattern(child) is Pattern.STRICT]
+        return 1.0 + max(ends, default=0.0)
+
+    @singledispatchmethod
+    def _cost(self, plan: Plan, _inputs: Sequence[Estimate]) -> float:
+        raise PlanError(f"the costs of {type(plan).__name__} are not known")
+
+    @_cost.register(Scan)
+    @_cost.register(Sliding)
+    def _(self, _plan: Plan, _inputs: Sequence[Estimate]) -> float:
+        # The end of a row is known when it comes: a window does nothing.
+        return 0.0
+
+    @_cost.register
+    def _(self, _plan: SlidingRows, inputs: Sequence[Estimate]) -> float:
+        # Each row pushes another one out.
+        return 2 * inputs[0].rate
+
+    @_cost.register(Filter)
+    @_cost.register(Project)
+    @_cost.register(Union)
+    def _(self, plan: Plan, inputs: Sequence[Estimate]) -> float:
+        return sum(each.rate for each in inputs) * self._negative(plan)
+
+    @_cost.register(Join)
+    @_cost.register(Intersect)
+    def _(self, plan: Plan, inputs: Sequence[Estimate]) -> float:
+        return sum(each.rate * each.size for each in inputs) * self._negative(plan)
+
+    @_cost.register
+    def _(self, plan: RelationJoin, inputs: Sequence[Estimate]) -> float:
+        left, relation = inputs
+        if plan.retroactive:
+            return (left.rate * left.size + relation.rate * relation.size) * self._negative(plan)
+        # Nothing of the left is kept; each row looks up one version (4.1).
+        return left.rate * log2(2 + relation.size) * self._negative(plan)
+
+    @_cost.register
+    def _(self, plan: Distinct, inputs: Sequence[Estimate]) -> float:
+        (below,) = inputs
+        kept = self._estimates.of(plan).size
+        # Over strict input all of it is kept, and looked through when a result ends (2.1, 5.3.1).
+        if pattern(plan.input) is Pattern.STRICT:
+            return below.rate * (below.size + kept) / 2 * self._negative(plan)
+        return below.rate * kept / 2
+
+    @_cost.register
+    def _(self, plan: Group, inputs: Sequence[Estimate]) -> float:
+        (below,) = inputs
+        rows = below.size / max(self._estimates.of(plan).size, 1.0)
+        again = sum(_recomputed(each, rows) for each in plan.aggregates)
+        return 2 * below.rate * max(again, 1.0)
+
+    @_cost.register
+    def _(self, plan: Negation, inputs: Sequence[Estimate]) -> float:
+        left, right = inputs
+        mine, theirs = self._estimates.negated(plan)
+        counted = 2 * left.rate * log2(max(mine, 2.0)) + 2 * right.rate * log2(max(theirs, 2.0))
+        # The right takes rows of the left back and lets them stand again: each time the left's state is looked up.
+        return (counted + 2 * right.rate * overlap(mine, theirs)) * self._negative(plan)
+
+
+def _recomputed(aggregate: Aggregate, rows: float) -> float:
+    """C of 5.4.1: the rows to look at when one of a group of so many comes or goes."""
+    if aggregate.function in _INCREMENTAL and not aggregate.distinct:
+        return 1.0
+    return log2(2 + rows)
+
+
+__all__ = ["Cost", "Guess", "NodeCost", "Statistics", "cost"]

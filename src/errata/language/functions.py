@@ -1,0 +1,289 @@
+"""The functions of the language: what they take, what they give, and whether they can fail. All are Spark's own."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from errata.language.expr import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    SHIFT,
+    STRING,
+    TIMESTAMP,
+    Call,
+    Cast,
+    Expr,
+    Lit,
+    children,
+)
+from errata.language.widening import Family, adjusted, arithmetic, as_decimal, family
+from errata.model.columns import ColumnType, Kind
+
+Gives = Callable[[tuple[Expr, ...]], "ColumnType | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What an argument must be."""
+
+    words: str
+    fits: Callable[[Expr], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function by its arguments."""
+
+    takes: tuple[Taken, ...]
+    gives: Gives
+    optional: int = 0
+    """How many of the last arguments may be left out."""
+    repeated: bool = False
+    """Whether more arguments like the last may follow."""
+    total: bool = True
+    """Whether it never fails, whatever the arguments' values."""
+
+    def accepts(self, args: tuple[Expr, ...]) -> bool:
+        """Whether it takes these arguments."""
+        most = len(args) if self.repeated else len(self.takes)
+        if not len(self.takes) - self.optional <= len(args) <= most:
+            return False
+        wanted = [*self.takes, *(self.takes[-1] for _ in args[len(self.takes) :])]
+        return all(each.fits(arg) for each, arg in zip(wanted, args, strict=False))
+
+    def usage(self, name: str) -> str:
+        """How it is written."""
+        words = [each.words for each in self.takes]
+        for at in range(len(words) - self.optional, len(words)):
+            words[at] = f"[{words[at]}]"
+        return f"{name}({', '.join(words)}{', ...' if self.repeated else ''})"
+
+
+def _of(words: str, *kinds: Kind) -> Taken:
+    return Taken(words, lambda expr: expr.type.kind in kinds)
+
+
+def _constant(words: str, fits: Callable[[Lit], bool]) -> Taken:
+    return Taken(words, lambda expr: isinstance(expr, Lit) and fits(expr))
+
+
+def _whole_value(expr: Expr) -> int:
+    return expr.value if isinstance(expr, Lit) and isinstance(expr.value, int) else 0
+
+
+TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond")
+EXTRACTED = ("year", "quarter", "month", "day", "dayofweek", "hour", "minute")
+"""What EXTRACT takes from a time: not the second, which has a fraction there."""
+_NUMBER = Taken("number", lambda expr: family(expr.type) is Family.NUMBER)
+_STRING = _of("string", Kind.STRING)
+_INTEGER = _of("int", Kind.INT)
+_WHOLE = _of("int or bigint", Kind.INT, Kind.BIGINT)
+_FLOATING = _of("float or double", Kind.FLOAT, Kind.DOUBLE)
+_TIMESTAMP = _of("timestamp", Kind.TIMESTAMP)
+_DATE = _of("date", Kind.DATE)
+_TIME = _of("date or timestamp", Kind.DATE, Kind.TIMESTAMP)
+_PLACES = _constant("constant int from -38 to 38", lambda lit: lit.type == INT and abs(_whole_value(lit)) <= 38)
+# A column could ask for texts longer than memory.
+_LENGTH = _constant("constant int from 0 to 10000", lambda lit: lit.type == INT and 0 <= _whole_value(lit) <= 10_000)
+_UNIT = _constant(f"one of {', '.join(map(repr, TRUNCATED))}", lambda lit: lit.value in TRUNCATED)
+
+
+def _always(kind: ColumnType) -> Gives:
+    return lambda _args: kind
+
+
+def _same(args: tuple[Expr, ...]) -> ColumnType:
+    return args[0].type
+
+
+def _rounded_whole(args: tuple[Expr, ...]) -> ColumnType:
+    kind = args[0].type
+    if kind.kind is not Kind.DECIMAL:
+        return BIGINT
+    return kind if kind.scale == 0 else adjusted(kind.precision - kind.scale + 1, 0)
+
+
+def _rounded(args: tuple[Expr, ...]) -> ColumnType:
+    kind = args[0].type
+    if kind.kind is not Kind.DECIMAL:
+        return kind
+    places = _whole_value(args[1]) if len(args) > 1 else 0
+    before = kind.precision - kind.scale + 1
+    if places < 0:
+        return ColumnType(Kind.DECIMAL, min(max(before, -places + 1), 38), 0)
+    scale = min(kind.scale, places)
+    return ColumnType(Kind.DECIMAL, min(before + scale, 38), scale)
+
+
+def _tried(operator: str) -> Function:
+    return Function((_NUMBER, _NUMBER), lambda args: arithmetic(operator, args[0], args[1]))
+
+
+_DOUBLE_OF_NUMBER = Function((_NUMBER,), _always(DOUBLE))
+_INT_OF_TIME = Function((_TIME,), _always(INT))
+_INT_OF_TIMESTAMP = Function((_TIMESTAMP,), _always(INT))
+_BIGINT_OF_TIMESTAMP = Function((_TIMESTAMP,), _always(BIGINT))
+_STRING_OF_STRING = Function((_STRING,), _always(STRING))
+_TRIMMED = Function((_STRING,), _always(STRING))
+_PART = Function((_STRING, _INTEGER), _always(STRING))
+_PADDED = Function((_STRING, _LENGTH, _STRING), _always(STRING), optional=1)
+_TEST = Function((_STRING, _STRING), _always(BOOLEAN))
+
+FUNCTIONS: Mapping[str, Function] = {
+    "abs": Function((_NUMBER,), _same, total=False),
+    "ceil": Function((_NUMBER,), _rounded_whole),
+    "floor": Function((_NUMBER,), _rounded_whole),
+    "round": Function((_NUMBER, _PLACES), _rounded, optional=1, total=False),
+    **dict.fromkeys(("sqrt", "exp", "ln", "log10", "log2", "sign"), _DOUBLE_OF_NUMBER),
+    "power": Function((_NUMBER, _NUMBER), _always(DOUBLE)),
+    "isnan": Function((_FLOATING,), _always(BOOLEAN)),
+    "try_add": _tried("+"),
+    "try_subtract": _tried("-"),
+    "try_multiply": _tried("*"),
+    "try_divide": _tried("/"),
+    **dict.fromkeys(("upper", "lower", "reverse"), _STRING_OF_STRING),
+    **dict.fromkeys(("trim", "ltrim", "rtrim"), _TRIMMED),
+    "length": Function((_STRING,), _always(INT)),
+    "substring": Function((_STRING, _INTEGER, _INTEGER), _always(STRING), optional=1),
+    "left": _PART,
+    "right": _PART,
+    "lpad": _PADDED,
+    "rpad": _PADDED,
+    "instr": Function((_STRING, _STRING), _always(INT)),
+    "concat": Function((_STRING,), _always(STRING), repeated=True),
+    "replace": Function((_STRING, _STRING, _STRING), _always(STRING), optional=1),
+    **dict.fromkeys(("startswith", "endswith", "contains"), _TEST),
+    **dict.fromkeys(("year", "quarter", "month", "day", "dayofweek", "dayofyear", "weekofyear"), _INT_OF_TIME),
+    **dict.fromkeys(("hour", "minute", "second"), _INT_OF_TIMESTAMP),
+    "date_trunc": Function((_UNIT, _TIMESTAMP), _always(TIMESTAMP)),
+    "date_add": Function((_DATE, _INTEGER), _always(DATE), total=False),
+    "date_sub": Function((_DATE, _INTEGER), _always(DATE), total=False),
+    "datediff": Function((_DATE, _DATE), _always(INT)),
+    **dict.fromkeys(("unix_micros", "unix_millis", "unix_seconds"), _BIGINT_OF_TIMESTAMP),
+    "timestamp_micros": Function((_WHOLE,), _always(TIMESTAMP)),
+    "timestamp_millis": Function((_WHOLE,), _always(TIMESTAMP), total=False),
+    "timestamp_seconds": Function((_WHOLE,), _always(TIMESTAMP), total=False),
+}
+"""Functions whose arguments stay as they are. `expressions.py` has those that need one common type."""
+
+WITH_COMMON_TYPE = ("coalesce", "greatest", "least", "if", "nullif")
+"""Functions whose arguments are brought to one type."""
+
+ALIASES: Mapping[str, str] = {
+    "ceiling": "ceil",
+    "pow": "power",
+    "signum": "sign",
+    "ucase": "upper",
+    "lcase": "lower",
+    "char_length": "length",
+    "character_length": "length",
+    "len": "length",
+    "substr": "substring",
+    "starts_with": "startswith",
+    "ends_with": "endswith",
+    "dayofmonth": "day",
+    "date_diff": "datediff",
+    "nvl": "coalesce",
+    "ifnull": "coalesce",
+    "regexp": "rlike",
+    "regexp_like": "rlike",
+    "negative": "neg",
+    "mod": "%",
+    "isnull": "is_null",
+    "isnotnull": "is_not_null",
+}
+"""Other names by which Spark knows the same."""
+
+OPERATORS = ("like", "ilike", "rlike", "neg", "positive", "%", "is_null", "is_not_null")
+"""Operators that may be written as functions."""
+
+
+def known_names() -> list[str]:
+    """The names that may be written before brackets."""
+    written = {*FUNCTIONS, *WITH_COMMON_TYPE, *ALIASES, "like", "ilike", "rlike", "positive", "to_date", "to_timestamp"}
+    return sorted(name for name in written if name.isidentifier())
+
+
+def near(name: str) -> list[str]:
+    """Known functions whose names are like this one."""
+    return difflib.get_close_matches(name, known_names(), n=3, cutoff=0.6)
+
+
+def total(expr: Expr) -> bool:
+    """Whether it never fails in ANSI mode, whatever the values of its columns."""
+    if not all(total(each) for each in children(expr)):
+        return False
+    match expr:
+        case Cast(arg=arg, type=kind, safe=safe):
+            return safe or fits_always(arg.type, kind)
+        case Call():
+            return _total_call(expr)
+    return True
+
+
+def _total_call(expr: Call) -> bool:
+    name, kind = expr.name, expr.type.kind
+    floating = kind in (Kind.FLOAT, Kind.DOUBLE)
+    match name:
+        case "+" | "-" | "*" | "neg" | "abs" | "round":
+            return floating
+        case "/" | "%" | "div":
+            return _divides(expr, floating)
+        case "like":
+            return _is_pattern(expr.args[1])
+        case "rlike":
+            return False
+    # Shifts: a timestamp (years 1 to 9999) and a shift within those bounds stay far from the end of a bigint.
+    return FUNCTIONS[name].total if name in FUNCTIONS else name != SHIFT or _shifts_little(expr)
+
+
+def _divides(expr: Call, floating: bool) -> bool:
+    """Whether the divisor is a constant other than 0, and the result cannot be too large."""
+    divisor = expr.args[1]
+    known = isinstance(divisor, Lit) and isinstance(divisor.value, int | float) and divisor.value > 0
+    whole = all(each.type.kind in (Kind.INT, Kind.BIGINT) for each in expr.args)
+    return known and (floating or whole)
+
+
+def _shifts_little(expr: Call) -> bool:
+    by = expr.args[1]
+    return isinstance(by, Lit) and isinstance(by.value, int) and abs(by.value) < 2**60
+
+
+def _is_pattern(expr: Expr) -> bool:
+    """Whether LIKE takes it: after a backslash only what it may stand before."""
+    if not isinstance(expr, Lit) or not isinstance(expr.value, str):
+        return False
+    rest = iter(expr.value)
+    return all(each != "\\" or next(rest, "") in ("\\", "%", "_") for each in rest)
+
+
+def fits_always(source: ColumnType, target: ColumnType) -> bool:
+    """Whether each value of one type can be converted to the other."""
+    if source == target or target.kind is Kind.STRING or source.kind is Kind.BOOLEAN:
+        return source.kind is not Kind.BOOLEAN or target.kind is not Kind.DECIMAL or target.precision > target.scale
+    if family(source) is Family.TIME:
+        return True
+    match target.kind:
+        case Kind.BOOLEAN | Kind.DOUBLE | Kind.FLOAT:
+            return family(source) is Family.NUMBER
+        case Kind.BIGINT:
+            return source.kind is Kind.INT
+        case Kind.DECIMAL if source.kind in (Kind.INT, Kind.BIGINT, Kind.DECIMAL):
+            digits = as_decimal(source)
+            whole = {Kind.INT: 10, Kind.BIGINT: 19}.get(source.kind, digits.precision - digits.scale)
+            # A shorter scale rounds, and may round up to one digit more.
+            more = 1 if target.scale < digits.scale else 0
+            return target.precision - target.scale >= whole + more
+    return False
+
+
+def castable(source: ColumnType, target: ColumnType) -> bool:
+    """Whether a value of one type can be meant as one of the other: not a number as a time, nor a time as a number."""
+    families = {family(source), family(target)}
+    return Family.STRING in families or Family.TIME not in families or families == {Family.TIME}

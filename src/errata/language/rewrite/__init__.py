@@ -1,0 +1,67 @@
+"""Plans written differently, with the same answer at every instant: one rule a file, each a pure function. What above a
+node nobody sees of it may change: the order of hidden columns, and at the root the order of the key's columns; who
+reads a query's results by key takes the columns of the plan as it was read. May import the facts about plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from errata.language.cost import Guess, Statistics
+from errata.language.plan import Plan, PlanError
+from errata.language.rewrite.place_distinct import PLACE_DISTINCT
+from errata.language.rewrite.prune_columns import prune_columns
+from errata.language.rewrite.pull_up_negation import PULL_UP_NEGATION
+from errata.language.rewrite.push_predicates import push_predicates
+from errata.language.rewrite.relation_joins import relation_joins
+from errata.language.rewrite.rule import Rule, always, unless_dearer
+from errata.language.rewrite.simplify_patterns import simplify_patterns
+
+RULES: tuple[Rule, ...] = (
+    always(push_predicates),
+    always(relation_joins),
+    unless_dearer(simplify_patterns),
+    PULL_UP_NEGATION,
+    PLACE_DISTINCT,
+    always(prune_columns),
+)
+"""In this order, again and again until none changes anything."""
+
+_ROUNDS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a rule made of a plan."""
+
+    rule: str
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A plan that no rule changes any more, and the steps that led to it."""
+
+    plan: Plan
+    steps: tuple[Step, ...]
+
+
+def rewrite(plan: Plan, statistics: Statistics | None = None, rules: Sequence[Rule] = RULES) -> Rewritten:
+    """The plan after all rules."""
+    known = Guess() if statistics is None else statistics
+    steps: list[Step] = []
+    for _ in range(_ROUNDS):
+        before = len(steps)
+        for rule in rules:
+            changed = rule.apply(plan, known)
+            if changed is not plan and changed != plan:
+                steps.append(Step(rule.name, changed))
+                plan = changed
+        if len(steps) == before:
+            return Rewritten(plan, tuple(steps))
+    names = ", ".join(dict.fromkeys(step.rule for step in steps[-len(rules) :]))
+    raise PlanError(f"rewriting does not come to an end: {names} undo each other", where="rewrite")
+
+
+__all__ = ["RULES", "Rewritten", "Rule", "Step", "rewrite"]

@@ -1,0 +1,65 @@
+"""Duplicates are dropped before a join, so that the join can share what δ* keeps (Golab and Özsu, 2005, 5.4.2), and
+nothing is made distinct that is distinct already."""
+
+from __future__ import annotations
+
+from errata.language.cost import Statistics
+from errata.language.expr import Ref, conjuncts, refs
+from errata.language.plan import Distinct, Join, Output, Plan, Project, rebuild
+from errata.language.rewrite.rule import Rule, is_guess, where_cheaper
+from errata.language.rewrite.sound import treats_equals_alike, unique_by
+from errata.language.rewrite.watched import Watch, rebuild_watched
+from errata.language.times import Own, timing
+
+
+def before_join(plan: Plan) -> Plan:
+    """A distinct over a join with both of the join's sides made distinct first, on the columns that are needed.
+
+    The outer one stays; where it has become needless, the other rule takes it away.
+    """
+    if not isinstance(plan, Distinct) or not isinstance(plan.input, Project) or not isinstance(plan.input.input, Join):
+        return plan
+    project, join = plan.input, plan.input.input
+    exprs = [*(each.expr for each in project.outputs), *conjuncts(join.condition)]
+    # A column that is put out as it is may be any one of equal values.
+    computed = [each for each in exprs if not isinstance(each, Ref)]
+    if not all(treats_equals_alike(each, join.types) for each in computed):
+        return plan
+    needed = frozenset(name for each in exprs for name in refs(each))
+    sides = [_distinct_on(side, needed) for side in join.inputs]
+    if all(new is old for new, old in zip(sides, join.inputs, strict=True)):
+        return plan
+    return Distinct(project.with_inputs([join.with_inputs(sides)]))
+
+
+def _distinct_on(plan: Plan, needed: frozenset[str]) -> Plan:
+    """Each combination of the columns once; the node itself where its rows differ in them anyway."""
+    names = [each.name for each in plan.fields if each.name in needed]
+    if not names or unique_by(plan, names):
+        return plan
+    return Distinct(Project(plan, tuple(Output(name, plan.ref(name)) for name in names)))
+
+
+def needless_distinct(plan: Plan) -> Plan:
+    """The plan without each distinct over what is distinct already."""
+    return rebuild_watched(plan, _without)
+
+
+def _without(plan: Plan, watch: Watch) -> Plan:
+    if not isinstance(plan, Distinct):
+        return plan
+    below = plan.input
+    same_key = set(below.key) == set(plan.key) and (below.key == plan.key or not watch.order)
+    if same_key and below.fields == plan.fields and timing(below).own is Own.NONE:
+        return below
+    # Other columns become the key, and rows may have times of their own again.
+    return below if unique_by(below, plan.types) and not watch.identity else plan
+
+
+def _place(plan: Plan, statistics: Statistics) -> Plan:
+    plan = needless_distinct(plan)
+    moved = rebuild(plan, before_join) if is_guess(statistics) else where_cheaper(plan, before_join, statistics)
+    return needless_distinct(moved)
+
+
+PLACE_DISTINCT = Rule("place_distinct", _place)

@@ -1,0 +1,236 @@
+"""A plan as text, one operator a line, and its fingerprint. Plans that differ have texts that differ."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from functools import singledispatch
+
+from errata.language.expr import Expr, Lit, literal, sql, walk
+from errata.language.plan import (
+    AGGREGATES,
+    Aggregate,
+    Distinct,
+    Filter,
+    Group,
+    Intersect,
+    Join,
+    Negation,
+    Plan,
+    PlanError,
+    Project,
+    RelationJoin,
+    RowWindow,
+    Scan,
+    Sliding,
+    SlidingRows,
+    Source,
+    TimeWindow,
+    Union,
+    fact,
+    scans,
+)
+from errata.model.columns import Kind
+from errata.model.instants import format_duration
+
+_INDENT = "  "
+_NOTE = "  -- "
+_WIDEST = 78
+"""Notes stand in one column, but a longer line than this does not push the others' notes away."""
+_PLAIN = re.compile(r"\w+(\.\w+)*")
+_AGGREGATED = re.compile(rf"(?:{'|'.join(AGGREGATES)})\(.*\)", re.DOTALL)
+
+
+def tree(plan: Plan, note: Callable[[Plan], str] | None = None) -> str:
+    """The plan as indented lines, the root first and each operator before its inputs; ends in a line break."""
+    lines = [(_INDENT * depth + line(node), node) for depth, node in _nodes(plan, 0)]
+    if note is None:
+        return "".join(f"{text}\n" for text, _ in lines)
+    column = max((len(text) for text, _ in lines if len(text) <= _WIDEST), default=0)
+    noted = [(text, note(node)) for text, node in lines]
+    return "".join(f"{text:{column}}{_NOTE}{said}\n" if said else f"{text}\n" for text, said in noted)
+
+
+def _nodes(plan: Plan, depth: int) -> Iterator[tuple[int, Plan]]:
+    yield depth, plan
+    for child in plan.inputs:
+        yield from _nodes(child, depth + 1)
+
+
+def line(plan: Plan) -> str:
+    """The operator and all that it is told, without its inputs."""
+    return _line(plan) + _types(plan)
+
+
+@fact
+def is_timed(plan: Plan) -> bool:
+    """Whether the event time of what it reads is a time, not a plain number."""
+    return all(scan.source.timed for scan in scans(plan))
+
+
+def span(size: int, *, timed: bool) -> str:
+    """A stretch of event time: a duration, or a plain number."""
+    return format_duration(size) if timed else str(size)
+
+
+@fact
+def fingerprint(plan: Plan) -> str:
+    """Hexadecimal SHA-256 of the plan and of the declarations of all that it reads, through queries too."""
+    sources = {scan.source.name: scan.source for scan in scans(plan)}
+    text = tree(plan) + "".join(f"{_declared(sources[name])}\n" for name in sorted(sources))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _declared(source: Source) -> str:
+    """A source in one line."""
+    columns = ", ".join(f"{each.name} {each.type}{' hidden' if each.hidden else ''}" for each in source.fields)
+    ordered = f"{source.order} {'timed' if source.timed else 'number'}"
+    parts = [source.kind.value, source.name, f"({columns})", f"key ({', '.join(source.key)})", f"order {ordered}"]
+    if source.deleted is not None:
+        parts.append(f"deleted {source.deleted}")
+    if source.plan is not None:
+        parts.append(f"plan {fingerprint(source.plan)}")
+    return " ".join(parts)
+
+
+def text(expr: Expr) -> str:
+    """An expression as the text of a plan has it."""
+    return sql(expr, _name)
+
+
+def _name(name: str) -> str:
+    """A column. One whose name is the text of an expression is quoted; of an aggregate only columns have names."""
+    return name if _PLAIN.fullmatch(name) or _is_aggregated(name) else f"`{name}`"
+
+
+def _is_aggregated(name: str) -> bool:
+    if not _AGGREGATED.fullmatch(name):
+        return False
+    depth = 0
+    for place, letter in enumerate(name):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0 and letter == ")":
+            return place == len(name) - 1
+    return False
+
+
+def aggregate_text(aggregate: Aggregate) -> str:
+    """An aggregate as the text of a plan has it."""
+    inner = "*" if aggregate.argument is None else text(aggregate.argument)
+    return f"{aggregate.function}({'DISTINCT ' if aggregate.distinct else ''}{inner})"
+
+
+def window_text(plan: Group) -> str | None:
+    """The window of a group as the text of a plan has it."""
+    match plan.window:
+        case TimeWindow(size=size, slide=slide, early=early):
+            every = "" if slide == size else f" every {span(slide, timed=plan.timed)}"
+            return f"window({span(size, timed=plan.timed)}{every}{', early' if early else ''})"
+        case RowWindow(size=size, step=step):
+            return f"row_window({size}{'' if step == size else f' every {step}'})"
+    return None
+
+
+@singledispatch
+def _line(plan: Plan) -> str:
+    raise PlanError(f"the text of {type(plan).__name__} is not known")
+
+
+@_line.register
+def _(plan: Scan) -> str:
+    source = plan.source
+    kind = f"{source.kind} relation" if source.kind.is_relation else str(source.kind)
+    alias = "" if plan.alias == source.name else f" as {plan.alias}"
+    columns = "" if plan.columns is None else f" ({', '.join(plan.columns)})"
+    return f"scan {kind} {source.name}{alias}{columns}"
+
+
+@_line.register
+def _(plan: Sliding) -> str:
+    return f"sliding {span(plan.span, timed=is_timed(plan))}"
+
+
+@_line.register
+def _(plan: SlidingRows) -> str:
+    return f"sliding {plan.rows} row{'' if plan.rows == 1 else 's'}"
+
+
+@_line.register
+def _(plan: Filter) -> str:
+    return f"filter {text(plan.predicate)}"
+
+
+@_line.register
+def _(plan: Project) -> str:
+    return f"project  {', '.join(f'{each.name} = {text(each.expr)}' for each in plan.outputs)}"
+
+
+@_line.register
+def _(plan: Join) -> str:
+    return "cross join" if plan.condition is None else f"join on {text(plan.condition)}"
+
+
+@_line.register
+def _(plan: RelationJoin) -> str:
+    return "relation join" if plan.condition is None else f"relation join on {text(plan.condition)}"
+
+
+@_line.register
+def _(plan: Union) -> str:
+    return "union all" if plan.number == 1 else f"union all  number {plan.number}"
+
+
+@_line.register
+def _(_plan: Distinct) -> str:
+    return "distinct"
+
+
+@_line.register
+def _(_plan: Intersect) -> str:
+    return "intersect"
+
+
+@_line.register
+def _(plan: Negation) -> str:
+    pairs = ", ".join(f"{_name(left)} = {_name(right)}" for left, right in plan.columns)
+    rank = "" if plan.rank is None else f"  youngest by ({', '.join(map(_name, plan.rank))})"
+    return f"negation on {pairs}{rank}"
+
+
+@_line.register
+def _(plan: Group) -> str:
+    window = window_text(plan)
+    by = [*map(text, plan.by), *([] if window is None else [window])]
+    number = "" if plan.number == 1 else f"  number {plan.number}"
+    grouped = f"group by {', '.join(by)}{number}" if by else "group"
+    return f"{grouped}  {', '.join(map(aggregate_text, plan.aggregates))}".rstrip()
+
+
+def expressions(plan: Plan) -> tuple[Expr, ...]:
+    """The expressions that the operator itself evaluates."""
+    match plan:
+        case Filter():
+            return (plan.predicate,)
+        case Project():
+            return tuple(each.expr for each in plan.outputs)
+        case Join() | RelationJoin():
+            return () if plan.condition is None else (plan.condition,)
+        case Group():
+            return (*plan.by, *(each.argument for each in plan.aggregates if each.argument is not None))
+    return ()
+
+
+def _types(plan: Plan) -> str:
+    """The types of decimal constants, all of them where the digits of one alone would be of another type."""
+    constants = [each for expr in expressions(plan) for each in walk(expr) if isinstance(each, Lit)]
+    decimals = [each for each in constants if each.type.kind is Kind.DECIMAL and each.value is not None]
+    if all(map(_is_told_by_digits, decimals)):
+        return ""
+    return f"  ({', '.join(f'{literal(each)}: {each.type}' for each in decimals)})"
+
+
+def _is_told_by_digits(lit: Lit) -> bool:
+    whole, _, fraction = literal(lit).removesuffix("BD").lstrip("-").partition(".")
+    digits = len(whole.lstrip("0") + fraction)
+    return (lit.type.precision, lit.type.scale) == (max(digits, 1), len(fraction))

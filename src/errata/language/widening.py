@@ -1,0 +1,116 @@
+"""Which types go together, and what comes of it: Spark's rules in ANSI mode, where they lose nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from errata.language.expr import BIGINT, DOUBLE, TIMESTAMP, Expr, Lit
+from errata.model.columns import MAX_PRECISION, ColumnType, Kind
+
+_MIN_SCALE = 6
+"""So many digits after the point Spark keeps when a decimal would be too long."""
+
+
+class Family(StrEnum):
+    """Kinds of value that can be compared with each other."""
+
+    NUMBER = "number"
+    STRING = "string"
+    BOOLEAN = "boolean"
+    TIME = "date or timestamp"
+
+
+_FAMILIES = {
+    Kind.STRING: Family.STRING,
+    Kind.BOOLEAN: Family.BOOLEAN,
+    Kind.DATE: Family.TIME,
+    Kind.TIMESTAMP: Family.TIME,
+}
+_WHOLE = {Kind.INT: 10, Kind.BIGINT: 20}
+"""How many digits the decimals have that Spark makes of whole numbers."""
+
+
+def family(kind: ColumnType) -> Family:
+    """What the type's values can be compared with."""
+    return _FAMILIES.get(kind.kind, Family.NUMBER)
+
+
+def comparable(left: ColumnType, right: ColumnType) -> bool:
+    """Whether values of the two types can be compared."""
+    return family(left) is family(right)
+
+
+def common_type(types: Iterable[ColumnType]) -> ColumnType | None:
+    """The type that holds the values of all; None when there is none."""
+    common: ColumnType | None
+    common, *rest = types
+    for each in rest:
+        common = _wider(common, each)
+    return common
+
+
+def _wider(left: ColumnType | None, right: ColumnType) -> ColumnType | None:
+    if left is None or left == right:
+        return left
+    if not comparable(left, right):
+        return None
+    return TIMESTAMP if family(left) is Family.TIME else _wider_number(left, right)
+
+
+def _wider_number(left: ColumnType, right: ColumnType) -> ColumnType | None:
+    if {left.kind, right.kind} & {Kind.FLOAT, Kind.DOUBLE}:
+        return DOUBLE
+    if Kind.DECIMAL not in (left.kind, right.kind):
+        return BIGINT
+    one, other = as_decimal(left), as_decimal(right)
+    scale = max(one.scale, other.scale)
+    precision = max(one.precision - one.scale, other.precision - other.scale) + scale
+    return ColumnType(Kind.DECIMAL, precision, scale) if precision <= MAX_PRECISION else None
+
+
+def as_decimal(number: ColumnType) -> ColumnType:
+    """The decimal that holds every whole number of the type; a decimal itself."""
+    return number if number.kind is Kind.DECIMAL else ColumnType(Kind.DECIMAL, _WHOLE[number.kind], 0)
+
+
+def _operand(expr: Expr) -> ColumnType:
+    """As Spark takes a number beside a decimal: a whole constant is just as long as it is."""
+    if isinstance(expr, Lit) and isinstance(expr.value, int) and expr.type.kind in _WHOLE:
+        return ColumnType(Kind.DECIMAL, len(str(abs(expr.value))), 0)
+    return as_decimal(expr.type)
+
+
+def arithmetic(operator: str, left: Expr, right: Expr) -> ColumnType | None:
+    """The type of `left operator right`, one of + - * / % div; None when it does not take them."""
+    kinds = {left.type.kind, right.type.kind}
+    if not all(family(each.type) is Family.NUMBER for each in (left, right)):
+        return None
+    floating = bool(kinds & {Kind.FLOAT, Kind.DOUBLE})
+    if operator == "div":
+        return None if floating else BIGINT
+    if floating or Kind.DECIMAL not in kinds:
+        return DOUBLE if operator == "/" else common_type((left.type, right.type))
+    return _decimal(operator, _operand(left), _operand(right))
+
+
+def _decimal(operator: str, left: ColumnType, right: ColumnType) -> ColumnType:
+    """Spark's `DecimalPrecision`: as SQL Server has it."""
+    before = (left.precision - left.scale, right.precision - right.scale)
+    scale = max(left.scale, right.scale)
+    match operator:
+        case "*":
+            return adjusted(left.precision + right.precision + 1, left.scale + right.scale)
+        case "/":
+            scale = max(_MIN_SCALE, left.scale + right.precision + 1)
+            return adjusted(before[0] + right.scale + scale, scale)
+        case "%":
+            return adjusted(min(before) + scale, scale)
+    return adjusted(max(before) + scale + 1, scale)
+
+
+def adjusted(precision: int, scale: int) -> ColumnType:
+    """A decimal of at most 38 digits; digits after the point go first, down to six."""
+    if precision > MAX_PRECISION:
+        scale = max(MAX_PRECISION - (precision - scale), min(scale, _MIN_SCALE))
+    return ColumnType(Kind.DECIMAL, min(precision, MAX_PRECISION), scale)

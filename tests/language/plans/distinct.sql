@@ -1,0 +1,2 @@
+SELECT DISTINCT src, bytes > 1000 AS long
+FROM link1

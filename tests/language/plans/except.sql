@@ -1,0 +1,3 @@
+SELECT src FROM sliding(link1, '1 hour')
+EXCEPT
+SELECT dst FROM sliding(link2, '1 hour')

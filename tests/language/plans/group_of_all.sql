@@ -1,0 +1,2 @@
+SELECT count(*) AS packets
+FROM sliding(link1, '1 hour')

@@ -1,0 +1,3 @@
+SELECT 'busy' AS state
+FROM sliding(link1, '1 hour')
+HAVING count(*) > 1000

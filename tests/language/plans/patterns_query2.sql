@@ -1,0 +1,3 @@
+-- Update patterns, query 2: the distinct sources on a link.
+SELECT DISTINCT src
+FROM sliding(link1, '2000 seconds')

@@ -1,0 +1,3 @@
+SELECT src, count(*) AS links
+FROM (SELECT DISTINCT src, 1 AS link FROM link1 UNION ALL SELECT DISTINCT src, 2 FROM link2) AS b
+GROUP BY src

@@ -1,0 +1,3 @@
+SELECT src FROM link1
+UNION
+SELECT dst FROM link1

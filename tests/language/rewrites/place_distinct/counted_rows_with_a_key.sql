@@ -1,0 +1,1 @@
+SELECT count(*) AS rows FROM (SELECT DISTINCT time, id, src FROM sliding(link1, '1 hour')) AS d

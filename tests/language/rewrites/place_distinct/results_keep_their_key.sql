@@ -1,0 +1,1 @@
+SELECT DISTINCT time, id, src FROM sliding(link1, '1 hour')

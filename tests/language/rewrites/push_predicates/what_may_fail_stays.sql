@@ -1,0 +1,3 @@
+SELECT a.src AS src
+FROM sliding(link1, '1 hour') AS a JOIN sliding(link2, '1 hour') AS b ON a.src = b.src
+WHERE a.bytes <> 0 AND 1000 / a.bytes > 2

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+from sqlglot import exp
+
+from errata.language.expr import INT, Ref
+from errata.language.expressions import Expressions
+from errata.language.mistakes import LanguageError, Text
+from errata.language.parse import MAX_LENGTH, only_known, parse
+from fixtures.fuzz import mutated
+from fixtures.terms import COLUMNS
+
+QUERIES = (
+    "SELECT n0, s FROM t WHERE t > '2020-01-01' AND o",
+    "SELECT a.src, b.n AS m FROM sliding(l, '2000 seconds') AS a JOIN sliding(m, '5 s') AS b ON a.src = b.src",
+    "select s, window_end, avg(n3) as a, count(*) + 1 as c from t group by s, window(t, '5 minutes', '1 minute') "
+    "having count(distinct n0) > 1 and a > 2",
+    "SELECT CASE WHEN n0 > 5 THEN 'x' ELSE s END AS k, coalesce(n1, 0L), CAST(s AS DECIMAL(10,2)), -5.5, 'it''s', "
+    "t + INTERVAL '5' MINUTE, date_trunc('hour', t), 1e3 FROM t -- comment\nUNION ALL SELECT 1, 2 FROM b /* c */",
+    "WITH c AS (SELECT s, t FROM t) SELECT DISTINCT c.s FROM c JOIN c AS d USING (s) EXCEPT ALL SELECT n0 IN (1, 2), "
+    "n0 BETWEEN 1 AND 2, s LIKE 'a%', n0 IS NOT NULL, NOT o, extract(year from t) FROM negation(t, u, 's') AS n",
+)
+
+
+def mistake(sql: str) -> LanguageError:
+    with pytest.raises(LanguageError) as caught:
+        parse(Text(sql, "q"))
+    return caught.value
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+def test_queries_are_parsed(sql: str) -> None:
+    assert isinstance(parse(Text(sql, "q")), exp.Query)
+
+
+def test_no_function_is_rewritten() -> None:
+    (select,) = [parse(Text("SELECT year(a), nvl(a, b), count(DISTINCT c), if(a, b, c), current_date FROM t", "q"))]
+    assert [type(each) for each in select.selects] == [exp.Anonymous] * 5
+    assert [each.name for each in select.selects] == ["year", "nvl", "count", "if", "current_date"]
+
+
+def test_intersect_binds_more_strongly_than_union() -> None:
+    tree = parse(Text("SELECT 1 UNION ALL SELECT 2 INTERSECT SELECT 3", "q"))
+    assert (type(tree), type(tree.expression.unnest())) == (exp.Union, exp.Intersect)
+
+
+@pytest.mark.parametrize(
+    ("sql", "what", "line", "column"),
+    [
+        ("", "there is no query in the text", 1, 1),
+        ("-- nothing\n", "there is no query in the text", 1, 1),
+        ("INSERT INTO t VALUES (1)", "a query begins with SELECT or WITH", 1, 1),
+        ("FROM t", "a query begins with SELECT or WITH", 1, 1),
+        ("SELECT a FROM t;\nSELECT b FROM t", "a query is one statement", 2, 8),
+        ("SELECT a\nFROM t WHERE 'open", "a text, a name or a comment is not ended", 2, 14),
+        ("SELECT a, FROM t", "something is missing between the comma and this", 1, 11),
+        ("SELECT f(a,) FROM t", "something is missing between the comma and this", 1, 12),
+        ("SELECT a\nFROM t WHERE x = = 5", "this is not SQL here: EQ lacks a part", 2, 18),
+        ("SELECT a -> '[' FROM t", "this is not SQL here: invalid expression / unexpected token", 1, 10),
+        ("SELECT a FROM", "this is not SQL here: expected table name", 1, 10),
+        ("SELECT /*+ BROADCAST(t) */ a FROM t", "hints are not part of the language", 1, 8),
+        ("SELECT " + "(" * 200 + "a" + ")" * 200, "the query is nested too deeply", 1, 38),
+        ("SELECT " + "NOT " * 3_000 + "a", "the query is nested too deeply", 1, 1),
+        ("SELECT '\ud800'", "half of a character cannot be stored as text", 1, 9),
+        ("SELECT a" + " " * MAX_LENGTH, "the text has 1,000,008 characters", 1, 1),
+        ("SELECT a " + ", a" * 60_000, "a query has 100,000 words and signs at most", 1, 150007),
+    ],
+)
+def test_what_is_no_query_is_refused_with_its_place(sql: str, what: str, line: int, column: int) -> None:
+    error = mistake(sql)
+    assert (error.what, error.line, error.column) == (what, line, column)
+
+
+@pytest.mark.parametrize(
+    ("sql", "part", "what"),
+    [
+        ("SELECT a FROM t LIMIT 5", "limit", "LIMIT is not part of the language"),
+        ("SELECT a FROM t ORDER BY a", "order", "ORDER BY is not part of the language"),
+        ("SELECT a FROM t QUALIFY a > 1", "qualify", "QUALIFY is not part of the language"),
+        ("SELECT a FROM t LATERAL VIEW explode(b) AS c", "laterals", "LATERAL VIEW is not part of the language"),
+        ("SELECT a FROM t FOR UPDATE", "locks", "FOR UPDATE is not part of the language"),
+        ("SELECT a FROM t CLUSTER BY a", "cluster", "CLUSTER BY is not part of the language"),
+    ],
+)
+def test_a_part_that_is_not_understood_is_refused(sql: str, part: str, what: str) -> None:
+    text = Text(sql, "q")
+    tree = parse(text)
+    known = {"expressions", "from_"}
+    with pytest.raises(LanguageError) as caught:
+        only_known(text, tree, known)
+    assert caught.value.what == what
+    only_known(text, tree, {*known, part})
+
+
+@pytest.mark.parametrize(
+    ("join", "what"),
+    [
+        ("LEFT JOIN u ON a = b", "outer joins are not part of the language"),
+        ("FULL OUTER JOIN u ON a = b", "outer joins are not part of the language"),
+        ("LEFT ANTI JOIN u ON a = b", "outer joins are not part of the language"),
+        ("NATURAL JOIN u", "NATURAL JOIN is not part of the language"),
+        ("SEMI JOIN u ON a = b", "only JOIN, INNER JOIN and CROSS JOIN are part of the language"),
+    ],
+)
+def test_other_joins_are_refused(join: str, what: str) -> None:
+    text = Text(f"SELECT a FROM t {join}", "q")
+    with pytest.raises(LanguageError) as caught:
+        only_known(text, parse(text).args["joins"][0], {"this", "on"})
+    assert caught.value.what == what
+
+
+def test_any_text_is_read_or_refused_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    texts = ("SELECT a -> '[' FROM t", *mutated(seed=7, count=2_000, texts=QUERIES))
+    refused = [error for sql in texts if (error := _refusal(sql)) is not None]
+    assert 1_000 < len(refused) < 1_990, "both good and bad texts are among them"
+    assert all(error.line >= 1 <= error.column for error in refused)
+    assert all(str(error).startswith(f"q:{error.line}:{error.column}: ") for error in refused)
+    assert not caplog.records, "sqlglot does not talk"
+
+
+def _refusal(sql: str) -> LanguageError | None:
+    try:
+        _read_all(Text(sql, "q"))
+    except LanguageError as error:
+        return error
+    return None
+
+
+def _read_all(text: Text) -> None:
+    expressions = Expressions(text, lambda node: Ref(node.name, COLUMNS.get(node.name, INT)), lambda _node: None)
+    for each in parse(text).selects:
+        expressions.lower(each.unalias())
