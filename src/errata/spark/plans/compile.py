@@ -1,0 +1,151 @@
+"""From a plan to a DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from errata.errors import unknown
+from errata.language.plan import (
+    Distinct,
+    Filter,
+    Group,
+    Intersect,
+    Join,
+    Negation,
+    Plan,
+    PlanError,
+    Project,
+    RelationJoin,
+    Scan,
+    Sliding,
+    SlidingRows,
+    Union,
+)
+from errata.model.interval import HIGHEST
+from errata.spark.plans import scan
+from errata.spark.plans.grouping import grouped
+from errata.spark.plans.joins import joined, joined_as_of
+from errata.spark.plans.negation import negated
+from errata.spark.plans.rows import VE, VS, Rows, Way, place
+from errata.spark.plans.rowwise import filtered, projected, united
+from errata.spark.plans.sets import distinct, intersection
+
+
+def compile_plan(
+    plan: Plan,
+    frames: Mapping[str, DataFrame],
+    *,
+    at: int | None = None,
+    scope: Sequence[str] = (),
+    lineage: bool = False,
+) -> DataFrame:
+    """The plan over what its sources have said, by their names: the plan's columns, `_vs` and `_ve`, the scope and the
+    lineage.
+
+    A stream and a relation are frames of their declared columns; a query is one of its result's columns, hidden ones
+    too, with `_vs` and `_ve`. With `at` it is the answer at that instant, worked out with plain operators, and the
+    lifetimes are `[at, at + 1)`. The `scope` are columns of every frame, never NULL, that keep data sets apart. The
+    `lineage` is `_from_<i>` and `_to_<i>`: the least and greatest vs of the rows of the plan's i-th scan that the row
+    was made of; NULL if there was none.
+    """
+    if at == HIGHEST:
+        raise PlanError("nothing counts at the end of time")
+    way = Way(at, tuple(f"_s{number}" for number in range(len(scope))), lineage)
+    rows = _Inputs(frames, tuple(scope), way).rows(plan, 0)
+    named = [sf.col(place(number)).alias(each.name) for number, each in enumerate(plan.fields)]
+    times = [
+        sf.col(name) if at is None else sf.lit(moment).cast("bigint").alias(name)
+        for name, moment in ((VS, at), (VE, (at or 0) + 1))
+    ]
+    apart = [sf.col(inner).alias(name) for inner, name in zip(way.scope, scope, strict=True)]
+    return rows.frame.select(*named, *times, *apart, *rows.lineage)
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """What the scans of a plan read, and how."""
+
+    frames: Mapping[str, DataFrame]
+    scope: tuple[str, ...]
+    way: Way
+
+    def rows(self, plan: Plan, number: int) -> Rows:
+        """The rows of a node whose first scan has that number."""
+        if isinstance(plan, Scan):
+            return scan.scanned(plan, self._frame(plan), self.way, number, self.scope)
+        if isinstance(plan, RelationJoin) and not plan.retroactive:
+            left = self.rows(plan.left, number)
+            versions = scan.history(plan.relation, self._frame(plan.relation), self.way, left.scans.stop, self.scope)
+            return joined_as_of(plan, left, versions)
+        inputs: list[Rows] = []
+        for child in plan.inputs:
+            inputs.append(self.rows(child, number))
+            number = inputs[-1].scans.stop
+        return _operate(plan, inputs)
+
+    def _frame(self, plan: Scan) -> DataFrame:
+        name = plan.source.name
+        if name not in self.frames:
+            raise unknown("source", name, list(self.frames))
+        return self.frames[name]
+
+
+@singledispatch
+def _operate(plan: Plan, _inputs: Sequence[Rows]) -> Rows:
+    raise PlanError(f"{type(plan).__name__} cannot be evaluated")
+
+
+@_operate.register
+def _(plan: Sliding, inputs: Sequence[Rows]) -> Rows:
+    return scan.slid(plan, inputs[0])
+
+
+@_operate.register
+def _(plan: SlidingRows, inputs: Sequence[Rows]) -> Rows:
+    return scan.slid_by_rows(plan, inputs[0])
+
+
+@_operate.register
+def _(plan: Filter, inputs: Sequence[Rows]) -> Rows:
+    return filtered(plan, inputs[0])
+
+
+@_operate.register
+def _(plan: Project, inputs: Sequence[Rows]) -> Rows:
+    return projected(plan, inputs[0])
+
+
+@_operate.register(Join)
+@_operate.register(RelationJoin)
+def _(plan: Join | RelationJoin, inputs: Sequence[Rows]) -> Rows:
+    return joined(plan, inputs[0], inputs[1])
+
+
+@_operate.register
+def _(plan: Union, inputs: Sequence[Rows]) -> Rows:
+    return united(plan, inputs)
+
+
+@_operate.register
+def _(plan: Distinct, inputs: Sequence[Rows]) -> Rows:
+    return distinct(plan, inputs[0])
+
+
+@_operate.register
+def _(plan: Intersect, inputs: Sequence[Rows]) -> Rows:
+    return intersection(plan, inputs[0], inputs[1])
+
+
+@_operate.register
+def _(plan: Negation, inputs: Sequence[Rows]) -> Rows:
+    return negated(plan, inputs[0], inputs[1])
+
+
+@_operate.register
+def _(plan: Group, inputs: Sequence[Rows]) -> Rows:
+    return grouped(plan, inputs[0])

@@ -1,0 +1,145 @@
+"""What an operator takes and gives: a frame, the node that it belongs to, and what its columns are called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from errata.language.expr import Expr, sql
+from errata.language.plan import Plan
+from errata.language.times import Own, Timing, timing
+from errata.model.interval import HIGHEST
+
+VS, VE, TS = "_vs", "_ve", "_ts"
+OPEN = f"{HIGHEST}L"
+VALUE = "_value"
+"""Columns in one struct, which is equal where they are equal and NULL is NULL: a join on it sees only an equality."""
+OTHER = "_r"
+"""Before the names of a right side's columns."""
+
+
+def quoted(name: str) -> str:
+    """Any text as the name of a column in SQL."""
+    doubled = name.replace("`", "``")
+    return f"`{doubled}`"
+
+
+def place(number: int) -> str:
+    """What the column at a place is called."""
+    return f"c{number}"
+
+
+def places(count: int, start: int = 0) -> list[str]:
+    """The same for some that follow one another."""
+    return [place(number) for number in range(start, start + count)]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a plan is evaluated."""
+
+    at: int | None
+    """The instant that is asked for; None: the whole history."""
+    scope: tuple[str, ...]
+    """Columns that keep data sets apart."""
+    lineage: bool
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a node. At an instant they have no lifetimes, only their own time where there is one."""
+
+    plan: Plan
+    frame: DataFrame
+    way: Way
+    scans: range
+    """The numbers of the scans below."""
+
+    @property
+    def timing(self) -> Timing:
+        return timing(self.plan)
+
+    @property
+    def times(self) -> list[str]:
+        """The columns that tell times."""
+        own = self.timing.own
+        if self.way.at is None:
+            return [VS, VE, TS] if own is Own.KEPT else [VS, VE]
+        return {Own.START: [VS], Own.KEPT: [TS], Own.NONE: []}[own]
+
+    @property
+    def own(self) -> str | None:
+        """The column of the row's own time."""
+        return {Own.START: VS, Own.KEPT: TS, Own.NONE: None}[self.timing.own]
+
+    @property
+    def lineage(self) -> list[str]:
+        return [name for number in self.scans for name in lineage_columns(number)] if self.way.lineage else []
+
+    @property
+    def beside(self) -> list[str]:
+        """All that stands beside the node's own columns."""
+        return [*self.way.scope, *self.times, *self.lineage]
+
+    @property
+    def columns(self) -> list[str]:
+        return places(len(self.plan.fields))
+
+    def column(self, name: str) -> str:
+        """What a column of the node is called."""
+        return self._places[name]
+
+    @property
+    def _places(self) -> Mapping[str, str]:
+        return {each.name: place(number) for number, each in enumerate(self.plan.fields)}
+
+    def sql(self, expr: Expr) -> str:
+        """An expression over the node's columns."""
+        found = self._places
+        return sql(expr, found.__getitem__)
+
+    def expr(self, expr: Expr) -> Column:
+        return sf.expr(self.sql(expr))
+
+    @property
+    def order(self) -> list[str]:
+        """What the rows' order goes by: the own time if they have one, and the key."""
+        own = [] if self.own is None else [self.own]
+        return [*own, *(self.column(name) for name in self.plan.key)]
+
+    def visible(self) -> list[str]:
+        """The columns that are part of the answer."""
+        return [self.column(each.name) for each in self.plan.visible]
+
+    def over(self, plan: Plan, frame: DataFrame) -> Rows:
+        """The rows of a node above this one."""
+        return replace(self, plan=plan, frame=frame)
+
+
+def lineage_columns(number: int) -> tuple[str, str]:
+    """The columns that tell where among a scan's rows those lie that a row was made of."""
+    return f"_from_{number}", f"_to_{number}"
+
+
+def lineage_of(names: Sequence[str]) -> dict[str, str]:
+    """How the lineage of several rows becomes that of one."""
+    return {name: f"{'min' if name.startswith('_from') else 'max'}({name})" for name in names}
+
+
+def value(columns: Sequence[str]) -> str:
+    """Columns in one struct; see VALUE."""
+    named = [f"'v{number}', {name}" for number, name in enumerate(columns)]
+    return f"named_struct({', '.join(named)})"
+
+
+def later(moment: str, by: int) -> str:
+    """An instant so much later, or never."""
+    return f"CASE WHEN {moment} >= {HIGHEST - by}L THEN {OPEN} ELSE {moment} + {by}L END"
+
+
+def chosen(frame: DataFrame, columns: Sequence[str], **made: str) -> DataFrame:
+    """Columns as they are, and others from SQL."""
+    return frame.select(*columns, *(sf.expr(text).alias(name) for name, text in made.items()))

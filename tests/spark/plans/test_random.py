@@ -1,0 +1,70 @@
+"""Random plans over random data: what Spark makes of them is what DuckDB says at every instant."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+
+import pytest
+from hypothesis import settings
+from pyspark.sql import SparkSession
+
+from errata.language.tree import tree
+from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate, live
+from fixtures.duck import Rows, answers, same
+from fixtures.plans import Trial, instants, random_case
+
+BATCH, DATA_SETS = 12, 15
+BATCHES = max(4, settings.default.max_examples // BATCH)
+CHANCE = random.Random(4) if settings.default.derandomize else random.Random()
+SEEDS = [[CHANCE.randrange(2**32) for _ in range(BATCH)] for _ in range(BATCHES)]
+
+Wanted = dict[tuple[int, int], Rows]
+
+
+def difference(trial: Trial, found: dict[int, list[Lived]], ats: Sequence[int], wanted: Wanted) -> str:
+    """The first instant at which a result is not what it should be, in words; nothing if there is none."""
+    for case, data in enumerate(trial.cases):
+        for at in ats:
+            got, want = live(found.get(case, []), at), wanted.get((case, at), [])
+            if not same(got, want):
+                told = [f"at {at} the plan", tree(trial.plan), "over"]
+                told += [f"  {name}: {row}" for name, rows in data.items() for row in rows]
+                return "\n".join([*told, "gave", *_listed(got, want), "instead of", *_listed(want, got)])
+    return ""
+
+
+def _listed(rows: Rows, other: Rows) -> list[str]:
+    return [f"  {row}{'' if any(same([row], [each]) for each in other) else '   <-- only here'}" for row in rows]
+
+
+def fullest(wanted: Wanted, ats: Iterable[int]) -> int:
+    """The instant at which there is most to see."""
+    seen = dict.fromkeys(ats, 0)
+    for (_, at), rows in wanted.items():
+        seen[at] += len(rows)
+    return max(seen, key=lambda at: (seen[at], at))
+
+
+def check(spark: SparkSession, seeds: Sequence[int]) -> None:
+    """All in one job, in both forms: the whole history, and the answer at an instant."""
+    trials = [random_case(random.Random(seed), data_sets=DATA_SETS) for seed in seeds]
+    ats = [instants(trial.plan) for trial in trials]
+    wanted = [answers(trial.plan, trial.cases, at) for trial, at in zip(trials, ats, strict=True)]
+    chosen = [fullest(want, at) for want, at in zip(wanted, ats, strict=True)]
+    histories = [Asked(trial.plan, trial.cases) for trial in trials]
+    at_once = [Asked(trial.plan, trial.cases, at) for trial, at in zip(trials, chosen, strict=True)]
+    found = evaluate(spark, [*histories, *at_once])
+    assert any(wanted), "nothing was compared"
+    for number, (seed, trial) in enumerate(zip(seeds, trials, strict=True)):
+        wrong = difference(trial, found[number], ats[number], wanted[number])
+        assert not wrong, f"seed {seed}: {wrong}"
+        wrong = difference(trial, found[len(trials) + number], [chosen[number]], wanted[number])
+        assert not wrong, f"seed {seed}, asked at the instant: {wrong}"
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_random_plans_give_what_duckdb_gives(spark: SparkSession, batch: int) -> None:
+    # One batch runs as in production.
+    with configured(spark, {} if batch == 0 else INTERPRETED):
+        check(spark, SEEDS[batch])
