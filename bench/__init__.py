@@ -18,6 +18,7 @@ BENCHMARKS: Mapping[str, str] = {
     "archive": "bench.archive",
     "corrections": "bench.corrections_alone",
     "ingest": "bench.ingest",
+    "language": "bench.language",
 }
 """Names of benchmarks and the modules that measure them; a module is imported when its benchmark is asked for."""
 

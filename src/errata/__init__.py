@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "table"]
+__all__ = ["__version__", "ask", "table"]
 
 
 def table(
@@ -31,3 +31,21 @@ def table(
     from errata.flows import read  # noqa: PLC0415
 
     return read.table(spark, stream, as_of=as_of, start=start, end=end, groups=groups, project=project)
+
+
+def ask(
+    spark: SparkSession,
+    query: str,
+    *,
+    at: str | int | None = None,
+    as_of: str | int | None = None,
+    project: Path | str | None = None,
+) -> DataFrame:
+    """A one-time answer as a DataFrame: of a query that has been applied, by its name, or of a text of the language.
+
+    `at` is the event time, by default the last that is certain; `as_of` is a commit or a moment of commit. The project
+    is the nearest errata.yaml unless it is named.
+    """
+    from errata.flows import ask as asking  # noqa: PLC0415
+
+    return asking.ask(spark, query, at=at, as_of=as_of, project=project)

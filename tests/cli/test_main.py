@@ -182,6 +182,7 @@ def test_commands_that_need_no_spark_load_none(project: Path) -> None:
         ["archive", "stats"],
         ["archive", "age-out"],
         ["archive", "vacuum"],
+        ["explain", "--sql", "SELECT symbol FROM quotes"],
         ["generate", "quotes", "--rows", "10"],
     ]
     done = run_python(STARTED.format(commands=commands, heavy={"pyspark", "pandas"}), project)

@@ -12,7 +12,7 @@ from errata.declare.differences import Change, Changes, Create, Drop, plan_chang
 from errata.errors import Refused
 from errata.model.columns import Column, ColumnType
 from errata.model.instants import DAY, HOUR, SECOND
-from errata.model.stream import ARRIVAL, AgeOut, Landing, OnDuplicate, OnRevision, Retention, Stream, Then
+from errata.model.stream import ARRIVAL, AgeOut, Landing, OnDuplicate, OnRevision, RelationKind, Retention, Stream, Then
 
 
 def columns(**types: str) -> tuple[Column, ...]:
@@ -204,3 +204,32 @@ def test_several_refusals_are_told_together() -> None:
         plan(replace(QUOTES, key=("time",), group=()), rows=1).check()
     assert str(refused.value).startswith("2 changes are refused, and so none is made\nstream quotes: key would change")
     assert str(refused.value).count("how to mend") == 2
+
+
+COMPANIES = Stream(
+    name="companies",
+    columns=columns(symbol="string", since="timestamp", gone="boolean"),
+    key=("symbol", "since"),
+    order="since",
+    relation=RelationKind.NRR,
+    deleted="gone",
+)
+
+
+def test_a_relation_is_called_one() -> None:
+    other = replace(COMPANIES, relation=RelationKind.RETROACTIVE, deleted=None)
+    changes = plan_changes({"companies": other}, {"companies": COMPANIES}, {"companies": 7})
+    assert changes.changes[0].details == ("kind nrr -> retroactive", "deleted gone -> none")
+    dropped = plan_changes({}, {"companies": COMPANIES}, {"companies": 0})
+    assert dropped.drops == (Drop("companies", 0, "relation"),)
+    with pytest.raises(Refused, match="relation companies: it is no longer declared and has 7 rows"):
+        plan_changes({}, {"companies": COMPANIES}, {"companies": 7}).check()
+    with pytest.raises(Refused, match="relation companies: it is to be dropped and is still declared"):
+        plan_changes({"companies": COMPANIES}, {"companies": COMPANIES}, {}, ["companies"]).check()
+
+
+def test_a_stream_with_rows_cannot_become_a_relation() -> None:
+    stream = replace(COMPANIES, relation=None, deleted=None)
+    changes = plan_changes({"companies": COMPANIES}, {"companies": stream}, {"companies": 7})
+    assert [each.what for each in changes.refusals] == ["key would change from [symbol, since] to [symbol]"]
+    assert plan_changes({"companies": COMPANIES}, {"companies": stream}, {}).refusals == ()

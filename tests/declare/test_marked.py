@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from errata.declare.marked import Listing, Node, Scalar, Table, compose
 from errata.errors import UsageError
@@ -73,3 +74,16 @@ def test_what_is_wrong_is_said_with_its_line(text: str, said: str) -> None:
 
 def test_a_variable_in_braces_without_quotes() -> None:
     assert "put quotes around a value with ${…}" in mistake("spark: {master: ${MASTER:-local}}\n")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "- " * 100_000 + "x", "{a: " * 3_000 + "1", "a: [" + "\n[" * 5_000])
+def test_what_is_nested_too_deeply_is_refused(text: str) -> None:
+    assert mistake(text).startswith("errata.yaml")
+
+
+def test_both_ways_of_reading_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "a: &x {b: [1, 'two', \"th\\u00e9\"], c: ~}\n# é\nd:\n  - *x\n  - |\n    long\n    text\né: !!str 5\n"
+    quickly = table(text)
+    monkeypatch.setattr(yaml, "CSafeLoader", None)
+    assert table(text) == quickly
+    assert quickly.entries["é"].line == 8

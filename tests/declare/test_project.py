@@ -13,7 +13,7 @@ from errata.declare.project import Project, SparkSettings, load_project
 from errata.errors import UsageError
 from errata.model.columns import Column, ColumnType
 from errata.model.instants import DAY, HOUR, SECOND
-from errata.model.stream import AgeOut, Landing, OnDuplicate, OnRevision, Retention, Stream, Then
+from errata.model.stream import AgeOut, Landing, OnDuplicate, OnRevision, RelationKind, Retention, Stream, Then
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 GOLDEN = Path(__file__).with_name("mistakes.txt")
@@ -56,7 +56,9 @@ class TestCompleteExample:
         assert project.catalog == f"sqlite:///{tmp_path}/errata.db"
         assert project.warehouse == f"{tmp_path}/warehouse"
         assert project.spark == SparkSettings("local[*]", None, {"spark.driver.memory": "2g"})
-        assert list(project.streams) == ["quotes", "readings", "notes"]
+        assert list(project.streams) == ["quotes", "readings", "notes", "companies"]
+        assert project.streams["companies"].relation is RelationKind.NRR
+        assert list(project.queries) == ["avg_5m", "named"]
         assert project.streams["quotes"] == Stream(
             name="quotes",
             columns=columns(time="timestamp", symbol="string", price="double"),
@@ -107,7 +109,8 @@ class TestCompleteExample:
 
     def test_the_page_explains_every_key(self) -> None:
         explained = set(re.findall(r"^\| `([a-z_.]+)` \|", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE))
-        assert explained >= set(Stream.__dataclass_fields__) - {"name", "landing"}
+        assert explained >= set(Stream.__dataclass_fields__) - {"name", "landing", "relation"}
+        assert explained >= {"kind", "relations", "queries", "sql", "emit"}
         assert {
             "landing.path",
             "landing.settle",

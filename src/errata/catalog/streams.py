@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, func, insert, literal, select, update
 from sqlalchemy.exc import IntegrityError
 
-from errata.catalog import commits
+from errata.catalog import commits, queries
 from errata.catalog.open import Catalog
 from errata.catalog.tables import buckets, declarations, positions, streams
 from errata.errors import unknown
 from errata.model.commit import Cause
 from errata.model.stream import Stream, from_record, to_record
+
+NO_QUERIES = queries.QueryWrites()
 
 
 class PlanMovedError(Exception):
@@ -54,11 +57,11 @@ def standing(catalog: Catalog, name: str, commit_id: int | None = None) -> Stand
         return _standing(connection, row, commit_id)
 
 
-def standings(catalog: Catalog) -> list[Standing]:
-    """All streams, by name, where they stand now."""
+def standings(catalog: Catalog, commit_id: int | None = None) -> list[Standing]:
+    """All streams, by name, where they stand now or stood at a commit."""
     with catalog.reading() as connection:
-        rows = connection.execute(_live(None, None).order_by(streams.c.name)).all()
-        return [_standing(connection, row, None) for row in rows]
+        rows = connection.execute(_live(None, commit_id).order_by(streams.c.name)).all()
+        return [_standing(connection, row, commit_id) for row in rows]
 
 
 def check_known(catalog: Catalog, name: str) -> None:
@@ -144,9 +147,11 @@ def apply_changes(
     drop: Iterable[str],
     summary: Mapping[str, Any],
     planned_on: Mapping[str, int] | None = None,
+    query_writes: queries.QueryWrites = NO_QUERIES,
 ) -> int:
     """Record new and changed declarations and drop streams, in one commit. `planned_on` tells which streams there were
-    when this was planned, and the commit that had last moved each; when that is no longer so, nothing is done."""
+    when this was planned, and the commit that had last moved each; when that is no longer so, nothing is done. The same
+    holds for queries."""
     with catalog.writing() as connection:
         # All of them, in order, and the head after them: as appends lock, so that the two cannot wait in a circle.
         live = _live(None, None).order_by(streams.c.stream_id).with_for_update()
@@ -154,6 +159,8 @@ def apply_changes(
         moved = {name: each.changed_in for name, each in recorded.items()}
         if planned_on is not None and moved != planned_on:
             raise PlanMovedError
+        with _as_planned():
+            queries.check_unmoved(connection, query_writes)
         commit_id = commits.take(connection, catalog.clock.now(), cause, summary=summary)
         for stream in write:
             known = recorded.get(stream.name)
@@ -169,7 +176,17 @@ def apply_changes(
                     .where(table.c.stream_id == stream_id, table.c.removed_in.is_(None))
                     .values(removed_in=commit_id)
                 )
+        with _as_planned():
+            queries.record(connection, commit_id, query_writes)
         return commit_id
+
+
+@contextmanager
+def _as_planned() -> Iterator[None]:
+    try:
+        yield
+    except queries.QueriesMovedError:
+        raise PlanMovedError from None
 
 
 def _create(connection: Connection, name: str, commit_id: int) -> int:

@@ -102,6 +102,33 @@ declarations = Table(
 )
 """Every declaration that a stream has had; the one in force at a commit is the last one up to it."""
 
+queries = Table(
+    "queries",
+    metadata,
+    Column("query_id", Identity, primary_key=True),
+    Column("name", String(63), nullable=False),
+    Column("added_in", BigInteger, nullable=False),
+    Column("removed_in", BigInteger),
+    Column("sql", Text, nullable=False),
+    Column("options", JSON, nullable=False),
+    Column("columns", JSON, nullable=False),
+    Column("key", JSON, nullable=False),
+    Column("reads", JSON, nullable=False),
+    Column("pattern", String(8), nullable=False),
+    Column("on_revision", String(8), nullable=False),
+    Column("fingerprint", String(64), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Index(
+        "uq_queries_live_name",
+        "name",
+        unique=True,
+        postgresql_where=text("removed_in IS NULL"),
+        sqlite_where=text("removed_in IS NULL"),
+    ),
+)
+"""Every form that a query has had, and what its plan tells of its results. `options` are declared, `on_revision` is in
+force. Equal fingerprints: the texts mean the same; equal digests: nothing that decides about the query has changed."""
+
 positions = Table(
     "positions",
     metadata,

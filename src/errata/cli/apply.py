@@ -11,10 +11,15 @@ from errata.cli.options import given
 from errata.cli.talk import confirm, say
 from errata.declare.differences import Create
 from errata.declare.project import load_project
+from errata.declare.query_changes import QueryChanges
 from errata.errors import EXIT_FAILED
 from errata.flows import apply as flow
 from errata.flows.apply import ApplyPlan
+from errata.model.query import CheckedQuery
 from errata.serve.words import counted
+
+SHOWN = 20
+"""So many queries of a kind are shown one by one."""
 
 
 def apply(
@@ -52,18 +57,50 @@ def plan_lines(planned: ApplyPlan) -> Iterator[str]:
     for create in planned.changes.creates:
         yield from _creation(create)
     for change in planned.changes.changes:
-        yield f"~ change stream {change.after.name}"
+        yield f"~ change {change.after.noun} {change.after.name}"
         yield from (f"    {detail}" for detail in change.details)
     for gone in planned.changes.drops:
-        yield f"- drop stream {gone.name} with {counted(gone.rows, 'row')}"
+        yield f"- drop {gone.noun} {gone.name} with {counted(gone.rows, 'row')}"
+    yield from _query_lines(planned.query_changes)
+
+
+def _query_lines(changes: QueryChanges) -> Iterator[str]:
+    """What is planned of queries; of thousands, the first few of each kind."""
+    for query in changes.creates[:SHOWN]:
+        yield from _query_creation(query)
+    yield from _more("+", "create", len(changes.creates))
+    for change in changes.changes[:SHOWN]:
+        yield f"~ change query {change.after.name}"
+        yield from (f"    {detail}" for detail in change.details)
+    yield from _more("~", "change", len(changes.changes))
+    yield from (f"- drop query {name}" for name in changes.drops[:SHOWN])
+    yield from _more("-", "drop", len(changes.drops))
+
+
+def _more(sign: str, verb: str, count: int) -> Iterator[str]:
+    if count > SHOWN:
+        yield f"{sign} {verb} {counted(count - SHOWN, 'more query', 'more queries')}"
+
+
+def _query_creation(query: CheckedQuery) -> Iterator[str]:
+    yield f"+ create query {query.name} of {', '.join(query.reads)}"
+    yield f"    columns {', '.join(f'{column.name} {column.type}' for column in query.columns)}"
+    key = f"key {', '.join(query.key)}" if query.key else "one result at a time"
+    yield f"    {key}, pattern {query.pattern.shown}, on_revision {query.on_revision}"
+    if query.query.retention is not None:
+        yield f"    kept: {query.query.retention_text}"
 
 
 def _creation(create: Create) -> Iterator[str]:
     stream = create.stream
-    yield f"+ create stream {stream.name}"
+    yield f"+ create {stream.noun} {stream.name}"
     yield f"    columns {', '.join(f'{column.name} {column.type}' for column in stream.columns)}"
     ordered = "the time of arrival" if stream.ordered_on_arrival else stream.order
     grouped = f", grouped by {', '.join(stream.group)}" if stream.group else ""
+    if stream.relation is not None:
+        gone = f", gone where {stream.deleted}" if stream.deleted else ""
+        yield f"    key {', '.join(stream.relation_key)}, {stream.relation}, valid from {ordered}{gone}{grouped}"
+        return
     yield f"    key {', '.join(stream.key)}, ordered by {ordered}{grouped}"
     retention = stream.retention
     if retention is None:

@@ -37,6 +37,10 @@ streams:
     retention: 24 hours     # older buckets are dropped; leave it out to keep everything
     slack: 5 seconds        # disorder put right by waiting; what comes later than that is a correction
     landing: {{path: ./landing/quotes, settle: 10 seconds, then: move}}
+
+# Queries are files of SQL: `errata explain avg_5m` tells what one does, `errata ask avg_5m` answers it once.
+# queries:
+#   avg_5m: queries/avg_5m.sql
 """
 
 IGNORED = "warehouse/\nlanding/\nfeed/\nspark-warehouse/\n*.db\n*.db-wal\n*.db-shm\n"

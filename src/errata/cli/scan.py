@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from errata.cli.named import named_values
 from errata.cli.options import StreamName, given
-from errata.cli.talk import say, steps
-from errata.errors import UsageError
-from errata.flows.read import Reading, Wanted, reading, refuse_backwards
+from errata.cli.rows import Kind, Limit, Out, check_format, give_out
+from errata.cli.talk import say
+from errata.flows.read import Wanted, reading, refuse_backwards
 from errata.flows.site import at_site
-from errata.serve.formats import ScanFormat, console_on
-from errata.serve.rows import first_rows, in_order, write_file, write_rows
+from errata.serve.formats import ScanFormat
 from errata.serve.words import counted
-
-SHOWN = 50
 
 
 def scan(
@@ -31,14 +26,9 @@ def scan(
         typer.Option("--group", metavar="COLUMN=VALUE[,…]", help="Only this group; may be given again."),
     ] = None,
     as_of: Annotated[str | None, typer.Option("--as-of", metavar="COMMIT|TIME", help="As known then.")] = None,
-    kind: Annotated[
-        ScanFormat, typer.Option("--format", help="How rows are given out.", case_sensitive=False)
-    ] = ScanFormat.TABLE,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", metavar="N", min=1, help="Only the first N rows; as a table 50 unless told."),
-    ] = None,
+    kind: Kind = ScanFormat.TABLE,
+    out: Out = None,
+    limit: Limit = None,
     revisions: Annotated[
         int | None,
         typer.Option("--revisions", metavar="N", min=0, help="With the corrections up to this number only."),
@@ -51,10 +41,7 @@ def scan(
 
     Places are times such as 2026-11-18T02:00:00, in UTC, or whole numbers, as the stream is ordered.
     """
-    if kind is ScanFormat.PARQUET and out is None:
-        raise UsageError("Parquet does not go to a terminal", how="name a file with --out")
-    if kind is ScanFormat.TABLE and out is not None:
-        raise UsageError("a table is for looking at", how="add --format csv, json or parquet to write to a file")
+    check_format(kind, out)
     wanted = Wanted(
         stream,
         start,
@@ -67,27 +54,10 @@ def scan(
     with at_site(given(context).project) as site:
         refuse_backwards(site.catalog, wanted)
         with reading(site, wanted) as answer:
-            _give_out(answer, kind, out, limit)
+            asked = answer.scan.standing.stream
+            by = list(dict.fromkeys([asked.order, *asked.key]))
+            give_out(answer.rows, by, kind, out, limit, title=f"reading {asked.name}", check=answer.pin.check)
     if out is not None:
         say(f"wrote {out}, as of commit {answer.scan.commit_id}")
     elif kind is ScanFormat.TABLE:
         say(f"as of commit {answer.scan.commit_id}; {counted(len(answer.found.all), 'bucket')} opened")
-
-
-def _give_out(answer: Reading, kind: ScanFormat, out: Path | None, limit: int | None) -> None:
-    stream = answer.scan.standing.stream
-    by = list(dict.fromkeys([stream.order, *stream.key]))
-    if kind is ScanFormat.TABLE:
-        console = console_on(sys.stdout)
-        with steps(f"reading {stream.name}"):
-            table, more = first_rows(in_order(answer.rows, by, None), limit or SHOWN, console.width)
-        console.print(table)
-        if more:
-            say("more rows; a greater --limit shows them, --format csv gives all")
-        return
-    rows = in_order(answer.rows, by, limit)
-    if out is None:
-        write_rows(rows, kind, sys.stdout.buffer, limit)
-        return
-    with steps(f"writing {out}"):
-        write_file(rows, kind, out, limit, answer.pin.check)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -11,7 +12,7 @@ from errata.cli.options import Printed, given
 from errata.cli.talk import say
 from errata.flows import status as flow
 from errata.flows.site import at_site
-from errata.flows.status import Declared, StreamStatus
+from errata.flows.status import Declared, QueryStatus, StreamStatus
 from errata.serve.formats import Field, Format, Record, print_records
 from errata.serve.words import counted, place, place_shown, size
 
@@ -29,32 +30,73 @@ FIELDS = (
     Field("compaction_due", "compaction"),
     Field("declared", "declaration"),
 )
+QUERY_FIELDS = (
+    Field("query", "query"),
+    Field("reads", "reads", fold=True),
+    Field("columns", "columns", fold=True),
+    Field("pattern", "pattern"),
+    Field("declared", "declaration"),
+)
+SHOWN = 20
+"""So many queries are shown beside the streams."""
+
 QUIET = {"overlaid", "waiting", "compaction_due", "declared"}
 """Columns that a person is shown only when they say something."""
 
 
-def status(context: typer.Context, kind: Printed = Format.TABLE) -> None:
-    """Show how the streams stand: what they hold, how far they are stable, what waits and what is due."""
+def status(
+    context: typer.Context,
+    kind: Printed = Format.TABLE,
+    only_queries: Annotated[bool, typer.Option("--queries", help="Show all queries, and no streams.")] = False,
+) -> None:
+    """Show how the streams stand: what they hold, how far they are stable, what waits and what is due; and the queries.
+
+    As JSON or CSV the streams are given out, or with --queries the queries.
+    """
     with at_site(given(context).project) as site:
-        found = flow.status(site)
+        streams = [] if only_queries else flow.status(site)
+        queries = flow.query_status(site) if only_queries or kind is Format.TABLE else []
+    if not only_queries:
+        _print_streams(streams, kind)
+    if only_queries or queries:
+        if streams and queries:
+            sys.stdout.write("\n")
+        _print_queries(queries, kind, None if only_queries else SHOWN)
+    for line in _hints(streams, queries):
+        say(line)
+
+
+def _print_streams(found: Sequence[StreamStatus], kind: Format) -> None:
     shown = [_row(each) for each in found]
     if not found:
         say("no streams: declare some in errata.yaml and run `errata apply`")
         if kind is Format.TABLE:
             return
-    fields: Sequence[Field] = FIELDS
-    if kind is Format.TABLE:
-        fields = tuple(
-            field for field in FIELDS if field.name not in QUIET or any(row[field.name] != "" for row in shown)
-        )
+    fields = FIELDS if kind is not Format.TABLE else _telling(FIELDS, shown)
     print_records(fields, [_record(each) for each in found], shown, kind, sys.stdout)
-    for line in _hints(found):
-        say(line)
 
 
-def _hints(found: list[StreamStatus]) -> list[str]:
+def _print_queries(found: Sequence[QueryStatus], kind: Format, most: int | None) -> None:
+    if not found:
+        say("no queries: declare some in errata.yaml and run `errata apply`")
+        if kind is Format.TABLE:
+            return
+    shown = [_query_row(each) for each in found[:most]]
+    fields = QUERY_FIELDS if kind is not Format.TABLE else _telling(QUERY_FIELDS, shown)
+    print_records(fields, [_query_record(each) for each in found], shown, kind, sys.stdout)
+    if len(shown) < len(found):
+        say(f"{counted(len(found) - len(shown), 'more query', 'more queries')}: errata status --queries")
+
+
+def _telling(fields: Sequence[Field], shown: Sequence[Record]) -> Sequence[Field]:
+    """The fields without those that say nothing."""
+    return [field for field in fields if field.name not in QUIET or any(row[field.name] != "" for row in shown)]
+
+
+def _hints(found: Sequence[StreamStatus], queries: Sequence[QueryStatus]) -> list[str]:
     hints = []
-    if any(each.declared is not Declared.AGREED for each in found):
+    agreed = {*(each.declared for each in found), *(each.declared for each in queries)} <= {Declared.AGREED}
+    if not agreed:
         hints.append("errata.yaml and the catalog differ: errata apply")
     for each in found:
         name = each.stream.name
@@ -67,6 +109,28 @@ def _hints(found: list[StreamStatus]) -> list[str]:
         if each.waiting:
             hints.append(f"{counted(each.waiting, 'file')} of {name} landed: errata ingest {name} --landed")
     return hints
+
+
+def _query_record(each: QueryStatus) -> Record:
+    checked = each.checked
+    return {
+        "query": each.name,
+        "reads": [] if checked is None else list(checked.reads),
+        "columns": {} if checked is None else {column.name: str(column.type) for column in checked.columns},
+        "pattern": None if checked is None else checked.pattern.value,
+        "declared": each.declared.value,
+    }
+
+
+def _query_row(each: QueryStatus) -> Record:
+    checked = each.checked
+    return {
+        "query": each.name,
+        "reads": "" if checked is None else ", ".join(checked.reads),
+        "columns": "" if checked is None else ", ".join(column.name for column in checked.columns),
+        "pattern": "" if checked is None else checked.pattern.shown,
+        "declared": "" if each.declared is Declared.AGREED else each.declared.value,
+    }
 
 
 def _record(each: StreamStatus) -> Record:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from errata.errors import Refused
 from errata.model.instants import format_duration
@@ -34,6 +34,7 @@ class Drop:
 
     name: str
     rows: int
+    noun: str = "stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,14 @@ class Refusal:
     what: str
     why: str
     how: str
+    noun: str = "stream"
 
     def __str__(self) -> str:
-        return str(Refused(self.what, where=f"stream {self.name}", why=self.why, how=self.how))
+        return str(self.error)
+
+    @property
+    def error(self) -> Refused:
+        return Refused(self.what, where=f"{self.noun} {self.name}", why=self.why, how=self.how)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +72,7 @@ class Changes:
     def check(self) -> None:
         """Raise when anything is refused; a plan is carried out whole or not at all."""
         if len(self.refusals) == 1:
-            only = self.refusals[0]
-            raise Refused(only.what, where=f"stream {only.name}", why=only.why, how=only.how)
+            raise self.refusals[0].error
         if self.refusals:
             lines = [f"{len(self.refusals)} changes are refused, and so none is made", *map(str, self.refusals)]
             raise Refused("\n".join(lines))
@@ -83,18 +88,18 @@ def plan_changes(
     that may be dropped with theirs; one that is gone already is no mistake, so that applying can be repeated."""
     changes: list[Change] = []
     drops: list[Drop] = []
-    refusals = [_still_declared(name) for name in sorted(drop) if name in declared]
+    refusals = [_still_declared(declared[name]) for name in sorted(drop) if name in declared]
     for name in sorted(recorded):
         count = rows.get(name, 0)
         if name not in declared:
             if count and name not in drop:
-                refusals.append(_undeclared(name, count))
+                refusals.append(_undeclared(recorded[name], count))
             else:
-                drops.append(Drop(name, count))
+                drops.append(Drop(name, count, recorded[name].noun))
             continue
         before, after = recorded[name], declared[name]
         found = losses(before, after) if count else []
-        refusals.extend(found)
+        refusals.extend(replace(each, noun=after.noun) for each in found)
         if before != after and not found:
             changes.append(Change(before, after, describe(before, after)))
     creates = [Create(declared[name]) for name in sorted(declared) if name not in recorded]
@@ -175,7 +180,9 @@ def _compare(details: list[str], name: str, old: str, new: str) -> None:
 def _role(stream: Stream, role: str) -> str:
     if role == "order":
         return "time of arrival" if stream.ordered_on_arrival else stream.order
-    return f"[{', '.join(stream.key if role == 'key' else stream.group)}]"
+    if role == "group":
+        return f"[{', '.join(stream.group)}]"
+    return f"[{', '.join(stream.key if stream.relation is None else stream.relation_key)}]"
 
 
 def _retention(stream: Stream) -> str:
@@ -191,6 +198,8 @@ def _landing(say: Callable[[Landing], str]) -> Callable[[Stream], str]:
 
 
 _SAYINGS: Mapping[str, Callable[[Stream], str]] = {
+    "kind": lambda stream: "stream" if stream.relation is None else stream.relation.value,
+    "deleted": lambda stream: stream.deleted or "none",
     "bucket_rows": lambda stream: str(stream.bucket_rows),
     "layout": lambda stream: stream.layout.value,
     "retention": _retention,
@@ -206,19 +215,21 @@ _SAYINGS: Mapping[str, Callable[[Stream], str]] = {
 }
 
 
-def _undeclared(name: str, rows: int) -> Refusal:
+def _undeclared(stream: Stream, rows: int) -> Refusal:
     return Refusal(
-        name,
+        stream.name,
         f"it is no longer declared and has {rows} {'row' if rows == 1 else 'rows'}",
         "dropping it loses them",
-        f"declare it again, or give it up with: errata apply --drop {name}",
+        f"declare it again, or give it up with: errata apply --drop {stream.name}",
+        stream.noun,
     )
 
 
-def _still_declared(name: str) -> Refusal:
+def _still_declared(stream: Stream) -> Refusal:
     return Refusal(
-        name,
+        stream.name,
         "it is to be dropped and is still declared",
         "a declaration says what there shall be",
         "take it out of errata.yaml first",
+        stream.noun,
     )

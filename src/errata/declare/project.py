@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from errata.declare.locations import catalog_url, place
 from errata.declare.marked import Table, compose
+from errata.declare.queries import QueryFile, read_query_file, with_texts
 from errata.declare.reader import Place, Problems, Section
-from errata.declare.streams import read_stream
+from errata.declare.streams import read_relation, read_stream
 from errata.errors import UsageError
 from errata.model.columns import check_name
+from errata.model.query import Query
 from errata.model.stream import Stream
+
+T = TypeVar("T")
 
 FILE_NAME = "errata.yaml"
 VARIABLE = "ERRATA_PROJECT"
@@ -39,8 +44,17 @@ class Project:
     warehouse: str
     spark: SparkSettings
     streams: Mapping[str, Stream]
+    """Relations, too: they are kept as streams."""
     root: Path
     """The folder of errata.yaml."""
+    queries: Mapping[str, QueryFile] = field(default_factory=dict)
+    """Without their texts, which `texts` reads."""
+    file: str = field(default=FILE_NAME, compare=False)
+    """The name of errata.yaml in mistakes."""
+
+    def texts(self) -> Mapping[str, Query]:
+        """The queries with their texts."""
+        return with_texts(self.queries.values(), self.file)
 
 
 def load_project(path: Path | None = None, environ: Mapping[str, str] | None = None) -> Project:
@@ -91,9 +105,12 @@ def _project(section: Section, root: Path) -> Project:
     catalog = section.read("catalog", lambda text: catalog_url(text, root)) or catalog_url(DEFAULT_CATALOG, root)
     warehouse = section.read("warehouse", lambda text: place(text, root)) or place(DEFAULT_WAREHOUSE, root)
     spark = _spark(section.section("spark"))
-    streams = _streams(section.section("streams"), root)
+    names = _Names()
+    streams = _declared(section.section("streams"), "stream", names, root, read_stream)
+    streams |= _declared(section.section("relations"), "relation", names, root, read_relation)
+    queries = _declared(section.section("queries"), "query", names, root, read_query_file)
     section.finish()
-    return Project(name, catalog, warehouse, spark, streams, root)
+    return Project(name, catalog, warehouse, spark, streams, root, queries, section.problems.file)
 
 
 def _spark(section: Section | None) -> SparkSettings:
@@ -113,30 +130,45 @@ def _spark(section: Section | None) -> SparkSettings:
     return SparkSettings(master or "local[*]", remote, conf)
 
 
-def _streams(section: Section | None, root: Path) -> Mapping[str, Stream]:
-    if section is None:
-        return {}
-    streams: dict[str, Stream] = {}
-    for name in section.names():
+@dataclass(slots=True)
+class _Names:
+    """The names that are taken: in SQL, streams, relations and queries are named alike."""
+
+    taken: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """What bears each name, and how it is written, by the name in lower case."""
+
+    def take(self, section: Section, noun: str, name: str) -> bool:
+        """Whether the name can be borne; a mistake is noted."""
         try:
-            check_name("stream", name)
+            check_name(noun, name)
         except UsageError as error:
             section.mistake(name, error)
-            continue
-        _refuse_twin(section, name, streams)
-        declared = section.section(name)
-        if declared is not None and (stream := read_stream(name, declared, root)) is not None:
-            streams[name] = stream
-    return streams
+            return False
+        other = self.taken.setdefault(name.lower(), (noun, name))
+        if other != (noun, name):
+            section.mistake(name, _twins(noun, name, *other))
+        return True
 
 
-def _refuse_twin(section: Section, name: str, streams: Mapping[str, Stream]) -> None:
-    for other in streams:
-        if other.lower() == name.lower():
-            section.mistake(
-                name,
-                UsageError(
-                    f"streams {other!r} and {name!r} differ only in upper and lower case",
-                    how="name one of them otherwise",
-                ),
-            )
+def _twins(noun: str, name: str, other_noun: str, other: str) -> UsageError:
+    if noun == other_noun:
+        plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+        what = f"{plural} {other!r} and {name!r} differ only in upper and lower case"
+        return UsageError(what, how="name one of them otherwise")
+    what = f"{noun} {name!r} has the name of a {other_noun}"
+    why = "queries name streams, relations and other queries alike, and upper and lower case are the same"
+    return UsageError(what, why=why, how="name one of them otherwise")
+
+
+def _declared(
+    section: Section | None, noun: str, names: _Names, root: Path, read: Callable[[str, Section, Path], T | None]
+) -> dict[str, T]:
+    if section is None:
+        return {}
+    declared: dict[str, T] = {}
+    for name in section.names():
+        if names.take(section, noun, name):
+            below = section.section(name, "sql" if noun == "query" else None)
+            if below is not None and (found := read(name, below, root)) is not None:
+                declared[name] = found
+    return declared

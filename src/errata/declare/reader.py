@@ -126,14 +126,17 @@ class Section:
         entry = self._entry(name)
         return entry is not None and isinstance(entry.value, Listing) and not entry.value.items
 
-    def section(self, name: str) -> Section | None:
-        """The mapping below the key; a key with nothing after it is an empty one."""
+    def section(self, name: str, only: str | None = None) -> Section | None:
+        """The mapping below the key; a key with nothing after it is an empty one. With `only`, a plain value stands for
+        a mapping that has it under that key."""
         entry = self._entry(name)
         if entry is None:
             return None
         place, value = self.where(name), entry.value
         if isinstance(value, Scalar) and value.text is None:
             value = Table({}, value.line, value.column)
+        elif isinstance(value, Scalar) and only is not None:
+            value = Table({only: Entry(only, value.line, value.column, value)}, value.line, value.column)
         if not isinstance(value, Table):
             self.problems.add(place, UsageError(f"{name} is not a mapping", how=f"write keys and values below {name}:"))
             return None

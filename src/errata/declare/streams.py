@@ -1,9 +1,11 @@
-"""One stream of errata.yaml, read into the model."""
+"""One stream or relation of errata.yaml, read into the model."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from errata.declare.locations import place
 from errata.declare.reader import Section, whole_number
@@ -18,6 +20,7 @@ from errata.model.stream import (
     Landing,
     OnDuplicate,
     OnRevision,
+    RelationKind,
     Retention,
     Stream,
     Then,
@@ -31,7 +34,7 @@ Columns = dict[str, ColumnType | None]
 """The declared columns; None for a type that is wrong, so that nothing more is said of it."""
 
 _ROWS = re.compile(r"([\d_]+)\s*rows?")
-_UNITS = re.compile(r"([\d_]+)\s*units?")
+UNITS = re.compile(r"([\d_]+)\s*units?")
 
 
 def read_stream(name: str, section: Section, root: Path) -> Stream | None:
@@ -41,44 +44,125 @@ def read_stream(name: str, section: Section, root: Path) -> Stream | None:
     order = _order(section, columns)
     if order == ARRIVAL:
         columns[ARRIVAL] = ColumnType(Kind.TIMESTAMP)
-    kind = columns.get(order)
-    timed = kind is None or kind.kind is not Kind.BIGINT
+    timed = is_timed(columns.get(order))
     key = _names(section, "key", columns)
-    group = _names(section, "group", columns)
-    bucket_rows = section.read("bucket_rows", whole_number) or DEFAULT_BUCKET_ROWS
-    layout = section.choice("layout", Layout) or Layout.BUCKETS
     retention = section.read("retention", lambda text: parse_retention(text, timed))
     age_out = section.choice("age_out", AgeOut) or AgeOut.SCHEDULED
-    slack = _slack(section, order, timed)
-    max_ahead = _max_ahead(section, timed)
-    on_revision = section.choice("on_revision", OnRevision) or OnRevision.RESULTS
-    on_duplicate = section.choice("on_duplicate", OnDuplicate) or OnDuplicate.QUARANTINE
-    horizon = section.read("horizon", parse_duration)
-    landing = _landing(section.section("landing"), root)
+    how = _how(section, columns, order, root)
     section.finish()
+    return _made(section, before, columns, Roles(name, key, order, retention=retention, age_out=age_out), how)
+
+
+def read_relation(name: str, section: Section, root: Path) -> Stream | None:
+    """The same for a relation: a stream of the versions of things, each valid from its order field on."""
+    before = len(section.problems)
+    columns = _columns(section)
+    if not section.has("kind"):
+        known = ", ".join(kind.value for kind in RelationKind)
+        section.mistake("kind", UsageError("key 'kind' is missing", how=f"choose one of {known}"))
+    relation = section.choice("kind", RelationKind)
+    if section.text("order") is None:
+        mend = "name the column that says from when a version is valid: order: since"
+        section.mistake("order", UsageError("a relation has no order", how=mend))
+    order = _order(section, columns)
+    key = _names(section, "key", columns)
+    _refuse_order_in_key(section, key, order)
+    _refuse_retention(section)
+    deleted = _deleted(section, columns, key)
+    how = _how(section, columns, order, root)
+    section.finish()
+    return _made(section, before, columns, Roles(name, (*key, order), order, relation, deleted), how)
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What streams and relations declare each in their own way."""
+
+    name: str
+    key: tuple[str, ...]
+    order: str
+    relation: RelationKind | None = None
+    deleted: str | None = None
+    retention: Retention | None = None
+    age_out: AgeOut = AgeOut.SCHEDULED
+
+
+def _how(section: Section, columns: Columns, order: str, root: Path) -> dict[str, Any]:
+    """What streams and relations declare alike: how rows are kept, taken in and corrected."""
+    timed = is_timed(columns.get(order))
+    horizon = section.read("horizon", parse_duration)
+    return {
+        "group": _names(section, "group", columns),
+        "bucket_rows": section.read("bucket_rows", whole_number) or DEFAULT_BUCKET_ROWS,
+        "layout": section.choice("layout", Layout) or Layout.BUCKETS,
+        "slack": _slack(section, order, timed),
+        "max_ahead": _max_ahead(section, timed),
+        "on_revision": section.choice("on_revision", OnRevision) or OnRevision.RESULTS,
+        "on_duplicate": section.choice("on_duplicate", OnDuplicate) or OnDuplicate.QUARANTINE,
+        "horizon": DEFAULT_HORIZON if horizon is None else horizon,
+        "landing": _landing(section.section("landing"), root),
+    }
+
+
+def _made(section: Section, before: int, columns: Columns, roles: Roles, how: dict[str, Any]) -> Stream | None:
     if len(section.problems) > before:
         return None
     try:
         return Stream(
-            name=name,
+            name=roles.name,
             columns=tuple(Column(column, kind) for column, kind in columns.items() if kind is not None),
-            key=key,
-            order=order,
-            group=group,
-            bucket_rows=bucket_rows,
-            layout=layout,
-            retention=retention,
-            age_out=age_out,
-            slack=slack,
-            max_ahead=max_ahead,
-            on_revision=on_revision,
-            on_duplicate=on_duplicate,
-            horizon=DEFAULT_HORIZON if horizon is None else horizon,
-            landing=landing,
+            key=roles.key,
+            order=roles.order,
+            retention=roles.retention,
+            age_out=roles.age_out,
+            relation=roles.relation,
+            deleted=roles.deleted,
+            **how,
         )
     except UsageError as error:
         section.problems.add(section.place, error)
         return None
+
+
+def is_timed(order: ColumnType | None) -> bool:
+    """Whether an order column is a time; one that is wrong is taken for one."""
+    return order is None or order.kind is not Kind.BIGINT
+
+
+def _refuse_order_in_key(section: Section, key: tuple[str, ...], order: str) -> None:
+    if order in key:
+        error = UsageError(
+            f"key names {order!r}, the order of the relation",
+            why="the key says which thing a version is of, and the order from when the version is valid",
+            how=f"leave {order} out of key",
+        )
+        section.mistake("key", error)
+
+
+def _refuse_retention(section: Section) -> None:
+    if section.text("retention") is not None:
+        error = UsageError(
+            "a relation has no retention",
+            why="old rows are joined with the versions that were valid then, so versions outlive all streams",
+            how="leave retention out",
+        )
+        section.mistake("retention", error)
+
+
+def _deleted(section: Section, columns: Columns, key: tuple[str, ...]) -> str | None:
+    """The column that says that a thing is gone."""
+    name = section.text("deleted")
+    if name is None:
+        return None
+    if name not in columns:
+        section.mistake("deleted", unknown("column in deleted", name, columns))
+    elif (kind := columns[name]) is not None and kind.kind is not Kind.BOOLEAN:
+        how = "name a boolean column that is true in a version that only says that the thing is gone"
+        section.mistake("deleted", UsageError(f"column {name!r} in deleted is of type {kind}", how=how))
+    elif name in key:
+        error = UsageError(f"column {name!r} is in key and in deleted", how="take it out of one of the two")
+        section.mistake("deleted", error)
+    return name
 
 
 def parse_retention(text: str, timed: bool) -> Retention:
@@ -86,7 +170,7 @@ def parse_retention(text: str, timed: bool) -> Retention:
     folded = text.lower()
     if (rows := _ROWS.fullmatch(folded)) is not None:
         return Retention(rows=whole_number(rows[1]))
-    if (units := _UNITS.fullmatch(folded)) is not None and not timed:
+    if (units := UNITS.fullmatch(folded)) is not None and not timed:
         return Retention(span=whole_number(units[1]))
     if not timed:
         raise UsageError(
@@ -108,7 +192,7 @@ def parse_span(text: str, timed: bool) -> int:
     """A stretch of the order field: a duration, or units of a bigint."""
     if timed:
         return parse_duration(text)
-    number = _UNITS.fullmatch(text.lower())
+    number = UNITS.fullmatch(text.lower())
     digits = (number[1] if number else text).replace("_", "")
     if not (digits.isascii() and digits.isdecimal()):
         raise UsageError(

@@ -62,7 +62,7 @@ def find(catalog: Catalog, wanted: Wanted) -> Scan:
             standing = streams.standing(catalog, wanted.stream, commit_id)
     else:
         standing = streams.standing(catalog, wanted.stream, commit_id)
-        commits.check_readable(catalog, commit_id, _horizon(catalog, standing), wanted.stream)
+        commits.check_readable(catalog, commit_id, horizon_of(catalog, standing), wanted.stream)
     interval = Interval(
         LOWEST if wanted.start is None else _moment(standing.stream, wanted.start),
         HIGHEST if wanted.end is None else _moment(standing.stream, wanted.end),
@@ -124,7 +124,7 @@ def table(
         catalog.close()
 
 
-def _horizon(catalog: Catalog, then: Standing) -> int:
+def horizon_of(catalog: Catalog, then: Standing) -> int:
     """The horizon in force is the one declared now; of a stream that has been dropped, the last one."""
     live = {each.stream_id: each.stream for each in streams.standings(catalog)}
     return live.get(then.stream_id, then.stream).horizon

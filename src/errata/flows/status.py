@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from upath import UPath
 
-from errata.catalog import holdings, ledger, quarantine, streams
+from errata.catalog import holdings, ledger, quarantine, queries, streams
 from errata.catalog.holdings import Sizes
 from errata.catalog.streams import Standing
 from errata.errors import unknown
@@ -16,6 +16,7 @@ from errata.flows.site import Site
 from errata.intake.find import landed
 from errata.model.bucket import INLINE_STREAM_BYTES, Role
 from errata.model.compaction import worth_folding
+from errata.model.query import CheckedQuery
 from errata.model.stream import Landing, Stream, Then
 
 
@@ -55,6 +56,26 @@ class StreamStatus:
         return self.inline_bytes >= INLINE_STREAM_BYTES or worth_folding(
             over.buckets, over.rows, self.base.rows, self.stream.bucket_rows
         )
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """One query: what it is, as it was applied."""
+
+    name: str
+    declared: Declared
+    checked: CheckedQuery | None = None
+    """None where it has not been applied."""
+
+
+def query_status(site: Site) -> list[QueryStatus]:
+    """The queries that are declared or recorded, by name. Their texts are not looked at."""
+    recorded = {name: each.checked for name, each in queries.recorded(site.catalog).items()}
+    found = []
+    for name in sorted({*recorded, *site.project.queries}):
+        declared = Declared.AGREED if name in recorded else Declared.NEW
+        found.append(QueryStatus(name, declared if name in site.project.queries else Declared.GONE, recorded.get(name)))
+    return found
 
 
 def status(site: Site, names: Sequence[str] = ()) -> list[StreamStatus]:

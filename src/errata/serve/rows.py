@@ -23,6 +23,9 @@ from errata.errors import ErrataError
 from errata.serve.encode import Encoder, csv_header, csv_lines, json_lines, plain_text
 from errata.serve.formats import Field, ScanFormat, drawn
 
+Rows = DataFrame
+"""What is given out, for those who only hand it on."""
+
 FEW = 10_000
 """So many rows at most are fetched whole and encoded here, which spares the start of Python workers."""
 

@@ -74,8 +74,16 @@ def deed(commit: Commit) -> str:
 
 
 def _applied(summary: Mapping[str, object]) -> str:
-    parts = [f"{verb} {_names(summary[verb])}" for verb in ("created", "changed", "dropped") if summary.get(verb)]
+    verbs = ("created", "changed", "dropped")
+    parts = [f"{verb} {_names(summary[verb])}" for verb in verbs if summary.get(verb)]
+    parts += [f"{verb} {_queries(found)}" for verb in verbs if (found := summary.get(f"queries_{verb}"))]
     return "; ".join(parts)
+
+
+def _queries(found: object) -> str:
+    if isinstance(found, int):
+        return counted(found, "query", "queries")
+    return f"{'queries' if isinstance(found, list) and len(found) > 1 else 'query'} {_names(found)}"
 
 
 def _appended(summary: Mapping[str, object]) -> str:

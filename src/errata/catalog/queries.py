@@ -1,0 +1,119 @@
+"""Queries as the catalog has recorded them. A query that changes is another row; the old one ends where it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from errata.catalog.open import Catalog
+from errata.catalog.tables import queries
+from errata.model.columns import Column, ColumnType
+from errata.model.pattern import Pattern
+from errata.model.query import CheckedQuery, columns_record, from_record, to_record
+from errata.model.stream import OnRevision
+
+_AT_ONCE = 500
+"""So many names go into one statement."""
+
+
+class QueriesMovedError(Exception):
+    """The queries are no longer as they were when a change of them was planned."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedQuery:
+    """A query as it was applied."""
+
+    query_id: int
+    checked: CheckedQuery
+    added_in: int
+    """The commit that recorded it, in this form."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWrites:
+    """What is to be recorded of queries."""
+
+    write: Sequence[CheckedQuery] = ()
+    """New ones, and new forms of those that are there."""
+    drop: Sequence[str] = ()
+    planned_on: Mapping[str, int] | None = field(default=None)
+    """The queries there were when this was planned, and the commit that had recorded each; None: whatever there is."""
+
+
+def recorded(catalog: Catalog, commit_id: int | None = None) -> dict[str, RecordedQuery]:
+    """All queries by name, as they are now or were at a commit."""
+    query = select(queries)
+    gone = queries.c.removed_in
+    if commit_id is None:
+        query = query.where(gone.is_(None))
+    else:
+        query = query.where(queries.c.added_in <= commit_id, gone.is_(None) | (gone > commit_id))
+    kinds: dict[str, ColumnType] = {}
+    with catalog.reading() as connection:
+        rows = connection.execute(query.order_by(queries.c.name))
+        return {row.name: RecordedQuery(row.query_id, _checked(row, kinds), row.added_in) for row in rows}
+
+
+def record(connection: Connection, commit_id: int, writes: QueryWrites) -> None:
+    """Write what is planned, in the transaction of the commit."""
+    gone = sorted({*writes.drop, *(each.name for each in writes.write)})
+    for start in range(0, len(gone), _AT_ONCE):
+        ended = queries.c.removed_in.is_(None) & queries.c.name.in_(gone[start : start + _AT_ONCE])
+        connection.execute(update(queries).where(ended).values(removed_in=commit_id))
+    if not writes.write:
+        return
+    try:
+        connection.execute(insert(queries), [_values(each, commit_id) for each in writes.write])
+    except IntegrityError:  # somebody else has just created one of them
+        raise QueriesMovedError from None
+
+
+def check_unmoved(connection: Connection, writes: QueryWrites) -> None:
+    """Raise when the queries are not those that the change was planned on."""
+    if writes.planned_on is None:
+        return
+    query = select(queries.c.name, queries.c.added_in).where(queries.c.removed_in.is_(None))
+    if {row.name: row.added_in for row in connection.execute(query)} != writes.planned_on:
+        raise QueriesMovedError
+
+
+def _values(checked: CheckedQuery, commit_id: int) -> dict[str, Any]:
+    return {
+        "name": checked.name,
+        "added_in": commit_id,
+        "sql": checked.query.text,
+        "options": to_record(checked.query),
+        "columns": columns_record(checked.columns),
+        "key": list(checked.key),
+        "reads": list(checked.reads),
+        "pattern": checked.pattern.value,
+        "on_revision": checked.on_revision.value,
+        "fingerprint": checked.fingerprint,
+        "digest": checked.digest,
+    }
+
+
+def _checked(row: Row[Any], kinds: dict[str, ColumnType]) -> CheckedQuery:
+    columns = tuple(Column(name, _kind(text, kinds)) for name, text in row.columns)
+    return CheckedQuery(
+        from_record(row.name, row.sql, row.options),
+        columns,
+        tuple(row.key),
+        tuple(row.reads),
+        Pattern(row.pattern),
+        OnRevision(row.on_revision),
+        row.fingerprint,
+        row.digest,
+    )
+
+
+def _kind(text: str, kinds: dict[str, ColumnType]) -> ColumnType:
+    # Thousands of queries have the same few types.
+    if text not in kinds:
+        kinds[text] = ColumnType.parse(text)
+    return kinds[text]

@@ -1,0 +1,98 @@
+"""The queries of errata.yaml: where each one's text is, and its options. Texts are read only for those who ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from errata.declare.reader import Place, Problems, Section
+from errata.declare.streams import UNITS, parse_retention
+from errata.errors import UsageError, candidates
+from errata.model.query import Emit, Query
+from errata.model.stream import OnRevision, Retention
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFile:
+    """The declaration of one query without its text."""
+
+    name: str
+    file: str
+    """As declared."""
+    path: Path
+    on_revision: OnRevision | None = None
+    emit: Emit = Emit.FINAL
+    retention: Retention | None = None
+    in_units: bool = False
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """Where errata.yaml says what."""
+
+    def place(self, option: str) -> Place:
+        """Where errata.yaml says it; of what it does not say, where it names the file."""
+        return Place(self.lines.get(option) or self.lines.get("sql", 1), f"queries.{self.name}.{option}")
+
+
+def read_query_file(name: str, section: Section, root: Path) -> QueryFile | None:
+    """The query that a section declares; None when something in it is wrong, which is then noted."""
+    before = len(section.problems)
+    file = section.required("sql", f"name the file of its text: {name}: {{sql: queries/{name}.sql}}")
+    on_revision = section.choice("on_revision", OnRevision)
+    emit = section.choice("emit", Emit) or Emit.FINAL
+    kept = section.read("retention", _retention)
+    section.finish()
+    if len(section.problems) > before or file is None:
+        return None
+    retention, in_units = kept or (None, False)
+    lines = {option: section.where(option).line for option in section.names()}
+    path = root / Path(file).expanduser()
+    return QueryFile(name, file, path, on_revision, emit, retention, in_units, lines)
+
+
+def _retention(text: str) -> tuple[Retention, bool]:
+    # Whether a query's event time is a time, only its plan can tell.
+    in_units = UNITS.fullmatch(text.lower()) is not None
+    return parse_retention(text, timed=not in_units), in_units
+
+
+def with_texts(files: Iterable[QueryFile], shown: str) -> Mapping[str, Query]:
+    """The queries with their texts, by name; every file that cannot be read is told. `shown` is errata.yaml's name."""
+    problems = Problems(shown)
+    queries = {}
+    for each in files:
+        try:
+            text = _text(each.path, each.file)
+        except UsageError as error:
+            problems.add(each.place("sql"), error)
+            continue
+        queries[each.name] = Query(
+            each.name, each.file, text, each.on_revision, each.emit, each.retention, each.in_units
+        )
+    problems.check()
+    return queries
+
+
+def read_sql(path: Path) -> str:
+    """The text of a file of SQL."""
+    return _text(path, str(path))
+
+
+def _text(path: Path, shown: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {shown}", how=_nearby(path)) from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{shown} is not UTF-8 at byte {error.start}", how="save it as UTF-8") from None
+    except OSError as error:
+        raise UsageError(
+            f"{shown} cannot be read: {error.strerror}", how="name a file of SQL that can be read"
+        ) from None
+
+
+def _nearby(path: Path) -> str:
+    """What may have been meant: the folder's files of SQL."""
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent.name} either; paths are relative to the folder of errata.yaml"
+    names = sorted(each.name for each in path.parent.glob("*.sql"))[:20]
+    return candidates(path.name, names) if names else "write it; the folder has no .sql file yet"

@@ -1,0 +1,204 @@
+"""The queries that are declared, read and found good, or all that is wrong with them; what has not changed since it was
+found good is not read again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+
+from errata.declare.project import Project
+from errata.declare.queries import QueryFile
+from errata.declare.reader import Problems
+from errata.errors import UsageError
+from errata.language.mistakes import LanguageError
+from errata.language.patterns import pattern
+from errata.language.plan import Plan, Source, scans
+from errata.language.queries import Declared, names_read, read_queries, stream_source
+from errata.language.tree import fingerprint, is_timed
+from errata.model import query as queries
+from errata.model import stream as streams
+from errata.model.columns import Column
+from errata.model.query import CheckedQuery, Emit, Query
+from errata.model.stream import OnRevision, Stream
+
+READ_AS = 1
+"""Which reading this is: to be raised when a text comes to mean something else, so that all are read again."""
+
+
+def check(
+    project: Project, declared: Mapping[str, Query], known: Mapping[str, CheckedQuery]
+) -> dict[str, CheckedQuery]:
+    """All declared queries, checked; `known` are some that were. Every mistake is told, in one error."""
+    digests = _Digests(project.streams)
+    good = _still_good(declared, known, digests)
+    anew = {name: query for name, query in declared.items() if name not in good}
+    if not anew:
+        return good
+    plans = read(project.streams, declared, _needed(anew, good))
+    problems = Problems(project.file)
+    checked = dict(good)
+    for name, plan in plans.items():
+        if name in anew:
+            checked[name] = _checked(declared[name], plan, checked, project, problems, digests)
+    problems.check()
+    return {name: checked[name] for name in declared}
+
+
+def read(known_streams: Mapping[str, Stream], declared: Mapping[str, Query], names: Iterable[str]) -> dict[str, Plan]:
+    """The plans of some queries, each after those that it reads; these must be among them."""
+    wanted = [declared[name] for name in names]
+    early = Emit.EARLY
+    texts = [Declared(each.name, each.text, each.sql_file, early=each.emit is early) for each in wanted]
+    plans = read_queries(texts, sources_of(known_streams.values()))
+    for plan in plans.values():
+        # Of each after those that it reads, so that no chain of queries is too long for Python's stack.
+        pattern(plan)
+        fingerprint(plan)
+    return plans
+
+
+def sources_of(known: Iterable[Stream]) -> dict[str, Source]:
+    """Streams and relations as queries see them."""
+    return {each.name: stream_source(each) for each in known}
+
+
+def with_inputs(names: Iterable[str], reads: Mapping[str, Iterable[str]]) -> list[str]:
+    """The queries named and all that they read, directly or through others; `reads` tells of each what it reads."""
+    found: dict[str, None] = {}
+    waiting = [name for name in names if name in reads]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = None
+            waiting += [each for each in reads[name] if each in reads]
+    return list(found)
+
+
+def _needed(anew: Mapping[str, Query], good: Mapping[str, CheckedQuery]) -> list[str]:
+    """What has to be read for these: they themselves, and of the good ones those that they read."""
+    if not good:
+        return list(anew)
+    written = {name.lower(): name for name in good}
+    read_by_them = [
+        written[name.lower()] for query in anew.values() for name in _names(query) if name.lower() in written
+    ]
+    return [*anew, *with_inputs(read_by_them, {name: each.reads for name, each in good.items()})]
+
+
+def _names(query: Query) -> tuple[str, ...]:
+    try:
+        return names_read(query.text, query.sql_file)
+    except LanguageError:  # it will be told when the query is read
+        return ()
+
+
+class _Digests:
+    """What decides about each stream and query, as a hash."""
+
+    def __init__(self, known: Mapping[str, Stream]) -> None:
+        self._known = {name: _hash(_deciding(stream)) for name, stream in known.items()}
+
+    def add(self, query: Query, reads: Iterable[str]) -> str | None:
+        """The digest of a query; None when something that it reads has none."""
+        inputs = [(name, self._known.get(name)) for name in sorted(reads)]
+        if any(digest is None for _, digest in inputs):
+            return None
+        digest = _hash([READ_AS, query.name, query.text, {**queries.to_record(query), "sql_file": None}, inputs])
+        self._known[query.name] = digest
+        return digest
+
+
+def _deciding(stream: Stream) -> dict[str, object]:
+    """What a query's meaning depends on."""
+    record = streams.to_record(stream)
+    decides = ("columns", "key", "order", "relation", "deleted", "on_revision")
+    return {"name": stream.name, **{name: _ordered(record.get(name)) for name in decides}}
+
+
+def _ordered(value: object) -> object:
+    return list(value.items()) if isinstance(value, dict) else value
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _still_good(
+    declared: Mapping[str, Query], known: Mapping[str, CheckedQuery], digests: _Digests
+) -> dict[str, CheckedQuery]:
+    """The queries about which nothing that decides has changed."""
+    same = {name: each for name, each in known.items() if name in declared and each.query.text == declared[name].text}
+    reads = {name: [other for other in each.reads if other in same] for name, each in same.items()}
+    good = {}
+    for name in _in_order(reads):
+        was = same[name]
+        if digests.add(declared[name], was.reads) == was.digest:
+            good[name] = was if was.query == declared[name] else _renamed(was, declared[name])
+    return good
+
+
+def _renamed(was: CheckedQuery, query: Query) -> CheckedQuery:
+    """The same under another file's name."""
+    return CheckedQuery(
+        query, was.columns, was.key, was.reads, was.pattern, was.on_revision, was.fingerprint, was.digest
+    )
+
+
+def _in_order(reads: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    try:
+        yield from TopologicalSorter(reads).static_order()
+    except CycleError:  # what reads itself through what has changed is read again, and told
+        return
+
+
+def _checked(
+    query: Query,
+    plan: Plan,
+    checked: Mapping[str, CheckedQuery],
+    project: Project,
+    problems: Problems,
+    digests: _Digests,
+) -> CheckedQuery:
+    reads = tuple(sorted({scan.source.name for scan in scans(plan)}))
+    allowed = {
+        name: checked[name].on_revision if name in checked else project.streams[name].on_revision for name in reads
+    }
+    weakest = min(allowed, key=lambda name: (allowed[name].rank, name))
+    file = project.queries[query.name]
+    _check_policy(query.on_revision, weakest, allowed[weakest], file, problems)
+    _check_retention(query, plan, file, problems)
+    digest = digests.add(query, reads)
+    if digest is None:
+        raise AssertionError("queries are read after those that they read")
+    columns = tuple(Column(field.name, field.type) for field in plan.visible)
+    in_force = query.on_revision or allowed[weakest]
+    return CheckedQuery(query, columns, plan.key, reads, pattern(plan), in_force, fingerprint(plan), digest)
+
+
+def _check_policy(
+    wanted: OnRevision | None, weakest: str, allowed: OnRevision, file: QueryFile, problems: Problems
+) -> None:
+    if wanted is not None and wanted.rank > allowed.rank:
+        error = UsageError(
+            f"on_revision is {wanted}, and that of {weakest}, which the query reads, only {allowed}",
+            why="a query cannot correct what its inputs do not: it may only do less than they",
+            how=f"declare on_revision: {allowed} or leave it out here, or declare more for {weakest}",
+        )
+        problems.add(file.place("on_revision"), error)
+
+
+def _check_retention(query: Query, plan: Plan, file: QueryFile, problems: Problems) -> None:
+    if query.retention is None or query.retention.span is None or query.in_units != is_timed(plan):
+        return
+    if query.in_units:
+        error = UsageError(
+            "retention is in units, and the query's event time is a time", how="write a duration, such as '7 days'"
+        )
+    else:
+        error = UsageError(
+            "retention is a duration, and the query's event time is a plain number",
+            how="write '1000 units', or '1000 rows'",
+        )
+    problems.add(file.place("retention"), error)

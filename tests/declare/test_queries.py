@@ -1,0 +1,183 @@
+"""Queries and relations of errata.yaml, and what is said of their mistakes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from errata.declare.project import Project, load_project
+from errata.declare.queries import QueryFile
+from errata.errors import UsageError
+from errata.model.columns import Column, ColumnType
+from errata.model.instants import DAY
+from errata.model.query import Emit, Query
+from errata.model.stream import OnRevision, RelationKind, Retention, Stream, from_record, to_record
+
+Load = Callable[..., Project]
+
+QUOTES = """\
+project: p
+streams:
+  quotes: {columns: {time: timestamp, symbol: string}, key: [time, symbol], order: time}
+"""
+COMPANIES = """\
+relations:
+  companies:
+    kind: nrr
+    columns: {symbol: string, name: string, since: timestamp, gone: boolean}
+    key: [symbol]
+    order: since
+    deleted: gone
+"""
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Write errata.yaml and files of SQL into an empty folder, go there and load it."""
+    monkeypatch.chdir(tmp_path)
+
+    def loaded(text: str, **files: str) -> Project:
+        (tmp_path / "queries").mkdir(exist_ok=True)
+        for name, sql in files.items():
+            (tmp_path / "queries" / f"{name}.sql").write_text(sql, encoding="utf-8")
+        (tmp_path / "errata.yaml").write_text(QUOTES + text, encoding="utf-8")
+        return load_project(environ={})
+
+    return loaded
+
+
+def refused(load: Load, text: str, **files: str) -> str:
+    with pytest.raises(UsageError) as raised:
+        load(text, **files).texts()
+    assert "how to mend: " in str(raised.value)
+    return str(raised.value)
+
+
+class TestRelations:
+    def test_a_relation_is_a_stream_of_versions(self, load: Load) -> None:
+        project = load(COMPANIES)
+        assert list(project.streams) == ["quotes", "companies"]
+        columns = {"symbol": "string", "name": "string", "since": "timestamp", "gone": "boolean"}
+        assert project.streams["companies"] == Stream(
+            "companies",
+            tuple(Column(name, ColumnType.parse(kind)) for name, kind in columns.items()),
+            ("symbol", "since"),
+            "since",
+            relation=RelationKind.NRR,
+            deleted="gone",
+        )
+        assert project.streams["companies"].relation_key == ("symbol",)
+        assert [each.noun for each in project.streams.values()] == ["stream", "relation"]
+
+    def test_records_are_read_back(self, load: Load) -> None:
+        for stream in load(COMPANIES).streams.values():
+            assert from_record(stream.name, to_record(stream)) == stream
+
+    def test_a_record_from_before_there_were_relations(self, load: Load) -> None:
+        record = to_record(load("").streams["quotes"])
+        assert not {"relation", "deleted"} & record.keys()
+        assert from_record("quotes", record).relation is None
+
+    @pytest.mark.parametrize(
+        ("old", "new", "told"),
+        [
+            ("    kind: nrr\n", "", "errata.yaml:5 (relations.companies.kind): key 'kind' is missing"),
+            ("kind: nrr", "kind: slow", "errata.yaml:6 (relations.companies.kind): 'slow' is not a choice"),
+            ("    order: since\n", "", "errata.yaml:5 (relations.companies.order): a relation has no order"),
+            ("[symbol]", "[symbol, since]", "errata.yaml:8 (relations.companies.key): key names 'since', the order"),
+            ("[symbol]", "[]", "errata.yaml:8 (relations.companies.key): key is an empty list"),
+            (
+                "deleted: gone",
+                "deleted: gne",
+                "errata.yaml:10 (relations.companies.deleted): unknown column in deleted",
+            ),
+            ("deleted: gone", "deleted: name", "column 'name' in deleted is of type string"),
+            ("gone: boolean}", "gone: boolean}\n    retention: 7 days", "a relation has no retention"),
+            ("gone: boolean}", "gone: boolean}\n    age_out: lazy", "unknown key 'age_out'"),
+            ("[symbol]", "[symbol, gone]", "column 'gone' is in key and in deleted"),
+            ("companies:", "Quotes:", "relation 'Quotes' has the name of a stream"),
+        ],
+    )
+    def test_mistakes(self, load: Load, old: str, new: str, told: str) -> None:
+        assert told in refused(load, COMPANIES.replace(old, new))
+
+    @pytest.mark.parametrize("changed", [{"key": ("since",)}, {"key": ("since", "symbol")}, {"deleted": "name"}])
+    def test_the_model_refuses_what_no_declaration_can_say(self, load: Load, changed: dict[str, object]) -> None:
+        record = to_record(load(COMPANIES).streams["companies"])
+        with pytest.raises(UsageError):
+            from_record("companies", record | changed)
+
+
+class TestQueries:
+    def test_a_query_with_all_options(self, load: Load, tmp_path: Path) -> None:
+        declared = "{sql: queries/a.sql, on_revision: history, emit: early, retention: 7 days}"
+        project = load(f"queries:\n  a: {declared}\n", a="SELECT 1\n")
+        kept = Retention(span=7 * DAY)
+        expected = QueryFile("a", "queries/a.sql", tmp_path / "queries/a.sql", OnRevision.HISTORY, Emit.EARLY, kept)
+        assert project.queries == {"a": expected}
+        query = Query("a", "queries/a.sql", "SELECT 1\n", OnRevision.HISTORY, Emit.EARLY, kept)
+        assert project.texts() == {"a": query}
+        assert query.retention_text == "7 days"
+
+    def test_a_file_is_all_that_a_query_needs(self, load: Load) -> None:
+        project = load("queries:\n  a: queries/a.sql\n  b: {sql: queries/a.sql}\n", a="\ufeffSELECT 'é'")
+        assert project.texts() == {
+            name: Query(name, "queries/a.sql", "SELECT 'é'", None, Emit.FINAL, None) for name in ("a", "b")
+        }
+
+    @pytest.mark.parametrize(
+        ("written", "expected", "in_units", "words"),
+        [
+            ("1000 units", Retention(span=1000), True, "1000 units"),
+            ("1000 rows", Retention(rows=1000), False, "1000 rows"),
+            ("", None, False, "for ever"),
+        ],
+    )
+    def test_retention(self, load: Load, written: str, expected: object, in_units: bool, words: str) -> None:
+        read = load(f"queries:\n  a: {{sql: queries/a.sql, retention: '{written}'}}\n", a="x").texts()["a"]
+        assert (read.retention, read.in_units, read.retention_text) == (expected, in_units, words)
+
+    def test_no_file_is_opened_before_somebody_asks(self, load: Load) -> None:
+        assert list(load("queries: {a: queries/none.sql}\n").queries) == ["a"]
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("queries:\n  a:\n", "errata.yaml:5 (queries.a.sql): key 'sql' is missing"),
+            ("queries:\n  a: [x]\n", "errata.yaml:5 (queries.a): a is not a mapping"),
+            ("queries:\n  a: {sql: queries/b.sql, emit: late}\n", "'late' is not a choice"),
+            ("queries:\n  a: {sql: queries/b.sql, retention: soon}\n", "'soon' is not a retention"),
+            ("queries:\n  a: {sql: queries/b.sql, every: 1 day}\n", "unknown key 'every'"),
+            ("queries:\n  my-a: queries/b.sql\n", "'my-a' cannot be the name of a query"),
+            ("queries:\n  QUOTES: queries/b.sql\n", "query 'QUOTES' has the name of a stream"),
+            ("queries:\n  a: queries/b.sql\n  A: queries/b.sql\n", "queries 'a' and 'A' differ only in upper"),
+            (
+                "queries:\n  a:\n    emit: final\n    sql: queries/bb.sql\n",
+                "errata.yaml:7 (queries.a.sql): there is no",
+            ),
+            ("queries:\n  a: queries/bb.sql\n", "did you mean b.sql?"),
+            ("queries:\n  a: nowhere/b.sql\n", "there is no folder nowhere either"),
+            ("queries:\n  a: landing/b.sql\n", "write it; the folder has no .sql file yet"),
+            ("queries:\n  a: queries\n", "queries cannot be read: Is a directory"),
+            ("queries:\n  a: queries/latin.sql\n", "queries/latin.sql is not UTF-8 at byte 8"),
+            ("queries:\n  a: x.sql\n  b: queries/b.sql\n  c: y.sql\n", "errata.yaml has 2 mistakes"),
+        ],
+    )
+    def test_mistakes(self, load: Load, tmp_path: Path, text: str, told: str) -> None:
+        (tmp_path / "landing").mkdir()
+        (tmp_path / "queries").mkdir()
+        (tmp_path / "queries" / "latin.sql").write_bytes(b"SELECT '\xe9'")
+        said = refused(load, text, b="SELECT 1")
+        assert told in said
+        assert "errata.yaml:" in said
+
+    def test_thousands_are_read_in_a_moment(self, load: Load) -> None:
+        lines = [f"  q{n}: {{sql: queries/q{n}.sql, on_revision: history, retention: 7 days}}" for n in range(10_000)]
+        load("")
+        began = time.process_time()
+        project = load("\n".join(["queries:", *lines, ""]))
+        assert len(project.queries) == 10_000
+        assert time.process_time() - began < 5

@@ -1,0 +1,187 @@
+"""One-time answers: of queries and of texts, at an event time and as of a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import errata
+from errata.archive.warehouse import Warehouse
+from errata.catalog import commits, pins, streams
+from errata.catalog.open import Catalog, open_catalog
+from errata.clock import FixedClock
+from errata.declare.project import load_project
+from errata.errors import ErrataError, UsageError
+from errata.flows.age_out import age_out
+from errata.flows.append import Batch, append
+from errata.flows.ask import Asked, Question, answering, understood
+from errata.flows.revise import revise
+from errata.flows.site import Site
+from errata.model.commit import Cause
+from errata.model.instants import HOUR, parse_instant
+from fixtures.projects import STREAMS, Written
+
+NOW = parse_instant("2026-11-18T02:05:00")
+PER_10S = "SELECT symbol, window_start, avg(price) AS mean FROM quotes GROUP BY symbol, window(time, '10 seconds')"
+QUERIES = {
+    "per_10s": PER_10S,
+    "highest": "SELECT symbol, max(mean) AS high FROM per_10s GROUP BY symbol",
+    "named": "SELECT c.name, q.price, q.time FROM quotes AS q JOIN companies AS c ON q.symbol = c.symbol",
+    "counted": "SELECT of, count(*) AS n FROM sliding(ticks, 10) GROUP BY of",
+}
+PRICES = {0: ("IBM", 10), 3: ("AAPL", 20), 8: ("IBM", 12), 12: ("IBM", 13), 40: ("AAPL", 22)}
+BOUGHT, CORRECTED = 2, 6
+"""The commits that took quotes in, and corrected one."""
+
+Rows = list[tuple[object, ...]]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Site]:
+    """A project with quotes, companies and ticks, and a correction of a quote; `spare` has nothing."""
+    folder = tmp_path_factory.mktemp("asked")
+    declared = STREAMS.replace(
+        "relations:", "  spare: {columns: {at: bigint, of: string}, key: [at], order: at}\nrelations:"
+    )
+    project = Written(folder).write(QUERIES, streams=declared)
+    Written(folder).apply(QUERIES, streams=declared)
+    catalog = open_catalog(project.catalog, FixedClock(NOW))
+    site = Site(project, catalog, Warehouse(project.warehouse), Cause(""))
+    quotes = [f"2026-11-18T02:00:{second:02},{symbol},{price}" for second, (symbol, price) in PRICES.items()]
+    took_in(site, "quotes", "time,symbol,price", *quotes)
+    took_in(
+        site,
+        "companies",
+        "symbol,name,since,gone",
+        "IBM,Big Blue,2026-11-01T00:00:00,false",
+        "AAPL,Apple,2026-11-18T02:00:10,false",
+        "IBM,,2026-11-18T02:00:11,true",
+    )
+    took_in(site, "ticks", "at,of", "1,a", "5,b", "14,a", "-3,a")
+    fix = folder / "fix.csv"
+    fix.write_text("_op,time,symbol,price\nreplace,2026-11-18T02:00:08,IBM,16\n")
+    append(site, Batch("quotes", [str(fix)]))
+    revise(site, ["quotes"])
+    yield site
+    catalog.close()
+
+
+def took_in(site: Site, stream: str, *lines: str) -> None:
+    file = site.project.root / f"{stream}.csv"
+    file.write_text("\n".join([*lines, ""]))
+    append(site, Batch(stream, [str(file)]))
+
+
+def answer(site: Site, question: Question) -> tuple[Asked, Rows]:
+    with answering(site, question) as found:
+        columns = found.rows.toArrow().to_pydict()
+        assert list(columns) == found.asked.columns
+        return found.asked, sorted(zip(*columns.values(), strict=True))
+
+
+def shown(rows: Rows) -> Rows:
+    """Times by their seconds, which suffice here."""
+    return [tuple(getattr(value, "second", value) for value in row) for row in rows]
+
+
+def test_the_last_certain_answer(site: Site) -> None:
+    asked, rows = answer(site, Question("per_10s"))
+    assert (asked.moment, asked.commit_id) == ("2026-11-18T02:00:40.000000", CORRECTED)
+    assert shown(rows) == [("AAPL", 0, 20.0), ("IBM", 0, 13.0), ("IBM", 10, 13.0)]
+    assert asked.aged == []
+
+
+def test_through_another_query_before_and_after_the_correction(site: Site) -> None:
+    assert answer(site, Question("HIGHEST"))[1] == [("AAPL", 20.0), ("IBM", 13.0)]
+    at = "2026-11-18T02:00:19"
+    assert answer(site, Question("highest", at=at, as_of=BOUGHT))[1] == [("AAPL", 20.0), ("IBM", 11.0)]
+    assert answer(site, Question("highest", at=at, as_of=str(CORRECTED)))[1] == [("AAPL", 20.0), ("IBM", 13.0)]
+    assert answer(site, Question("highest", at="2026-11-18T02:00:09"))[1] == []
+
+
+def test_a_relation_as_it_was_at_each_rows_time(site: Site) -> None:
+    found = shown(answer(site, Question("named"))[1])
+    assert found == [("Apple", 22.0, 40), ("Big Blue", 10.0, 0), ("Big Blue", 16.0, 8)]
+
+
+def test_a_text_over_streams_and_queries(site: Site) -> None:
+    text = "SELECT q.price, h.high FROM sliding(quotes, '5 seconds') AS q JOIN highest AS h ON q.symbol = h.symbol"
+    at = "2026-11-18T02:00:12"
+    assert answer(site, Question(text=text, at=at))[1] == [(13.0, 13.0), (16.0, 13.0)]
+
+
+def test_a_stream_of_plain_numbers(site: Site) -> None:
+    asked, rows = answer(site, Question("counted"))
+    assert (asked.moment, rows) == ("14", [("a", 1), ("b", 1)])
+    assert answer(site, Question("counted", at="6"))[1] == [("a", 2), ("b", 1)]
+    assert answer(site, Question("counted", at=-(2**80)))[1] == []
+
+
+def test_what_is_read_is_pinned(site: Site) -> None:
+    with answering(site, Question("named", as_of=BOUGHT + 1)) as found:
+        assert pins.oldest_pinned(site.catalog) == found.asked.commit_id == BOUGHT + 1
+    assert pins.oldest_pinned(site.catalog) == commits.newest(site.catalog)
+
+
+@pytest.mark.parametrize(
+    ("question", "kind", "told"),
+    [
+        (
+            Question("named", at="2026-11-18T02:00:41"),
+            ErrataError,
+            "stream quotes is stable only up to 2026-11-18T02:00:40",
+        ),
+        (Question("counted", at=15), ErrataError, "ask for 14 or earlier"),
+        (Question("counted", at="noon"), UsageError, "'noon' is not a whole number"),
+        (Question("named", at="noon"), UsageError, "'noon' is not a date and time"),
+        (Question("per_5s"), UsageError, "did you mean per_10s"),
+        (Question(text="SELECT at FROM spare"), ErrataError, "stream spare has no rows as of commit 6"),
+        (Question("counted", as_of=BOUGHT), ErrataError, "stream ticks has no rows as of commit 2"),
+        (Question(text="SELECT\n  tme\nFROM quotes", where="x.sql"), UsageError, r"x\.sql:2:3: .*tme"),
+        (Question("named", as_of=99), UsageError, "there is no commit 99"),
+    ],
+)
+def test_what_cannot_be_answered(site: Site, question: Question, kind: type[ErrataError], told: str) -> None:
+    with pytest.raises(kind, match=told):
+        understood(site.catalog, question, commits.find(site.catalog, question.as_of))
+
+
+def test_from_python(site: Site, spark: SparkSession) -> None:
+    root = site.project.root
+    rows = errata.ask(spark, "named", at="2026-11-18T02:00:30", project=root).select("name", "price").collect()
+    assert [tuple(row) for row in rows] == [("Big Blue", 10.0), ("Big Blue", 16.0)]
+    text = "SELECT symbol FROM highest WHERE high < 15"
+    assert errata.ask(spark, text, as_of=BOUGHT, project=root).collect() == [("IBM",)]
+    with pytest.raises(UsageError, match="unknown query 'nonsense'"):
+        errata.ask(spark, "nonsense", project=root)
+
+
+def plan_of(catalog: Catalog, question: Question) -> Asked:
+    return understood(catalog, question, commits.find(catalog, question.as_of))
+
+
+def test_a_commit_behind_the_horizon(site: Site) -> None:
+    late = Catalog(site.catalog.engine, FixedClock(NOW + 24 * 30 * HOUR))
+    assert plan_of(late, Question("named")).commit_id == CORRECTED
+    with pytest.raises(ErrataError, match="behind the horizon of stream"):
+        plan_of(late, Question("named", as_of=BOUGHT + 1))
+
+
+def test_rows_that_have_been_aged_out_are_missed(tmp_path: Path) -> None:
+    declared = STREAMS.replace("order: at,", "order: at, retention: 10 units,")
+    project = Written(tmp_path).write(QUERIES, streams=declared)
+    Written(tmp_path).apply(QUERIES, streams=declared)
+    catalog = open_catalog(project.catalog, FixedClock(NOW))
+    site = Site(load_project(tmp_path, {}), catalog, Warehouse(project.warehouse), Cause(""))
+    took_in(site, "ticks", "at,of", "1,a", "40,a")
+    took_in(site, "ticks", "at,of", "60,a")
+    assert plan_of(catalog, Question("counted")).aged == []
+    age_out(site, ["ticks"])
+    assert streams.standing(catalog, "ticks").aged_to is not None
+    # What slides needs none of them.
+    assert plan_of(catalog, Question("counted")).aged == []
+    assert plan_of(catalog, Question(text="SELECT count(*) AS n FROM ticks")).aged == ["ticks"]
+    catalog.close()
