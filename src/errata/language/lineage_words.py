@@ -138,8 +138,13 @@ def _held(region: Region | None, value: Value) -> list[str]:
 
 def _always(plan: Plan, place: int) -> Values:
     """The constants that all rows have which make any output."""
-    region = backward(plan, Region(axis(plan))).get(place)
+    region = _whole_reads(plan).get(place)
     return {} if region is None else region.values
+
+
+@fact
+def _whole_reads(plan: Plan) -> Mapping[int, Region]:
+    return backward(plan, Region(axis(plan)))
 
 
 def _constant(scan: Scan, values: Values) -> list[str]:

@@ -79,11 +79,11 @@ def replay(plan: Plan, change: Change, *, whole: bool = False) -> Replay | None:
     path = trail(plan, change.scan, changed(plan, change))
     if (top := path[0]) is None:
         return None
-    everything = _reads(plan, top, 0)
     if whole:
-        return Replay(top.told, everything, True)
+        return Replay(top.told, _reads(plan, top, 0), True)
     reads, node, rows = _minimal(plan, change.scan, path)
-    return Replay(top.told, reads, reads == everything or (rows is not None and _told_apart(node, rows)))
+    told_apart = rows is not None and _told_apart(node, rows)
+    return Replay(top.told, reads, told_apart or reads == _reads(plan, top, 0))
 
 
 def _told_apart(node: Plan, rows: Region) -> bool:
