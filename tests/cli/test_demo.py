@@ -21,7 +21,7 @@ def test_the_demo_from_end_to_end(errata: Errata, tmp_path: Path, spark: SparkSe
     done = errata("demo", "--keep", str(folder))
     assert done.code == 0
     told = done.out + done.err
-    assert re.findall(r"^(\d+)/15  ", done.out, re.MULTILINE) == [str(number) for number in range(1, 16)]
+    assert re.findall(r"^(\d+)/17  ", done.out, re.MULTILINE) == [str(number) for number in range(1, 18)]
     assert "wrote 300,000 quotes, 200 late rows" in told
     assert "149,800 rows appended in commit 2" in told
     assert "price: '167.x73' is not a double" in told
@@ -34,7 +34,10 @@ def test_the_demo_from_end_to_end(errata: Errata, tmp_path: Path, spark: SparkSe
     before, after = done.out.split("$ errata history")[1:]
     assert ("203.44 -> 203.4" in before, "203.44 -> 203.4" in after) == (False, True)
     assert "dropped in commit 8" in told
-    assert done.out.count(" IBM ") == 3 + 6 + 3 + 2
+    assert done.out.count(" IBM  ") == 3 + 6 + 3 + 2
+    assert "MON: results are only ever added" in told
+    earlier, now = done.out.split("$ errata ask")[1:]
+    assert ("T00:05:00.000000      60  203.4365" in earlier, "T00:05:00.000000      59  203.4363" in now) == (True, True)
     assert "past the retention" in done.out.split("$ errata log")[1]
     assert (folder / "errata.db").exists()
     assert f"Everything is in {folder}" in done.out
@@ -64,7 +67,9 @@ def test_the_example_is_a_project(monkeypatch: pytest.MonkeyPatch) -> None:
         "README.md",
         "corrections.csv",
         "errata.yaml",
+        "queries",
     ]
+    assert list(project.texts()) == ["avg_5m", "moving_avg", "signals"]
 
 
 def test_a_benchmark_that_there_is_not(errata: Errata) -> None:

@@ -34,6 +34,15 @@ streams:
     slack: 5 seconds          # disorder that is put right by waiting
     retention: 15 minutes     # a day in earnest; here the feed is 25 minutes long
     bucket_rows: 20000        # half a million in earnest
+queries:
+  ibm_1m: {sql: queries/ibm_1m.sql}
+"""
+
+QUERY = """\
+SELECT symbol, window_start, count(*) AS quotes, round(avg(price), 4) AS mean
+FROM quotes
+WHERE symbol = 'IBM'
+GROUP BY symbol, window(time, '1 minute')
 """
 
 CORRECTIONS = """\
@@ -43,6 +52,7 @@ time,symbol,price,_op,_old_price
 2026-11-18T00:05:03.724529,IBM,203.49,replace,999.99
 """
 WRONG = "symbol=IBM,time=2026-11-18T00:05:01.552137"
+MOMENT = ("--at", "2026-11-18T00:07")
 AROUND = ("--group", "symbol=IBM", "--from", "2026-11-18T00:05:01", "--to", "2026-11-18T00:05:04")
 
 
@@ -137,6 +147,19 @@ STEPS = (
         ],
     ),
     Step(
+        "A query",
+        "The average price of IBM in each minute is declared, too. Its plan tells much before a row is read: when "
+        "results come and whether they ever go, what has to be kept to answer it, and what a correction would touch.",
+        [["explain", "ibm_1m"]],
+        shows="queries/ibm_1m.sql",
+    ),
+    Step(
+        "Its answer, before and after",
+        "The answer at 00:07, as it was known in commit 4, and as it is known now: the minute that begins at 00:05 has "
+        "a quote less and another average.",
+        [["ask", "ibm_1m", *MOMENT, "--as-of", "4"], ["ask", "ibm_1m", *MOMENT]],
+    ),
+    Step(
         "Keeping fit",
         "Compaction works corrections into the buckets that they touch, and leaves all others alone. The doctor then "
         "looks at every file and every row.",
@@ -159,7 +182,7 @@ def demo(
         typer.Option("--keep", metavar="DIR", help="Work in this folder and leave all there.", show_default=False),
     ] = None,
 ) -> int:
-    """See a stream taken in, archived, corrected, aged and read back, in under two minutes."""
+    """See a stream taken in, archived, corrected, queried, aged and read back, in under two minutes."""
     if keep is not None:
         return _in_kept(keep)
     with tempfile.TemporaryDirectory(prefix="errata-demo-") as folder:
@@ -187,6 +210,8 @@ def _play(folder: Path) -> int:
     _tell("Errata on a made-up feed, step by step. After each $ stands what one would type.")
     (folder / "errata.yaml").write_text(PROJECT, encoding="utf-8")
     (folder / "corrections.csv").write_text(CORRECTIONS, encoding="utf-8")
+    (folder / "queries").mkdir()
+    (folder / "queries" / "ibm_1m.sql").write_text(QUERY, encoding="utf-8")
     with chdir(folder):
         for number, step in enumerate(STEPS, 1):
             _head(f"{number}/{len(STEPS)}  {step.title}", step.words)
