@@ -44,7 +44,7 @@ def ask(
     """A one-time answer as a DataFrame: of a query that has been applied, by its name, or of a text of the language.
 
     `at` is the event time, by default the last that is certain; `as_of` is a commit or a moment of commit. The project
-    is the nearest errata.yaml unless it is named.
+    is the nearest errata.yaml unless it is named. The session's time zone becomes UTC, and its ANSI mode is turned on.
     """
     from errata.flows import ask as asking  # noqa: PLC0415
 

@@ -159,6 +159,19 @@ def test_from_python(site: Site, spark: SparkSession) -> None:
         errata.ask(spark, "nonsense", project=root)
 
 
+def test_from_python_a_session_with_other_settings_answers_the_same(site: Site, spark: SparkSession) -> None:
+    text = "SELECT price, hour(time) AS hour FROM quotes WHERE time >= '2026-11-18 02:00:12'"
+    was = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        assert sorted(errata.ask(spark, text, project=site.project.root).collect()) == [(13.0, 2), (22.0, 2)]
+        assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", was or "UTC")
+        spark.conf.set("spark.sql.ansi.enabled", "true")
+
+
 def plan_of(catalog: Catalog, question: Question) -> Asked:
     return understood(catalog, question, commits.find(catalog, question.as_of))
 

@@ -57,7 +57,7 @@ def test_intersect_binds_more_strongly_than_union() -> None:
         ("SELECT a\nFROM t WHERE 'open", "a text, a name or a comment is not ended", 2, 14),
         ("SELECT a, FROM t", "something is missing between the comma and this", 1, 11),
         ("SELECT f(a,) FROM t", "something is missing between the comma and this", 1, 12),
-        ("SELECT a\nFROM t WHERE x = = 5", "this is not SQL here: EQ lacks a part", 2, 18),
+        ("SELECT a\nFROM t WHERE x = = 5", "this is not SQL here: a value is missing before this", 2, 18),
         ("SELECT a -> '[' FROM t", "this is not SQL here: invalid expression / unexpected token", 1, 10),
         ("SELECT a FROM", "this is not SQL here: expected table name", 1, 10),
         ("SELECT /*+ BROADCAST(t) */ a FROM t", "hints are not part of the language", 1, 8),

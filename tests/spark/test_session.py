@@ -77,7 +77,12 @@ def test_an_interrupt_waits_until_spark_has_started() -> None:
             signal.raise_signal(signal.SIGINT)
             after.append("started")
 
-    with pytest.raises(KeyboardInterrupt):
-        start()
-    assert after == ["started"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # A shell may have told the tests to take no notice of interrupts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start()
+        assert after == ["started"]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -30,6 +30,7 @@ from errata.model.interval import LOWEST, Interval
 from errata.model.query import Query
 from errata.spark.failures import spark_failures
 from errata.spark.plans.compile import compile_plan
+from errata.spark.session import obeying
 
 _NAME = re.compile(r"\w+")
 
@@ -109,8 +110,10 @@ def ask(
 ) -> DataFrame:
     """The answer as a DataFrame: of a query that has been applied, by its name, or of a text.
 
-    The DataFrame is read when it is used; the files stay for as long as the horizons of the streams tell.
+    The DataFrame is read when it is used; the files stay for as long as the horizons of the streams tell. The session
+    is brought to the rules by which answers are right: times are UTC, and what cannot be computed is an error.
     """
+    obeying(spark)
     declared = load_project(Path(project) if project is not None else None)
     named = _NAME.fullmatch(query.strip()) is not None
     question = Question(query.strip(), at=at, as_of=as_of) if named else Question(text=query, at=at, as_of=as_of)

@@ -40,12 +40,15 @@ class _Dialect(Spark):
     INTERSECT_BINDS_TIGHTER_THAN_UNION_AND_EXCEPT = True
 
 
-_unsigned: Callable[[Parser], exp.Expr] = SparkParser.UNARY_PARSERS[TokenType.PLUS]
+_unsigned: Callable[[Parser], exp.Expr | None] = SparkParser.UNARY_PARSERS[TokenType.PLUS]
 
 
 def _with_plus(parser: Parser) -> exp.Expression:
     """sqlglot drops a plus before a value, whatever the value is."""
-    return exp.Anonymous(this="positive", expressions=[_unsigned(parser)])
+    value = _unsigned(parser)
+    if value is None:
+        parser.raise_error("a value is missing before this")
+    return exp.Anonymous(this="positive", expressions=[value])
 
 
 class _Parser(SparkParser):
@@ -167,8 +170,8 @@ def _unparsed(text: Text, error: ParseError) -> LanguageError:
 
 def _told(description: str) -> str:
     """sqlglot's words, without its classes."""
-    if (missing := _MISSING.match(description)) is not None:
-        return f"{missing[2].upper()} lacks a part"
+    if _MISSING.match(description) is not None:
+        return "a value is missing before this"
     return description.split(" but got <", maxsplit=1)[0].rstrip(". ").lower() or "it cannot be parsed"
 
 

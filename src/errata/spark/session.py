@@ -26,6 +26,7 @@ RULES: Mapping[str, str] = {
 }
 """What every session must agree on for answers to be right, whoever opened it; each can be set on a running session."""
 
+NOTHING_MORE: Mapping[str, str] = {}
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LOCAL_THREADS = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
 
@@ -86,11 +87,11 @@ def open_session(master: str | None, remote: str | None, conf: Mapping[str, str]
     """A session to these rules: the active one if there is one, else Spark Connect at `remote`, else on `master`."""
     active = SparkSession.getActiveSession()
     if active is not None:
-        return _obeying(active, conf)
+        return obeying(active, conf)
     if remote is not None:
         if is_local(remote):  # PySpark then starts a Connect server of its own
             prepare_environment(os.environ, local=True)
-        return _obeying(SparkSession.builder.remote(remote).appName(app).getOrCreate(), conf)
+        return obeying(SparkSession.builder.remote(remote).appName(app).getOrCreate(), conf)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     chosen, options = settings(master, conf, submitted=submitted, cores=os.cpu_count() or 1)
     builder = SparkSession.builder.appName(app)
@@ -117,7 +118,7 @@ def _interrupts_wait() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _obeying(session: SparkSession, conf: Mapping[str, str]) -> SparkSession:
+def obeying(session: SparkSession, conf: Mapping[str, str] = NOTHING_MORE) -> SparkSession:
     """The session, with the rules and what of the project's settings a running session can still take."""
     for name, value in {**RULES, **conf}.items():
         if name in RULES or session.conf.isModifiable(name):
