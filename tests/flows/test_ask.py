@@ -183,7 +183,7 @@ def test_a_commit_behind_the_horizon(site: Site) -> None:
         plan_of(late, Question("named", as_of=BOUGHT + 1))
 
 
-def test_rows_that_have_been_aged_out_are_missed(tmp_path: Path) -> None:
+def test_rows_that_have_been_aged_out_are_missed(tmp_path: Path, spark: SparkSession) -> None:
     declared = STREAMS.replace("order: at,", "order: at, retention: 10 units,")
     project = Written(tmp_path).write(QUERIES, streams=declared)
     Written(tmp_path).apply(QUERIES, streams=declared)
@@ -196,5 +196,8 @@ def test_rows_that_have_been_aged_out_are_missed(tmp_path: Path) -> None:
     assert streams.standing(catalog, "ticks").aged_to is not None
     # What slides needs none of them.
     assert plan_of(catalog, Question("counted")).aged == []
-    assert plan_of(catalog, Question(text="SELECT count(*) AS n FROM ticks")).aged == ["ticks"]
+    text = "SELECT count(*) AS n FROM ticks"
+    assert plan_of(catalog, Question(text=text)).aged == ["ticks"]
+    with pytest.warns(UserWarning, match="rows of ticks have been aged out"):
+        assert errata.ask(spark, text, project=tmp_path).collect() == [(1,)]
     catalog.close()

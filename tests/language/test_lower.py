@@ -60,7 +60,10 @@ REFUSED = {
     "SELECT src FROM link1 AS _x": ("1:17", "cannot be the name"),
     "SELECT src FROM range(5)": ("1:17", "range is not a table function"),
     "SELECT src FROM link1 JOIN ticks ON TRUE": ("1:28", "link1 is ordered by a timestamp, ticks by a bigint"),
+    "SELECT src FROM link1@v3": ("1:22", "not a name"),
+    "SELECT src FROM link1 ?": ("1:23", "not a name"),
     # columns
+    "SELECT src@v3 FROM link1": ("1:11", "not a name"),
     "SELECT srx FROM link1": ("1:8", "did you mean src"),
     "SELECT a.src FROM link1": ("1:8", "a is not in FROM"),
     "SELECT link1.srx FROM link1": ("1:8", "unknown column 'srx' of link1"),

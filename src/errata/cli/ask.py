@@ -56,4 +56,4 @@ def _report(asked: Asked, what: str, kind: ScanFormat, *, to_file: bool) -> None
     if to_file or kind is ScanFormat.TABLE:
         say(f"{what} at {asked.moment}, as of commit {asked.commit_id}")
     if asked.aged:
-        say(f"rows of {', '.join(asked.aged)} have been aged out: the answer is of those that are left")
+        say(asked.left_over)

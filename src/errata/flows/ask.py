@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -79,6 +80,11 @@ class Asked:
         aged = {name: each.aged_to for name, each in self.bases.items()}
         return sorted(name for name, to in aged.items() if to is not None and self.needed[name].start < to)
 
+    @property
+    def left_over(self) -> str:
+        """What is to be said where there are such."""
+        return f"rows of {', '.join(self.aged)} have been aged out: the answer is of those that are left"
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -113,13 +119,15 @@ def ask(
     The DataFrame is read when it is used; the files stay for as long as the horizons of the streams tell. The session
     is brought to the rules by which answers are right: times are UTC, and what cannot be computed is an error.
     """
-    obeying(spark)
+    obeying(spark, {})
     declared = load_project(Path(project) if project is not None else None)
     named = _NAME.fullmatch(query.strip()) is not None
     question = Question(query.strip(), at=at, as_of=as_of) if named else Question(text=query, at=at, as_of=as_of)
     catalog = open_catalog(declared.catalog)
     try:
         asked = understood(catalog, question, commits.find(catalog, as_of))
+        if asked.aged:
+            warnings.warn(asked.left_over, stacklevel=3)
         return answer_rows(spark, catalog, Warehouse(declared.warehouse), asked).orderBy(*map(_quoted, asked.columns))
     finally:
         catalog.close()

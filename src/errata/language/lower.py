@@ -201,6 +201,7 @@ class _Lowering:
                 found += [_Item(each, shown(ref), ref) for ref in self._star(each, scope)]
             elif isinstance(each, exp.Alias):
                 only_known(self.text, each, {"this", "alias"})
+                self.statement.check_word(each.args["alias"])
                 found.append(_Item(each.args["alias"], each.alias, lowered(each.this)))
             else:
                 expr = lowered(each)

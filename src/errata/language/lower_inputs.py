@@ -115,6 +115,7 @@ class Inputs:
                 alias, "columns are not named here", how="name them in the SELECT within: expression AS name"
             )
         only_known(self.text, alias, {"this"})
+        self.statement.check_word(alias.this)
         return str(alias.name)
 
     def _own_name(self, node: exp.Expression) -> str | None:

@@ -102,6 +102,11 @@ class Statement:
             )
         self.check_name(place, "table", name)
 
+    def check_word(self, alias: exp.Expression) -> None:
+        """Refuse what sqlglot takes for a name and is none: the v3 of s@v3, which elsewhere is a version."""
+        if not isinstance(alias, exp.Identifier):
+            raise self.text.mistake(alias, "this is not a name", how="write AS and a name")
+
     def check_name(self, place: exp.Expression, kind: str, name: str) -> None:
         """Refuse a name that not everything that stores it could bear."""
         try:

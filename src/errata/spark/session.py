@@ -26,7 +26,6 @@ RULES: Mapping[str, str] = {
 }
 """What every session must agree on for answers to be right, whoever opened it; each can be set on a running session."""
 
-NOTHING_MORE: Mapping[str, str] = {}
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LOCAL_THREADS = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
 
@@ -118,7 +117,7 @@ def _interrupts_wait() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def obeying(session: SparkSession, conf: Mapping[str, str] = NOTHING_MORE) -> SparkSession:
+def obeying(session: SparkSession, conf: Mapping[str, str]) -> SparkSession:
     """The session, with the rules and what of the project's settings a running session can still take."""
     for name, value in {**RULES, **conf}.items():
         if name in RULES or session.conf.isModifiable(name):
