@@ -119,7 +119,7 @@ def test_queries_stand_below_the_streams(errata: Errata, declared: Path) -> None
         "query": "highest",
         "reads": ["dear"],
         "columns": {"symbol": "string", "high": "double"},
-        "pattern": "KEYED",
+        "pattern": "WK",
         "declared": "as declared",
     }
 
@@ -184,9 +184,12 @@ def test_the_input(errata: Errata, there: Path, monkeypatch: pytest.MonkeyPatch)
         (["ask", "dear", "--sql", "SELECT 1"], "a query is named and written out, too"),
         (["ask", "deer"], "did you mean dear?"),
         (["ask", "SELECT time FROM quotes"], "write a text behind --sql"),
-        (["ask", "dear", "--format", "parquet"], "Parquet does not go to a terminal"),
+        (["ask", "dear", "--format", "parquet"], "Parquet goes into files only"),
         (["ask", "--sql", "SELECT rand() AS r FROM quotes"], "--sql:1:8: "),
         (["ask", "dear", "--at", "noon"], "'noon' is not a date and time"),
+        (["ask", "Quotes"], "quotes is a stream, and no query"),
+        (["ask", "quotes"], "`errata archive scan quotes` reads its rows, `errata ask --sql 'SELECT * FROM quotes'`"),
+        (["ask", "dear", "--as-of", "1"], "ask as of a later commit"),
         (["explain", "quotes"], "'quotes' is neither a query's name nor a file"),
         (["explain", "--sql", "SELECT 'x FROM quotes"], "--sql:1:"),
     ],
@@ -199,7 +202,7 @@ def test_what_is_wrong(errata: Errata, there: Path, argv: list[str], told: str) 
 
 def test_a_later_time_is_refused(errata: Errata, there: Path) -> None:
     done = errata("ask", "dear", "--at", "2026-11-18T02:00:55")
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (2, "")
     assert "stream quotes is stable only up to 2026-11-18T02:00:54" in done.err
 
 
@@ -229,3 +232,91 @@ def test_only_files_that_are_needed_are_read(errata: Errata, declared: Path) -> 
     (declared / "queries" / "highest.sql").unlink()
     assert errata("explain", "dear").code == 0
     assert "there is no file queries/highest.sql" in errata("explain", "highest").err
+
+
+def test_a_row_that_cannot_be_computed(there: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    capfd.readouterr()
+    code = main(["ask", "--sql", "SELECT time, 1/(price-price) AS x FROM quotes"])
+    out, err = capfd.readouterr()
+    assert (code, out) == (1, "")
+    assert err.splitlines() == [
+        "the query cannot be computed for some row",
+        "  why: [DIVIDE_BY_ZERO] Division by zero. "
+        "Use `try_divide` to tolerate divisor being 0 and return NULL instead.",
+        "  how to mend: look for the row, or let the query give NULL for it: try_divide, try_cast, nullif",
+    ]
+
+
+def test_a_query_that_has_changed_is_answered_as_applied_and_that_is_told(errata: Errata, there: Path) -> None:
+    file = there / "queries" / "dear.sql"
+    told = "queries/dear.sql has changed since it was applied; `errata apply` makes it count\n"
+    try:
+        file.write_text("SELEC")
+        done = errata("ask", "HIGHEST", "--format", "csv")
+        assert (done.code, done.err) == (0, told)
+        assert done.out.startswith("symbol,high\nIBM,")
+        rows = [json.loads(line) for line in errata("status", "--queries", "--format", "json").out.splitlines()]
+        assert [row["declared"] for row in rows] == ["changed, not applied", "as declared"]
+        file.unlink()
+        assert "queries/dear.sql is gone: query dear is answered" in errata("ask", "dear").err
+        assert "changed, not applied" in errata("status").out
+    finally:
+        file.write_text(DEAR)
+    assert "applied" not in errata("ask", "dear").err
+
+
+def test_changed_options_and_a_query_that_is_no_longer_declared(errata: Errata, there: Path) -> None:
+    file = there / "errata.yaml"
+    try:
+        file.write_text(YAML + "queries: {highest: queries/highest.sql}\n")
+        told = errata("ask", "highest", "--format", "csv").err.splitlines()
+    finally:
+        file.write_text(YAML + DECLARED)
+    assert told == [
+        "query dear is no longer declared; `errata apply` drops it",
+        "the declaration of query highest has changed since it was applied; `errata apply` makes it count",
+    ]
+
+
+def test_of_many_queries_the_files_are_not_compared(
+    errata: Errata, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("errata.flows.status.COMPARED", 1)
+    file = there / "queries" / "dear.sql"
+    try:
+        file.write_text("SELEC")
+        assert "changed" not in errata("status", "--queries").out
+    finally:
+        file.write_text(DEAR)
+
+
+@pytest.mark.parametrize(
+    "argv", [["ask", "dear", "--format", "csv", "--out"], ["explain", "dear", "--svg"]], ids=["ask", "explain"]
+)
+def test_a_folder_that_is_not_there_is_told_before_anything_runs(
+    errata: Errata, there: Path, argv: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_project(*_: object) -> None:
+        raise AssertionError("it ran")
+
+    monkeypatch.setattr("errata.flows.site.load_project", no_project)
+    monkeypatch.setattr("errata.cli.explain.load_project", no_project)
+    done = errata(*argv, "none/there.csv")
+    assert (done.code, done.out) == (1, "")
+    assert "cannot write none/there.csv: there is no folder none" in done.err
+
+
+def test_the_plan_tells_what_is_declared(errata: Errata, declared: Path) -> None:
+    text = "SELECT symbol, count(*) AS n FROM quotes GROUP BY symbol, window(time, '1 minute')"
+    (declared / "queries" / "per.sql").write_text(text)
+    options = "{sql: queries/per.sql, emit: early, on_revision: ignore, retention: 3 days}"
+    (declared / "errata.yaml").write_text(f"{YAML}queries: {{per: {options}}}\n")
+    told = errata("apply", "--yes").err
+    assert "on_revision ignore, emit early\n    kept: 3 days\n" in told
+
+
+def test_a_query_needs_no_drop(errata: Errata, declared: Path) -> None:
+    errata("apply", "--yes")
+    done = errata("apply", "--drop", "dear")
+    assert (done.code, done.out) == (2, "")
+    assert "dear is a query, and queries need no --drop" in done.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def test_init_writes_what_loads_and_says_what_is_next(
     done = errata("init", "my-shop", "--project", "shop")
     assert (done.code, done.out) == (0, "")
     assert done.err == (
-        "made my-shop/errata.yaml, my-shop/landing/quotes/, my-shop/.gitignore\n"
+        "made my-shop/errata.yaml, my-shop/landing/quotes/, my-shop/queries/avg_5m.sql, my-shop/.gitignore\n"
         "next:\n"
         "  cd my-shop\n"
         "  errata apply\n"
@@ -36,6 +37,19 @@ def test_init_writes_what_loads_and_says_what_is_next(
     project = load_project(tmp_path / "my-shop")
     assert (project.name, list(project.streams)) == ("shop", ["quotes"])
     assert (tmp_path / "my-shop" / "landing" / "quotes").is_dir()
+
+
+def test_what_init_has_commented_out_works(errata: Errata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    errata("init", "--project", "shop")
+    text = (tmp_path / "errata.yaml").read_text()
+    examples = re.sub(r"^# ((?:relations|queries):|  )", r"\1", text, flags=re.MULTILINE)
+    assert "\nrelations:\n  companies:\n    kind: nrr" in examples
+    (tmp_path / "errata.yaml").write_text(examples)
+    done = errata("apply", "--yes")
+    assert done.code == 0
+    assert "+ create relation companies\n" in done.err
+    assert "+ create query avg_5m of quotes\n" in done.err
 
 
 def test_init_overwrites_nothing(errata: Errata, project: Path) -> None:

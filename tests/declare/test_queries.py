@@ -148,6 +148,12 @@ class TestQueries:
         [
             ("queries:\n  a:\n", "errata.yaml:5 (queries.a.sql): key 'sql' is missing"),
             ("queries:\n  a: [x]\n", "errata.yaml:5 (queries.a): a is not a mapping"),
+            (
+                "queries:\n  a: select time FROM quotes\n",
+                "errata.yaml:5 (queries.a.sql): a text of SQL stands where the name of a file belongs",
+            ),
+            ("queries:\n  a: {sql: 'WITH x AS (SELECT 1) SELECT 2'}\n", "such as queries/a.sql, and name that"),
+            ("queries:\n  a: selected/b.sql\n", "there is no folder selected either"),
             ("queries:\n  a: {sql: queries/b.sql, emit: late}\n", "'late' is not a choice"),
             ("queries:\n  a: {sql: queries/b.sql, retention: soon}\n", "'soon' is not a retention"),
             ("queries:\n  a: {sql: queries/b.sql, every: 1 day}\n", "unknown key 'every'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,9 +61,9 @@ def test_what_has_not_changed_is_not_read_again(written: Written, monkeypatch: p
     seen: list[list[str]] = []
     read = checking.read_queries
 
-    def counted(declared: list[checking.Declared], sources: object) -> object:
+    def counted(declared: list[checking.Declared], *more: Any) -> object:
         seen.append(sorted(each.name for each in declared))
-        return read(declared, sources)
+        return read(declared, *more)
 
     monkeypatch.setattr(checking, "read_queries", counted)
     assert written.apply(QUERIES) is None
@@ -241,3 +242,18 @@ def test_a_chain_that_is_longer_than_the_stack(written: Written) -> None:
     assert written.apply(chain) is None
     last = f"{chain['q299']} WHERE price > 5"
     assert written.apply(chain | {"q299": last}) == 2
+
+
+def test_a_file_that_cannot_be_read_hides_no_other_mistakes(written: Written) -> None:
+    texts = {"lost": DEAR, "after": "SELECT x FROM lost", "last": "SELECT x FROM after", "bad": "SELECT x FROM quotes"}
+    project = written.write(texts | {"good": DEAR, "latin": DEAR})
+    (written.folder / "queries" / "lost.sql").unlink()
+    (written.folder / "queries" / "latin.sql").write_bytes(b"SELECT '\xe9'")
+    with pytest.raises(UsageError) as raised:
+        plan(project)
+    told = str(raised.value)
+    assert "there is no file queries/lost.sql" in told
+    assert "queries/latin.sql is not UTF-8 at byte 8" in told
+    assert "queries/bad.sql:1:8: " in told
+    assert "queries/after.sql" not in told
+    assert "queries/last.sql" not in told

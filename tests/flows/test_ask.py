@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import errata
@@ -22,6 +23,7 @@ from errata.flows.revise import revise
 from errata.flows.site import Site
 from errata.model.commit import Cause
 from errata.model.instants import HOUR, parse_instant
+from errata.spark.failures import question_failures
 from fixtures.projects import STREAMS, Written
 
 NOW = parse_instant("2026-11-18T02:05:00")
@@ -131,15 +133,15 @@ def test_what_is_read_is_pinned(site: Site) -> None:
     [
         (
             Question("named", at="2026-11-18T02:00:41"),
-            ErrataError,
+            UsageError,
             "stream quotes is stable only up to 2026-11-18T02:00:40",
         ),
-        (Question("counted", at=15), ErrataError, "ask for 14 or earlier"),
+        (Question("counted", at=15), UsageError, "ask for 14 or earlier"),
         (Question("counted", at="noon"), UsageError, "'noon' is not a whole number"),
         (Question("named", at="noon"), UsageError, "'noon' is not a date and time"),
         (Question("per_5s"), UsageError, "did you mean per_10s"),
         (Question(text="SELECT at FROM spare"), ErrataError, "stream spare has no rows as of commit 6"),
-        (Question("counted", as_of=BOUGHT), ErrataError, "stream ticks has no rows as of commit 2"),
+        (Question("counted", as_of=BOUGHT), UsageError, "stream ticks has no rows as of commit 2"),
         (Question(text="SELECT\n  tme\nFROM quotes", where="x.sql"), UsageError, r"x\.sql:2:3: .*tme"),
         (Question("named", as_of=99), UsageError, "there is no commit 99"),
     ],
@@ -201,3 +203,13 @@ def test_rows_that_have_been_aged_out_are_missed(tmp_path: Path, spark: SparkSes
     with pytest.warns(UserWarning, match="rows of ticks have been aged out"):
         assert errata.ask(spark, text, project=tmp_path).collect() == [(1,)]
     catalog.close()
+
+
+def test_a_failure_that_is_no_rows_fault() -> None:
+    with pytest.raises(ErrataError) as raised, question_failures():
+        raise PySparkException("Job aborted\njava.io.FileNotFoundException: gone.parquet\nat org.apache.Spark")
+    assert str(raised.value) == (
+        "the Spark job failed\n"
+        "  why: java.io.FileNotFoundException: gone.parquet\n"
+        "  how to mend: mend the cause and ask again"
+    )

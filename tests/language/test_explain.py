@@ -161,7 +161,7 @@ STRICT = [
 def test_a_strict_query_says_why(text: str, why: str) -> None:
     explanation = explained(text)
     assert explanation.after.operators[0].pattern is Pattern.STRICT
-    [told] = [each for each in explanation.remarks if each.startswith("The answer is strict because of")]
+    [told] = [each for each in explanation.remarks if each.startswith("The answer is strict (STR) because of")]
     assert why in told
 
 

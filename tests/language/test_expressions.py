@@ -109,6 +109,13 @@ def test_what_is_written_means(written: str, printed: str, kind: str) -> None:
         ("t > 'yesterday'", "'yesterday' is not a date and time", "'yesterday'"),
         ("d > '2020-02-30'", "'2020-02-30' is not a date", "'2020-02-30'"),
         ("TIMESTAMP '2020'", "'2020' is not a date and time", "'2020'"),
+        ("d = '20200229'", "'20200229' is not a date", "'20200229'"),
+        ("t > '2020-W01-1'", "'2020-W01-1' is not a date and time", "'2020-W01-1'"),
+        (
+            "d < '2020-02-29 05:00'",
+            "a date stands beside '2020-02-29 05:00', which has a time of day",
+            "'2020-02-29 05:00'",
+        ),
         ("TIMESTAMP_NTZ '2020-01-01'", "TIMESTAMP_NTZ is not a type of the language", "'2020-01-01'"),
         ("cast(t as bigint)", "timestamp is not converted to bigint", "t"),
         ("cast(n0 as smallint)", "SMALLINT is not a type of the language", "n0"),

@@ -61,6 +61,8 @@ REFUSED = {
     "SELECT src FROM range(5)": ("1:17", "range is not a table function"),
     "SELECT src FROM link1 JOIN ticks ON TRUE": ("1:28", "link1 is ordered by a timestamp, ticks by a bigint"),
     "SELECT src FROM link1@v3": ("1:22", "not a name"),
+    "SELECT src FROM link1*": ("1:22", "something is missing behind *"),
+    "SELECT src FROM link1* WHERE id > 1": ("1:22", "something is missing behind *"),
     "SELECT src FROM link1 ?": ("1:23", "not a name"),
     # columns
     "SELECT src@v3 FROM link1": ("1:11", "not a name"),
@@ -73,8 +75,8 @@ REFUSED = {
     "SELECT a.n FROM link1 AS a JOIN link2 AS a ON TRUE": ("1:33", "a is in FROM twice"),
     "SELECT a.n FROM link1 AS a JOIN held AS b USING (time)": ("1:50", "unknown column 'time' of b"),
     "SELECT n + 1 FROM link1": ("1:8", "has no name"),
-    "SELECT src, SRC FROM link1": ("1:13", "two columns are called src"),
-    "SELECT * FROM link1 JOIN link2 ON TRUE": ("1:8", "two columns are called time"),
+    "SELECT src, SRC FROM link1": ("1:13", "the output name src is there twice"),
+    "SELECT * FROM link1 JOIN link2 ON TRUE": ("1:8", "the output name time is there twice"),
     "SELECT src AS _x FROM link1": ("1:15", "cannot be the name of a column"),
     "SELECT * EXCEPT (src) FROM link1": ("1:18", "EXCEPT is not part of the language"),
     # relations
@@ -170,7 +172,15 @@ REFUSED = {
     "SELECT src FROM link1 ORDER BY src": ("1:32", "ORDER BY"),
     "SELECT src FROM link1 LIMIT 3": ("1:29", "LIMIT"),
     "SELECT src FROM link1 LEFT JOIN link2 USING (src)": ("1:33", "outer joins"),
-    "SELECT src FROM link1 SEMI JOIN link2 USING (src)": ("1:33", "anti join"),
+    "SELECT src FROM link1 SEMI JOIN link2 USING (src)": ("1:33", "JOIN (SELECT DISTINCT x FROM b)"),
+    "SELECT src FROM link1 LEFT ANTI JOIN link2 USING (src)": ("1:38", "JOIN (SELECT x FROM a EXCEPT SELECT x FROM b)"),
+    "SELECT src FROM link1 WHERE src IN (SELECT src FROM link2)": ("1:44", "JOIN (SELECT DISTINCT x FROM b)"),
+    "SELECT src FROM link1 WHERE src NOT IN (SELECT src FROM link2)": ("1:48", "(SELECT x FROM a EXCEPT SELECT"),
+    "SELECT src FROM link1 WHERE NOT EXISTS (SELECT src FROM link2)": ("1:48", "(SELECT x FROM a EXCEPT SELECT"),
+    "SELECT src FROM link1 WHERE n > (SELECT n FROM link2)": ("1:41", "JOIN (SELECT ...) AS name ON"),
+    "SELECT time, time FROM link1": ("1:14", "expression AS time_2"),
+    "SELECT src FROM tumble(link1, '5 minutes')": ("1:17", "write window(time, '5 minutes') in GROUP BY"),
+    "SELECT max(n) AS n FROM link1 GROUP BY hop(time, '5 minutes')": ("1:40", "in GROUP BY"),
     "SELECT src FROM link1 NATURAL JOIN link2": ("1:36", "NATURAL"),
     "SELECT src FROM link1 WHERE n IN (SELECT n FROM link2)": ("1:42", "subquery"),
     "SELECT DISTINCT ON (src) src FROM link1": ("1:21", "DISTINCT ON"),
@@ -184,6 +194,18 @@ def test_what_is_refused_is_shown_at_its_place_with_its_reason(text: str) -> Non
         read(text)
     assert str(caught.value).startswith(f"q:{place}")
     assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["SELECT src FROM sliding(link1, '5 minuts')", "SELECT time + INTERVAL '5 minuts' AS t FROM link1"],
+)
+def test_months_are_spoken_of_only_where_they_are_written(text: str) -> None:
+    with pytest.raises(LanguageError) as caught:
+        read(text)
+    assert caught.value.why is None
+    with pytest.raises(LanguageError, match="months and years"):
+        read(text.replace("minuts", "months"))
 
 
 def test_names_of_any_case_mean_the_same() -> None:

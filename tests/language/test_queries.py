@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
-from errata.errors import ErrataError
+from errata.errors import ErrataError, UsageError
 from errata.language import queries
 from errata.language.mistakes import LanguageError, Text
 from errata.language.parse import parse
 from errata.language.plan import Group, SourceKind, TimeWindow, scans, walk
-from errata.language.queries import Declared, names_read, query_source, read_queries, read_query, stream_source
+from errata.language.queries import (
+    Declared,
+    how_to_name,
+    names_read,
+    query_source,
+    read_queries,
+    read_query,
+    stream_source,
+)
 from errata.model.columns import Column, ColumnType, Kind
 from errata.model.stream import Stream
 from fixtures.choices import pool
@@ -70,6 +79,53 @@ def test_a_query_is_a_source_with_its_hidden_columns() -> None:
 )
 def test_the_names_that_a_text_reads(text: str, names: tuple[str, ...]) -> None:
     assert names_read(text, "q") == names
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT src FROM link1 WHERE " + " OR ".join(["n = 1"] * 1_000),
+        "SELECT " + " + ".join(["n"] * 3_000) + " AS n FROM link1",
+        "SELECT n" + "::int" * 2_000 + " AS n FROM link1",
+    ],
+)
+def test_long_chains_are_refused_at_every_door(sql: str) -> None:
+    for read in (
+        lambda: read_query(sql, "q", SOURCES),
+        lambda: names_read(sql, "q"),
+        lambda: read_queries([declared("q", sql)], SOURCES),
+    ):
+        with pytest.raises(LanguageError, match="nested too deeply"):
+            read()
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("quotes", None),
+        ("time", None),
+        ("select", "write it in backticks: `select`"),
+        ("values", "write it in backticks: `values`"),
+        ("window", "write it in backticks, and another name behind it: `window` AS window_2"),
+    ],
+)
+def test_a_name_that_is_a_word_of_sql_says_how_to_write_it(name: str, how: str | None) -> None:
+    sources = {name: replace(SOURCES["link1"], name=name)}
+    assert how_to_name(name) == how
+    if how is not None:
+        with pytest.raises(LanguageError, match=f"`{name}`"):
+            read_query(f"SELECT src FROM {name}", "q", sources)
+        assert read_query(f"SELECT src FROM {how.split(': ')[1]}", "q", sources)
+
+
+def test_queries_can_be_meant_that_are_not_read_and_none_means_itself() -> None:
+    with pytest.raises(LanguageError, match=r"did you mean avg_5\?"):
+        read_query("SELECT src FROM avg_6", "q", SOURCES, others=["avg_5"])
+    texts = [declared("avg_7", "SELECT src FROM avg_8")]
+    with pytest.raises(LanguageError) as caught:
+        read_queries(texts, SOURCES, ["avg_5"])
+    assert "avg_5" in str(caught.value.how)
+    assert "avg_7" not in str(caught.value.how)
 
 
 def test_queries_come_after_what_they_read() -> None:
@@ -152,7 +208,7 @@ def test_mistakes_of_several_queries_are_told_together() -> None:
         "BASE is the name of a query already",
     ):
         assert part in said
-    assert "reads_a" not in said.replace("base, c, items, link1, link2, people, places, reads_a, x, y", "")
+    assert "reads_a" not in said.replace("base, items, link1, link2, people, places, reads_a, x, y", "")
 
 
 def test_only_ten_of_many_mistakes_are_shown() -> None:
@@ -188,3 +244,13 @@ def test_a_mistake_among_thousands_is_found_at_once() -> None:
         read_queries([*right, *wrong], SOURCES)
     assert time.process_time() - begun < 10
     assert "did you mean query_" in str(caught.value)
+
+
+def test_queries_that_double_their_keys_again_and_again_are_refused() -> None:
+    plans = [Declared("d0", "SELECT src FROM link1", "d0.sql")]
+    for number in range(1, 12):
+        below = f"d{number - 1}"
+        text = f"SELECT src FROM {below} UNION ALL SELECT src FROM {below}"
+        plans.append(Declared(f"d{number}", text, f"d{number}.sql"))
+    with pytest.raises(UsageError, match="a query has 1,000 at most"):
+        read_queries(plans, SOURCES)

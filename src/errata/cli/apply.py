@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import typer
@@ -11,6 +11,7 @@ from errata.cli.options import given
 from errata.cli.talk import confirm, say
 from errata.declare.differences import Create
 from errata.declare.project import load_project
+from errata.declare.queries import QueryFile
 from errata.declare.query_changes import QueryChanges
 from errata.errors import EXIT_FAILED
 from errata.flows import apply as flow
@@ -61,13 +62,13 @@ def plan_lines(planned: ApplyPlan) -> Iterator[str]:
         yield from (f"    {detail}" for detail in change.details)
     for gone in planned.changes.drops:
         yield f"- drop {gone.noun} {gone.name} with {counted(gone.rows, 'row')}"
-    yield from _query_lines(planned.query_changes)
+    yield from _query_lines(planned.query_changes, planned.project.queries)
 
 
-def _query_lines(changes: QueryChanges) -> Iterator[str]:
+def _query_lines(changes: QueryChanges, files: Mapping[str, QueryFile]) -> Iterator[str]:
     """What is planned of queries; of thousands, the first few of each kind."""
     for query in changes.creates[:SHOWN]:
-        yield from _query_creation(query)
+        yield from _query_creation(query, files[query.name])
     yield from _more("+", "create", len(changes.creates))
     for change in changes.changes[:SHOWN]:
         yield f"~ change query {change.after.name}"
@@ -82,11 +83,12 @@ def _more(sign: str, verb: str, count: int) -> Iterator[str]:
         yield f"{sign} {verb} {counted(count - SHOWN, 'more query', 'more queries')}"
 
 
-def _query_creation(query: CheckedQuery) -> Iterator[str]:
+def _query_creation(query: CheckedQuery, file: QueryFile) -> Iterator[str]:
     yield f"+ create query {query.name} of {', '.join(query.reads)}"
     yield f"    columns {', '.join(f'{column.name} {column.type}' for column in query.columns)}"
     key = f"key {', '.join(query.key)}" if query.key else "one result at a time"
-    yield f"    {key}, pattern {query.pattern.shown}, on_revision {query.on_revision}"
+    emit = f", emit {query.query.emit}" if "emit" in file.lines else ""
+    yield f"    {key}, pattern {query.pattern.shown}, on_revision {query.on_revision}{emit}"
     if query.query.retention is not None:
         yield f"    kept: {query.query.retention_text}"
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from errata.cli.options import given
+from errata.cli.options import check_place, given
 from errata.cli.question import QueryGiven, SqlGiven, meant
 from errata.cli.talk import say
 from errata.declare.project import load_project
@@ -28,6 +28,7 @@ def explain(
 
     Nothing is run. The query is one that errata.yaml declares, or any text of the language.
     """
+    check_place(svg)
     project = load_project(given(context).project)
     said = meant(query, sql, project.queries)
     explanation = explained(project, said.name, said.text, said.where)

@@ -38,9 +38,25 @@ streams:
     slack: 5 seconds        # disorder put right by waiting; what comes later than that is a correction
     landing: {{path: ./landing/quotes, settle: 10 seconds, then: move}}
 
+# Relations hold versions of things, which queries join with streams by name; take the # away, and it works.
+# relations:
+#   companies:
+#     kind: nrr             # each row of a stream joins the version that was valid at its time
+#     columns: {{symbol: string, name: string, since: timestamp, gone: boolean}}
+#     key: [symbol]         # identifies a thing
+#     order: since          # the time from which a version is valid
+#     deleted: gone         # a version with true here ends the thing
+
 # Queries are files of SQL: `errata explain avg_5m` tells what one does, `errata ask avg_5m` answers it once.
 # queries:
 #   avg_5m: queries/avg_5m.sql
+"""
+
+QUERY = """\
+-- The average price of each symbol in every five minutes.
+SELECT symbol, window_start, avg(price) AS mean
+FROM quotes
+GROUP BY symbol, window(time, '5 minutes')
 """
 
 IGNORED = "warehouse/\nlanding/\nfeed/\nspark-warehouse/\n*.db\n*.db-wal\n*.db-shm\n"
@@ -53,7 +69,8 @@ def init(
         typer.Option("--project", metavar="NAME", help="The project's name; else the folder's.", show_default=False),
     ] = None,
 ) -> None:
-    """Begin a project: write a commented errata.yaml, a folder for files to land in, and a .gitignore.
+    """Begin a project: write a commented errata.yaml, an example of a query, a folder for files to land in, and a
+    .gitignore.
 
     Nothing that is there is overwritten.
     """
@@ -68,6 +85,9 @@ def init(
         (folder / "landing" / "quotes").mkdir(parents=True, exist_ok=True)
         _write_new(target, TEMPLATE.format(name=name))
         made = [str(target), f"{folder / 'landing' / 'quotes'}/"]
+        (folder / "queries").mkdir(exist_ok=True)
+        if _write_new(folder / "queries" / "avg_5m.sql", QUERY):
+            made.append(str(folder / "queries" / "avg_5m.sql"))
         if _write_new(folder / ".gitignore", IGNORED):
             made.append(str(folder / ".gitignore"))
     except OSError as error:

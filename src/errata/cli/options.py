@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from errata.cli.doors import Given
+from errata.errors import ErrataError
 from errata.serve.formats import Format
 
 Printed = Annotated[Format, typer.Option("--format", help="How rows are printed.", case_sensitive=False)]
@@ -18,3 +20,9 @@ def given(context: typer.Context) -> Given:
     """What was said before the command's name."""
     found = context.obj
     return found if isinstance(found, Given) else Given()
+
+
+def check_place(file: Path | None) -> None:
+    """Refuse a file whose folder is not there, before anything is worked out for it."""
+    if file is not None and not file.parent.is_dir():
+        raise ErrataError(f"cannot write {file}: there is no folder {file.parent}", how="make it, or name another file")

@@ -26,7 +26,7 @@ Limit = Annotated[
 def check_format(kind: ScanFormat, out: Path | None) -> None:
     """Refuse a format that cannot go where it is to go."""
     if kind is ScanFormat.PARQUET and out is None:
-        raise UsageError("Parquet does not go to a terminal", how="name a file with --out")
+        raise UsageError("Parquet goes into files only", how="name a file with --out")
     if kind is ScanFormat.TABLE and out is not None:
         raise UsageError("a table is for looking at", how="add --format csv, json or parquet to write to a file")
 

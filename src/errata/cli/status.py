@@ -117,7 +117,7 @@ def _query_record(each: QueryStatus) -> Record:
         "query": each.name,
         "reads": [] if checked is None else list(checked.reads),
         "columns": {} if checked is None else {column.name: str(column.type) for column in checked.columns},
-        "pattern": None if checked is None else checked.pattern.value,
+        "pattern": None if checked is None else checked.pattern.shown,
         "declared": each.declared.value,
     }
 

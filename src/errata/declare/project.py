@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from errata.declare.locations import catalog_url, place
 from errata.declare.marked import Table, compose
-from errata.declare.queries import QueryFile, read_query_file, with_texts
+from errata.declare.queries import QueryFile, read_query_file, readable_texts, with_texts
 from errata.declare.reader import Place, Problems, Section
 from errata.declare.streams import read_relation, read_stream
 from errata.errors import UsageError
@@ -55,6 +55,10 @@ class Project:
     def texts(self) -> Mapping[str, Query]:
         """The queries with their texts."""
         return with_texts(self.queries.values(), self.file)
+
+    def readable_texts(self) -> tuple[Mapping[str, Query], Problems]:
+        """The queries whose texts can be read, and what is wrong with the other files."""
+        return readable_texts(self.queries.values(), self.file)
 
 
 def load_project(path: Path | None = None, environ: Mapping[str, str] | None = None) -> Project:

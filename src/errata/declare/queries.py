@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,8 @@ from errata.declare.streams import UNITS, parse_retention
 from errata.errors import UsageError, candidates
 from errata.model.query import Emit, Query
 from errata.model.stream import OnRevision, Retention
+
+_SQL = re.compile(r"\(*\s*(select|with)\s", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ def read_query_file(name: str, section: Section, root: Path) -> QueryFile | None
     """The query that a section declares; None when something in it is wrong, which is then noted."""
     before = len(section.problems)
     file = section.required("sql", f"name the file of its text: {name}: {{sql: queries/{name}.sql}}")
+    if file is not None and _SQL.match(file):
+        section.mistake("sql", _no_file(name))
     on_revision = section.choice("on_revision", OnRevision)
     emit = section.choice("emit", Emit) or Emit.FINAL
     kept = section.read("retention", _retention)
@@ -49,6 +54,13 @@ def read_query_file(name: str, section: Section, root: Path) -> QueryFile | None
     return QueryFile(name, file, path, on_revision, emit, retention, in_units, lines)
 
 
+def _no_file(name: str) -> UsageError:
+    return UsageError(
+        "a text of SQL stands where the name of a file belongs",
+        how=f"write the text into a file, such as queries/{name}.sql, and name that: {name}: queries/{name}.sql",
+    )
+
+
 def _retention(text: str) -> tuple[Retention, bool]:
     # Whether a query's event time is a time, only its plan can tell.
     in_units = UNITS.fullmatch(text.lower()) is not None
@@ -57,6 +69,13 @@ def _retention(text: str) -> tuple[Retention, bool]:
 
 def with_texts(files: Iterable[QueryFile], shown: str) -> Mapping[str, Query]:
     """The queries with their texts, by name; every file that cannot be read is told. `shown` is errata.yaml's name."""
+    queries, problems = readable_texts(files, shown)
+    problems.check()
+    return queries
+
+
+def readable_texts(files: Iterable[QueryFile], shown: str) -> tuple[Mapping[str, Query], Problems]:
+    """The queries whose files can be read, by name, and what is wrong with the others."""
     problems = Problems(shown)
     queries = {}
     for each in files:
@@ -68,8 +87,7 @@ def with_texts(files: Iterable[QueryFile], shown: str) -> Mapping[str, Query]:
         queries[each.name] = Query(
             each.name, each.file, text, each.on_revision, each.emit, each.retention, each.in_units
         )
-    problems.check()
-    return queries
+    return queries, problems
 
 
 def read_sql(path: Path) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from errata.archive.warehouse import Warehouse
 from errata.catalog import queries, streams
-from errata.catalog.open import newest_version, peek, prepare_catalog
+from errata.catalog.open import Catalog, newest_version, peek, prepare_catalog
 from errata.catalog.open import shown as shown_url
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.streams import Standing
@@ -15,7 +15,7 @@ from errata.clock import SYSTEM, Clock
 from errata.declare.differences import Changes, plan_changes
 from errata.declare.project import Project
 from errata.declare.query_changes import QueryChanges, plan_query_changes
-from errata.errors import ErrataError
+from errata.errors import ErrataError, UsageError
 from errata.flows.site import Site
 from errata.model.query import CheckedQuery, Query
 
@@ -73,15 +73,14 @@ def plan(project: Project, drop: Collection[str] = (), shown: ApplyPlan | None =
         try:
             there = _There({each.stream.name: each for each in streams.standings(catalog)}, queries.recorded(catalog))
             for name in drop:
-                if name not in project.streams:
-                    streams.check_known(catalog, name)
+                _check_droppable(project, catalog, there, name)
         finally:
             catalog.close()
     rows = {name: each.rows + each.revisions for name, each in there.streams.items()}
     recorded = {name: each.stream for name, each in there.streams.items()}
     changes = plan_changes(project.streams, recorded, rows, drop)
     applied = {name: each.checked for name, each in there.queries.items()}
-    texts = project.texts() if shown is None else shown.texts
+    texts = _texts(project, refused=bool(changes.refusals)) if shown is None else shown.texts
     # What is refused anyway need not be understood.
     checked = (
         {} if changes.refusals else _check(project, texts, applied if shown is None else {**applied, **shown.checked})
@@ -96,6 +95,32 @@ def plan(project: Project, drop: Collection[str] = (), shown: ApplyPlan | None =
         checked,
         {name: each.added_in for name, each in there.queries.items()},
     )
+
+
+def _check_droppable(project: Project, catalog: Catalog, there: _There, name: str) -> None:
+    if name in there.queries or name in project.queries:
+        raise UsageError(
+            f"{name} is a query, and queries need no --drop",
+            why="what a query says can be worked out again",
+            how="take it out of errata.yaml and run `errata apply`",
+        )
+    if name not in project.streams:
+        streams.check_known(catalog, name)
+
+
+def _texts(project: Project, *, refused: bool) -> Mapping[str, Query]:
+    """The declared queries. Where files cannot be read, the mistakes of the others are told, too, unless the streams
+    are refused anyway."""
+    texts, problems = project.readable_texts()
+    try:
+        problems.check()
+    except UsageError as unread:
+        if refused:
+            raise
+        from errata.flows.check import with_other_mistakes  # noqa: PLC0415
+
+        raise with_other_mistakes(project, texts, unread) from None
+    return texts
 
 
 def _check(

@@ -29,7 +29,7 @@ from errata.language.tree import is_timed
 from errata.model.instants import format_instant, parse_instant
 from errata.model.interval import LOWEST, Interval
 from errata.model.query import Query
-from errata.spark.failures import spark_failures
+from errata.spark.failures import question_failures
 from errata.spark.plans.compile import compile_plan
 from errata.spark.session import obeying
 
@@ -101,7 +101,7 @@ def answering(site: Site, question: Question) -> Iterator[Answer]:
     """Answer with the commit pinned: nothing that is read is removed before the block ends."""
     commit_id = commits.find(site.catalog, question.as_of)
     holder = f"answer of {question.name or 'a query'}"
-    with pins.pinned(site.catalog, commit_id, holder) as pin, spark_failures():
+    with pins.pinned(site.catalog, commit_id, holder) as pin, question_failures():
         asked = understood(site.catalog, question, commit_id)
         yield Answer(asked, answer_rows(site.session(), site.catalog, site.warehouse, asked), pin)
 
@@ -146,12 +146,12 @@ def understood(catalog: Catalog, question: Question, commit_id: int) -> Asked:
         plan = plans.pop(asked[0])
     else:
         sources = {**sources_of(declared.values()), **{name: query_source(name, each) for name, each in plans.items()}}
-        plan = read_query(question.text, question.where, sources)
+        plan = read_query(question.text, question.where, sources, others=list(known))
     bases = {name: there[name] for name in base_names(plan)}
     if question.as_of is not None:
         for name, each in bases.items():
             commits.check_readable(catalog, commit_id, horizon_of(catalog, each), name)
-    moment = _moment(plan, bases, question.at, commit_id)
+    moment = _moment(plan, bases, question, commit_id)
     return Asked(plan, plans, bases, commit_id, moment, needed(plan, moment))
 
 
@@ -181,7 +181,7 @@ def _asked_directly(question: Question, known: Mapping[str, Query]) -> list[str]
     return [written[name.lower()] for name in names_read(question.text, question.where) if name.lower() in written]
 
 
-def _moment(plan: Plan, bases: Mapping[str, Standing], at: str | int | None, commit_id: int) -> int:
+def _moment(plan: Plan, bases: Mapping[str, Standing], question: Question, commit_id: int) -> int:
     """The event time that is meant, which must not be later than the frontier: the least stable point of what is read.
 
     Relations have no say in the frontier. Their versions are valid until others come, which may be never.
@@ -189,24 +189,29 @@ def _moment(plan: Plan, bases: Mapping[str, Standing], at: str | int | None, com
     stable = {name: each.stable for name, each in bases.items() if each.stream.relation is None}
     silent = sorted(name for name, each in stable.items() if each is None)
     if silent:
-        raise ErrataError(
-            f"nothing can be answered yet: stream {silent[0]} has no rows as of commit {commit_id}",
-            why="what a query says is certain up to the least stable point of the streams that it reads",
-            how=f"take rows in: errata ingest {silent[0]} FILES",
-        )
+        raise _nothing_yet(silent[0], question, commit_id)
     slowest = min(stable, key=lambda name: (stable[name] or 0, name))
     frontier = stable[slowest] or 0
+    at = question.at
     if at is None:
         return frontier
     moment = _parsed(at, timed=is_timed(plan))
     if moment > frontier:
         shown = format_instant(frontier) if is_timed(plan) else str(frontier)
-        raise ErrataError(
+        raise UsageError(
             f"{at} is later than what can be answered as of commit {commit_id}",
             why=f"stream {slowest} is stable only up to {shown}: what it says of later times may still change",
             how=f"ask for {shown} or earlier, or leave --at out for that",
         )
     return moment
+
+
+def _nothing_yet(stream: str, question: Question, commit_id: int) -> ErrataError:
+    what = f"nothing can be answered yet: stream {stream} has no rows as of commit {commit_id}"
+    why = "what a query says is certain up to the least stable point of the streams that it reads"
+    if question.as_of is None:
+        return ErrataError(what, why=why, how=f"take rows in: errata ingest {stream} FILES")
+    return UsageError(what, why=why, how="ask as of a later commit; `errata log` lists them")
 
 
 def _parsed(at: str | int, *, timed: bool) -> int:

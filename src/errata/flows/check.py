@@ -46,12 +46,28 @@ def check(
     return {name: checked[name] for name in declared}
 
 
-def read(known_streams: Mapping[str, Stream], declared: Mapping[str, Query], names: Iterable[str]) -> dict[str, Plan]:
-    """The plans of some queries, each after those that it reads; these must be among them."""
+def with_other_mistakes(project: Project, texts: Mapping[str, Query], unread: UsageError) -> UsageError:
+    """That some files cannot be read, and all that is wrong with the queries that read none of theirs."""
+    lost = {name.lower() for name in project.queries if name not in texts}
+    names = {name: {each.lower() for each in _names(query)} for name, query in texts.items()}
+    while more := {name for name in names if name.lower() not in lost and names[name] & lost}:
+        lost |= {name.lower() for name in more}
+    try:
+        check(project, {name: query for name, query in texts.items() if name.lower() not in lost}, {})
+    except UsageError as others:
+        return UsageError(f"{unread}\n\n{others}")
+    return unread
+
+
+def read(
+    known_streams: Mapping[str, Stream], declared: Mapping[str, Query], names: Iterable[str], others: Iterable[str] = ()
+) -> dict[str, Plan]:
+    """The plans of some queries, each after those that it reads; these must be among them. `others`: names of queries
+    that are not given, and may be meant when one is not found."""
     wanted = [declared[name] for name in names]
     early = Emit.EARLY
     texts = [Declared(each.name, each.text, each.sql_file, early=each.emit is early) for each in wanted]
-    plans = read_queries(texts, sources_of(known_streams.values()))
+    plans = read_queries(texts, sources_of(known_streams.values()), [*declared, *others])
     for plan in plans.values():
         # Of each after those that it reads, so that no chain of queries is too long for Python's stack.
         pattern(plan)

@@ -32,14 +32,14 @@ def explained(project: Project, name: str | None, text: str = "", where: str = "
     else:
         asked = [written[each.lower()] for each in names_read(text, where) if each.lower() in written]
     texts = _texts(project, asked, written)
-    plans = read(project.streams, texts, texts)
+    plans = read(project.streams, texts, texts, project.queries)
     if name is not None:
         return explain(plans[asked[0]], statistics(project), asked[0])
     sources = {
         **sources_of(project.streams.values()),
         **{each: query_source(each, plan) for each, plan in plans.items()},
     }
-    return explain(read_query(text, where, sources), statistics(project), where)
+    return explain(read_query(text, where, sources, others=list(project.queries)), statistics(project), where)
 
 
 def _texts(project: Project, names: Iterable[str], written: Mapping[str, str]) -> dict[str, Query]:

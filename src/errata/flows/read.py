@@ -23,6 +23,7 @@ from errata.model.instants import parse_instant
 from errata.model.interval import HIGHEST, LOWEST, Interval
 from errata.model.stream import Stream
 from errata.spark.failures import spark_failures
+from errata.spark.session import obeying
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +114,10 @@ def table(
 ) -> DataFrame:
     """A stream's archive as a DataFrame: rows with start <= order field < end, as known at a commit or a moment.
 
-    The DataFrame is read when it is used; its files stay for as long as the stream's horizon tells.
+    The session is brought to the rules by which rows are right, such as UTC. The DataFrame is read when it is used; its
+    files stay for as long as the stream's horizon tells.
     """
+    obeying(spark, {})
     declared = load_project(Path(project) if project is not None else None)
     catalog = open_catalog(declared.catalog)
     try:

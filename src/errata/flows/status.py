@@ -12,12 +12,16 @@ from errata.catalog import holdings, ledger, quarantine, queries, streams
 from errata.catalog.holdings import Sizes
 from errata.catalog.streams import Standing
 from errata.errors import unknown
+from errata.flows.drift import drifted
 from errata.flows.site import Site
 from errata.intake.find import landed
 from errata.model.bucket import INLINE_STREAM_BYTES, Role
 from errata.model.compaction import worth_folding
 from errata.model.query import CheckedQuery
 from errata.model.stream import Landing, Stream, Then
+
+COMPARED = 1_000
+"""Of more queries than this the files are not read to tell which have changed: a look should be quick."""
 
 
 class Declared(StrEnum):
@@ -69,12 +73,20 @@ class QueryStatus:
 
 
 def query_status(site: Site) -> list[QueryStatus]:
-    """The queries that are declared or recorded, by name. Their texts are not looked at."""
+    """The queries that are declared or recorded, by name. Unless they are many, their files are compared with what was
+    applied."""
     recorded = {name: each.checked for name, each in queries.recorded(site.catalog).items()}
+    both = [name for name in recorded if name in site.project.queries]
+    changed = drifted(site.project, recorded, both) if len(both) <= COMPARED else {}
     found = []
     for name in sorted({*recorded, *site.project.queries}):
-        declared = Declared.AGREED if name in recorded else Declared.NEW
-        found.append(QueryStatus(name, declared if name in site.project.queries else Declared.GONE, recorded.get(name)))
+        if name not in site.project.queries:
+            declared = Declared.GONE
+        elif name not in recorded:
+            declared = Declared.NEW
+        else:
+            declared = Declared.CHANGED if name in changed else Declared.AGREED
+        found.append(QueryStatus(name, declared, recorded.get(name)))
     return found
 
 

@@ -20,6 +20,9 @@ from errata.model.instants import parse_duration, parse_instant
 
 _NUMBER = re.compile(r"(\d*)(\.\d*)?(E[+-]?\d+)?(L|D|F|BD|S|Y)?", re.IGNORECASE | re.ASCII)
 _AMOUNT = re.compile(r"[+-]?\d{1,19}(\.\d{1,6})?", re.ASCII)
+_DAY = r"\d{4}-\d\d-\d\d"
+_WRITTEN = re.compile(_DAY + r"([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)? ?(Z|UTC|[+-]\d\d:?\d\d)?)?", re.ASCII)
+_CALENDAR = re.compile(r"months?|mons?|quarters?|years?|yrs?|\d[my]o?\b", re.IGNORECASE)
 _INT, _BIGINT = 2**31, 2**63
 _FLOAT = ColumnType(Kind.FLOAT)
 _FIXED_UNITS = "MICROSECOND, MILLISECOND, SECOND, MINUTE, HOUR, DAY or WEEK"
@@ -75,14 +78,23 @@ def _decimal(text: Text, node: exp.Expression, digits: str) -> Lit:
 
 def moment(text: Text, node: exp.Expression, written: str, kind: ColumnType) -> Lit:
     """A text as the timestamp or the date that it says."""
+    value = _moment(written.strip(), kind)
+    if value is not None:
+        return Lit(value, kind)
+    if kind == DATE:
+        raise text.mistake(node, f"{written!r} is not a date", how="write it as 2026-11-18")
+    how = "write it as 2026-11-18 02:00:00, with microseconds and a zone if need be; without a zone it is UTC"
+    raise text.mistake(node, f"{written!r} is not a date and time", how=how)
+
+
+def _moment(written: str, kind: ColumnType) -> int | date | None:
+    # Python reads weeks and dates without hyphens, too; Spark does not.
+    if not _WRITTEN.fullmatch(written):
+        return None
     try:
-        if kind == TIMESTAMP:
-            return Lit(parse_instant(written), TIMESTAMP)
-        return Lit(date.fromisoformat(written.strip()), DATE)
-    except UsageError as error:
-        raise text.mistake(node, error.what, how=error.how) from None
-    except ValueError:
-        raise text.mistake(node, f"{written!r} is not a date", how="write it as 2026-11-18") from None
+        return parse_instant(written) if kind == TIMESTAMP else date.fromisoformat(written)
+    except (UsageError, ValueError):
+        return None
 
 
 def is_interval(node: exp.Expression | None) -> bool:
@@ -141,11 +153,16 @@ def _one_interval(text: Text, node: exp.Interval) -> int:
     return sign * int(micros)
 
 
+def of_calendar(written: str) -> bool:
+    """Whether a text names a stretch that is not equally long at all times."""
+    return _CALENDAR.search(written) is not None
+
+
 def _not_fixed(text: Text, node: exp.Expression) -> LanguageError:
     return text.mistake(
         node,
         "only an INTERVAL of fixed length is part of the language",
-        "months and years differ in length",
+        "months and years differ in length" if of_calendar(node.sql()) else None,
         f"write INTERVAL '5' and one of {_FIXED_UNITS}",
     )
 

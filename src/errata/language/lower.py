@@ -20,6 +20,8 @@ from errata.language.scope import Scope, shown
 from errata.language.statement import Common, Commons, Known, Statement
 
 MOST_DEEP = 100
+MOST_COLUMNS = 1_000
+"""Of a result, hidden ones included."""
 """A plan has so many operators above one another at most; what reads a plan calls itself for each."""
 NO_WINDOW: Mapping[str, str] = {}
 _SELECT = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_"}
@@ -34,6 +36,13 @@ def lower(tree: exp.Expression, text: Text, known: Known, *, early: bool = False
         raise text.mistake(0, *TOO_DEEP) from None
     if depth(plan) > MOST_DEEP:
         raise text.mistake(0, *TOO_DEEP)
+    if len(plan.fields) > MOST_COLUMNS:
+        raise text.mistake(
+            0,
+            f"a result has {len(plan.fields):,} columns, with those that tell results apart",
+            f"a query has {MOST_COLUMNS:,} at most; every input of a join and every branch of a union adds its key",
+            "group the rows or take DISTINCT ones in a query below this one",
+        )
     return plan
 
 
@@ -252,9 +261,9 @@ class _Lowering:
         both = " and ".join(sql(each.expr) for each in (first, second))
         return self.text.mistake(
             second.place,
-            f"two columns are called {second.name}",
-            f"{both} would not be told apart",
-            f"give one another name: expression AS {second.name}_2",
+            f"the output name {second.name} is there twice",
+            f"{both} would not be told apart" if first.expr != second.expr else "columns are told apart by their names",
+            f"leave one out, or give it another name: expression AS {second.name}_2",
         )
 
 

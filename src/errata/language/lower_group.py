@@ -118,6 +118,8 @@ class Grouping:
                 node, "GROUP BY by position is not part of the language", None, "name the column or the expression"
             )
         expr = self._below.lower(self._named(node))
+        if not refs(expr):
+            return  # A constant makes no groups.
         self.by[expr] = None
         self._shapes.add(_shape(expr))
 

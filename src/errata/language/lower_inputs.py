@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from errata.errors import UsageError, candidates
+from errata.language.literals import of_calendar
 from errata.language.mistakes import Text
 from errata.language.parse import only_known, unknown_node
 from errata.language.plan import Negation, Plan, Scan, Sliding, SlidingRows
+from errata.language.refused import ELSEWHERE
 from errata.language.scope import Item, item
 from errata.language.statement import Common, Commons, Statement
 from errata.language.times import Own, timing
@@ -47,9 +49,8 @@ def stretch(statement: Statement, node: exp.Expression, what: str) -> int:
     try:
         span = parse_duration(node.this)
     except UsageError as error:
-        raise statement.text.mistake(
-            node, error.what, "it lasts equally long at all times, so months and years are none", error.how
-        ) from None
+        why = "it lasts equally long at all times, so months and years are none" if of_calendar(node.this) else None
+        raise statement.text.mistake(node, error.what, why, error.how) from None
     if not 0 < span < _LONGEST:
         raise statement.text.mistake(
             node, f"{what} cannot last for {node.this!r}", "it is longer than nothing, and shorter than all of time"
@@ -179,7 +180,8 @@ class Inputs:
 
     def _check_function(self, node: exp.Expression) -> None:
         if node.name.lower() not in _FUNCTIONS:
-            known = candidates(node.name, _FUNCTIONS)
+            elsewhere = ELSEWHERE.get(node.name.lower())
+            known = (elsewhere and elsewhere[2]) or candidates(node.name, _FUNCTIONS)
             raise self.text.mistake(node, f"{node.name} is not a table function here", how=known)
 
     def _arguments(self, node: exp.Anonymous, example: str) -> list[exp.Expression]:

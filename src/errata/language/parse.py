@@ -20,6 +20,7 @@ from sqlglot.parser import Parser
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from errata.language.gaps import first_gap
 from errata.language.mistakes import LanguageError, Text
 from errata.language.refused import REFUSED, TOO_DEEP
 
@@ -29,11 +30,15 @@ MAX_NESTING = 30
 """So many brackets within brackets; what reads a tree calls itself for each."""
 
 _MISSING = re.compile(r"Required keyword: '(\w+)' missing for <class '[\w.]*\.(\w+)'>")
+_EXPECTED = re.compile(r"(?:Expecting|Expected) (\)|\(|[A-Z]+)(?: after \w+)?")
+_PLAIN = {
+    "invalid expression / unexpected token": "this is not expected here",
+    "expected table name": "the name of a stream or query is missing beside this",
+    "expected cte to have alias": "the name of a query under WITH is missing before this",
+}
 _FIRST = {TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN}
 _OPEN = {TokenType.L_PAREN, TokenType.CASE, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSE = {TokenType.R_PAREN, TokenType.END, TokenType.R_BRACKET, TokenType.R_BRACE}
-_AFTER_LIST = {TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.R_PAREN}
-"""What sqlglot lets follow a comma."""
 
 
 class _Dialect(Spark):
@@ -103,8 +108,8 @@ def _tokens(text: Text) -> list[Token]:
         tokens = _DIALECT.tokenize(sql)
     except UnicodeEncodeError as error:
         raise text.mistake(error.start, "half of a character cannot be stored as text") from None
-    except TokenError as error:
-        raise text.mistake(_unended(sql), "a text, a name or a comment is not ended", why=str(error)[:200]) from None
+    except TokenError:
+        raise text.mistake(_unended(sql), "a quote or comment that is opened here is not closed") from None
     except Exception as error:
         raise text.mistake(0, "this cannot be read as SQL", why=f"the parser gave up: {error!r}"[:300]) from error
     _check_tokens(text, tokens)
@@ -119,17 +124,15 @@ def _check_tokens(text: Text, tokens: list[Token]) -> None:
     if len(tokens) > MAX_TOKENS:
         raise _at(text, tokens[MAX_TOKENS], f"a query has {MAX_TOKENS:,} words and signs at most")
     deep = 0
-    comma = False
     for token in tokens:
         kind = token.token_type
-        if comma and kind in _AFTER_LIST:
-            raise _at(text, token, "something is missing between the comma and this")
-        comma = kind is TokenType.COMMA
         deep += (kind in _OPEN) - (kind in _CLOSE)
         if deep > MAX_NESTING:
             raise _at(text, token, *TOO_DEEP)
         if kind is TokenType.HINT:
             raise _at(text, token, *REFUSED["hint"])
+    if (gap := first_gap(tokens)) is not None:
+        raise _at(text, *gap)
 
 
 def _at(text: Text, token: Token, what: str, why: str | None = None, how: str | None = None) -> LanguageError:
@@ -151,7 +154,8 @@ def _mended(sql: str, tokens: list[Token]) -> list[Token]:
                 mended.append(token)
         else:
             # A quote that is doubled stands for itself; texts with a space between are one text.
-            last.text += (sql[token.start] if token.start == last.end + 1 else "") + token.text
+            doubled = token.start == last.end + 1 and sql[token.start] == sql[last.end]
+            last.text += (sql[token.start] if doubled else "") + token.text
             last.end = token.end
     return mended
 
@@ -159,7 +163,7 @@ def _mended(sql: str, tokens: list[Token]) -> list[Token]:
 def _unparsed(text: Text, error: ParseError) -> LanguageError:
     told = error.errors[0] if error.errors else {}
     line, column, marked = told.get("line"), told.get("col"), str(told.get("highlight") or "")
-    what = f"this is not SQL here: {_told(str(told.get('description') or ''))}"
+    what = _told(str(told.get("description") or ""))
     if not line or not column:
         return text.mistake(0, what)
     # sqlglot's column is that of the last character of a token.
@@ -172,7 +176,12 @@ def _told(description: str) -> str:
     """sqlglot's words, without its classes."""
     if _MISSING.match(description) is not None:
         return "a value is missing before this"
-    return description.split(" but got <", maxsplit=1)[0].rstrip(". ").lower() or "it cannot be parsed"
+    words = description.split(" but got <", maxsplit=1)[0].rstrip(". ")
+    if (word := _EXPECTED.fullmatch(words)) is not None:
+        return (
+            f"a {word[1]} is missing before this" if word[1] in "()" else f"the word {word[1]} is missing beside this"
+        )
+    return _PLAIN.get(words.lower()) or f"this is not SQL here: {words.lower() or 'it cannot be parsed'}"
 
 
 def _unended(sql: str) -> int:
@@ -192,15 +201,25 @@ def refusal(text: Text, node: exp.Expression, name: str, value: object) -> Langu
     part = value[0] if isinstance(value, list) else value
     place = part if isinstance(part, exp.Expr) else node
     key = name.rstrip("_")
-    known = REFUSED.get(f"{node.key}.{key}") or REFUSED.get(key)
+    if isinstance(node, exp.Join) and node.kind.upper() in ("SEMI", "ANTI"):
+        key = f"{node.kind.lower()} join"
+    known = REFUSED.get(f"{_denied(node)}{node.key}.{key}") or REFUSED.get(key)
     if known is None and isinstance(part, exp.Expr):
         known = REFUSED.get(part.key)
     return text.mistake(place, *(known or (f"{key.replace('_', ' ').upper()} is not part of the language here",)))
 
 
+def _denied(node: exp.Expr) -> str:
+    """What the key of a refusal begins with: "not " for the node under a NOT."""
+    above = node.parent
+    while isinstance(above, exp.Paren):
+        above = above.parent
+    return "not " if isinstance(above, exp.Not) and isinstance(node, exp.In | exp.Exists) else ""
+
+
 def unknown_node(text: Text, node: exp.Expression) -> LanguageError:
     """The error for a construct that the language has not."""
-    known = REFUSED.get(node.key)
+    known = REFUSED.get(_denied(node) + node.key) or REFUSED.get(node.key)
     if known is not None:
         return text.mistake(node, *known)
     return text.mistake(node, f"{node.key.upper()} is not part of the language", "Errata answers a part of Spark's SQL")

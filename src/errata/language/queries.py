@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -10,13 +11,16 @@ from sqlglot import exp
 
 from errata.errors import ErrataError, UsageError
 from errata.language.lower import lower
-from errata.language.mistakes import Text
+from errata.language.mistakes import LanguageError, Text
 from errata.language.parse import parse
 from errata.language.plan import Field, Plan, Source, SourceKind
+from errata.language.refused import TOO_DEEP
 from errata.language.statement import Known
 from errata.language.tree import is_timed
+from errata.model.columns import ColumnType, Kind
 from errata.model.stream import Stream
 
+_PART = re.compile(r"\b(?:from|join)\s+([a-z]\w*)", re.IGNORECASE | re.ASCII)
 _SHOWN = 10
 """So many mistakes are shown at once."""
 
@@ -46,24 +50,74 @@ def query_source(name: str, plan: Plan) -> Source:
     return Source(name, SourceKind.QUERY, plan.fields, plan.key, timed=is_timed(plan), plan=plan)
 
 
-def read_query(text: str, where: str, sources: Mapping[str, Source], *, early: bool = False) -> Plan:
-    """The plan of a query over streams, relations and other queries. `where`: what mistakes call the text."""
+def read_query(
+    text: str, where: str, sources: Mapping[str, Source], *, early: bool = False, others: Sequence[str] = ()
+) -> Plan:
+    """The plan of a query over streams, relations and other queries. `where`: what mistakes call the text; `others`:
+    names that are none of the sources' and may be meant when one is not found."""
     whole = Text(text, where)
-    return lower(_tree(whole), whole, Known(sources), early=early)
+    known = Known(sources, others)
+    return _lowered(_tree(whole, known), whole, known, early=early)
 
 
 def names_read(text: str, where: str) -> tuple[str, ...]:
     """The streams, relations and queries that a text reads, as it names them; the first reading first."""
-    return _names(_tree(Text(text, where)))
+    whole = Text(text, where)
+    return _names(_tree(whole), whole)
 
 
-def _tree(text: Text) -> exp.Expression:
-    # Every query is an expression, too, which its type does not say.
-    return cast("exp.Expression", parse(text))
+def how_to_name(name: str) -> str | None:
+    """How a query must write the name of what it reads: None where that is the name as it stands."""
+    for written, how in (
+        (name, None),
+        (f"`{name}`", f"write it in backticks: `{name}`"),
+        (f"`{name}` AS x", f"write it in backticks, and another name behind it: `{name}` AS {name}_2"),
+    ):
+        if _reads(" ".join(("SELECT 1 AS a FROM", written)), name):
+            return how
+    return "declare it under another name"
 
 
-def _names(tree: exp.Expression) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_read(tree, frozenset())))
+def _reads(sql: str, name: str) -> bool:
+    text = Text(sql, name)
+    columns = (Field("time", ColumnType(Kind.TIMESTAMP)),)
+    try:
+        lower(_tree(text), text, Known({name: Source(name, SourceKind.STREAM, columns, ("time",), "time")}))
+    except ErrataError:
+        return False
+    return True
+
+
+def _tree(text: Text, known: Known | None = None) -> exp.Expression:
+    try:
+        # Every query is an expression, too, which its type does not say.
+        return cast("exp.Expression", parse(text))
+    except LanguageError as error:
+        raise (_ill_named(text, known) if known is not None else None) or error from None
+
+
+def _ill_named(text: Text, known: Known) -> LanguageError | None:
+    """The error for a text that names what is there by a word that means something else."""
+    for found in _PART.finditer(text.sql):
+        name = found[1]
+        how = how_to_name(name) if known.find(name) is not None else None
+        if how is not None:
+            return text.mistake(found.span(1), f"{name} is a word of SQL here, and no name", how=how)
+    return None
+
+
+def _lowered(tree: exp.Expression, text: Text, known: Known, *, early: bool) -> Plan:
+    try:
+        return lower(tree, text, known, early=early)
+    except RecursionError:
+        raise text.mistake(0, *TOO_DEEP) from None
+
+
+def _names(tree: exp.Expression, text: Text) -> tuple[str, ...]:
+    try:
+        return tuple(dict.fromkeys(_read(tree, frozenset())))
+    except RecursionError:
+        raise text.mistake(0, *TOO_DEEP) from None
 
 
 def _read(node: exp.Expression, commons: frozenset[str]) -> Iterator[str]:
@@ -93,9 +147,12 @@ def _arguments(function: exp.Anonymous, commons: frozenset[str]) -> Iterator[str
             yield from _arguments(each, commons)
 
 
-def read_queries(declared: Sequence[Declared], sources: Mapping[str, Source]) -> dict[str, Plan]:
-    """The plans of a project's queries over its streams and relations, each after all that it reads."""
-    return _Project(declared, sources).read()
+def read_queries(
+    declared: Sequence[Declared], sources: Mapping[str, Source], others: Sequence[str] = ()
+) -> dict[str, Plan]:
+    """The plans of a project's queries over its streams and relations, each after all that it reads. `others`: names
+    of queries that are not among them, and may be meant when one is not found."""
+    return _Project(declared, sources, others).read()
 
 
 @dataclass
@@ -112,8 +169,8 @@ class _Waiting:
 class _Project:
     """All queries of a project, read depth first, so that a parsed text is kept only while it waits for others."""
 
-    def __init__(self, declared: Sequence[Declared], sources: Mapping[str, Source]) -> None:
-        self.known = Known(sources, [each.name for each in declared])
+    def __init__(self, declared: Sequence[Declared], sources: Mapping[str, Source], others: Sequence[str]) -> None:
+        self.known = Known(sources, [*(each.name for each in declared), *others])
         self.queries: dict[str, Declared] = {}
         self.plans: dict[str, Plan] = {}
         self.mistakes: list[ErrataError] = []
@@ -165,11 +222,11 @@ class _Project:
         query = self.queries[name]
         text = Text(query.text, query.where)
         try:
-            tree = _tree(text)
+            tree = _tree(text, self.known)
+            names = [each.lower() for each in _names(tree, text)]
         except ErrataError as error:
             self._fail(name, error)
         else:
-            names = [each.lower() for each in _names(tree)]
             path[name] = _Waiting(query, text, tree, names, iter(names))
 
     def _finish(self, waiting: _Waiting) -> None:
@@ -179,7 +236,8 @@ class _Project:
             self.failed.add(query.name.lower())
             return
         try:
-            plan = lower(waiting.tree, waiting.text, self.known, early=query.early)
+            self.known.reading = query.name
+            plan = _lowered(waiting.tree, waiting.text, self.known, early=query.early)
         except ErrataError as error:
             self._fail(query.name.lower(), error)
         else:

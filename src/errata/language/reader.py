@@ -118,8 +118,13 @@ class Reader(ABC):
 
     def _moment(self, node: exp.Expression, expr: Expr, kind: ColumnType) -> Expr:
         if isinstance(expr, Lit) and isinstance(expr.value, str):
-            # A date beside a text with a time of day is compared as a time.
-            kind = TIMESTAMP if kind == DATE and len(expr.value.strip()) > len("2026-11-18") else kind
+            if kind == DATE and len(expr.value.strip()) > len("2026-11-18"):
+                raise self.text.mistake(
+                    node,
+                    f"a date stands beside {expr.value!r}, which has a time of day",
+                    "the time of day would be dropped, or the date taken for its midnight",
+                    f"write DATE '{expr.value.strip()[:10]}' or TIMESTAMP '{expr.value.strip()}'",
+                )
             return moment(self.text, node, expr.value, kind)
         return expr
 

@@ -11,16 +11,17 @@ TOO_DEEP: Refusal = (
 )
 
 _ORDER = "the answer of a continuous query is a set of rows, which has no order"
+_WITH = "JOIN (SELECT DISTINCT x FROM b) AS chosen ON a.x = chosen.x"
+_WITHOUT = "JOIN (SELECT x FROM a EXCEPT SELECT x FROM b) AS rest ON a.x = rest.x"
 _OUTER: Refusal = (
     "outer joins are not part of the language",
     "a row without a partner would be retracted when the partner comes",
-    "write JOIN, or negation(a, b, 'column') for the rows that have no partner",
+    f"write JOIN for the rows with a partner, and for those without {_WITHOUT}",
 )
-_SUBQUERY: Refusal = (
-    "a subquery within an expression is not part of the language",
-    None,
-    "join it, or write negation(a, b, 'column') for NOT EXISTS and NOT IN",
-)
+_NO_SUBQUERY = "a subquery within an expression is not part of the language"
+_SUBQUERY: Refusal = (_NO_SUBQUERY, None, "give it a name and join it: JOIN (SELECT ...) AS name ON ...")
+_IN: Refusal = (_NO_SUBQUERY, None, f"write {_WITH}")
+_NOT_IN: Refusal = (_NO_SUBQUERY, None, f"write {_WITHOUT}")
 _SETS = (
     "only plain GROUP BY is part of the language",
     "ROLLUP, CUBE and GROUPING SETS are several groupings in one",
@@ -58,17 +59,21 @@ REFUSED: dict[str, Refusal] = {
     "join.kind": (
         "only JOIN, INNER JOIN and CROSS JOIN are part of the language",
         None,
-        "write JOIN ... ON, or negation(a, b, 'column') for an anti join",
+        "write JOIN ... ON",
     ),
+    "semi join": ("SEMI JOIN is not part of the language", None, f"write {_WITH}"),
+    "anti join": ("ANTI JOIN is not part of the language", None, f"write {_WITHOUT}"),
     "join.method": (
         "NATURAL JOIN is not part of the language",
         "a new column in a stream would change its meaning",
         "write JOIN ... ON, or USING (column)",
     ),
-    "in.query": _SUBQUERY,
+    "in.query": _IN,
+    "not in.query": _NOT_IN,
+    "exists": _IN,
+    "not exists": _NOT_IN,
     "subquery": _SUBQUERY,
     "select": _SUBQUERY,
-    "exists": _SUBQUERY,
     "any": _SUBQUERY,
     "all": _SUBQUERY,
     "group.rollup": _SETS,
@@ -170,6 +175,18 @@ ELSEWHERE: dict[str, Refusal] = {
             "group by window(...) or row_window(...)",
         )
         for name in ("window_start", "window_end", "window_no")
+    },
+    **{
+        name: (f"{name}() is not a function of the language", None, how)
+        for names, how in (
+            (("tumble", "tumbling", "tumbling_window"), "write window(time, '5 minutes') in GROUP BY"),
+            (
+                ("hop", "hopping", "hopping_window", "slide"),
+                "write window(time, '10 minutes', '5 minutes') in GROUP BY",
+            ),
+            (("session", "session_window"), "windows are of one length: write window(time, '5 minutes') in GROUP BY"),
+        )
+        for name in names
     },
     "event_time": ("event_time() has no place here", "it is the own time of a row that a query reads", None),
     **{

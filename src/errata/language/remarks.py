@@ -44,7 +44,7 @@ def _strict(root: Plan, node: Plan) -> Iterator[str]:
     if pattern(root) is not Pattern.STRICT or pattern(node) is not Pattern.STRICT:
         return
     if all(pattern(child) is not Pattern.STRICT for child in node.inputs):
-        yield f"The answer is strict because of `{line(node)}`: {_why_strict(node)}."
+        yield f"The answer is strict (STR) because of `{line(node)}`: {_why_strict(node)}."
 
 
 def _why_strict(node: Plan) -> str:
@@ -82,8 +82,10 @@ def _kept_for_ever(_root: Plan, node: Plan) -> Iterator[str]:
         for child in node.inputs:
             if timing(child).for_ever:
                 names = ", ".join(dict.fromkeys(scan.source.name for scan in scans(child)))
+                grouped = any(isinstance(each, Group | Distinct) for each in walk(child))
+                what = f"all results ever made of {names}" if grouped else f"every row that ever came from {names}"
                 yield (
-                    f"`{line(node)}` keeps every row that ever came from {names}, since none ceases to count."
+                    f"`{line(node)}` keeps {what}, since none ceases to count."
                     " A window, such as sliding(…, '1 hour'), would bound that."
                 )
     elif isinstance(node, Distinct) and timing(node.input).for_ever:

@@ -26,6 +26,8 @@ class Known:
         self._sources = dict(sources)
         self._others = others
         self._folded: dict[str, str] | None = None
+        self.reading: str | None = None
+        """The query that is being read, which cannot mean itself."""
 
     def find(self, name: str) -> Source | None:
         """The source of that name, if there is one."""
@@ -43,7 +45,7 @@ class Known:
 
     @property
     def names(self) -> list[str]:
-        return list(dict.fromkeys([*self._sources, *self._others]))
+        return [each for each in dict.fromkeys([*self._sources, *self._others]) if each != self.reading]
 
 
 def nearest(name: str, known: list[str]) -> str:
@@ -98,7 +100,10 @@ class Statement:
         """Refuse a name that columns could not be called by."""
         if name.lower() in _RESERVED:
             raise self.text.mistake(
-                place, f"{name} cannot be a name here", f"{name}.start and {name}.end are those of a group's window"
+                place,
+                f"{name} cannot be a name here",
+                f"{name}.start and {name}.end are those of a group's window",
+                f"give it another name: `{name}` AS {name}_2",
             )
         self.check_name(place, "table", name)
 
