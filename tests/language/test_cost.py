@@ -10,7 +10,8 @@ import pytest
 
 from errata.language.cost import Cost, Guess, NodeCost, cost
 from errata.language.estimates import different, selectivity, surplus
-from errata.language.plan import Join, Negation, Plan, Sliding, walk
+from errata.language.nodes import Join, Negation, Sliding
+from errata.language.plan import Plan, walk
 from errata.language.queries import query_source, read_query
 from errata.language.rewrite import rewrite
 from fixtures.paper_sources import paper_sources

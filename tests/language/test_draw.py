@@ -13,11 +13,12 @@ import pytest
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
-from errata.language.draw import LOOKS, PILL_HEIGHT, PILL_WIDTH, to_svg
-from errata.language.draw_layout import Placed, labelled, place, width_of
-from errata.language.explain import Explanation, explain
+from errata.language.explaining.draw import LOOKS, PILL_HEIGHT, PILL_WIDTH, to_svg
+from errata.language.explaining.draw_layout import Placed, labelled, place, width_of
+from errata.language.explaining.explain import Explanation, explain
 from errata.language.expr import BOOLEAN, Call, Lit
-from errata.language.plan import Filter, Join, Output, Plan, Project, Scan, Sliding, Union, scans, walk
+from errata.language.nodes import Filter, Join, Output, Project, Scan, Sliding, Union, scans
+from errata.language.plan import Plan, walk
 from errata.language.queries import read_query
 from errata.language.tree import line
 from errata.model.pattern import Pattern

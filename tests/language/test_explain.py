@@ -7,9 +7,10 @@ import random
 import pytest
 
 from errata.language.cost import cost
-from errata.language.explain import Explanation, amount, explain, to_text
+from errata.language.explaining.explain import Explanation, amount, explain, to_text
+from errata.language.nodes import Negation
 from errata.language.patterns import pattern
-from errata.language.plan import Negation, walk
+from errata.language.plan import walk
 from errata.language.queries import query_source, read_query
 from errata.language.rewrite import RULES, rewrite
 from errata.language.strategy import choose, result

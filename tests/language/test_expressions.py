@@ -5,10 +5,10 @@ from hypothesis import given
 from sqlglot import exp
 
 from errata.language.expr import BIGINT, DOUBLE, INT, TIMESTAMP, Call, Cast, Expr, Lit, Ref, sql
-from errata.language.expressions import Expressions, coerced
 from errata.language.functions import FUNCTIONS, total
-from errata.language.mistakes import LanguageError, Text
-from errata.language.parse import parse
+from errata.language.reading.expressions import Expressions, coerced
+from errata.language.reading.mistakes import LanguageError, Text
+from errata.language.reading.parse import parse
 from errata.model.columns import ColumnType
 from fixtures.terms import COLUMNS, expressions, read
 

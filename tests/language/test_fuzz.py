@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from errata.language.mistakes import LanguageError
 from errata.language.plan import Plan
-from errata.language.printing import to_sql
 from errata.language.queries import names_read, read_query
+from errata.language.reading.mistakes import LanguageError
+from errata.language.writing.printing import to_sql
 from fixtures.fuzz import mutated
 from fixtures.paper_sources import paper_sources
 

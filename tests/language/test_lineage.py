@@ -14,7 +14,7 @@ from errata.language.lineage import (
     stored_is_advised,
     too_wide,
 )
-from errata.language.plan import (
+from errata.language.nodes import (
     WINDOW_END,
     WINDOW_START,
     Distinct,
@@ -23,16 +23,15 @@ from errata.language.plan import (
     Join,
     Negation,
     Output,
-    Plan,
     Project,
     RelationJoin,
     RowWindow,
     Sliding,
     SlidingRows,
-    SourceKind,
     TimeWindow,
     Union,
 )
+from errata.language.plan import Plan, SourceKind
 from errata.model.interval import HIGHEST, LOWEST, Interval
 from fixtures.links import call, column, counted, equal, link, number, on_src, people, select, text
 from fixtures.regions import AT, change, instant, reads, start

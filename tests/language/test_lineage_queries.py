@@ -16,19 +16,19 @@ from errata.language.lineage import (
     stored_columns,
     through,
 )
-from errata.language.plan import (
+from errata.language.nodes import (
     WINDOW_END,
     Distinct,
     Filter,
     Join,
     Negation,
     Output,
-    PlanError,
     Project,
     Scan,
     Sliding,
     TimeWindow,
 )
+from errata.language.plan import PlanError
 from errata.model.interval import EVERYTHING, Interval
 from fixtures.choices import stream
 from fixtures.links import column, counted, equal, link, number, on_src, query, select

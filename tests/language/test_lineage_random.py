@@ -13,17 +13,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from errata.language.equalities import exact
 from errata.language.expr import BOOLEAN, INT, STRING, Call, Lit, Ref
 from errata.language.lineage import Change, Path, Region, Replay, backward, forward_through, replay, through
-from errata.language.plan import (
+from errata.language.lineage.equalities import exact
+from errata.language.lineage.reach import axis
+from errata.language.nodes import (
     Distinct,
     Filter,
     Group,
     Intersect,
     Join,
     Negation,
-    Plan,
     RelationJoin,
     RowWindow,
     Scan,
@@ -33,7 +33,7 @@ from errata.language.plan import (
     Union,
     scans,
 )
-from errata.language.reach import axis
+from errata.language.plan import Plan
 from errata.model.interval import EVERYTHING, HIGHEST, Interval
 from fixtures.choices import Choices, FromHypothesis, FromRandom, pool
 from fixtures.duck import Row

@@ -6,20 +6,19 @@ import pytest
 
 from errata.language.expr import BOOLEAN, Call, Lit
 from errata.language.lineage import in_words
-from errata.language.plan import (
+from errata.language.nodes import (
     Filter,
     Group,
     Join,
     Negation,
-    Plan,
     RelationJoin,
     RowWindow,
     Scan,
     Sliding,
     SlidingRows,
-    SourceKind,
     TimeWindow,
 )
+from errata.language.plan import Plan, SourceKind
 from errata.model.instants import MINUTE, SECOND
 from fixtures.choices import relation, stream
 from fixtures.links import COUNT, call, column, counted, equal, link, number, on_src, query, select, text

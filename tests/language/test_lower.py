@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from errata.language.mistakes import LanguageError
-from errata.language.plan import Group, Plan, TimeWindow, scans, walk
-from errata.language.printing import to_sql
+from errata.language.nodes import Group, TimeWindow, scans
+from errata.language.plan import Plan, walk
 from errata.language.queries import query_source, read_query
+from errata.language.reading.mistakes import LanguageError
 from errata.language.tree import tree
+from errata.language.writing.printing import to_sql
 from fixtures.choices import pool
 from fixtures.paper_sources import paper_sources
 

@@ -5,8 +5,8 @@ import pickle
 import pytest
 
 from errata.errors import EXIT_USAGE
-from errata.language.mistakes import LanguageError, Text
-from errata.language.parse import parse
+from errata.language.reading.mistakes import LanguageError, Text
+from errata.language.reading.parse import parse
 
 SQL = "SELECT a\nFROM t\nWHERE wrong > 5 AND b IS NULL"
 

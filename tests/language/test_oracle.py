@@ -8,28 +8,24 @@ from decimal import Decimal
 import pytest
 
 from errata.language.expr import BIGINT, BOOLEAN, INT, STRING, Call, Ref
-from errata.language.plan import (
+from errata.language.nodes import (
     Aggregate,
     Distinct,
-    Field,
     Group,
     Intersect,
     Join,
     Negation,
     Output,
-    Plan,
     Project,
     RelationJoin,
     RowWindow,
     Scan,
     Sliding,
     SlidingRows,
-    Source,
-    SourceKind,
     TimeWindow,
     Union,
-    walk,
 )
+from errata.language.plan import Field, Plan, Source, SourceKind, walk
 from errata.language.times import timing
 from fixtures.choices import relation
 from fixtures.duck import Data, answer_at, answers, same, visible_at

@@ -6,9 +6,9 @@ import pytest
 from sqlglot import exp
 
 from errata.language.expr import INT, Ref
-from errata.language.expressions import Expressions
-from errata.language.mistakes import LanguageError, Text
-from errata.language.parse import MAX_LENGTH, only_known, parse
+from errata.language.reading.expressions import Expressions
+from errata.language.reading.mistakes import LanguageError, Text
+from errata.language.reading.parse import MAX_LENGTH, only_known, parse
 from fixtures.fuzz import mutated
 from fixtures.terms import COLUMNS
 

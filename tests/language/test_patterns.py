@@ -6,23 +6,21 @@ import random
 
 import pytest
 
-from errata.language.patterns import pattern
-from errata.language.plan import (
+from errata.language.nodes import (
     Distinct,
     Filter,
     Intersect,
     Join,
     Negation,
-    Plan,
     RelationJoin,
     RowWindow,
     Sliding,
     SlidingRows,
-    SourceKind,
     TimeWindow,
     Union,
-    walk,
 )
+from errata.language.patterns import pattern
+from errata.language.plan import Plan, SourceKind, walk
 from errata.language.times import timing
 from errata.model.pattern import Pattern
 from fixtures.links import column, counted, equal, link, number, on_src, people, query, select

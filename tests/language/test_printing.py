@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from errata.language.expr import BIGINT, BOOLEAN, INT, TIMESTAMP, Call, Lit, Ref
-from errata.language.plan import (
+from errata.language.nodes import (
     Aggregate,
     Distinct,
     Filter,
@@ -15,15 +15,15 @@ from errata.language.plan import (
     Join,
     Negation,
     Output,
-    Plan,
     Project,
     Scan,
     Sliding,
     Union,
 )
-from errata.language.printing import to_sql
+from errata.language.plan import Plan
 from errata.language.queries import query_source, read_query
-from errata.language.words import quoted
+from errata.language.writing.printing import to_sql
+from errata.language.writing.words import quoted
 from errata.model.instants import MINUTE
 from fixtures.choices import pool
 from fixtures.lowered import as_lowered, can_be_told, sources_of

@@ -9,9 +9,8 @@ import pytest
 
 from errata.errors import ErrataError, UsageError
 from errata.language import queries
-from errata.language.mistakes import LanguageError, Text
-from errata.language.parse import parse
-from errata.language.plan import Group, SourceKind, TimeWindow, scans, walk
+from errata.language.nodes import Group, TimeWindow, scans
+from errata.language.plan import SourceKind, walk
 from errata.language.queries import (
     Declared,
     how_to_name,
@@ -21,6 +20,8 @@ from errata.language.queries import (
     read_query,
     stream_source,
 )
+from errata.language.reading.mistakes import LanguageError, Text
+from errata.language.reading.parse import parse
 from errata.model.columns import Column, ColumnType, Kind
 from errata.model.stream import Stream
 from fixtures.choices import pool

@@ -14,13 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from errata.language.expr import BOOLEAN, Lit
-from errata.language.plan import (
-    Filter,
-    Plan,
-    PlanError,
-    Scan,
-    rebuild,
-)
+from errata.language.nodes import Filter, Scan
+from errata.language.plan import Plan, PlanError, rebuild
 from errata.language.queries import read_query
 from errata.language.rewrite import RULES, Rule, rewrite
 from errata.language.rewrite.pull_up_negation import after_join

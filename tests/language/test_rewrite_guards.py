@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from errata.language.expr import BOOLEAN, STRING, Call, Cast, Expr, Lit, Ref
-from errata.language.plan import (
+from errata.language.nodes import (
     Aggregate,
     Distinct,
     Filter,
@@ -17,7 +17,6 @@ from errata.language.plan import (
     Join,
     Negation,
     Output,
-    Plan,
     Project,
     RelationJoin,
     RowWindow,
@@ -26,6 +25,7 @@ from errata.language.plan import (
     SlidingRows,
     Union,
 )
+from errata.language.plan import Plan
 from errata.language.rewrite import RULES, rewrite
 from errata.language.rewrite.place_distinct import before_join
 from errata.language.rewrite.pull_up_negation import after_join

@@ -6,23 +6,21 @@ import random
 
 import pytest
 
-from errata.language.patterns import pattern
-from errata.language.plan import (
+from errata.language.nodes import (
     Distinct,
     Filter,
     Intersect,
     Join,
     Negation,
-    Plan,
     RelationJoin,
     RowWindow,
     Sliding,
     SlidingRows,
-    SourceKind,
     TimeWindow,
     Union,
-    walk,
 )
+from errata.language.patterns import pattern
+from errata.language.plan import Plan, SourceKind, walk
 from errata.language.strategy import (
     APPENDED,
     BY_GROUP,

@@ -9,29 +9,26 @@ from decimal import Decimal
 import pytest
 
 from errata.language.expr import BIGINT, BOOLEAN, DOUBLE, INT, SHIFT, STRING, TIMESTAMP, Call, Expr, Lit, Ref
-from errata.language.plan import (
+from errata.language.nodes import (
     Aggregate,
     Distinct,
-    Field,
     Filter,
     Group,
     Intersect,
     Join,
     Negation,
     Output,
-    Plan,
     Project,
     RelationJoin,
     RowWindow,
     Scan,
     Sliding,
     SlidingRows,
-    Source,
-    SourceKind,
     TimeWindow,
     Union,
     scans,
 )
+from errata.language.plan import Field, Plan, Source, SourceKind
 from errata.language.tree import fingerprint, line, tree
 from errata.model.columns import ColumnType, Kind
 from errata.model.instants import MINUTE, SECOND

@@ -6,27 +6,24 @@ The plans are built by hand; what they answer is told by the oracle of DuckDB.
 from __future__ import annotations
 
 from errata.language.expr import BIGINT, BOOLEAN, STRING, Call, Lit, Ref
-from errata.language.patterns import pattern
-from errata.language.plan import (
+from errata.language.nodes import (
     Aggregate,
     Distinct,
-    Field,
     Filter,
     Group,
     Join,
     Negation,
     Output,
-    Plan,
     Project,
     RelationJoin,
     RowWindow,
     Scan,
     Sliding,
-    Source,
-    SourceKind,
     TimeWindow,
     Union,
 )
+from errata.language.patterns import pattern
+from errata.language.plan import Field, Plan, Source, SourceKind
 from errata.language.times import Own, own_time, timing
 from errata.model.pattern import Pattern
 from fixtures.choices import relation

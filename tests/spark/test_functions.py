@@ -29,8 +29,8 @@ from errata.language.expr import (
     Ref,
     sql,
 )
-from errata.language.expressions import coerced
 from errata.language.functions import FUNCTIONS, TRUNCATED, castable, total
+from errata.language.reading.expressions import coerced
 from errata.language.widening import arithmetic, common_type, comparable
 from errata.model.columns import ColumnType, Kind
 from fixtures.terms import COLUMNS, read

@@ -14,8 +14,8 @@ from errata.cli.talk import say
 from errata.declare.project import load_project
 from errata.errors import ErrataError
 from errata.flows.explain import explained
-from errata.language.draw import to_svg
-from errata.language.explain import to_text
+from errata.language.explaining.draw import to_svg
+from errata.language.explaining.explain import to_text
 
 
 def explain(

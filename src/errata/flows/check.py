@@ -12,10 +12,11 @@ from errata.declare.project import Project
 from errata.declare.queries import QueryFile
 from errata.declare.reader import Problems
 from errata.errors import UsageError
-from errata.language.mistakes import LanguageError
+from errata.language.nodes import scans
 from errata.language.patterns import pattern
-from errata.language.plan import Plan, Source, scans
+from errata.language.plan import Plan, Source
 from errata.language.queries import Declared, names_read, read_queries, stream_source
+from errata.language.reading.mistakes import LanguageError
 from errata.language.tree import fingerprint, is_timed
 from errata.model import query as queries
 from errata.model import stream as streams

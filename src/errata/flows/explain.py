@@ -12,7 +12,7 @@ from errata.declare.project import Project
 from errata.declare.queries import with_texts
 from errata.errors import unknown
 from errata.flows.check import read, sources_of
-from errata.language.explain import Explanation, explain
+from errata.language.explaining.explain import Explanation, explain
 from errata.language.queries import names_read, query_source, read_query
 from errata.model.bucket import Role
 from errata.model.instants import SECOND

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from errata.language.lineage import Axis, Path, Region, backward, through
-from errata.language.plan import Plan, Source, scans
+from errata.language.nodes import scans
+from errata.language.plan import Plan, Source
 from errata.model.interval import EVERYTHING, LOWEST, Interval
 
 MANY = 1_000

@@ -12,8 +12,7 @@ from functools import singledispatchmethod
 from math import log2
 
 from errata.language.estimates import Estimate, Estimates, Guess, Statistics, overlap
-from errata.language.patterns import pattern
-from errata.language.plan import (
+from errata.language.nodes import (
     Aggregate,
     Distinct,
     Filter,
@@ -21,16 +20,15 @@ from errata.language.plan import (
     Intersect,
     Join,
     Negation,
-    Plan,
-    PlanError,
     Project,
     RelationJoin,
     Scan,
     Sliding,
     SlidingRows,
     Union,
-    walk,
 )
+from errata.language.patterns import pattern
+from errata.language.plan import Plan, PlanError, walk
 from errata.model.pattern import Pattern
 
 _INCREMENTAL = ("count", "sum", "avg", "stddev")

@@ -24,16 +24,13 @@ from errata.language.expr import (
     conjuncts,
     refs,
 )
-from errata.language.patterns import pattern
-from errata.language.plan import (
+from errata.language.nodes import (
     Distinct,
     Filter,
     Group,
     Intersect,
     Join,
     Negation,
-    Plan,
-    PlanError,
     Project,
     RelationJoin,
     RowWindow,
@@ -44,6 +41,8 @@ from errata.language.plan import (
     Union,
     scans,
 )
+from errata.language.patterns import pattern
+from errata.language.plan import Plan, PlanError
 from errata.language.times import timing
 from errata.model.instants import DAY, SECOND
 from errata.model.pattern import Pattern

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import singledispatch
 
-from errata.language.plan import (
+from errata.language.nodes import (
     Distinct,
     Filter,
     Group,
     Intersect,
     Join,
     Negation,
-    Plan,
-    PlanError,
     Project,
     RelationJoin,
     RowWindow,
@@ -27,8 +25,8 @@ from errata.language.plan import (
     SlidingRows,
     TimeWindow,
     Union,
-    fact,
 )
+from errata.language.plan import Plan, PlanError, fact
 from errata.language.times import timing
 from errata.model.pattern import Pattern
 

@@ -10,12 +10,12 @@ from typing import cast
 from sqlglot import exp
 
 from errata.errors import ErrataError, UsageError
-from errata.language.lower import lower
-from errata.language.mistakes import LanguageError, Text
-from errata.language.parse import parse
 from errata.language.plan import Field, Plan, Source, SourceKind
-from errata.language.refused import TOO_DEEP
-from errata.language.statement import Known
+from errata.language.reading.lower import lower
+from errata.language.reading.mistakes import LanguageError, Text
+from errata.language.reading.parse import parse
+from errata.language.reading.refused import TOO_DEEP
+from errata.language.reading.statement import Known
 from errata.language.tree import is_timed
 from errata.model.columns import ColumnType, Kind
 from errata.model.stream import Stream

@@ -11,26 +11,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
 
-from errata.language.patterns import pattern
-from errata.language.plan import (
+from errata.language.nodes import (
     Distinct,
     Filter,
     Group,
     Intersect,
     Join,
     Negation,
-    Plan,
-    PlanError,
     Project,
     RelationJoin,
     RowWindow,
     Scan,
     Sliding,
     SlidingRows,
-    SourceKind,
     TimeWindow,
     Union,
 )
+from errata.language.patterns import pattern
+from errata.language.plan import Plan, PlanError, SourceKind
 from errata.language.times import timing
 from errata.model.pattern import Pattern
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import singledispatch
 
 from errata.language.expr import BIGINT, SHIFT, TIMESTAMP, Call, Expr, Lit, Ref, sql
-from errata.language.plan import (
+from errata.language.nodes import (
     Aggregate,
     Distinct,
     Filter,
@@ -22,19 +22,16 @@ from errata.language.plan import (
     Intersect,
     Join,
     Negation,
-    Plan,
-    PlanError,
     Project,
     RelationJoin,
     RowWindow,
     Scan,
     Sliding,
     SlidingRows,
-    SourceKind,
     TimeWindow,
     Union,
-    fact,
 )
+from errata.language.plan import Plan, PlanError, SourceKind, fact
 
 
 class Own(StrEnum):

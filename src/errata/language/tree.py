@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import singledispatch
 
 from errata.language.expr import Expr, Lit, literal, sql, walk
-from errata.language.plan import (
+from errata.language.nodes import (
     AGGREGATES,
     Aggregate,
     Distinct,
@@ -17,20 +17,17 @@ from errata.language.plan import (
     Intersect,
     Join,
     Negation,
-    Plan,
-    PlanError,
     Project,
     RelationJoin,
     RowWindow,
     Scan,
     Sliding,
     SlidingRows,
-    Source,
     TimeWindow,
     Union,
-    fact,
     scans,
 )
+from errata.language.plan import Plan, PlanError, Source, fact
 from errata.model.columns import Kind
 from errata.model.instants import format_duration
 

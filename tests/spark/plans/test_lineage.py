@@ -6,7 +6,8 @@ import random
 
 from pyspark.sql import SparkSession
 
-from errata.language.plan import Negation, Plan, RowWindow, Scan, SlidingRows, scans, walk
+from errata.language.nodes import Negation, RowWindow, Scan, SlidingRows, scans
+from errata.language.plan import Plan, walk
 from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate
 from fixtures.duck import Row, answers, same
 from fixtures.plans import Trial, random_case

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from errata.language.expr import BIGINT, BOOLEAN, DOUBLE, INT, Call, Expr, Lit, Ref
-from errata.language.plan import (
+from errata.language.nodes import (
     Aggregate,
     Distinct,
     Filter,
@@ -20,8 +20,6 @@ from errata.language.plan import (
     Join,
     Negation,
     Output,
-    Plan,
-    PlanError,
     Project,
     RelationJoin,
     RowWindow,
@@ -31,6 +29,7 @@ from errata.language.plan import (
     TimeWindow,
     Union,
 )
+from errata.language.plan import Plan, PlanError
 from errata.model.columns import ColumnType, Kind
 from errata.model.interval import HIGHEST, LOWEST
 from fixtures.choices import pool

@@ -6,21 +6,20 @@ from collections.abc import Iterable
 from functools import singledispatch
 
 from errata.language.expr import EQUAL, SAME, Call, Expr, Lit, Ref, conjuncts
-from errata.language.plan import (
+from errata.language.nodes import (
     Distinct,
     Filter,
     Group,
     Intersect,
     Join,
     Negation,
-    Plan,
     Project,
     RelationJoin,
     Sliding,
     SlidingRows,
     Union,
-    fact,
 )
+from errata.language.plan import Plan, fact
 
 Constants = dict[str, Lit]
 

@@ -9,7 +9,8 @@ their equation 1: two partners make two rows of each one on the left, and the ri
 from __future__ import annotations
 
 from errata.language.expr import Expr, conjuncts, refs
-from errata.language.plan import Negation, Plan
+from errata.language.nodes import Negation
+from errata.language.plan import Plan
 from errata.language.rewrite.sound import all_total, equalities, treats_equals_alike, unique_by
 from errata.language.times import Own, timing
 

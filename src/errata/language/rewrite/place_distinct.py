@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from errata.language.cost import Statistics
 from errata.language.expr import Ref, conjuncts, refs
-from errata.language.plan import Distinct, Join, Output, Plan, Project, rebuild
+from errata.language.nodes import Distinct, Join, Output, Project
+from errata.language.plan import Plan, rebuild
 from errata.language.rewrite.rule import Rule, is_guess, where_cheaper
 from errata.language.rewrite.sound import treats_equals_alike, unique_by
 from errata.language.rewrite.watched import Watch, rebuild_watched

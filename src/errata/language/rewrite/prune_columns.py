@@ -11,12 +11,11 @@ from dataclasses import replace
 from functools import singledispatch
 
 from errata.language.expr import Expr, refs
-from errata.language.plan import (
+from errata.language.nodes import (
     Filter,
     Group,
     Join,
     Negation,
-    Plan,
     Project,
     RelationJoin,
     Scan,
@@ -24,6 +23,7 @@ from errata.language.plan import (
     SlidingRows,
     Union,
 )
+from errata.language.plan import Plan
 
 Names = frozenset[str]
 

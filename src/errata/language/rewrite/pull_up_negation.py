@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from errata.language.cost import Statistics
-from errata.language.plan import Join, Negation, Plan
+from errata.language.nodes import Join, Negation
+from errata.language.plan import Plan
 from errata.language.rewrite.lifting import lifted_over, rank_above
 from errata.language.rewrite.rule import Rule, where_cheaper
 

@@ -23,20 +23,19 @@ from errata.language.expr import (
     refs,
 )
 from errata.language.functions import total
-from errata.language.plan import (
+from errata.language.nodes import (
     Distinct,
     Filter,
     Group,
     Intersect,
     Join,
     Negation,
-    Plan,
     Project,
     RelationJoin,
     Sliding,
     Union,
-    rebuild,
 )
+from errata.language.plan import Plan, rebuild
 from errata.language.rewrite.constants import constants, said
 from errata.language.rewrite.sound import all_total, equalities, made_of, replaced, substituted, treats_equals_alike
 

@@ -9,7 +9,8 @@ But such a join can come before a retroactive one, since a row keeps its own tim
 from __future__ import annotations
 
 from errata.language.expr import refs
-from errata.language.plan import Negation, Plan, RelationJoin
+from errata.language.nodes import Negation, RelationJoin
+from errata.language.plan import Plan
 from errata.language.rewrite.lifting import lifted_over, rank_above
 from errata.language.rewrite.sound import all_total
 from errata.language.rewrite.watched import Watch, rebuild_watched

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from errata.language.expr import Expr, conjunction, conjuncts, refs
+from errata.language.nodes import Join, RelationJoin
 from errata.language.patterns import pattern
-from errata.language.plan import Join, Plan, RelationJoin
+from errata.language.plan import Plan
 from errata.language.rewrite.sound import all_total
 from errata.language.rewrite.watched import Watch, rebuild_watched
 

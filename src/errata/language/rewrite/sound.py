@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from errata.language.expr import EQUAL, SAME, Call, Expr, Ref, children, transform, walk
 from errata.language.functions import total
-from errata.language.plan import Plan, Project
+from errata.language.nodes import Project
+from errata.language.plan import Plan
 from errata.model.columns import Kind
 
 COMPARISONS = frozenset((EQUAL, SAME, "<>", "<", "<=", ">", ">="))

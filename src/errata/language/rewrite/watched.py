@@ -10,13 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import singledispatch
 
-from errata.language.plan import (
+from errata.language.nodes import (
     Distinct,
     Group,
     Intersect,
     Join,
     Negation,
-    Plan,
     Project,
     RelationJoin,
     RowWindow,
@@ -24,6 +23,7 @@ from errata.language.plan import (
     SlidingRows,
     Union,
 )
+from errata.language.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from errata.errors import unknown
-from errata.language.plan import (
+from errata.language.nodes import (
     Distinct,
     Filter,
     Group,
     Intersect,
     Join,
     Negation,
-    Plan,
-    PlanError,
     Project,
     RelationJoin,
     Scan,
@@ -26,6 +24,7 @@ from errata.language.plan import (
     SlidingRows,
     Union,
 )
+from errata.language.plan import Plan, PlanError
 from errata.model.interval import HIGHEST
 from errata.spark.plans import scan
 from errata.spark.plans.grouping import grouped

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from errata.language.plan import Aggregate, Group, PlanError, RowWindow, TimeWindow
+from errata.language.nodes import Aggregate, Group, RowWindow, TimeWindow
+from errata.language.plan import PlanError
 from errata.spark.plans import sequenced
 from errata.spark.plans.rows import OPEN, VE, VS, Rows, lineage_of, place
 from errata.spark.plans.sequenced import Grouping

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from pyspark.sql import functions as sf
 
 from errata.language.expr import EQUAL, SAME, Call, Expr, conjunction, conjuncts, refs
-from errata.language.plan import Join, Plan, PlanError, RelationJoin
+from errata.language.nodes import Join, RelationJoin
+from errata.language.plan import Plan, PlanError
 from errata.language.times import Own, timing
 from errata.spark.plans.rows import OTHER, TS, VE, VS, Rows, place, places
 from errata.spark.plans.rowwise import guarded

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from errata.language.plan import Negation
+from errata.language.nodes import Negation
 from errata.language.times import Own
 from errata.spark.plans.rows import OTHER, TS, VALUE, VE, VS, Rows, chosen, lineage_of, value
 

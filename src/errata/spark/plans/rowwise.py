@@ -10,7 +10,7 @@ from pyspark.sql import functions as sf
 
 from errata.language.expr import Expr, conjuncts
 from errata.language.functions import total
-from errata.language.plan import Filter, Project, Union
+from errata.language.nodes import Filter, Project, Union
 from errata.language.times import Own, timing
 from errata.spark.plans.rows import TS, VE, VS, Rows, lineage_columns, place
 from errata.spark.types import spark_type

@@ -6,7 +6,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from errata.language.expr import TIMESTAMP
-from errata.language.plan import Plan, PlanError, Scan, Sliding, SlidingRows, Source
+from errata.language.nodes import Scan, Sliding, SlidingRows
+from errata.language.plan import Plan, PlanError, Source
 from errata.model.interval import LOWEST
 from errata.spark.plans.rows import OPEN, VE, VS, Rows, Way, later, lineage_columns, place, quoted
 

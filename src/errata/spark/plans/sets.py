@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from errata.language.plan import Distinct, Intersect
+from errata.language.nodes import Distinct, Intersect
 from errata.spark.plans.lifetimes import islands
 from errata.spark.plans.rows import OPEN, OTHER, VALUE, VE, VS, Rows, chosen, lineage_of, place, value
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from errata.language.plan import RowWindow, TimeWindow
+from errata.language.nodes import RowWindow, TimeWindow
 from errata.spark.plans.rows import VE, VS
 
 WINDOW = "_w"

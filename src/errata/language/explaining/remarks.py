@@ -1,0 +1,172 @@
+"""What is worth knowing about a query before it runs: plain sentences, each about one thing in the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+from errata.language.expr import EQUAL, SAME, Call, Expr, Ref, conjuncts, refs
+from errata.language.functions import total
+from errata.language.nodes import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Group,
+    Intersect,
+    Join,
+    Negation,
+    Project,
+    RelationJoin,
+    RowWindow,
+    SlidingRows,
+    TimeWindow,
+    scans,
+)
+from errata.language.patterns import pattern
+from errata.language.plan import Plan, walk
+from errata.language.times import timing
+from errata.language.tree import expressions, line, span, text
+from errata.model.columns import Kind
+from errata.model.pattern import Pattern
+
+_FLOATING = (Kind.FLOAT, Kind.DOUBLE)
+
+
+def remarks(plan: Plan) -> tuple[str, ...]:
+    """What is worth knowing about a whole query, the most important first; each is said once."""
+    found = [said for tell in _TELL for node in walk(plan) for said in tell(plan, node)]
+    return tuple(dict.fromkeys(found))
+
+
+def _strict(root: Plan, node: Plan) -> Iterator[str]:
+    """Where ends that nobody can foretell begin; only said if they reach the answer."""
+    if pattern(root) is not Pattern.STRICT or pattern(node) is not Pattern.STRICT:
+        return
+    if all(pattern(child) is not Pattern.STRICT for child in node.inputs):
+        yield f"The answer is strict (STR) because of `{line(node)}`: {_why_strict(node)}."
+
+
+def _why_strict(node: Plan) -> str:
+    match node:
+        case Negation():
+            return "a row on the right takes one of the left back, and nobody knows when one will come"
+        case RelationJoin(retroactive=True):
+            return "whenever the relation changes, rows that met its old version cease to count"
+        case SlidingRows():
+            return "how long a row counts depends on when the next ones will come"
+        case Group(window=RowWindow()):
+            return "a row that is added or taken away later moves the rows of all windows of its group after it"
+    return "what it reads changes whenever the next result of a key comes, and nobody knows when that will be"
+
+
+def _windows(_root: Plan, node: Plan) -> Iterator[str]:
+    match node:
+        case Group(window=TimeWindow(size=size, early=False), timed=timed):
+            yield (
+                f"A window of {span(size, timed=timed)} is published when it is closed: its result counts from the"
+                " window's end on. Until then the newest rows are in no answer."
+            )
+        case Group(window=TimeWindow(size=size, early=True), timed=timed):
+            yield (
+                f"A window of {span(size, timed=timed)} is in the answer from its first row on, with a value for the"
+                " time being; with the window's end it is final."
+            )
+        case Group(window=RowWindow(size=size)):
+            yield f"A row window is published with the row that fills it: the last {size - 1} rows may still wait."
+
+
+def _kept_for_ever(_root: Plan, node: Plan) -> Iterator[str]:
+    """State without a bound."""
+    if isinstance(node, Join | Intersect | Negation):
+        for child in node.inputs:
+            if timing(child).for_ever:
+                names = ", ".join(dict.fromkeys(scan.source.name for scan in scans(child)))
+                grouped = any(isinstance(each, Group | Distinct) for each in walk(child))
+                what = f"all results ever made of {names}" if grouped else f"every row that ever came from {names}"
+                yield (
+                    f"`{line(node)}` keeps {what}, since none ceases to count."
+                    " A window, such as sliding(…, '1 hour'), would bound that."
+                )
+    elif isinstance(node, Distinct) and timing(node.input).for_ever:
+        yield "`distinct` keeps every value that ever came: no row ceases to count."
+    elif isinstance(node, Group) and node.window is None and timing(node.input).for_ever:
+        yield f"`{line(node)}` is over all rows since the beginning: it has no window."
+
+
+def _all_pairs(_root: Plan, node: Plan) -> Iterator[str]:
+    if isinstance(node, Join) and not any(_joins(each, node) for each in conjuncts(node.condition)):
+        yield f"`{line(node)}` has no equality between its sides: each row of one is tried with each of the other."
+
+
+def _joins(part: Expr, node: Join) -> bool:
+    """Whether it equates something of the one side with something of the other."""
+    if not (isinstance(part, Call) and part.name in (EQUAL, SAME)):
+        return False
+    sides = [refs(each) for each in part.args]
+    left, right = set(node.left.types), set(node.right.types)
+    return any(bool(a) and a <= left and bool(b) and b <= right for a, b in (sides, reversed(sides)))
+
+
+def _no_row(_root: Plan, node: Plan) -> Iterator[str]:
+    if isinstance(node, Group) and not node.by and node.window is None:
+        yield f"`{line(node)}` has no row while there is nothing to group: in particular no row with a count of 0."
+
+
+def _may_fail(_root: Plan, node: Plan) -> Iterator[str]:
+    for expr in expressions(node):
+        if not total(expr):
+            yield f"`{text(expr)}` can fail; one row for which it does fails the whole run."
+
+
+def _look_alike(root: Plan, node: Plan) -> Iterator[str]:
+    if node is not root or not any(each.hidden for each in root.fields):
+        return
+    told = {name for name in root.key if not _hidden(root, name)}
+    if isinstance(root, Project):
+        told |= root.kept.keys()
+    pairs = [pair for each in walk(root) for pair in _equal(each)]
+    while any((left in told) != (right in told) for left, right in pairs):
+        told |= {name for pair in pairs if told & set(pair) for name in pair}
+    unseen = sorted(set(root.key) - told)
+    if unseen:
+        yield (
+            f"Rows of the answer are told apart by {', '.join(unseen)} too, which it does not show:"
+            " rows that look alike can stand beside each other."
+        )
+
+
+def _hidden(plan: Plan, name: str) -> bool:
+    return any(each.hidden for each in plan.fields if each.name == name)
+
+
+def _equal(node: Plan) -> Iterator[tuple[str, str]]:
+    """Columns that have the same value in each row, because a condition says so."""
+    if isinstance(node, Filter | Join | RelationJoin):
+        for part in chain.from_iterable(map(conjuncts, expressions(node))):
+            match part:
+                case Call(name="=" | "<=>", args=(Ref(name=left), Ref(name=right))):
+                    yield left, right
+
+
+def _rounded(_root: Plan, node: Plan) -> Iterator[str]:
+    if isinstance(node, Group):
+        named = [each.name for each in node.aggregates if _is_rounded(each)]
+        if named:
+            yield f"The last digits of {', '.join(named)} depend on the order in which rows are added up."
+
+
+def _is_rounded(aggregate: Aggregate) -> bool:
+    argument = aggregate.argument
+    return aggregate.function in ("sum", "avg", "stddev") and argument is not None and argument.type.kind in _FLOATING
+
+
+_TELL: tuple[Callable[[Plan, Plan], Iterator[str]], ...] = (
+    _strict,
+    _windows,
+    _kept_for_ever,
+    _all_pairs,
+    _no_row,
+    _look_alike,
+    _may_fail,
+    _rounded,
+)

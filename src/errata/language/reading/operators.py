@@ -1,0 +1,317 @@
+"""What each operator and clause of an expression means, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sqlglot import exp
+
+from errata.language.expr import (
+    AND,
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    EQUAL,
+    NOT,
+    OR,
+    SAME,
+    SHIFT,
+    STRING,
+    TIMESTAMP,
+    TRUE,
+    Call,
+    Case,
+    Cast,
+    Expr,
+    Lit,
+)
+from errata.language.functions import EXTRACTED, FUNCTIONS, castable
+from errata.language.reading.literals import column_type, interval, is_interval, moment, number
+from errata.language.reading.mistakes import span
+from errata.language.reading.parse import only_known, unknown_node
+from errata.language.reading.reader import Reader
+from errata.language.widening import Family, family
+from errata.model.columns import ColumnType
+
+Handler = Callable[[Reader, exp.Expression], Expr]
+
+_BINARY = {"this", "expression"}
+_COMPARISONS = (exp.Predicate, exp.Between, exp.In, exp.Not)
+_FALSE = Lit(False, BOOLEAN)
+
+
+def _column(reader: Reader, node: exp.Expression) -> Expr:
+    only_known(reader.text, node, {"this", "table", "db", "catalog"})
+    if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+        raise unknown_node(reader.text, node.this)
+    return reader.resolve(node)
+
+
+def _literal(reader: Reader, node: exp.Expression) -> Expr:
+    only_known(reader.text, node, {"this", "is_string"})
+    if node.args.get("is_string"):
+        return Lit(str(node.this), STRING)
+    return number(reader.text, node, str(node.this))
+
+
+def _raw_text(reader: Reader, node: exp.Expression) -> Expr:
+    only_known(reader.text, node, {"this"})
+    return Lit(str(node.this), STRING)
+
+
+def _boolean(reader: Reader, node: exp.Expression) -> Expr:
+    only_known(reader.text, node, {"this"})
+    return TRUE if node.this else _FALSE
+
+
+def _negative(reader: Reader, node: exp.Expression) -> Expr:
+    only_known(reader.text, node, {"this"})
+    inner = node.this
+    if isinstance(inner, exp.Literal) and not inner.args.get("is_string"):
+        return number(reader.text, inner, str(inner.this), "-")
+    return negated(reader, node, reader.lower(inner))
+
+
+def negated(reader: Reader, node: exp.Expression, value: Expr) -> Expr:
+    """The number with the other sign."""
+    if family(value.type) is not Family.NUMBER:
+        raise reader.text.mistake(node, f"- {value.type}: only a number has a sign")
+    return Call("neg", (value,), value.type)
+
+
+def _connective(name: str) -> Handler:
+    def read(reader: Reader, node: exp.Expression) -> Expr:
+        only_known(reader.text, node, _BINARY)
+        return Call(name, (reader.condition(node.this), reader.condition(node.expression)), BOOLEAN)
+
+    return read
+
+
+def _not(reader: Reader, node: exp.Expression) -> Expr:
+    only_known(reader.text, node, {"this"})
+    asked = reader.condition(node.this)
+    # sqlglot reads x IS NOT NULL as NOT (x IS NULL), which means the same.
+    if isinstance(asked, Call) and asked.name == "is_null":
+        return Call("is_not_null", asked.args, BOOLEAN)
+    return Call(NOT, (asked,), BOOLEAN)
+
+
+def _is(reader: Reader, node: exp.Expression) -> Expr:
+    only_known(reader.text, node, _BINARY)
+    _check_brackets(reader, node.this)
+    asked = node.expression
+    if isinstance(asked, exp.Null):
+        return Call("is_null", (reader.lower(node.this),), BOOLEAN)
+    if isinstance(asked, exp.Boolean):
+        return Call(SAME, (reader.condition(node.this), _boolean(reader, asked)), BOOLEAN)
+    raise reader.text.mistake(node, "IS asks for NULL, TRUE or FALSE", how="compare other values with =, or with <=>")
+
+
+def _check_brackets(reader: Reader, *operands: exp.Expression) -> None:
+    """Spark and sqlglot bind a comparison within a comparison differently."""
+    for each in operands:
+        comparison = isinstance(each, _COMPARISONS) and not isinstance(each, exp.SubqueryPredicate)
+        if comparison or _brackets_of_nobody(reader, each):
+            raise reader.text.mistake(
+                each,
+                "a comparison within a comparison needs brackets",
+                "without them it can be read in two ways",
+                "write (a = b) = c, or a = (b = c)",
+            )
+
+
+def _brackets_of_nobody(reader: Reader, operand: exp.Expression) -> bool:
+    """Whether sqlglot has put brackets around the right side of <=>, where the text has none."""
+    above = operand.parent
+    if not isinstance(operand, exp.Paren) or not isinstance(above, exp.NullSafeEQ | exp.NullSafeNEQ):
+        return False
+    if operand is above.this or not isinstance(operand.this, _COMPARISONS):
+        return False
+    sql = reader.text.sql
+    begin, end = span(sql, operand.this)
+    before = sql[span(sql, above.this)[1] : begin].lstrip(") ")
+    deep, deepest = 0, 0
+    for each in sql[begin:end]:
+        deep += (each == "(") - (each == ")")
+        deepest = min(deep, deepest)
+    return before.count("(") + deepest <= 0
+
+
+def _comparison(name: str) -> Handler:
+    def read(reader: Reader, node: exp.Expression) -> Expr:
+        only_known(reader.text, node, _BINARY)
+        _check_brackets(reader, node.this, node.expression)
+        return reader.compare(node, node.this, node.expression, name)
+
+    return read
+
+
+def _distinct_from(reader: Reader, node: exp.Expression) -> Expr:
+    return Call(NOT, (_comparison(SAME)(reader, node),), BOOLEAN)
+
+
+def _between(reader: Reader, node: exp.Expression) -> Expr:
+    only_known(reader.text, node, {"this", "low", "high"})
+    _check_brackets(reader, node.this, node.args["low"], node.args["high"])
+    low = reader.compare(node, node.this, node.args["low"], ">=")
+    return Call(AND, (low, reader.compare(node, node.this, node.args["high"], "<=")), BOOLEAN)
+
+
+def _in(reader: Reader, node: exp.Expression) -> Expr:
+    only_known(reader.text, node, {"this", "expressions"})
+    if not node.expressions:
+        raise reader.text.mistake(node, "IN needs a value at least")
+    _check_brackets(reader, node.this)
+    return Call("in", tuple(reader.together([node.this, *node.expressions], "IN")), BOOLEAN)
+
+
+def _arithmetic(name: str) -> Handler:
+    def read(reader: Reader, node: exp.Expression) -> Expr:
+        # `typed` and `safe` of a division tell how the dialect divides: as the plan's operators do.
+        only_known(reader.text, node, {*_BINARY, "typed", "safe"})
+        return reader.calculate(node, name, reader.lower(node.this), reader.lower(node.expression))
+
+    return read
+
+
+def _shifted(name: str, sign: int) -> Handler:
+    plain = _arithmetic(name)
+
+    def read(reader: Reader, node: exp.Expression) -> Expr:
+        moved, by = node.this, node.expression
+        if sign > 0 and is_interval(moved):
+            moved, by = by, moved
+        if not is_interval(by):
+            return plain(reader, node)
+        only_known(reader.text, node, _BINARY)
+        if is_interval(moved):
+            raise unknown_node(reader.text, exp.Interval())
+        value = reader.lower(moved)
+        if value.type != TIMESTAMP:
+            how = "write date_add(d, 1)" if value.type == DATE else "a bigint time is shifted by a number"
+            raise reader.text.mistake(node, f"{value.type} {name} INTERVAL: only a timestamp is shifted so", how=how)
+        return Call(SHIFT, (value, Lit(sign * interval(reader.text, by), BIGINT)), TIMESTAMP)
+
+    return read
+
+
+def _joined(reader: Reader, node: exp.Expression) -> Expr:
+    only_known(reader.text, node, {*_BINARY, "safe"})
+    left, right = reader.lower(node.this), reader.lower(node.expression)
+    if (left.type, right.type) != (STRING, STRING):
+        raise reader.text.mistake(
+            node, f"{left.type} || {right.type}: || joins two strings", how="write CAST(x AS STRING)"
+        )
+    return Call("||", (left, right), STRING)
+
+
+def _matched(name: str) -> Handler:
+    def read(reader: Reader, node: exp.Expression) -> Expr:
+        only_known(reader.text, node, {*_BINARY, "negate"})
+        _check_brackets(reader, node.this, node.expression)
+        found = matched(reader, node, name, reader.lower(node.this), reader.lower(node.expression))
+        return Call(NOT, (found,), BOOLEAN) if node.args.get("negate") else found
+
+    return read
+
+
+def matched(reader: Reader, node: exp.Expression, name: str, value: Expr, pattern: Expr) -> Expr:
+    """Whether a text matches a pattern: by like, ilike or rlike."""
+    if (value.type, pattern.type) != (STRING, STRING):
+        raise reader.text.mistake(
+            node, f"{value.type} {name.upper()} {pattern.type}: it takes two strings", how="write CAST(x AS STRING)"
+        )
+    if name == "ilike":
+        name, value, pattern = "like", Call("lower", (value,), STRING), Call("lower", (pattern,), STRING)
+    return Call(name, (value, pattern), BOOLEAN)
+
+
+def _case(reader: Reader, node: exp.Expression) -> Expr:
+    only_known(reader.text, node, {"this", "ifs", "default"})
+    given, conditions, values = node.args.get("this"), [], []
+    for branch in node.args["ifs"]:
+        only_known(reader.text, branch, {"this", "true"})
+        asked = branch.this
+        conditions.append(reader.condition(asked) if given is None else reader.compare(branch, given, asked, EQUAL))
+        values.append(branch.args["true"])
+    default = node.args.get("default")
+    read = reader.together([*values, *([] if default is None else [default])], "CASE")
+    otherwise = None if default is None else read.pop()
+    return Case(tuple(zip(conditions, read, strict=True)), otherwise, read[0].type)
+
+
+def _extract(reader: Reader, node: exp.Expression) -> Expr:
+    only_known(reader.text, node, _BINARY)
+    name = node.name.lower()
+    value = reader.lower(node.expression)
+    function = FUNCTIONS.get(name) if name in EXTRACTED else None
+    kind = function.gives((value,)) if function is not None and function.accepts((value,)) else None
+    if kind is None:
+        how = (
+            f"EXTRACT takes {', '.join(EXTRACTED).upper()} FROM a date or timestamp, the smaller ones from a timestamp"
+        )
+        raise reader.text.mistake(node, f"EXTRACT({node.name} FROM {value.type}) is not of the language", how=how)
+    return Call(name, (value,), kind)
+
+
+def _cast(reader: Reader, node: exp.Expression) -> Expr:
+    only_known(reader.text, node, {"this", "to", "safe"})
+    kind = column_type(reader.text, node)
+    if type(node) is exp.Cast:
+        # So sqlglot reads TIMESTAMP '...' and DATE '...'; CAST is a TryCast of it, safe or not.
+        if kind not in (TIMESTAMP, DATE) or not isinstance(node.this, exp.Literal):
+            raise reader.text.mistake(
+                node, "only TIMESTAMP and DATE stand before a text", how="write CAST('...' AS type)"
+            )
+        return moment(reader.text, node, str(node.this.this), kind)
+    value = reader.perhaps(node.this)
+    return Lit(None, kind) if value is None else converted(reader, node, value, kind, safe=bool(node.args.get("safe")))
+
+
+def converted(reader: Reader, node: exp.Expression, value: Expr, kind: ColumnType, *, safe: bool = False) -> Expr:
+    """The value converted to a type, if that can be meant."""
+    if not castable(value.type, kind):
+        raise reader.text.mistake(
+            node,
+            f"{value.type} is not converted to {kind}",
+            "a number of seconds, or of microseconds, may be meant",
+            "write timestamp_micros(n), timestamp_seconds(n), unix_micros(ts) or unix_seconds(ts)",
+        )
+    return Cast(value, kind, safe)
+
+
+OPERATORS: Mapping[type[exp.Expression], Handler] = {
+    exp.Column: _column,
+    exp.Literal: _literal,
+    exp.RawString: _raw_text,
+    exp.Boolean: _boolean,
+    exp.Neg: _negative,
+    exp.And: _connective(AND),
+    exp.Or: _connective(OR),
+    exp.Not: _not,
+    exp.Is: _is,
+    exp.EQ: _comparison(EQUAL),
+    exp.NEQ: _comparison("<>"),
+    exp.LT: _comparison("<"),
+    exp.LTE: _comparison("<="),
+    exp.GT: _comparison(">"),
+    exp.GTE: _comparison(">="),
+    exp.NullSafeEQ: _comparison(SAME),
+    exp.NullSafeNEQ: _distinct_from,
+    exp.Between: _between,
+    exp.In: _in,
+    exp.Add: _shifted("+", 1),
+    exp.Sub: _shifted("-", -1),
+    exp.Mul: _arithmetic("*"),
+    exp.Div: _arithmetic("/"),
+    exp.Mod: _arithmetic("%"),
+    exp.IntDiv: _arithmetic("div"),
+    exp.DPipe: _joined,
+    exp.Like: _matched("like"),
+    exp.ILike: _matched("ilike"),
+    exp.RegexpLike: _matched("rlike"),
+    exp.Case: _case,
+    exp.Extract: _extract,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+}
