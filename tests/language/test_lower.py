@@ -62,6 +62,7 @@ REFUSED = {
     "SELECT src FROM range(5)": ("1:17", "range is not a table function"),
     "SELECT src FROM link1 JOIN ticks ON TRUE": ("1:28", "link1 is ordered by a timestamp, ticks by a bigint"),
     "SELECT src FROM link1@v3": ("1:22", "not a name"),
+    "SELECT AS FROM link1": ("1:1", "something is missing behind SELECT"),
     "SELECT src FROM link1*": ("1:22", "something is missing behind *"),
     "SELECT src FROM link1* WHERE id > 1": ("1:22", "something is missing behind *"),
     "SELECT src FROM link1 ?": ("1:23", "not a name"),

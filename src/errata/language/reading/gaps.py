@@ -91,7 +91,7 @@ def _after_words(tokens: Sequence[Token]) -> Iterator[Gap]:
         # What is behind a dot is a column's name, whatever else it means.
         if kind not in _WORDS or before is TokenType.DOT:
             continue
-        if after is None or after.token_type in _ENDS - _allowed(before, kind):
+        if after is None or after.token_type in (_ENDS | {TokenType.ALIAS}) - _allowed(before, kind):
             yield token, f"something is missing behind {_WORDS[kind]}"
 
 
