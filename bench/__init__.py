@@ -17,6 +17,7 @@ from errata.errors import EXIT_FAILED, UsageError, candidates, unknown
 BENCHMARKS: Mapping[str, str] = {
     "archive": "bench.archive",
     "corrections": "bench.corrections_alone",
+    "evaluate": "bench.evaluate",
     "ingest": "bench.ingest",
     "language": "bench.language",
 }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "ask", "table"]
+__all__ = ["__version__", "ask", "changes", "results", "table"]
 
 
 def table(
@@ -49,3 +49,65 @@ def ask(
     from errata.flows import ask as asking  # noqa: PLC0415
 
     return asking.ask(spark, query, at=at, as_of=as_of, project=project)
+
+
+@overload
+def results(
+    spark: SparkSession,
+    query: str,
+    *,
+    at: str | int | None = None,
+    as_of: str | int | None = None,
+    aligned: None = None,
+    project: Path | str | None = None,
+) -> DataFrame: ...
+
+
+@overload
+def results(
+    spark: SparkSession,
+    query: str,
+    *,
+    at: str | int | None = None,
+    as_of: str | int | None = None,
+    aligned: Sequence[str],
+    project: Path | str | None = None,
+) -> dict[str, DataFrame]: ...
+
+
+def results(
+    spark: SparkSession,
+    query: str,
+    *,
+    at: str | int | None = None,
+    as_of: str | int | None = None,
+    aligned: Sequence[str] | None = None,
+    project: Path | str | None = None,
+) -> DataFrame | dict[str, DataFrame]:
+    """The published answer of a query as a DataFrame, sorted by its columns.
+
+    `at` is the event time, by default the last that is answered; `as_of` is a commit or a moment of commit. With
+    `aligned`, further queries by name, all of them are read as of one state of the streams and at one event time, and
+    the DataFrames come by name. The project is the nearest errata.yaml unless it is named.
+    """
+    from errata.flows import results as reading  # noqa: PLC0415
+
+    found = reading.results(spark, query, at=at, as_of=as_of, aligned=aligned or (), project=project)
+    return next(iter(found.values())) if aligned is None else found
+
+
+def changes(
+    spark: SparkSession,
+    query: str,
+    *,
+    since: str | int | None = None,
+    project: Path | str | None = None,
+) -> DataFrame:
+    """How the published answer of a query has changed, as a DataFrame in the order of commits.
+
+    A result is told by `key` and `vs`. It lasts until its `ve`, or until the next result of its key begins. `since`
+    leaves out what commits up to it have changed. The project is the nearest errata.yaml unless it is named.
+    """
+    from errata.flows import changes as reading  # noqa: PLC0415
+
+    return reading.changes(spark, query, since=since, project=project)

@@ -70,7 +70,7 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_every_dag_file_is_read_without_an_error(dags: dict[str, Any]) -> None:
     assert dags["errors"] == {}
-    assert set(dags["dags"]) == {"append", "age_out", "compact", "doctor", "revise", "vacuum"}
+    assert set(dags["dags"]) == {"append", "age_out", "compact", "doctor", "revise", "run", "vacuum"}
 
 
 def test_ageing_has_one_task_for_all_streams(dags: dict[str, Any]) -> None:
@@ -105,6 +105,15 @@ def test_the_doctor_has_one_task_for_all_streams(dags: dict[str, Any]) -> None:
     assert task["arguments"][:3] == ["--project", dags["project"], "--dag-id"]
 
 
+def test_queries_are_evaluated_in_one_task_that_takes_nothing_in(dags: dict[str, Any]) -> None:
+    running = dags["dags"]["run"]
+    assert (running["max_active_runs"], running["catchup"]) == (1, False)
+    (task,) = running["tasks"].values()
+    assert task["application"].endswith("jobs/run.py")
+    assert task["arguments"][:4] == ["--project", dags["project"], "--no-take", "--dag-id"]
+    assert task["retries"] == 0, "the next run is a minute away, and a query that has stopped waits for a person"
+
+
 def test_a_stream_with_a_landing_folder_has_a_task(dags: dict[str, Any]) -> None:
     append = dags["dags"]["append"]
     assert set(append["tasks"]) == {"append.trades", "append.ticks"}
@@ -136,7 +145,7 @@ def test_without_a_project_the_reason_is_an_import_error(tmp_path: Path) -> None
     assert f"there is no file {tmp_path / 'errata.yaml'}" in error
 
 
-@pytest.mark.parametrize("job", ["append", "age_out", "compact", "doctor", "revise", "vacuum"])
+@pytest.mark.parametrize("job", ["append", "age_out", "compact", "doctor", "revise", "run", "vacuum"])
 def test_a_job_takes_what_its_dag_gives_it(job: str) -> None:
     done = subprocess.run(
         [sys.executable, str(HOUSE / "jobs" / f"{job}.py"), "--help"], capture_output=True, text=True, check=True

@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from errata.catalog import commits, queries, streams
+from errata.catalog import commits, queries, result_tables, streams
 from errata.catalog.open import Catalog
 from errata.catalog.queries import QueryWrites
+from errata.catalog.result_columns import ServedTable
+from errata.errors import Refused, UsageError
 from errata.model.columns import Column, ColumnType
 from errata.model.commit import Cause
 from errata.model.pattern import Pattern
 from errata.model.query import CheckedQuery, Emit, Query
+from errata.model.results import Kept, Shape
 from errata.model.stream import OnRevision, Retention
 from fixtures.catalog import a_stream
 
@@ -56,6 +59,63 @@ def test_every_form_stays_known(catalog: Catalog) -> None:
         {"a": "SELECT 2", "b": "SELECT o"},
     ]
     assert {name: each.added_in for name, each in queries.recorded(catalog).items()} == {"a": 2, "b": 4}
+
+
+def test_another_table_or_file_is_no_other_form(catalog: Catalog) -> None:
+    first = a_query("a")
+    write(catalog, first, a_query("b"))
+    before = queries.recorded(catalog)
+    elsewhere = replace(first, query=replace(first.query, serve="a_now", sql_file="a.sql"))
+    assert write(catalog, elsewhere, planned_on={"a": 1, "b": 1}) == 2
+    after = queries.recorded(catalog)
+    assert after["a"] == replace(before["a"], checked=elsewhere)
+    assert after["b"] == before["b"]
+    # With anything else it is one.
+    other = replace(elsewhere, query=replace(elsewhere.query, emit=Emit.FINAL, serve=None))
+    write(catalog, other)
+    assert (known(catalog)["a"], queries.recorded(catalog)["a"].added_in) == (other, 3)
+    assert known(catalog, 2)["a"] == elsewhere
+    write(catalog, drop=("a",))
+    write(catalog, other)
+    assert queries.recorded(catalog)["a"].added_in == 5
+
+
+def served(name: str, table: str | None) -> CheckedQuery:
+    checked = a_query(name)
+    return replace(checked, query=replace(checked.query, serve=table))
+
+
+def made(catalog: Catalog, *tables: str) -> set[str]:
+    """Make these result tables; then, which of them and of `one`, `two` there are."""
+    shape = Shape((Kept("of", ColumnType.parse("string"), key=True),), Pattern.STRICT)
+    with catalog.writing() as connection:
+        for table in tables:
+            result_tables.create(connection, ServedTable(table, shape))
+        return {table for table in ("one", "two") if result_tables.exists(connection, table)}
+
+
+def test_tables_go_with_what_was_served_in_them(catalog: Catalog) -> None:
+    write(catalog, served("a", "one"), served("b", "two"))
+    assert made(catalog, "one", "two") == {"one", "two"}
+    write(catalog, served("a", "one"), replace(served("b", "two"), fingerprint="0" * 64))
+    assert made(catalog) == {"one", "two"}
+    write(catalog, served("a", "two"), served("b", "one"))
+    assert made(catalog) == set()
+    assert made(catalog, "one", "two") == {"one", "two"}
+    write(catalog, served("a", None), drop=("b",))
+    assert made(catalog) == set()
+
+
+def test_nothing_is_served_where_something_else_is(catalog: Catalog) -> None:
+    with catalog.writing() as connection:
+        connection.exec_driver_sql("CREATE TABLE one_changes (x INT)")
+    with pytest.raises(Refused, match="there is a table or view one_changes already"):
+        write(catalog, served("a", "one"))
+    with pytest.raises(UsageError, match="a result table cannot be named 'buckets'"):
+        write(catalog, served("a", "buckets"))
+    with pytest.raises(UsageError, match="column vs cannot be in a result table"):
+        write(catalog, replace(served("a", "two"), columns=(Column("vs", ColumnType.parse("int")),)))
+    assert known(catalog) == {}
 
 
 def test_streams_and_queries_are_one_commit(catalog: Catalog) -> None:

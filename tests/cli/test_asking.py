@@ -109,9 +109,9 @@ def test_queries_stand_below_the_streams(errata: Errata, declared: Path) -> None
     errata("apply", "--yes")
     done = errata("status")
     assert [line.split() for line in done.out.splitlines()[-3:]] == [
-        ["query", "reads", "columns", "pattern"],
-        ["dear", "quotes", "symbol,", "price,", "time", "MON"],
-        ["highest", "dear", "symbol,", "high", "WK"],
+        ["query", "reads", "pattern", "state"],
+        ["dear", "quotes", "MON", "no", "rows", "yet"],
+        ["highest", "dear", "WK", "no", "rows", "yet"],
     ]
     assert [json.loads(line)["stream"] for line in errata("status", "--format", "json").out.splitlines()] == ["quotes"]
     found = [json.loads(line) for line in errata("status", "--queries", "--format", "json").out.splitlines()]
@@ -120,6 +120,16 @@ def test_queries_stand_below_the_streams(errata: Errata, declared: Path) -> None
         "reads": ["dear"],
         "columns": {"symbol": "string", "high": "double"},
         "pattern": "WK",
+        "state": "no rows yet",
+        "answered": None,
+        "as_of": None,
+        "commit": None,
+        "commits_behind": 0,
+        "behind": None,
+        "pending": 0,
+        "left_out": {},
+        "waits_for": None,
+        "fault": None,
         "declared": "as declared",
     }
 
@@ -141,7 +151,9 @@ def test_a_project_without_queries(errata: Errata, project: Path) -> None:
     errata("apply", "--yes")
     done = errata("status", "--queries")
     assert (done.out, done.err) == ("", "no queries: declare some in errata.yaml and run `errata apply`\n")
-    assert errata("status", "--queries", "--format", "csv").out == "query,reads,columns,pattern,declared\n"
+    header = errata("status", "--queries", "--format", "csv").out
+    assert header.startswith("query,reads,columns,pattern,state,answered,as_of,")
+    assert (header.count("\n"), header.endswith(",fault,declared\n")) == (1, True)
 
 
 def test_a_table(errata: Errata, there: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from errata.errors import UsageError
 from errata.model.columns import Column, ColumnType
 from errata.model.instants import DAY
 from errata.model.query import Emit, Query
+from errata.model.query import from_record as query_from_record
+from errata.model.query import to_record as query_record
 from errata.model.stream import OnRevision, RelationKind, Retention, Stream, from_record, to_record
 
 Load = Callable[..., Project]
@@ -113,12 +116,13 @@ class TestRelations:
 
 class TestQueries:
     def test_a_query_with_all_options(self, load: Load, tmp_path: Path) -> None:
-        declared = "{sql: queries/a.sql, on_revision: history, emit: early, retention: 7 days}"
+        declared = "{sql: queries/a.sql, on_revision: history, emit: early, retention: 7 days, serve: {table: a_now}}"
         project = load(f"queries:\n  a: {declared}\n", a="SELECT 1\n")
         kept = Retention(span=7 * DAY)
-        expected = QueryFile("a", "queries/a.sql", tmp_path / "queries/a.sql", OnRevision.HISTORY, Emit.EARLY, kept)
+        path, options = tmp_path / "queries/a.sql", (OnRevision.HISTORY, Emit.EARLY, kept)
+        expected = QueryFile("a", "queries/a.sql", path, *options, serve="a_now")
         assert project.queries == {"a": expected}
-        query = Query("a", "queries/a.sql", "SELECT 1\n", OnRevision.HISTORY, Emit.EARLY, kept)
+        query = Query("a", "queries/a.sql", "SELECT 1\n", *options, serve="a_now")
         assert project.texts() == {"a": query}
         assert query.retention_text == "7 days"
 
@@ -127,6 +131,21 @@ class TestQueries:
         assert project.texts() == {
             name: Query(name, "queries/a.sql", "SELECT 'é'", None, Emit.FINAL, None) for name in ("a", "b")
         }
+
+    def test_a_table_is_all_that_serving_needs(self, load: Load) -> None:
+        texts = load("queries:\n  a: {sql: queries/a.sql, serve: a_now}\n  b: queries/a.sql\n", a="x").texts()
+        assert {name: each.serve for name, each in texts.items()} == {"a": "a_now", "b": None}
+
+    def test_records_are_read_back(self, load: Load) -> None:
+        text = "queries:\n  a: {sql: queries/a.sql, serve: a_now, emit: early}\n  b: queries/a.sql\n"
+        for name, query in load(text, a="x").texts().items():
+            assert query_from_record(name, "x", query_record(query)) == query
+
+    def test_a_record_from_before_there_were_result_tables(self, load: Load) -> None:
+        query = load("queries:\n  a: {sql: queries/a.sql, serve: a_now}\n", a="x").texts()["a"]
+        record = query_record(query)
+        del record["serve"]
+        assert query_from_record("a", "x", record) == replace(query, serve=None)
 
     @pytest.mark.parametrize(
         ("written", "expected", "in_units", "words"),
@@ -157,6 +176,23 @@ class TestQueries:
             ("queries:\n  a: {sql: queries/b.sql, emit: late}\n", "'late' is not a choice"),
             ("queries:\n  a: {sql: queries/b.sql, retention: soon}\n", "'soon' is not a retention"),
             ("queries:\n  a: {sql: queries/b.sql, every: 1 day}\n", "unknown key 'every'"),
+            ("queries:\n  a: {sql: queries/b.sql, serve:}\n", "(queries.a.serve.table): key 'table' is missing"),
+            (
+                "queries:\n  a:\n    sql: queries/b.sql\n    serve: {tabel: x}\n",
+                "7 (queries.a.serve.tabel): unknown key",
+            ),
+            ("queries:\n  a: {sql: queries/b.sql, serve: [x]}\n", "serve is not a mapping"),
+            ("queries:\n  a: {sql: queries/b.sql, serve: a-b}\n", "'a-b' cannot be the name of a table"),
+            (f"queries:\n  a: {{sql: queries/b.sql, serve: {'t' * 46}}}\n", "has 46 characters"),
+            ("queries:\n  a: {sql: queries/b.sql, serve: SQLite_x}\n", "what begins with sqlite_"),
+            (
+                "queries:\n  a: {sql: queries/b.sql, serve: x}\n  b: {sql: queries/b.sql, serve: {table: X}}\n",
+                "errata.yaml:6 (queries.b.serve): the result table 'X' is in the way of query a, which is served in",
+            ),
+            (
+                "queries:\n  a: {sql: queries/b.sql, serve: x_changes}\n  b: {sql: queries/b.sql, serve: x}\n",
+                "the result table 'x' is in the way of query a, which is served in 'x_changes'",
+            ),
             ("queries:\n  my-a: queries/b.sql\n", "'my-a' cannot be the name of a query"),
             ("queries:\n  QUOTES: queries/b.sql\n", "query 'QUOTES' has the name of a stream"),
             ("queries:\n  a: queries/b.sql\n  A: queries/b.sql\n", "queries 'a' and 'A' differ only in upper"),

@@ -107,6 +107,18 @@ def test_a_file_that_moves_is_no_other_query(written: Written) -> None:
     assert details(moved) == {"dear": ("file queries/dear.sql -> queries/../queries/dear.sql",)}
 
 
+def test_a_query_that_is_served_is_no_other_query(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    written.apply(QUERIES)
+    before = written.recorded()
+    monkeypatch.setattr(checking, "read_queries", None)
+    for table, told in (("now", "table none -> now"), ("then", "table now -> then"), (None, "table then -> none")):
+        options = {"dear": f"serve: {{table: {table}}}"} if table else {}
+        assert details(plan(written.write(QUERIES, options))) == {"dear": (told,)}
+        assert written.apply(QUERIES, options) is not None
+        assert written.recorded()["dear"] == replace(before["dear"], query=replace(before["dear"].query, serve=table))
+        assert written.apply(QUERIES, options) is None
+
+
 def test_columns_added_dropped_and_moved(written: Written) -> None:
     written.apply({"dear": DEAR})
     changed = plan(written.write({"dear": "SELECT symbol, time, price * 2 AS twice FROM quotes"}))

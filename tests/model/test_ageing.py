@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from errata.model.ageing import aged_to, due, kept_from
+from errata.model.ageing import aged_to, due, kept_from, results_aged_to, results_due
 from errata.model.bucket import Bucket, Groups, Role
-from errata.model.interval import LOWEST
+from errata.model.interval import HIGHEST, LOWEST
 from errata.model.stream import Retention
 
 
@@ -121,3 +122,40 @@ def test_a_span_is_kept_and_nothing_lies_wholly_behind_it(
     assert ids(gone) == ids(sorted(gone, key=lambda each: (each.vs_max, each.bucket_id)))
     assert {each.bucket_id for each in gone} == {each.bucket_id for each in buckets if each.vs_max < stable - span}
     assert not gone or aged_to(gone, None) <= stable - span
+
+
+def results(*spans: tuple[int, int, int, int]) -> list[Bucket]:
+    """Buckets of results: first and last beginning, first and last end."""
+    return [
+        replace(bucket(number, low, high, 5), ends=ends)
+        for number, (low, high, *rest) in enumerate(spans)
+        for ends in [(rest[0], rest[1])]
+    ]
+
+
+def test_results_are_past_once_they_have_ended() -> None:
+    found = results((0, 5, 6, 10), (0, 9, 6, 21), (3, 4, 8, 20))
+    assert ids(results_due(found, 20)) == [2, 0]
+    assert results_aged_to(results_due(found, 20), None) == 20
+    assert results_due(found, 9) == []
+    assert results_aged_to([], 7) == 7
+    assert results_aged_to([], None) is None
+
+
+def test_results_that_never_end_are_as_old_as_their_beginning() -> None:
+    found = results((0, 9, HIGHEST, HIGHEST), (10, 19, HIGHEST, HIGHEST), (20, 29, HIGHEST, HIGHEST))
+    assert ids(results_due(found, 20)) == [0, 1]
+    assert results_aged_to(results_due(found, 20), 5) == 20
+    assert results_aged_to(results_due(found, 20), 25) == 25
+    assert ids(results_due(found, 19)) == [0]
+
+
+def test_of_results_that_never_end_none_goes_that_is_younger_than_one_that_stays() -> None:
+    found = results((0, 9, HIGHEST, HIGHEST), (8, 40, HIGHEST, HIGHEST), (10, 19, HIGHEST, HIGHEST), (0, 7, 8, 9))
+    assert ids(results_due(found, 30)) == [3]
+    assert ids(results_due(found[:1] + found[2:], 30)) == [3, 0, 2]
+
+
+def test_where_the_index_does_not_say_when_all_end_they_stay() -> None:
+    found = results((0, 9, 12, HIGHEST), (10, 19, HIGHEST, HIGHEST))
+    assert results_due(found, 100) == []

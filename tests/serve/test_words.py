@@ -10,7 +10,7 @@ import pytest
 
 from errata.model.commit import Cause, Commit
 from errata.serve.formats import Field, Format, print_records
-from errata.serve.words import batch_name, counted, deed, place, place_shown, size, who
+from errata.serve.words import batch_name, counted, deed, distance, place, place_shown, size, who
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,22 @@ def test_places() -> None:
     assert place(0, timed=True) == "1970-01-01T00:00:00.000000"
     assert place_shown(1_500, timed=True) == "1970-01-01T00:00:00.001"
     assert [place(7, timed=False), place_shown(-7, timed=False), place(None, timed=True)] == ["7", "-7", ""]
+
+
+@pytest.mark.parametrize(
+    ("value", "timed", "words"),
+    [
+        (0, True, "00:00:00"),
+        (1_500_000, True, "00:00:01.5"),
+        (3_661_000_001, True, "01:01:01.000001"),
+        (3 * 86_400_000_000 + 310_000_000, True, "3 days 00:05:10"),
+        (86_400_000_000, True, "1 day 00:00:00"),
+        (1_234, False, "1,234 units"),
+        (1, False, "1 unit"),
+    ],
+)
+def test_distances(value: int, timed: bool, words: str) -> None:
+    assert distance(value, timed) == words
 
 
 def test_a_batch_named_by_its_content_is_shortened() -> None:
@@ -54,6 +70,11 @@ def commit(flow: str, **summary: object) -> Commit:
         (
             commit("age-out", dropped_buckets=2, dropped_rows=1),
             "2 buckets with 1 row dropped, past the retention",
+        ),
+        (commit("run", query="dear", data_commit=3, results=0), "query dear answered as of commit 3: no new results"),
+        (
+            commit("run", query="dear", data_commit=3, results=1, new_form=True),
+            "query dear in its new form answered as of commit 3: 1 new result",
         ),
         (commit("another", rows=3), "rows 3"),
     ],

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from errata.archive.inspect import HIT, Ward, inspected
 from errata.archive.masks import Source, sources
+from errata.archive.result_inspect import ResultWard, inspected_results
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import packed, unpacked
 from errata.catalog.open import Catalog
@@ -64,7 +65,7 @@ def look_up(warehouse: Warehouse, found: Iterable[Bucket], inline: dict[int, int
 def look(
     session: Callable[[], SparkSession],
     catalog: Catalog,
-    ward: Ward,
+    ward: Ward | ResultWard,
     found: Sequence[Bucket],
     on_done: OnDone = lambda _: None,
 ) -> Looked:
@@ -100,7 +101,7 @@ def _tasks(wanted: Sequence[Source]) -> Iterator[list[Source]]:
 
 
 def _function(
-    ward: Ward, tasks: Sequence[Sequence[Source]]
+    ward: Ward | ResultWard, tasks: Sequence[Sequence[Source]]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -110,10 +111,13 @@ def _function(
     return run
 
 
-def _told(ward: Ward, wanted: Iterable[Source]) -> Iterator[pa.RecordBatch]:
+def _told(ward: Ward | ResultWard, wanted: Iterable[Source]) -> Iterator[pa.RecordBatch]:
     shelf: dict[int, pa.Table] = {}
     for source in wanted:
-        seen, hits = inspected(ward, source, shelf)
+        if isinstance(ward, Ward):
+            seen, hits = inspected(ward, source, shelf)
+        else:
+            seen, hits = inspected_results(ward, source), HIT.empty_table()
         row = {"bucket": source.bucket.bucket_id, "seen": _spoken(seen), "hits": packed(hits)}
         yield pa.RecordBatch.from_pylist([row], schema=_TOLD)
 
@@ -131,7 +135,7 @@ def _spoken(seen: Seen) -> str:
         groups = figures.groups
         told["groups"] = [groups.low, groups.high, groups.members_json()]
         told["figures"] = [figures.rows, figures.vs_min, figures.vs_max]
-        told["ends"] = [figures.revisions, figures.masks, figures.content]
+        told["ends"] = [figures.revisions, figures.masks, figures.content, figures.ends]
     return json.dumps(told)
 
 
@@ -142,9 +146,9 @@ def _understood(text: str) -> Seen:
     told = json.loads(text)
     figures = None
     if "figures" in told:
-        revisions, masks, content = (None if each is None else (each[0], each[1]) for each in told["ends"])
+        ends = [None if each is None else (each[0], each[1]) for each in told["ends"]]
         rows, low, high = told["figures"]
-        figures = Figures(rows, low, high, Groups.of(*told["groups"]), revisions, masks, content)
+        figures = Figures(rows, low, high, Groups.of(*told["groups"]), *ends)
     plain: dict[str, Any] = {name: told[name] for name in _PLAIN}
     plain |= {name: tuple(told[name]) for name in ("nulls", "unfiltered")}
     return Seen(figures=figures, **plain)

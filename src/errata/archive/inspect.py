@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,15 +44,8 @@ def inspected(ward: Ward, source: Source, shelf: dict[int, pa.Table]) -> tuple[S
     """What a bucket is, and its rows where revisions mask some; what it holds only when it is what was written.
     `shelf` keeps what overlays mask from one bucket to the next."""
     bucket = source.bucket
-    try:
-        data = _data(ward, source)
-    except OSError as error:
-        fault = f"it cannot be read: {error.strerror or error}"
-        return Seen(bucket.size, bucket.checksum, fault), HIT.empty_table()
+    known, data = content(ward.warehouse, source)
     if data is None:
-        return Seen(), HIT.empty_table()
-    known = Seen(len(data), f"sha256:{hashlib.sha256(data).hexdigest()}")
-    if known.checksum != bucket.checksum:
         return known, HIT.empty_table()
     rows = _rows(ward.stream, bucket, data)
     if isinstance(rows, str):
@@ -63,21 +57,41 @@ def inspected(ward: Ward, source: Source, shelf: dict[int, pa.Table]) -> tuple[S
     return tell(ward.stream, rows, known), HIT.empty_table()
 
 
-def _data(ward: Ward, source: Source) -> bytes | None:
+def content(warehouse: Warehouse, source: Source) -> tuple[Seen, bytes | None]:
+    """What lies where a bucket should lie; and its content, only if it is what was written."""
+    bucket = source.bucket
+    try:
+        data = _data(warehouse, source)
+    except OSError as error:
+        return Seen(bucket.size, bucket.checksum, f"it cannot be read: {error.strerror or error}"), None
+    if data is None:
+        return Seen(), None
+    known = Seen(len(data), f"sha256:{hashlib.sha256(data).hexdigest()}")
+    return known, data if known.checksum == bucket.checksum else None
+
+
+def _data(warehouse: Warehouse, source: Source) -> bytes | None:
     if source.bucket.path is None:
         return source.data
     try:
-        return ward.warehouse.read(source.bucket.path)
+        return warehouse.read(source.bucket.path)
     except FileNotFoundError:
         return None
 
 
-def _rows(stream: Stream, bucket: Bucket, data: bytes) -> pa.Table | str:
-    """The rows, or why they cannot be read."""
+def stored_rows(bucket: Bucket, data: bytes) -> pa.Table | str:
+    """The rows as they were written, or why they cannot be read."""
     try:
-        stored = unpacked(data) if bucket.inline else pq.read_table(pa.BufferReader(data), use_threads=False)
+        return unpacked(data) if bucket.inline else pq.read_table(pa.BufferReader(data), use_threads=False)
     except (pa.ArrowException, OSError) as error:
         return f"it cannot be opened: {error}"
+
+
+def _rows(stream: Stream, bucket: Bucket, data: bytes) -> pa.Table | str:
+    """The rows, or why they cannot be read."""
+    stored = stored_rows(bucket, data)
+    if isinstance(stored, str):
+        return stored
     schema = _schema(stream, bucket.role)
     return _fault(stream, bucket.role, schema, stored.schema) or conformed(stored, schema)
 
@@ -112,6 +126,11 @@ def _fault(stream: Stream, role: Role, wanted: pa.Schema, found: pa.Schema) -> s
     may_lack = {name for column in stream.names for name in (column, old_column(column))}
     if role is Role.BASE:
         may_lack -= stream.required
+    return misfit(wanted, found, may_lack)
+
+
+def misfit(wanted: pa.Schema, found: pa.Schema, may_lack: Collection[str] = ()) -> str:
+    """Why stored rows are not of the wanted columns; nothing if they are."""
     for field in wanted:
         if field.name in found.names:
             kind = found.field(field.name).type

@@ -1,6 +1,8 @@
-"""Rows put into stream order in memory."""
+"""Rows put into order in memory."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -24,3 +26,17 @@ def in_order(rows: pa.Table, stream: Stream) -> pa.Table:
         some = rows.select(names).take(pa.array(index[tied]))
         index[tied] = index[tied][pc.sort_indices(some, sort_keys=[(name, "ascending") for name in names]).to_numpy()]
     return rows.take(pa.array(index))
+
+
+def by_columns(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Rows sorted by some columns as Spark sorts them: NULLs come first, and NaN behind all numbers."""
+    if rows.num_rows < 2 or not names:
+        return rows
+    keys, sorting = [], rows.select(list(names))
+    for number, name in enumerate(names):
+        if pa.types.is_floating(rows.schema.field(name).type):
+            rank = f"_nan_{number}"
+            sorting = sorting.append_column(rank, pc.is_nan(rows[name]))
+            keys.append((rank, "ascending", "at_start"))
+        keys.append((name, "ascending", "at_start"))
+    return rows.take(pc.sort_indices(sorting, sort_keys=keys))

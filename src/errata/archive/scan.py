@@ -265,7 +265,7 @@ def open_buckets(
     session: SparkSession, catalog: Catalog, warehouse: Warehouse, stream: Stream, found: Sequence[Bucket]
 ) -> DataFrame:
     """All rows of base buckets; columns that were added later are NULL in older ones."""
-    return _opened(session, catalog, warehouse, found, arrow_schema(stream), ddl(stream))
+    return opened(session, catalog, warehouse, found, arrow_schema(stream), ddl(stream))
 
 
 def open_overlays(
@@ -277,12 +277,12 @@ def open_overlays(
     told = {REVISION, OLD_REVISION, MASKS, LIVE, *stream.names, *old}
     schema = pa.schema([column for column in overlay_schema(stream) if column.name in told])
     if sum(bucket.rows for bucket in found) > LOCAL_ROWS:
-        return _opened(session, catalog, warehouse, found, schema, arrow_ddl(schema))
+        return opened(session, catalog, warehouse, found, schema, arrow_ddl(schema))
     rows = read_overlays(stream, warehouse, sources(catalog, found), schema.names)
     return session.createDataFrame(rows.select(schema.names), arrow_ddl(schema))
 
 
-def _opened(
+def opened(
     session: SparkSession,
     catalog: Catalog,
     warehouse: Warehouse,
@@ -290,6 +290,7 @@ def _opened(
     schema: pa.Schema,
     declared: str,
 ) -> DataFrame:
+    """All rows of some buckets, with a schema that is also declared in Spark's words."""
     paths = [warehouse.spark_path(bucket.path) for bucket in found if bucket.path is not None]
     inline = [bucket.bucket_id for bucket in found if bucket.inline]
     frames = []

@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from upath import UPath
 
 from errata.errors import ErrataError
@@ -23,7 +25,7 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}|all")
 _NAME = re.compile(r"[0-9a-f]{32}\.(parquet|arrow)")
 
 KINDS = {
-    **dict.fromkeys(("base", "pending", "overlay", "faults"), (_DAY, _NAME)),
+    **dict.fromkeys(("base", "pending", "overlay", "faults", "open", "tip", "state", "feed"), (_DAY, _NAME)),
     "retried": (re.compile(r"[0-9a-f]{12}"), re.compile(r"\d+\.(csv|jsonl)")),
 }
 """What lies in the folder of a stream, and how the folders in there, and the files in these, are called. Of `retried`
@@ -58,9 +60,13 @@ class Warehouse:
 
     def new_name(self, stream: Stream, vs: int, kind: str = "base", ending: str = "parquet") -> str:
         """A name never used before, in a folder of the stream and of the day on which its rows begin, if they say."""
-        dated = stream.timed and _FIRST <= vs <= _LAST
-        day = to_datetime(vs).date().isoformat() if dated else "all"
-        return f"{stream.name}/{kind}/{day}/{uuid.uuid4().hex}.{ending}"
+        return self.name_in(stream.name, vs if stream.timed else None, kind, ending)
+
+    def name_in(self, folder: str, vs: int | None, kind: str, ending: str = "parquet") -> str:
+        """The same in a folder of this name; `vs` is None where event time is a plain number."""
+        dated = vs is not None and _FIRST <= vs <= _LAST
+        day = to_datetime(vs).date().isoformat() if vs is not None and dated else "all"
+        return f"{folder}/{kind}/{day}/{uuid.uuid4().hex}.{ending}"
 
     def check(self) -> None:
         """Refuse a warehouse that cannot be written, before any work is done for it."""
@@ -101,6 +107,10 @@ class Warehouse:
         """A whole file."""
         content: bytes = UPath(self.path(relative)).read_bytes()
         return content
+
+    def read_table(self, relative: str) -> pa.Table:
+        """A whole Parquet file."""
+        return pq.read_table(pa.BufferReader(self.read(relative)), use_threads=False)
 
     def remove(self, relative: str) -> None:
         """Remove a file; one that is gone already is no error."""

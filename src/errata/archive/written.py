@@ -55,14 +55,14 @@ class BucketWriter:
     def store(self, rows: pa.Table, role: Role, low: int, high: int, groups: Groups) -> NewBucket:
         """One bucket of rows that have been described."""
         if self.inline and rows.nbytes <= 4 * INLINE_BYTES:
-            data = _arrow(rows)
+            data = as_arrow(rows)
             if len(data) <= INLINE_BYTES:
-                return NewBucket(role, rows.num_rows, len(data), low, high, groups, _checksum(data), data=data)
+                return NewBucket(role, rows.num_rows, len(data), low, high, groups, checksum(data), data=data)
         layout = self.stream.layout if role is Role.BASE else Layout.BUCKETS
-        data = _parquet(rows, self._filtered(role), layout)
+        data = as_parquet(rows, self._filtered(role), layout)
         path = self.warehouse.new_name(self.stream, low, role.value)
         self.warehouse.write(path, data)
-        return NewBucket(role, rows.num_rows, len(data), low, high, groups, _checksum(data), path=path)
+        return NewBucket(role, rows.num_rows, len(data), low, high, groups, checksum(data), path=path)
 
     def _filtered(self, role: Role) -> tuple[str, ...]:
         """The columns that get Bloom filters: of a key that does not tell the place of its row."""
@@ -115,14 +115,16 @@ def groups_of(rows: pa.Table, names: tuple[str, ...]) -> Groups:
     return Groups(ends["min"].as_py(), ends["max"].as_py())
 
 
-def _arrow(rows: pa.Table) -> bytes:
+def as_arrow(rows: pa.Table) -> bytes:
+    """An Arrow stream, as inline buckets are."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
         stream.write_table(rows.combine_chunks())
     return sink.getvalue()
 
 
-def _parquet(rows: pa.Table, filtered: tuple[str, ...], layout: Layout) -> bytes:
+def as_parquet(rows: pa.Table, filtered: tuple[str, ...] = (), layout: Layout = Layout.BUCKETS) -> bytes:
+    """A Parquet file."""
     row_group = ROW_GROUP // GROUPED_PARTS if layout is Layout.GROUPED else ROW_GROUP
     sink = pa.BufferOutputStream()
     encoding = {name: "DELTA_BINARY_PACKED" for name in rows.column_names if name == POS}
@@ -143,7 +145,8 @@ def _parquet(rows: pa.Table, filtered: tuple[str, ...], layout: Layout) -> bytes
     return data
 
 
-def _checksum(data: bytes) -> str:
+def checksum(data: bytes) -> str:
+    """By which a bucket is known again."""
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 

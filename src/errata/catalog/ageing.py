@@ -43,20 +43,32 @@ class Aged:
         return sum(bucket.rows - bucket.masked for bucket in self.buckets) + sum(hidden.values())
 
 
-def due(catalog: Catalog, basis: Standing) -> Aged | None:
-    """What is due as the stream stands; None when nothing is."""
+def due(catalog: Catalog, basis: Standing, held: int | None = None) -> Aged | None:
+    """What is due as the stream stands; None when nothing is. `held`: where that begins which queries have still to
+    read."""
     with catalog.reading() as connection:
-        return _due(connection, basis)
+        return _due(connection, basis, held)
 
 
-def commit_ageing(catalog: Catalog, basis: Standing, aged: Aged, hidden: Mapping[int, int], cause: Cause) -> int:
+def commit_ageing(
+    catalog: Catalog,
+    basis: Standing,
+    aged: Aged,
+    hidden: Mapping[int, int],
+    cause: Cause,
+    *,
+    held: int | None = None,
+    seen: int | None = None,
+) -> int:
     """Drop what was found due on `basis`. `hidden` tells how many rows have counted and no longer do, of each of the
-    buckets beside and of the overlays."""
+    buckets beside and of the overlays. `seen`: the commit as of which it was looked up what queries have still to
+    read."""
     with catalog.writing() as connection:
         # Looked at again under the lock: a correction, another ageing or a declaration may have come between.
         now = streams.locked_standing(connection, basis.stream_id)
-        if now is None or now.aged_to != basis.aged_to or _due(connection, now) != aged:
+        if now is None or now.aged_to != basis.aged_to or _due(connection, now, held) != aged:
             raise BasisMovedError
+        check_no_new_readers(connection, seen)
         rows, gone = aged.rows(hidden), [*aged.buckets, *aged.gone]
         summary = {
             "dropped_buckets": len(aged.buckets),
@@ -81,7 +93,18 @@ def commit_ageing(catalog: Catalog, basis: Standing, aged: Aged, hidden: Mapping
         return commit_id
 
 
-def _due(connection: Connection, standing: Standing) -> Aged | None:
+def check_no_new_readers(connection: Connection, seen: int | None) -> None:
+    """Whether no query has been answered for the first time since a commit. Those that were can only need less."""
+    if seen is None:
+        return
+    new = select(streams_table.c.stream_id).where(
+        streams_table.c.query_id.is_not(None), streams_table.c.added_in > seen
+    )
+    if connection.execute(new.limit(1)).first() is not None:
+        raise BasisMovedError
+
+
+def _due(connection: Connection, standing: Standing, held: int | None) -> Aged | None:
     stream, stream_id = standing.stream, standing.stream_id
     if stream.retention is None or standing.stable is None:
         return None
@@ -89,6 +112,7 @@ def _due(connection: Connection, standing: Standing) -> Aged | None:
         kept_from = ageing.kept_from(stream.retention, standing.stable, youngest_first)
     if kept_from is None:
         return None
+    kept_from = kept_from if held is None else min(kept_from, held)
     base = buckets.live(connection, stream_id, before=None if stream.one_table else kept_from)
     found = ageing.due(base, kept_from)
     aged_to = ageing.aged_to(found, standing.aged_to, kept_from if stream.one_table else None)

@@ -20,6 +20,7 @@ from sqlalchemy import (
     bindparam,
     cast,
     column,
+    delete,
     func,
     insert,
     literal_column,
@@ -30,7 +31,7 @@ from sqlalchemy import (
 )
 
 from errata.catalog.open import Catalog
-from errata.catalog.tables import batches, bucket_data, buckets, streams
+from errata.catalog.tables import batches, bucket_data, buckets, doomed, streams
 from errata.model.bucket import Bucket, Ends, Groups, Layout, NewBucket, Role, prune
 from errata.model.interval import EVERYTHING, LOWEST, Interval
 
@@ -116,6 +117,33 @@ def visible(
     return prune(found, interval, groups)
 
 
+def counting(
+    catalog: Catalog, stream_id: int, commit_id: int, instants: Interval, role: Role = Role.BASE
+) -> list[Bucket]:
+    """The buckets of results, visible at the commit, that can hold some that count at an instant of the interval."""
+    if instants.empty:
+        return []
+    query = _everywhere().where(buckets.c.ve_max > _moment("start"), buckets.c.vs_min < _moment("end"))
+    given = {"stream": stream_id, "role_": role.value, "commit_": commit_id}
+    with catalog.reading() as connection:
+        rows = connection.execute(query, {**given, "start": instants.start, "end": instants.end})
+        found = [_bucket(row) for row in rows]
+    return sorted(found, key=lambda bucket: (bucket.vs_min, bucket.vs_max, bucket.bucket_id))
+
+
+def forget(connection: Connection, some: Iterable[Bucket]) -> int:
+    """Take buckets out of the index for good, and have their files removed by vacuum; the bytes that were inline."""
+    gone = list(some)
+    for start in range(0, len(gone), 500):
+        wanted = [each.bucket_id for each in gone[start : start + 500]]
+        connection.execute(delete(bucket_data).where(bucket_data.c.bucket_id.in_(wanted)))
+        connection.execute(delete(buckets).where(buckets.c.bucket_id.in_(wanted)))
+    files = [{"path": each.path, "bytes": each.size} for each in gone if each.path is not None]
+    if files:
+        connection.execute(insert(doomed), files)
+    return sum(each.size for each in gone if each.inline)
+
+
 def overlays_ever(catalog: Catalog, stream_id: int, interval: Interval = EVERYTHING, since: int = 0) -> list[Bucket]:
     """All overlays that can speak of rows of the interval and were added after a commit, by what they revised first:
     also those that have been worked into buckets, which stay as long as the rows that they corrected."""
@@ -125,6 +153,20 @@ def overlays_ever(catalog: Catalog, stream_id: int, interval: Interval = EVERYTH
         .where(buckets.c.stream_id == stream_id, buckets.c.role == Role.OVERLAY.value, buckets.c.added_in > since)
         .where(buckets.c.vs_min < interval.end, buckets.c.vs_max >= interval.start)
         .order_by(buckets.c.revision_first, buckets.c.bucket_id)
+    )
+    with catalog.reading() as connection:
+        return [_bucket(row) for row in connection.execute(query)]
+
+
+def added(catalog: Catalog, stream_id: int, roles: Iterable[Role], *, after: int, up_to: int) -> list[Bucket]:
+    """The buckets of some roles that were added after a commit, and up to another one, as they came: also those that
+    have been removed since, as long as vacuum leaves them."""
+    query = (
+        select(buckets, batches.c.batch_id)
+        .join(batches, batches.c.batch_no == buckets.c.batch_no, isouter=True)
+        .where(buckets.c.stream_id == stream_id, buckets.c.role.in_([each.value for each in roles]))
+        .where(buckets.c.added_in > after, buckets.c.added_in <= up_to)
+        .order_by(buckets.c.added_in, buckets.c.bucket_id)
     )
     with catalog.reading() as connection:
         return [_bucket(row) for row in connection.execute(query)]
@@ -211,6 +253,7 @@ def add(
         if pending:
             numbers = (revisions + 1, revisions + bucket.rows)
         masks, content = bucket.masks or (None, None), bucket.content or (None, None)
+        ends = bucket.ends or (None, None)
         added = connection.execute(
             insert(buckets)
             .values(
@@ -222,6 +265,8 @@ def add(
                 bytes=bucket.size,
                 vs_min=bucket.vs_min,
                 vs_max=bucket.vs_max,
+                ve_min=ends[0],
+                ve_max=ends[1],
                 span_class=span_class(bucket.vs_min, bucket.vs_max),
                 group_low=bucket.groups.low,
                 group_high=bucket.groups.high,
@@ -293,6 +338,7 @@ def _bucket(row: Row[Any]) -> Bucket:
         row.floor,
         row.folded,
         row.masked,
+        _ends(row.ve_min, row.ve_max),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
 from errata.catalog.open import Catalog
-from errata.catalog.tables import commits, head, streams
+from errata.catalog.tables import commits, head, positions, streams
 from errata.errors import ErrataError, UsageError
 from errata.model.commit import Cause, Commit
 from errata.model.horizon import readable
@@ -110,21 +110,21 @@ def find(catalog: Catalog, as_of: str | int | None) -> int:
     return int(found)
 
 
-def check_readable(catalog: Catalog, commit_id: int, horizon: int, stream: str) -> None:
-    """Refuse a commit whose state of the stream lies behind the horizon."""
+def check_readable(catalog: Catalog, commit_id: int, horizon: int, stream: str, noun: str = "stream") -> None:
+    """Refuse a commit whose state of the stream, or of the results of a query, lies behind the horizon."""
     following = select(commits.c.at).where(commits.c.commit_id > commit_id).order_by(commits.c.commit_id)
     with catalog.reading() as connection:
         superseded_at = connection.execute(following.limit(1)).scalar()
     if not readable(superseded_at, catalog.clock.now(), horizon):
         raise ErrataError(
-            f"commit {commit_id} lies behind the horizon of stream {stream}",
+            f"commit {commit_id} lies behind the horizon of {noun} {stream}",
             why=f"past states are kept readable for {format_duration(horizon)}",
             how="read a later commit, or declare a longer `horizon` for the time to come",
         )
-    check_whole(catalog, commit_id, stream)
+    check_whole(catalog, commit_id, stream, noun)
 
 
-def check_whole(catalog: Catalog, commit_id: int, stream: str) -> None:
+def check_whole(catalog: Catalog, commit_id: int, stream: str, noun: str = "stream") -> None:
     """Refuse a commit that vacuum has taken from: no longer horizon, nor another machine's clock, brings that back."""
     gone = streams.c.removed_in
     then = select(streams.c.vacuumed).where(
@@ -134,10 +134,27 @@ def check_whole(catalog: Catalog, commit_id: int, stream: str) -> None:
         vacuumed = connection.execute(then).scalar()
     if vacuumed is not None and commit_id < vacuumed:
         raise ErrataError(
-            f"commit {commit_id} of stream {stream} is no longer whole",
+            f"commit {commit_id} of {noun} {stream} is no longer whole",
             why=f"vacuum has removed what only commits before {vacuumed} needed",
             how=f"read commit {vacuumed} or a later one",
         )
+
+
+def whole_from(catalog: Catalog, name: str) -> int:
+    """The first commit since which vacuum has taken nothing from the archives of this name; 0 if it never has."""
+    query = select(func.max(streams.c.vacuumed)).where(streams.c.name == name)
+    with catalog.reading() as connection:
+        return int(connection.execute(query).scalar() or 0)
+
+
+def first_moving(catalog: Catalog, names: Iterable[str], *, after: int, up_to: int) -> int | None:
+    """The first commit after one, and up to another one, that has moved one of these streams; None if none has."""
+    query = select(func.min(positions.c.commit_id)).join(streams, streams.c.stream_id == positions.c.stream_id)
+    query = query.where(streams.c.name.in_(list(names)), streams.c.query_id.is_(None))
+    query = query.where(positions.c.commit_id > after, positions.c.commit_id <= up_to)
+    with catalog.reading() as connection:
+        found = connection.execute(query).scalar()
+    return None if found is None else int(found)
 
 
 def _later(connection: Connection, at: Any, now: int) -> Any:

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Row, func, select
 
-from errata.catalog import buckets, pins
+from errata.catalog import buckets
 from errata.catalog import tables as t
 from errata.catalog.open import Catalog, answering
 from errata.catalog.streams import Standing
-from errata.catalog.vacuum import oldest_readable
+from errata.catalog.vacuum import kept_whole_from
 from errata.model.bucket import Bucket, Role
 from errata.model.health import SHOWN, Finding, Kind, Severity
-from errata.model.horizon import forgotten, oldest_kept, spent
+from errata.model.horizon import forgotten, spent
 from errata.model.stream import Stream, from_record
 from errata.model.wholeness import BACKUP, Entry, Position
 
@@ -54,7 +54,7 @@ class Case:
 
 
 @contextmanager
-def _one_moment(catalog: Catalog) -> Iterator[Connection]:
+def one_moment(catalog: Catalog) -> Iterator[Connection]:
     """A connection whose looks all see the same."""
     engine = catalog.engine
     if engine.dialect.name == "postgresql":
@@ -66,14 +66,13 @@ def _one_moment(catalog: Catalog) -> Iterator[Connection]:
 def reach(catalog: Catalog, stream_id: int) -> int:
     """The oldest commit as of which the stream has to be whole."""
     with catalog.reading() as connection:
-        horizon = _declared(connection, stream_id).horizon
-        now = catalog.clock.now()
-        return oldest_kept(oldest_readable(connection, now, horizon), pins.oldest_living(connection, now))
+        row = connection.execute(select(t.streams).where(t.streams.c.stream_id == stream_id)).one()
+        return kept_whole_from(connection, row, catalog.clock.now())
 
 
 def case(catalog: Catalog, stream_id: int, kept_from: int) -> Case:
     """What the catalog has of a stream, as far back as a commit that is pinned."""
-    with _one_moment(catalog) as connection:
+    with one_moment(catalog) as connection:
         row = connection.execute(select(t.streams).where(t.streams.c.stream_id == stream_id)).one()
         ever = buckets.ever(connection, stream_id)
         undone = _withdrawals(connection, stream_id)
@@ -86,15 +85,16 @@ def case(catalog: Catalog, stream_id: int, kept_from: int) -> Case:
             withdrawn,
             sum(undone.values()) - sum(each.rows for each in withdrawn),
             Position(row.changed_in, row.stable, row.vs_max, row.rows, row.applied, row.aged_to, row.folded),
-            _positions(connection, stream_id),
+            positions(connection, stream_id),
             list(_entries(connection, stream_id, ever)),
             {each.bucket_id: each.rows for each in ever},
-            frozenset(_misclassed(connection, stream_id)),
+            frozenset(misclassed(connection, stream_id)),
             connection.execute(select(t.head.c.commit_id)).scalar_one(),
         )
 
 
-def _misclassed(connection: Connection, stream_id: int) -> Iterator[int]:
+def misclassed(connection: Connection, stream_id: int) -> Iterator[int]:
+    """Buckets that look-ups by interval do not find."""
     query = select(t.buckets.c.bucket_id, t.buckets.c.span_class, t.buckets.c.vs_min, t.buckets.c.vs_max)
     for row in connection.execute(query.where(t.buckets.c.stream_id == stream_id)):
         if row.span_class != buckets.span_class(row.vs_min, row.vs_max):
@@ -139,7 +139,8 @@ def _withdrawals(connection: Connection, stream_id: int) -> dict[int, int]:
     return {row.commit_id: count for row in connection.execute(query) if (count := row.summary.get("withdrawn", 0))}
 
 
-def _positions(connection: Connection, stream_id: int) -> list[Position]:
+def positions(connection: Connection, stream_id: int) -> list[Position]:
+    """Where a stream has stood, commit by commit."""
     query = select(t.positions).where(t.positions.c.stream_id == stream_id).order_by(t.positions.c.commit_id)
     return [
         Position(row.commit_id, row.stable, row.vs_max, row.rows, row.applied, row.aged_to, row.folded)
@@ -195,7 +196,7 @@ def inline_sizes(catalog: Catalog, stream_id: int) -> dict[int, int]:
 
 def house(catalog: Catalog) -> list[Finding]:
     """What is wrong with that which all streams share."""
-    with _one_moment(catalog) as connection:
+    with one_moment(catalog) as connection:
         found = [*_commits(connection), *_pins(connection, catalog.clock.now()), *_consumers(connection)]
         return [*found, *_named(connection)]
 

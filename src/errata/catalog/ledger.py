@@ -60,6 +60,14 @@ def times_taken(catalog: Catalog, stream_id: int, content_hash: str) -> int:
         return int(connection.execute(query).scalar_one())
 
 
+def since(catalog: Catalog, commit_id: int, up_to: int) -> list[tuple[int, int, str]]:
+    """Stream, commit and id of the batches taken in after a commit, up to another one, in their order."""
+    query = select(batches.c.stream_id, batches.c.commit_id, batches.c.batch_id)
+    query = query.where(batches.c.commit_id > commit_id, batches.c.commit_id <= up_to).order_by(batches.c.commit_id)
+    with catalog.reading() as connection:
+        return [(row.stream_id, row.commit_id, row.batch_id) for row in connection.execute(query)]
+
+
 def known_names(catalog: Catalog, stream_id: int, names: Iterable[str]) -> set[tuple[str, int]]:
     """Of the files so named, those taken in before, each with the bytes that it had then."""
     wanted = sorted(set(names))

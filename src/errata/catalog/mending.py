@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, delete, select, update
 
@@ -12,8 +12,7 @@ from errata.catalog import buckets, commits, streams
 from errata.catalog import tables as t
 from errata.catalog.append import BasisMovedError
 from errata.catalog.open import Catalog
-from errata.catalog.streams import Standing
-from errata.model.bucket import Role
+from errata.model.bucket import Bucket, Role
 from errata.model.commit import Cause
 from errata.model.health import Figures
 
@@ -36,20 +35,36 @@ class Mending:
     masked: Mapping[int, int] = field(default_factory=dict)
     """By bucket, how many of its rows do not count."""
     figures: Mapping[int, Figured] = field(default_factory=dict)
+    forget: Sequence[Bucket] = ()
+    """Caches of queries that are not whole."""
+    end: bool = False
+    """Results whose query is not there any more."""
 
     @property
     def nothing(self) -> bool:
-        return self.rows is None and self.inline_bytes is None and not self.masked and not self.figures
+        some = self.masked or self.figures or self.forget or self.end
+        return self.rows is None and self.inline_bytes is None and not some
 
     @property
     def summary(self) -> dict[str, object]:
         """How much is mended, by kind."""
         counters = sum(each is not None for each in (self.rows, self.inline_bytes))
         counts = {"counters": counters, "masked": len(self.masked), "figures": len(self.figures)}
+        counts |= {"caches": len(self.forget), "ended": int(self.end)}
         return {name: count for name, count in counts.items() if count}
 
 
-def commit_mending(catalog: Catalog, basis: Standing, mending: Mending, cause: Cause) -> int:
+class Basis(Protocol):
+    """Where an archive stood when it was looked at."""
+
+    @property
+    def stream_id(self) -> int: ...
+
+    @property
+    def changed_in(self) -> int: ...
+
+
+def commit_mending(catalog: Catalog, basis: Basis, mending: Mending, cause: Cause) -> int:
     """Note what was found, if nobody has moved the stream since, and return the commit's number."""
     with catalog.writing() as connection:
         row = streams.lock(connection, basis.stream_id)
@@ -62,12 +77,15 @@ def commit_mending(catalog: Catalog, basis: Standing, mending: Mending, cause: C
             connection.execute(update(t.buckets).where(t.buckets.c.bucket_id == bucket_id).values(masked=masked))
         for bucket_id, told in mending.figures.items():
             connection.execute(update(t.buckets).where(t.buckets.c.bucket_id == bucket_id).values(_columns(told)))
+        buckets.forget(connection, mending.forget)
+        if mending.end:
+            streams.end(connection, basis.stream_id, commit_id)
         counters = {"rows": mending.rows, "inline_bytes": mending.inline_bytes}
         values: dict[str, Any] = {name: value for name, value in counters.items() if value is not None}
         connection.execute(
             update(t.streams).where(t.streams.c.stream_id == basis.stream_id).values(changed_in=commit_id, **values)
         )
-        if row.removed_in is None:
+        if row.removed_in is None and not mending.end:
             streams.record_position(connection, basis.stream_id, commit_id)
         return commit_id
 
@@ -86,6 +104,8 @@ def _columns(told: Figured) -> dict[str, Any]:
         "group_high": groups.high,
         "group_members": groups.members_json(),
     }
+    if figures.ends is not None:
+        columns |= {"ve_min": figures.ends[0], "ve_max": figures.ends[1]}
     if told.role is Role.OVERLAY:
         columns |= {"mask_min": masks[0], "mask_max": masks[1], "content_min": content[0], "content_max": content[1]}
         columns |= {"revision_first": numbers[0], "revision_last": numbers[1]}

@@ -1,4 +1,5 @@
-"""Queries as the catalog has recorded them. A query that changes is another row; the old one ends where it begins."""
+"""Queries as the catalog has recorded them. A query that changes is another row; the old one ends where it begins.
+Where its text is and in which table it is served is changed in the row that there is: it answers the same."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from errata.catalog import result_tables
 from errata.catalog.open import Catalog
 from errata.catalog.tables import queries
 from errata.model.columns import Column, ColumnType
@@ -59,18 +61,41 @@ def recorded(catalog: Catalog, commit_id: int | None = None) -> dict[str, Record
         return {row.name: RecordedQuery(row.query_id, _checked(row, kinds), row.added_in) for row in rows}
 
 
+def consumer(query: str) -> str:
+    """By what name a query consumes the revisions of the streams that it reads."""
+    return f"query {query}"
+
+
 def record(connection: Connection, commit_id: int, writes: QueryWrites) -> None:
     """Write what is planned, in the transaction of the commit."""
-    gone = sorted({*writes.drop, *(each.name for each in writes.write)})
+    live = _live(connection, sorted({*writes.drop, *(each.name for each in writes.write)}))
+    result_tables.agree(connection, (each.checked for each in live.values()), writes.write)
+    kept = {each.name for each in writes.write if each.name in live and each.same_form(live[each.name].checked)}
+    gone = sorted(each.query_id for name, each in live.items() if name not in kept)
     for start in range(0, len(gone), _AT_ONCE):
-        ended = queries.c.removed_in.is_(None) & queries.c.name.in_(gone[start : start + _AT_ONCE])
+        ended = queries.c.query_id.in_(gone[start : start + _AT_ONCE])
         connection.execute(update(queries).where(ended).values(removed_in=commit_id))
-    if not writes.write:
+    for each in writes.write:
+        if each.name in kept:
+            same = queries.c.query_id == live[each.name].query_id
+            connection.execute(update(queries).where(same).values(options=to_record(each.query)))
+    created = [_values(each, commit_id) for each in writes.write if each.name not in kept]
+    if not created:
         return
     try:
-        connection.execute(insert(queries), [_values(each, commit_id) for each in writes.write])
+        connection.execute(insert(queries), created)
     except IntegrityError:  # somebody else has just created one of them
         raise QueriesMovedError from None
+
+
+def _live(connection: Connection, names: Sequence[str]) -> dict[str, RecordedQuery]:
+    """Of these queries those that there are."""
+    found, kinds = {}, dict[str, ColumnType]()
+    for start in range(0, len(names), _AT_ONCE):
+        some = queries.c.removed_in.is_(None) & queries.c.name.in_(names[start : start + _AT_ONCE])
+        for row in connection.execute(select(queries).where(some)):
+            found[row.name] = RecordedQuery(row.query_id, _checked(row, kinds), row.added_in)
+    return found
 
 
 def check_unmoved(connection: Connection, writes: QueryWrites) -> None:

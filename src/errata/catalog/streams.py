@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, insert, literal, select, update
+from sqlalchemy import Connection, Row, Select, delete, func, insert, literal, select, update
 from sqlalchemy.exc import IntegrityError
 
 from errata.catalog import commits, queries
 from errata.catalog.open import Catalog
-from errata.catalog.tables import buckets, declarations, positions, streams
+from errata.catalog.tables import buckets, consumers, declarations, positions, streams
 from errata.errors import unknown
 from errata.model.commit import Cause
 from errata.model.stream import Stream, from_record, to_record
@@ -67,7 +67,8 @@ def standings(catalog: Catalog, commit_id: int | None = None) -> list[Standing]:
 def check_known(catalog: Catalog, name: str) -> None:
     """Refuse a name that no stream bears or, before it was dropped, bore."""
     with catalog.reading() as connection:
-        names = {row.name for row in connection.execute(select(streams.c.name).distinct())}
+        declared = select(streams.c.name).where(streams.c.query_id.is_(None)).distinct()
+        names = {row.name for row in connection.execute(declared)}
     if name not in names:
         raise unknown("stream", name, names)
 
@@ -112,6 +113,11 @@ def aged_to_at(connection: Connection, stream_id: int, commit_id: int) -> int | 
     """How far the stream had been aged as of a commit."""
     query = select(positions.c.aged_to).where(positions.c.stream_id == stream_id, positions.c.commit_id <= commit_id)
     return connection.execute(query.order_by(positions.c.commit_id.desc()).limit(1)).scalar()
+
+
+def aged_to_now(connection: Connection, stream_id: int) -> int | None:
+    """How far it has been aged."""
+    return connection.execute(select(streams.c.aged_to).where(streams.c.stream_id == stream_id)).scalar()
 
 
 def settled_in(connection: Connection, stream_id: int, numbers: Iterable[int]) -> dict[int, int]:
@@ -170,15 +176,27 @@ def apply_changes(
             _touch(connection, stream_id, commit_id)
         for name in drop:
             stream_id = recorded[name].stream_id
-            for table in (streams, buckets):
-                connection.execute(
-                    update(table)
-                    .where(table.c.stream_id == stream_id, table.c.removed_in.is_(None))
-                    .values(removed_in=commit_id)
-                )
+            end(connection, stream_id, commit_id)
         with _as_planned():
             queries.record(connection, commit_id, query_writes)
+        _end_results(connection, query_writes.drop, commit_id)
         return commit_id
+
+
+def end(connection: Connection, stream_id: int, commit_id: int) -> None:
+    """Let an archive end with a commit: older commits go on seeing it."""
+    for table in (streams, buckets):
+        gone = update(table).where(table.c.stream_id == stream_id, table.c.removed_in.is_(None))
+        connection.execute(gone.values(removed_in=commit_id))
+
+
+def _end_results(connection: Connection, dropped: Iterable[str], commit_id: int) -> None:
+    """Let the results of queries that are dropped end with a commit; they hold no revisions back any more."""
+    for name in dropped:
+        results = select(streams.c.stream_id).where(streams.c.name == name, streams.c.query_id.is_not(None))
+        for stream_id in connection.execute(results.where(streams.c.removed_in.is_(None))).scalars().all():
+            end(connection, stream_id, commit_id)
+        connection.execute(delete(consumers).where(consumers.c.name == queries.consumer(name)))
 
 
 @contextmanager
@@ -215,7 +233,8 @@ def _touch(connection: Connection, stream_id: int, commit_id: int) -> None:
 
 
 def _live(name: str | None, commit_id: int | None) -> Select[Any]:
-    query = select(streams)
+    # The archives of queries' results are none that anybody declared.
+    query = select(streams).where(streams.c.query_id.is_(None))
     if commit_id is None:
         query = query.where(streams.c.removed_in.is_(None))
     else:

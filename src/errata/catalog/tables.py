@@ -80,6 +80,7 @@ streams = Table(
     Column("folded", BigInteger, nullable=False),
     Column("changed_in", BigInteger, nullable=False),
     Column("vacuumed", BigInteger),
+    Column("query_id", BigInteger),
     Index(
         "uq_streams_live_name",
         "name",
@@ -91,7 +92,8 @@ streams = Table(
 """A stream and where it stands now. Whatever moves it locks its row; changed_in is the commit that last did. Revisions
 up to `applied` have been settled, and those up to `folded` can no longer be told apart; what lay before `aged_to` has
 been aged out. Vacuum may have removed what only commits before `vacuumed` need: those are never read again, whatever
-the horizon says later."""
+the horizon says later. With a query_id it is no stream that anybody declared, but the archive of the query's
+results."""
 
 declarations = Table(
     "declarations",
@@ -217,6 +219,7 @@ buckets = Table(
     Column("added_in", BigInteger, nullable=False),
     Column("removed_in", BigInteger),
     Index(None, "stream_id", "role", "span_class", "vs_min"),
+    Index("ix_buckets_ends", "stream_id", "role", "ve_max"),
     Index(None, "added_in"),
     Index(None, "path"),
 )
@@ -279,3 +282,50 @@ pins = Table(
     Index(None, "expires_at"),
 )
 """Readers at work: nothing that a pinned commit can see is removed before the pin is dropped or expires."""
+
+shapes = Table(
+    "shapes",
+    metadata,
+    Column("stream_id", BigInteger, ForeignKey("streams.stream_id"), primary_key=True),
+    Column("shape", JSON, nullable=False),
+)
+"""Of the archive of a query's results: how they are kept."""
+
+evaluations = Table(
+    "evaluations",
+    metadata,
+    Column("stream_id", BigInteger, ForeignKey("streams.stream_id"), primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("commit_id", BigInteger, nullable=False),
+    Column("data_commit", BigInteger, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("begins", BigInteger, nullable=False),
+    Column("revisions", JSON, nullable=False),
+    Column("cause", JSON, nullable=False),
+    Column("measures", JSON, nullable=False),
+    Index(None, "stream_id", "commit_id"),
+)
+"""How far each query's results have been worked out, from which state of the streams, and what it took. The last one is
+the query's position."""
+
+faults = Table(
+    "faults",
+    metadata,
+    Column("query_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("data_commit", BigInteger, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("fault", JSON, nullable=False),
+)
+"""Queries that have stopped: an expression cannot be computed for some row of what comes next."""
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", String(200), primary_key=True),
+    Column("holder", String(200), nullable=False),
+    Column("fence", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+)
+"""Who is at work on what, so that nobody does the same work at the same time. Each new holder has a greater fence."""

@@ -21,7 +21,6 @@ from errata.model.bucket import Role
 from errata.model.commit import Cause
 from errata.model.horizon import forgotten, oldest_kept, spent
 from errata.model.interval import LOWEST
-from errata.model.stream import from_record
 
 CHUNK = 500
 """So many values go into one statement."""
@@ -34,10 +33,11 @@ TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A stream that is or was."""
+    """A stream that is or was; or an archive of a query's results."""
 
     stream_id: int
     name: str
+    of_query: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ class _PinnedMeanwhile(Exception):
 
 def recorded(catalog: Catalog, names: Sequence[str] = ()) -> list[Recorded]:
     """All streams of these names, or all there are; also those that have been dropped."""
-    query = select(streams_table.c.stream_id, streams_table.c.name).order_by(streams_table.c.stream_id)
+    query = select(streams_table).order_by(streams_table.c.stream_id)
     if names:
         query = query.where(streams_table.c.name.in_(names))
     with catalog.reading() as connection:
-        return [Recorded(row.stream_id, row.name) for row in connection.execute(query)]
+        return [Recorded(row.stream_id, row.name, row.query_id is not None) for row in connection.execute(query)]
 
 
 def oldest_readable(connection: Connection, now: int, horizon: int) -> int:
@@ -80,7 +80,7 @@ def spent_now(catalog: Catalog, stream_id: int) -> list[Spent]:
     """What could be removed of a stream now."""
     with catalog.reading() as connection:
         stream = connection.execute(select(streams_table).where(streams_table.c.stream_id == stream_id)).one()
-        return _spent(connection, stream, _kept_from(connection, stream, catalog.clock.now()))
+        return _spent(connection, stream, kept_whole_from(connection, stream, catalog.clock.now()))
 
 
 def remove_spent(catalog: Catalog, stream_id: int, cause: Cause) -> tuple[int | None, list[Spent]]:
@@ -102,17 +102,18 @@ def _remove_spent(catalog: Catalog, stream_id: int, cause: Cause) -> tuple[int |
     with catalog.writing() as connection:
         stream = streams.lock(connection, stream_id)
         now = catalog.clock.now()
-        kept_from = _kept_from(connection, stream, now)
+        kept_from = kept_whole_from(connection, stream, now)
         found = _spent(connection, stream, kept_from)
         if not found:
             return None, []
         _remove(connection, found)
-        taken_from = max(each.removed_in for each in found)
-        connection.execute(
-            update(streams_table)
-            .where(streams_table.c.stream_id == stream_id)
-            .values(vacuumed=max(taken_from, stream.vacuumed or 0))
-        )
+        # No commit is the less whole for want of a state.
+        if taken_from := max((each.removed_in for each in found if each.role is not Role.STATE), default=0):
+            connection.execute(
+                update(streams_table)
+                .where(streams_table.c.stream_id == stream_id)
+                .values(vacuumed=max(taken_from, stream.vacuumed or 0))
+            )
         # Pins come last, so that none waits for long: see `pins.oldest_held` for why this look is the one that counts.
         pinned = pins.oldest_held(connection, now)
         if pinned is not None and pinned < kept_from:
@@ -120,24 +121,38 @@ def _remove_spent(catalog: Catalog, stream_id: int, cause: Cause) -> tuple[int |
         return commits.take(connection, now, cause, stream_id=stream_id, summary=_summary(found)), found
 
 
-def _kept_from(connection: Connection, stream: Row[Any], now: int) -> int:
+def kept_whole_from(connection: Connection, stream: Row[Any], now: int) -> int:
     """From which commit on the stream stays whole, by the horizon declared now, or last."""
-    declared = select(declarations.c.declaration).where(declarations.c.stream_id == stream.stream_id)
-    record = connection.execute(declared.order_by(declarations.c.added_in.desc()).limit(1)).scalar_one()
-    horizon = from_record(stream.name, record).horizon
+    horizon = declared_horizon(connection, stream.stream_id) if stream.query_id is None else longest_horizon(connection)
     return oldest_kept(oldest_readable(connection, now, horizon), pins.oldest_living(connection, now))
+
+
+def declared_horizon(connection: Connection, stream_id: int) -> int:
+    """The horizon that is declared for a stream now, or was last."""
+    declared = select(declarations.c.declaration).where(declarations.c.stream_id == stream_id)
+    record = connection.execute(declared.order_by(declarations.c.added_in.desc()).limit(1)).scalar_one()
+    return int(record["horizon"])
+
+
+def longest_horizon(connection: Connection) -> int:
+    """The longest horizon of all streams. The results of queries have it, being read together with their streams."""
+    declared = select(streams_table.c.stream_id).where(streams_table.c.query_id.is_(None))
+    return max((declared_horizon(connection, each) for each in connection.execute(declared).scalars().all()), default=0)
 
 
 def _spent(connection: Connection, stream: Row[Any], kept_from: int) -> list[Spent]:
     """Overlays that have been worked into buckets stay as long as the rows that they corrected: they are what
     the history of a row is told from."""
     asked = (buckets.c[name] for name in ("bucket_id", "role", "path", "bytes", "vs_max", "removed_in"))
-    query = select(*asked).where(buckets.c.stream_id == stream.stream_id, buckets.c.removed_in <= kept_from)
+    # What a query has kept for its next evaluation nobody reads once its archive has ended.
+    over = buckets.c.role == Role.STATE.value
+    query = select(*asked).where(buckets.c.stream_id == stream.stream_id, over | (buckets.c.removed_in <= kept_from))
     dropped = stream.removed_in is not None
     return [
         Spent(row.bucket_id, Role(row.role), row.path, row.bytes, row.removed_in)
         for row in connection.execute(query.order_by(buckets.c.bucket_id))
-        if spent(row.removed_in, kept_from)
+        if row.removed_in is not None
+        and (row.role == Role.STATE.value or spent(row.removed_in, kept_from))
         and (row.role != Role.OVERLAY.value or forgotten(row.vs_max, stream.aged_to, dropped))
     ]
 

@@ -1,4 +1,4 @@
-"""`errata archive`: what archives hold, without opening them, and their ageing."""
+"""`errata archive`: what archives hold, without opening them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ from typing import Annotated
 
 import typer
 
-from errata.catalog import buckets, commits, streams
-from errata.catalog.streams import Standing
-from errata.cli.options import MaybeStream, Printed, StreamName, given
+from errata.cli.options import MaybeStream, Printed, given
+from errata.cli.shelf import Shelf, shelf_of
 from errata.cli.talk import say
-from errata.flows import age_out as ageing
-from errata.flows.age_out import AgedOut
-from errata.flows.site import Site, at_site
+from errata.flows.site import at_site
 from errata.flows.status import StreamStatus, status
-from errata.model.bucket import Bucket, Role
-from errata.model.stream import Stream
+from errata.model.bucket import Bucket
 from errata.serve.formats import Field, Format, Record, console_on, print_records
 from errata.serve.timeline import STABLE, Stretch, timeline
 from errata.serve.words import batch_name, counted, place, place_shown, size
@@ -54,26 +50,32 @@ STATS = (
 
 def ls(
     context: typer.Context,
-    stream: StreamName,
+    name: Annotated[str, typer.Argument(metavar="STREAM|QUERY", help="The stream, or the query.", show_default=False)],
     as_of: Annotated[
         str | None, typer.Option("--as-of", metavar="COMMIT|TIME", help="As known then.", show_default=False)
     ] = None,
     kind: Printed = Format.TABLE,
 ) -> None:
-    """List the buckets of a stream in stream order, and draw where its rows lie."""
+    """List the buckets of a stream, or of a query's results, in their order, and draw where the rows lie.
+
+    Of a query, base buckets are of results that only a correction can change, open ones of those whose end is not
+    certain, tip of those that begin at the last instant answered; state is what the next evaluation needs, and feed
+    holds changes that the results do not tell.
+    """
     with at_site(given(context).project) as site:
-        commit_id, standing, found = _visible(site, stream, as_of)
-    records = [_bucket_record(standing.stream, each) for each in found]
-    shown = [_bucket_row(standing.stream, each, record) for each, record in zip(found, records, strict=True)]
+        shelf = shelf_of(site, name, as_of)
+    records = [_bucket_record(shelf, each) for each in shelf.buckets]
+    shown = [_bucket_row(shelf, each, record) for each, record in zip(shelf.buckets, records, strict=True)]
     if kind is not Format.TABLE:
         print_records(BUCKETS, records, shown, kind, sys.stdout)
         return
-    if not found:
-        say(f"{stream} has no buckets as of commit {commit_id}")
+    if not shelf.buckets:
+        say(f"{name} has no buckets as of commit {shelf.commit_id}")
         return
-    fields = tuple(field for field in BUCKETS if field.name not in ("path", "batch"))
+    quiet = {"path", "batch"} if shelf.grouped else {"path", "batch", "groups"}
+    fields = tuple(field for field in BUCKETS if field.name not in quiet)
     print_records(fields, records, shown, kind, sys.stdout)
-    _draw(standing, found)
+    _draw(shelf)
 
 
 def stats(context: typer.Context, stream: MaybeStream = None, kind: Printed = Format.TABLE) -> None:
@@ -97,64 +99,29 @@ def stats(context: typer.Context, stream: MaybeStream = None, kind: Printed = Fo
     print_records(fields, records, shown, kind, sys.stdout)
 
 
-def age_out(
-    context: typer.Context,
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="STREAM", help="Only these; else all that age on schedule.", show_default=False),
-    ] = None,
-) -> None:
-    """Drop whole buckets that are past their stream's retention."""
-    with at_site(given(context).project) as site:
-        for aged in ageing.age_out(site, names or ()):
-            say(_aged(aged, site))
-
-
-def _aged(aged: AgedOut, site: Site) -> str:
-    if aged.commit_id is None:
-        return f"{aged.stream}: nothing is past the retention"
-    stream = streams.standing(site.catalog, aged.stream).stream
-    until = place(None if aged.aged_to is None else aged.aged_to - 1, stream.timed)
-    dropped = f"{counted(len(aged.buckets), 'bucket')} with {counted(aged.rows, 'row')}"
-    return f"{aged.stream}: {dropped} up to {until} dropped in commit {aged.commit_id}"
-
-
-def _visible(site: Site, stream: str, as_of: str | None) -> tuple[int, Standing, list[Bucket]]:
-    commit_id = commits.find(site.catalog, as_of)
-    standing = streams.standing(site.catalog, stream, None if as_of is None else commit_id)
-    commits.check_whole(site.catalog, commit_id, stream)
-    found = [
-        bucket
-        for role in (Role.BASE, Role.OVERLAY, Role.PENDING)
-        for bucket in buckets.visible(site.catalog, standing.stream_id, commit_id, role=role)
-    ]
-    return commit_id, standing, found
-
-
-def _draw(standing: Standing, found: Sequence[Bucket]) -> None:
-    stream = standing.stream
-    stretches = [Stretch(each.vs_min, each.vs_max, each.rows) for each in found if each.role is Role.BASE]
+def _draw(shelf: Shelf) -> None:
+    stretches = [Stretch(each.vs_min, each.vs_max, each.rows) for each in shelf.saying]
     if not stretches:
         return
     console = console_on(sys.stdout)
     width = min(console.width, 200) if sys.stdout.isatty() else NO_SCREEN
     low, high = min(each.low for each in stretches), max(each.high for each in stretches)
-    first, last = place_shown(low, stream.timed), place_shown(high, stream.timed)
-    sys.stdout.write(f"\n{timeline(stretches, standing.stable, width)}\n")
+    first, last = place_shown(low, shelf.timed), place_shown(high, shelf.timed)
+    sys.stdout.write(f"\n{timeline(stretches, shelf.until, width)}\n")
     sys.stdout.write(f"{first}{last.rjust(max(1, width - len(first)))}\n")
-    if standing.stable is not None:
-        sys.stdout.write(f"{STABLE} stable point {place(standing.stable, stream.timed)}\n")
+    if shelf.until is not None:
+        sys.stdout.write(f"{STABLE} {shelf.until_words} {place(shelf.until, shelf.timed)}\n")
 
 
-def _bucket_record(stream: Stream, bucket: Bucket) -> Record:
+def _bucket_record(shelf: Shelf, bucket: Bucket) -> Record:
     groups = bucket.groups
     return {
         "bucket": bucket.bucket_id,
         "role": bucket.role.value,
         "rows": bucket.rows,
         "bytes": bucket.size,
-        "from": place(bucket.vs_min, stream.timed),
-        "to": place(bucket.vs_max, stream.timed),
+        "from": place(bucket.vs_min, shelf.timed),
+        "to": place(bucket.vs_max, shelf.timed),
         "groups": sorted(map(list, groups.members), key=repr)
         if groups.members is not None
         else [groups.low, groups.high],
@@ -164,22 +131,22 @@ def _bucket_record(stream: Stream, bucket: Bucket) -> Record:
     }
 
 
-def _bucket_row(stream: Stream, bucket: Bucket, record: Record) -> Record:
+def _bucket_row(shelf: Shelf, bucket: Bucket, record: Record) -> Record:
     return {
         **record,
         "bucket": str(bucket.bucket_id),
-        "from": place_shown(bucket.vs_min, stream.timed),
-        "to": place_shown(bucket.vs_max, stream.timed),
+        "from": place_shown(bucket.vs_min, shelf.timed),
+        "to": place_shown(bucket.vs_max, shelf.timed),
         "bytes": size(bucket.size),
-        "groups": _groups(stream, bucket),
+        "groups": _groups(shelf, bucket),
         "batch": batch_name(bucket.batch_id),
         "path": bucket.path or "inline",
     }
 
 
-def _groups(stream: Stream, bucket: Bucket) -> str:
+def _groups(shelf: Shelf, bucket: Bucket) -> str:
     groups = bucket.groups
-    if not stream.group:
+    if not shelf.grouped:
         return ""
     if groups.members is None:
         return f"{groups.low} … {groups.high}" if groups.low is not None else "any"

@@ -13,7 +13,7 @@ from errata.cli.question import QueryGiven, SqlGiven, meant
 from errata.cli.talk import say
 from errata.declare.project import load_project
 from errata.errors import ErrataError
-from errata.flows.explain import explained
+from errata.flows.explain import evaluated, explained
 from errata.language.explaining.draw import to_svg
 from errata.language.explaining.explain import to_text
 
@@ -32,7 +32,7 @@ def explain(
     project = load_project(given(context).project)
     said = meant(query, sql, project.queries)
     explanation = explained(project, said.name, said.text, said.where)
-    sys.stdout.write(to_text(explanation))
+    sys.stdout.write(to_text(explanation) + evaluated(explanation))
     if svg is not None:
         try:
             svg.write_text(to_svg(explanation), encoding="utf-8")

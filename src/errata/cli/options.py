@@ -13,6 +13,7 @@ from errata.serve.formats import Format
 
 Printed = Annotated[Format, typer.Option("--format", help="How rows are printed.", case_sensitive=False)]
 StreamName = Annotated[str, typer.Argument(metavar="STREAM", help="The stream's name.", show_default=False)]
+QueryName = Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.", show_default=False)]
 MaybeStream = Annotated[str | None, typer.Argument(metavar="STREAM", help="Only this stream.", show_default=False)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +12,7 @@ import typer
 from errata.cli.talk import say, steps
 from errata.errors import UsageError
 from errata.serve.formats import ScanFormat, console_on
-from errata.serve.rows import Rows, first_rows, in_order, write_file, write_rows
+from errata.serve.rows import Rows, first_rows, in_order, write_file, write_objects, write_rows
 
 SHOWN = 50
 
@@ -29,6 +29,12 @@ def check_format(kind: ScanFormat, out: Path | None) -> None:
         raise UsageError("Parquet goes into files only", how="name a file with --out")
     if kind is ScanFormat.TABLE and out is not None:
         raise UsageError("a table is for looking at", how="add --format csv, json or parquet to write to a file")
+
+
+def give_objects(some: Iterable[tuple[Mapping[str, object], Rows, Sequence[str]]], limit: int | None) -> None:
+    """Give several kinds of rows out as JSON, each in the order of some columns: an object for each kind."""
+    ordered = ((head, in_order(rows, by, limit)) for head, rows, by in some)
+    write_objects(ordered, sys.stdout.buffer)
 
 
 def give_out(

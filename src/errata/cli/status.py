@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from errata.cli.options import Printed, given
+from errata.cli.status_queries import print_queries, query_hints
 from errata.cli.talk import say
 from errata.flows import status as flow
 from errata.flows.site import at_site
@@ -30,13 +31,6 @@ FIELDS = (
     Field("compaction_due", "compaction"),
     Field("declared", "declaration"),
 )
-QUERY_FIELDS = (
-    Field("query", "query"),
-    Field("reads", "reads", fold=True),
-    Field("columns", "columns", fold=True),
-    Field("pattern", "pattern"),
-    Field("declared", "declaration"),
-)
 SHOWN = 20
 """So many queries are shown beside the streams."""
 
@@ -49,7 +43,8 @@ def status(
     kind: Printed = Format.TABLE,
     only_queries: Annotated[bool, typer.Option("--queries", help="Show all queries, and no streams.")] = False,
 ) -> None:
-    """Show how the streams stand: what they hold, how far they are stable, what waits and what is due; and the queries.
+    """Show how the streams stand: what they hold, how far they are stable, what waits and what is due. And the queries:
+    how far each is answered and how far behind that is, whether it has stopped, and what its answers do not contain.
 
     As JSON or CSV the streams are given out, or with --queries the queries.
     """
@@ -61,7 +56,7 @@ def status(
     if only_queries or queries:
         if streams and queries:
             sys.stdout.write("\n")
-        _print_queries(queries, kind, None if only_queries else SHOWN)
+        print_queries(queries, kind, None if only_queries else SHOWN)
     for line in _hints(streams, queries):
         say(line)
 
@@ -74,18 +69,6 @@ def _print_streams(found: Sequence[StreamStatus], kind: Format) -> None:
             return
     fields = FIELDS if kind is not Format.TABLE else _telling(FIELDS, shown)
     print_records(fields, [_record(each) for each in found], shown, kind, sys.stdout)
-
-
-def _print_queries(found: Sequence[QueryStatus], kind: Format, most: int | None) -> None:
-    if not found:
-        say("no queries: declare some in errata.yaml and run `errata apply`")
-        if kind is Format.TABLE:
-            return
-    shown = [_query_row(each) for each in found[:most]]
-    fields = QUERY_FIELDS if kind is not Format.TABLE else _telling(QUERY_FIELDS, shown)
-    print_records(fields, [_query_record(each) for each in found], shown, kind, sys.stdout)
-    if len(shown) < len(found):
-        say(f"{counted(len(found) - len(shown), 'more query', 'more queries')}: errata status --queries")
 
 
 def _telling(fields: Sequence[Field], shown: Sequence[Record]) -> Sequence[Field]:
@@ -108,29 +91,7 @@ def _hints(found: Sequence[StreamStatus], queries: Sequence[QueryStatus]) -> lis
             hints.append(f"compaction of {name} is due: errata archive compact {name}")
         if each.waiting:
             hints.append(f"{counted(each.waiting, 'file')} of {name} landed: errata ingest {name} --landed")
-    return hints
-
-
-def _query_record(each: QueryStatus) -> Record:
-    checked = each.checked
-    return {
-        "query": each.name,
-        "reads": [] if checked is None else list(checked.reads),
-        "columns": {} if checked is None else {column.name: str(column.type) for column in checked.columns},
-        "pattern": None if checked is None else checked.pattern.shown,
-        "declared": each.declared.value,
-    }
-
-
-def _query_row(each: QueryStatus) -> Record:
-    checked = each.checked
-    return {
-        "query": each.name,
-        "reads": "" if checked is None else ", ".join(checked.reads),
-        "columns": "" if checked is None else ", ".join(column.name for column in checked.columns),
-        "pattern": "" if checked is None else checked.pattern.shown,
-        "declared": "" if each.declared is Declared.AGREED else each.declared.value,
-    }
+    return [*hints, *query_hints(queries)]
 
 
 def _record(each: StreamStatus) -> Record:

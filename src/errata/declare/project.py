@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from errata.declare.locations import catalog_url, place
 from errata.declare.marked import Table, compose
-from errata.declare.queries import QueryFile, read_query_file, readable_texts, with_texts
+from errata.declare.queries import QueryFile, check_tables, read_query_file, readable_texts, with_texts
 from errata.declare.reader import Place, Problems, Section
 from errata.declare.streams import read_relation, read_stream
 from errata.errors import UsageError
@@ -113,6 +113,7 @@ def _project(section: Section, root: Path) -> Project:
     streams = _declared(section.section("streams"), "stream", names, root, read_stream)
     streams |= _declared(section.section("relations"), "relation", names, root, read_relation)
     queries = _declared(section.section("queries"), "query", names, root, read_query_file)
+    check_tables(queries.values(), section.problems)
     section.finish()
     return Project(name, catalog, warehouse, spark, streams, root, queries, section.problems.file)
 

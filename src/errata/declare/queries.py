@@ -10,9 +10,12 @@ from pathlib import Path
 from errata.declare.reader import Place, Problems, Section
 from errata.declare.streams import UNITS, parse_retention
 from errata.errors import UsageError, candidates
+from errata.model.instants import parse_instant
 from errata.model.query import Emit, Query
+from errata.model.served import check_table, taken_by
 from errata.model.stream import OnRevision, Retention
 
+_WHOLE = re.compile(r"[+-]?\d{1,18}")
 _SQL = re.compile(r"\(*\s*(select|with)\s", re.IGNORECASE)
 
 
@@ -28,6 +31,8 @@ class QueryFile:
     emit: Emit = Emit.FINAL
     retention: Retention | None = None
     in_units: bool = False
+    serve: str | None = None
+    since: str | None = None
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)
     """Where errata.yaml says what."""
 
@@ -45,13 +50,50 @@ def read_query_file(name: str, section: Section, root: Path) -> QueryFile | None
     on_revision = section.choice("on_revision", OnRevision)
     emit = section.choice("emit", Emit) or Emit.FINAL
     kept = section.read("retention", _retention)
+    served = section.section("serve", "table")
+    table = None if served is None else _table(served, name)
+    since = section.read("since", _since)
     section.finish()
     if len(section.problems) > before or file is None:
         return None
     retention, in_units = kept or (None, False)
     lines = {option: section.where(option).line for option in section.names()}
     path = root / Path(file).expanduser()
-    return QueryFile(name, file, path, on_revision, emit, retention, in_units, lines)
+    return QueryFile(name, file, path, on_revision, emit, retention, in_units, table, since, lines)
+
+
+def _table(section: Section, name: str) -> str | None:
+    given = section.has("table") or not section.names()
+    table = section.required("table", f"name the table: serve: {{table: {name}}}") if given else None
+    section.finish()
+    if table is None:
+        return None
+    try:
+        return check_table(table)
+    except UsageError as error:
+        section.mistake("table", error)
+    return None
+
+
+def check_tables(files: Iterable[QueryFile], problems: Problems) -> None:
+    """Note which queries are served in each other's tables."""
+    taken: dict[str, QueryFile] = {}
+    for each in files:
+        if each.serve is None:
+            continue
+        for table in taken_by(each.serve):
+            other = taken.setdefault(table, each)
+            if other is not each:
+                problems.add(each.place("serve"), _one_table(each.serve, other))
+                break
+
+
+def _one_table(table: str, other: QueryFile) -> UsageError:
+    return UsageError(
+        f"the result table {table!r} is in the way of query {other.name}, which is served in {other.serve!r}",
+        why="each result table has another beside it, with _changes behind its name; upper and lower case are the same",
+        how="choose another name for one of them",
+    )
 
 
 def _no_file(name: str) -> UsageError:
@@ -65,6 +107,13 @@ def _retention(text: str) -> tuple[Retention, bool]:
     # Whether a query's event time is a time, only its plan can tell.
     in_units = UNITS.fullmatch(text.lower()) is not None
     return parse_retention(text, timed=not in_units), in_units
+
+
+def _since(text: str) -> str:
+    # Whether a query's event time is a time, only its plan can tell.
+    if not _WHOLE.fullmatch(text):
+        parse_instant(text)
+    return text
 
 
 def with_texts(files: Iterable[QueryFile], shown: str) -> Mapping[str, Query]:
@@ -85,7 +134,15 @@ def readable_texts(files: Iterable[QueryFile], shown: str) -> tuple[Mapping[str,
             problems.add(each.place("sql"), error)
             continue
         queries[each.name] = Query(
-            each.name, each.file, text, each.on_revision, each.emit, each.retention, each.in_units
+            each.name,
+            each.file,
+            text,
+            each.on_revision,
+            each.emit,
+            each.retention,
+            each.in_units,
+            each.serve,
+            each.since,
         )
     return queries, problems
 

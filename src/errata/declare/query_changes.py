@@ -52,6 +52,8 @@ def describe(before: CheckedQuery, after: CheckedQuery) -> tuple[str, ...]:
         ("emit", was.emit.value, now.emit.value),
         ("on_revision", before.on_revision.value, after.on_revision.value),
         ("retention", was.retention_text, now.retention_text),
+        ("since", was.since or "the beginning", now.since or "the beginning"),
+        ("table", was.serve or "none", now.serve or "none"),
         ("key", f"[{', '.join(before.key)}]", f"[{', '.join(after.key)}]"),
         ("pattern", before.pattern.shown, after.pattern.shown),
     )

@@ -1,21 +1,26 @@
-"""Ageing: whole buckets past their stream's retention are dropped, on schedule or lazily, before something reads."""
+"""Ageing: whole buckets past their stream's retention are dropped, on schedule or lazily, before something reads; and
+of queries, results past theirs. What queries have still to read stays.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from errata.archive.masks import BUCKET, Overlays, read_overlays, sources
 from errata.archive.written import order_values
-from errata.catalog import ageing, pins, streams
+from errata.catalog import ageing, commits, pins, queries, result_ageing, streams
 from errata.catalog.ageing import Aged
 from errata.catalog.append import BasisMovedError
+from errata.catalog.published import published
+from errata.catalog.queries import RecordedQuery
 from errata.catalog.streams import Standing
 from errata.errors import ErrataError, unknown
+from errata.flows.holding import Hold, hold_on
 from errata.flows.site import Site
 from errata.model.bucket import Bucket
 from errata.model.interval import LOWEST
@@ -27,25 +32,36 @@ TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class AgedOut:
-    """What was dropped of one stream, and in which commit; None and nothing when nothing was due."""
+    """What was dropped of one stream or of one query's results, and in which commit; None and nothing when nothing was
+    due."""
 
     stream: str
+    """Its name, or the query's."""
     commit_id: int | None
     buckets: Sequence[Bucket]
     rows: int = 0
     """How many live rows no longer count."""
     aged_to: int | None = None
-    """The place before which nothing counts any more."""
+    """The place before which nothing counts any more; of results the first instant whose answer is whole."""
+    timed: bool = True
+    held: Hold | None = None
+    """The query for which rows stay that are past the retention."""
 
 
 def age_out(site: Site, names: Sequence[str] = ()) -> list[AgedOut]:
-    """Drop what is due: of the streams named, else of all those that age on schedule."""
+    """Drop what is due: of the streams and queries named, else of all streams that age on schedule and of all queries
+    that have a retention."""
     standings = {each.stream.name: each for each in streams.standings(site.catalog)}
+    known = queries.recorded(site.catalog)
     for name in names:
-        if name not in standings:
-            raise unknown("stream", name, standings)
+        if name not in standings and name not in known:
+            raise unknown("stream", name, [*standings, *known])
     on_schedule = [name for name, each in standings.items() if each.stream.age_out is AgeOut.SCHEDULED]
-    return [_age_out(site, name) for name in names or on_schedule]
+    limited = [name for name, each in known.items() if each.checked.query.retention is not None]
+    return [
+        _age_out(site, name) if name in standings else _age_results(site, known[name])
+        for name in names or [*on_schedule, *limited]
+    ]
 
 
 def age_out_lazily(site: Site, name: str) -> AgedOut:
@@ -60,19 +76,58 @@ def age_out_lazily(site: Site, name: str) -> AgedOut:
 def _age_out(site: Site, name: str) -> AgedOut:
     for attempt in range(TRIES):
         basis = streams.standing(site.catalog, name)
-        aged = ageing.due(site.catalog, basis)
+        done = AgedOut(name, None, (), timed=basis.stream.timed)
+        past = ageing.due(site.catalog, basis)
+        if past is None:
+            return done
+        seen, hold = commits.newest(site.catalog), hold_on(site, name)
+        held = None if hold is None else hold.start
+        aged = ageing.due(site.catalog, basis, held)
+        done = done if aged == past else replace(done, held=hold)
         if aged is None:
-            return AgedOut(name, None, ())
+            return done
         try:
             hidden = _hidden(site, basis, aged)
-            commit_id = ageing.commit_ageing(site.catalog, basis, aged, hidden, site.caused_by("age-out"))
+            cause = site.caused_by("age-out")
+            commit_id = ageing.commit_ageing(site.catalog, basis, aged, hidden, cause, held=held, seen=seen)
         except BasisMovedError:
             time.sleep(0.05 * attempt)
             continue
-        return AgedOut(name, commit_id, aged.buckets, aged.rows(hidden), aged.aged_to)
-    raise ErrataError(
-        f"{TRIES} times another writer moved stream {name} first; nothing was aged out", how="run it again"
-    )
+        return replace(done, commit_id=commit_id, buckets=aged.buckets, rows=aged.rows(hidden), aged_to=aged.aged_to)
+    raise _never(f"stream {name}")
+
+
+def _age_results(site: Site, query: RecordedQuery) -> AgedOut:
+    """Drop results past the query's retention; those of a form that it had before go with their archive."""
+    name, retention, catalog = query.checked.name, query.checked.query.retention, site.catalog
+    for attempt in range(TRIES):
+        of = published(catalog, name)
+        if of is None or retention is None or of.query_id != query.query_id:
+            return AgedOut(name, None, ())
+        done = AgedOut(name, None, (), timed=of.shape.timed)
+        past = result_ageing.due(catalog, of, retention)
+        if past is None:
+            return done
+        seen, hold = commits.newest(catalog), hold_on(site, name)
+        held = None if hold is None else hold.start
+        aged = result_ageing.due(catalog, of, retention, held)
+        done = done if aged == past else replace(done, held=hold)
+        if aged is None:
+            return done
+        try:
+            cause = site.caused_by("age-out")
+            commit_id = result_ageing.commit_ageing(catalog, of, retention, aged, cause, held=held, seen=seen)
+        except BasisMovedError:
+            time.sleep(0.05 * attempt)
+            continue
+        gone = [*aged.buckets, *aged.feed]
+        return replace(done, commit_id=commit_id, buckets=gone, rows=aged.rows, aged_to=aged.aged_to)
+    raise _never(f"query {name}")
+
+
+def _never(of: str) -> ErrataError:
+    what = f"{TRIES} times another writer moved {of} first; nothing was aged out"
+    return ErrataError(what, how="run it again")
 
 
 def _hidden(site: Site, basis: Standing, aged: Aged) -> dict[int, int]:

@@ -195,7 +195,7 @@ def _moment(plan: Plan, bases: Mapping[str, Standing], question: Question, commi
     at = question.at
     if at is None:
         return frontier
-    moment = _parsed(at, timed=is_timed(plan))
+    moment = event_time(at, timed=is_timed(plan))
     if moment > frontier:
         shown = format_instant(frontier) if is_timed(plan) else str(frontier)
         raise UsageError(
@@ -214,7 +214,8 @@ def _nothing_yet(stream: str, question: Question, commit_id: int) -> ErrataError
     return UsageError(what, why=why, how="ask as of a later commit; `errata log` lists them")
 
 
-def _parsed(at: str | int, *, timed: bool) -> int:
+def event_time(at: str | int, *, timed: bool) -> int:
+    """The event time that a person means."""
     if isinstance(at, int):
         return max(LOWEST, at)
     if timed:

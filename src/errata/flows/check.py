@@ -122,7 +122,9 @@ class _Digests:
         inputs = [(name, self._known.get(name)) for name in sorted(reads)]
         if any(digest is None for _, digest in inputs):
             return None
-        digest = _hash([READ_AS, query.name, query.text, {**queries.to_record(query), "sql_file": None}, inputs])
+        # The place of the file has never had a say, and is in the hash as nothing.
+        options = {**queries.deciding_record(query), "sql_file": None}
+        digest = _hash([READ_AS, query.name, query.text, options, inputs])
         self._known[query.name] = digest
         return digest
 
@@ -157,7 +159,7 @@ def _still_good(
 
 
 def _renamed(was: CheckedQuery, query: Query) -> CheckedQuery:
-    """The same under another file's name."""
+    """The same from another file, or served otherwise."""
     return CheckedQuery(
         query, was.columns, was.key, was.reads, was.pattern, was.on_revision, was.fingerprint, was.digest
     )
@@ -186,6 +188,7 @@ def _checked(
     file = project.queries[query.name]
     _check_policy(query.on_revision, weakest, allowed[weakest], file, problems)
     _check_retention(query, plan, file, problems)
+    _check_since(query, plan, file, problems)
     digest = digests.add(query, reads)
     if digest is None:
         raise AssertionError("queries are read after those that they read")
@@ -204,6 +207,15 @@ def _check_policy(
             how=f"declare on_revision: {allowed} or leave it out here, or declare more for {weakest}",
         )
         problems.add(file.place("on_revision"), error)
+
+
+def _check_since(query: Query, plan: Plan, file: QueryFile, problems: Problems) -> None:
+    try:
+        query.begins(timed=is_timed(plan))
+    except (UsageError, ValueError):
+        what, how = ("a plain number", "a whole number") if not is_timed(plan) else ("a time", "2026-11-18T02:00")
+        error = UsageError(f"since is {query.since}, and the query's event time is {what}", how=f"write {how}")
+        problems.add(file.place("since"), error)
 
 
 def _check_retention(query: Query, plan: Plan, file: QueryFile, problems: Problems) -> None:

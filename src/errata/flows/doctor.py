@@ -15,9 +15,11 @@ from errata.catalog import health, mending, pins, vacuum
 from errata.catalog.append import BasisMovedError
 from errata.catalog.health import Case
 from errata.catalog.mending import Figured, Mending
+from errata.catalog.streams import Standing
 from errata.catalog.vacuum import Recorded
 from errata.errors import ErrataError, unknown
 from errata.flows import vacuum as sweeping
+from errata.flows.doctor_results import ResultVisit
 from errata.flows.site import Site
 from errata.flows.vacuum import GRACE, What
 from errata.model.bucket import Bucket, Role
@@ -100,14 +102,14 @@ def _examined(site: Site, recorded: Recorded, orders: Orders, on_step: OnStep, b
         on_step(f"looking at {recorded.name}")
         kept_from = health.reach(site.catalog, recorded.stream_id)
         with pins.pinned(site.catalog, kept_from, f"doctor of {recorded.name}"), spark_failures():
-            visit = _Visit.paid(site, health.case(site.catalog, recorded.stream_id, kept_from), orders, bar)
+            visit = _visit(site, recorded, kept_from, orders, bar)
             findings, wanted = by_severity(list(visit.findings())), visit.mending()
         roles = [bucket.role for bucket in visit.case.live]
         done = Examined(recorded.name, roles.count(Role.BASE), roles.count(Role.OVERLAY), findings)
         if not orders.fix or wanted.nothing:
             return done
         try:
-            commit_id = mending.commit_mending(site.catalog, visit.case.standing, wanted, site.caused_by("doctor"))
+            commit_id = mending.commit_mending(site.catalog, visit.basis, wanted, site.caused_by("doctor"))
         except BasisMovedError:
             on_step("another writer came first; looking again")
             continue
@@ -118,6 +120,12 @@ def _examined(site: Site, recorded: Recorded, orders: Orders, on_step: OnStep, b
         f"{TRIES} times another writer moved stream {recorded.name} first; nothing of it was mended",
         how="run it again, or without --fix to look only",
     )
+
+
+def _visit(site: Site, recorded: Recorded, kept_from: int, orders: Orders, bar: Bar) -> _Visit | ResultVisit:
+    if recorded.of_query:
+        return ResultVisit.paid(site, recorded.stream_id, kept_from, bar, deep=orders.deep)
+    return _Visit.paid(site, health.case(site.catalog, recorded.stream_id, kept_from), orders, bar)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +168,11 @@ class _Visit:
                 seen[bucket_id] = replace(seen[bucket_id], counting=count, masked=count - left[bucket_id])
         sound = _whole(base, seen) and not any(seen[each.bucket_id].nulls for each in base)
         return cls(site, case, True, Looked(seen, second.hits), laid if sound else None)
+
+    @property
+    def basis(self) -> Standing:
+        """What a mending goes by."""
+        return self.case.standing
 
     def findings(self) -> Iterator[Finding]:
         """All that is wrong."""
@@ -273,7 +286,8 @@ def _house(site: Site, names: Sequence[str], orders: Orders) -> Examined:
     """What all streams share: commits, pins, consumers, and what lies in the warehouse."""
     findings = health.house(site.catalog)
     needed = {each.where for each in findings if each.kind is Kind.DOOMED}
-    listed = [path for path in _listed(site) if path not in needed]
+    # States of queries go with each evaluation, and wait for vacuum as superseded buckets do.
+    listed = [path for path in _listed(site) if path not in needed and path.split("/")[1] != Role.STATE]
     findings += [_doomed(site, path) for path in listed]
     findings += _orphans(site, names, orders)
     findings = by_severity(findings)

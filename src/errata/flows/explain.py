@@ -11,6 +11,7 @@ from errata.catalog.streams import Standing
 from errata.declare.project import Project
 from errata.declare.queries import with_texts
 from errata.errors import unknown
+from errata.evaluate.route import route
 from errata.flows.check import read, sources_of
 from errata.language.explaining.explain import Explanation, explain
 from errata.language.queries import names_read, query_source, read_query
@@ -40,6 +41,12 @@ def explained(project: Project, name: str | None, text: str = "", where: str = "
         **{each: query_source(each, plan) for each, plan in plans.items()},
     }
     return explain(read_query(text, where, sources, others=list(project.queries)), statistics(project), where)
+
+
+def evaluated(explanation: Explanation) -> str:
+    """How `errata run` takes the query further, as a section of the explanation."""
+    chosen = route(explanation.after.plan)
+    return f"\nHow errata run takes it further\n  {chosen.kind}: {chosen.why}\n"
 
 
 def _texts(project: Project, names: Iterable[str], written: Mapping[str, str]) -> dict[str, Query]:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from errata.errors import EXIT_FAILED, EXIT_QUARANTINE
 from errata.flows.age_out import age_out
-from errata.flows.append import Batch, append
+from errata.flows.append import AppendReport, Batch, append
 from errata.flows.compact import compact
 from errata.flows.doctor import Orders, doctor
+from errata.flows.outcome import exit_code, told
 from errata.flows.revise import revise
+from errata.flows.run import run
 from errata.flows.site import at_site
 from errata.flows.vacuum import vacuum
 from errata.model.commit import Cause
@@ -36,18 +38,28 @@ def append_job(project: Path, batch: Batch, cause: Cause) -> int:
     """Take a batch in."""
     with at_site(project, cause) as site:
         report = append(site, batch, _say)
-    if report.commit_id is None:
-        _say(f"{batch.stream}: nothing has landed")
-        return 0
-    if report.already:
-        _say(f"{batch.stream}: batch {report.batch_id} was taken in before, in commit {report.commit_id}")
-        return 0
-    counts = report.counts
-    _say(
-        f"{batch.stream}: commit {report.commit_id}, {counts.appended:,} rows appended, {counts.pending:,} pending, "
-        f"{counts.dropped:,} dropped, {counts.replaced:,} replaced, {counts.quarantined:,} in quarantine"
-    )
-    return EXIT_QUARANTINE if counts.quarantined else 0
+    _say_appended(report)
+    return EXIT_QUARANTINE if report.counts.quarantined and not report.already else 0
+
+
+def run_job(project: Path, names: Sequence[str], take: bool, cause: Cause) -> int:
+    """Do all that is due; what has landed is taken only when told."""
+    with at_site(project, cause) as site:
+        report = run(site, names, take=take, on_step=_say)
+        faults = told(site, report.stopped)
+    for batch in report.batches:
+        _say_appended(batch)
+    for each in report.evaluated:
+        step = f"{each.measures.rows:,} results, {each.measures.route}, {each.measures.micros // 1000:,} ms"
+        _say(f"{each.name}: commit {each.commit_id}, {step}")
+    _say(f"{len(report.current):,} queries are as far as their streams reach")
+    for name in report.busy:
+        _say(f"{name}: another runner is at work on it")
+    for name, other in report.held:
+        _say(f"{name}: waits for {other}")
+    for fault in faults:
+        _say(str(fault))
+    return exit_code(report)
 
 
 def revise_job(project: Path, names: Sequence[str], cause: Cause) -> int:
@@ -69,6 +81,7 @@ def age_out_job(project: Path, names: Sequence[str], cause: Cause) -> int:
     with at_site(project, cause) as site:
         for aged in age_out(site, names):
             done = f"commit {aged.commit_id}" if aged.commit_id else "nothing due"
+            done += f", held by query {aged.held.query}" if aged.held is not None else ""
             _say(f"{aged.stream}: {done}, {len(aged.buckets):,} buckets with {aged.rows:,} rows dropped")
     return 0
 
@@ -107,6 +120,20 @@ def doctor_job(project: Path, names: Sequence[str], orders: Orders, cause: Cause
             _say(f"{name}: {finding.severity.value}: {finding.where}: {finding.what}; how to mend: {finding.how}")
         _say(f"{name}: {len(each.findings):,} findings, {len(each.mended):,} mended")
     return EXIT_FAILED if any(each.findings for each in found) else 0
+
+
+def _say_appended(report: AppendReport) -> None:
+    if report.commit_id is None:
+        _say(f"{report.stream}: nothing has landed")
+        return
+    if report.already:
+        _say(f"{report.stream}: batch {report.batch_id} was taken in before, in commit {report.commit_id}")
+        return
+    counts = report.counts
+    _say(
+        f"{report.stream}: commit {report.commit_id}, {counts.appended:,} rows appended, {counts.pending:,} pending, "
+        f"{counts.dropped:,} dropped, {counts.replaced:,} replaced, {counts.quarantined:,} in quarantine"
+    )
 
 
 def _say(text: str) -> None:

@@ -15,6 +15,7 @@ from errata.catalog import vacuum as index
 from errata.catalog.vacuum import Recorded, Spent
 from errata.errors import unknown
 from errata.flows.site import Site
+from errata.model.bucket import Role
 from errata.model.instants import DAY
 
 GRACE = DAY
@@ -143,8 +144,10 @@ class _Run:
             self.count(stream.name, What.SUPERSEDED, each.role.value, 1, int(each.path is not None), each.size)
 
     def count_unfinished(self, path: str, size: int) -> None:
-        stream, _, rest = path.partition("/")
-        self.count(stream, What.UNFINISHED, rest.partition("/")[0], 0, 1, size)
+        stream, kind, *_ = path.split("/")
+        # Each evaluation of a query leaves the state of the one before to vacuum.
+        what = What.SUPERSEDED if kind == Role.STATE else What.UNFINISHED
+        self.count(stream, what, kind, 0, 1, size)
 
     def remove_doomed(self, on_removed: Callable[[str, int], None] = lambda *_: None) -> None:
         """Work off the list of files that are to go: ours, and that of a vacuum which was killed."""

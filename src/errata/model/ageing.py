@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from errata.model.bucket import Bucket
-from errata.model.interval import LOWEST
+from errata.model.interval import HIGHEST, LOWEST
 from errata.model.stream import Retention
 
 
@@ -43,3 +43,36 @@ def aged_to(dropped: Sequence[Bucket], former: int | None, row_by_row: int | Non
     if end is None or (not dropped and former is not None and end <= former):
         return None
     return end if former is None else max(end, former)
+
+
+def results_due(base: Iterable[Bucket], before: int) -> list[Bucket]:
+    """The base buckets of results of which none is left behind a place, oldest first.
+
+    A result is past once it has ended; one that never ends is as old as its beginning, like a row of a stream. Of those
+    that never end none goes that is younger than one that stays, so that what is left is whole from some place on.
+    """
+    found = list(base)
+    ended = [each for each in found if _end(each) <= before]
+    lasting = [each for each in found if _end(each) == HIGHEST]
+    cut = before
+    while beyond := [each.vs_min for each in lasting if each.vs_min < cut and not _past(each, cut)]:
+        cut = min(beyond)
+    due = [*ended, *(each for each in lasting if _past(each, cut))]
+    return sorted(due, key=lambda each: (each.vs_max, each.bucket_id))
+
+
+def results_aged_to(dropped: Iterable[Bucket], former: int | None) -> int | None:
+    """The first instant whose answer is whole once these buckets are dropped; None: every instant's still is."""
+    ends = (each.vs_max + 1 if _end(each) == HIGHEST else _end(each) for each in dropped)
+    last = max(ends, default=None)
+    return former if last is None else last if former is None else max(last, former)
+
+
+def _end(bucket: Bucket) -> int:
+    return HIGHEST if bucket.ends is None else bucket.ends[1]
+
+
+def _past(bucket: Bucket, before: int) -> bool:
+    """Whether all results of a bucket never end, and began before a place. Of a bucket with others among them, the
+    index does not say when those end."""
+    return bucket.ends is not None and bucket.ends[0] == HIGHEST and bucket.vs_max < before

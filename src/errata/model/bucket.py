@@ -26,6 +26,14 @@ class Role(StrEnum):
     PENDING = "pending"
     OVERLAY = "overlay"
     """Revisions that have been applied: what they mask and what stands there instead."""
+    OPEN = "open"
+    """Of a query: results that count and whose end is not certain. The next evaluation replaces them all."""
+    TIP = "tip"
+    """Of a query: results that begin at the last instant that is answered, of which more may still be said."""
+    STATE = "state"
+    """Of a query: what its evaluation keeps for the next time; a cache."""
+    FEED = "feed"
+    """Of a query: changes of results that the results themselves do not tell."""
 
 
 class Layout(StrEnum):
@@ -103,6 +111,8 @@ class NewBucket:
     """Revisions up to this number may be worked into the rows."""
     masked: int = 0
     """How many of its rows are superseded from the beginning."""
+    ends: Ends | None = None
+    """Of results: the least and the greatest end of a lifetime."""
 
     def __post_init__(self) -> None:
         if (self.path is None) == (self.data is None):
@@ -138,6 +148,7 @@ class Bucket:
     folded: int = 0
     masked: int = 0
     """How many of its rows have been superseded, as things are now."""
+    ends: Ends | None = None
 
     @property
     def inline(self) -> bool:

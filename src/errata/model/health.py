@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import Protocol
 
 from errata.model.bucket import Bucket, Ends, Groups, Role
 from errata.model.instants import format_instant
@@ -86,6 +87,8 @@ class Figures:
     """Of an overlay; those of pending ones are known to the index alone."""
     masks: Ends | None = None
     content: Ends | None = None
+    ends: Ends | None = None
+    """Of results."""
 
     @classmethod
     def told(cls, bucket: Bucket) -> Figures:
@@ -93,7 +96,8 @@ class Figures:
         numbers = None
         if bucket.role is Role.OVERLAY and bucket.revision_first is not None and bucket.revision_last is not None:
             numbers = (bucket.revision_first, bucket.revision_last)
-        return cls(bucket.rows, bucket.vs_min, bucket.vs_max, bucket.groups, numbers, bucket.masks, bucket.content)
+        spans = (bucket.masks, bucket.content, bucket.ends)
+        return cls(bucket.rows, bucket.vs_min, bucket.vs_max, bucket.groups, numbers, *spans)
 
     @classmethod
     def of_overlay(cls, rows: int, groups: Groups, numbers: Ends, masks: Ends | None, content: Ends | None) -> Figures:
@@ -135,6 +139,13 @@ class Seen:
         return self.size == bucket.size if self.checksum is None else self.checksum == bucket.checksum
 
 
+class Named(Protocol):
+    """What is looked at, by the name that findings have."""
+
+    @property
+    def name(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Patient:
     """The stream that is looked at, as findings speak of it."""
@@ -150,16 +161,21 @@ class Patient:
 
     def place(self, value: int) -> str:
         """A value of the order field in words."""
-        if value in (LOWEST, HIGHEST):
-            return "anywhere"
-        try:
-            return format_instant(value) if self.stream.timed else str(value)
-        except OverflowError:  # a figure that has been damaged need not have a date
-            return str(value)
+        return place_words(value, timed=self.stream.timed)
 
     def span(self, low: int, high: int) -> str:
         """From where to where."""
         return f"from {self.place(low)} to {self.place(high)}"
+
+
+def place_words(value: int, *, timed: bool) -> str:
+    """A value of the order field; of a damaged figure, too."""
+    if value in (LOWEST, HIGHEST):
+        return "anywhere"
+    try:
+        return format_instant(value) if timed else str(value)
+    except OverflowError:  # a figure that has been damaged need not have a date
+        return str(value)
 
 
 def bucket_name(bucket: Bucket) -> str:
@@ -193,7 +209,7 @@ def restore(bucket: Bucket) -> str:
 
 def bucket_findings(patient: Patient, bucket: Bucket, seen: Seen) -> Iterator[Finding]:
     """What is wrong with a bucket by itself: the worst, or all that is known once its content is what was written."""
-    worst = _lost(bucket, seen)
+    worst = lost(bucket, seen)
     if worst is not None:
         kind, what = worst
         where, why = bucket_name(bucket), concerned(patient, bucket)
@@ -201,12 +217,12 @@ def bucket_findings(patient: Patient, bucket: Bucket, seen: Seen) -> Iterator[Fi
         return
     if seen.checksum is None:
         return
-    yield from _figures(patient, bucket, seen)
+    yield from figure_findings(patient, bucket, seen)
     yield from _rows(patient, bucket, seen)
     if seen.masked is not None and seen.masked != bucket.masked and bucket.removed_in is None:
         what = f"{seen.masked:,} rows have been superseded or aged out, and {bucket.masked:,} are counted so"
         why = "ageing by rows, compaction and the count of live rows go by it"
-        yield _mendable(patient, Kind.MASKED, what, bucket_name(bucket), why)
+        yield mendable(patient, Kind.MASKED, what, bucket_name(bucket), why)
 
 
 def wrong_figures(bucket: Bucket, seen: Seen) -> list[str]:
@@ -217,7 +233,8 @@ def wrong_figures(bucket: Bucket, seen: Seen) -> list[str]:
     return told if seen.size == bucket.size else [*told, "bytes"]
 
 
-def _lost(bucket: Bucket, seen: Seen) -> tuple[Kind, str] | None:
+def lost(bucket: Bucket, seen: Seen) -> tuple[Kind, str] | None:
+    """Why a bucket's content cannot be had; None where it can."""
     thing = "rows" if bucket.inline else "file"
     if seen.size is None:
         return Kind.MISSING, f"the {thing} {'are' if bucket.inline else 'is'} missing"
@@ -231,7 +248,8 @@ def _lost(bucket: Bucket, seen: Seen) -> tuple[Kind, str] | None:
     return (Kind.UNREADABLE, seen.fault) if seen.fault else None
 
 
-def _figures(patient: Patient, bucket: Bucket, seen: Seen) -> Iterator[Finding]:
+def figure_findings(patient: Named, bucket: Bucket, seen: Seen) -> Iterator[Finding]:
+    """What the index says otherwise than the bucket's rows do."""
     wrong = wrong_figures(bucket, seen)
     if wrong and seen.figures is not None:
         told = Figures.told(bucket)
@@ -241,7 +259,7 @@ def _figures(patient: Patient, bucket: Bucket, seen: Seen) -> Iterator[Finding]:
             for name in wrong
         ]
         what = f"the index has {', '.join(pairs)}"
-        yield _mendable(patient, Kind.FIGURES, what, bucket_name(bucket), "scans open only what the index names")
+        yield mendable(patient, Kind.FIGURES, what, bucket_name(bucket), "scans open only what the index names")
 
 
 def _shown(value: object) -> str:
@@ -271,14 +289,15 @@ def _rows(patient: Patient, bucket: Bucket, seen: Seen) -> Iterator[Finding]:
         yield Finding(patient.name, Kind.FILTERS, what, where, why, how, severity=Severity.LITTER)
 
 
-def _mendable(patient: Patient, kind: Kind, what: str, where: str, why: str) -> Finding:
+def mendable(patient: Named, kind: Kind, what: str, where: str, why: str) -> Finding:
+    """What `errata doctor --fix` mends."""
     return Finding(patient.name, kind, what, where, why, f"errata doctor {patient.name} --fix", mendable=True)
 
 
-def misclassed_finding(patient: Patient, bucket: Bucket) -> Finding:
+def misclassed_finding(patient: Named, bucket: Bucket) -> Finding:
     """The index does not find a bucket by its span."""
     what, why = "the index has it in the class of another span", "scans of an interval pass it over"
-    return _mendable(patient, Kind.FIGURES, what, bucket_name(bucket), why)
+    return mendable(patient, Kind.FIGURES, what, bucket_name(bucket), why)
 
 
 def counter_findings(patient: Patient, name: str, noted: int, found: int, *, sure: bool = True) -> Iterator[Finding]:
@@ -289,7 +308,7 @@ def counter_findings(patient: Patient, name: str, noted: int, found: int, *, sur
     why = "status, ageing and the choice of what to compact go by it"
     where = "the stream's own row"
     if sure:
-        yield _mendable(patient, Kind.COUNTER, what, where, why)
+        yield mendable(patient, Kind.COUNTER, what, where, why)
     else:
         how = f"errata doctor {patient.name} --deep looks at the rows and tells which of the two is wrong"
         yield Finding(patient.name, Kind.COUNTER, what, where, why, how)

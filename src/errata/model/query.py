@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from errata.model.columns import Column, ColumnType, check_name
-from errata.model.instants import format_duration
+from errata.model.instants import format_duration, parse_instant
 from errata.model.pattern import Pattern
+from errata.model.served import check_table
 from errata.model.stream import OnRevision, Retention
 
 
@@ -35,9 +36,21 @@ class Query:
     retention: Retention | None = None
     in_units: bool = False
     """Whether the retention's span is units of a plain bigint, and not a duration."""
+    serve: str | None = None
+    """The table in the catalog's database that holds the current answer, too."""
+    since: str | None = None
+    """Answers are kept from this event time on, as declared: a time, or a whole number; None: from the beginning."""
 
     def __post_init__(self) -> None:
         check_name("query", self.name)
+        if self.serve is not None:
+            check_table(self.serve)
+
+    def begins(self, *, timed: bool) -> int | None:
+        """The event time from which answers are kept; of a query that is not ordered by time it is a plain number."""
+        if self.since is None:
+            return None
+        return parse_instant(self.since) if timed else int(self.since)
 
     @property
     def retention_text(self) -> str:
@@ -72,6 +85,11 @@ class CheckedQuery:
     def name(self) -> str:
         return self.query.name
 
+    def same_form(self, other: CheckedQuery) -> bool:
+        """Whether they differ at most in where the text is and in who else holds the answer."""
+        query = replace(other.query, sql_file=self.query.sql_file, serve=self.query.serve)
+        return replace(other, query=query) == self
+
 
 def to_record(query: Query) -> dict[str, Any]:
     """The options as JSON can hold them; `from_record` reads them back."""
@@ -82,7 +100,14 @@ def to_record(query: Query) -> dict[str, Any]:
         "emit": query.emit.value,
         "retention": kept and {"span": kept.span, "rows": kept.rows},
         "in_units": query.in_units,
+        "serve": query.serve,
+        **({} if query.since is None else {"since": query.since}),
     }
+
+
+def deciding_record(query: Query) -> dict[str, Any]:
+    """Of the options those that have a say in what the query answers: not where its text is, and who else holds it."""
+    return {name: value for name, value in to_record(query).items() if name not in {"sql_file", "serve"}}
 
 
 def from_record(name: str, text: str, record: dict[str, Any]) -> Query:
@@ -96,6 +121,8 @@ def from_record(name: str, text: str, record: dict[str, Any]) -> Query:
         Emit(record["emit"]),
         kept and Retention(**kept),
         record["in_units"],
+        record.get("serve"),  # the first records had none
+        record.get("since"),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from errata.model.bucket import Bucket, Layout, Role
-from errata.model.health import SHOWN, Finding, Kind, Patient, Severity, bucket_name
+from errata.model.health import SHOWN, Finding, Kind, Named, Patient, Severity, bucket_name
 
 BACKUP = "go back to a backup of catalog and warehouse, and take in again what came since"
 
@@ -141,7 +141,7 @@ def _numbers(patient: Patient, what: str, where: str) -> Finding:
 
 
 def position_findings(
-    patient: Patient, now: Position, before: Sequence[Position], *, newest: int, rows: bool
+    patient: Named, now: Position, before: Sequence[Position], *, newest: int, rows: bool
 ) -> Iterator[Finding]:
     """A stream stands where its last position says, and never goes back. `newest` is the newest commit; `rows`: whether
     their number is compared."""
@@ -173,7 +173,7 @@ def _below(later: int | None, earlier: int | None) -> bool:
     return earlier is not None and (later is None or later < earlier)
 
 
-def _standing(patient: Patient, what: str, where: str, needs: str) -> Finding:
+def _standing(patient: Named, what: str, where: str, needs: str) -> Finding:
     why = f"{needs} goes by it"
     return Finding(patient.name, Kind.STANDING, what, where, why, BACKUP, severity=Severity.DAMAGE)
 

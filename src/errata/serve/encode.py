@@ -40,13 +40,15 @@ def json_lines(batch: pa.RecordBatch) -> bytes:
 
 def _csv_text(column: pa.Array) -> pa.Array:
     text = plain_text(column)
-    if not _textual(column.type):
+    if not _textual(column.type) and not pa.types.is_struct(column.type):
         return text
     quoted = _beside('"', pc.replace_substring(text, '"', '""'), '"')
     return pc.if_else(pc.match_substring_regex(text, _NEEDS_QUOTES), quoted, text)
 
 
 def _json_text(column: pa.Array) -> pa.Array:
+    if pa.types.is_struct(column.type):
+        return _object_text(column)
     text = plain_text(column)
     if pa.types.is_floating(column.type):
         return pc.if_else(pc.is_finite(column), text, _beside('"', text, '"'))
@@ -57,9 +59,24 @@ def _json_text(column: pa.Array) -> pa.Array:
     return text
 
 
+def _object_text(column: pa.StructArray) -> pa.Array:
+    """Structs as objects of JSON; NULL stays NULL."""
+    members = [
+        _beside(json.dumps(field.name, ensure_ascii=False) + ":", pc.fill_null(_json_text(values), "null"))
+        for field, values in zip(column.type, column.flatten(), strict=True)
+    ]
+    if members:
+        whole = _beside("{", pc.binary_join_element_wise(*members, pa.scalar(",", _TEXT)), "}")
+    else:
+        whole = pa.repeat(pa.scalar("{}", _TEXT), len(column))
+    return pc.if_else(column.is_valid(), whole, pa.scalar(None, _TEXT))
+
+
 def plain_text(column: pa.Array) -> pa.Array:
-    """Each value's text, without quotes; NULL stays NULL."""
+    """Each value's text, without quotes, and of a struct its JSON; NULL stays NULL."""
     kind = column.type
+    if pa.types.is_struct(kind):
+        return _object_text(column)
     if pa.types.is_timestamp(kind):
         wall = pc.cast(pc.cast(column, pa.timestamp("us")), _TEXT)
         return pc.replace_substring(wall, " ", "T", max_replacements=1)

@@ -1,4 +1,4 @@
-"""Rows of a DataFrame in stream order, given out in a person's format.
+"""Rows of a DataFrame, or of a table in memory, in their order, given out in a person's format.
 
 What may be large is encoded where it is computed, a block per Arrow batch, and the blocks come here one after the
 other: neither Python rows nor the whole answer are ever in this process.
@@ -7,11 +7,12 @@ other: neither Python rows nor the whole answer are ever in this process.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,35 +20,49 @@ from pyspark.sql import DataFrame
 from rich.table import Table
 from rich.text import Text
 
+from errata.archive.order import by_columns
 from errata.errors import ErrataError
 from errata.serve.encode import Encoder, csv_header, csv_lines, json_lines, plain_text
 from errata.serve.formats import Field, ScanFormat, drawn
 
-Rows = DataFrame
-"""What is given out, for those who only hand it on."""
+Rows: TypeAlias = DataFrame | pa.Table
+"""What is given out: a DataFrame, or a table where the rows are few and at hand."""
 
 FEW = 10_000
 """So many rows at most are fetched whole and encoded here, which spares the start of Python workers."""
 
-_NUMBERS = ("int", "bigint", "float", "double", "decimal")
 
-
-def in_order(rows: DataFrame, columns: Sequence[str], limit: int | None) -> DataFrame:
+def in_order(rows: Rows, columns: Sequence[str], limit: int | None) -> Rows:
     """The rows sorted by these columns, the first `limit` of them."""
+    if isinstance(rows, pa.Table):
+        return by_columns(rows, columns).slice(0, limit)
     ordered = rows.orderBy(*columns)
     return ordered if limit is None else ordered.limit(limit)
 
 
-def write_rows(rows: DataFrame, kind: ScanFormat, out: BinaryIO, limit: int | None = None) -> None:
+def write_rows(rows: Rows, kind: ScanFormat, out: BinaryIO, limit: int | None = None) -> None:
     """Write CSV or JSON lines; the limit tells how many rows there are at most."""
     csv = kind is ScanFormat.CSV
     if csv:
-        out.write(csv_header(rows.columns))
+        out.write(csv_header(_names(rows)))
     out.writelines(blocks(rows, csv_lines if csv else json_lines, limit))
     out.flush()
 
 
-def write_file(rows: DataFrame, kind: ScanFormat, out: Path, limit: int | None, check: Callable[[], None]) -> None:
+def write_objects(some: Iterable[tuple[Mapping[str, object], Rows]], out: BinaryIO) -> None:
+    """Write several kinds of rows, each as one JSON object in a line: what is told of them, and the `rows`."""
+    for head, rows in some:
+        out.write(json.dumps(dict(head), ensure_ascii=False, separators=(",", ":"))[:-1].encode() + b',"rows":[')
+        between = b""
+        for block in blocks(rows, json_lines):
+            # Line breaks within strings are escaped, so that those there are end rows.
+            out.write(between + block.rstrip(b"\n").replace(b"\n", b","))
+            between = b","
+        out.write(b"]}\n")
+    out.flush()
+
+
+def write_file(rows: Rows, kind: ScanFormat, out: Path, limit: int | None, check: Callable[[], None]) -> None:
     """Write one file, under a name that nobody takes for the answer until all of it is there and `check` is content."""
     unfinished = out.with_name(f"_{out.name}.tmp")
     try:
@@ -64,30 +79,31 @@ def write_file(rows: DataFrame, kind: ScanFormat, out: Path, limit: int | None, 
         unfinished.unlink(missing_ok=True)
 
 
-def _write_parquet(rows: DataFrame, out: BinaryIO, limit: int | None) -> None:
+def _write_parquet(rows: Rows, out: BinaryIO, limit: int | None) -> None:
     streams = (pa.ipc.open_stream(block) for block in blocks(rows, _ipc, limit))
     batches = chain.from_iterable(streams)
     first = next(batches, None)
-    schema = first.schema if first is not None else rows.limit(0).toArrow().schema
+    schema = first.schema if first is not None else _first(rows, 0).schema
     with closing(pq.ParquetWriter(out, schema, compression="zstd")) as writer:
         for batch in batches if first is None else chain([first], batches):
             writer.write_batch(batch)
 
 
-def first_rows(rows: DataFrame, limit: int, width: int) -> tuple[Table | Text, bool]:
+def first_rows(rows: Rows, limit: int, width: int) -> tuple[Table | Text, bool]:
     """The first rows as a table that fits the width, and whether there are more."""
-    found = rows.limit(limit + 1).toArrow()
+    found = _first(rows, limit + 1)
     shown = found.slice(0, limit)
-    fields = [Field(name, name, right=kind.startswith(_NUMBERS), fold=kind == "string") for name, kind in rows.dtypes]
+    fields = [_field(column.name, column.type) for column in shown.schema]
     texts = [_column_text(column) for column in shown.columns]
-    records = [dict(zip(rows.columns, values, strict=True)) for values in zip(*texts, strict=True)]
+    records = [dict(zip(shown.column_names, values, strict=True)) for values in zip(*texts, strict=True)]
     return drawn(fields, records, width), bool(found.num_rows > limit)
 
 
-def blocks(rows: DataFrame, encode: Encoder, limit: int | None = None) -> Iterator[bytes]:
+def blocks(rows: Rows, encode: Encoder, limit: int | None = None) -> Iterator[bytes]:
     """The rows, encoded, in their order."""
-    if limit is not None and limit <= FEW:
-        yield from (encode(batch) for batch in rows.toArrow().to_batches() if batch.num_rows)
+    if isinstance(rows, pa.Table) or (limit is not None and limit <= FEW):
+        table = rows if isinstance(rows, pa.Table) else rows.toArrow()
+        yield from (encode(batch) for batch in table.to_batches() if batch.num_rows)
         return
 
     def encoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -97,6 +113,19 @@ def blocks(rows: DataFrame, encode: Encoder, limit: int | None = None) -> Iterat
 
     for row in rows.mapInArrow(encoded, "block binary").toLocalIterator(prefetchPartitions=True):
         yield bytes(row.block)
+
+
+def _names(rows: Rows) -> list[str]:
+    return list(rows.column_names if isinstance(rows, pa.Table) else rows.columns)
+
+
+def _first(rows: Rows, limit: int) -> pa.Table:
+    return rows.slice(0, limit) if isinstance(rows, pa.Table) else rows.limit(limit).toArrow()
+
+
+def _field(name: str, kind: pa.DataType) -> Field:
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return Field(name, name, right=number, fold=pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _ipc(batch: pa.RecordBatch) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from errata.model.commit import Cause, Commit
-from errata.model.instants import format_instant
+from errata.model.instants import DAY, SECOND, format_instant
 from errata.model.revision import Op
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
@@ -39,6 +39,18 @@ def place(value: int | None, timed: bool) -> str:
 def place_shown(value: int | None, timed: bool) -> str:
     """The same for a table, where milliseconds will do."""
     return place(value, timed)[:23] if timed else place(value, timed)
+
+
+def distance(value: int, timed: bool) -> str:
+    """How far two values of an order field are apart: '3 days 00:05:10', '00:00:01.5', '70 units'."""
+    if not timed:
+        return counted(value, "unit")
+    days, rest = divmod(value, DAY)
+    seconds, micros = divmod(rest, SECOND)
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    if micros:
+        clock += f".{micros:06d}".rstrip("0")
+    return f"{counted(days, 'day')} {clock}" if days else clock
 
 
 def near(text: str) -> str:
@@ -102,7 +114,9 @@ def _appended(summary: Mapping[str, object]) -> str:
 
 def _aged(summary: Mapping[str, object]) -> str:
     buckets, rows = _number(summary, "dropped_buckets"), _number(summary, "dropped_rows")
-    return f"{counted(buckets, 'bucket')} with {counted(rows, 'row')} dropped, past the retention"
+    of = f"query {summary['query']}: " if "query" in summary else ""
+    what = "result" if of else "row"
+    return f"{of}{counted(buckets, 'bucket')} with {counted(rows, what)} dropped, past the retention"
 
 
 def _vacuumed(summary: Mapping[str, object]) -> str:
@@ -167,13 +181,22 @@ def op_words(op: Op) -> str:
 
 def _mended(summary: Mapping[str, object]) -> str:
     parts = [("counters", "counter", "counters"), ("masked", "count of a bucket", "counts of buckets")]
-    parts.append(("figures", "bucket's figures", "buckets' figures"))
+    parts += [("figures", "bucket's figures", "buckets' figures"), ("caches", "cache", "caches")]
+    parts.append(("ended", "abandoned archive", "abandoned archives"))
     told = [counted(_number(summary, name), one, many) for name, one, many in parts if _number(summary, name)]
     return f"{', '.join(told)} put right" if told else "cleared up"
 
 
+def _evaluated(summary: Mapping[str, object]) -> str:
+    results = counted(_number(summary, "results"), "new result")
+    form = " in its new form" if summary.get("new_form") else " anew" if summary.get("anew") else ""
+    as_of = _number(summary, "data_commit")
+    return f"query {summary.get('query', '')}{form} answered as of commit {as_of}: {results}"
+
+
 _DEEDS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "apply": _applied,
+    "run": _evaluated,
     "revise": _revised,
     "undo": _undone,
     "append": _appended,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import (
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
@@ -17,7 +18,13 @@ from pyspark.logger import PySparkLogger
 
 from errata.errors import ErrataError
 
-_OF_SOME_ROW = (ArithmeticException, ArrayIndexOutOfBoundsException, DateTimeException, NumberFormatException)
+OF_SOME_ROW = (ArithmeticException, ArrayIndexOutOfBoundsException, DateTimeException, NumberFormatException)
+"""What is raised where something cannot be computed for some row."""
+JOB_FAILURES = (PySparkException, Py4JJavaError)
+"""What a job raises. What Java itself throws on a worker comes without a name of Spark's."""
+_OF_SOME_ROW_IN_JAVA = ("java.lang.ArithmeticException", "java.time.DateTimeException", "java.util.regex.")
+_OF_DATA = "22"
+"""How the states begin that SQL gives to what is wrong with data."""
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 # Without those rules answers would be wrong, and the state's number tells a person nothing.
 _NO_HELP = re.compile(r'\s*If necessary,? set "?spark\.sql\.ansi\.enabled[^.]*\.|\s*SQLSTATE: \w+')
@@ -27,9 +34,9 @@ _NO_HELP = re.compile(r'\s*If necessary,? set "?spark\.sql\.ansi\.enabled[^.]*\.
 def spark_failures() -> Iterator[None]:
     """Failures of Spark jobs in words: the last line of what went wrong, which names it."""
     try:
-        with _loggers_quiet():
+        with loggers_quiet():
             yield
-    except PySparkException as error:
+    except JOB_FAILURES as error:
         raise ErrataError(
             "the Spark job failed; nothing was committed",
             why=_reason(error),
@@ -41,26 +48,45 @@ def spark_failures() -> Iterator[None]:
 def question_failures() -> Iterator[None]:
     """Failures of Spark jobs that only answer questions, in words."""
     try:
-        with _loggers_quiet():
+        with loggers_quiet():
             yield
-    except _OF_SOME_ROW as error:
+    except JOB_FAILURES as error:
+        if not of_some_row(error):
+            raise ErrataError("the Spark job failed", why=_reason(error), how="mend the cause and ask again") from error
         raise ErrataError(
             "the query cannot be computed for some row",
-            why=_NO_HELP.sub("", str(error.getMessage() or error).strip().partition("\n")[0]),
+            why=reason_of(error),
             how="look for the row, or let the query give NULL for it: try_divide, try_cast, nullif",
         ) from error
-    except PySparkException as error:
-        raise ErrataError("the Spark job failed", why=_reason(error), how="mend the cause and ask again") from error
 
 
-def _reason(error: PySparkException) -> str:
-    lines = [line.strip() for line in str(error.getMessage() or error).splitlines() if line.strip()]
+def of_some_row(error: Exception) -> bool:
+    """Whether a job failed because something cannot be computed for some row."""
+    state = error.getSqlState() if isinstance(error, PySparkException) else None
+    return (
+        isinstance(error, OF_SOME_ROW)
+        or (state or "").startswith(_OF_DATA)
+        or _reason(error).startswith(_OF_SOME_ROW_IN_JAVA)
+    )
+
+
+def reason_of(error: Exception) -> str:
+    """Why something cannot be computed, as Spark says it."""
+    if not isinstance(error, PySparkException) or not (isinstance(error, OF_SOME_ROW) or error.getCondition()):
+        return _reason(error)
+    first = str(error.getMessage() or error).strip().partition("\n")[0]
+    return _NO_HELP.sub("", first) or type(error).__name__
+
+
+def _reason(error: Exception) -> str:
+    text = str((error.getMessage() if isinstance(error, PySparkException) else None) or error) or type(error).__name__
+    lines = [line.strip().removeprefix("Caused by: ") for line in text.splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith(("at ", "File ", "JVM stacktrace", "Traceback"))]
     return next((line for line in reversed(told) if "Error" in line or "Exception" in line), told[-1])
 
 
 @contextmanager
-def _loggers_quiet() -> Iterator[None]:
+def loggers_quiet() -> Iterator[None]:
     """PySpark logs failures before it raises them, with all of Java's stack; a person needs neither."""
     with ExitStack() as restored:
         for name in _LOGGERS:

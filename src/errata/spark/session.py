@@ -126,6 +126,22 @@ def obeying(session: SparkSession, conf: Mapping[str, str]) -> SparkSession:
     return session
 
 
+@contextmanager
+def configured(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+    """The session with other settings for a while."""
+    before = {name: session.conf.get(name, None) for name in conf}
+    try:
+        for name, value in conf.items():
+            session.conf.set(name, value)
+        yield
+    finally:
+        for name, former in before.items():
+            if former is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, former)
+
+
 if __name__ == "__main__":  # for shell scripts: python -m errata.spark.session > spark-defaults.conf
     for option, setting in sorted(local_conf("local[2]", 2).items()):
         sys.stdout.write(f"{option} {setting}\n")

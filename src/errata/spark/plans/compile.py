@@ -19,6 +19,7 @@ from errata.language.nodes import (
     Negation,
     Project,
     RelationJoin,
+    RowWindow,
     Scan,
     Sliding,
     SlidingRows,
@@ -42,6 +43,7 @@ def compile_plan(
     at: int | None = None,
     scope: Sequence[str] = (),
     lineage: bool = False,
+    since: int | None = None,
 ) -> DataFrame:
     """The plan over what its sources have said, by their names: the plan's columns, `_vs` and `_ve`, the scope and the
     lineage.
@@ -50,19 +52,40 @@ def compile_plan(
     too, with `_vs` and `_ve`. With `at` it is the answer at that instant, worked out with plain operators, and the
     lifetimes are `[at, at + 1)`. The `scope` are columns of every frame, never NULL, that keep data sets apart. The
     `lineage` is `_from_<i>` and `_to_<i>`: the least and greatest vs of the rows of the plan's i-th scan that the row
-    was made of; NULL if there was none.
+    was made of; NULL if there was none. With `since` rows that have ended by then are left out wherever they have no
+    say in later ones: the frames need not hold what only such are made of, and nothing is computed of a part of it.
     """
     if at == HIGHEST:
         raise PlanError("nothing counts at the end of time")
-    way = Way(at, tuple(f"_s{number}" for number in range(len(scope))), lineage)
-    rows = _Inputs(frames, tuple(scope), way).rows(plan, 0)
-    named = [sf.col(place(number)).alias(each.name) for number, each in enumerate(plan.fields)]
+    return named(_Inputs(frames, tuple(scope), _way(at, scope, lineage=lineage)).rows(plan, 0, since), scope)
+
+
+def rows_of(plan: Plan, frames: Mapping[str, DataFrame], scope: Sequence[str] = ()) -> Rows:
+    """The rows of a node, whole histories, as operators take them; `upon` and `named` lead on from there."""
+    return _Inputs(frames, tuple(scope), _way(None, scope, lineage=False)).rows(plan, 0)
+
+
+def upon(nodes: Sequence[Plan], rows: Rows) -> Rows:
+    """The rows of operators that stand one upon the other, the lowest first, over the rows of what is below them."""
+    for node in nodes:
+        rows = _operate(node, [rows])
+    return rows
+
+
+def named(rows: Rows, scope: Sequence[str] = ()) -> DataFrame:
+    """The rows of a node as `compile_plan` gives them."""
+    way = rows.way
+    columns = [sf.col(place(number)).alias(each.name) for number, each in enumerate(rows.plan.fields)]
     times = [
-        sf.col(name) if at is None else sf.lit(moment).cast("bigint").alias(name)
-        for name, moment in ((VS, at), (VE, (at or 0) + 1))
+        sf.col(name) if way.at is None else sf.lit(moment).cast("bigint").alias(name)
+        for name, moment in ((VS, way.at), (VE, (way.at or 0) + 1))
     ]
     apart = [sf.col(inner).alias(name) for inner, name in zip(way.scope, scope, strict=True)]
-    return rows.frame.select(*named, *times, *apart, *rows.lineage)
+    return rows.frame.select(*columns, *times, *apart, *rows.lineage)
+
+
+def _way(at: int | None, scope: Sequence[str], *, lineage: bool) -> Way:
+    return Way(at, tuple(f"_s{number}" for number in range(len(scope))), lineage)
 
 
 @dataclass(frozen=True)
@@ -73,17 +96,25 @@ class _Inputs:
     scope: tuple[str, ...]
     way: Way
 
-    def rows(self, plan: Plan, number: int) -> Rows:
-        """The rows of a node whose first scan has that number."""
+    def rows(self, plan: Plan, number: int, since: int | None = None) -> Rows:
+        """The rows of a node whose first scan has that number; without those that have ended by an instant."""
+        found = self._rows(plan, number, since)
+        if since is None or found.timing.for_ever:
+            return found
+        return found.over(plan, found.frame.filter(f"{VE} > {since}L"))
+
+    def _rows(self, plan: Plan, number: int, since: int | None) -> Rows:
         if isinstance(plan, Scan):
             return scan.scanned(plan, self._frame(plan), self.way, number, self.scope)
         if isinstance(plan, RelationJoin) and not plan.retroactive:
-            left = self.rows(plan.left, number)
+            left = self.rows(plan.left, number, since)
             versions = scan.history(plan.relation, self._frame(plan.relation), self.way, left.scans.stop, self.scope)
             return joined_as_of(plan, left, versions)
         inputs: list[Rows] = []
+        # How many rows have come after another one does not depend on whether they still count.
+        by_rows = isinstance(plan, SlidingRows) or (isinstance(plan, Group) and isinstance(plan.window, RowWindow))
         for child in plan.inputs:
-            inputs.append(self.rows(child, number))
+            inputs.append(self.rows(child, number, None if by_rows else since))
             number = inputs[-1].scans.stop
         return _operate(plan, inputs)
 

@@ -17,11 +17,12 @@ from errata.spark.plans.windows import WINDOW, in_row_windows, in_time_windows
 _ORDER, _OWN, _SIZE = "_o", "_own", "_size"
 
 
-def grouped(plan: Group, below: Rows) -> Rows:
-    """One row for each group and window, each time that it changes."""
+def grouped(plan: Group, below: Rows, numbers: str | None = None) -> Rows:
+    """One row for each group and window, each time that it changes. For windows of rows, `numbers` is the column with
+    what is known of the rows' numbers already; see `windows.numbered`."""
     by = [f"_g{number}" for number in range(len(plan.by))]
     group = [*below.way.scope, *by, *([] if plan.window is None else [WINDOW])]
-    frame = _windowed(plan, below, _with_groups(plan, below, by), [*below.way.scope, *by])
+    frame = _windowed(plan, below, _with_groups(plan, below, by), [*below.way.scope, *by], numbers)
     arguments = {f"_a{number}": _argument(below, each) for number, each in enumerate(plan.aggregates)}
     ordered = [_ORDER] if _needs_order(plan) else []
     times = [VS, VE] if below.way.at is None else ([_OWN] if isinstance(plan.window, RowWindow) else [])
@@ -36,7 +37,7 @@ def grouped(plan: Group, below: Rows) -> Rows:
         {**results, **lineage_of(below.lineage)},
         frozenset(f"_a{number}" for number, each in enumerate(plan.aggregates) if _counts_once(each)),
     )
-    return _finished(plan, below, by, _aggregated(plan, below, grouping))
+    return finished(plan, below, by, _aggregated(plan, below, grouping))
 
 
 def _with_groups(plan: Group, below: Rows, by: Sequence[str]) -> DataFrame:
@@ -50,7 +51,7 @@ def _with_groups(plan: Group, below: Rows, by: Sequence[str]) -> DataFrame:
     return below.frame.select("*", *(column.alias(name) for name, column in columns.items()))
 
 
-def _windowed(plan: Group, below: Rows, frame: DataFrame, group: Sequence[str]) -> DataFrame:
+def _windowed(plan: Group, below: Rows, frame: DataFrame, group: Sequence[str], numbers: str | None) -> DataFrame:
     window = plan.window
     if window is None:
         return frame
@@ -59,7 +60,7 @@ def _windowed(plan: Group, below: Rows, frame: DataFrame, group: Sequence[str]) 
     if isinstance(window, RowWindow):
         if not below.timing.for_ever:
             raise PlanError("windows of rows need rows that count for ever", where="Group")
-        return in_row_windows(frame, window, group, below.order)
+        return in_row_windows(frame, window, group, below.order, numbers)
     return in_time_windows(frame, window, _OWN, below.way.at)
 
 
@@ -113,7 +114,7 @@ def _timed(plan: Group) -> bool:
     return plan.timed
 
 
-def _finished(plan: Group, below: Rows, by: Sequence[str], frame: DataFrame) -> Rows:
+def finished(plan: Group, below: Rows, by: Sequence[str], frame: DataFrame) -> Rows:
     """The group's columns in their places."""
     texts = list(by)
     match plan.window:

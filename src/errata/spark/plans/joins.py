@@ -46,7 +46,7 @@ def _pairs(
         *right.lineage,
     )
     scope = [f"{name} = {OTHER}{name}" for name in way.scope]
-    equal, rest = _parted(plan)
+    equal, rest = parted(plan)
     parts = [*scope, *(pair.sql(part) for part in equal), *together]
     parts.append(guarded(pair, conjunction(rest), " AND ".join(together) or None))
     found = left.frame.join(renamed, sf.expr(" AND ".join(f"({part})" for part in parts)))
@@ -54,7 +54,7 @@ def _pairs(
     return pair.over(plan, found.select(*left.columns, *theirs, *way.scope, *times, *pair.lineage))
 
 
-def _parted(plan: Join | RelationJoin) -> tuple[list[Expr], list[Expr]]:
+def parted(plan: Join | RelationJoin) -> tuple[list[Expr], list[Expr]]:
     """The condition's equalities of one side with the other, by which Spark finds the pairs, and the rest."""
     equal: list[Expr] = []
     rest: list[Expr] = []

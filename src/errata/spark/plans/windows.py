@@ -10,8 +10,8 @@ from pyspark.sql import functions as sf
 from errata.language.nodes import RowWindow, TimeWindow
 from errata.spark.plans.rows import VE, VS
 
-WINDOW = "_w"
-_INTO, _BACK, _NUMBER = "_into", "_back", "_n"
+WINDOW, NUMBER = "_w", "_n"
+_INTO, _BACK, _FIRST = "_into", "_back", "_first"
 
 
 def in_time_windows(frame: DataFrame, window: TimeWindow, own: str, at: int | None) -> DataFrame:
@@ -29,12 +29,26 @@ def in_time_windows(frame: DataFrame, window: TimeWindow, own: str, at: int | No
     return starts.withColumn(VS, sf.expr(f"greatest({VS}, {end})")).filter(f"{VS} < {VE}")
 
 
-def in_row_windows(frame: DataFrame, window: RowWindow, group: Sequence[str], order: Sequence[str]) -> DataFrame:
-    """The rows, once for each window of their group's rows that they are in, full or not."""
+def in_row_windows(
+    frame: DataFrame, window: RowWindow, group: Sequence[str], order: Sequence[str], known: str | None = None
+) -> DataFrame:
+    """The rows, once for each window of their group's rows that they are in, full or not. Windows that begin before the
+    first row that is there are left out; see `numbered`."""
+    placed = _back(numbered(frame, group, order, known), NUMBER, window.size, window.step)
+    placed = placed.filter(f"{_BACK} <= {NUMBER} - {_FIRST}")
+    return placed.withColumn(WINDOW, sf.expr(f"({NUMBER} - {_BACK}) DIV {window.step}L")).drop(_BACK, NUMBER, _FIRST)
+
+
+def numbered(frame: DataFrame, group: Sequence[str], order: Sequence[str], known: str | None = None) -> DataFrame:
+    """The rows with their number among those of their group, from 0 on. `known` is the column of numbers that are known
+    already: those of a group's first rows, where rows before them are not there."""
     line = Window.partitionBy(*group).orderBy(*order)
-    numbered = frame.withColumn(_NUMBER, sf.row_number().over(line).cast("bigint") - 1)
-    placed = _back(numbered, _NUMBER, window.size, window.step).filter(f"{_BACK} <= {_NUMBER}")
-    return placed.withColumn(WINDOW, sf.expr(f"({_NUMBER} - {_BACK}) DIV {window.step}L")).drop(_BACK, _NUMBER)
+    first = sf.lit(0).cast("bigint")
+    if known is not None:
+        least = sf.min(known).over(line.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+        first = sf.coalesce(least, first)
+    count = sf.row_number().over(line).cast("bigint") - 1
+    return frame.withColumns({NUMBER: first + count, _FIRST: first})
 
 
 def _back(frame: DataFrame, moment: str, size: int, step: int) -> DataFrame:

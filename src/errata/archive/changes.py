@@ -1,0 +1,197 @@
+"""What has changed in a query's results, read from their archive: the records of its feed, and the rows that tell by
+themselves that they were added.
+
+An evaluation's own records are in buckets that its commit added. Buckets into which it has merged others' hold those,
+too; by the number of the evaluation that every record bears they are told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from errata.archive.masks import sources
+from errata.archive.order import by_columns
+from errata.archive.results import feed_schema, result_schema
+from errata.archive.warehouse import Warehouse
+from errata.archive.wire import conformed
+from errata.catalog.open import Catalog
+from errata.catalog.published import Published
+from errata.model.bucket import Bucket
+from errata.model.results import OLD_VE, OP, RUN, VE, VS, Shape, old
+from errata.spark.types import arrow_ddl
+
+ENDED = 0
+"""In the place of an evaluation's number: the archive itself has ended."""
+
+_FILE, _OF, _REPLACED = "_file", "_of", "_replaced_"
+
+
+class How(Enum):
+    """How the rows of a bucket are change records."""
+
+    FEED = "feed"
+    """They are such."""
+    ADDED = "added"
+    """Each is a result that came."""
+    GONE = "gone"
+    """Each is a result that went, because the archive ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A bucket, and which of its rows tell something."""
+
+    bucket: Bucket
+    how: How
+    run: int | None = None
+    """Only the rows of this evaluation; None: all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """By which commit results have changed, and why."""
+
+    commit_id: int
+    type: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Changes of one archive that follow each other."""
+
+    of: Published
+    parts: Sequence[Part]
+    told: Mapping[int, Told]
+    """For each number that records bear."""
+
+    @property
+    def rows(self) -> int:
+        """How many records there are at most."""
+        return sum(each.bucket.rows for each in self.parts)
+
+
+def records_table(catalog: Catalog, warehouse: Warehouse, stretch: Stretch) -> pa.Table:
+    """The change records in the order of evaluation, vs and key: for those that are known to be few."""
+    shape = stretch.of.shape
+    feed = _read(catalog, warehouse, feed_schema(shape), _parts(stretch, How.FEED))
+    added = _read(catalog, warehouse, result_schema(shape), _parts(stretch, How.ADDED))
+    gone = _read(catalog, warehouse, result_schema(shape), _parts(stretch, How.GONE))
+    added = _without_replaced(added, feed, _identity(shape))
+    inserts = added.append_column(OP, pa.repeat(pa.scalar("insert"), added.num_rows))
+    records = [feed, conformed(inserts, feed.schema), conformed(_deletions(gone, shape), feed.schema)]
+    return by_columns(pa.concat_tables(records), _order(shape))
+
+
+def records_frame(session: SparkSession, catalog: Catalog, warehouse: Warehouse, stretch: Stretch) -> DataFrame:
+    """The same as a frame."""
+    shape = stretch.of.shape
+    opened = {how: _frame(session, catalog, warehouse, stretch, how) for how in How if _parts(stretch, how)}
+    feed, added, gone = (opened.get(how) for how in How)
+    frames = [] if feed is None else [feed]
+    if added is not None:
+        rows = added if feed is None else _not_replaced(added, feed, shape)
+        frames.append(rows.withColumn(OP, sf.lit("insert")))
+    if gone is not None:
+        frames.append(_deleted(gone, shape))
+    names = feed_schema(shape).names
+    whole = session.createDataFrame(feed_schema(shape).empty_table(), arrow_ddl(feed_schema(shape)))
+    for each in frames:
+        whole = whole.unionByName(each, allowMissingColumns=True)
+    return whole.select(*map(_column, names)).orderBy(*map(_column, _order(shape)))
+
+
+def _parts(stretch: Stretch, how: How) -> list[Part]:
+    return [each for each in stretch.parts if each.how is how]
+
+
+def _identity(shape: Shape) -> list[str]:
+    return [RUN, VS, *shape.key]
+
+
+def _order(shape: Shape) -> list[str]:
+    return _identity(shape)
+
+
+def _read(catalog: Catalog, warehouse: Warehouse, schema: pa.Schema, parts: Sequence[Part]) -> pa.Table:
+    tables = [schema.empty_table()]
+    for part, source in zip(parts, sources(catalog, [each.bucket for each in parts]), strict=True):
+        rows = conformed(source.read(warehouse), schema)
+        tables.append(rows if part.run is None else rows.filter(pc.equal(rows[RUN], part.run)))
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def _without_replaced(added: pa.Table, feed: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Rows without those of which the feed tells what they have replaced."""
+    again = feed.filter(pc.equal(feed[OP], "replace"))
+    if not again.num_rows or not added.num_rows:
+        return added
+    both = pa.concat_tables([added.select(names), again.select(names)]).combine_chunks()
+    codes = np.zeros(both.num_rows, np.int64)
+    for column in both.columns:
+        plain = pc.add(column, 0.0) if pa.types.is_floating(column.type) else column  # -0.0 is 0.0
+        entries = plain.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
+        _, codes = np.unique(codes * (int(entries.max()) + 1) + entries, return_inverse=True)
+    return added.filter(pa.array(~np.isin(codes[: added.num_rows], codes[added.num_rows :])))
+
+
+def _deletions(gone: pa.Table, shape: Shape) -> pa.Table:
+    columns = {name: gone[name] for name in (*shape.key, VS)}
+    columns |= {VE: gone[VS], OLD_VE: gone[VE], **{old(name): gone[name] for name in shape.payload}}
+    columns |= {OP: pa.repeat(pa.scalar("delete"), gone.num_rows), RUN: pa.repeat(ENDED, gone.num_rows)}
+    return pa.table(columns)
+
+
+def _frame(session: SparkSession, catalog: Catalog, warehouse: Warehouse, stretch: Stretch, how: How) -> DataFrame:
+    schema = (feed_schema if how is How.FEED else result_schema)(stretch.of.shape)
+    parts = _parts(stretch, how)
+    inline = _read(catalog, warehouse, schema, [each for each in parts if each.bucket.inline])
+    frame = session.createDataFrame(inline, arrow_ddl(schema))
+    files = [each for each in parts if each.bucket.path is not None]
+    if not files:
+        return frame
+    paths = [warehouse.spark_path(each.bucket.path or "") for each in files]
+    opened = session.read.schema(arrow_ddl(schema)).parquet(*paths)
+    return _of_their_runs(session, opened, files).unionByName(frame)
+
+
+def _of_their_runs(session: SparkSession, opened: DataFrame, files: Sequence[Part]) -> DataFrame:
+    """The rows of files that are of the evaluation that each is asked for."""
+    runs = {each.run for each in files}
+    if runs == {None}:
+        return opened
+    if len(runs) == 1:
+        return opened.where(sf.col(RUN) == sf.lit(runs.pop()))
+    names = [(each.bucket.path or "").rpartition("/")[2] for each in files]
+    known = pa.table({_FILE: pa.array(names), _OF: pa.array([each.run for each in files], pa.int64())})
+    asked = sf.broadcast(session.createDataFrame(known, arrow_ddl(known.schema)))
+    named = opened.withColumn("_name", sf.col("_metadata.file_name"))
+    same = (sf.col("_name") == sf.col(_FILE)) & (sf.col(RUN) == sf.col(_OF))
+    return named.join(asked, same, "left_semi").drop("_name")
+
+
+def _not_replaced(added: DataFrame, feed: DataFrame, shape: Shape) -> DataFrame:
+    names = _identity(shape)
+    again = feed.where(sf.col(OP) == "replace").select(*(_column(name).alias(_REPLACED + name) for name in names))
+    same = sf.lit(True)
+    for name in names:
+        same &= _column(name).eqNullSafe(_column(_REPLACED + name))
+    return added.join(again, same, "left_anti")
+
+
+def _deleted(gone: DataFrame, shape: Shape) -> DataFrame:
+    before = [_column(name).alias(old(name)) for name in shape.payload]
+    ends = [sf.col(VS).alias(VE), sf.col(VE).alias(OLD_VE), sf.lit(ENDED).cast("bigint").alias(RUN)]
+    return gone.select(sf.lit("delete").alias(OP), *map(_column, [*shape.key, VS]), *ends, *before)
+
+
+def _column(name: str) -> Column:
+    return sf.col(f"`{name}`")

@@ -1,0 +1,60 @@
+"""One bucket of a query's results looked at: what it is, and what its rows tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from errata.archive.inspect import content, misfit, stored_rows
+from errata.archive.masks import Source
+from errata.archive.results import feed_schema, result_schema
+from errata.archive.warehouse import Warehouse
+from errata.archive.wire import conformed
+from errata.model.bucket import Ends, Role
+from errata.model.health import Figures, Seen
+from errata.model.results import RUN, VE, VS, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class ResultWard:
+    """What is needed to look at the buckets of results; it travels to every task."""
+
+    shape: Shape
+    warehouse: Warehouse
+
+
+def inspected_results(ward: ResultWard, source: Source) -> Seen:
+    """What a bucket is, and what it holds if it is what was written."""
+    bucket = source.bucket
+    known, data = content(ward.warehouse, source)
+    if data is None:
+        return known
+    stored = stored_rows(bucket, data)
+    if isinstance(stored, str):
+        return replace(known, fault=stored)
+    if bucket.role is Role.STATE:
+        # What is in it only its strategy knows.
+        return replace(known, figures=replace(Figures.told(bucket), rows=stored.num_rows))
+    changes = bucket.role is Role.FEED
+    schema = feed_schema(ward.shape) if changes else result_schema(ward.shape)
+    if fault := misfit(schema, stored.schema):
+        return replace(known, fault=fault)
+    return _told(conformed(stored, schema), [VS, RUN] if changes else [VS, VE, RUN], known)
+
+
+def _told(rows: pa.Table, needed: Sequence[str], known: Seen) -> Seen:
+    if nulls := tuple(name for name in needed if rows[name].null_count):
+        return replace(known, nulls=nulls)
+    begins, ends = _range(rows, VS), _range(rows, VE)
+    if begins is None:
+        return replace(known, fault="there are no rows in it")
+    return replace(known, figures=Figures(rows.num_rows, *begins, ends=ends), counting=rows.num_rows)
+
+
+def _range(rows: pa.Table, name: str) -> Ends | None:
+    ends = pc.min_max(rows[name])
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    return None if low is None else (low, high)

@@ -1,0 +1,319 @@
+"""The archives of queries' results: what is in them, how far they have been worked out, and the transaction that takes
+them further."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from errata.catalog import buckets, commits, consumers, queries, result_tables, streams
+from errata.catalog.append import BasisMovedError
+from errata.catalog.open import Catalog
+from errata.catalog.result_columns import ServedTable
+from errata.catalog.tables import evaluations, faults, shapes
+from errata.catalog.tables import queries as queries_table
+from errata.catalog.tables import streams as streams_table
+from errata.model.bucket import Bucket, NewBucket, Role
+from errata.model.commit import Cause
+from errata.model.evaluation import Evaluation, Measures, Step
+from errata.model.interval import HIGHEST
+from errata.model.results import Shape, from_record, to_record
+
+_REPLACED = (Role.OPEN, Role.TIP, Role.STATE)
+"""Each evaluation brings its own, and takes those of the one before away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The results of a query, where they stand as of a commit."""
+
+    stream_id: int
+    name: str
+    query_id: int
+    """The form of the query that they are of."""
+    shape: Shape
+    added_in: int
+    rows: int
+    inline_bytes: int
+    last: Evaluation
+    """The evaluation that has brought them this far."""
+
+    @property
+    def frontier(self) -> int:
+        """The last instant that is answered."""
+        return self.last.frontier
+
+
+@dataclass(frozen=True, slots=True)
+class Serves:
+    """What a result table is to be told."""
+
+    table: ServedTable
+    changes: Callable[[], Iterable[pa.RecordBatch]]
+    """The change records of the evaluation."""
+    current: Callable[[], Iterable[pa.RecordBatch]]
+    """All that counts after it, as records by which it comes: for a table that is made anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An evaluation whose buckets are written and wait to become visible."""
+
+    query: str
+    query_id: int
+    shape: Shape
+    basis: Published | None
+    """What it was worked out on; None for the first one of this form of the query."""
+    step: Step
+    data_commit: int
+    revisions: Mapping[str, int]
+    cause: Mapping[str, Any]
+    measures: Measures
+    begins: int
+    made: Sequence[NewBucket]
+    merged: Sequence[Bucket] = ()
+    """Small buckets whose rows are in what was made."""
+    rows: int = 0
+    """How many more results there are, ended ones too."""
+    replaces: Published | None = None
+    """The results of the form that the query had before, which end with this commit."""
+    holds: Mapping[int, int] = field(default_factory=dict)
+    """Of each stream that is read, by its id, the revision up to which nothing has to be told apart any more; only
+    where that is news."""
+
+    serves: Serves | None = None
+
+    @property
+    def number(self) -> int:
+        return 1 if self.basis is None else self.basis.last.number + 1
+
+
+def published(catalog: Catalog, name: str, commit_id: int | None = None) -> Published | None:
+    """The results of a query, now or as of a commit; None where there were none yet."""
+    return all_published(catalog, commit_id, name).get(name)
+
+
+def all_published(catalog: Catalog, commit_id: int | None = None, name: str | None = None) -> dict[str, Published]:
+    """The results of all queries, by name, now or as of a commit."""
+    gone = streams_table.c.removed_in
+    newest = select(evaluations.c.stream_id, func.max(evaluations.c.number).label("number"))
+    if commit_id is not None:
+        newest = newest.where(evaluations.c.commit_id <= commit_id)
+    last = newest.group_by(evaluations.c.stream_id).subquery()
+    of_last = (evaluations.c.stream_id == last.c.stream_id) & (evaluations.c.number == last.c.number)
+    query = (
+        select(
+            streams_table.c.name,
+            streams_table.c.query_id,
+            streams_table.c.added_in,
+            streams_table.c.rows,
+            streams_table.c.inline_bytes,
+            shapes.c.shape,
+            evaluations,
+        )
+        .join(shapes, shapes.c.stream_id == streams_table.c.stream_id)
+        .join(last, last.c.stream_id == streams_table.c.stream_id)
+        .join(evaluations, of_last)
+    )
+    if commit_id is None:
+        query = query.where(gone.is_(None))
+    else:
+        query = query.where(streams_table.c.added_in <= commit_id, gone.is_(None) | (gone > commit_id))
+    if name is not None:
+        query = query.where(streams_table.c.name == name)
+    with catalog.reading() as connection:
+        return {row.name: _published(row, _evaluation(row)) for row in connection.execute(query)}
+
+
+def ever_published(catalog: Catalog, name: str) -> list[tuple[Published, int | None]]:
+    """All archives that a query has had, the oldest first, and the commit with which each ended."""
+    query = select(streams_table, shapes.c.shape).join(shapes, shapes.c.stream_id == streams_table.c.stream_id)
+    query = query.where(streams_table.c.name == name).order_by(streams_table.c.added_in)
+    with catalog.reading() as connection:
+        found = []
+        for row in connection.execute(query).all():
+            last = _last(connection, row.stream_id, None)
+            if last is not None:
+                found.append((_published(row, last), row.removed_in))
+        return found
+
+
+def evaluations_of(catalog: Catalog, stream_id: int, *, after: int = 0, up_to: int = HIGHEST) -> list[Evaluation]:
+    """The evaluations of an archive that were committed after a commit, and up to another one, in their order."""
+    query = select(evaluations).where(
+        evaluations.c.stream_id == stream_id, evaluations.c.commit_id > after, evaluations.c.commit_id <= up_to
+    )
+    with catalog.reading() as connection:
+        return [_evaluation(row) for row in connection.execute(query.order_by(evaluations.c.number))]
+
+
+def evaluation_for(catalog: Catalog, stream_id: int, data_commit: int) -> Evaluation | None:
+    """The last evaluation of an archive that had read no later state of the streams than this one."""
+    query = select(evaluations).where(evaluations.c.stream_id == stream_id, evaluations.c.data_commit <= data_commit)
+    with catalog.reading() as connection:
+        row = connection.execute(query.order_by(evaluations.c.number.desc()).limit(1)).first()
+    return None if row is None else _evaluation(row)
+
+
+def commit_evaluation(catalog: Catalog, done: Done, cause: Cause) -> int:
+    """Commit an evaluation, and return the commit's number."""
+    with catalog.writing() as connection:
+        _recheck(connection, done)
+        for stream_id in sorted(done.holds):
+            streams.lock(connection, stream_id)
+        commit_id = commits.take(connection, catalog.clock.now(), cause, stream_id=None, summary=_summary(done))
+        stream_id = _archive(connection, done, commit_id)
+        inline = 0
+        if done.basis is not None:
+            inline -= _take_away(connection, done, commit_id)
+        inline += buckets.add(connection, stream_id, None, commit_id, done.made)
+        connection.execute(
+            update(streams_table)
+            .where(streams_table.c.stream_id == stream_id)
+            .values(
+                stable=done.step.until,
+                vs_max=done.step.until,
+                rows=streams_table.c.rows + done.rows,
+                inline_bytes=streams_table.c.inline_bytes + inline,
+                changed_in=commit_id,
+            )
+        )
+        streams.record_position(connection, stream_id, commit_id)
+        connection.execute(insert(evaluations).values(_values(done, stream_id, commit_id)))
+        connection.execute(delete(faults).where(faults.c.query_id == done.query_id))
+        for base, revision in done.holds.items():
+            consumers.note(connection, base, queries.consumer(done.query), revision)
+        if done.serves is not None:
+            _serve(connection, done, done.serves, commit_id)
+        return commit_id
+
+
+def _serve(connection: Connection, done: Done, serves: Serves, commit_id: int) -> None:
+    """Bring the result table up to date; one that is not there, or is of another form, is made anew."""
+    told = done.basis is not None or (done.replaces is not None and done.cause["feed"] == "whole")
+    before = done.basis or done.replaces
+    further = before is not None and before.frontier <= done.step.until
+    goes_on = told and further and result_tables.fits(connection, serves.table)
+    if not goes_on:
+        result_tables.create(connection, serves.table)
+    records = serves.changes() if goes_on else serves.current()
+    result_tables.serve(connection, serves.table, commit_id, done.cause, records, done.step.until)
+
+
+def _recheck(connection: Connection, done: Done) -> None:
+    """Whether the query is still what was evaluated, and nobody has taken it further meanwhile."""
+    form = select(queries_table.c.removed_in).where(queries_table.c.query_id == done.query_id).with_for_update()
+    row = connection.execute(form).first()
+    if row is None or row.removed_in is not None:
+        raise BasisMovedError
+    live = select(streams_table).where(
+        streams_table.c.name == done.query, streams_table.c.query_id.is_not(None), streams_table.c.removed_in.is_(None)
+    )
+    there = connection.execute(live.with_for_update()).first()
+    expected = done.basis or done.replaces
+    if (there is None) != (expected is None):
+        raise BasisMovedError
+    if there is None or expected is None:
+        return
+    last = _last(connection, there.stream_id, None)
+    if there.stream_id != expected.stream_id or last is None or last.number != expected.last.number:
+        raise BasisMovedError
+
+
+def _archive(connection: Connection, done: Done, commit_id: int) -> int:
+    """The archive that the evaluation goes into; a new one takes the place of that of the query's former form."""
+    if done.basis is not None:
+        return done.basis.stream_id
+    if done.replaces is not None:
+        streams.end(connection, done.replaces.stream_id, commit_id)
+    created = connection.execute(
+        insert(streams_table)
+        .values(
+            name=done.query,
+            added_in=commit_id,
+            rows=0,
+            inline_bytes=0,
+            revisions=0,
+            applied=0,
+            folded=0,
+            changed_in=commit_id,
+            query_id=done.query_id,
+        )
+        .returning(streams_table.c.stream_id)
+    )
+    stream_id = int(created.scalar_one())
+    connection.execute(insert(shapes).values(stream_id=stream_id, shape=to_record(done.shape)))
+    return stream_id
+
+
+def _take_away(connection: Connection, done: Done, commit_id: int) -> int:
+    """Take away what the evaluation brings anew; the bytes that are no longer inline."""
+    if done.basis is None:
+        return 0
+    former = [each for role in _REPLACED for each in buckets.live(connection, done.basis.stream_id, role)]
+    # Nobody but the next evaluation reads a state, so no commit needs a former one.
+    freed = buckets.forget(connection, [each for each in former if each.role is Role.STATE])
+    gone = [*(each for each in former if each.role is not Role.STATE), *done.merged]
+    if buckets.remove(connection, [each.bucket_id for each in gone], commit_id) != len(gone):
+        raise BasisMovedError
+    return freed + sum(each.size for each in gone if each.inline)
+
+
+def _values(done: Done, stream_id: int, commit_id: int) -> dict[str, Any]:
+    return {
+        "stream_id": stream_id,
+        "number": done.number,
+        "commit_id": commit_id,
+        "data_commit": done.data_commit,
+        "since": done.step.since,
+        "until": done.step.until,
+        "begins": done.begins,
+        "revisions": dict(done.revisions),
+        "cause": dict(done.cause),
+        "measures": done.measures.record(),
+    }
+
+
+def _summary(done: Done) -> dict[str, object]:
+    told = {"query": done.query, "data_commit": done.data_commit, "results": done.measures.rows}
+    if done.replaces is None:
+        return told
+    return told | {"anew" if done.replaces.query_id == done.query_id else "new_form": True}
+
+
+def _last(connection: Connection, stream_id: int, commit_id: int | None) -> Evaluation | None:
+    query = select(evaluations).where(evaluations.c.stream_id == stream_id)
+    if commit_id is not None:
+        query = query.where(evaluations.c.commit_id <= commit_id)
+    row = connection.execute(query.order_by(evaluations.c.number.desc()).limit(1)).first()
+    return None if row is None else _evaluation(row)
+
+
+def _evaluation(row: Row[Any]) -> Evaluation:
+    return Evaluation(
+        row.number,
+        row.commit_id,
+        row.data_commit,
+        Step(row.since, row.until),
+        row.revisions,
+        row.cause,
+        Measures(**row.measures),
+        row.begins,
+    )
+
+
+def _published(row: Row[Any], last: Evaluation) -> Published:
+    return Published(
+        row.stream_id,
+        row.name,
+        row.query_id,
+        from_record(row.shape),
+        row.added_in,
+        row.rows,
+        row.inline_bytes,
+        last,
+    )

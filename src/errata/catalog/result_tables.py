@@ -1,0 +1,270 @@
+"""Result tables: the current answer of a query in the catalog's database, and beside it all changes that led there.
+
+They are written in the transaction of the evaluation that published the changes, so that they never tell another
+state than the archive. They are nobody's but Errata's: a constraint that bears its name marks them, and a table without
+it is never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    DateTime,
+    FromClause,
+    MetaData,
+    Select,
+    Subquery,
+    Table,
+    Text,
+    and_,
+    cast,
+    delete,
+    func,
+    insert,
+    inspect,
+    literal,
+    literal_column,
+    or_,
+    select,
+    true,
+)
+from sqlalchemy.exc import DBAPIError, InternalError
+
+from errata.catalog.result_columns import MARK, ServedTable, ServedTables
+from errata.catalog.result_rows import Nulls, instant_text, write
+from errata.catalog.tables import metadata as catalog_tables
+from errata.errors import ErrataError, Refused, UsageError
+from errata.model.query import CheckedQuery
+from errata.model.results import Shape
+from errata.model.served import changes_table, check_columns, check_table, in_the_way
+
+_TOO_LARGE = "54000"
+"""PostgreSQL's word for what is beyond its limits."""
+
+_CATALOG = (*catalog_tables.tables, "alembic_version")
+
+
+def check_name(table: str, others: Iterable[str]) -> None:
+    """Refuse the name of a result table that the catalog or another result table needs."""
+    check_table(table)
+    other = in_the_way(table, _CATALOG)
+    if other is not None:
+        raise UsageError(
+            f"a result table cannot be named {table!r}",
+            why=f"the catalog has a table {other}",
+            how="choose another name",
+        )
+    other = in_the_way(table, others)
+    if other is not None:
+        raise UsageError(
+            f"two queries cannot both be served as {table!r}",
+            why=f"of a result table {other} there is {changes_table(other)}, too",
+            how="choose another name for one of them",
+        )
+
+
+def check_free(connection: Connection, table: str) -> None:
+    """Refuse a name that something bears in the database already that is none of Errata's result tables."""
+    for name in (table, changes_table(table)):
+        if inspect(connection).has_table(name) and not _marked(connection, name):
+            raise Refused(
+                f"there is a table or view {name} already",
+                where=f"serve: {{table: {table}}}",
+                why="Errata has not made it, and what is in it would be lost",
+                how="choose another name for the result table; or rename or drop what is there",
+            )
+
+
+def exists(connection: Connection, table: str) -> bool:
+    """Whether there is a result table of the name that Errata has made, with its table of changes."""
+    return all(_marked(connection, name) for name in (table, changes_table(table)))
+
+
+def fits(connection: Connection, served: ServedTable) -> bool:
+    """Whether the tables are there and have the columns that these results need."""
+    if not exists(connection, served.table):
+        return False
+    tables = ServedTables.of(served)
+    return all(_columns_agree(connection, each) for each in (tables.current, tables.changes))
+
+
+def create(connection: Connection, served: ServedTable) -> None:
+    """Make the tables, empty; those that Errata has made of the name before are gone."""
+    check_name(served.table, ())
+    check_columns(served.shape.visible, served.shape.key)
+    check_free(connection, served.table)
+    drop(connection, served.table)
+    ServedTables.of(served).current.metadata.create_all(connection, checkfirst=False)
+
+
+def agree(connection: Connection, before: Iterable[CheckedQuery], after: Iterable[CheckedQuery]) -> None:
+    """Make way for what queries are to be served as, and remove the tables of those that no longer are. Tables are made
+    when there are results for them."""
+    was = {each.query.serve: each.name for each in before if each.query.serve is not None}
+    now = {each.query.serve: each for each in after if each.query.serve is not None}
+    for table, name in was.items():
+        if table not in now or now[table].name != name:
+            drop(connection, table)
+    for table, query in now.items():
+        if was.get(table) != query.name:
+            check_name(table, [each for each in now if each != table])
+            check_free(connection, table)
+        check_columns([each.name for each in query.columns], query.key)
+
+
+def drop(connection: Connection, table: str) -> None:
+    """Remove the tables, as far as they are there and Errata has made them."""
+    for name in (table, changes_table(table)):
+        if not _marked(connection, name):
+            continue
+        try:
+            Table(name, MetaData()).drop(connection)
+        except InternalError as error:
+            raise Refused(
+                f"the result table {name} cannot be dropped",
+                why=str(error.orig).strip().splitlines()[0],
+                how="drop what depends on it first, and make it again on the new table",
+            ) from None
+
+
+def serve(
+    connection: Connection,
+    served: ServedTable,
+    commit_id: int,
+    cause: Mapping[str, Any],
+    changes: Iterable[pa.RecordBatch],
+    frontier: int,
+) -> int:
+    """Add the change records of a commit, and bring the current answer to the frontier: how many records there were.
+
+    The records are those of the feed, one at most for each key and vs. A result lasts until its end or until the next
+    one of its key begins; where that one is deleted, its forerunner must be told again. The end that a record tells is
+    not after the beginning of the next result. The frontier never goes back: for that the tables are made anew.
+    """
+    tables, patterns, written = ServedTables.of(served), set[Nulls](), 0
+    with _explained(served):
+        for batch in changes:
+            patterns |= write(connection, tables.changes, served.shape, commit_id, cause, batch)
+            written += batch.num_rows
+        at = _moment(connection, served.shape, frontier)
+        if written:
+            _take_in(connection, tables, commit_id, at, patterns)
+        connection.execute(delete(tables.current).where(tables.current.c.ve <= at))
+    return written
+
+
+def _marked(connection: Connection, name: str) -> bool:
+    looking = inspect(connection)
+    if name not in looking.get_table_names():
+        return False
+    return any(each["name"] == MARK for each in looking.get_check_constraints(name))
+
+
+def _columns_agree(connection: Connection, table: Table) -> bool:
+    there = [(each["name"], each["type"]) for each in inspect(connection).get_columns(table.name)]
+    wanted = [(each.name, each.type) for each in table.columns]
+    dialect = connection.dialect
+    return [(name, kind.compile(dialect)) for name, kind in there] == [
+        (name, kind.compile(dialect)) for name, kind in wanted
+    ]
+
+
+def _moment(connection: Connection, shape: Shape, micros: int) -> ColumnElement[Any]:
+    if not shape.timed:
+        return literal(micros, BigInteger)
+    text = literal(instant_text(micros), Text)
+    return cast(text, DateTime(timezone=True)) if connection.dialect.name == "postgresql" else text
+
+
+def _take_in(
+    connection: Connection, tables: ServedTables, commit_id: int, at: ColumnElement[Any], patterns: Iterable[Nulls]
+) -> None:
+    """Bring the records of a commit into the current answer: of each key the last result that has begun and lasts."""
+    records = _records(connection, tables, commit_id)
+    if connection.execute(select(tables.current.c.vs).limit(1)).first() is None:
+        _bring(connection, tables, _lasting(tables, records, at))
+        return
+    # NULLs in keys are equal here, and in SQL they are not. So every pattern of them has statements of its own, which
+    # can use the index.
+    for nulls in sorted(patterns):
+        _take_away(connection, tables, records, at, nulls)
+        lasting = _lasting(tables, records, at, nulls)
+        standing = select(literal(1)).select_from(tables.current).where(_same(tables, lasting, tables.current, nulls))
+        _bring(connection, tables, lasting, ~standing.exists())
+
+
+def _records(connection: Connection, tables: ServedTables, commit_id: int) -> Subquery:
+    """The records of a commit. The limit cuts nothing off: without it PostgreSQL, whose statistics do not know the
+    commit yet, takes them for a part of all records and reads the whole answer to meet a few."""
+    changes = tables.changes
+    found = changes.c.commit_id == commit_id
+    count = connection.execute(select(func.count()).select_from(changes).where(found)).scalar_one()
+    columns = [changes.c[name] for name in ("op", *tables.names)]
+    return select(*columns).where(found).limit(literal_column(str(count))).subquery("records")
+
+
+def _take_away(
+    connection: Connection, tables: ServedTables, records: Subquery, at: ColumnElement[Any], nulls: Nulls
+) -> None:
+    """Remove what the records speak of, and what has a successor in them."""
+    on_postgres = connection.dialect.name == "postgresql"
+    standing: FromClause = tables.current if on_postgres else tables.current.alias("standing")
+    begun = and_(records.c.op != "delete", records.c.vs > standing.c.vs, records.c.vs <= at)
+    gone = and_(_same(tables, records, standing, nulls), or_(records.c.vs == standing.c.vs, begun))
+    if not on_postgres:
+        # SQLite deletes from one table alone, and no column of ours is called like this.
+        found: Select[Any] = select(literal_column("standing._rowid_")).select_from(records.join(standing, gone))
+        gone = literal_column("_rowid_").in_(found)
+    connection.execute(delete(tables.current).where(gone))
+
+
+def _lasting(tables: ServedTables, records: Subquery, at: ColumnElement[Any], nulls: Nulls | None = None) -> Subquery:
+    """Of each key in the records the last result that has begun, if it has not ended."""
+    keys = [records.c[name] for name in tables.key]
+    place = func.row_number().over(partition_by=keys or None, order_by=records.c.vs.desc())
+    told = select(*(records.c[name] for name in tables.names), place.label("_place")).where(
+        records.c.op != "delete", records.c.vs <= at
+    )
+    if nulls is not None:
+        told = told.where(*(key.is_(None) if null else key.is_not(None) for key, null in zip(keys, nulls, strict=True)))
+    last = told.subquery("told")
+    columns = (last.c[name] for name in tables.names)
+    return select(*columns).where(last.c["_place"] == 1, or_(last.c.ve.is_(None), last.c.ve > at)).subquery("lasting")
+
+
+def _bring(connection: Connection, tables: ServedTables, lasting: Subquery, *conditions: ColumnElement[bool]) -> None:
+    found = select(*(lasting.c[name] for name in tables.names)).where(*conditions)
+    connection.execute(insert(tables.current).from_select(tables.names, found))
+
+
+def _same(tables: ServedTables, one: FromClause, other: FromClause, nulls: Nulls) -> ColumnElement[bool]:
+    """That two rows have the same key, of which these columns are NULL."""
+    return and_(
+        true(),
+        *(
+            and_(one.c[name].is_(None), other.c[name].is_(None)) if null else one.c[name] == other.c[name]
+            for name, null in zip(tables.key, nulls, strict=True)
+        ),
+    )
+
+
+@contextmanager
+def _explained(served: ServedTable) -> Iterator[None]:
+    """What a result table cannot hold at all, told as such."""
+    try:
+        yield
+    except DBAPIError as error:
+        if getattr(error.orig, "pgcode", None) != _TOO_LARGE:
+            raise
+        raise ErrataError(
+            f"a result does not fit into the result table {served.table}",
+            why=str(error.orig).strip().splitlines()[0],
+            how="keys have 2,700 bytes at most: leave long text out of what tells results apart, or take `serve` away",
+        ) from None

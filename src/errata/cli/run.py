@@ -1,0 +1,160 @@
+"""`errata run`: all that is due, and what came of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from errata.cli.ingest import report_lines
+from errata.cli.options import Printed, given
+from errata.cli.talk import say, steps
+from errata.errors import ErrataError
+from errata.flows.append import AppendReport
+from errata.flows.evaluate import Evaluated
+from errata.flows.outcome import exit_code, told
+from errata.flows.run import RunReport
+from errata.flows.run import run as run_flow
+from errata.flows.site import at_site
+from errata.serve.formats import Field, Format, Record, print_records
+from errata.serve.words import counted, near, place, place_shown
+
+ANSWERED = (
+    Field("name", "query"),
+    Field("until", "answered up to"),
+    Field("commit", "commit", right=True),
+    Field("rows", "new results", right=True),
+    Field("route", "route"),
+    Field("rows_read", "rows read", right=True),
+    Field("ms", "ms", right=True),
+)
+"""What a person is shown of queries that were evaluated."""
+
+FIELDS = (
+    Field("what", "what"),
+    Field("name", "name"),
+    Field("outcome", "outcome"),
+    Field("commit", "commit"),
+    Field("until", "until"),
+    Field("rows", "rows"),
+    Field("batch", "batch"),
+    Field("counts", "counts"),
+    Field("route", "route"),
+    Field("rows_read", "rows_read"),
+    Field("ms", "ms"),
+    Field("waits_for", "waits_for"),
+    Field("fault", "fault"),
+)
+"""What a program is told of each batch and each query."""
+
+SHOWN = 20
+"""So many queries of one fate are named; scripts are told of all."""
+
+
+def run(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUERY", help="Only these and what they read; else all.", show_default=False),
+    ] = None,
+    anew: Annotated[
+        bool,
+        typer.Option("--anew", help="Work the queries named out from the beginning, in place of what is published."),
+    ] = False,
+    no_take: Annotated[bool, typer.Option("--no-take", help="Leave what has landed where it is.")] = False,
+    kind: Printed = Format.TABLE,
+) -> int:
+    """Do all that is due: take what has landed into the archives, and bring every query up to its streams.
+
+    Late rows and corrections that are pending stay pending. A query whose answer cannot be worked out stops where it
+    is, and the others go on: then the exit code is 1. With rows in quarantine it is 3.
+
+    With --anew the results of the queries named are replaced, in one commit each, by what is worked out from the rows
+    that their streams still hold; how the new answer differs from the old one is published like every change.
+    """
+    with at_site(given(context).project) as site:
+        with steps("running") as on_step:
+            report = run_flow(site, names or (), take=not no_take, anew=anew, on_step=on_step)
+        for batch in report.batches:
+            for line in report_lines(batch, site.project.streams[batch.stream]):
+                say(line)
+        faults = told(site, report.stopped[:SHOWN])
+    if kind is not Format.TABLE:
+        records = [*map(_of_batch, report.batches), *_of_queries(report)]
+        print_records(FIELDS, records, records, kind, sys.stdout)
+    elif report.evaluated:
+        shown = [_shown(each) for each in report.evaluated]
+        print_records(ANSWERED, shown, shown, kind, sys.stdout)
+    for line in run_lines(report, faults):
+        say(line)
+    return exit_code(report)
+
+
+def run_lines(report: RunReport, faults: Sequence[ErrataError]) -> Iterator[str]:
+    """What became of the queries that were not evaluated, in words. `faults`: why the first ones have stopped."""
+    are = counted(len(report.current), "query is", "queries are")
+    if not (report.batches or report.evaluated or report.stopped or report.held or report.busy):
+        yield f"nothing is due: {are} answered as far as the streams reach" if report.current else "nothing is due"
+    elif report.current:
+        yield f"{are} answered already as far as the streams reach"
+    for name in report.busy[:SHOWN]:
+        yield f"query {name} is being evaluated by another runner"
+    yield from _more(report.busy, "by another runner")
+    for fault in faults:
+        yield near(str(fault))
+    yield from _more(report.stopped, "stopped")
+    for name, other in report.held[:SHOWN]:
+        yield f"query {name} waits for query {other}"
+    yield from _more(report.held, "waiting")
+
+
+def _more(some: Sequence[object], what: str) -> Iterator[str]:
+    if len(some) > SHOWN:
+        yield f"and {counted(len(some) - SHOWN, 'more query', 'more queries')} {what}: errata status --queries"
+
+
+def _shown(each: Evaluated) -> Record:
+    return {**_of_evaluated(each), "until": place_shown(each.step.until, each.published.shape.timed)}
+
+
+def _of_batch(batch: AppendReport) -> Record:
+    return _record(
+        what="batch",
+        name=batch.stream,
+        outcome="taken before" if batch.already else "taken",
+        commit=batch.commit_id,
+        rows=0 if batch.already else batch.counts.appended,
+        batch=batch.batch_id,
+        counts=asdict(batch.counts),
+    )
+
+
+def _of_queries(report: RunReport) -> Iterator[Record]:
+    yield from (_of_evaluated(each) for each in report.evaluated)
+    yield from (_record(what="query", name=name, outcome="current") for name in report.current)
+    yield from (_record(what="query", name=name, outcome="busy") for name in report.busy)
+    for name, fault in report.stopped:
+        yield _record(what="query", name=name, outcome="stopped", fault=fault.record())
+    for name, other in report.held:
+        yield _record(what="query", name=name, outcome="held", waits_for=other)
+
+
+def _of_evaluated(each: Evaluated) -> Record:
+    return _record(
+        what="query",
+        name=each.name,
+        outcome="evaluated",
+        commit=each.commit_id,
+        until=place(each.step.until, each.published.shape.timed),
+        rows=each.measures.rows,
+        route=each.measures.route,
+        rows_read=each.measures.rows_read,
+        ms=round(each.measures.micros / 1000),
+    )
+
+
+def _record(**told: object) -> Record:
+    return {**dict.fromkeys((field.name for field in FIELDS), None), **told}

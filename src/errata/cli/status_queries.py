@@ -1,0 +1,133 @@
+"""How queries stand: what they are, how far they are answered, and what their answers do not contain yet."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+
+from errata.cli.talk import say
+from errata.flows.status import Declared, QueryStatus, State
+from errata.serve.formats import Field, Format, Record, print_records
+from errata.serve.words import counted, distance, place, place_shown
+
+FIELDS = (
+    Field("query", "query"),
+    Field("reads", "reads", fold=True),
+    Field("columns", "columns", fold=True),
+    Field("pattern", "pattern"),
+    Field("state", "state"),
+    Field("answered", "answered up to"),
+    Field("as_of", "as of", right=True),
+    Field("commit", "in commit", right=True),
+    Field("commits_behind", "commits behind", right=True),
+    Field("behind", "behind"),
+    Field("pending", "pending", right=True),
+    Field("left_out", "left out", fold=True),
+    Field("waits_for", "waits for"),
+    Field("fault", "fault", fold=True),
+    Field("declared", "declaration"),
+)
+QUIET = {"answered", "as_of", "behind", "pending", "left_out", "waits_for", "declared"}
+"""Columns that a person is shown only when they say something."""
+
+PROGRAMS = {"columns", "commit", "commits_behind", "fault"}
+"""Columns for programs: a person is told elsewhere, or in other words."""
+
+TOLD = 5
+"""Of more queries than these that are as badly off, the others are only counted."""
+
+
+def print_queries(found: Sequence[QueryStatus], kind: Format, most: int | None) -> None:
+    """The queries, all of them or the first so many."""
+    if not found:
+        say("no queries: declare some in errata.yaml and run `errata apply`")
+        if kind is Format.TABLE:
+            return
+    shown = [_row(each) for each in found[:most]]
+    fields = FIELDS if kind is not Format.TABLE else _telling(shown)
+    print_records(fields, [_record(each) for each in found], shown, kind, sys.stdout)
+    if len(shown) < len(found):
+        say(f"{counted(len(found) - len(shown), 'more query', 'more queries')}: errata status --queries")
+
+
+def query_hints(found: Sequence[QueryStatus]) -> Iterator[str]:
+    """What is to be done about queries."""
+    due = [each for each in found if each.state in (State.BEHIND, State.NEW, State.EDITED)]
+    if due:
+        yield f"{counted(len(due), 'query is', 'queries are')} to be evaluated: errata run"
+    stopped = [each for each in found if each.stopped is not None]
+    yield from (_stopped(each) for each in stopped[:TOLD])
+    if len(stopped) > TOLD:
+        yield f"{counted(len(stopped) - TOLD, 'more query has', 'more queries have')} stopped: errata status --queries"
+    short = [each for each in found if each.left_out]
+    yield from (_left_out(each) for each in short[:TOLD])
+    if len(short) > TOLD:
+        yield f"and so it is with {counted(len(short) - TOLD, 'more query', 'more queries')}: errata status --queries"
+
+
+def _stopped(each: QueryStatus) -> str:
+    fault = each.stopped.fault if each.stopped is not None else None
+    if fault is None:
+        raise AssertionError("only of a query that has stopped")
+    what = f"{fault.expression}: {fault.reason}" if fault.expression else fault.reason
+    return (
+        f"query {each.name} has stopped at {what.splitlines()[0].rstrip('.')}; errata run {each.name} tells what to do"
+    )
+
+
+def _left_out(each: QueryStatus) -> str:
+    of = " and ".join(f"{counted(count, 'correction')} of {name}" for name, count in each.left_out.items())
+    they = "it reaches" if sum(each.left_out.values()) == 1 else "they reach"
+    return f"{of} not in the answers of query {each.name}: {they} behind what had been answered"
+
+
+def _record(each: QueryStatus) -> Record:
+    checked, last = each.checked, each.published.last if each.published is not None else None
+    return {
+        "query": each.name,
+        "reads": [] if checked is None else list(checked.reads),
+        "columns": {} if checked is None else {column.name: str(column.type) for column in checked.columns},
+        "pattern": None if checked is None else checked.pattern.shown,
+        "state": None if each.state is None else each.state.value,
+        "answered": None if last is None else place(last.frontier, each.timed),
+        "as_of": None if last is None else last.data_commit,
+        "commit": None if last is None else last.commit_id,
+        "commits_behind": each.commits,
+        "behind": each.instants,
+        "pending": each.pending,
+        "left_out": dict(each.left_out),
+        "waits_for": each.waits_for,
+        "fault": None if each.stopped is None else each.stopped.fault.record(),
+        "declared": each.declared.value,
+    }
+
+
+def _row(each: QueryStatus) -> Record:
+    checked, last = each.checked, each.published.last if each.published is not None else None
+    return {
+        "query": each.name,
+        "reads": "" if checked is None else ", ".join(checked.reads),
+        "pattern": "" if checked is None else checked.pattern.shown,
+        "state": "" if each.state is None else each.state.value,
+        "answered": "" if last is None else place_shown(last.frontier, each.timed),
+        "as_of": "" if last is None else last.data_commit,
+        "behind": _behind(each),
+        "pending": each.pending or "",
+        "left_out": ", ".join(f"{count:,} of {name}" for name, count in each.left_out.items()),
+        "waits_for": each.waits_for or "",
+        "declared": "" if each.declared is Declared.AGREED else each.declared.value,
+    }
+
+
+def _behind(each: QueryStatus) -> str:
+    """How far the answers are behind the streams: in commits, and in event time."""
+    if each.published is None or each.state is State.CURRENT:
+        return ""
+    parts = [counted(each.commits, "commit")] if each.commits else []
+    return ", ".join([*parts, distance(each.instants, each.timed)] if each.instants else parts)
+
+
+def _telling(shown: Sequence[Record]) -> Sequence[Field]:
+    """The fields for a person, without those that say nothing."""
+    fields = [field for field in FIELDS if field.name not in PROGRAMS]
+    return [field for field in fields if field.name not in QUIET or any(row[field.name] != "" for row in shown)]

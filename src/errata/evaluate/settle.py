@@ -1,0 +1,294 @@
+"""Laying what a strategy has worked out against what is published: which rows are now final, which stay open, and what
+a reader of the changes has to be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from errata.errors import ErrataError
+from errata.evaluate.sameness import Flags, Ints, Lane, alike, lanes, steps
+from errata.intake.arrow_types import arrow_type
+from errata.model.results import OLD_VE, OP, RUN, VE, VS, Shape, old
+
+INSERT, REPLACE, DELETE = "insert", "replace", "delete"
+_OPS = pa.array([INSERT, REPLACE, DELETE])
+_NONE = -1
+"""The place of a row that there is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Which evaluation it is, and what its strategy's rows are."""
+
+    since: int
+    until: int
+    """The last instant that is answered; what is said of it is provisional."""
+    run: int
+    covering: bool
+    """Whether the rows are the whole answer from `since` on; otherwise they only add to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What is to be kept of the results, and the change records that they do not tell themselves."""
+
+    base: pa.Table
+    """Rows that ended before the last instant, or whose end is certain; to be added to those of before."""
+    open: pa.Table
+    """Rows that began before the last instant and may yet change their end; instead of those of before."""
+    tip: pa.Table
+    """Rows that begin at the last instant; instead of those of before."""
+    feed: pa.Table
+
+
+def rows_schema(shape: Shape) -> pa.Schema:
+    """The columns of results as they are kept."""
+    fields = [(each.name, arrow_type(each.type)) for each in shape.columns]
+    return pa.schema([*fields, (VS, pa.int64()), (VE, pa.int64()), (RUN, pa.int64())])
+
+
+def feed_schema(shape: Shape) -> pa.Schema:
+    """The columns of change records."""
+    fields = [(each.name, arrow_type(each.type)) for each in shape.columns]
+    past = [(old(each.name), arrow_type(each.type)) for each in shape.columns if not each.key]
+    times = [(VS, pa.int64()), (VE, pa.int64()), (OLD_VE, pa.int64())]
+    return pa.schema([(OP, pa.string()), *fields, *times, *past, (RUN, pa.int64())])
+
+
+def settle(new: pa.Table, before: pa.Table, told: Told, shape: Shape) -> Settled:
+    """What becomes of the published rows that were open or at the tip, and of the new ones.
+
+    The records of the feed are for a reader who holds results by key and vs, and for whom a result lasts until its
+    `_ve` or until the next result of its key begins, whichever comes first. Of rows that are only added the reader
+    knows by the rows themselves; the feed then holds what has become of the tip of before.
+    """
+    rows = _gather(new, before, told, shape)
+    answer = _covered(rows, told) if told.covering else _added(rows)
+    alone = answer.old == _NONE
+    other = np.flatnonzero(~alone & (answer.old != answer.first))
+    changed = np.zeros(len(alone), np.bool_)
+    changed[other] = ~alike(rows.table, shape.payload, answer.first[other], answer.old[other])
+    kept = ~alone & ~changed
+    run = np.full(len(alone), told.run)
+    run[kept] = rows.run[answer.old[kept]]
+    feed = _feed(rows, answer, changed, told, shape)
+    return _sorted_out(rows, answer, run, told, feed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The published rows and, behind them, the new ones as far as they count."""
+
+    table: pa.Table
+    schema: pa.Schema
+    """Of the rows as they are kept."""
+    names: list[str]
+    """The columns of the key."""
+    payload: list[str]
+    published: int
+    """How many rows are published ones."""
+    vs: Ints
+    ve: Ints
+    run: Ints
+    tip: Flags
+    """Whether a row is of the tip of before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The results that there are now, in the order of key and vs."""
+
+    first: Ints
+    """The row that a result is, or begins with."""
+    ve: Ints
+    old: Ints
+    """The row that was published of it before: the same, or one of the tip."""
+    followed: Flags
+    """Whether the next result of the key begins where it ends."""
+    was_followed: Flags
+    """Whether it was so before. Then a reader may hold any later end."""
+    gone: Ints
+    """Rows of the tip that are no results any more."""
+    place: Ints
+    """Of each row its place in the order of key and vs, as far as there is something to say of it."""
+
+
+def _gather(new: pa.Table, before: pa.Table, told: Told, shape: Shape) -> _Rows:
+    schema = rows_schema(shape)
+    before = _conform(before, schema)
+    new = _conform(new, schema.remove(schema.get_field_index(RUN)))
+    vs, ve = _ints(new, VS), _ints(new, VE)
+    if told.covering:
+        vs = np.maximum(vs, told.since)
+    counts = (vs >= told.since) & (vs <= told.until) & (ve > vs)
+    if not counts.all():
+        new, vs, ve = new.filter(pa.array(counts)), vs[counts], ve[counts]
+    was = _ints(before, VS)
+    table = pa.concat_tables([before.select(shape.names), new.select(shape.names)]).combine_chunks()
+    return _Rows(
+        table,
+        schema,
+        shape.key,
+        shape.payload,
+        len(was),
+        np.concatenate([was, vs]),
+        np.concatenate([_ints(before, VE), ve]),
+        _ints(before, RUN),
+        np.concatenate([was >= told.since, np.zeros(len(vs), np.bool_)]),
+    )
+
+
+def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    chosen = table.select(schema.names)
+    return chosen if chosen.schema.equals(schema) else chosen.cast(schema)
+
+
+def _ints(table: pa.Table, name: str) -> Ints:
+    values: Ints = table[name].to_numpy()
+    return values
+
+
+def _added(rows: _Rows) -> _Answer:
+    """Results that only ever come: the rows themselves, some of which may have been published at the tip."""
+    mine = np.flatnonzero(~rows.tip)
+    old = np.full(len(rows.vs), _NONE)
+    old[: rows.published] = np.arange(rows.published)
+    place = np.zeros(len(rows.vs), np.int64)
+    gone = np.flatnonzero(rows.tip)
+    if len(gone):
+        since = rows.vs[gone[0]]
+        again = np.flatnonzero(rows.vs == since)
+        order, fresh = _by_key(rows, again)
+        place[order] = np.arange(len(order))
+        met = _met(rows, order, fresh)
+        old[order[met]] = order[met - 1]
+        gone = np.setdiff1d(gone, order[met - 1])
+    never = np.zeros(len(mine), np.bool_)
+    return _Answer(mine, rows.ve[mine], old[mine], never, never, gone, place)
+
+
+def _covered(rows: _Rows, told: Told) -> _Answer:
+    """Results that are the whole answer from `since` on: what is open ends there, unless it goes on as it was."""
+    order, fresh = _by_key(rows, np.arange(len(rows.vs)))
+    ends = rows.ve.copy()
+    ends[: rows.published] = np.minimum(ends[: rows.published], told.since)
+    old = np.full(len(rows.vs), _NONE)
+    old[: rows.published] = np.arange(rows.published)
+    met = _met(rows, order, fresh)
+    old[order[met]] = order[met - 1]
+    was_followed = np.zeros(len(rows.vs), np.bool_)
+    behind = np.flatnonzero(rows.tip[order[1:]] & ~fresh[1:])
+    was_followed[order[behind]] = True
+
+    stays = ~rows.tip[order]
+    live, keys = order[stays], np.cumsum(fresh)[stays]
+    joined, touching = _touching(rows, live, keys, ends)
+    heads = np.flatnonzero(~joined)
+    lasts = np.append(heads[1:], len(live))[: len(heads)] - 1
+    first = live[heads]
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return _Answer(
+        first,
+        ends[live[lasts]],
+        old[first],
+        np.append(touching, False)[lasts + 1],
+        was_followed[first],
+        np.setdiff1d(np.flatnonzero(rows.tip), old[first]),
+        place,
+    )
+
+
+def _by_key(rows: _Rows, which: Ints) -> tuple[Ints, Flags]:
+    """Some rows in the order of key and vs, those of the tip of before first, and which of them begin a key."""
+    told = lanes(rows.table if len(which) == len(rows.vs) else rows.table.take(pa.array(which)), rows.names)
+    # The sort keeps published rows before new ones of the same key and vs.
+    order = np.lexsort((rows.vs[which], *reversed(told)))
+    return which[order], steps([lane[order] for lane in told], len(which))
+
+
+def _met(rows: _Rows, order: Ints, fresh: Flags) -> Ints:
+    """The places in the order where a row stands behind one of the tip of before, with its key and its vs."""
+    vs, tip = rows.vs[order], rows.tip[order]
+    behind: Ints = 1 + np.flatnonzero(tip[:-1] & ~tip[1:] & ~fresh[1:] & (vs[1:] == vs[:-1]))
+    return behind
+
+
+def _touching(rows: _Rows, live: Ints, keys: Lane, ends: Ints) -> tuple[Flags, Flags]:
+    """Which rows go on with what the row before them said, and which begin where that row of their key ends."""
+    together = np.zeros(len(live), np.bool_)
+    together[1:] = keys[1:] == keys[:-1]
+    until, begins = ends[live[:-1]], rows.vs[live[1:]]
+    if (clash := np.flatnonzero(together[1:] & (until > begins))).size:
+        _refuse(rows, int(live[clash[0] + 1]))
+    touching = together.copy()
+    touching[1:] &= until == begins
+    joined, at = touching.copy(), np.flatnonzero(touching)
+    joined[at] = alike(rows.table, rows.payload, live[at - 1], live[at])
+    return joined, touching
+
+
+def _refuse(rows: _Rows, at: int) -> None:
+    row = rows.table.select(rows.names).slice(at, 1).to_pylist()[0]
+    key = ", ".join(f"{name} = {value}" for name, value in row.items()) or "there is none, hence one row at most"
+    raise ErrataError(
+        f"the query has two results of one key at the instant {rows.vs[at]}",
+        where=key,
+        why="a key tells a result from all others that count at the same instant",
+        how="this is a mistake in Errata and not in the query: please report it with the query's text",
+    )
+
+
+def _feed(rows: _Rows, answer: _Answer, changed: Flags, told: Told, shape: Shape) -> pa.Table:
+    ended = rows.ve[answer.old]
+    moved = (answer.ve != ended) & ~(answer.followed & (ended >= answer.ve))
+    # Where the next result is gone that a reader has taken the end from, the end must be said.
+    loose = (answer.ve == ended) & answer.was_followed & ~answer.followed
+    published = answer.old != _NONE
+    replaced = published & (changed | moved | loose)
+    said = np.flatnonzero(replaced | (~published & told.covering))
+    op = np.where(published[said], 1, 0)
+    return _records(rows, answer, said, op, told, shape)
+
+
+def _records(rows: _Rows, answer: _Answer, said: Ints, op: Ints, told: Told, shape: Shape) -> pa.Table:
+    gone = answer.gone
+    row = np.concatenate([answer.first[said], gone])
+    past = np.concatenate([answer.old[said], gone])
+    # A deletion leaves the result no instant to count at.
+    ve = np.concatenate([answer.ve[said], rows.vs[gone]])
+    op = np.concatenate([op, np.full(len(gone), 2)])
+    order = np.lexsort((answer.place[row], rows.vs[row]))
+    row, past, ve, op = row[order], past[order], ve[order], op[order]
+    there, known = pa.array(row), pa.array(past, mask=past == _NONE)
+    present = pa.array(row, mask=op == 2) if len(gone) else there
+    columns = [_OPS.take(pa.array(op))]
+    columns += [rows.table[each.name].take(there if each.key else present) for each in shape.columns]
+    columns += [pa.array(rows.vs[row]), pa.array(ve)]
+    if known.null_count == len(known):
+        columns += [pa.nulls(len(known), pa.int64())]
+        columns += [pa.nulls(len(known), rows.table[name].type) for name in shape.payload]
+    else:
+        columns += [pa.array(rows.ve).take(known), *(rows.table[name].take(known) for name in shape.payload)]
+    return pa.Table.from_arrays([*columns, pa.repeat(told.run, len(row))], schema=feed_schema(shape))
+
+
+def _sorted_out(rows: _Rows, answer: _Answer, run: Ints, told: Told, feed: pa.Table) -> Settled:
+    vs = rows.vs[answer.first]
+    order = np.argsort(vs, kind="stable")
+    vs, ve, first, run = vs[order], answer.ve[order], answer.first[order], run[order]
+    tip = vs == told.until
+    lasting = ~tip & (ve >= told.until) if told.covering else np.zeros(len(vs), np.bool_)
+    base, opened, ahead = (
+        _kept(rows, first[chosen], vs[chosen], ve[chosen], run[chosen]) for chosen in (~tip & ~lasting, lasting, tip)
+    )
+    return Settled(base, opened, ahead, feed)
+
+
+def _kept(rows: _Rows, which: Ints, vs: Ints, ve: Ints, run: Ints) -> pa.Table:
+    at = pa.array(which)
+    columns = [column.take(at) for column in rows.table.columns]
+    return pa.Table.from_arrays([*columns, *map(pa.array, (vs, ve, run))], schema=rows.schema)

@@ -1,0 +1,244 @@
+"""One query taken as far as its streams reach: what is new is read, worked out, compared with what is published, and
+committed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from errata.archive.results import (
+    ANSWER,
+    ResultWriter,
+    buckets_beginning,
+    frame_of,
+    frame_of_new,
+    result_schema,
+    rows_schema,
+    table_of,
+)
+from errata.catalog import published
+from errata.catalog.append import BasisMovedError
+from errata.catalog.published import Done, Published
+from errata.evaluate import faults
+from errata.evaluate.advance import Given, advance
+from errata.evaluate.deposit import Deposit, Depositor, gathered, kept
+from errata.evaluate.difference import comparable, differences
+from errata.evaluate.needs import needs
+from errata.evaluate.route import Kind
+from errata.evaluate.settle import Told
+from errata.flows.inputs import Inputs, Read, measured
+from errata.flows.serving import serving
+from errata.flows.standing_results import Former, check_can_be_made_anew, former, still_whole
+from errata.flows.task import Task
+from errata.model.bucket import Bucket, NewBucket, Role
+from errata.model.evaluation import Fault, Measures, Step
+from errata.model.interval import LOWEST
+from errata.spark.failures import JOB_FAILURES, loggers_quiet
+from errata.spark.types import arrow_ddl
+
+SMALL = 200_000
+"""Steps that read about so many rows are brought here whole; larger ones are settled in Spark's tasks."""
+
+TASK_ROWS = 500_000
+"""A task of a larger one has about so many rows."""
+
+
+class StoppedError(Exception):
+    """The query cannot go on."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.reason)
+        self.fault = fault
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What came of a task."""
+
+    name: str
+    commit_id: int
+    step: Step
+    measures: Measures
+    published: Published
+
+
+@dataclass(frozen=True)
+class _Read:
+    """All that a step reads."""
+
+    parts: dict[str, dict[str, Read]]
+    former: Former
+
+    @property
+    def all(self) -> list[Read]:
+        return [read for part in self.parts.values() for read in part.values()]
+
+    @property
+    def rows(self) -> int:
+        """About how many rows of streams, relations and queries these are."""
+        return sum(each.rows for each in self.all)
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing has come that could make a result."""
+        return not any(each.opened for each in self.all)
+
+    def frames(self) -> dict[str, dict[str, DataFrame]]:
+        return {part: {name: each.frame for name, each in reads.items()} for part, reads in self.parts.items()}
+
+
+def evaluate(task: Task, inputs: Inputs) -> Evaluated:
+    """Do what there is to do for a query, and commit it."""
+    began = time.perf_counter()
+    read = _read(task, inputs)
+    try:
+        with loggers_quiet():
+            deposit = _deposit(task, inputs, read)
+    except JOB_FAILURES as error:
+        raise StoppedError(_fault(task, read, error)) from error
+    micros = round((time.perf_counter() - began) * 1e6)
+    told = (Role.FEED,) if task.route.covering else (Role.BASE, Role.TIP)
+    rows = deposit.rows(*told)
+    measures = replace(measured(read.all), rows=rows, micros=micros, route=task.route.kind.value)
+    return _committed(task, inputs, deposit, read.former, measures)
+
+
+def _read(task: Task, inputs: Inputs) -> _Read:
+    before = former(inputs.site, task)
+    lost = task.route.keeps_state and not task.step.first and before.state is None
+    if lost:
+        check_can_be_made_anew(task, inputs)
+    parts: dict[str, dict[str, Read]] = {}
+    needed = needs(task.rewritten, task.route, task.step, state_lost=lost, beginning=task.basis is None)
+    for part, reaches in needed.items():
+        parts[part] = {
+            name: inputs.read(name, reach, task.step.until, task.revisions.get(name)) for name, reach in reaches.items()
+        }
+    return _Read(parts, before)
+
+
+def _deposit(task: Task, inputs: Inputs, read: _Read) -> Deposit:
+    """Work the step out, and write what comes of it."""
+    writer = ResultWriter(inputs.site.warehouse, task.name, task.shape.timed)
+    # Of results that are only added, those from before count from their own beginnings.
+    since = LOWEST if task.basis is None and not task.route.covering else task.step.since
+    told = Told(since, task.step.until, task.number, task.route.covering)
+    depositor = Depositor(writer, task.shape, told)
+    before = read.former.results
+    if read.nothing and not task.route.keeps_state:
+        rows = rows_schema(task.shape).empty_table()
+        return depositor.in_memory(rows, _table(task, inputs, before))
+    given = Given(read.frames(), _state(inputs, read.former), _known(task, inputs), beginning=task.basis is None)
+    results = advance(task.rewritten, task.route, task.step, given)
+    rows_frame = kept(results.rows, task.shape, [each.name for each in task.plan.fields])
+    if read.rows <= SMALL:
+        rows, state = gathered(rows_frame, results.state, rows_schema(task.shape))
+        deposit = depositor.in_memory(rows, _table(task, inputs, before))
+    else:
+        site = inputs.site
+        frame = frame_of(inputs.session, site.catalog, site.warehouse, result_schema(task.shape), before)
+        deposit = depositor.in_tasks(rows_frame, frame, max(2, read.rows // TASK_ROWS))
+        state = None if results.state is None else results.state.toArrow()
+    if state is not None:
+        deposit.buckets.extend(writer.write_state(state, task.step.until))
+    return deposit if task.replaces is None else _compared(task, task.replaces, inputs, deposit, depositor)
+
+
+def _compared(task: Task, was: Published, inputs: Inputs, deposit: Deposit, depositor: Depositor) -> Deposit:
+    """The same with change records that lead from the answer of the query's former form to this one."""
+    made = [each for each in deposit.buckets if each.role is not Role.FEED]
+    if not comparable(was.shape, task.shape):
+        return Deposit(made)
+    site = inputs.site
+    some = buckets_beginning(site.catalog, was, was.last.commit_id)
+    if task.anew:
+        some = still_whole(inputs, was, some)
+    before = frame_of(inputs.session, site.catalog, site.warehouse, result_schema(was.shape), some)
+    answer = [each for each in made if each.role in ANSWER]
+    after = frame_of_new(inputs.session, site.warehouse, result_schema(task.shape), answer)
+    records = differences(before, was.shape, after, task.shape, task.step.until, task.number)
+    return Deposit([*made, *depositor.feed_in_tasks(records)])
+
+
+def _table(task: Task, inputs: Inputs, before: Sequence[Bucket]) -> pa.Table:
+    return table_of(inputs.site.catalog, inputs.site.warehouse, result_schema(task.shape), before)
+
+
+def _state(inputs: Inputs, before: Former) -> DataFrame | None:
+    """What the strategy has kept the last time."""
+    if before.state is None:
+        return None
+    return inputs.session.createDataFrame(before.state, arrow_ddl(before.state.schema))
+
+
+def _known(task: Task, inputs: Inputs) -> DataFrame | None:
+    """Published results, for the strategy that has to know which there are."""
+    if task.route.kind is not Kind.NEW_VALUES or task.basis is None:
+        return None
+    return inputs.results_of(task.basis, [each.name for each in task.plan.fields])
+
+
+def _fault(task: Task, read: _Read, error: Exception) -> Fault:
+    """The row and the expression that a query stopped at, as far as they can be found."""
+    frames: dict[str, DataFrame] = {}
+    for part in read.frames().values():
+        for name, frame in part.items():
+            frames[name] = frames[name].unionByName(frame) if name in frames else frame
+    return faults.find(task.rewritten, frames, error, until=task.step.until)
+
+
+def _committed(task: Task, inputs: Inputs, deposit: Deposit, before: Former, measures: Measures) -> Evaluated:
+    site, cause = inputs.site, _cause(task, inputs)
+    made: list[NewBucket] = [*deposit.buckets, *before.merged_into]
+    done = Done(
+        task.name,
+        task.query.query_id,
+        task.shape,
+        task.basis,
+        task.step,
+        inputs.commit_id,
+        task.revisions,
+        cause,
+        measures,
+        task.begins,
+        made,
+        merged=before.merged,
+        rows=deposit.rows(Role.BASE),
+        replaces=task.replaces,
+        holds=_news(task, inputs),
+        serves=serving(task, inputs, deposit.buckets, whole=cause["feed"] == "whole"),
+    )
+    try:
+        commit_id = published.commit_evaluation(site.catalog, done, site.caused_by("run", inputs.session))
+    except BasisMovedError:
+        site.discard(made)
+        raise
+    now = published.published(site.catalog, task.name)
+    if now is None:
+        raise AssertionError("what has been committed is there")
+    return Evaluated(task.name, commit_id, task.step, measures, now)
+
+
+def _news(task: Task, inputs: Inputs) -> dict[int, int]:
+    """Streams of which the query has consumed revisions for the first time, or more than before."""
+    known = {} if task.basis is None else task.basis.last.revisions
+    return {
+        inputs.standings[name].stream_id: revision
+        for name, revision in task.revisions.items()
+        if known.get(name) != revision
+    }
+
+
+def _cause(task: Task, inputs: Inputs) -> dict[str, Any]:
+    """Why results change: the batches that have come."""
+    told = {"feed": "whole" if task.route.covering else "rows"}
+    if task.replaces is not None:
+        alike = comparable(task.replaces.shape, task.shape)
+        return {"type": "query", "id": task.name, "feed": "whole" if alike else "reset"}
+    since = LOWEST if task.basis is None else task.basis.last.data_commit
+    return {**inputs.batches(task.revisions, since), **told}

@@ -1,0 +1,197 @@
+"""What queries read in a run: rows of streams, versions of relations, results of other queries, each as of the state
+that the run works on. Queries that need the same rows share them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from errata.archive.masks import sources
+from errata.archive.results import (
+    as_source,
+    beginning,
+    buckets_beginning,
+    buckets_counting,
+    counting,
+    frame_of,
+    result_schema,
+)
+from errata.archive.scan import Found, Group, Scan, candidates, scan_rows
+from errata.archive.wire import conformed
+from errata.catalog import ledger
+from errata.catalog.published import Published
+from errata.catalog.streams import Standing
+from errata.evaluate.reads import Reach
+from errata.flows.site import Site
+from errata.intake.arrow_types import arrow_schema
+from errata.language.lineage import Axis
+from errata.language.plan import Plan
+from errata.model.bucket import Bucket
+from errata.model.evaluation import Measures
+from errata.model.interval import LOWEST, Interval
+from errata.model.stream import Stream
+from errata.spark.types import ddl
+
+LOCAL_ROWS = 50_000
+"""So few rows are read here and handed to Spark as values: to open their files in every job would take longer."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """Rows of a source, and what it takes to read them."""
+
+    frame: DataFrame
+    rows: int
+    """About how many they are."""
+    opened: tuple[Bucket, ...]
+
+
+@dataclass
+class Inputs:
+    """The sources of a run."""
+
+    site: Site
+    commit_id: int
+    """The state of the streams that the run works on."""
+    standings: Mapping[str, Standing]
+    published: dict[str, Published]
+    """The results of queries, as far as they are."""
+    plans: Mapping[str, Plan]
+    _session: SparkSession | None = None
+    _shared: dict[object, Read] = field(default_factory=dict)
+    _batches: dict[int, list[tuple[int, int, str]]] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def session(self) -> SparkSession:
+        """Spark, once something is due that needs it."""
+        if self._session is None:
+            raise AssertionError("a run opens its session before it evaluates anything")
+        return self._session
+
+    @session.setter
+    def session(self, session: SparkSession) -> None:
+        self._session = session
+
+    def size(self, name: str, reach: Reach, until: int) -> int:
+        """About how many rows there are to read."""
+        interval = Interval(reach.interval.start, min(reach.interval.end, until + 1))
+        if interval.empty:
+            return 0
+        if name in self.standings:
+            if reach.axis is Axis.INSTANT:
+                interval = Interval(LOWEST, interval.end)
+            scan = Scan(self.standings[name], self.commit_id, interval, groups_of(self.standings[name].stream, reach))
+            return estimated(candidates(self.site.catalog, scan, indexed=True).all, interval)
+        of = self.published[name]
+        find = buckets_beginning if reach.axis is Axis.START else buckets_counting
+        return estimated(find(self.site.catalog, of, of.last.commit_id, interval), interval)
+
+    def read(self, name: str, reach: Reach, until: int, revision: int | None) -> Read:
+        """Rows of a stream, relation or query; nothing that begins after `until` counts."""
+        interval = Interval(reach.interval.start, min(reach.interval.end, until + 1))
+        if name in self.standings:
+            return self._of_stream(self.standings[name], reach, interval, revision)
+        return self._of_query(self.published[name], reach, interval)
+
+    def _of_stream(self, standing: Standing, reach: Reach, interval: Interval, revision: int | None) -> Read:
+        stream = standing.stream
+        if not interval.empty and (reach.axis is Axis.INSTANT or stream.relation is not None):
+            # What counts at an instant may have begun at any time before.
+            interval = Interval(LOWEST, interval.end)
+        groups = groups_of(stream, reach)
+        up_to = None if revision is None or revision >= standing.applied else revision
+        key = (standing.stream_id, interval, groups, up_to)
+        # One at a time: the second that needs the same rows finds them.
+        with self._lock:
+            if key not in self._shared:
+                self._shared[key] = self._scanned(Scan(standing, self.commit_id, interval, groups, up_to))
+            return self._shared[key]
+
+    def _scanned(self, scan: Scan) -> Read:
+        found = Found(()) if scan.interval.empty else candidates(self.site.catalog, scan, indexed=True)
+        rows = estimated(found.all, scan.interval)
+        if not found.overlays and scan.groups is None and rows <= LOCAL_ROWS:
+            table = self._in_memory(scan, found)
+            frame = self.session.createDataFrame(table, ddl(scan.standing.stream))
+            return Read(frame, table.num_rows, tuple(found.base))
+        frame = scan_rows(self.session, self.site.catalog, self.site.warehouse, scan, found)
+        return Read(frame, rows, tuple(found.all))
+
+    def _in_memory(self, scan: Scan, found: Found) -> pa.Table:
+        stream = scan.standing.stream
+        schema = arrow_schema(stream)
+        aged_to = scan.standing.aged_to
+        start = scan.interval.start if aged_to is None else max(scan.interval.start, aged_to)
+        asked = Interval(start, scan.interval.end)
+        parts = [
+            within(conformed(each.read(self.site.warehouse, schema.names), schema), stream.order, asked)
+            for each in sources(self.site.catalog, found.base)
+        ]
+        return pa.concat_tables([schema.empty_table(), *parts])
+
+    def results_of(self, of: Published, fields: Sequence[str]) -> DataFrame:
+        """All that has been published of a query, under the names of its plan."""
+        site = self.site
+        some = buckets_beginning(site.catalog, of, of.last.commit_id)
+        rows = frame_of(self.session, site.catalog, site.warehouse, result_schema(of.shape), some)
+        return as_source(rows, of.shape, fields)
+
+    def came(self, since: int) -> list[tuple[int, int, str]]:
+        """Stream, commit and id of the batches that have come after a commit."""
+        with self._lock:
+            if since not in self._batches:
+                # Most queries stand at the same commit.
+                self._batches[since] = ledger.since(self.site.catalog, since, self.commit_id)
+            return self._batches[since]
+
+    def batches(self, names: Iterable[str], since: int) -> dict[str, str]:
+        """Which batches have come to these streams after a commit: one by its id, several by their commits."""
+        wanted = {self.standings[name].stream_id for name in names}
+        found = [(commit, batch) for stream, commit, batch in self.came(since) if stream in wanted]
+        if len(found) == 1:
+            return {"type": "batch", "id": found[0][1]}
+        return {"type": "batches", "id": f"commits {found[0][0]} to {found[-1][0]}" if found else ""}
+
+    def _of_query(self, of: Published, reach: Reach, interval: Interval) -> Read:
+        plan = self.plans[of.name]
+        fields = [each.name for each in plan.fields]
+        commit_id = of.last.commit_id
+        find = buckets_beginning if reach.axis is Axis.START else buckets_counting
+        some = find(self.site.catalog, of, commit_id, interval)
+        rows = frame_of(self.session, self.site.catalog, self.site.warehouse, result_schema(of.shape), some)
+        narrowed = (beginning if reach.axis is Axis.START else counting)(rows, interval)
+        return Read(as_source(narrowed, of.shape, fields), estimated(some, interval), tuple(some))
+
+
+def within(rows: pa.Table, order: str, interval: Interval) -> pa.Table:
+    """Rows whose order field lies in an interval."""
+    places = rows[order].cast(pa.int64()).combine_chunks().to_numpy(zero_copy_only=False)
+    return rows.filter(pa.array((places >= interval.start) & (places < interval.end)))
+
+
+def groups_of(stream: Stream, reach: Reach) -> frozenset[Group] | None:
+    """The group that all the rows are of, if that is known."""
+    if not stream.group or any(not isinstance(reach.values.get(name), str) for name in stream.group):
+        return None
+    return frozenset([tuple(str(reach.values[name]) for name in stream.group)])
+
+
+def estimated(found: Iterable[Bucket], interval: Interval) -> int:
+    """About how many rows of some buckets lie in an interval."""
+    rows = 0.0
+    for each in found:
+        low, high = max(each.vs_min, interval.start), min(each.vs_max, interval.end - 1)
+        share = max(0, high - low + 1) / (each.vs_max - each.vs_min + 1)
+        rows += each.rows * share
+    return round(rows)
+
+
+def measured(some: Iterable[Read]) -> Measures:
+    """What it takes to read all of them, each bucket once."""
+    opened = {(each.bucket_id): each for read in some for each in read.opened}
+    return Measures(len(opened), sum(each.rows for each in opened.values()), sum(each.size for each in opened.values()))

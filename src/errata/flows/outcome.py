@@ -1,0 +1,30 @@
+"""What came of a run: whether all went well, and why queries have stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from errata.catalog import queries, streams
+from errata.errors import EXIT_FAILED, EXIT_QUARANTINE, ErrataError
+from errata.evaluate.faults import in_words
+from errata.flows.due import all_read
+from errata.flows.run import RunReport
+from errata.flows.site import Site
+from errata.model.evaluation import Fault
+
+
+def exit_code(report: RunReport) -> int:
+    """1 when a query has stopped, or waits for one that has; 3 when rows of a batch went to quarantine."""
+    if report.stopped or report.held:
+        return EXIT_FAILED
+    return EXIT_QUARANTINE if any(each.counts.quarantined and not each.already for each in report.batches) else 0
+
+
+def told(site: Site, stopped: Iterable[tuple[str, Fault]]) -> list[ErrataError]:
+    """What a person is told of each query that has stopped: what, why, and how to mend it."""
+    faults = list(stopped)
+    if not faults:
+        return []
+    reads = {name: each.checked.reads for name, each in queries.recorded(site.catalog).items()}
+    untimed = {each.stream.name for each in streams.standings(site.catalog) if not each.stream.timed}
+    return [in_words(fault, name, timed=untimed.isdisjoint(all_read(name, reads))) for name, fault in faults]

@@ -1,0 +1,124 @@
+"""What an evaluation finds of the one before: results that are open or at the tip, what its strategy kept, and small
+buckets that are due to be merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from errata.archive.health import look
+from errata.archive.result_inspect import ResultWard
+from errata.archive.results import ResultWriter, feed_schema, result_schema, table_of
+from errata.archive.wire import unpacked
+from errata.archive.written import checksum
+from errata.catalog import buckets, streams
+from errata.catalog.open import Catalog
+from errata.catalog.published import Published, all_published, evaluations_of
+from errata.catalog.streams import Standing
+from errata.errors import ErrataError
+from errata.evaluate.ageing import lost_with
+from errata.evaluate.route import Route
+from errata.flows.inputs import Inputs
+from errata.flows.site import Site
+from errata.flows.task import Task
+from errata.language.plan import Plan
+from errata.model.bucket import Bucket, NewBucket, Role
+
+SMALL_ROWS = 50_000
+"""A bucket of fewer rows is small."""
+
+MANY = 32
+"""So many small buckets are merged into one."""
+
+
+@dataclass(frozen=True)
+class Former:
+    """What the evaluation before has left."""
+
+    results: Sequence[Bucket] = ()
+    """Results that are open or at the tip."""
+    state: pa.Table | None = None
+    """What the strategy kept; None if it is not there, or was kept for another form of the plan."""
+    merged: Sequence[Bucket] = ()
+    """Small buckets whose rows are in those that follow."""
+    merged_into: Sequence[NewBucket] = ()
+
+
+def former(site: Site, task: Task) -> Former:
+    """What there is of the evaluation before."""
+    basis = task.basis
+    if basis is None:
+        return Former()
+    at = (site.catalog, basis.stream_id, basis.last.commit_id)
+    results = [each for role in (Role.OPEN, Role.TIP) for each in buckets.visible(*at, role=role)]
+    state = _state(site, buckets.visible(*at, role=Role.STATE)) if task.route.keeps_state else None
+    if task.number % MANY:
+        return Former(results, state)
+    merged: list[Bucket] = []
+    into: list[NewBucket] = []
+    writer = ResultWriter(site.warehouse, task.name, task.shape.timed)
+    for role, schema in ((Role.BASE, result_schema(task.shape)), (Role.FEED, feed_schema(task.shape))):
+        # What has aged out since is still to be seen as of that commit.
+        there = [each for each in buckets.visible(*at, role=role) if each.removed_in is None]
+        small = [each for each in there if each.rows < SMALL_ROWS]
+        if len(small) >= MANY // 2:
+            merged += small
+            into += writer.write(role, table_of(site.catalog, site.warehouse, schema, small))
+    return Former(results, state, merged, into)
+
+
+def _state(site: Site, found: Sequence[Bucket]) -> pa.Table | None:
+    """What was kept; None if it is not there, or is not what was written: it can be made anew."""
+    if len(found) != 1:
+        return None
+    (bucket,) = found
+    if bucket.inline:
+        data = buckets.inline_data(site.catalog, [bucket.bucket_id]).get(bucket.bucket_id)
+    else:
+        data = _file(site, bucket.path or "")
+    if data is None or checksum(data) != bucket.checksum:
+        return None
+    return unpacked(data) if bucket.inline else pq.read_table(pa.BufferReader(data), use_threads=False)
+
+
+def _file(site: Site, path: str) -> bytes | None:
+    try:
+        return site.warehouse.read(path)
+    except FileNotFoundError:
+        return None
+
+
+def check_can_be_made_anew(task: Task, inputs: Inputs) -> None:
+    """Refuse to go on without what the strategy kept, if rows that it was made of have been aged out since."""
+    if task.basis is None:
+        return
+    lost = lost_for_good(inputs.site.catalog, task.rewritten, task.route, task.basis, inputs.standings)
+    if lost:
+        raise ErrataError(
+            f"query {task.name} cannot go on: what it kept of earlier rows is lost",
+            why=f"rows of {', '.join(lost)} that it was made of have been aged out",
+            how=f"errata run --anew {task.name} works it out from the rows that are left, and publishes the difference",
+        )
+
+
+def still_whole(inputs: Inputs, of: Published, some: Sequence[Bucket]) -> list[Bucket]:
+    """Those that are what was written: results may be worked out anew because some are not."""
+    site = inputs.site
+    seen = look(lambda: inputs.session, site.catalog, ResultWard(of.shape, site.warehouse), some).seen
+    return [each for each in some if seen[each.bucket_id].whole(each)]
+
+
+def lost_for_good(
+    catalog: Catalog, plan: Plan, chosen: Route, of: Published, standings: Mapping[str, Standing]
+) -> list[str]:
+    """The streams and queries of which rows have been aged out, since the results began, that only the state knows."""
+    archives = {each.name: each.stream_id for each in all_published(catalog).values()}
+    archives |= {name: each.stream_id for name, each in standings.items()}
+    first = evaluations_of(catalog, of.stream_id)[0].data_commit
+    with catalog.reading() as connection:
+        now = {name: streams.aged_to_now(connection, each) for name, each in archives.items()}
+        then = {name: streams.aged_to_at(connection, each, first) for name, each in archives.items()}
+    return [name for name in lost_with(plan, chosen, of.frontier, now) if then[name] != now[name]]

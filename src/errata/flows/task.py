@@ -1,0 +1,135 @@
+"""What there is to do for a query: how far its streams reach, and how it is taken there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from errata.catalog import buckets
+from errata.catalog.published import Published
+from errata.catalog.queries import RecordedQuery
+from errata.catalog.streams import Standing
+from errata.evaluate.needs import first_step, needs
+from errata.evaluate.route import Route, route
+from errata.flows.due import behind, reached, taken_up
+from errata.flows.inputs import Inputs
+from errata.flows.needed import base_names
+from errata.language.nodes import scans
+from errata.language.patterns import pattern
+from errata.language.plan import Plan
+from errata.language.rewrite import rewrite
+from errata.language.tree import is_timed
+from errata.model.evaluation import Step
+from errata.model.interval import LOWEST
+from errata.model.results import Shape, shaped
+
+
+@dataclass(frozen=True)
+class Task:
+    """A query that is behind, and what taking it further needs."""
+
+    query: RecordedQuery
+    plan: Plan
+    """As it was read."""
+    rewritten: Plan
+    route: Route
+    step: Step
+    basis: Published | None
+    """Its results so far; None where this form of the query has none."""
+    replaces: Published | None
+    """The results of the form that it had before."""
+    revisions: Mapping[str, int]
+    shape: Shape
+    begins: int
+    """Its answers are whole from this instant on."""
+
+    @property
+    def name(self) -> str:
+        return self.query.checked.name
+
+    @property
+    def number(self) -> int:
+        """Of the evaluation that it will be."""
+        return 1 if self.basis is None else self.basis.last.number + 1
+
+    @property
+    def anew(self) -> bool:
+        """Whether it takes the place of results that this very form of the query has."""
+        return self.replaces is not None and self.replaces.query_id == self.query.query_id
+
+    def size(self, inputs: Inputs) -> int:
+        """About how many rows it reads."""
+        parts = needs(self.rewritten, self.route, self.step, beginning=self.basis is None).values()
+        return sum(inputs.size(name, reach, self.step.until) for part in parts for name, reach in part.items())
+
+
+def task_for(query: RecordedQuery, plan: Plan, inputs: Inputs, *, anew: bool = False) -> Task | None:
+    """What there is to do for a query; None where it is as far as its streams reach. `anew`: from the beginning, for an
+    archive that takes the place of the one there is."""
+    bases = {name: inputs.standings[name] for name in base_names(plan)}
+    until = reached(bases.values())
+    if until is None:
+        return None
+    there = inputs.published.get(query.checked.name)
+    basis = there if there is not None and there.query_id == query.query_id and not anew else None
+    revisions = _revisions(inputs, plan, bases, basis)
+    if basis is not None and not _due(basis, bases, until, revisions, inputs):
+        return None
+    rewritten = rewrite(plan).plan
+    begins = _begins(query, plan) if basis is None else basis.last.begins
+    if begins > until:
+        return None
+    chosen = route(rewritten)
+    step = first_step(chosen, begins, until) if basis is None else Step(basis.frontier, until)
+    return Task(
+        query,
+        plan,
+        rewritten,
+        chosen,
+        step,
+        basis,
+        there if basis is None else None,
+        revisions,
+        shape_of(plan),
+        begins,
+    )
+
+
+def _begins(query: RecordedQuery, plan: Plan) -> int:
+    """The first instant that is to be answered."""
+    declared = query.checked.query.begins(timed=is_timed(plan))
+    return LOWEST if declared is None else declared
+
+
+def shape_of(plan: Plan) -> Shape:
+    """How the results of a plan are kept."""
+    fields = [(each.name, each.type, each.hidden) for each in plan.fields]
+    return shaped(fields, plan.key, pattern(plan), timed=is_timed(plan))
+
+
+def _due(
+    basis: Published, bases: Mapping[str, Standing], until: int, revisions: Mapping[str, int], inputs: Inputs
+) -> bool:
+    """Whether anything has come, or been corrected, that the answer does not contain and that it can go on to."""
+    came = {stream_id for stream_id, _, _ in inputs.came(basis.last.data_commit)}
+    return behind(basis, bases.values(), until, came) or revisions != basis.last.revisions
+
+
+def _revisions(inputs: Inputs, plan: Plan, bases: Mapping[str, Standing], basis: Published | None) -> dict[str, int]:
+    """Up to which revision each stream is read: no further than by the queries that are read, or two pasts would be
+    mixed."""
+    read = {scan.source.name for scan in scans(plan) if scan.source.plan is not None}
+    below = [inputs.published[name].last.revisions for name in read if name in inputs.published]
+    found = {}
+    for name, each in bases.items():
+        own = _revision(inputs, each, None if basis is None else basis.last.revisions.get(name), basis)
+        found[name] = min([own, *(revisions[name] for revisions in below if name in revisions)])
+    return found
+
+
+def _revision(inputs: Inputs, of: Standing, known: int | None, basis: Published | None) -> int:
+    """Up to which revision a stream could be read."""
+    if basis is None or known is None or known >= of.applied:
+        return of.applied if known is None else known
+    overlays = buckets.overlays_ever(inputs.site.catalog, of.stream_id)
+    return taken_up(of, overlays, known, basis.frontier)

@@ -1,0 +1,181 @@
+"""Change records of a query's results as persons and programs read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
+from rich.table import Table
+from rich.text import Text
+
+from errata.archive.changes import Told
+from errata.archive.results import feed_schema
+from errata.archive.wire import conformed
+from errata.intake.arrow_types import arrow_type
+from errata.model.interval import HIGHEST
+from errata.model.results import OLD_VE, OP, RUN, VE, VS, Kept, Shape, old
+from errata.serve.encode import plain_text
+from errata.serve.formats import Field, drawn
+from errata.serve.rows import Rows
+
+NAMES = ("op", "key", "vs", "ve", "old", "new", "old_ve", "cause", "commit")
+"""The columns of changes, whatever the query."""
+
+_FIELDS = (
+    Field("commit", "commit", right=True),
+    Field("op", "change"),
+    Field("key", "key", fold=True),
+    Field("vs", "from"),
+    Field("ve", "until"),
+    Field("old", "was", fold=True),
+    Field("new", "is", fold=True),
+    Field("cause", "cause", fold=True),
+)
+_CAUSE = pa.struct([pa.field("type", pa.string()), pa.field("id", pa.string())])
+
+
+def change_schema(shape: Shape) -> pa.Schema:
+    """The columns of changes."""
+    time = pa.timestamp("us", "UTC") if shape.timed else pa.int64()
+    values = _struct(_payload(shape))
+    fields = {"op": pa.string(), "key": _struct(_key(shape)), "vs": time, "ve": time}
+    fields |= {"old": values, "new": values, "old_ve": time, "cause": _CAUSE, "commit": pa.int64()}
+    return pa.schema([pa.field(name, kind) for name, kind in fields.items()])
+
+
+def as_changes(records: pa.Table, shape: Shape, told: Mapping[int, Told], into: Shape | None = None) -> pa.Table:
+    """Records of the feed as changes, in their order. `into` is the shape of the results as they are now, where it is
+    another one: columns that they had not are NULL, and those that they no longer have are left out."""
+    records = conformed(records, feed_schema(shape))
+    if into is not None:
+        shape, records = into, conformed(records, feed_schema(into))
+    records = records.combine_chunks()
+    schema, op = change_schema(shape), records[OP]
+    gone, new = pc.equal(op, "delete"), pc.equal(op, "insert")
+    payload, causes = _payload(shape), _causes(records[RUN], told)
+    columns = {
+        "op": op,
+        "key": _structs(records, _key(shape), [each.name for each in _key(shape)], None),
+        "vs": records[VS],
+        # A result that is gone counts at no instant.
+        "ve": _ends(pc.if_else(gone, records[VS], records[VE])),
+        "old": _structs(records, payload, [old(each.name) for each in payload], new),
+        "new": _structs(records, payload, [each.name for each in payload], gone),
+        "old_ve": _ends(records[OLD_VE]),
+        "cause": causes["cause"],
+        "commit": causes["commit"],
+    }
+    return pa.table([columns[field.name].cast(field.type) for field in schema], schema=schema)
+
+
+def changes_frame(records: DataFrame, shape: Shape, told: Mapping[int, Told], into: Shape | None = None) -> DataFrame:
+    """The same as a frame."""
+    schema = from_arrow_schema(change_schema(into or shape))
+    return records.mapInArrow(partial(_each, shape=shape, told=dict(told), into=into), schema)
+
+
+def no_changes(session: SparkSession, shape: Shape) -> DataFrame:
+    """The frame where nothing has changed."""
+    return session.createDataFrame([], from_arrow_schema(change_schema(shape)))
+
+
+def last_changes(some: Rows, most: int) -> pa.Table:
+    """The last of some changes."""
+    if isinstance(some, pa.Table):
+        return some.slice(max(0, some.num_rows - most))
+    order = ("commit", "vs", "key")
+    return some.orderBy(*map(sf.desc, order)).limit(most).orderBy(*order).toArrow()
+
+
+def last_of(some: Sequence[pa.Table], most: int) -> tuple[list[pa.Table], bool]:
+    """The last changes of several tables, those of one form together; and whether there are more."""
+    kept: list[pa.Table] = []
+    room = most
+    for table in reversed(some):
+        last = table.slice(max(0, table.num_rows - room))
+        room -= last.num_rows
+        if kept and kept[0].schema.equals(last.schema):
+            kept[0] = pa.concat_tables([last, kept[0]])
+        elif last.num_rows:
+            kept.insert(0, last)
+    return kept, sum(each.num_rows for each in some) > most
+
+
+def drawn_changes(some: pa.Table, width: int) -> Table | Text:
+    """Changes as a table that fits the width, times without their microseconds."""
+    columns = {name: _texts(some[name]) for name in ("commit", "op", "key", "vs", "ve", "old", "new", "cause")}
+    records = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return drawn(_FIELDS, records, width)
+
+
+def _texts(column: pa.ChunkedArray) -> list[str]:
+    whole = _array(column)
+    if not pa.types.is_struct(whole.type):
+        kept = [text or "" for text in plain_text(whole).to_pylist()]
+        return [text[:23] for text in kept] if pa.types.is_timestamp(whole.type) else kept
+    names = [field.name for field in whole.type]
+    children = [plain_text(child).to_pylist() for child in whole.flatten()]
+    rows = zip(*children, strict=True) if children else ([] for _ in range(len(whole)))
+    told = (", ".join(f"{n}={'NULL' if v is None else v}" for n, v in zip(names, row, strict=True)) for row in rows)
+    return [text if there else "" for text, there in zip(told, whole.is_valid().to_pylist(), strict=True)]
+
+
+def _each(
+    batches: Iterable[pa.RecordBatch], shape: Shape, told: Mapping[int, Told], into: Shape | None
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if batch.num_rows:
+            yield from as_changes(pa.Table.from_batches([batch]), shape, told, into).to_batches()
+
+
+def _key(shape: Shape) -> list[Kept]:
+    return [each for each in shape.columns if each.key]
+
+
+def _payload(shape: Shape) -> list[Kept]:
+    """What a person has asked for, and is no part of the key."""
+    return [each for each in shape.columns if not each.key and not each.hidden]
+
+
+def _struct(columns: Sequence[Kept]) -> pa.DataType:
+    return pa.struct([pa.field(each.shown, arrow_type(each.type)) for each in columns])
+
+
+def _structs(
+    records: pa.Table, columns: Sequence[Kept], names: Sequence[str], missing: pa.ChunkedArray | None
+) -> pa.Array:
+    kind = _struct(columns)
+    mask = None if missing is None else _array(missing)
+    if not columns:
+        there = pa.array([{}] * records.num_rows, kind)
+        return there if mask is None else pc.if_else(mask, pa.scalar(None, kind), there)
+    values = [_array(records[name]) for name in names]
+    return pa.StructArray.from_arrays(values, fields=list(kind), mask=mask)
+
+
+def _ends(ends: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Ends of lifetimes, where an end that nobody knows is NULL."""
+    return pc.if_else(pc.equal(ends, HIGHEST), pa.scalar(None, pa.int64()), ends)
+
+
+def _causes(runs: pa.ChunkedArray, told: Mapping[int, Told]) -> dict[str, pa.Array]:
+    """For each record, by the number that it bears, the commit and the cause."""
+    numbers = np.array(sorted(told), np.int64)
+    known = [told[int(each)] for each in numbers]
+    places = pa.array(np.searchsorted(numbers, runs.to_numpy()))
+    causes = pa.array([{"type": each.type, "id": each.id} for each in known], _CAUSE)
+    return {
+        "commit": pa.array([each.commit_id for each in known], pa.int64()).take(places),
+        "cause": causes.take(places),
+    }
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole

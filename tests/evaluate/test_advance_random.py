@@ -1,0 +1,183 @@
+"""Queries answered step by step say at every instant what the whole history says: random plans over random data, by
+every route that there is, streams coming in random portions."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from pyspark.sql import SparkSession
+
+from errata.evaluate.route import Kind, Route, recomputed, route
+from errata.language.nodes import Negation
+from errata.language.plan import Plan, walk
+from errata.language.rewrite import rewrite
+from errata.language.tree import tree
+from errata.model.results import VE, VS
+from fixtures.advancing import Answered, Run, base_sources, go_on, rounds
+from fixtures.choices import FromRandom
+from fixtures.compiled import INTERPRETED, Lived, configured, live
+from fixtures.duck import answers, same
+from fixtures.folding import lasting, normal_form
+from fixtures.operator_examples import EXAMPLES
+from fixtures.plans import instants
+from fixtures.stacks import StackMaker, is_rough
+
+DATA_SETS, ROUNDS = 14, 3
+RANDOM, DIAMONDS, EXAMPLED = 6, 2, 2
+BATCHES = LONG // 25 if (LONG := settings().max_examples) > 25 else 3
+CHANCE = random.Random(9) if settings().derandomize else random.Random()
+SEEDS = [CHANCE.randrange(2**32) for _ in range(BATCHES)]
+
+FEW = {**INTERPRETED, "spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.shuffle.partitions": "1"}
+"""With so few rows the time goes into starting tasks and jobs."""
+
+MAKERS: dict[Kind, Callable[[StackMaker], Plan]] = {
+    Kind.GROUPED: StackMaker.grouped,
+    Kind.ROW_WINDOWS: StackMaker.row_windows,
+    Kind.LAST_ROWS: StackMaker.last_rows,
+    Kind.NEW_VALUES: StackMaker.new_values,
+}
+
+
+USABLE = [
+    name
+    for name, each in EXAMPLES.items()
+    if not is_rough(each.plan) and not any(isinstance(node, Negation) and node.rank for node in walk(each.plan))
+]
+"""Examples that have one answer over any data: a column that is no key ranks rows in no certain order."""
+
+
+def maker(rng: random.Random) -> StackMaker:
+    return StackMaker(FromRandom(rng), timed=rng.random() < 0.7)
+
+
+def sharp(make: Callable[[StackMaker], Plan], rng: random.Random) -> Plan:
+    """A random plan whose answers can be told exactly."""
+    return next(plan for plan in iter(lambda: make(maker(rng)), None) if not is_rough(plan))
+
+
+def of_kind(kind: Kind, rng: random.Random) -> Plan:
+    """A random plan that goes by a route."""
+    make = MAKERS.get(kind)
+    for _ in range(5_000):
+        plan = sharp(StackMaker.query, rng) if make is None else make(maker(rng))
+        if route(rewrite(plan).plan).kind is kind:
+            return plan
+    raise AssertionError(f"no random plan goes by the route {kind}")
+
+
+def plans(rng: random.Random) -> list[tuple[str, Plan]]:
+    """The plans of a batch, each with what it is."""
+    found = [(f"of kind {kind}", of_kind(kind, rng)) for kind in Kind]
+    found += [("random", sharp(StackMaker.query, rng)) for _ in range(RANDOM)]
+    found += [("diamond", sharp(StackMaker.diamond, rng)) for _ in range(DIAMONDS)]
+    chosen = rng.sample(USABLE, EXAMPLED)
+    return [*found, *((f"example: {name}", EXAMPLES[name].plan) for name in chosen)]
+
+
+def forced(_plan: Plan) -> Route:
+    return recomputed("so that it can be compared")
+
+
+def runs_of(rng: random.Random, *, spread: bool) -> list[Run]:
+    """The runs of a batch. What goes by other routes has to be right also where everything is worked out anew."""
+    found = []
+    for title, plan in plans(rng):
+        data = StackMaker(FromRandom(rng), timed=all(each.timed for each in base_sources(plan).values()))
+        course = rounds(rng, plan, [data.data(plan) for _ in range(DATA_SETS)], ROUNDS)
+        run = Run.of(title, plan, course, route, rng)
+        found.append(run)
+        if any(each.route.kind is not Kind.RECOMPUTED for each in run.queries.values()):
+            found.append(Run.of(f"{title}, forced to be worked out anew", plan, course, forced, rng))
+    for run in found:
+        run.spread = spread
+    return found
+
+
+Answer = dict[int, list[Lived]]
+
+
+def difference(run: Run, query: Answered, place: int, former: Answer) -> str:
+    """The first instant at which what is published is not the answer, in words; nothing if there is none."""
+    step, cases, told = query.step, run.rounds[place].cases, query.lived()
+    ats = sorted({step.until, *(at for at in instants(query.plan) if step.since <= at <= step.until)})
+    wanted = answers(query.plan, cases, ats)
+    for case in range(len(cases)):
+        mine = told.get(case, [])
+        for at in ats:
+            got, want = live(mine, at), wanted.get((case, at), [])
+            if not same(got, want):
+                return in_words(run, query, place, case, f"at {at} it gave", got, want)
+        if not step.first:
+            was, now = (before(rows, step.since) for rows in (former.get(case, []), mine))
+            if was != now:
+                return in_words(run, query, place, case, f"before {step.since}, for good, it has now", now, was)
+    return ""
+
+
+def before(rows: Sequence[Lived], until: int) -> list[object]:
+    """What is said of the instants before one, however it is cut into rows."""
+    each = [
+        {**{str(place): value for place, value in enumerate(row.values)}, VS: row.start, VE: min(row.end, until)}
+        for row in rows
+        if row.start < until
+    ]
+    return list(normal_form(each))
+
+
+def in_words(
+    run: Run, query: Answered, place: int, case: int, said: str, got: Sequence[Any], want: Sequence[Any]
+) -> str:
+    words = [f"{run.title}: query {query.name!r} by {query.route.kind}, round {place}, {query.step}, data set {case}"]
+    words += [f"of the plan\n{tree(run.plan)}", f"the query\n{tree(query.rewritten)}", "over"]
+    for number, each in enumerate(run.rounds[: place + 1]):
+        words.append(f"round {number}, stable {each.stable}")
+        words += [f"    {name}: {row}" for name, rows in each.cases[case].items() for row in rows]
+    words += [said, *_listed(got, want), "instead of", *_listed(want, got)]
+    return "\n".join([*words, "published:", *(f"    {row}" for row in query.lived().get(case, []))])
+
+
+def _listed(rows: Sequence[Any], other: Sequence[Any]) -> list[str]:
+    return [f"    {row}{'' if any(same([row], [each]) for each in other) else '   <-- only here'}" for row in rows]
+
+
+def unlike_its_feed(query: Answered) -> str:
+    """What a reader of the changes holds that is not published, or not what is; nothing if there is none."""
+    until = query.step.until
+    one, other = (
+        normal_form({**row, VE: min(row[VE], until + 1)} for row in rows if row[VS] <= until)
+        for rows in (lasting(query.held), query.rows.to_pylist())
+    )
+    missing, more = [each for each in other if each not in one], [each for each in one if each not in other]
+    return "" if one == other else f"missing: {missing[:5]}, too much: {more[:5]}"
+
+
+def check(spark: SparkSession, seed: int, *, spread: bool) -> Counter[Kind]:
+    """All plans of a batch, round by round. How many results were compared, by the route that they came by."""
+    runs = runs_of(random.Random(seed), spread=spread)
+    compared: Counter[Kind] = Counter()
+    former: dict[int, Answer] = {}
+    for place in range(ROUNDS):
+        go_on(spark, runs, place)
+        for run in runs:
+            for query in run.queries.values():
+                wrong = difference(run, query, place, former.get(id(query), {}))
+                assert not wrong, f"seed {seed}, {wrong}"
+                wrong = unlike_its_feed(query)
+                assert not wrong, f"seed {seed}, {in_words(run, query, place, 0, wrong, [], [])}"
+                former[id(query)] = query.lived()
+                compared[query.route.kind] += query.rows.num_rows
+    return compared
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_steps_by_every_route_say_what_the_whole_history_says(spark: SparkSession, batch: int) -> None:
+    spread = batch == 0  # one batch runs as in production
+    with configured(spark, INTERPRETED if spread else FEW):
+        compared = check(spark, SEEDS[batch], spread=spread)
+    assert all(compared[kind] for kind in Kind), f"seed {SEEDS[batch]}: nothing was compared, {compared}"

@@ -1,0 +1,214 @@
+"""How queries stand: how far they are answered, what has come since, and what their answers do not contain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from errata.catalog import queries, stopped, streams
+from errata.catalog.published import Done, commit_evaluation, published
+from errata.clock import FixedClock
+from errata.flows.due import all_read, reached
+from errata.flows.site import Site, at_site
+from errata.flows.status import Declared, QueryStatus, State, query_status
+from errata.model.commit import Cause
+from errata.model.evaluation import Fault, Measures, Step
+from errata.model.interval import LOWEST
+from errata.model.pattern import Pattern
+from errata.model.results import Shape
+from errata.model.revision import Op
+from fixtures.catalog import NOW
+from fixtures.flows import House
+from fixtures.layers import Layers, key
+from fixtures.projects import Written
+
+STREAMS = """\
+project: p
+streams:
+  feed: {columns: {at: bigint, who: string, price: double}, key: [at, who], order: at, slack: 10}
+  other: {columns: {at: bigint, who: string}, key: [at, who], order: at}
+relations:
+  names:
+    kind: nrr
+    columns: {who: string, name: string, since: bigint}
+    key: [who]
+    order: since
+"""
+DEAR = "SELECT at, who, price FROM feed WHERE price > 10"
+MOST = "SELECT who, max(price) AS most FROM dear GROUP BY who"
+NAMED = "SELECT m.who, n.name FROM dear AS m JOIN names AS n ON m.who = n.who"
+TEXTS = {"dear": DEAR, "most": MOST, "named": NAMED}
+
+
+@dataclass
+class Place:
+    """A project with queries, whose evaluations are only said to have been done."""
+
+    written: Written
+    site: Site
+    feed: Layers
+
+    def bring(self, *ats: int) -> int:
+        return self.feed.bring([{"at": at, "who": "a", "price": 1.0} for at in ats])
+
+    def answer(self, name: str, data_commit: int, revision: int = 0) -> None:
+        """An evaluation as far as the feed reaches."""
+        catalog = self.site.catalog
+        query, there = queries.recorded(catalog)[name], published(catalog, name)
+        ours = there if there is not None and there.query_id == query.query_id else None
+        standing = streams.standing(catalog, "feed", data_commit)
+        assert standing.stable is not None
+        step = Step(LOWEST if ours is None else ours.frontier, standing.stable)
+        shape, revisions = Shape((), Pattern.MONOTONIC, timed=False), {"feed": revision}
+        replaces = there if ours is None else None
+        done = Done(
+            name,
+            query.query_id,
+            shape,
+            ours,
+            step,
+            data_commit,
+            revisions,
+            cause={},
+            measures=Measures(),
+            begins=LOWEST,
+            made=(),
+            replaces=replaces,
+        )
+        commit_evaluation(catalog, done, Cause("run"))
+
+    def stop(self, name: str, data_commit: int) -> None:
+        query_id = queries.recorded(self.site.catalog)[name].query_id
+        stopped.note(self.site.catalog, query_id, data_commit, LOWEST, Fault("division by zero", "1 / price"))
+
+    def status(self, name: str) -> QueryStatus:
+        return next(each for each in query_status(self.site) if each.name == name)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    written = Written(tmp_path)
+    written.apply(TEXTS, streams=STREAMS)
+    (tmp_path / "warehouse").mkdir()
+    with at_site(tmp_path, clock=FixedClock(NOW)) as site:
+        yield Place(written, site, Layers(House(tmp_path, site), site.project.streams["feed"]))
+
+
+def test_without_rows_there_is_nothing_to_answer(place: Place) -> None:
+    found = place.status("dear")
+    assert (found.state, found.reached, found.published, found.timed) == (State.WAITING, None, None, False)
+    place.bring(30)
+    found = place.status("dear")
+    assert (found.state, found.reached, found.commits, found.instants) == (State.NEW, 20, 0, None)
+
+
+def test_how_far_behind(place: Place) -> None:
+    first = place.bring(30)
+    place.answer("dear", first)
+    found = place.status("dear")
+    assert (found.state, found.commits, found.instants, found.left_out) == (State.CURRENT, 0, 0, {})
+    assert found.published is not None
+    assert (found.published.frontier, found.published.last.data_commit) == (20, first)
+    place.bring(31)
+    place.bring(95)
+    found = place.status("dear")
+    assert (found.state, found.commits, found.instants) == (State.BEHIND, 2, 65)
+    assert place.status("most").state is State.NEW
+
+
+def test_rows_of_the_last_instant_alone_make_a_query_behind(place: Place) -> None:
+    place.answer("dear", place.bring(30))
+    place.bring(25)
+    found = place.status("dear")
+    assert (found.state, found.commits, found.instants) == (State.BEHIND, 1, 0)
+
+
+def test_other_streams_do_not_make_a_query_behind(place: Place) -> None:
+    place.answer("dear", place.bring(30))
+    Layers(place.feed.house, place.site.project.streams["other"]).bring([{"at": 99, "who": "b"}])
+    assert place.status("dear").state is State.CURRENT
+
+
+def test_a_query_that_has_stopped_holds_others_up(place: Place) -> None:
+    place.answer("dear", place.bring(30))
+    second = place.bring(50)
+    place.stop("dear", second)
+    found = {each.name: each for each in query_status(place.site)}
+    assert [(name, each.state, each.waits_for) for name, each in found.items()] == [
+        ("dear", State.STOPPED, None),
+        ("most", State.HELD, "dear"),
+        ("named", State.HELD, "dear"),
+    ]
+    reason = found["dear"].stopped
+    assert reason is not None
+    assert (reason.fault.reason, found["dear"].instants) == ("division by zero", 20)
+    place.answer("dear", second)
+    found = {each.name: each for each in query_status(place.site)}
+    assert [(each.state, each.stopped, each.waits_for) for each in found.values()] == [
+        (State.CURRENT, None, None),
+        (State.NEW, None, None),
+        (State.NEW, None, None),
+    ]
+
+
+def test_an_edited_query_shows_the_answers_of_its_former_form(place: Place) -> None:
+    first = place.bring(30)
+    place.answer("dear", first)
+    place.written.apply(TEXTS | {"dear": DEAR.replace("10", "11")}, streams=STREAMS)
+    found = place.status("dear")
+    assert (found.state, found.declared, found.left_out) == (State.EDITED, Declared.AGREED, {})
+    assert found.published is not None
+    assert found.published.frontier == 20
+    place.answer("dear", first)
+    assert place.status("dear").state is State.CURRENT
+
+
+def test_corrections_that_reach_behind_the_answers_are_left_out(place: Place) -> None:
+    place.bring(5, 12, 30)
+    place.answer("dear", place.bring(25))
+    place.feed.pend((Op.REPLACE, {**key(12), "price": 2.0}, {}), (Op.DELETE, key(25), {}))
+    assert place.status("dear").pending == 2
+    assert place.status("dear").left_out == {}
+    place.feed.correct((Op.REPLACE, {**key(5), "price": 3.0}, {}))
+    found = place.status("dear")
+    assert (found.pending, found.left_out) == (0, {"feed": 3})
+    place.answer("dear", place.feed.standing.changed_in)
+    found = place.status("dear")
+    assert (found.state, found.left_out) == (State.CURRENT, {"feed": 3})
+    place.answer("most", place.feed.standing.changed_in, revision=3)
+    assert place.status("most").left_out == {}
+
+
+def test_corrections_further_on_are_taken_up_by_going_on(place: Place) -> None:
+    place.bring(5, 12, 30)
+    place.answer("dear", place.bring(25))
+    place.feed.correct((Op.DELETE, key(25), {}))
+    found = place.status("dear")
+    assert (found.state, found.left_out) == (State.BEHIND, {})
+    place.feed.correct((Op.DELETE, key(12), {}))
+    place.feed.correct((Op.DELETE, key(30), {}))
+    assert place.status("dear").left_out == {"feed": 2}, "revisions are taken up in their order"
+
+
+def test_a_query_that_is_not_applied_has_no_state(place: Place) -> None:
+    project = place.written.write({"new": DEAR, **TEXTS}, streams=STREAMS)
+    found = {each.name: each for each in query_status(Site(project, place.site.catalog, place.site.warehouse))}
+    assert (found["new"].state, found["new"].declared) == (None, Declared.NEW)
+    assert found["dear"].state is State.WAITING
+
+
+def test_relations_have_no_say_in_how_far_answers_can_reach(place: Place) -> None:
+    place.bring(30)
+    standings = {each.stream.name: each for each in streams.standings(place.site.catalog)}
+    assert reached([standings["feed"], standings["names"]]) == 20
+    assert reached([standings["feed"], standings["other"]]) is None
+    assert reached([standings["names"]]) is None
+
+
+def test_all_that_is_read() -> None:
+    reads = {"top": ["left", "right"], "left": ["low"], "right": ["low", "b"], "low": ["a"]}
+    assert sorted(all_read("top", reads)) == ["a", "b", "left", "low", "right"]
+    assert all_read("low", reads) == ["a"]
