@@ -84,7 +84,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         ("most", "feed", 40),
         ("ever", "feed", 40),
         ("all", "feed", LOWEST),
-        ("above", "dear", 36),
+        ("above", "dear", 40),
         ("ever", "ever", LOWEST),
     ],
 )

@@ -18,6 +18,7 @@ from errata.language.nodes import Aggregate, Filter, Group, Scan, Sliding, TimeW
 from errata.language.plan import Plan
 from errata.language.tree import tree
 from errata.model.evaluation import Step
+from errata.model.instants import to_micros
 from errata.spark.plans.partials import TURNS
 from fixtures.choices import stream
 from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate, live, taken_out
@@ -47,9 +48,18 @@ def difference(run: Run, found: Sequence[Found], whole: Found) -> str:
 
 def said(run: Run, step: Step, rows: Sequence[Lived], at: int) -> list[tuple[object, ...]]:
     """What counts at an instant; of final windows, which are only added, those that end then."""
+    if run.found.closes is not None:
+        # Of windows that had closed by the beginning of the step nothing is said any more.
+        name, size = run.found.closes
+        place = [each.name for each in run.trial.plan.fields].index(name)
+        rows = [row for row in rows if moment(row.values[place]) + size > step.since]
     if run.found.covering:
         return live(rows, at)
     return [row.values for row in rows if row.start == at]
+
+
+def moment(value: Any) -> int:
+    return value if isinstance(value, int) else to_micros(value)
 
 
 def seen(run: Run, step: Step, case: int) -> Iterator[int]:

@@ -47,7 +47,7 @@ def _kept_from(route: Route, since: int) -> int:
     if route.partial is None:
         return LOWEST
     span, window = route.partial.span, route.partial.node.window
-    if not route.partial.covering and isinstance(window, TimeWindow):
+    if isinstance(window, TimeWindow):
         span = window.size
     return LOWEST if span is None or since == LOWEST else max(LOWEST, since - span)
 

@@ -12,6 +12,7 @@ from errata.language.plan import Plan
 from errata.language.tails import Tail, last_rows, new_values, row_windows
 from errata.language.times import timing
 from errata.model.pattern import Pattern
+from errata.model.results import Shape
 
 
 class Kind(StrEnum):
@@ -81,3 +82,12 @@ def route(plan: Plan) -> Route:
 def recomputed(why: str) -> Route:
     """What suits every plan."""
     return Route(Kind.RECOMPUTED, why, covering=True)
+
+
+def closing(plan: Plan, route: Route, shape: Shape) -> tuple[str, int] | None:
+    """Of results that are final when a window has closed: the kept column that tells when it begins, and its length."""
+    found = None if route.partial is None else route.partial.closes
+    if found is None:
+        return None
+    kept = dict(zip((each.name for each in plan.fields), shape.names, strict=True))
+    return kept[found[0]], found[1]

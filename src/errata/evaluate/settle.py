@@ -28,7 +28,10 @@ class Told:
     """The last instant that is answered; what is said of it is provisional."""
     run: int
     covering: bool
-    """Whether the rows are the whole answer from `since` on; otherwise they only add to it."""
+    """Whether the rows are the whole answer from `since` on, but for what closes; otherwise they only add to it."""
+    closes: tuple[str, int] | None = None
+    """A column that tells when something begins, and how long it lasts: what is said of it is final after that, whether
+    it has an end or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +285,10 @@ def _sorted_out(rows: _Rows, answer: _Answer, run: Ints, told: Told, feed: pa.Ta
     vs, ve, first, run = vs[order], answer.ve[order], answer.first[order], run[order]
     tip = vs == told.until
     lasting = ~tip & (ve >= told.until) if told.covering else np.zeros(len(vs), np.bool_)
+    if told.closes is not None:
+        name, size = told.closes
+        begins = rows.table[name].cast(pa.int64()).to_numpy()[first]
+        lasting &= begins + size > told.until
     base, opened, ahead = (
         _kept(rows, first[chosen], vs[chosen], ve[chosen], run[chosen]) for chosen in (~tip & ~lasting, lasting, tip)
     )

@@ -127,7 +127,7 @@ def _deposit(task: Task, inputs: Inputs, read: _Read) -> Deposit:
     writer = ResultWriter(inputs.site.warehouse, task.name, task.shape.timed)
     # Of results that are only added, those from before count from their own beginnings.
     since = LOWEST if task.basis is None and not task.route.covering else task.step.since
-    told = Told(since, task.step.until, task.number, task.route.covering)
+    told = Told(since, task.step.until, task.number, task.route.covering, task.closes)
     depositor = Depositor(writer, task.shape, told)
     before = read.former.results
     if read.nothing and not task.route.keeps_state:

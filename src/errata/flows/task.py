@@ -10,7 +10,7 @@ from errata.catalog.published import Published
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.streams import Standing
 from errata.evaluate.needs import first_step, needs
-from errata.evaluate.route import Route, route
+from errata.evaluate.route import Route, closing, route
 from errata.flows.due import behind, reached, taken_up
 from errata.flows.inputs import Inputs
 from errata.flows.needed import base_names
@@ -57,6 +57,11 @@ class Task:
         """Whether it takes the place of results that this very form of the query has."""
         return self.replaces is not None and self.replaces.query_id == self.query.query_id
 
+    @property
+    def closes(self) -> tuple[str, int] | None:
+        """What of the results is final once it has closed."""
+        return closing(self.plan, self.route, self.shape)
+
     def size(self, inputs: Inputs) -> int:
         """About how many rows it reads."""
         parts = needs(self.rewritten, self.route, self.step, beginning=self.basis is None).values()
@@ -71,7 +76,8 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: Inputs, *, anew: bool = F
     if until is None:
         return None
     there = inputs.published.get(query.checked.name)
-    basis = there if there is not None and there.query_id == query.query_id and not anew else None
+    ours = there is not None and there.query_id == query.query_id and not anew
+    basis = there if ours and not _replaced_below(inputs, plan, there) else None
     revisions = _revisions(inputs, plan, bases, basis)
     if basis is not None and not _due(basis, bases, until, revisions, inputs):
         return None
@@ -93,6 +99,17 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: Inputs, *, anew: bool = F
         shape_of(plan),
         begins,
     )
+
+
+def _below(inputs: Inputs, plan: Plan) -> list[Published]:
+    """The results of the queries that a plan reads itself."""
+    read = {scan.source.name for scan in scans(plan) if scan.source.plan is not None}
+    return [inputs.published[name] for name in sorted(read) if name in inputs.published]
+
+
+def _replaced_below(inputs: Inputs, plan: Plan, there: Published | None) -> bool:
+    """Whether other results have taken the place of those that ours were made of: who goes on would mix the two."""
+    return there is not None and any(each.added_in > there.last.commit_id for each in _below(inputs, plan))
 
 
 def _begins(query: RecordedQuery, plan: Plan) -> int:
@@ -118,8 +135,7 @@ def _due(
 def _revisions(inputs: Inputs, plan: Plan, bases: Mapping[str, Standing], basis: Published | None) -> dict[str, int]:
     """Up to which revision each stream is read: no further than by the queries that are read, or two pasts would be
     mixed."""
-    read = {scan.source.name for scan in scans(plan) if scan.source.plan is not None}
-    below = [inputs.published[name].last.revisions for name in read if name in inputs.published]
+    below = [each.last.revisions for each in _below(inputs, plan)]
     found = {}
     for name, each in bases.items():
         own = _revision(inputs, each, None if basis is None else basis.last.revisions.get(name), basis)

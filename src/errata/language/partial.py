@@ -41,6 +41,19 @@ class PartialGroup:
         return not isinstance(self.node.window, TimeWindow) or self.node.window.early
 
     @property
+    def closes(self) -> tuple[str, int] | None:
+        """Of windows whose results are told early: the column of the results that tells when a window begins, and how
+        long a window is. When it has closed its result is final."""
+        window = self.node.window
+        if not isinstance(window, TimeWindow) or not window.early:
+            return None
+        name = self.node.window_fields[0].name
+        for each in self.above:
+            if isinstance(each, Project):
+                name = each.kept.get(name, name)
+        return name, window.size
+
+    @property
     def drifts(self) -> bool:
         """Whether taking rows away may leave traces, however small, so that sums should be made anew now and then."""
         return self.span is not None and any(_floats(each) for each in self.node.aggregates)

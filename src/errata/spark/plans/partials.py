@@ -44,7 +44,8 @@ def advance_group(
 
     Over `arriving` the group's input yields all rows with an own time in `[since, until]`, over `leaving` all with one
     in `[since - span, until - span]`; where rows count for ever none leaves. The results are all those that count at an
-    instant from `since` on; of final windows those that end in `[since, until]`.
+    instant from `since` on; of final windows those that end in `[since, until]`, of early ones those that end after
+    `since`, since no others can change.
     """
     step = _Step(found, kept_of(found), tuple(scope), since, until)
     came = step.read(arriving, since, until)
@@ -64,7 +65,7 @@ def advance_group(
 
 def rebuild(found: PartialGroup, live: Frames, since: int, scope: Sequence[str] = ()) -> DataFrame:
     """The state with which `since` is gone on from, made anew. Over `live` the group's input yields all rows with an
-    own time before it that count just before it, or, of final windows, those of windows that end no earlier."""
+    own time before it that count just before it, or, of windows, those of windows that end no earlier."""
     step = _Step(found, kept_of(found), tuple(scope), LOWEST, since)
     low = LOWEST if found.span is None else since - found.span
     came = step.read(live, low, since - 1)
@@ -192,6 +193,9 @@ class _Step:
         before = events.filter(f"{AT} < {self.until}L")
         if not self.found.covering:
             before = before.filter(f"{self._window_end()} >= {self.until}L")
+        elif self.found.closes is not None:
+            # The rows of the last instant are of windows that end after it.
+            before = before.filter(f"{self._window_end()} > {self.until}L")
         kept = [f"{cleared(name, part)} AS {name}" for name, part in self.kept.parts.items()] + [*self.kept.centres]
         turns = [f"{TURNS} + 1 AS {TURNS}"] if self.found.drifts else []
         outer = [f"{inner} AS {quoted(name)}" for name, inner in zip(self.scope, self.inner_scope, strict=True)]

@@ -1,0 +1,94 @@
+"""Queries that are added, edited, dropped and worked out anew between runs and during one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from errata.catalog import commits
+from errata.catalog.published import Done, commit_evaluation
+from errata.flows.changes import Feed
+from errata.flows.run import run
+from fixtures.answers import Reader, told
+from fixtures.runs import DEAR, FIRST, MOST, QUERIES, SECOND, SUMS, Answering
+
+TEXTS = {"dear": DEAR, "sums": SUMS, "most": MOST}
+SHORTER = SUMS.replace("5", "3")
+CHEAPEST = "SELECT of, min(price) AS low FROM quotes GROUP BY of"
+
+
+@pytest.fixture
+def there(tmp_path: Path, spark: SparkSession) -> Iterator[Answering]:
+    """Answered once."""
+    there = Answering.begin(tmp_path, TEXTS)
+    there.take(quotes=FIRST["quotes"])
+    there.run()
+    yield there
+    there.close()
+
+
+def test_between_runs(there: Answering) -> None:
+    first = commits.newest(there.site.catalog)
+    rows = {name: there.rows(name) for name in TEXTS}
+    feeds = {name: Feed(there.site, name) for name in TEXTS}
+    readers = {name: Reader() for name in TEXTS}
+    for name in TEXTS:
+        readers[name].take(told(feeds[name]))
+    there.take(quotes=SECOND["quotes"])
+    # The first with another key, the second with the same; the third follows what it reads.
+    there.edit({"dear": CHEAPEST, "sums": SHORTER, "most": MOST, "kinds": QUERIES["kinds"]})
+    assert {name: there.rows(name) for name in TEXTS} == rows, (
+        "the former form is the answer until the new one is there"
+    )
+    there.run()
+    there.check()
+    for name in TEXTS:
+        assert there.rows(name, first) == rows[name]
+        readers[name].take(told(feeds[name]))
+        assert readers[name].at(12) == there.visible(name)
+
+    second = commits.newest(there.site.catalog)
+    there.edit({"sums": SHORTER, "dear": CHEAPEST})
+    last = there.rows("most", second)
+    there.take(quotes=["14,a,2"])
+    there.run()
+    there.check()
+    assert there.rows("most", second) == last
+    readers["most"].take(told(feeds["most"]))
+    assert (feeds["most"].ended, readers["most"].held) == (True, {})
+
+
+def test_during_a_run(there: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {name: there.rows(name) for name in TEXTS}
+    there.take(quotes=SECOND["quotes"])
+    changed: list[str] = []
+
+    def meanwhile(catalog: Any, done: Done, cause: Any) -> int:
+        if done.query == "sums" and not changed:
+            changed.append(done.query)
+            there.edit({"sums": SHORTER, "most": MOST})
+        return commit_evaluation(catalog, done, cause)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("errata.flows.evaluate.published.commit_evaluation", meanwhile)
+        report = there.run()
+    assert (report.busy, report.held) == (["sums"], [("most", "sums")])
+    assert there.rows("sums") == rows["sums"], "what a form says that is no more is not published"
+    assert {each.name for each in there.run().evaluated} == {"sums", "most"}
+    there.check()
+
+
+def test_what_is_worked_out_anew_takes_others_along(there: Answering) -> None:
+    there.revise(quotes=["3,a,;delete"])
+    there.take(quotes=SECOND["quotes"])
+    there.run()
+    assert there.of("most").last.revisions == {"quotes": 0}
+    run(there.site, ["sums"], anew=True)
+    there.check("sums")
+    there.run()
+    assert there.of("most").last.revisions == {"quotes": 1}
+    there.check()
