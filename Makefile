@@ -20,7 +20,7 @@ setup: $(STAMP)  ## make .venv from requirements.lock (no root, no Docker)
 $(STAMP): pyproject.toml requirements.lock .ci/setup .ci/setup.py
 	@.ci/setup
 
-demo: $(STAMP)  ## see a stream taken in, corrected, aged and read back
+demo: $(STAMP)  ## see queries kept answered over a stream, and the past corrected
 	@$(BIN)/errata demo $(ARGS)
 
 test: $(STAMP)  ## run the tests (ARGS='tests/spark --long' for some of them, or longer)

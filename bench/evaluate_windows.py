@@ -56,7 +56,12 @@ GROUP BY symbol
     ),
     Pair(
         "extremes",
-        "SELECT symbol, min(price) AS lowest, max(price) AS highest FROM sliding(quotes, '{window}') GROUP BY symbol",
+        # The count changes with every row, whatever becomes of the extremes: so both touch as many results.
+        """\
+SELECT symbol, count(*) AS quotes, min(price) AS lowest, max(price) AS highest
+FROM sliding(quotes, '{window}')
+GROUP BY symbol
+""",
     ),
     Pair("distinct", "SELECT DISTINCT symbol FROM sliding(quotes, '{window}')"),
 )

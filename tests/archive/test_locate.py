@@ -200,7 +200,8 @@ def test_groups_that_the_key_does_not_tell_rule_nothing_out() -> None:
     assert planned(plan(stream, wanted, [bucket])) == {1: ([], [0])}
 
 
-def test_little_is_read_here_and_much_by_spark() -> None:
+def test_little_is_read_here_and_much_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(written, "ROW_GROUP", 65_536)
     large = index_only(1, 0, 9, size=8 << 20, rows=8 * 65_536)
     none, one = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
     many, most = np.zeros(10_000, dtype=np.int64), np.zeros(100, dtype=np.int64)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from errata.cli import bench as bench_command
 from errata.cli import demo
+from errata.cli.demo_steps import Step
 from errata.declare.project import load_project
-from fixtures.commands import Errata
+from fixtures.commands import Done, Errata
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "quotes"
 
@@ -22,26 +25,47 @@ def test_the_demo_from_end_to_end(errata: Errata, tmp_path: Path, spark: SparkSe
     assert done.code == 0
     told = done.out + done.err
     assert re.findall(r"^(\d+)/17  ", done.out, re.MULTILINE) == [str(number) for number in range(1, 18)]
-    assert "wrote 300,000 quotes, 200 late rows" in told
-    assert "149,800 rows appended in commit 2" in told
-    assert "price: '167.x73' is not a double" in told
-    assert "200 rows late or correcting earlier ones" in told
-    assert "was taken in before, in commit 3; nothing was changed" in told
-    assert "as of commit 2; 1 bucket opened" in told
-    assert "as of commit 3; 2 buckets opened" in told
-    assert "200 corrections applied in commit 4" in told
+    assert "wrote 300,000 quotes, 10 late rows" in told
+    assert "99,995 rows appended in commit 2" in told
+    assert "price: '202.x68' is not a decimal(10,2)" in told
+    assert "5 rows late or correcting earlier ones" in told
+    assert "was taken in before, in commit 6; nothing was changed" in told
+    assert "nothing is due: 3 queries are answered as far as the streams reach" in told
+    assert "7 corrections applied in commit 11" in told
     assert "price is said to have been 999.99, and it is 203.47" in told
     before, after = done.out.split("$ errata history")[1:]
-    assert ("203.44 -> 203.4" in before, "203.44 -> 203.4" in after) == (False, True)
-    assert "dropped in commit 8" in told
-    assert done.out.count(" IBM  ") == 3 + 6 + 3 + 2
-    assert "MON: results are only ever added" in told
-    earlier, now = done.out.split("$ errata ask")[1:]
-    assert "T00:05:00.000000      60  203.4365" in earlier
-    assert "T00:05:00.000000      59  203.4363" in now
+    assert ("203.44 -> 203.40" in before, "203.44 -> 203.40" in after) == (False, True)
     assert "past the retention" in done.out.split("$ errata log")[1]
-    assert (folder / "errata.db").exists()
     assert f"Everything is in {folder}" in done.out
+    _check_answers(done)
+
+
+def _check_answers(done: Done) -> None:
+    """They move with what comes, are put right, and are those of the query as edited."""
+    first, second = _after(done, "results lately")
+    assert (first.split()[3:6], second.split()[3:6]) == (["GE", "60", "310.936"], ["GE", "60", "309.272"])
+    swings = [re.findall(r"^[A-Z]+  .* \d\.\d\d$", part, re.MULTILINE) for part in _after(done, "results swings")]
+    assert [len(each) for each in swings] == [3, 6, 7, 4]
+    assert "2026-11-18 00:15:00.000000|60|203.839\n" in done.out
+    assert "swings was edited in commit 19 and is still answered in its former form" in done.err
+    earlier, now = _after(done, "ask")
+    assert ("    60  203.4365" in earlier, "    59  203.4363" in now) == (True, True)
+    assert done.err.count("7 corrections of quotes reach behind what query") == 3
+    came, put_right, followed, withdrawn = map(_records, _after(done, "changes"))
+    assert [each["new"]["percent"] for each in came] == [0.94, 0.87, 1.03]
+    assert [each["key"]["symbol"] for each in put_right] == ["BDX", "LYB", "KO", "GE", "GM", "IBM"]
+    assert (put_right[-1]["old"]["mean"], put_right[-1]["new"]["mean"]) == (203.437, 203.436)
+    assert [(each["op"], each["commit"]) for each in followed] == [("insert", 18)]
+    assert [(each["op"], each["old"]["percent"]) for each in withdrawn] == [("delete", x) for x in (0.88, 0.87, 0.87)]
+
+
+def _after(done: Done, command: str) -> list[str]:
+    """What each such command printed, and what follows until the next step's number."""
+    return [re.split(r"^\d+/\d+  ", part, flags=re.MULTILINE)[0] for part in done.out.split(f"$ errata {command}")[1:]]
+
+
+def _records(part: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in part.splitlines() if line.startswith("{")]
 
 
 def test_the_demo_overwrites_nothing(errata: Errata, project: Path) -> None:
@@ -50,13 +74,26 @@ def test_the_demo_overwrites_nothing(errata: Errata, project: Path) -> None:
     assert "is not an empty folder" in done.err
 
 
-def test_the_demo_ends_where_a_step_fails(errata: Errata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = (demo.Step("A title", "Words.", [["archive", "ls", "absent"]]), demo.Step("Never", "Never."))
+def test_the_demo_ends_where_a_step_fails(errata: Errata, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = (Step("A title", "Words.", ["errata archive ls absent"]), Step("Never", "Never."))
     monkeypatch.setattr(demo, "STEPS", steps)
     done = errata("demo")
     assert done.code == 1
     assert "`errata archive ls absent` ended with exit code 1" in done.err
     assert "Never" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("patience", "what"), [(0.001, "has told nothing for 0.001 seconds"), (60, "ended with exit code")]
+)
+def test_the_demo_ends_where_the_other_window_fails(
+    errata: Errata, monkeypatch: pytest.MonkeyPatch, patience: float, what: str
+) -> None:
+    monkeypatch.setattr(demo, "STEPS", (Step("A title", "Words.", beside="errata changes absent"),))
+    monkeypatch.setattr(demo, "PATIENCE", patience)
+    done = errata("demo")
+    assert done.code == 1
+    assert f"the demo ends here: `errata changes absent` {what}" in done.err
 
 
 def test_the_example_is_a_project(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,11 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from errata.evaluate.route import Kind, Route, recomputed, route
+from errata.language.functions import total
 from errata.language.nodes import Negation
 from errata.language.plan import Plan, walk
 from errata.language.rewrite import rewrite
-from errata.language.tree import is_timed, tree
+from errata.language.tree import expressions, is_timed, tree
 from errata.model.instants import MINUTE
 from errata.model.results import VE, VS
 from fixtures.advancing import Answered, Run, go_on, rounds
@@ -46,12 +47,15 @@ MAKERS: dict[Kind, Callable[[StackMaker], Plan]] = {
 }
 
 
-USABLE = [
-    name
-    for name, each in EXAMPLES.items()
-    if not is_rough(each.plan) and not any(isinstance(node, Negation) and node.rank for node in walk(each.plan))
-]
-"""Examples that have one answer over any data: a column that is no key ranks rows in no certain order."""
+def usable(plan: Plan) -> bool:
+    """Whether an example has one answer over any data: nothing in it fails for some row, and no column that is no key
+    ranks rows, which would be in no certain order."""
+    nodes = list(walk(plan))
+    certain = not any(isinstance(node, Negation) and node.rank for node in nodes)
+    return certain and not is_rough(plan) and all(total(expr) for node in nodes for expr in expressions(node))
+
+
+USABLE = [name for name, each in EXAMPLES.items() if usable(each.plan)]
 
 
 def maker(rng: random.Random) -> StackMaker:

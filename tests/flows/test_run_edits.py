@@ -92,3 +92,31 @@ def test_what_is_worked_out_anew_takes_others_along(there: Answering) -> None:
     there.run()
     assert there.of("most").last.revisions == {"quotes": 1}
     there.check()
+
+
+def test_a_new_form_that_does_not_reach_as_far(there: Answering) -> None:
+    there.take(quotes=["12,a,8"], ticks=["10,b"])
+    there.run()
+    there.check()
+    # Its second stream is stable up to 8 only; what was said of 12 is withdrawn, and comes again.
+    of_two = f"{DEAR} EXCEPT ALL SELECT of, 9, at FROM ticks"
+    there.edit({"dear": of_two})
+    there.run()
+    there.check()
+    assert there.of("dear").frontier == 8
+    there.take(ticks=["15,b"])
+    there.run()
+    there.check()
+    assert there.of("dear").frontier == 12
+
+
+def test_what_reads_a_query_with_a_beginning_begins_with_it(tmp_path: Path, spark: SparkSession) -> None:
+    texts = {"sums": SUMS, "most": MOST, "few": "SELECT of, n, s FROM sums WHERE n < 3"}
+    there = Answering.begin(tmp_path, texts, {"sums": "since: 7"})
+    there.take(quotes=FIRST["quotes"])
+    assert there.run().evaluated == []
+    there.take(quotes=SECOND["quotes"])
+    assert len(there.run().evaluated) == len(texts)
+    assert {there.of(name).last.begins for name in texts} == {7}
+    there.check()
+    there.close()

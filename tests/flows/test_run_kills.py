@@ -143,8 +143,11 @@ def test_a_transaction_that_is_killed_at_every_statement(
         there.site.catalog.engine.dispose()
         whole = server.commit(fresh_database(kind, like=url), prepared, 0)
         assert whole["sound"]
+        # Before and after each statement, the commit, and when all is done. Death before a statement is death after the
+        # one before it.
         assert whole["steps"] > 2 * 12
-        for step in range(1, whole["steps"]):
+        assert whole["steps"] % 2 == 0
+        for step in range(1, whole["steps"], 2):
             assert server.commit(url, prepared, step) == {"killed": True, "sound": False, "steps": step}
             assert commits.newest(there.site.catalog) == newest
             assert (there.rows("sums"), there.table("sums")) == (rows, table)
@@ -240,4 +243,29 @@ def test_two_runners_without_leases(
     for name in TEXTS:
         numbers = [each.number for each in evaluations_of(there.site.catalog, there.of(name).stream_id)]
         assert numbers == [1, 2]
+    there.close()
+
+
+def test_a_runner_that_another_one_has_overtaken(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Answering.begin(tmp_path, TEXTS)
+    there.take(quotes=FIRST["quotes"])
+    there.run()
+    there.take(quotes=["7,a,3", "8,b,6"])
+    look, overtaken = run_flow.all_published, []
+
+    def late(catalog: Any) -> Any:
+        if not overtaken:
+            overtaken.append("sums")
+            there.take(quotes=["8,a,3"])
+            assert [each.name for each in there.run("sums").evaluated] == overtaken
+        return look(catalog)
+
+    monkeypatch.setattr(run_flow, "all_published", late)
+    report = there.run()
+    assert (report.busy, report.held) == (["sums"], [("most", "sums")])
+    there.check()
+    assert {each.name for each in there.run().evaluated} == {"dear", "most"}
+    there.check()
     there.close()

@@ -97,7 +97,7 @@ def drawn(table: pa.Table) -> str:
 
 def test_what_persons_read() -> None:
     _, first, second, third = drawn(as_changes(SOME, SHAPE, TOLD)).splitlines()
-    assert first.split() == ["4", "insert", "of=a,", f"quotes.time={AT}", "1", "n=1.5", "type=batch,", "id=a"]
+    assert first.split() == ["4", "insert", "of=a,", f"quotes.time={AT}", "1", "n=1.5", "batch", "a"]
     assert "n=1.5" in second
     assert "n=NULL" in second
     assert "of=NULL, quotes.time=NULL" in third

@@ -20,7 +20,7 @@ from errata.archive.match import matches
 from errata.archive.probe import UNKNOWN, Probe, Sought, Wanted, located_schema
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import unpacked
-from errata.archive.written import ROW_GROUP
+from errata.archive.written import row_group_of
 from errata.catalog import buckets as index
 from errata.catalog.open import Catalog
 from errata.intake.values import as_text
@@ -105,7 +105,7 @@ def _share(sought: Sought) -> float:
     filter lets through."""
     if len(sought.unknown) > MOST_VALUES:
         return 1.0
-    groups = -(-sought.bucket.rows // ROW_GROUP)
+    groups = -(-sought.bucket.rows // row_group_of(sought.bucket.rows))
     return min(1.0, len(sought.known) / groups + len(sought.unknown) * LIKELY)
 
 

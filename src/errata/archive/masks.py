@@ -43,6 +43,30 @@ class Source:
         content = pa.BufferReader(warehouse.read(self.bucket.path or ""))
         return pq.read_table(content, columns=None if columns is None else list(columns), use_threads=False)
 
+    def read_between(self, warehouse: Warehouse, columns: Sequence[str], order: str, low: int, high: int) -> pa.Table:
+        """The rows whose order field may lie from `low` to `high`, both included. Of a file only those row groups are
+        read that can have such."""
+        if self.data is not None:
+            return self.read(warehouse, columns)
+        with warehouse.opened(self.bucket.path or "") as file:
+            parquet = pq.ParquetFile(file)
+            place = parquet.schema_arrow.get_field_index(order)
+            wanted = [
+                number
+                for number in range(parquet.num_row_groups)
+                if _may_have(parquet.metadata.row_group(number).column(place).statistics, low, high)
+            ]
+            present = [name for name in columns if name in parquet.schema_arrow.names]
+            return parquet.read_row_groups(wanted, columns=present, use_threads=False)
+
+
+def _may_have(statistics: pq.Statistics | None, low: int, high: int) -> bool:
+    """Whether a row group can have values from low to high; times are told in microseconds."""
+    if statistics is None or not statistics.has_min_max:
+        return True
+    least, greatest = (pa.scalar(each).cast(pa.int64()).as_py() for each in (statistics.min, statistics.max))
+    return bool(least <= high and greatest >= low)
+
 
 def sources(catalog: Catalog, found: Iterable[Bucket]) -> list[Source]:
     """The same for many: one look into the catalog for all that is inline."""

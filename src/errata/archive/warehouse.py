@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -107,6 +108,11 @@ class Warehouse:
         """A whole file."""
         content: bytes = UPath(self.path(relative)).read_bytes()
         return content
+
+    def opened(self, relative: str) -> IO[bytes]:
+        """A file to be read in parts."""
+        opened: IO[bytes] = UPath(self.path(relative)).open("rb")
+        return opened
 
     def read_table(self, relative: str) -> pa.Table:
         """A whole Parquet file."""

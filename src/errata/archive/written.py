@@ -19,11 +19,14 @@ from errata.model.bucket import GROUP_SET, INLINE_BYTES, Groups, Layout, NewBuck
 from errata.model.interval import HIGHEST, LOWEST
 from errata.model.stream import Stream
 
-ROW_GROUP = 65_536
-"""Rows of a Parquet row group: what a reader skips by, once it has a bucket."""
+ROW_GROUP = 16_384
+"""Rows of a Parquet row group, at most: what a reader skips by, once it has a bucket."""
 
-GROUPED_PARTS = 4
-"""Where rows lie by group, row groups are this much smaller, so that a group's rows are in few of them."""
+PARTS = 8
+"""A smaller bucket has about so many row groups: who goes on from its end need not read all of it."""
+
+LEAST_GROUP = 2_048
+"""Row groups of fewer rows are not worth what it takes to tell them apart."""
 
 SPLINTER = 128
 """A remainder of less than this part of a bucket is left on its own."""
@@ -123,9 +126,14 @@ def as_arrow(rows: pa.Table) -> bytes:
     return sink.getvalue()
 
 
+def row_group_of(rows: int) -> int:
+    """How many rows the row groups of a bucket have."""
+    return min(ROW_GROUP, max(LEAST_GROUP, -(-rows // PARTS)))
+
+
 def as_parquet(rows: pa.Table, filtered: tuple[str, ...] = (), layout: Layout = Layout.BUCKETS) -> bytes:
     """A Parquet file."""
-    row_group = ROW_GROUP // GROUPED_PARTS if layout is Layout.GROUPED else ROW_GROUP
+    row_group = row_group_of(rows.num_rows)
     sink = pa.BufferOutputStream()
     encoding = {name: "DELTA_BINARY_PACKED" for name in rows.column_names if name == POS}
     dictionary = [name for name in rows.column_names if name not in encoding]

@@ -11,8 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
-from contextlib import chdir as in_folder
+from contextlib import chdir, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -60,7 +59,7 @@ def _in_kept(folder: Path) -> int:
 def _play(folder: Path) -> int:
     """Go through the steps in a folder."""
     _tell("Errata on a made-up feed, step by step. After each $ stands what one would type.")
-    with in_folder(folder):
+    with chdir(folder):
         Path("landing").mkdir()
         _write(FILES)
         for number, step in enumerate(STEPS, 1):
@@ -120,10 +119,10 @@ def _beside(command: str) -> Iterator[None]:
     """Have a command go on in another window, until it has told something; then interrupt it and show what it told."""
     _command(f"{command}    # in another window")
     words = [sys.executable, "-c", _DOOR, "--project", ".", *shlex.split(command)[1:]]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, encoding="utf-8") as other:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, encoding="utf-8") as other:  # noqa: S603
         try:
             yield
-            if not select.select([other.stdout], [], [], PATIENCE)[0]:
+            if not _has_told(other):
                 raise ErrataError(f"the demo ends here: `{command}` has told nothing for {PATIENCE} seconds")
             other.send_signal(signal.SIGINT)
             told, _ = other.communicate(timeout=PATIENCE)
@@ -133,6 +132,13 @@ def _beside(command: str) -> Iterator[None]:
         raise ErrataError(f"the demo ends here: `{command}` ended with exit code {other.returncode}")
     _tell("\nMeanwhile, in the other window:")
     _tell(f"{told}^C")
+
+
+def _has_told(other: subprocess.Popen[str]) -> bool:
+    """Whether it tells something before patience ends."""
+    if other.stdout is None:
+        raise AssertionError("it was started with a pipe")
+    return bool(select.select([other.stdout], [], [], PATIENCE)[0])
 
 
 def _head(title: str, words: str) -> None:

@@ -20,7 +20,7 @@ warehouse: ./warehouse
 spark: {master: "local[*]"}
 streams:
   quotes:
-    columns: {time: timestamp, symbol: string, price: double}
+    columns: {time: timestamp, symbol: string, price: "decimal(10,2)"}
     key: [time, symbol]       # what identifies a quote
     order: time               # when it counts
     group: [symbol]           # what one looks for
@@ -121,9 +121,9 @@ STEPS = (
     ),
     Step(
         "More comes, and the answers move",
-        "The second file lands. `errata run` does all that is due: it takes the file in, and takes the answers further, "
-        "by what came and what expired, and not from the beginning. Rows that the first file should have had are kept "
-        "as pending revisions.",
+        "The second file lands. `errata run` does all that is due: it takes the file in, and takes the answers further "
+        "by what has come and what has expired, not from the beginning. Rows that the first file should have had are "
+        "kept as pending revisions.",
         [f"mv feed/{SECOND} landing/", "errata run", "errata results lately", "errata results swings"],
     ),
     Step(

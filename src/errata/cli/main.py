@@ -36,7 +36,7 @@ COMMANDS = {
     "log": ("List commits: when, who, and what they did.", "errata.cli.log:log"),
     "status": ("Show how streams stand, and what waits.", "errata.cli.status:status"),
     "doctor": ("See whether archives are whole, and mend them.", "errata.cli.doctor:doctor"),
-    "demo": ("See it all at work, in under two minutes.", "errata.cli.demo:demo"),
+    "demo": ("See it all at work, in under three minutes.", "errata.cli.demo:demo"),
     "bench": ("Measure Errata beside plain Spark.", "errata.cli.bench:bench"),
 }
 

@@ -77,8 +77,9 @@ def _stopped(each: QueryStatus) -> str:
 
 def _left_out(each: QueryStatus) -> str:
     of = " and ".join(f"{counted(count, 'correction')} of {name}" for name, count in each.left_out.items())
-    they = "it reaches" if sum(each.left_out.values()) == 1 else "they reach"
-    return f"{of} not in the answers of query {each.name}: {they} behind what had been answered"
+    one = sum(each.left_out.values()) == 1
+    reach, are = ("reaches", "is") if one else ("reach", "are")
+    return f"{of} {reach} behind what query {each.name} has answered and {are} not in it: errata run {each.name} --anew"
 
 
 def _record(each: QueryStatus) -> Record:

@@ -22,12 +22,12 @@ def _key(shape: Shape) -> list[tuple[str, str]]:
     return sorted((each.name, str(each.type)) for each in shape.columns if each.key)
 
 
-def differences(was: DataFrame, was_shape: Shape, now: DataFrame, shape: Shape, until: int, run: int) -> DataFrame:
-    """The change records that lead from the one answer to the other, both in their kept forms. Results of the former
-    one that begin after `until` do not count; columns that it did not have were NULL."""
+def differences(was: DataFrame, was_shape: Shape, now: DataFrame, shape: Shape, run: int) -> DataFrame:
+    """The change records that lead from the one answer to the other, both in their kept forms. The former one may have
+    reached further: what it says of later instants is withdrawn, too. Columns that it did not have were NULL."""
     types = {each.name: each.type for each in was_shape.columns}
     payload = [name for name in shape.payload if types.get(name) == shape_type(shape, name)]
-    before = was.where(f"{VS} <= {until}L").select(
+    before = was.select(
         *(sf.col(_quoted(name)).alias(_OLD + name) for name in (*shape.key, *payload, VS, VE)),
         sf.lit(True).alias(_WAS_THERE),
     )

@@ -24,6 +24,7 @@ from errata.archive.results import (
 from errata.catalog import published
 from errata.catalog.append import BasisMovedError
 from errata.catalog.published import Done, Published
+from errata.errors import ErrataError
 from errata.evaluate import faults
 from errata.evaluate.advance import Given, advance
 from errata.evaluate.deposit import Deposit, Depositor, gathered, kept
@@ -38,7 +39,8 @@ from errata.flows.task import Task
 from errata.model.bucket import Bucket, NewBucket, Role
 from errata.model.evaluation import Fault, Measures, Step
 from errata.model.interval import LOWEST
-from errata.spark.failures import JOB_FAILURES, loggers_quiet
+from errata.model.results import VS
+from errata.spark.failures import JOB_FAILURES, last_word, loggers_quiet, of_some_row
 from errata.spark.types import arrow_ddl
 
 SMALL = 200_000
@@ -100,7 +102,15 @@ def evaluate(task: Task, inputs: Inputs) -> Evaluated:
         with loggers_quiet():
             deposit = _deposit(task, inputs, read)
     except JOB_FAILURES as error:
-        raise StoppedError(_fault(task, read, error)) from error
+        fault = _fault(task, read, error)
+        if fault.expression or of_some_row(error):
+            raise StoppedError(fault) from error
+        # It is not for the rows, so to run it again may help.
+        raise ErrataError(
+            f"query {task.name} could not be taken further",
+            why=last_word(error),
+            how="mend the cause and run it again: what was answered before stands",
+        ) from error
     micros = round((time.perf_counter() - began) * 1e6)
     told = (Role.FEED,) if task.route.covering else (Role.BASE, Role.TIP)
     rows = deposit.rows(*told)
@@ -136,6 +146,8 @@ def _deposit(task: Task, inputs: Inputs, read: _Read) -> Deposit:
     given = Given(read.frames(), _state(inputs, read.former), _known(task, inputs), beginning=task.basis is None)
     results = advance(task.rewritten, task.route, task.step, given)
     rows_frame = kept(results.rows, task.shape, [each.name for each in task.plan.fields])
+    if task.results_from > LOWEST:
+        rows_frame = rows_frame.where(f"{VS} >= {task.results_from}L")
     if read.rows <= SMALL:
         rows, state = gathered(rows_frame, results.state, rows_schema(task.shape))
         deposit = depositor.in_memory(rows, _table(task, inputs, before))
@@ -161,7 +173,7 @@ def _compared(task: Task, was: Published, inputs: Inputs, deposit: Deposit, depo
     before = frame_of(inputs.session, site.catalog, site.warehouse, result_schema(was.shape), some)
     answer = [each for each in made if each.role in ANSWER]
     after = frame_of_new(inputs.session, site.warehouse, result_schema(task.shape), answer)
-    records = differences(before, was.shape, after, task.shape, task.step.until, task.number)
+    records = differences(before, was.shape, after, task.shape, task.number)
     return Deposit([*made, *depositor.feed_in_tasks(records)])
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive.masks import sources
+from errata.archive.masks import Source, sources
 from errata.archive.results import (
     as_source,
     beginning,
@@ -129,10 +129,13 @@ class Inputs:
         start = scan.interval.start if aged_to is None else max(scan.interval.start, aged_to)
         asked = Interval(start, scan.interval.end)
         parts = [
-            within(conformed(each.read(self.site.warehouse, schema.names), schema), stream.order, asked)
+            within(conformed(self._read(each, schema.names, stream.order, asked), schema), stream.order, asked)
             for each in sources(self.site.catalog, found.base)
         ]
         return pa.concat_tables([schema.empty_table(), *parts])
+
+    def _read(self, source: Source, columns: Sequence[str], order: str, asked: Interval) -> pa.Table:
+        return source.read_between(self.site.warehouse, columns, order, asked.start, asked.end - 1)
 
     def results_of(self, of: Published, fields: Sequence[str]) -> DataFrame:
         """All that has been published of a query, under the names of its plan."""

@@ -33,6 +33,17 @@ TRIES = 3
 SMALL_JOBS: Mapping[str, str] = {"spark.sql.adaptive.enabled": "false"}
 """While all that is due is small: to look at each stage before the next is planned takes longer than the stages."""
 
+TINY = 50_000
+"""Steps that read about so few rows are interpreted, by one task."""
+
+TINY_JOBS: Mapping[str, str] = {
+    **SMALL_JOBS,
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""To compile Java for each takes longer than it can save, and the instants in it make it another one each time."""
+
 OnStep = Callable[[str], None]
 
 
@@ -49,7 +60,7 @@ class RunReport:
     held: Sequence[tuple[str, str]] = ()
     """Queries that wait for another one, and for which."""
     busy: Sequence[str] = ()
-    """Queries that another runner is at work on."""
+    """Queries that another runner is at work on, or has just taken further."""
 
 
 def run(
@@ -141,6 +152,9 @@ class _Rounds:
     def _round(self, names: Sequence[str]) -> None:
         tasks = []
         for name in names:
+            if self._further(name):
+                self.busy.append(name)
+                continue
             task = task_for(self._known[name], self._inputs.plans[name], self._inputs, anew=name in self._anew)
             if task is None:
                 self.current.append(name)
@@ -156,6 +170,12 @@ class _Rounds:
             with configured(self._inputs.session, conf), ThreadPoolExecutor(AT_ONCE) as pool:
                 for task, outcome in zip(some, pool.map(self._one, some), strict=True):
                     self._note(task.name, outcome)
+
+    def _further(self, name: str) -> bool:
+        """Whether a query's results are of a later state of the streams than this run's: what reads them must not mix
+        the two."""
+        there = self._inputs.published.get(name)
+        return there is not None and there.last.data_commit > self._inputs.commit_id
 
     def _unchanged(self, task: Task, known: Stopped) -> bool:
         """Whether nothing has come since a query stopped that could let it go on."""
@@ -200,7 +220,11 @@ class _Rounds:
 
 
 def _by_size(tasks: Sequence[Task], inputs: Inputs) -> list[tuple[list[Task], Mapping[str, str]]]:
-    """Large steps first, for which Spark is to adapt itself, and then the small ones, which are over by then."""
-    small = [each for each in tasks if each.size(inputs) <= SMALL]
-    large = [each for each in tasks if each not in small]
-    return [(some, conf) for some, conf in ((large, {}), (small, SMALL_JOBS)) if some]
+    """Large steps first, for which Spark is to adapt itself, and then smaller ones, each as suits it."""
+    sizes = [(each, each.size(inputs)) for each in tasks]
+    classes = [
+        ([each for each, size in sizes if size > SMALL], {}),
+        ([each for each, size in sizes if TINY < size <= SMALL], SMALL_JOBS),
+        ([each for each, size in sizes if size <= TINY], TINY_JOBS),
+    ]
+    return [(some, conf) for some, conf in classes if some]

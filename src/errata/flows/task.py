@@ -9,6 +9,7 @@ from errata.catalog import buckets
 from errata.catalog.published import Published
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.streams import Standing
+from errata.evaluate.ageing import first_whole, results_from
 from errata.evaluate.needs import first_step, needs
 from errata.evaluate.route import Route, closing, route
 from errata.flows.due import behind, reached, taken_up
@@ -42,6 +43,8 @@ class Task:
     shape: Shape
     begins: int
     """Its answers are whole from this instant on."""
+    results_from: int = LOWEST
+    """Results that begin earlier may be made of a part of their rows only, and are left out."""
 
     @property
     def name(self) -> str:
@@ -82,8 +85,8 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: Inputs, *, anew: bool = F
     if basis is not None and not _due(basis, bases, until, revisions, inputs):
         return None
     rewritten = rewrite(plan).plan
-    begins = _begins(query, plan) if basis is None else basis.last.begins
-    if begins > until:
+    begins = _begins(query, plan, inputs) if basis is None else basis.last.begins
+    if begins is None or begins > until:
         return None
     chosen = route(rewritten)
     step = first_step(chosen, begins, until) if basis is None else Step(basis.frontier, until)
@@ -98,13 +101,18 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: Inputs, *, anew: bool = F
         revisions,
         shape_of(plan),
         begins,
+        results_from(plan, _aged(plan, inputs)) if basis is None else LOWEST,
     )
 
 
 def _below(inputs: Inputs, plan: Plan) -> list[Published]:
     """The results of the queries that a plan reads itself."""
-    read = {scan.source.name for scan in scans(plan) if scan.source.plan is not None}
-    return [inputs.published[name] for name in sorted(read) if name in inputs.published]
+    return [inputs.published[name] for name in sorted(_read_by(plan)) if name in inputs.published]
+
+
+def _read_by(plan: Plan) -> set[str]:
+    """The queries that a plan reads itself."""
+    return {scan.source.name for scan in scans(plan) if scan.source.plan is not None}
 
 
 def _replaced_below(inputs: Inputs, plan: Plan, there: Published | None) -> bool:
@@ -112,10 +120,23 @@ def _replaced_below(inputs: Inputs, plan: Plan, there: Published | None) -> bool
     return there is not None and any(each.added_in > there.last.commit_id for each in _below(inputs, plan))
 
 
-def _begins(query: RecordedQuery, plan: Plan) -> int:
-    """The first instant that is to be answered."""
+def _begins(query: RecordedQuery, plan: Plan, inputs: Inputs) -> int | None:
+    """The first instant that is to be answered: not before those that are read answer; None where one of these does not
+    yet."""
+    below = _below(inputs, plan)
+    if len(below) < len(_read_by(plan)):
+        return None
     declared = query.checked.query.begins(timed=is_timed(plan))
-    return LOWEST if declared is None else declared
+    aged = _aged(plan, inputs)
+    return max(
+        [LOWEST if declared is None else declared, *(each.last.begins for each in below), first_whole(plan, aged)]
+    )
+
+
+def _aged(plan: Plan, inputs: Inputs) -> dict[str, int | None]:
+    """Where the streams now begin that a plan reads itself."""
+    names = {scan.source.name for scan in scans(plan)}
+    return {name: inputs.standings[name].aged_to for name in names if name in inputs.standings}
 
 
 def shape_of(plan: Plan) -> Shape:

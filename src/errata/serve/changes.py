@@ -23,6 +23,7 @@ from errata.model.results import OLD_VE, OP, RUN, VE, VS, Kept, Shape, old
 from errata.serve.encode import plain_text
 from errata.serve.formats import Field, drawn
 from errata.serve.rows import Rows
+from errata.serve.words import batch_name
 
 NAMES = ("op", "key", "vs", "ve", "old", "new", "old_ve", "cause", "commit")
 """The columns of changes, whatever the query."""
@@ -35,7 +36,7 @@ _FIELDS = (
     Field("ve", "until"),
     Field("old", "was", fold=True),
     Field("new", "is", fold=True),
-    Field("cause", "cause", fold=True),
+    Field("cause", "cause"),
 )
 _CAUSE = pa.struct([pa.field("type", pa.string()), pa.field("id", pa.string())])
 
@@ -109,7 +110,8 @@ def last_of(some: Sequence[pa.Table], most: int) -> tuple[list[pa.Table], bool]:
 
 def drawn_changes(some: pa.Table, width: int) -> Table | Text:
     """Changes as a table that fits the width, times without their microseconds."""
-    columns = {name: _texts(some[name]) for name in ("commit", "op", "key", "vs", "ve", "old", "new", "cause")}
+    columns = {name: _texts(some[name]) for name in ("commit", "op", "key", "vs", "ve", "old", "new")}
+    columns["cause"] = [f"{each['type']} {batch_name(each['id'])}" for each in some["cause"].to_pylist()]
     records = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return drawn(_FIELDS, records, width)
 

@@ -39,7 +39,7 @@ def spark_failures() -> Iterator[None]:
     except JOB_FAILURES as error:
         raise ErrataError(
             "the Spark job failed; nothing was committed",
-            why=_reason(error),
+            why=last_word(error),
             how="mend the cause and run it again: the same command does what is left to do",
         ) from error
 
@@ -52,7 +52,9 @@ def question_failures() -> Iterator[None]:
             yield
     except JOB_FAILURES as error:
         if not of_some_row(error):
-            raise ErrataError("the Spark job failed", why=_reason(error), how="mend the cause and ask again") from error
+            raise ErrataError(
+                "the Spark job failed", why=last_word(error), how="mend the cause and ask again"
+            ) from error
         raise ErrataError(
             "the query cannot be computed for some row",
             why=reason_of(error),
@@ -66,19 +68,20 @@ def of_some_row(error: Exception) -> bool:
     return (
         isinstance(error, OF_SOME_ROW)
         or (state or "").startswith(_OF_DATA)
-        or _reason(error).startswith(_OF_SOME_ROW_IN_JAVA)
+        or last_word(error).startswith(_OF_SOME_ROW_IN_JAVA)
     )
 
 
 def reason_of(error: Exception) -> str:
     """Why something cannot be computed, as Spark says it."""
     if not isinstance(error, PySparkException) or not (isinstance(error, OF_SOME_ROW) or error.getCondition()):
-        return _reason(error)
+        return last_word(error)
     first = str(error.getMessage() or error).strip().partition("\n")[0]
     return _NO_HELP.sub("", first) or type(error).__name__
 
 
-def _reason(error: Exception) -> str:
+def last_word(error: Exception) -> str:
+    """The last line of what went wrong, which names it."""
     text = str((error.getMessage() if isinstance(error, PySparkException) else None) or error) or type(error).__name__
     lines = [line.strip().removeprefix("Caused by: ") for line in text.splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith(("at ", "File ", "JVM stacktrace", "Traceback"))]

@@ -115,7 +115,7 @@ def _no_row(_root: Plan, node: Plan) -> Iterator[str]:
 def _may_fail(_root: Plan, node: Plan) -> Iterator[str]:
     for expr in expressions(node):
         if not total(expr):
-            yield f"`{text(expr)}` can fail; one row for which it does fails the whole run."
+            yield f"`{text(expr)}` can fail; one row for which it does stops the query."
 
 
 def _look_alike(root: Plan, node: Plan) -> Iterator[str]:
