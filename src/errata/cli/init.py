@@ -47,7 +47,7 @@ streams:
 #     order: since          # the time from which a version is valid
 #     deleted: gone         # a version with true here ends the thing
 
-# Queries are files of SQL: `errata explain avg_5m` tells what one does, `errata ask avg_5m` answers it once.
+# Queries are files of SQL: `errata explain avg_5m` tells what one does, `errata run` keeps all of them answered.
 # queries:
 #   avg_5m: queries/avg_5m.sql
 """
