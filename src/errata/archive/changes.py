@@ -27,6 +27,7 @@ from errata.catalog.published import Published
 from errata.model.bucket import Bucket
 from errata.model.results import OLD_VE, OP, RUN, VE, VS, Shape, old
 from errata.spark.types import arrow_ddl
+from errata.spark.values import as_frame
 
 ENDED = 0
 """In the place of an evaluation's number: the archive itself has ended."""
@@ -154,7 +155,7 @@ def _frame(session: SparkSession, catalog: Catalog, warehouse: Warehouse, stretc
     schema = (feed_schema if how is How.FEED else result_schema)(stretch.of.shape)
     parts = _parts(stretch, how)
     inline = _read(catalog, warehouse, schema, [each for each in parts if each.bucket.inline])
-    frame = session.createDataFrame(inline, arrow_ddl(schema))
+    frame = as_frame(session, inline, arrow_ddl(schema))
     files = [each for each in parts if each.bucket.path is not None]
     if not files:
         return frame
@@ -172,7 +173,7 @@ def _of_their_runs(session: SparkSession, opened: DataFrame, files: Sequence[Par
         return opened.where(sf.col(RUN) == sf.lit(runs.pop()))
     names = [(each.bucket.path or "").rpartition("/")[2] for each in files]
     known = pa.table({_FILE: pa.array(names), _OF: pa.array([each.run for each in files], pa.int64())})
-    asked = sf.broadcast(session.createDataFrame(known, arrow_ddl(known.schema)))
+    asked = sf.broadcast(as_frame(session, known, arrow_ddl(known.schema)))
     named = opened.withColumn("_name", sf.col("_metadata.file_name"))
     same = (sf.col("_name") == sf.col(_FILE)) & (sf.col(RUN) == sf.col(_OF))
     return named.join(asked, same, "left_semi").drop("_name")

@@ -24,6 +24,7 @@ from errata.model.bucket import INLINE_BYTES, Bucket, Groups, NewBucket, Role
 from errata.model.interval import EVERYTHING, Interval
 from errata.model.results import OLD_VE, OP, RUN, VE, VS, Shape, old
 from errata.spark.types import arrow_ddl
+from errata.spark.values import as_frame
 
 BUCKET_ROWS = 500_000
 """A bucket of results has at most so many rows."""
@@ -143,7 +144,7 @@ def frame_of_new(
             paths.append(warehouse.spark_path(each.path))
         elif each.data is not None:
             tables.append(conformed(unpacked(each.data), schema))
-    rows = session.createDataFrame(pa.concat_tables(tables), arrow_ddl(schema))
+    rows = as_frame(session, pa.concat_tables(tables), arrow_ddl(schema))
     return rows if not paths else rows.unionByName(session.read.schema(arrow_ddl(schema)).parquet(*paths))
 
 

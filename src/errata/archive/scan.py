@@ -28,6 +28,7 @@ from errata.model.bucket import Bucket, Role
 from errata.model.interval import EVERYTHING, HIGHEST, LOWEST, Interval
 from errata.model.stream import Stream
 from errata.spark.types import arrow_ddl, ddl
+from errata.spark.values import as_frame
 
 Group = tuple[str | None, ...]
 
@@ -279,7 +280,7 @@ def open_overlays(
     if sum(bucket.rows for bucket in found) > LOCAL_ROWS:
         return opened(session, catalog, warehouse, found, schema, arrow_ddl(schema))
     rows = read_overlays(stream, warehouse, sources(catalog, found), schema.names)
-    return session.createDataFrame(rows.select(schema.names), arrow_ddl(schema))
+    return as_frame(session, rows.select(schema.names), arrow_ddl(schema))
 
 
 def opened(
@@ -297,7 +298,7 @@ def opened(
     if paths:
         frames.append(session.read.schema(declared).parquet(*paths))
     if inline or not paths:
-        frames.append(session.createDataFrame(inline_rows(catalog, schema, inline), declared))
+        frames.append(as_frame(session, inline_rows(catalog, schema, inline), declared))
     return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
 
 

@@ -42,6 +42,7 @@ from errata.model.interval import LOWEST
 from errata.model.results import VS
 from errata.spark.failures import JOB_FAILURES, last_word, loggers_quiet, of_some_row
 from errata.spark.types import arrow_ddl
+from errata.spark.values import as_frame
 
 SMALL = 200_000
 """Steps that read about so many rows are brought here whole; larger ones are settled in Spark's tasks."""
@@ -114,7 +115,7 @@ def evaluate(task: Task, inputs: Inputs) -> Evaluated:
     micros = round((time.perf_counter() - began) * 1e6)
     told = (Role.FEED,) if task.route.covering else (Role.BASE, Role.TIP)
     rows = deposit.rows(*told)
-    measures = replace(measured(read.all), rows=rows, micros=micros, route=task.route.kind.value)
+    measures = replace(measured(read.all), rows_asked=read.rows, rows=rows, micros=micros, route=task.route.kind.value)
     return _committed(task, inputs, deposit, read.former, measures)
 
 
@@ -185,7 +186,7 @@ def _state(inputs: Inputs, before: Former) -> DataFrame | None:
     """What the strategy has kept the last time."""
     if before.state is None:
         return None
-    return inputs.session.createDataFrame(before.state, arrow_ddl(before.state.schema))
+    return as_frame(inputs.session, before.state, arrow_ddl(before.state.schema))
 
 
 def _known(task: Task, inputs: Inputs) -> DataFrame | None:

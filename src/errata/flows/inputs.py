@@ -35,6 +35,7 @@ from errata.model.evaluation import Measures
 from errata.model.interval import LOWEST, Interval
 from errata.model.stream import Stream
 from errata.spark.types import ddl
+from errata.spark.values import as_frame
 
 LOCAL_ROWS = 50_000
 """So few rows are read here and handed to Spark as values: to open their files in every job would take longer."""
@@ -117,7 +118,7 @@ class Inputs:
         rows = estimated(found.all, scan.interval)
         if not found.overlays and scan.groups is None and rows <= LOCAL_ROWS:
             table = self._in_memory(scan, found)
-            frame = self.session.createDataFrame(table, ddl(scan.standing.stream))
+            frame = as_frame(self.session, table, ddl(scan.standing.stream))
             return Read(frame, table.num_rows, tuple(found.base))
         frame = scan_rows(self.session, self.site.catalog, self.site.warehouse, scan, found)
         return Read(frame, rows, tuple(found.all))
@@ -132,6 +133,7 @@ class Inputs:
             within(conformed(self._read(each, schema.names, stream.order, asked), schema), stream.order, asked)
             for each in sources(self.site.catalog, found.base)
         ]
+        # In one piece: Spark takes an empty chunk for the end of the table.
         return pa.concat_tables([schema.empty_table(), *parts])
 
     def _read(self, source: Source, columns: Sequence[str], order: str, asked: Interval) -> pa.Table:

@@ -36,6 +36,7 @@ class Measures:
     """The rows in the buckets that were opened."""
     bytes_read: int = 0
     rows_asked: int | None = None
+    """About how many of them lie where lineage asks for rows."""
     rows: int = 0
     """Results that were published."""
     micros: int = 0
