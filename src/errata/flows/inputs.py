@@ -133,7 +133,6 @@ class Inputs:
             within(conformed(self._read(each, schema.names, stream.order, asked), schema), stream.order, asked)
             for each in sources(self.site.catalog, found.base)
         ]
-        # In one piece: Spark takes an empty chunk for the end of the table.
         return pa.concat_tables([schema.empty_table(), *parts])
 
     def _read(self, source: Source, columns: Sequence[str], order: str, asked: Interval) -> pa.Table:
