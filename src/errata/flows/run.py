@@ -13,6 +13,7 @@ from errata.catalog.published import all_published, published
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.stopped import Stopped
 from errata.errors import ErrataError, UsageError, unknown
+from errata.evaluate.route import Kind
 from errata.flows.append import AppendReport, Batch, append
 from errata.flows.check import read, with_inputs
 from errata.flows.evaluate import SMALL, Evaluated, StoppedError, evaluate
@@ -221,10 +222,10 @@ class _Rounds:
 
 def _by_size(tasks: Sequence[Task], inputs: Inputs) -> list[tuple[list[Task], Mapping[str, str]]]:
     """Large steps first, for which Spark is to adapt itself, and then smaller ones, each as suits it."""
-    sizes = [(each, each.size(inputs)) for each in tasks]
-    classes = [
-        ([each for each, size in sizes if size > SMALL], {}),
-        ([each for each, size in sizes if TINY < size <= SMALL], SMALL_JOBS),
-        ([each for each, size in sizes if size <= TINY], TINY_JOBS),
-    ]
+    sizes = {each.name: each.size(inputs) for each in tasks}
+    large = [each for each in tasks if sizes[each.name] > SMALL]
+    # What is worked out from all that counts may compare many rows with many.
+    tiny = [each for each in tasks if sizes[each.name] <= TINY and each.route.kind is not Kind.RECOMPUTED]
+    small = [each for each in tasks if each not in large and each not in tiny]
+    classes: list[tuple[list[Task], Mapping[str, str]]] = [(large, {}), (small, SMALL_JOBS), (tiny, TINY_JOBS)]
     return [(some, conf) for some, conf in classes if some]
