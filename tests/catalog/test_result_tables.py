@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import IntegrityError
 
+from errata.archive.result_rows import feed_schema
 from errata.catalog import result_rows, result_tables
 from errata.catalog.open import Catalog
 from errata.catalog.result_columns import ServedTable
 from errata.errors import ErrataError, Refused, UsageError
-from errata.evaluate.settle import feed_schema
 from errata.model.columns import ColumnType, Kind
 from errata.model.instants import parse_instant
 from errata.model.interval import HIGHEST, LOWEST

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from errata.archive.result_rows import feed_schema, result_schema
 from errata.errors import ErrataError
 from errata.evaluate.sameness import alike, lanes
-from errata.evaluate.settle import Settled, Told, feed_schema, rows_schema, settle
+from errata.evaluate.settle import Settled, Told, settle
 from errata.model.columns import ColumnType, Kind
 from errata.model.interval import HIGHEST, LOWEST
 from errata.model.pattern import Pattern
@@ -52,7 +53,7 @@ PRICES = shape_of([Kind.STRING], [Kind.INT])
 
 
 def table(rows: Rows, shape: Shape, *, run: bool = False) -> pa.Table:
-    schema = rows_schema(shape)
+    schema = result_schema(shape)
     return pa.Table.from_pylist(rows, schema if run else schema.remove(schema.get_field_index(RUN)))
 
 
@@ -64,7 +65,7 @@ def price(key: str, value: int | None, vs: int, ve: int = HIGHEST, run: int | No
 def settled(new: Rows, before: Rows, told: Told, shape: Shape = PRICES) -> Settled:
     done = settle(table(new, shape), table(before, shape, run=True), told, shape)
     for part in (done.base, done.open, done.tip):
-        assert part.schema.equals(rows_schema(shape))
+        assert part.schema.equals(result_schema(shape))
     assert done.feed.schema.equals(feed_schema(shape))
     return done
 
@@ -349,7 +350,7 @@ def test_a_step_that_stands_still_works_the_tip_out_anew() -> None:
 
 def test_columns_come_in_any_order_and_of_a_like_type() -> None:
     new = pa.table({VE: [9], VS: [5], "scope": ["x"], "v0": pa.array([1], pa.int64()), "key": pa.array(["a"])})
-    done = settle(new, rows_schema(PRICES).empty_table(), Told(LOWEST, 9, 1, covering=True), PRICES)
+    done = settle(new, result_schema(PRICES).empty_table(), Told(LOWEST, 9, 1, covering=True), PRICES)
     assert done.open.to_pylist() == [price("a", 1, 5, 9, 1)]
 
 
@@ -362,7 +363,7 @@ def test_two_results_of_one_key_at_one_instant_are_refused() -> None:
 def test_values_are_the_same_and_in_order(kind: Kind) -> None:
     values = [value for value in VALUES[kind] for _ in range(2)]
     shape = replace(PRICES, columns=(Kept("x", TYPES[kind]),))
-    schema = pa.schema([rows_schema(shape).field("x")])
+    schema = pa.schema([result_schema(shape).field("x")])
     padded = pa.table({"x": [*values[:3], *values]}, schema=schema)
     chunked = pa.concat_tables([padded.slice(0, 1), padded.slice(4)])
     _check_sameness(padded.slice(3), values)

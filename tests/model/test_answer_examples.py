@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from errata.evaluate.settle import Settled, Told, rows_schema, settle
+from errata.archive.result_rows import result_schema
+from errata.evaluate.settle import Settled, Told, settle
 from errata.model.columns import ColumnType, Kind
 from errata.model.interval import HIGHEST, LOWEST
 from errata.model.pattern import Pattern
@@ -20,7 +21,7 @@ def count(n: int, vs: int, ve: int = HIGHEST) -> dict[str, object]:
 
 
 def settled(new: list[dict[str, object]], before: pa.Table | None, told: Told) -> Settled:
-    whole = rows_schema(COUNTS)
+    whole = result_schema(COUNTS)
     rows = pa.Table.from_pylist(new, whole.remove(whole.get_field_index(RUN)))
     return settle(rows, whole.empty_table() if before is None else before, told, COUNTS)
 

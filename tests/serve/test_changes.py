@@ -13,7 +13,7 @@ from rich.console import Console
 
 from errata.archive.changes import Told
 from errata.archive.order import by_columns
-from errata.archive.results import feed_schema
+from errata.archive.result_rows import feed_schema
 from errata.model.columns import ColumnType
 from errata.model.interval import HIGHEST
 from errata.model.pattern import Pattern

@@ -19,7 +19,7 @@ from pyspark.sql import functions as sf
 
 from errata.archive.masks import sources
 from errata.archive.order import by_columns
-from errata.archive.results import feed_schema, result_schema
+from errata.archive.result_rows import feed_schema, result_schema
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import conformed
 from errata.catalog.open import Catalog

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from errata.archive.inspect import content, misfit, stored_rows
 from errata.archive.masks import Source
-from errata.archive.results import feed_schema, result_schema
+from errata.archive.result_rows import feed_schema, result_schema
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import conformed
 from errata.model.bucket import Ends, Role

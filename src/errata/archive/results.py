@@ -19,10 +19,9 @@ from errata.archive.written import as_arrow, as_parquet, checksum, cut
 from errata.catalog import buckets
 from errata.catalog.open import Catalog
 from errata.catalog.published import Published
-from errata.intake.arrow_types import arrow_type
 from errata.model.bucket import INLINE_BYTES, Bucket, Groups, NewBucket, Role
 from errata.model.interval import EVERYTHING, Interval
-from errata.model.results import OLD_VE, OP, RUN, VE, VS, Shape, old
+from errata.model.results import VE, VS, Shape
 from errata.spark.types import arrow_ddl
 from errata.spark.values import as_frame
 
@@ -31,25 +30,6 @@ BUCKET_ROWS = 500_000
 
 ANSWER = (Role.BASE, Role.OPEN, Role.TIP)
 """The buckets that together are the published answer."""
-
-
-def rows_schema(shape: Shape) -> pa.Schema:
-    """Results as they are worked out."""
-    fields = [pa.field(each.name, arrow_type(each.type)) for each in shape.columns]
-    return pa.schema([*fields, *(pa.field(name, pa.int64()) for name in (VS, VE))])
-
-
-def result_schema(shape: Shape) -> pa.Schema:
-    """Results as they are kept."""
-    return rows_schema(shape).append(pa.field(RUN, pa.int64()))
-
-
-def feed_schema(shape: Shape) -> pa.Schema:
-    """Records of the change feed as they are kept."""
-    fields = [pa.field(each.name, arrow_type(each.type)) for each in shape.columns]
-    before = [pa.field(old(each.name), arrow_type(each.type)) for each in shape.columns if not each.key]
-    times = [pa.field(name, pa.int64()) for name in (VS, VE, OLD_VE)]
-    return pa.schema([pa.field(OP, pa.string()), *fields, *times, *before, pa.field(RUN, pa.int64())])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from errata.evaluate.fallible import Computed, Fallible, doubt, either, innermos
 from errata.language.expr import Expr
 from errata.spark.failures import JOB_FAILURES
 from errata.spark.plans.rows import VE, VS, Rows
+from errata.spark.types import arrow_ddl
+from errata.spark.values import as_frame
 
 _FEW = 1_000
 """So many rows are looked at here, without another job."""
@@ -115,7 +117,7 @@ def _first_failing(rows: Rows, suspects: pa.Table, probe: str) -> int | None:
 
 def _failure(rows: Rows, suspects: pa.Table, probe: str) -> Exception | None:
     """What becomes of rows that are here: no job is needed."""
-    local = rows.frame.sparkSession.createDataFrame(suspects)
+    local = as_frame(rows.frame.sparkSession, suspects, arrow_ddl(suspects.schema))
     try:
         local.select(sf.expr(probe)).collect()
     except JOB_FAILURES as error:

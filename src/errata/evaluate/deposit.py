@@ -5,18 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from errata.archive.results import ResultWriter, feed_schema, result_schema
+from errata.archive.result_rows import feed_schema, result_schema
+from errata.archive.results import ResultWriter
 from errata.archive.wire import conformed
 from errata.evaluate.settle import Settled, Told, settle
 from errata.model.bucket import Groups, NewBucket, Role
 from errata.model.interval import HIGHEST
 from errata.model.results import RUN, VE, VS, Shape
+from errata.spark.plans.rows import quoted
 from errata.spark.types import arrow_ddl
 
 _STATE, _IS_STATE, _BEFORE = "_state", "_is_state", "_before"
@@ -67,7 +70,7 @@ class Depositor:
         if not told.covering:
             whole = whole.where(f"{VS} >= {told.since}L AND {VS} <= {told.until}L").repartitionByRange(tasks, VS)
         elif self.shape.key:
-            whole = whole.repartition(tasks, *(sf.col(f"`{name}`") for name in self.shape.key))
+            whole = whole.repartition(tasks, *(sf.col(quoted(name)) for name in self.shape.key))
         else:
             whole = whole.coalesce(1)
         # Plain names, since Arrow functions look columns up by them.
@@ -104,7 +107,7 @@ def gathered(rows: DataFrame, state: DataFrame | None, schema: pa.Schema) -> tup
         return conformed(rows.toArrow(), schema), None
     # A struct of NULLs and not NULL itself, or Arrow would find NULLs within that a column of the state cannot have.
     nothing = sf.struct(*(sf.lit(None).cast(each.dataType).alias(each.name) for each in state.schema))
-    packed = state.select(sf.struct(*(sf.col(_quoted(name)) for name in state.columns)).alias(_STATE))
+    packed = state.select(sf.struct(*(sf.col(quoted(name)) for name in state.columns)).alias(_STATE))
     plain = rows.select("*", nothing.alias(_STATE), sf.lit(False).alias(_IS_STATE))
     both = plain.unionByName(packed.withColumn(_IS_STATE, sf.lit(True)), allowMissingColumns=True).toArrow()
     is_state = both[_IS_STATE]
@@ -118,13 +121,8 @@ def gathered(rows: DataFrame, state: DataFrame | None, schema: pa.Schema) -> tup
 
 def kept(rows: DataFrame, shape: Shape, fields: list[str], scope: list[str] | None = None) -> DataFrame:
     """Results of a plan under the names by which they are kept."""
-    named = [sf.col(_quoted(field)).alias(name) for field, name in zip(fields, shape.names, strict=True)]
+    named = [sf.col(quoted(field)).alias(name) for field, name in zip(fields, shape.names, strict=True)]
     return rows.select(*named, VS, VE, *(scope or ()))
-
-
-def _quoted(name: str) -> str:
-    doubled = name.replace("`", "``")
-    return f"`{doubled}`"
 
 
 def _row(bucket: NewBucket) -> Mapping[str, object]:
@@ -143,7 +141,6 @@ def _row(bucket: NewBucket) -> Mapping[str, object]:
     }
 
 
-def _bucket(row: Mapping[str, object]) -> NewBucket:
-    told = dict(row)
-    ends = (told.pop("ve_min"), told.pop("ve_max"))
-    return NewBucket(role=Role(str(told.pop("role"))), groups=Groups(), ends=ends, **told)  # type: ignore[arg-type]
+def _bucket(row: dict[str, Any]) -> NewBucket:
+    ends = (row.pop("ve_min"), row.pop("ve_max"))
+    return NewBucket(role=Role(row.pop("role")), groups=Groups(), ends=ends, **row)

@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from errata.model.results import OLD_VE, OP, RUN, VE, VS, Shape, old
+from errata.spark.plans.rows import quoted
 from errata.spark.types import spark_type
 
 _OLD, _THERE, _WAS_THERE = "_o_", "_there", "_was_there"
@@ -28,18 +29,18 @@ def differences(was: DataFrame, was_shape: Shape, now: DataFrame, shape: Shape, 
     types = {each.name: each.type for each in was_shape.columns}
     payload = [name for name in shape.payload if types.get(name) == shape_type(shape, name)]
     before = was.select(
-        *(sf.col(_quoted(name)).alias(_OLD + name) for name in (*shape.key, *payload, VS, VE)),
+        *(sf.col(quoted(name)).alias(_OLD + name) for name in (*shape.key, *payload, VS, VE)),
         sf.lit(True).alias(_WAS_THERE),
     )
-    after = now.select(*map(_quoted, shape.names), VS, VE, sf.lit(True).alias(_THERE))
+    after = now.select(*map(quoted, shape.names), VS, VE, sf.lit(True).alias(_THERE))
     same = sf.col(VS) == sf.col(_OLD + VS)
     for name in shape.key:
-        same &= sf.col(_quoted(name)).eqNullSafe(sf.col(_quoted(_OLD + name)))
+        same &= sf.col(quoted(name)).eqNullSafe(sf.col(quoted(_OLD + name)))
     both = after.join(before, same, "full_outer")
     differs = sf.col(_THERE).isNull() | sf.col(_WAS_THERE).isNull() | ~_alike([*payload, VE])
     for name in shape.payload:
         if name not in payload:
-            differs |= sf.col(_quoted(name)).isNotNull()
+            differs |= sf.col(quoted(name)).isNotNull()
     return both.where(differs).select(*_record(shape, payload, run))
 
 
@@ -51,7 +52,7 @@ def shape_type(shape: Shape, name: str) -> object:
 def _alike(names: Sequence[str]) -> Column:
     found = sf.lit(True)
     for name in names:
-        found &= sf.col(_quoted(name)).eqNullSafe(sf.col(_quoted(_OLD + name)))
+        found &= sf.col(quoted(name)).eqNullSafe(sf.col(quoted(_OLD + name)))
     return found
 
 
@@ -59,19 +60,13 @@ def _record(shape: Shape, known: Sequence[str], run: int) -> list[Column]:
     gone = sf.col(_THERE).isNull()
     new = sf.col(_WAS_THERE).isNull()
     op = sf.when(gone, "delete").when(new, "insert").otherwise("replace").alias(OP)
-    key = [sf.coalesce(sf.col(_quoted(name)), sf.col(_quoted(_OLD + name))).alias(name) for name in shape.key]
+    key = [sf.coalesce(sf.col(quoted(name)), sf.col(quoted(_OLD + name))).alias(name) for name in shape.key]
     columns = dict(zip(shape.key, key, strict=True))
-    ordered = [columns.get(name, sf.col(_quoted(name))) for name in shape.names]
+    ordered = [columns.get(name, sf.col(quoted(name))) for name in shape.names]
     times = [sf.coalesce(VS, _OLD + VS).alias(VS), sf.col(VE), sf.col(_OLD + VE).alias(OLD_VE)]
     before = []
     for each in shape.columns:
         if not each.key:
-            value = (
-                sf.col(_quoted(_OLD + each.name)) if each.name in known else sf.lit(None).cast(spark_type(each.type))
-            )
+            value = sf.col(quoted(_OLD + each.name)) if each.name in known else sf.lit(None).cast(spark_type(each.type))
             before.append(value.alias(old(each.name)))
     return [op, *ordered, *times, *before, sf.lit(run).cast("bigint").alias(RUN)]
-
-
-def _quoted(name: str) -> str:
-    return f"`{name}`"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from errata.language.lineage import Axis, Region, backward
@@ -57,15 +57,6 @@ def reaches(plan: Plan, axis: Axis, interval: Interval) -> dict[str, Reach]:
         name = scan.source.name
         found[name] = found[name] | reach if name in found else reach
     return {scan.source.name: found.get(scan.source.name, NOTHING) for scan in read}
-
-
-def together(some: Iterable[Reaches]) -> dict[str, Reach]:
-    """What is needed for all of them."""
-    found: dict[str, Reach] = {}
-    for each in some:
-        for name, reach in each.items():
-            found[name] = found[name] | reach if name in found else reach
-    return found
 
 
 def _hull(one: Interval, other: Interval) -> Interval:

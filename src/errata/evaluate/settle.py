@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from errata.archive.result_rows import feed_schema, result_schema
 from errata.errors import ErrataError
 from errata.evaluate.sameness import Flags, Ints, Lane, alike, lanes, steps
-from errata.intake.arrow_types import arrow_type
-from errata.model.results import OLD_VE, OP, RUN, VE, VS, Shape, old
+from errata.model.results import RUN, VE, VS, Shape
 
 INSERT, REPLACE, DELETE = "insert", "replace", "delete"
 _OPS = pa.array([INSERT, REPLACE, DELETE])
@@ -45,20 +45,6 @@ class Settled:
     tip: pa.Table
     """Rows that begin at the last instant; instead of those of before."""
     feed: pa.Table
-
-
-def rows_schema(shape: Shape) -> pa.Schema:
-    """The columns of results as they are kept."""
-    fields = [(each.name, arrow_type(each.type)) for each in shape.columns]
-    return pa.schema([*fields, (VS, pa.int64()), (VE, pa.int64()), (RUN, pa.int64())])
-
-
-def feed_schema(shape: Shape) -> pa.Schema:
-    """The columns of change records."""
-    fields = [(each.name, arrow_type(each.type)) for each in shape.columns]
-    past = [(old(each.name), arrow_type(each.type)) for each in shape.columns if not each.key]
-    times = [(VS, pa.int64()), (VE, pa.int64()), (OLD_VE, pa.int64())]
-    return pa.schema([(OP, pa.string()), *fields, *times, *past, (RUN, pa.int64())])
 
 
 def settle(new: pa.Table, before: pa.Table, told: Told, shape: Shape) -> Settled:
@@ -120,7 +106,7 @@ class _Answer:
 
 
 def _gather(new: pa.Table, before: pa.Table, told: Told, shape: Shape) -> _Rows:
-    schema = rows_schema(shape)
+    schema = result_schema(shape)
     before = _conform(before, schema)
     new = _conform(new, schema.remove(schema.get_field_index(RUN)))
     vs, ve = _ints(new, VS), _ints(new, VE)

@@ -31,6 +31,7 @@ from errata.model.interval import LOWEST, Interval
 from errata.model.query import Query
 from errata.spark.failures import question_failures
 from errata.spark.plans.compile import compile_plan
+from errata.spark.plans.rows import quoted
 from errata.spark.session import obeying
 
 _NAME = re.compile(r"\w+")
@@ -128,7 +129,7 @@ def ask(
         asked = understood(catalog, question, commits.find(catalog, as_of))
         if asked.aged:
             warnings.warn(asked.left_over, stacklevel=3)
-        return answer_rows(spark, catalog, Warehouse(declared.warehouse), asked).orderBy(*map(_quoted, asked.columns))
+        return answer_rows(spark, catalog, Warehouse(declared.warehouse), asked).orderBy(*map(quoted, asked.columns))
     finally:
         catalog.close()
 
@@ -164,11 +165,7 @@ def answer_rows(session: SparkSession, catalog: Catalog, warehouse: Warehouse, a
     for name, plan in asked.inner.items():
         frames[name] = compile_plan(rewrite(plan).plan, frames)
     rows = compile_plan(rewrite(asked.plan).plan, frames, at=asked.at)
-    return rows.select(*map(_quoted, asked.columns))
-
-
-def _quoted(name: str) -> str:
-    return f"`{name}`"
+    return rows.select(*map(quoted, asked.columns))
 
 
 def _asked_directly(question: Question, known: Mapping[str, Query]) -> list[str]:

@@ -11,16 +11,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from errata.archive.results import (
-    ANSWER,
-    ResultWriter,
-    buckets_beginning,
-    frame_of,
-    frame_of_new,
-    result_schema,
-    rows_schema,
-    table_of,
-)
+from errata.archive.result_rows import result_schema, rows_schema
+from errata.archive.results import ANSWER, ResultWriter, buckets_beginning, frame_of, frame_of_new, table_of
 from errata.catalog import published
 from errata.catalog.append import BasisMovedError
 from errata.catalog.published import Done, Published

@@ -11,15 +11,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive.masks import Source, sources
-from errata.archive.results import (
-    as_source,
-    beginning,
-    buckets_beginning,
-    buckets_counting,
-    counting,
-    frame_of,
-    result_schema,
-)
+from errata.archive.result_rows import result_schema
+from errata.archive.results import as_source, beginning, buckets_beginning, buckets_counting, counting, frame_of
 from errata.archive.scan import Found, Group, Scan, candidates, scan_rows
 from errata.archive.wire import conformed
 from errata.catalog import ledger
@@ -64,8 +57,13 @@ class Inputs:
     plans: Mapping[str, Plan]
     _session: SparkSession | None = None
     _shared: dict[object, Read] = field(default_factory=dict)
+    _found: dict[object, Found] = field(default_factory=dict)
     _batches: dict[int, list[tuple[int, int, str]]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def has_session(self) -> bool:
+        return self._session is not None
 
     @property
     def session(self) -> SparkSession:
@@ -87,7 +85,7 @@ class Inputs:
             if reach.axis is Axis.INSTANT:
                 interval = Interval(LOWEST, interval.end)
             scan = Scan(self.standings[name], self.commit_id, interval, groups_of(self.standings[name].stream, reach))
-            return estimated(candidates(self.site.catalog, scan, indexed=True).all, interval)
+            return estimated(self._candidates(scan).all, interval)
         of = self.published[name]
         find = buckets_beginning if reach.axis is Axis.START else buckets_counting
         return estimated(find(self.site.catalog, of, of.last.commit_id, interval), interval)
@@ -114,7 +112,7 @@ class Inputs:
             return self._shared[key]
 
     def _scanned(self, scan: Scan) -> Read:
-        found = Found(()) if scan.interval.empty else candidates(self.site.catalog, scan, indexed=True)
+        found = self._candidates(scan)
         rows = estimated(found.all, scan.interval)
         if not found.overlays and scan.groups is None and rows <= LOCAL_ROWS:
             table = self._in_memory(scan, found)
@@ -122,6 +120,16 @@ class Inputs:
             return Read(frame, table.num_rows, tuple(found.base))
         frame = scan_rows(self.session, self.site.catalog, self.site.warehouse, scan, found)
         return Read(frame, rows, tuple(found.all))
+
+    def _candidates(self, scan: Scan) -> Found:
+        """What the index has for a scan: asked once, though first for its size."""
+        if scan.interval.empty:
+            return Found(())
+        key = (scan.standing.stream_id, scan.interval, scan.groups, scan.leaves_out and scan.revisions_up_to)
+        with self._lock:
+            if key not in self._found:
+                self._found[key] = candidates(self.site.catalog, scan, indexed=True)
+            return self._found[key]
 
     def _in_memory(self, scan: Scan, found: Found) -> pa.Table:
         stream = scan.standing.stream

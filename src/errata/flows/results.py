@@ -12,7 +12,8 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from errata.archive.results import buckets_counting, counting, frame_of, live_at, result_schema, table_of
+from errata.archive.result_rows import result_schema
+from errata.archive.results import buckets_counting, counting, frame_of, live_at, table_of
 from errata.archive.warehouse import Warehouse
 from errata.catalog import commits, pins, result_ageing
 from errata.catalog.open import Catalog, open_catalog
@@ -27,6 +28,7 @@ from errata.model.evaluation import Evaluation
 from errata.model.interval import Interval
 from errata.serve.rows import Rows
 from errata.spark.failures import question_failures
+from errata.spark.plans.rows import quoted
 from errata.spark.session import obeying
 
 FEW = 50_000
@@ -276,4 +278,4 @@ def _frame_in_order(spark: SparkSession, catalog: Catalog, warehouse: Warehouse,
 
 
 def _column(name: str) -> Column:
-    return sf.col(f"`{name}`")
+    return sf.col(quoted(name))

@@ -165,8 +165,9 @@ class _Rounds:
                 tasks.append(task)
         if not tasks:
             return
-        self._on_step("starting Spark")
-        self._inputs.session = self._site.session()
+        if not self._inputs.has_session:
+            self._on_step("starting Spark")
+            self._inputs.session = self._site.session()
         for some, conf in _by_size(tasks, self._inputs):
             with configured(self._inputs.session, conf), ThreadPoolExecutor(AT_ONCE) as pool:
                 for task, outcome in zip(some, pool.map(self._one, some), strict=True):

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from errata.archive.masks import sources
-from errata.archive.results import ANSWER, buckets_counting, feed_schema, live_at, read_new, result_schema
+from errata.archive.result_rows import feed_schema, result_schema
+from errata.archive.results import ANSWER, buckets_counting, live_at, read_new
 from errata.archive.wire import conformed
 from errata.catalog.published import Serves
 from errata.catalog.result_columns import ServedTable

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 from errata.archive.health import look
 from errata.archive.result_inspect import ResultWard
-from errata.archive.results import ResultWriter, feed_schema, result_schema, table_of
+from errata.archive.result_rows import feed_schema, result_schema
+from errata.archive.results import ResultWriter, table_of
 from errata.archive.wire import unpacked
 from errata.archive.written import checksum
 from errata.catalog import buckets, streams

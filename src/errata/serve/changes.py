@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from errata.archive.changes import Told
-from errata.archive.results import feed_schema
+from errata.archive.result_rows import feed_schema
 from errata.archive.wire import conformed
 from errata.intake.arrow_types import arrow_type
 from errata.model.interval import HIGHEST
