@@ -15,6 +15,7 @@ PURPOSES = {
     "flows": ("one function per job", "the only place where rooms meet"),
     "serve": ("rows and words given out", "tables, CSV, JSON, drawings"),
     "generate": ("made-up feeds", "with the faults of real ones"),
+    "revise": ("corrections that reach answers", "what they touch, replayed and compared"),
     "evaluate": ("queries kept answered", "what changed, worked out and compared"),
     "archive": ("append and scan", "rows into buckets and back, on Spark"),
     "intake": ("files into typed rows", "Arrow, no Spark"),

@@ -70,7 +70,7 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_every_dag_file_is_read_without_an_error(dags: dict[str, Any]) -> None:
     assert dags["errors"] == {}
-    assert set(dags["dags"]) == {"append", "age_out", "compact", "doctor", "revise", "run", "vacuum"}
+    assert set(dags["dags"]) == {"append", "age_out", "compact", "doctor", "replay", "run", "sweep", "vacuum"}
 
 
 def test_ageing_has_one_task_for_all_streams(dags: dict[str, Any]) -> None:
@@ -114,6 +114,23 @@ def test_queries_are_evaluated_in_one_task_that_takes_nothing_in(dags: dict[str,
     assert task["retries"] == 0, "the next run is a minute away, and a query that has stopped waits for a person"
 
 
+def test_corrections_that_are_due_are_swept_in_one_task(dags: dict[str, Any]) -> None:
+    sweeping = dags["dags"]["sweep"]
+    assert (sweeping["max_active_runs"], sweeping["catchup"]) == (1, False)
+    (task,) = sweeping["tasks"].values()
+    assert task["application"].endswith("jobs/sweep.py")
+    assert task["arguments"][:5] == ["--project", dags["project"], "--due", "--accept-quarantine", "--dag-id"]
+
+
+def test_a_replay_takes_its_range_from_a_form(dags: dict[str, Any]) -> None:
+    replaying = dags["dags"]["replay"]
+    assert (replaying["max_active_runs"], replaying["catchup"]) == (1, False)
+    (task,) = replaying["tasks"].values()
+    assert task["application"].endswith("jobs/replay.py")
+    wanted = ["{{ params.query }}", "--from", "{{ params.since }}", "--to", "{{ params.until }}"]
+    assert task["arguments"][2:7] == wanted
+
+
 def test_a_stream_with_a_landing_folder_has_a_task(dags: dict[str, Any]) -> None:
     append = dags["dags"]["append"]
     assert set(append["tasks"]) == {"append.trades", "append.ticks"}
@@ -145,7 +162,9 @@ def test_without_a_project_the_reason_is_an_import_error(tmp_path: Path) -> None
     assert f"there is no file {tmp_path / 'errata.yaml'}" in error
 
 
-@pytest.mark.parametrize("job", ["append", "age_out", "compact", "doctor", "revise", "run", "vacuum"])
+@pytest.mark.parametrize(
+    "job", ["append", "age_out", "compact", "doctor", "replay", "revise", "run", "sweep", "vacuum"]
+)
 def test_a_job_takes_what_its_dag_gives_it(job: str) -> None:
     done = subprocess.run(
         [sys.executable, str(HOUSE / "jobs" / f"{job}.py"), "--help"], capture_output=True, text=True, check=True

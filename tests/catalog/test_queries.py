@@ -8,11 +8,12 @@ import pytest
 
 from errata.catalog import commits, queries, result_tables, streams
 from errata.catalog.open import Catalog
-from errata.catalog.queries import QueryWrites
+from errata.catalog.queries import QueryWrites, RecordedQuery
 from errata.catalog.result_columns import ServedTable
 from errata.errors import Refused, UsageError
 from errata.model.columns import Column, ColumnType
 from errata.model.commit import Cause
+from errata.model.deferral import Deferral
 from errata.model.pattern import Pattern
 from errata.model.query import CheckedQuery, Emit, Query
 from errata.model.results import Kept, Shape
@@ -78,6 +79,21 @@ def test_another_table_or_file_is_no_other_form(catalog: Catalog) -> None:
     write(catalog, drop=("a",))
     write(catalog, other)
     assert queries.recorded(catalog)["a"].added_in == 5
+
+
+def test_another_time_to_sweep_is_no_other_form(catalog: Catalog) -> None:
+    first = a_query("a")
+    write(catalog, first)
+    for at, text in enumerate(("queue >= 10", "never"), 2):
+        later = replace(first, query=replace(first.query, sweep=Deferral.parse(text)))
+        assert write(catalog, later, planned_on={"a": 1}) == at
+        assert queries.recorded(catalog)["a"] == RecordedQuery(1, later, 1)
+    write(catalog, first, planned_on={"a": 1})
+    assert queries.recorded(catalog)["a"] == RecordedQuery(1, first, 1)
+    # With anything else it is one.
+    other = replace(first, query=replace(first.query, emit=Emit.FINAL, sweep=Deferral.parse("never")))
+    write(catalog, other)
+    assert queries.recorded(catalog)["a"] == RecordedQuery(2, other, 5)
 
 
 def served(name: str, table: str | None) -> CheckedQuery:

@@ -13,6 +13,7 @@ from errata.declare.project import Project, load_project
 from errata.declare.queries import QueryFile
 from errata.errors import UsageError
 from errata.model.columns import Column, ColumnType
+from errata.model.deferral import ALWAYS, Deferral
 from errata.model.instants import DAY
 from errata.model.query import Emit, Query
 from errata.model.query import from_record as query_from_record
@@ -132,6 +133,26 @@ class TestQueries:
             name: Query(name, "queries/a.sql", "SELECT 'é'", None, Emit.FINAL, None) for name in ("a", "b")
         }
 
+    def test_when_results_are_swept(self, load: Load) -> None:
+        queries = "queries:\n  a: {sql: queries/a.sql, sweep: {when: never}}\n  b: queries/a.sql\n"
+        project = load(f"sweep:\n  when: queue >= 10 or between 01:00 and 05:00\n{queries}", a="x")
+        assert project.sweep == Deferral.parse("queue >= 10 or between 01:00 and 05:00")
+        swept = {name: each.sweep for name, each in project.texts().items()}
+        assert swept == {"a": Deferral.parse("never"), "b": None}
+        assert load(queries, a="x").sweep == ALWAYS
+
+    def test_a_condition_is_all_that_sweeping_needs(self, load: Load) -> None:
+        text = "sweep: (queue >= 2 or age >= 1 day) and between 22:00 and 02:00\n"
+        project = load(f"{text}queries:\n  a: {{sql: queries/a.sql, sweep: always}}\n", a="x")
+        assert str(project.sweep) == text.removeprefix("sweep: ").strip()
+        assert project.texts()["a"].sweep == ALWAYS
+
+    def test_a_record_bears_when_results_are_swept_if_the_query_says(self, load: Load) -> None:
+        texts = load("queries:\n  a: {sql: queries/a.sql, sweep: age >= 90 min}\n  b: queries/a.sql\n", a="x").texts()
+        assert query_record(texts["a"])["sweep"] == "age >= 90 minutes"
+        assert "sweep" not in query_record(texts["b"])
+        assert {name: query_from_record(name, "x", query_record(each)) for name, each in texts.items()} == texts
+
     def test_a_table_is_all_that_serving_needs(self, load: Load) -> None:
         texts = load("queries:\n  a: {sql: queries/a.sql, serve: a_now}\n  b: queries/a.sql\n", a="x").texts()
         assert {name: each.serve for name, each in texts.items()} == {"a": "a_now", "b": None}
@@ -176,6 +197,22 @@ class TestQueries:
             ("queries:\n  a: {sql: queries/b.sql, emit: late}\n", "'late' is not a choice"),
             ("queries:\n  a: {sql: queries/b.sql, retention: soon}\n", "'soon' is not a retention"),
             ("queries:\n  a: {sql: queries/b.sql, every: 1 day}\n", "unknown key 'every'"),
+            ("sweep:\n", "errata.yaml:4 (sweep.when): key 'when' is missing"),
+            ("sweep: [always]\n", "errata.yaml:4 (sweep): sweep is not a mapping"),
+            (
+                "sweep: {wen: always}\n",
+                "errata.yaml:4 (sweep.wen): unknown key 'wen'\n  how to mend: did you mean when?",
+            ),
+            ("sweep: {when: [always]}\n", "errata.yaml:4 (sweep.when): a list stands where one value belongs"),
+            (
+                "sweep:\n  when: queue > 10\n",
+                "errata.yaml:5 (sweep.when): '>' cannot stand at character 7 of 'queue > 10'",
+            ),
+            (
+                "queries:\n  a:\n    sql: queries/b.sql\n    sweep: {when: agge >= 1 day}\n",
+                "errata.yaml:7 (queries.a.sweep.when): 'agge' cannot stand at character 1 of 'agge >= 1 day'\n"
+                "  how to mend: did you mean age?",
+            ),
             ("queries:\n  a: {sql: queries/b.sql, serve:}\n", "(queries.a.serve.table): key 'table' is missing"),
             (
                 "queries:\n  a:\n    sql: queries/b.sql\n    serve: {tabel: x}\n",

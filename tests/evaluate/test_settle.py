@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -20,41 +17,14 @@ from errata.archive.result_rows import feed_schema, result_schema
 from errata.errors import ErrataError
 from errata.evaluate.sameness import alike, lanes
 from errata.evaluate.settle import Settled, Told, settle
-from errata.model.columns import ColumnType, Kind
+from errata.model.columns import Kind
 from errata.model.interval import HIGHEST, LOWEST
-from errata.model.pattern import Pattern
 from errata.model.results import OLD_VE, OP, RUN, VE, VS, Kept, Shape
 from fixtures.choices import Choices, FromHypothesis, FromRandom
 from fixtures.folding import Results, answer_at, as_they_stand, counting, fold, listed, normal_form, plain
-
-VALUES: dict[Kind, list[Any]] = {
-    Kind.STRING: ["a", None, "", "ab", "ä", "B"],
-    Kind.BOOLEAN: [False, None, True],
-    Kind.INT: [0, None, -1, 2**31 - 1],
-    Kind.BIGINT: [0, None, -(2**63), 2**63 - 1],
-    Kind.FLOAT: [0.0, None, -0.0, math.nan, -1.5, math.inf, -math.inf],
-    Kind.DOUBLE: [0.0, None, -0.0, math.nan, -1.5, math.inf, -math.inf],
-    # As whole numbers of 128 bits these differ in the upper half, in the lower one, and in its highest bit.
-    Kind.DECIMAL: [*map(Decimal, ("0.00", "-0.01")), None, *map(Decimal, ("0.01", "92233720368547758.09", "1e20"))],
-    Kind.DATE: [date(1970, 1, 1), None, date(1969, 12, 31), date(2026, 11, 18)],
-    Kind.TIMESTAMP: [datetime(1970, 1, 1, tzinfo=UTC), None, datetime(1969, 12, 31, 23, 59, tzinfo=UTC)],
-}
-TYPES = {kind: ColumnType(kind, 30, 2) if kind is Kind.DECIMAL else ColumnType(kind) for kind in Kind}
-Rows = list[dict[str, Any]]
-
-
-def shape_of(key: Sequence[Kind], payload: Sequence[Kind]) -> Shape:
-    columns = [Kept(f"_k{at}" if at else "key", TYPES[kind], True, bool(at)) for at, kind in enumerate(key)]
-    columns += [Kept(f"v{at}", TYPES[kind]) for at, kind in enumerate(payload)]
-    return Shape(tuple(columns), Pattern.STRICT, timed=False)
-
+from fixtures.result_rows import TYPES, VALUES, Rows, shape_of, table
 
 PRICES = shape_of([Kind.STRING], [Kind.INT])
-
-
-def table(rows: Rows, shape: Shape, *, run: bool = False) -> pa.Table:
-    schema = result_schema(shape)
-    return pa.Table.from_pylist(rows, schema if run else schema.remove(schema.get_field_index(RUN)))
 
 
 def price(key: str, value: int | None, vs: int, ve: int = HIGHEST, run: int | None = None) -> dict[str, Any]:

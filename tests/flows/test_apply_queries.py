@@ -19,6 +19,7 @@ from errata.flows import check as checking
 from errata.flows.apply import ApplyPlan, apply, plan
 from errata.flows.site import Site
 from errata.model.columns import Column, ColumnType
+from errata.model.deferral import Deferral
 from errata.model.pattern import Pattern
 from errata.model.query import CheckedQuery
 from errata.model.stream import OnRevision
@@ -116,6 +117,26 @@ def test_a_query_that_is_served_is_no_other_query(written: Written, monkeypatch:
         assert details(plan(written.write(QUERIES, options))) == {"dear": (told,)}
         assert written.apply(QUERIES, options) is not None
         assert written.recorded()["dear"] == replace(before["dear"], query=replace(before["dear"].query, serve=table))
+        assert written.apply(QUERIES, options) is None
+
+
+def test_a_query_that_is_swept_at_another_time_is_no_other_query(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written.apply(QUERIES)
+    before = written.recorded()
+    monkeypatch.setattr(checking, "read_queries", None)
+    for when, told in (
+        ("queue >= 10", "sweep as in the project -> queue >= 10"),
+        ("never", "sweep queue >= 10 -> never"),
+        (None, "sweep never -> as in the project"),
+    ):
+        options = {"dear": f"sweep: {{when: {when}}}"} if when else {}
+        assert details(plan(written.write(QUERIES, options))) == {"dear": (told,)}
+        assert written.apply(QUERIES, options) is not None
+        swept = Deferral.parse(when) if when else None
+        assert written.recorded()["dear"] == replace(before["dear"], query=replace(before["dear"].query, sweep=swept))
+        assert written.recorded()["high"] == before["high"]
         assert written.apply(QUERIES, options) is None
 
 

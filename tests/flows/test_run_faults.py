@@ -92,7 +92,7 @@ def test_what_is_kept_is_a_cache(tmp_path: Path, spark: SparkSession, monkeypatc
 
 
 def test_small_buckets_are_merged(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("errata.flows.standing_results.MANY", 4)
+    monkeypatch.setattr("errata.flows.merged_results.MANY", 4)
     texts = {"dear": DEAR, "sums": SUMS}
     there, seen = Answering.begin(tmp_path, texts), {}
     for second in range(1, 10):

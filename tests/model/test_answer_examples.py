@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from errata.archive.result_rows import result_schema
+from errata.archive.result_rows import result_schema, rows_schema
 from errata.evaluate.settle import Settled, Told, settle
+from errata.language.lineage import Axis, Region
 from errata.model.columns import ColumnType, Kind
-from errata.model.interval import HIGHEST, LOWEST
+from errata.model.interval import HIGHEST, LOWEST, Interval
 from errata.model.pattern import Pattern
 from errata.model.results import OP, RUN, VE, VS, shaped
+from errata.revise.amend import Amending, amend
 from fixtures.folding import answer_at, fold
 
 COUNTS = shaped([("symbol", ColumnType(Kind.STRING), False), ("n", ColumnType(Kind.BIGINT), False)], ["symbol"],
@@ -50,3 +52,22 @@ def test_changes_of_results() -> None:
         assert told(done) == expected
         before, held = pa.concat_tables([done.open, done.tip]), fold(done.feed, COUNTS.key, held)
     assert [answer_at(held, at) for at in (9, 11, 12, 19, 20)] == [[], [(1, "IBM")], [(2, "IBM")], [(2, "IBM")], []]
+
+
+def test_corrections_of_results() -> None:
+    # The row at 12 is deleted, and of windows only the one with the corrected row is looked at.
+    published = pa.Table.from_pylist([count(1, 10, 12) | {RUN: 1}, count(2, 12) | {RUN: 2}], result_schema(COUNTS))
+    schema = rows_schema(COUNTS)
+    how = Amending(3, 15, covering=True, axis=Axis.INSTANT)
+    region = Region(Axis.INSTANT, Interval(12), {"symbol": "IBM"})
+    done = amend(pa.Table.from_pylist([count(1, 10)], schema), published, [region], how, COUNTS)
+    feed = [(each[OP], each["n"], each[VS], each[VE], each["_old_n"]) for each in done.feed.to_pylist()]
+    assert feed == [("replace", 1, 10, HIGHEST, 1), ("delete", None, 12, 12, 2)]
+    assert [(each[VS], each[VE]) for each in done.masks.to_pylist()] == [(10, 12), (12, HIGHEST)]
+    sums = pa.Table.from_pylist([count(6, 4) | {RUN: 1}, count(7, 8) | {RUN: 1}], result_schema(COUNTS))
+    window = Region(Axis.START, Interval(4, 5))
+    once = Amending(2, 9, covering=False, axis=Axis.START)
+    wrong = amend(pa.Table.from_pylist([count(11, 4)], schema), sums, [window], once, COUNTS)
+    assert [(each["_old_n"], each["n"], each[VS]) for each in wrong.feed.to_pylist()] == [(6, 11, 4)]
+    same = amend(pa.Table.from_pylist([count(6, 4)], schema), sums, [window], once, COUNTS)
+    assert (same.feed.num_rows, same.masks.num_rows, same.changed, same.compared) == (0, 0, 0, 1)

@@ -17,6 +17,13 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from errata.archive.masked_results import (
+    frame_without_masked,
+    masks_frame,
+    masks_in,
+    same_results,
+    without_masked,
+)
 from errata.archive.masks import sources
 from errata.archive.order import by_columns
 from errata.archive.result_rows import feed_schema, result_schema
@@ -73,20 +80,29 @@ class Stretch:
     parts: Sequence[Part]
     told: Mapping[int, Told]
     """For each number that records bear."""
+    masks: Sequence[Bucket] = ()
+    """What of the parts is not told. Of those that tell what an evaluation has added nothing is held back: what takes
+    it back later is told later."""
 
     @property
     def rows(self) -> int:
-        """How many records there are at most."""
-        return sum(each.bucket.rows for each in self.parts)
+        """How many rows are read at most."""
+        return sum(each.bucket.rows for each in self.parts) + sum(each.rows for each in self.masks)
 
 
-def records_table(catalog: Catalog, warehouse: Warehouse, stretch: Stretch) -> pa.Table:
-    """The change records in the order of evaluation, vs and key: for those that are known to be few."""
+def records_table(
+    catalog: Catalog, warehouse: Warehouse, stretch: Stretch, only: pc.Expression | None = None
+) -> pa.Table:
+    """The change records in the order of evaluation, vs and key: for those that are known to be few. `only`: those for
+    which this is true, which is about columns of the key and about vs."""
     shape = stretch.of.shape
-    feed = _read(catalog, warehouse, feed_schema(shape), _parts(stretch, How.FEED))
-    added = _read(catalog, warehouse, result_schema(shape), _parts(stretch, How.ADDED))
-    gone = _read(catalog, warehouse, result_schema(shape), _parts(stretch, How.GONE))
-    added = _without_replaced(added, feed, _identity(shape))
+    feed = _read(catalog, warehouse, feed_schema(shape), _parts(stretch, How.FEED), only)
+    masks = masks_in(catalog, warehouse, shape, stretch.masks)
+    added, gone = (
+        without_masked(_read(catalog, warehouse, result_schema(shape), _parts(stretch, how), only), masks, shape)
+        for how in (How.ADDED, How.GONE)
+    )
+    added = _without_replaced(added, feed, shape)
     inserts = added.append_column(OP, pa.repeat(pa.scalar("insert"), added.num_rows))
     records = [feed, conformed(inserts, feed.schema), conformed(_deletions(gone, shape), feed.schema)]
     return by_columns(pa.concat_tables(records), _order(shape))
@@ -96,6 +112,10 @@ def records_frame(session: SparkSession, catalog: Catalog, warehouse: Warehouse,
     """The same as a frame."""
     shape = stretch.of.shape
     opened = {how: _frame(session, catalog, warehouse, stretch, how) for how in How if _parts(stretch, how)}
+    if stretch.masks:
+        masks = masks_frame(session, catalog, warehouse, shape, stretch.masks)
+        standing = [how for how in opened if how is not How.FEED]
+        opened |= {how: frame_without_masked(opened[how], masks, shape) for how in standing}
     feed, added, gone = (opened.get(how) for how in How)
     frames = [] if feed is None else [feed]
     if added is not None:
@@ -122,26 +142,25 @@ def _order(shape: Shape) -> list[str]:
     return _identity(shape)
 
 
-def _read(catalog: Catalog, warehouse: Warehouse, schema: pa.Schema, parts: Sequence[Part]) -> pa.Table:
+def _read(
+    catalog: Catalog, warehouse: Warehouse, schema: pa.Schema, parts: Sequence[Part], only: pc.Expression | None = None
+) -> pa.Table:
     tables = [schema.empty_table()]
     for part, source in zip(parts, sources(catalog, [each.bucket for each in parts]), strict=True):
-        rows = conformed(source.read(warehouse), schema)
+        read = source.read(warehouse) if only is None else source.read_where(warehouse, only)
+        rows = conformed(read, schema)
         tables.append(rows if part.run is None else rows.filter(pc.equal(rows[RUN], part.run)))
     return pa.concat_tables(tables).combine_chunks()
 
 
-def _without_replaced(added: pa.Table, feed: pa.Table, names: Sequence[str]) -> pa.Table:
+def _without_replaced(added: pa.Table, feed: pa.Table, shape: Shape) -> pa.Table:
     """Rows without those of which the feed tells what they have replaced."""
     again = feed.filter(pc.equal(feed[OP], "replace"))
     if not again.num_rows or not added.num_rows:
         return added
-    both = pa.concat_tables([added.select(names), again.select(names)]).combine_chunks()
-    codes = np.zeros(both.num_rows, np.int64)
-    for column in both.columns:
-        plain = pc.add(column, 0.0) if pa.types.is_floating(column.type) else column  # -0.0 is 0.0
-        entries = plain.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
-        _, codes = np.unique(codes * (int(entries.max()) + 1) + entries, return_inverse=True)
-    return added.filter(pa.array(~np.isin(codes[: added.num_rows], codes[added.num_rows :])))
+    stays = np.ones(added.num_rows, np.bool_)
+    stays[same_results(added, again, shape, [RUN])[0]] = False
+    return added.filter(pa.array(stays))
 
 
 def _deletions(gone: pa.Table, shape: Shape) -> pa.Table:

@@ -43,6 +43,13 @@ class Source:
         content = pa.BufferReader(warehouse.read(self.bucket.path or ""))
         return pq.read_table(content, columns=None if columns is None else list(columns), use_threads=False)
 
+    def read_where(self, warehouse: Warehouse, only: pc.Expression) -> pa.Table:
+        """The rows for which something is true. Of a file only those row groups are read that can have such."""
+        if self.data is not None:
+            return unpacked(self.data).filter(only)
+        with warehouse.opened(self.bucket.path or "") as file:
+            return pq.read_table(file, filters=only, use_threads=False)
+
     def read_between(self, warehouse: Warehouse, columns: Sequence[str], order: str, low: int, high: int) -> pa.Table:
         """The rows whose order field may lie from `low` to `high`, both included. Of a file only those row groups are
         read that can have such."""

@@ -19,7 +19,8 @@ FEW = 1_000
 def matches(left: pa.Table, right: pa.Table, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """The index pairs of rows that are equal in all the named columns, in order of left, then of right.
 
-    The columns hold no NULL and are of the same types on both sides, except that either may be dictionary encoded.
+    The columns are of the same types on both sides, except that either may be dictionary encoded; such hold no NULL.
+    NULL equals NULL. Floating numbers are compared by their bits.
     """
     if left.num_rows < right.num_rows:
         rows_right, rows_left = _narrowed(right, left, names)
@@ -93,7 +94,7 @@ def _codes(left: pa.Table, right: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     codes = np.zeros(left.num_rows + right.num_rows, dtype=np.int64)
     size = 1
     for name in left.column_names:
-        both = pa.concat_arrays([_plain(left[name]), _plain(right[name])]).dictionary_encode()
+        both = pa.concat_arrays([_plain(left[name]), _plain(right[name])]).dictionary_encode("encode")
         further = both.indices.to_numpy().astype(np.int64)
         entries = len(both.dictionary)
         if size * entries > len(codes) ** 2:  # numbered closely again, long before 64 bits are full

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from errata.archive.inspect import content, misfit, stored_rows
 from errata.archive.masks import Source
-from errata.archive.result_rows import feed_schema, result_schema
+from errata.archive.result_rows import feed_schema, mask_schema, result_schema
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import conformed
 from errata.model.bucket import Ends, Role
@@ -38,17 +38,27 @@ def inspected_results(ward: ResultWard, source: Source) -> Seen:
     if bucket.role is Role.STATE:
         # What is in it only its strategy knows.
         return replace(known, figures=replace(Figures.told(bucket), rows=stored.num_rows))
-    changes = bucket.role is Role.FEED
-    schema = feed_schema(ward.shape) if changes else result_schema(ward.shape)
+    schema = _schema(ward.shape, bucket.role)
     if fault := misfit(schema, stored.schema):
         return replace(known, fault=fault)
-    return _told(conformed(stored, schema), [VS, RUN] if changes else [VS, VE, RUN], known)
+    needed = [VS, RUN] if bucket.role in (Role.FEED, Role.PARTS) else [VS, VE, RUN]
+    return _told(conformed(stored, schema), needed, known)
+
+
+def _schema(shape: Shape, role: Role) -> pa.Schema:
+    """The columns that rows of this role have at least."""
+    if role is Role.FEED:
+        return feed_schema(shape)
+    if role is Role.PARTS:
+        # What the aggregates are made of only their strategy knows.
+        return pa.schema([pa.field(name, pa.int64()) for name in (VS, RUN)])
+    return mask_schema(shape) if role is Role.MASK else result_schema(shape)
 
 
 def _told(rows: pa.Table, needed: Sequence[str], known: Seen) -> Seen:
     if nulls := tuple(name for name in needed if rows[name].null_count):
         return replace(known, nulls=nulls)
-    begins, ends = _range(rows, VS), _range(rows, VE)
+    begins, ends = _range(rows, VS), _range(rows, VE if VE in rows.column_names else VS)
     if begins is None:
         return replace(known, fault="there are no rows in it")
     return replace(known, figures=Figures(rows.num_rows, *begins, ends=ends), counting=rows.num_rows)

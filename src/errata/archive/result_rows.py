@@ -19,6 +19,12 @@ def result_schema(shape: Shape) -> pa.Schema:
     return rows_schema(shape).append(pa.field(RUN, pa.int64()))
 
 
+def mask_schema(shape: Shape) -> pa.Schema:
+    """Masks of results: key, beginning, and the end that the masked one had; and by which evaluation it is masked."""
+    fields = [pa.field(each.name, arrow_type(each.type)) for each in shape.columns if each.key]
+    return pa.schema([*fields, *(pa.field(name, pa.int64()) for name in (VS, VE, RUN))])
+
+
 def feed_schema(shape: Shape) -> pa.Schema:
     """Records of the change feed as they are kept."""
     fields = [pa.field(each.name, arrow_type(each.type)) for each in shape.columns]

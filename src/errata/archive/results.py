@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,16 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from errata.archive.masked_results import (
+    concerned,
+    frame_without_masked,
+    masks_frame,
+    masks_in,
+    parted,
+    without_masked,
+)
 from errata.archive.masks import sources
+from errata.archive.result_rows import result_schema
 from errata.archive.scan import opened
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import conformed, unpacked
@@ -19,9 +28,9 @@ from errata.archive.written import as_arrow, as_parquet, checksum, cut
 from errata.catalog import buckets
 from errata.catalog.open import Catalog
 from errata.catalog.published import Published
-from errata.model.bucket import INLINE_BYTES, Bucket, Groups, NewBucket, Role
+from errata.model.bucket import INLINE_BYTES, Bucket, Ends, Groups, NewBucket, Role, masking
 from errata.model.interval import EVERYTHING, Interval
-from errata.model.results import VE, VS, Shape
+from errata.model.results import RUN, VE, VS, Shape
 from errata.spark.types import arrow_ddl
 from errata.spark.values import as_frame
 
@@ -41,15 +50,20 @@ class ResultWriter:
     timed: bool
     bucket_rows: int = BUCKET_ROWS
 
-    def write(self, role: Role, rows: pa.Table) -> list[NewBucket]:
-        """The buckets of these rows, in order of their vs."""
+    def write(self, role: Role, rows: pa.Table, unmasked: int | None = None) -> list[NewBucket]:
+        """The buckets of these rows, in order of their vs. `unmasked`: no mask of an evaluation up to it takes any of
+        them back."""
         if not rows.num_rows:
             return []
         ordered = rows if rows.num_rows == 1 else rows.take(pc.sort_indices(rows[VS]))
-        return [
-            self._bucket(role, each, _ends(each, VS), _ends(each, VE))
-            for each in cut(iter([ordered]), self.bucket_rows)
-        ]
+        # Partial aggregates have no lifetime: they are as old as the result that they are of.
+        end = VE if VE in rows.column_names else VS
+        made = []
+        for each in cut(iter([ordered]), self.bucket_rows):
+            bucket = self._bucket(role, each, _ends(each, VS), _ends(each, end))
+            numbers = _ends(each, RUN) if role is Role.MASK else None
+            made.append(bucket if numbers is None else replace(bucket, revisions=numbers))
+        return made if unmasked is None else [replace(each, floor=unmasked) for each in made]
 
     def write_state(self, rows: pa.Table, until: int) -> list[NewBucket]:
         """One bucket of what a strategy keeps, whatever its columns."""
@@ -81,30 +95,57 @@ class ResultWriter:
         )
 
 
-def _ends(rows: pa.Table, name: str) -> tuple[int, int]:
+def _ends(rows: pa.Table, name: str) -> Ends:
     ends = pc.min_max(rows[name])
     return ends["min"].as_py(), ends["max"].as_py()
 
 
 def buckets_beginning(catalog: Catalog, of: Published, commit_id: int, interval: Interval = EVERYTHING) -> list[Bucket]:
-    """Buckets of the published answer that can hold results which begin in the interval."""
-    return [each for role in ANSWER for each in buckets.visible(catalog, of.stream_id, commit_id, interval, role=role)]
+    """Buckets of the published answer that can hold results which begin in the interval, and those that mask some."""
+    at = (catalog, of.stream_id, commit_id)
+    found = [each for role in ANSWER for each in buckets.visible(*at, interval, role=role)]
+    # Mostly there are none, and to ask for all of them is the shortest question.
+    return [*found, *masking(buckets.visible(*at, role=Role.MASK), found)] if found else found
 
 
 def buckets_counting(catalog: Catalog, of: Published, commit_id: int, instants: Interval) -> list[Bucket]:
-    """Buckets of the published answer that can hold results which count at an instant of the interval."""
-    return [each for role in ANSWER for each in buckets.counting(catalog, of.stream_id, commit_id, instants, role)]
+    """Buckets of the published answer that can hold results which count at an instant of the interval, and those that
+    mask some."""
+    at = (catalog, of.stream_id, commit_id, instants)
+    found = [each for role in ANSWER for each in buckets.counting(*at, role)]
+    return [*found, *masking(buckets.counting(*at, Role.MASK), found)] if found else found
 
 
 def frame_of(
-    session: SparkSession, catalog: Catalog, warehouse: Warehouse, schema: pa.Schema, found: Sequence[Bucket]
+    session: SparkSession, catalog: Catalog, warehouse: Warehouse, shape: Shape, found: Sequence[Bucket]
 ) -> DataFrame:
-    """The rows of some buckets."""
-    return opened(session, catalog, warehouse, found, schema, arrow_ddl(schema))
+    """The results in some buckets, without those that masks among the buckets take back."""
+    schema = result_schema(shape)
+    given, declared = (session, catalog, warehouse), arrow_ddl(schema)
+    results, masks = parted(found)
+    some, free = concerned(results, masks)
+    if not some:
+        return opened(*given, free, schema, declared)
+    rows = frame_without_masked(opened(*given, some, schema, declared), masks_frame(*given, shape, masks), shape)
+    return rows.unionByName(opened(*given, free, schema, declared)) if free else rows
 
 
-def table_of(catalog: Catalog, warehouse: Warehouse, schema: pa.Schema, found: Iterable[Bucket]) -> pa.Table:
+def table_of(catalog: Catalog, warehouse: Warehouse, shape: Shape, found: Iterable[Bucket]) -> pa.Table:
     """The same in memory: for those that are known to be few."""
+    schema = result_schema(shape)
+    results, masks = parted(found)
+    some, free = concerned(results, masks)
+    rows = rows_in(catalog, warehouse, schema, free)
+    if not some:
+        return rows
+    counting = without_masked(
+        rows_in(catalog, warehouse, schema, some), masks_in(catalog, warehouse, shape, masks), shape
+    )
+    return pa.concat_tables([rows, counting])
+
+
+def rows_in(catalog: Catalog, warehouse: Warehouse, schema: pa.Schema, found: Iterable[Bucket]) -> pa.Table:
+    """The rows of some buckets as they are kept, whatever they are."""
     read = [conformed(each.read(warehouse), schema) for each in sources(catalog, found)]
     return pa.concat_tables([schema.empty_table(), *read])
 

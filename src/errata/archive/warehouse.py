@@ -26,7 +26,9 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}|all")
 _NAME = re.compile(r"[0-9a-f]{32}\.(parquet|arrow)")
 
 KINDS = {
-    **dict.fromkeys(("base", "pending", "overlay", "faults", "open", "tip", "state", "feed"), (_DAY, _NAME)),
+    **dict.fromkeys(
+        ("base", "pending", "overlay", "faults", "open", "tip", "state", "feed", "mask", "parts"), (_DAY, _NAME)
+    ),
     "retried": (re.compile(r"[0-9a-f]{12}"), re.compile(r"\d+\.(csv|jsonl)")),
 }
 """What lies in the folder of a stream, and how the folders in there, and the files in these, are called. Of `retried`

@@ -19,7 +19,7 @@ from errata.catalog.tables import queries as queries_table
 from errata.catalog.tables import streams as streams_table
 from errata.model.bucket import Bucket, NewBucket, Role
 from errata.model.commit import Cause
-from errata.model.evaluation import Evaluation, Measures, Step
+from errata.model.evaluation import Evaluation, Measures, Step, Swept
 from errata.model.interval import HIGHEST
 from errata.model.results import Shape, from_record, to_record
 
@@ -86,6 +86,19 @@ class Done:
     where that is news."""
 
     serves: Serves | None = None
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    """Of each query that is read, the number of its last evaluation that has a say."""
+    swept: Swept | None = None
+    """Of a correction: what it did. What is open and at the tip then stays, as far as it is not masked."""
+    keeps_state: bool = False
+    """Whether what the strategy kept is right still."""
+
+    @property
+    def takes_away(self) -> tuple[Role, ...]:
+        """The kinds of buckets that the evaluation before has brought and this one takes away."""
+        if self.swept is None:
+            return _REPLACED
+        return () if self.keeps_state else (Role.STATE,)
 
     @property
     def number(self) -> int:
@@ -254,7 +267,7 @@ def _take_away(connection: Connection, done: Done, commit_id: int) -> int:
     """Take away what the evaluation brings anew; the bytes that are no longer inline."""
     if done.basis is None:
         return 0
-    former = [each for role in _REPLACED for each in buckets.live(connection, done.basis.stream_id, role)]
+    former = [each for role in done.takes_away for each in buckets.live(connection, done.basis.stream_id, role)]
     # Nobody but the next evaluation reads a state, so no commit needs a former one.
     freed = buckets.forget(connection, [each for each in former if each.role is Role.STATE])
     gone = [*(each for each in former if each.role is not Role.STATE), *done.merged]
@@ -275,11 +288,16 @@ def _values(done: Done, stream_id: int, commit_id: int) -> dict[str, Any]:
         "revisions": dict(done.revisions),
         "cause": dict(done.cause),
         "measures": done.measures.record(),
+        "inputs": dict(done.inputs),
+        "swept": None if done.swept is None else done.swept.record(),
+        "refused": None if done.swept is None else done.swept.refusals or None,
     }
 
 
 def _summary(done: Done) -> dict[str, object]:
-    told = {"query": done.query, "data_commit": done.data_commit, "results": done.measures.rows}
+    told: dict[str, object] = {"query": done.query, "data_commit": done.data_commit, "results": done.measures.rows}
+    if done.swept is not None:
+        told |= {"technique": done.swept.technique, "compared": done.swept.compared, "changed": done.swept.changed}
     if done.replaces is None:
         return told
     return told | {"anew" if done.replaces.query_id == done.query_id else "new_form": True}
@@ -303,6 +321,8 @@ def _evaluation(row: Row[Any]) -> Evaluation:
         row.cause,
         Measures(**row.measures),
         row.begins,
+        row.inputs or {},
+        None if row.swept is None else Swept.of(row.swept),
     )
 
 

@@ -1,5 +1,6 @@
 """Queries as the catalog has recorded them. A query that changes is another row; the old one ends where it begins.
-Where its text is and in which table it is served is changed in the row that there is: it answers the same."""
+Where its text is, in which table it is served and when it is swept is changed in the row that there is: it answers the
+same."""
 
 from __future__ import annotations
 

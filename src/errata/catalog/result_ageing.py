@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, update
 
@@ -14,7 +14,7 @@ from errata.catalog.open import Catalog
 from errata.catalog.published import Published
 from errata.catalog.tables import streams as streams_table
 from errata.model import ageing
-from errata.model.bucket import Bucket, Role
+from errata.model.bucket import Bucket, Role, masking
 from errata.model.commit import Cause
 from errata.model.stream import Retention
 
@@ -27,6 +27,10 @@ class AgedResults:
     """Base buckets whose results are all past."""
     feed: Sequence[Bucket]
     """Buckets of change records about such results. Who reads changes from the beginning is told what stands."""
+    parts: Sequence[Bucket]
+    """Buckets of partial aggregates of such results."""
+    masks: Sequence[Bucket]
+    """Buckets of masks of which none can be of a result that stays."""
     aged_to: int | None
     """Of earlier instants the answers are no longer whole."""
 
@@ -34,6 +38,11 @@ class AgedResults:
     def rows(self) -> int:
         """How many results go."""
         return sum(each.rows for each in self.buckets)
+
+    @property
+    def gone(self) -> list[Bucket]:
+        """All buckets that go."""
+        return [*self.buckets, *self.feed, *self.parts, *self.masks]
 
 
 def aged_to(catalog: Catalog, of: Published, commit_id: int) -> int | None:
@@ -65,7 +74,7 @@ def commit_ageing(
         if row.removed_in is not None or _due(connection, of.stream_id, row.stable, retention, held) != aged:
             raise BasisMovedError
         check_no_new_readers(connection, seen)
-        gone = [*aged.buckets, *aged.feed]
+        gone = aged.gone
         summary: dict[str, object] = {
             "query": of.name,
             "dropped_buckets": len(gone),
@@ -95,14 +104,26 @@ def _due(
 ) -> AgedResults | None:
     base = buckets.live(connection, stream_id)
     standing = [each for role in (Role.OPEN, Role.TIP) for each in buckets.live(connection, stream_id, role)]
+    masks = buckets.live(connection, stream_id, Role.MASK)
     youngest_first = sorted(((each.vs_min, each.rows) for each in (*base, *standing)), reverse=True)
-    kept_from = ageing.kept_from(retention, frontier, youngest_first)
+    kept_from = ageing.kept_from(_sparing(retention, masks), frontier, youngest_first)
     if kept_from is None:
         return None
     kept_from = kept_from if held is None else min(kept_from, held)
     found = ageing.results_due(base, kept_from)
-    feed = [each for each in buckets.live(connection, stream_id, Role.FEED) if each.vs_max < kept_from]
-    if not found and not feed:
+    feed, parts = (
+        [each for each in buckets.live(connection, stream_id, role) if each.vs_max < kept_from]
+        for role in (Role.FEED, Role.PARTS)
+    )
+    if not found and not feed and not parts:
         return None
+    staying = masking(masks, [*(each for each in base if each not in found), *standing])
     former = streams.aged_to_now(connection, stream_id)
-    return AgedResults(found, feed, ageing.results_aged_to(found, former))
+    idle = [each for each in masks if each not in staying]
+    return AgedResults(found, feed, parts, idle, ageing.results_aged_to(found, former))
+
+
+def _sparing(retention: Retention, masks: Sequence[Bucket]) -> Retention:
+    """A retention by which so many rows stay that are not masked, whichever the masks are of."""
+    masked = sum(each.rows for each in masks)
+    return retention if retention.rows is None else replace(retention, rows=retention.rows + masked)

@@ -304,10 +304,14 @@ evaluations = Table(
     Column("revisions", JSON, nullable=False),
     Column("cause", JSON, nullable=False),
     Column("measures", JSON, nullable=False),
+    Column("inputs", JSON),
+    Column("swept", JSON),
+    Column("refused", BigInteger),
     Index(None, "stream_id", "commit_id"),
 )
 """How far each query's results have been worked out, from which state of the streams, and what it took. The last one is
-the query's position."""
+the query's position. `swept` is of those that corrected what had been published, `refused` how many revisions they
+could not take up."""
 
 faults = Table(
     "faults",
@@ -329,3 +333,20 @@ leases = Table(
     Column("expires_at", BigInteger, nullable=False),
 )
 """Who is at work on what, so that nobody does the same work at the same time. Each new holder has a greater fence."""
+
+replays = Table(
+    "replays",
+    metadata,
+    Column("replay_id", Identity, primary_key=True),
+    Column("query_id", BigInteger, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("done_to", BigInteger, nullable=False),
+    Column("results", BigInteger, nullable=False),
+    Column("changed", BigInteger, nullable=False),
+    Column("begun", BigInteger, nullable=False),
+    Column("ended", BigInteger),
+    Index(None, "query_id"),
+)
+"""Ranges of queries' results that persons have had worked out again, [since, until), part by part up to `done_to`: one
+that was killed is gone on with. `results` were compared, and `changed` of them came out different."""

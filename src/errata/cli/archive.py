@@ -59,8 +59,9 @@ def ls(
     """List the buckets of a stream, or of a query's results, in their order, and draw where the rows lie.
 
     Of a query, base buckets are of results that only a correction can change, open ones of those whose end is not
-    certain, tip of those that begin at the last instant answered; state is what the next evaluation needs, and feed
-    holds changes that the results do not tell.
+    certain, tip of those that begin at the last instant answered; mask tells which of them corrections have taken back,
+    parts of what sums and counts are made up; state is what the next evaluation needs, and feed holds changes that the
+    results do not tell.
     """
     with at_site(given(context).project) as site:
         shelf = shelf_of(site, name, as_of)

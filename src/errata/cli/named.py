@@ -6,7 +6,7 @@ import re
 
 from errata.errors import UsageError
 
-_NEXT_NAME = re.compile(r",(?=\s*[A-Za-z_][A-Za-z0-9_]*=)")
+_NEXT_NAME = re.compile(r",(?=\s*[A-Za-z_][A-Za-z0-9_.]*=)")
 
 
 def named_values(text: str, what: str, example: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 
@@ -19,6 +19,7 @@ from errata.flows.outcome import exit_code, told
 from errata.flows.run import RunReport
 from errata.flows.run import run as run_flow
 from errata.flows.site import at_site
+from errata.model.evaluation import Fault
 from errata.serve.formats import Field, Format, Record, print_records
 from errata.serve.words import counted, near, place, place_shown
 
@@ -100,6 +101,22 @@ def run_lines(report: RunReport, faults: Sequence[ErrataError]) -> Iterator[str]
         yield f"nothing is due: {are} answered as far as the streams reach" if report.current else "nothing is due"
     elif report.current:
         yield f"{are} answered already as far as the streams reach"
+    yield from standing_lines(report, faults)
+
+
+class Standing(Protocol):
+    """What a run and a sweep tell of queries that they could not take further."""
+
+    @property
+    def busy(self) -> Sequence[str]: ...
+    @property
+    def stopped(self) -> Sequence[tuple[str, Fault]]: ...
+    @property
+    def held(self) -> Sequence[tuple[str, str]]: ...
+
+
+def standing_lines(report: Standing, faults: Sequence[ErrataError]) -> Iterator[str]:
+    """What became of queries that were not taken further, in words. `faults`: why the first ones have stopped."""
     for name in report.busy[:SHOWN]:
         yield f"query {name} is being evaluated by another runner"
     yield from _more(report.busy, "by another runner")

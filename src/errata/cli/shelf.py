@@ -56,7 +56,7 @@ def _of_stream(site: Site, standing: Standing, commit_id: int) -> Shelf:
 
 
 def _of_query(site: Site, answer: Published, commit_id: int) -> Shelf:
-    found = _visible(site, answer.stream_id, commit_id, (*ANSWER, Role.STATE, Role.FEED))
+    found = _visible(site, answer.stream_id, commit_id, (*ANSWER, Role.MASK, Role.PARTS, Role.STATE, Role.FEED))
     return Shelf(
         commit_id, found, answer.shape.timed, grouped=False, until=answer.frontier, until_words="answered up to"
     )

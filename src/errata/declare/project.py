@@ -10,11 +10,19 @@ from typing import TypeVar
 
 from errata.declare.locations import catalog_url, place
 from errata.declare.marked import Table, compose
-from errata.declare.queries import QueryFile, check_tables, read_query_file, readable_texts, with_texts
+from errata.declare.queries import (
+    QueryFile,
+    check_tables,
+    read_query_file,
+    read_sweep,
+    readable_texts,
+    with_texts,
+)
 from errata.declare.reader import Place, Problems, Section
 from errata.declare.streams import read_relation, read_stream
 from errata.errors import UsageError
 from errata.model.columns import check_name
+from errata.model.deferral import ALWAYS, Deferral
 from errata.model.query import Query
 from errata.model.stream import Stream
 
@@ -49,6 +57,8 @@ class Project:
     """The folder of errata.yaml."""
     queries: Mapping[str, QueryFile] = field(default_factory=dict)
     """Without their texts, which `texts` reads."""
+    sweep: Deferral = ALWAYS
+    """When corrections are worked into the results of queries that do not say themselves."""
     file: str = field(default=FILE_NAME, compare=False)
     """The name of errata.yaml in mistakes."""
 
@@ -109,13 +119,14 @@ def _project(section: Section, root: Path) -> Project:
     catalog = section.read("catalog", lambda text: catalog_url(text, root)) or catalog_url(DEFAULT_CATALOG, root)
     warehouse = section.read("warehouse", lambda text: place(text, root)) or place(DEFAULT_WAREHOUSE, root)
     spark = _spark(section.section("spark"))
+    sweep = read_sweep(section) or ALWAYS
     names = _Names()
     streams = _declared(section.section("streams"), "stream", names, root, read_stream)
     streams |= _declared(section.section("relations"), "relation", names, root, read_relation)
     queries = _declared(section.section("queries"), "query", names, root, read_query_file)
     check_tables(queries.values(), section.problems)
     section.finish()
-    return Project(name, catalog, warehouse, spark, streams, root, queries, section.problems.file)
+    return Project(name, catalog, warehouse, spark, streams, root, queries, sweep, section.problems.file)
 
 
 def _spark(section: Section | None) -> SparkSettings:

@@ -10,6 +10,8 @@ from pathlib import Path
 from errata.declare.reader import Place, Problems, Section
 from errata.declare.streams import UNITS, parse_retention
 from errata.errors import UsageError, candidates
+from errata.model.deferral import Deferral
+from errata.model.deferral_rule import EXAMPLE
 from errata.model.instants import parse_instant
 from errata.model.query import Emit, Query
 from errata.model.served import check_table, taken_by
@@ -33,6 +35,7 @@ class QueryFile:
     in_units: bool = False
     serve: str | None = None
     since: str | None = None
+    sweep: Deferral | None = None
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)
     """Where errata.yaml says what."""
 
@@ -53,13 +56,27 @@ def read_query_file(name: str, section: Section, root: Path) -> QueryFile | None
     served = section.section("serve", "table")
     table = None if served is None else _table(served, name)
     since = section.read("since", _since)
+    sweep = read_sweep(section)
     section.finish()
     if len(section.problems) > before or file is None:
         return None
     retention, in_units = kept or (None, False)
     lines = {option: section.where(option).line for option in section.names()}
     path = root / Path(file).expanduser()
-    return QueryFile(name, file, path, on_revision, emit, retention, in_units, table, since, lines)
+    return QueryFile(name, file, path, on_revision, emit, retention, in_units, table, since, sweep, lines)
+
+
+def read_sweep(section: Section) -> Deferral | None:
+    """When a project's or a query's results are swept, if the section says; what is wrong is noted."""
+    swept = section.section("sweep", "when")
+    if swept is None:
+        return None
+    # Where `when` is misspelt, that is told and no more.
+    given = swept.has("when") or not swept.names()
+    text = swept.required("when", f"say when: sweep: {{when: {EXAMPLE}}}, or always, or never") if given else None
+    when = None if text is None else swept.read("when", Deferral.parse)
+    swept.finish()
+    return when
 
 
 def _table(section: Section, name: str) -> str | None:
@@ -143,6 +160,7 @@ def readable_texts(files: Iterable[QueryFile], shown: str) -> tuple[Mapping[str,
             each.in_units,
             each.serve,
             each.since,
+            each.sweep,
         )
     return queries, problems
 

@@ -31,6 +31,8 @@ class Given:
     """Columns that keep data sets apart."""
     beginning: bool = False
     """Whether no result has been published yet."""
+    parts: bool = False
+    """Whether the partial aggregates of windows that close are wanted, where the strategy has such."""
 
 
 def advance(plan: Plan, route: Route, step: Step, given: Given) -> Advanced:
@@ -44,7 +46,8 @@ def advance(plan: Plan, route: Route, step: Step, given: Given) -> Advanced:
     state = _remade(route, step, given) if KEPT in given.frames else given.state
     if route.partial is not None:
         leaving = given.frames.get(LEAVING)
-        return advance_group(route.partial, arriving, leaving, state, since, until, scope)
+        parts = route.keeps_parts and given.parts
+        return advance_group(route.partial, arriving, leaving, state, since, until, scope, parts=parts)
     if route.tail is None:
         raise AssertionError(route.kind)
     match route.kind:

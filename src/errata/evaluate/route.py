@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from errata.language.partial import PartialGroup, partial_group
+from errata.language.partial import PartialGroup, adjustable, partial_group
 from errata.language.patterns import pattern
 from errata.language.plan import Plan
 from errata.language.tails import Tail, last_rows, new_values, row_windows
@@ -48,6 +48,11 @@ class Route:
     def keeps_state(self) -> bool:
         """Whether the strategy goes on from what it kept the last time."""
         return self.kind in (Kind.GROUPED, Kind.ROW_WINDOWS, Kind.LAST_ROWS)
+
+    @property
+    def keeps_parts(self) -> bool:
+        """Whether the partial aggregates of final windows are kept, so that these are corrected without their rows."""
+        return self.partial is not None and adjustable(self.partial) is None
 
     @property
     def input(self) -> Plan:

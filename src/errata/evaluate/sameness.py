@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,21 @@ Flags = npt.NDArray[np.bool_]
 Lane = npt.NDArray[Any]
 
 
-def alike(rows: pa.Table, names: Sequence[str], left: Ints, right: Ints) -> Flags:
-    """For each pair of rows, whether they have the same values in the columns."""
+ROUGH = 1e-9
+"""Two sums of doubles are the same that differ by so little, as measured by the greater: the order in which numbers are
+added up tells in the last bits."""
+
+
+def alike(rows: pa.Table, names: Sequence[str], left: Ints, right: Ints, rough: Collection[str] = ()) -> Flags:
+    """For each pair of rows, whether they have the same values in the columns, or nearly so in the rough ones."""
     same = np.ones(len(left), np.bool_)
     if not len(left):
         return same
     lefts, rights = pa.array(left), pa.array(right)
     for name in names:
         column = _column(rows, name)
-        same &= _equal(column.take(lefts), column.take(rights))
+        one, other = column.take(lefts), column.take(rights)
+        same &= _equal(one, other) | _near(one, other) if name in rough else _equal(one, other)
     return same
 
 
@@ -40,6 +46,15 @@ def _equal(left: pa.Array, right: pa.Array) -> Flags:
         same = pc.or_(pc.fill_null(same, False), pc.and_(pc.is_null(left), pc.is_null(right)))
     flags: Flags = same.to_numpy(zero_copy_only=False)
     return flags
+
+
+def _near(left: pa.Array, right: pa.Array) -> Flags:
+    # NULL becomes NaN, which is near nothing.
+    one, other = left.to_numpy(zero_copy_only=False), right.to_numpy(zero_copy_only=False)
+    greater = np.maximum(np.abs(one), np.abs(other))
+    with np.errstate(invalid="ignore", over="ignore"):
+        near: Flags = np.isfinite(greater) & (np.abs(one - other) <= ROUGH * greater)
+    return near
 
 
 def lanes(rows: pa.Table, names: Sequence[str]) -> list[Lane]:

@@ -8,15 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from errata.archive.result_rows import feed_schema, result_schema
-from errata.errors import ErrataError
+from errata.archive.result_rows import result_schema
+from errata.evaluate.publishing import (
+    DELETE,
+    INSERT,
+    NONE,
+    REPLACE,
+    Said,
+    Standing,
+    conform,
+    in_roles,
+    instants,
+    records,
+    refuse,
+)
 from errata.evaluate.sameness import Flags, Ints, Lane, alike, lanes, steps
 from errata.model.results import RUN, VE, VS, Shape
-
-INSERT, REPLACE, DELETE = "insert", "replace", "delete"
-_OPS = pa.array([INSERT, REPLACE, DELETE])
-_NONE = -1
-"""The place of a row that there is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +63,16 @@ def settle(new: pa.Table, before: pa.Table, told: Told, shape: Shape) -> Settled
     """
     rows = _gather(new, before, told, shape)
     answer = _covered(rows, told) if told.covering else _added(rows)
-    alone = answer.old == _NONE
+    alone = answer.old == NONE
     other = np.flatnonzero(~alone & (answer.old != answer.first))
     changed = np.zeros(len(alone), np.bool_)
     changed[other] = ~alike(rows.table, shape.payload, answer.first[other], answer.old[other])
-    kept = ~alone & ~changed
+    stays = ~alone & ~changed
     run = np.full(len(alone), told.run)
-    run[kept] = rows.run[answer.old[kept]]
+    run[stays] = rows.run[answer.old[stays]]
     feed = _feed(rows, answer, changed, told, shape)
-    return _sorted_out(rows, answer, run, told, feed)
+    results = Standing(answer.first, rows.vs[answer.first], answer.ve, run)
+    return Settled(*in_roles(rows.table, results, told, shape), feed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +80,6 @@ class _Rows:
     """The published rows and, behind them, the new ones as far as they count."""
 
     table: pa.Table
-    schema: pa.Schema
-    """Of the rows as they are kept."""
     names: list[str]
     """The columns of the key."""
     payload: list[str]
@@ -107,43 +113,32 @@ class _Answer:
 
 def _gather(new: pa.Table, before: pa.Table, told: Told, shape: Shape) -> _Rows:
     schema = result_schema(shape)
-    before = _conform(before, schema)
-    new = _conform(new, schema.remove(schema.get_field_index(RUN)))
-    vs, ve = _ints(new, VS), _ints(new, VE)
+    before = conform(before, schema)
+    new = conform(new, schema.remove(schema.get_field_index(RUN)))
+    vs, ve = instants(new, VS), instants(new, VE)
     if told.covering:
         vs = np.maximum(vs, told.since)
     counts = (vs >= told.since) & (vs <= told.until) & (ve > vs)
     if not counts.all():
         new, vs, ve = new.filter(pa.array(counts)), vs[counts], ve[counts]
-    was = _ints(before, VS)
+    was = instants(before, VS)
     table = pa.concat_tables([before.select(shape.names), new.select(shape.names)]).combine_chunks()
     return _Rows(
         table,
-        schema,
         shape.key,
         shape.payload,
         len(was),
         np.concatenate([was, vs]),
-        np.concatenate([_ints(before, VE), ve]),
-        _ints(before, RUN),
+        np.concatenate([instants(before, VE), ve]),
+        instants(before, RUN),
         np.concatenate([was >= told.since, np.zeros(len(vs), np.bool_)]),
     )
-
-
-def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    chosen = table.select(schema.names)
-    return chosen if chosen.schema.equals(schema) else chosen.cast(schema)
-
-
-def _ints(table: pa.Table, name: str) -> Ints:
-    values: Ints = table[name].to_numpy()
-    return values
 
 
 def _added(rows: _Rows) -> _Answer:
     """Results that only ever come: the rows themselves, some of which may have been published at the tip."""
     mine = np.flatnonzero(~rows.tip)
-    old = np.full(len(rows.vs), _NONE)
+    old = np.full(len(rows.vs), NONE)
     old[: rows.published] = np.arange(rows.published)
     place = np.zeros(len(rows.vs), np.int64)
     gone = np.flatnonzero(rows.tip)
@@ -164,7 +159,7 @@ def _covered(rows: _Rows, told: Told) -> _Answer:
     order, fresh = _by_key(rows, np.arange(len(rows.vs)))
     ends = rows.ve.copy()
     ends[: rows.published] = np.minimum(ends[: rows.published], told.since)
-    old = np.full(len(rows.vs), _NONE)
+    old = np.full(len(rows.vs), NONE)
     old[: rows.published] = np.arange(rows.published)
     met = _met(rows, order, fresh)
     old[order[met]] = order[met - 1]
@@ -212,7 +207,8 @@ def _touching(rows: _Rows, live: Ints, keys: Lane, ends: Ints) -> tuple[Flags, F
     together[1:] = keys[1:] == keys[:-1]
     until, begins = ends[live[:-1]], rows.vs[live[1:]]
     if (clash := np.flatnonzero(together[1:] & (until > begins))).size:
-        _refuse(rows, int(live[clash[0] + 1]))
+        second = int(live[clash[0] + 1])
+        refuse(rows.table, rows.names, second, int(rows.vs[second]))
     touching = together.copy()
     touching[1:] &= until == begins
     joined, at = touching.copy(), np.flatnonzero(touching)
@@ -220,68 +216,17 @@ def _touching(rows: _Rows, live: Ints, keys: Lane, ends: Ints) -> tuple[Flags, F
     return joined, touching
 
 
-def _refuse(rows: _Rows, at: int) -> None:
-    row = rows.table.select(rows.names).slice(at, 1).to_pylist()[0]
-    key = ", ".join(f"{name} = {value}" for name, value in row.items()) or "there is none, hence one row at most"
-    raise ErrataError(
-        f"the query has two results of one key at the instant {rows.vs[at]}",
-        where=key,
-        why="a key tells a result from all others that count at the same instant",
-        how="this is a mistake in Errata and not in the query: please report it with the query's text",
-    )
-
-
 def _feed(rows: _Rows, answer: _Answer, changed: Flags, told: Told, shape: Shape) -> pa.Table:
     ended = rows.ve[answer.old]
     moved = (answer.ve != ended) & ~(answer.followed & (ended >= answer.ve))
     # Where the next result is gone that a reader has taken the end from, the end must be said.
     loose = (answer.ve == ended) & answer.was_followed & ~answer.followed
-    published = answer.old != _NONE
+    published = answer.old != NONE
     replaced = published & (changed | moved | loose)
     said = np.flatnonzero(replaced | (~published & told.covering))
-    op = np.where(published[said], 1, 0)
-    return _records(rows, answer, said, op, told, shape)
-
-
-def _records(rows: _Rows, answer: _Answer, said: Ints, op: Ints, told: Told, shape: Shape) -> pa.Table:
     gone = answer.gone
-    row = np.concatenate([answer.first[said], gone])
-    past = np.concatenate([answer.old[said], gone])
-    # A deletion leaves the result no instant to count at.
+    row, past = np.concatenate([answer.first[said], gone]), np.concatenate([answer.old[said], gone])
+    op = np.concatenate([np.where(published[said], REPLACE, INSERT), np.full(len(gone), DELETE)])
     ve = np.concatenate([answer.ve[said], rows.vs[gone]])
-    op = np.concatenate([op, np.full(len(gone), 2)])
-    order = np.lexsort((answer.place[row], rows.vs[row]))
-    row, past, ve, op = row[order], past[order], ve[order], op[order]
-    there, known = pa.array(row), pa.array(past, mask=past == _NONE)
-    present = pa.array(row, mask=op == 2) if len(gone) else there
-    columns = [_OPS.take(pa.array(op))]
-    columns += [rows.table[each.name].take(there if each.key else present) for each in shape.columns]
-    columns += [pa.array(rows.vs[row]), pa.array(ve)]
-    if known.null_count == len(known):
-        columns += [pa.nulls(len(known), pa.int64())]
-        columns += [pa.nulls(len(known), rows.table[name].type) for name in shape.payload]
-    else:
-        columns += [pa.array(rows.ve).take(known), *(rows.table[name].take(known) for name in shape.payload)]
-    return pa.Table.from_arrays([*columns, pa.repeat(told.run, len(row))], schema=feed_schema(shape))
-
-
-def _sorted_out(rows: _Rows, answer: _Answer, run: Ints, told: Told, feed: pa.Table) -> Settled:
-    vs = rows.vs[answer.first]
-    order = np.argsort(vs, kind="stable")
-    vs, ve, first, run = vs[order], answer.ve[order], answer.first[order], run[order]
-    tip = vs == told.until
-    lasting = ~tip & (ve >= told.until) if told.covering else np.zeros(len(vs), np.bool_)
-    if told.closes is not None:
-        name, size = told.closes
-        begins = rows.table[name].cast(pa.int64()).to_numpy()[first]
-        lasting &= begins + size > told.until
-    base, opened, ahead = (
-        _kept(rows, first[chosen], vs[chosen], ve[chosen], run[chosen]) for chosen in (~tip & ~lasting, lasting, tip)
-    )
-    return Settled(base, opened, ahead, feed)
-
-
-def _kept(rows: _Rows, which: Ints, vs: Ints, ve: Ints, run: Ints) -> pa.Table:
-    at = pa.array(which)
-    columns = [column.take(at) for column in rows.table.columns]
-    return pa.Table.from_arrays([*columns, *map(pa.array, (vs, ve, run))], schema=rows.schema)
+    said_of = Said(op, row, past, rows.vs[row], ve, rows.ve[past], answer.place[row])
+    return records(rows.table, said_of, told.run, shape)

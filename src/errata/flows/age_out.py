@@ -120,8 +120,7 @@ def _age_results(site: Site, query: RecordedQuery) -> AgedOut:
         except BasisMovedError:
             time.sleep(0.05 * attempt)
             continue
-        gone = [*aged.buckets, *aged.feed]
-        return replace(done, commit_id=commit_id, buckets=gone, rows=aged.rows, aged_to=aged.aged_to)
+        return replace(done, commit_id=commit_id, buckets=aged.gone, rows=aged.rows, aged_to=aged.aged_to)
     raise _never(f"query {name}")
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive.changes import ENDED, How, Part, Stretch, Told, records_frame, records_table
-from errata.archive.results import ANSWER
+from errata.archive.masked_results import parted
+from errata.archive.results import ANSWER, buckets_beginning
 from errata.archive.warehouse import Warehouse
 from errata.catalog import buckets, commits, pins
 from errata.catalog.open import Catalog, open_catalog
@@ -142,17 +143,15 @@ def stretches(
 def _standing(catalog: Catalog, of: Published, commit_id: int) -> Stretch:
     """All that stood at a commit, as if it had come so."""
     told = {each.number: _told(each) for each in evaluations_of(catalog, of.stream_id, up_to=commit_id)}
-    return Stretch(of, [Part(each, How.ADDED) for each in _answer(catalog, of, commit_id)], told)
+    results, masks = parted(buckets_beginning(catalog, of, commit_id))
+    return Stretch(of, [Part(each, How.ADDED) for each in results], told, masks)
 
 
 def _emptied(catalog: Catalog, of: Published, ended: int) -> Stretch:
     """All that stood when the archive ended, as gone."""
     told = {ENDED: Told(ended, "query", of.name)}
-    return Stretch(of, [Part(each, How.GONE) for each in _answer(catalog, of, ended - 1)], told)
-
-
-def _answer(catalog: Catalog, of: Published, commit_id: int) -> list[Bucket]:
-    return [each for role in ANSWER for each in buckets.visible(catalog, of.stream_id, commit_id, role=role)]
+    results, masks = parted(buckets_beginning(catalog, of, ended - 1))
+    return Stretch(of, [Part(each, How.GONE) for each in results], told, masks)
 
 
 def _led_over(catalog: Catalog, later: Sequence[tuple[Published, int | None]], ended: int) -> bool:

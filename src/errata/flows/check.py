@@ -159,7 +159,7 @@ def _still_good(
 
 
 def _renamed(was: CheckedQuery, query: Query) -> CheckedQuery:
-    """The same from another file, or served otherwise."""
+    """The same from another file, or served or swept otherwise."""
     return CheckedQuery(
         query, was.columns, was.key, was.reads, was.pattern, was.on_revision, was.fingerprint, was.digest
     )

@@ -24,12 +24,13 @@ from errata.evaluate.difference import comparable, differences
 from errata.evaluate.needs import needs
 from errata.evaluate.route import Kind
 from errata.evaluate.settle import Told
+from errata.evaluate.windows import closed_and_open
 from errata.flows.inputs import Inputs, Read, measured
 from errata.flows.serving import serving
 from errata.flows.standing_results import Former, check_can_be_made_anew, former, still_whole
 from errata.flows.task import Task
 from errata.model.bucket import Bucket, NewBucket, Role
-from errata.model.evaluation import Fault, Measures, Step
+from errata.model.evaluation import Fault, Measures, Step, Swept
 from errata.model.interval import LOWEST
 from errata.model.results import VS
 from errata.spark.failures import JOB_FAILURES, last_word, loggers_quiet, of_some_row
@@ -60,6 +61,11 @@ class Evaluated:
     step: Step
     measures: Measures
     published: Published
+
+    @property
+    def swept(self) -> Swept | None:
+        """What was corrected, if that was the task."""
+        return self.published.last.swept
 
 
 @dataclass(frozen=True)
@@ -136,19 +142,25 @@ def _deposit(task: Task, inputs: Inputs, read: _Read) -> Deposit:
     if read.nothing and not task.route.keeps_state:
         rows = rows_schema(task.shape).empty_table()
         return depositor.in_memory(rows, _table(task, inputs, before))
-    given = Given(read.frames(), _state(inputs, read.former), _known(task, inputs), beginning=task.basis is None)
+    given = Given(
+        read.frames(), _state(inputs, read.former), _known(task, inputs), beginning=task.basis is None, parts=True
+    )
     results = advance(task.rewritten, task.route, task.step, given)
+    beside = results.state if results.windows is None else results.windows
     rows_frame = kept(results.rows, task.shape, [each.name for each in task.plan.fields])
     if task.results_from > LOWEST:
         rows_frame = rows_frame.where(f"{VS} >= {task.results_from}L")
     if read.rows <= SMALL:
-        rows, state = gathered(rows_frame, results.state, rows_schema(task.shape))
+        rows, state = gathered(rows_frame, beside, rows_schema(task.shape))
         deposit = depositor.in_memory(rows, _table(task, inputs, before))
     else:
         site = inputs.site
-        frame = frame_of(inputs.session, site.catalog, site.warehouse, result_schema(task.shape), before)
+        frame = frame_of(inputs.session, site.catalog, site.warehouse, task.shape, before)
         deposit = depositor.in_tasks(rows_frame, frame, max(2, read.rows // TASK_ROWS))
-        state = None if results.state is None else results.state.toArrow()
+        state = None if beside is None else beside.toArrow()
+    if state is not None and results.windows is not None:
+        parts, state = closed_and_open(state, task.step, task.number)
+        deposit.buckets.extend(writer.write(Role.PARTS, parts))
     if state is not None:
         deposit.buckets.extend(writer.write_state(state, task.step.until))
     return deposit if task.replaces is None else _compared(task, task.replaces, inputs, deposit, depositor)
@@ -163,7 +175,7 @@ def _compared(task: Task, was: Published, inputs: Inputs, deposit: Deposit, depo
     some = buckets_beginning(site.catalog, was, was.last.commit_id)
     if task.anew:
         some = still_whole(inputs, was, some)
-    before = frame_of(inputs.session, site.catalog, site.warehouse, result_schema(was.shape), some)
+    before = frame_of(inputs.session, site.catalog, site.warehouse, was.shape, some)
     answer = [each for each in made if each.role in ANSWER]
     after = frame_of_new(inputs.session, site.warehouse, result_schema(task.shape), answer)
     records = differences(before, was.shape, after, task.shape, task.number)
@@ -171,7 +183,7 @@ def _compared(task: Task, was: Published, inputs: Inputs, deposit: Deposit, depo
 
 
 def _table(task: Task, inputs: Inputs, before: Sequence[Bucket]) -> pa.Table:
-    return table_of(inputs.site.catalog, inputs.site.warehouse, result_schema(task.shape), before)
+    return table_of(inputs.site.catalog, inputs.site.warehouse, task.shape, before)
 
 
 def _state(inputs: Inputs, before: Former) -> DataFrame | None:
@@ -213,10 +225,11 @@ def _committed(task: Task, inputs: Inputs, deposit: Deposit, before: Former, mea
         task.begins,
         made,
         merged=before.merged,
-        rows=deposit.rows(Role.BASE),
+        rows=deposit.rows(Role.BASE) + before.rows,
         replaces=task.replaces,
         holds=_news(task, inputs),
         serves=serving(task, inputs, deposit.buckets, whole=cause["feed"] == "whole"),
+        inputs=task.inputs,
     )
     try:
         commit_id = published.commit_evaluation(site.catalog, done, site.caused_by("run", inputs.session))

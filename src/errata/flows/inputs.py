@@ -5,33 +5,37 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
-from errata.archive.masks import Source, sources
-from errata.archive.result_rows import result_schema
+from errata.archive import few
 from errata.archive.results import as_source, beginning, buckets_beginning, buckets_counting, counting, frame_of
-from errata.archive.scan import Found, Group, Scan, candidates, scan_rows
-from errata.archive.wire import conformed
+from errata.archive.scan import Found, Group, Scan, candidates, moment, scan_rows
 from errata.catalog import ledger
 from errata.catalog.published import Published
 from errata.catalog.streams import Standing
-from errata.evaluate.reads import Reach
+from errata.evaluate.reads import NOTHING, Reach
 from errata.flows.site import Site
-from errata.intake.arrow_types import arrow_schema
 from errata.language.lineage import Axis
 from errata.language.plan import Plan
 from errata.model.bucket import Bucket
 from errata.model.evaluation import Measures
 from errata.model.interval import LOWEST, Interval
 from errata.model.stream import Stream
+from errata.spark.plans.rows import quoted
 from errata.spark.types import ddl
 from errata.spark.values import as_frame
 
 LOCAL_ROWS = 50_000
 """So few rows are read here and handed to Spark as values: to open their files in every job would take longer."""
+
+LOCAL_LOOKED_AT = 200_000
+"""So many are looked at here where those of a few groups are wanted only."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,11 @@ class Inputs:
     def session(self, session: SparkSession) -> None:
         self._session = session
 
+    @property
+    def session_if_any(self) -> SparkSession | None:
+        """Spark, if something has needed it."""
+        return self._session
+
     def size(self, name: str, reach: Reach, until: int) -> int:
         """About how many rows there are to read."""
         interval = Interval(reach.interval.start, min(reach.interval.end, until + 1))
@@ -90,6 +99,26 @@ class Inputs:
         find = buckets_beginning if reach.axis is Axis.START else buckets_counting
         return estimated(find(self.site.catalog, of, of.last.commit_id, interval), interval)
 
+    def size_of_all(self, name: str, reaches: Sequence[Reach], until: int) -> int:
+        """The same for what any of several reaches asks for, each row once."""
+        if name not in self.standings or len(reaches) <= 1:
+            return self.size(name, reduce(or_, reaches, NOTHING), until)
+        standing = self.standings[name]
+        groups = _groups_of_all(standing.stream, reaches)
+        intervals = joined(self._asked(standing, reaches, until))
+        scans = [Scan(standing, self.commit_id, each, groups) for each in intervals]
+        return sum(estimated(self._candidates(each).all, each.interval) for each in scans)
+
+    @staticmethod
+    def _asked(standing: Standing, reaches: Iterable[Reach], until: int) -> list[Interval]:
+        """Where the rows begin that reaches ask for."""
+        from_ever = standing.stream.relation is not None
+        return [
+            Interval(LOWEST if from_ever or each.axis is Axis.INSTANT else each.interval.start, end)
+            for each in reaches
+            if (end := min(each.interval.end, until + 1)) > each.interval.start
+        ]
+
     def read(self, name: str, reach: Reach, until: int, revision: int | None) -> Read:
         """Rows of a stream, relation or query; nothing that begins after `until` counts."""
         interval = Interval(reach.interval.start, min(reach.interval.end, until + 1))
@@ -97,12 +126,28 @@ class Inputs:
             return self._of_stream(self.standings[name], reach, interval, revision)
         return self._of_query(self.published[name], reach, interval)
 
+    def read_all(self, name: str, reaches: Sequence[Reach], until: int, revision: int | None) -> Read:
+        """Rows of a source that any of several reaches asks for, each row once."""
+        if name not in self.standings or len(reaches) <= 1:
+            return self.read(name, reduce(or_, reaches, NOTHING), until, revision)
+        standing = self.standings[name]
+        intervals = joined(self._asked(standing, reaches, until))
+        if len(intervals) <= 1:
+            hull = intervals[0] if intervals else Interval(0, 0)
+            groups = _groups_of_all(standing.stream, reaches)
+            return self._shared_scan(standing, hull, groups, revision)
+        return self._of_stretches(standing, reaches, intervals, revision)
+
     def _of_stream(self, standing: Standing, reach: Reach, interval: Interval, revision: int | None) -> Read:
         stream = standing.stream
         if not interval.empty and (reach.axis is Axis.INSTANT or stream.relation is not None):
             # What counts at an instant may have begun at any time before.
             interval = Interval(LOWEST, interval.end)
-        groups = groups_of(stream, reach)
+        return self._shared_scan(standing, interval, groups_of(stream, reach), revision)
+
+    def _shared_scan(
+        self, standing: Standing, interval: Interval, groups: frozenset[Group] | None, revision: int | None
+    ) -> Read:
         up_to = None if revision is None or revision >= standing.applied else revision
         key = (standing.stream_id, interval, groups, up_to)
         # One at a time: the second that needs the same rows finds them.
@@ -114,12 +159,45 @@ class Inputs:
     def _scanned(self, scan: Scan) -> Read:
         found = self._candidates(scan)
         rows = estimated(found.all, scan.interval)
-        if not found.overlays and scan.groups is None and rows <= LOCAL_ROWS:
-            table = self._in_memory(scan, found)
-            frame = as_frame(self.session, table, ddl(scan.standing.stream))
-            return Read(frame, table.num_rows, tuple(found.base))
+        if self._is_small(scan, found, rows):
+            table = few.rows_of(self.site.catalog, self.site.warehouse, scan, found, [scan.interval])
+            return self._handed_over(scan, found, table)
         frame = scan_rows(self.session, self.site.catalog, self.site.warehouse, scan, found)
         return Read(frame, rows, tuple(found.all))
+
+    @staticmethod
+    def _is_small(scan: Scan, found: Found, rows: int) -> bool:
+        """Whether rows are read here: if they are few, or few groups of not too many."""
+        most = LOCAL_ROWS if scan.groups is None else LOCAL_LOOKED_AT
+        return not scan.leaves_out and rows <= most and sum(each.rows for each in found.overlays) <= LOCAL_ROWS
+
+    def _handed_over(self, scan: Scan, found: Found, table: pa.Table) -> Read:
+        frame = as_frame(self.session, table, ddl(scan.standing.stream))
+        return Read(frame, table.num_rows, tuple(found.all))
+
+    def _of_stretches(
+        self, standing: Standing, reaches: Sequence[Reach], intervals: Sequence[Interval], revision: int | None
+    ) -> Read:
+        """Rows of a stream in several intervals."""
+        hull = Interval(intervals[0].start, intervals[-1].end)
+        groups = _groups_of_all(standing.stream, reaches)
+        up_to = None if revision is None or revision >= standing.applied else revision
+        scan = Scan(standing, self.commit_id, hull, groups, up_to)
+        base: dict[int, Bucket] = {}
+        overlays: dict[int, Bucket] = {}
+        rows = 0
+        for each in intervals:
+            some = self._candidates(replace(scan, interval=each))
+            rows += estimated(some.all, each)
+            base |= {bucket.bucket_id: bucket for bucket in some.base}
+            overlays |= {bucket.bucket_id: bucket for bucket in some.overlays}
+            aged = some.aged_before
+        found = Found(list(base.values()), list(overlays.values()), aged)
+        if self._is_small(scan, found, rows):
+            table = few.rows_of(self.site.catalog, self.site.warehouse, scan, found, intervals)
+            return self._handed_over(scan, found, table)
+        frame = scan_rows(self.session, self.site.catalog, self.site.warehouse, scan, found)
+        return Read(frame.where(_in_any(standing.stream, intervals)), rows, tuple(found.all))
 
     def _candidates(self, scan: Scan) -> Found:
         """What the index has for a scan: asked once, though first for its size."""
@@ -131,26 +209,11 @@ class Inputs:
                 self._found[key] = candidates(self.site.catalog, scan, indexed=True)
             return self._found[key]
 
-    def _in_memory(self, scan: Scan, found: Found) -> pa.Table:
-        stream = scan.standing.stream
-        schema = arrow_schema(stream)
-        aged_to = scan.standing.aged_to
-        start = scan.interval.start if aged_to is None else max(scan.interval.start, aged_to)
-        asked = Interval(start, scan.interval.end)
-        parts = [
-            within(conformed(self._read(each, schema.names, stream.order, asked), schema), stream.order, asked)
-            for each in sources(self.site.catalog, found.base)
-        ]
-        return pa.concat_tables([schema.empty_table(), *parts])
-
-    def _read(self, source: Source, columns: Sequence[str], order: str, asked: Interval) -> pa.Table:
-        return source.read_between(self.site.warehouse, columns, order, asked.start, asked.end - 1)
-
     def results_of(self, of: Published, fields: Sequence[str]) -> DataFrame:
         """All that has been published of a query, under the names of its plan."""
         site = self.site
         some = buckets_beginning(site.catalog, of, of.last.commit_id)
-        rows = frame_of(self.session, site.catalog, site.warehouse, result_schema(of.shape), some)
+        rows = frame_of(self.session, site.catalog, site.warehouse, of.shape, some)
         return as_source(rows, of.shape, fields)
 
     def came(self, since: int) -> list[tuple[int, int, str]]:
@@ -175,15 +238,28 @@ class Inputs:
         commit_id = of.last.commit_id
         find = buckets_beginning if reach.axis is Axis.START else buckets_counting
         some = find(self.site.catalog, of, commit_id, interval)
-        rows = frame_of(self.session, self.site.catalog, self.site.warehouse, result_schema(of.shape), some)
+        rows = frame_of(self.session, self.site.catalog, self.site.warehouse, of.shape, some)
         narrowed = (beginning if reach.axis is Axis.START else counting)(rows, interval)
         return Read(as_source(narrowed, of.shape, fields), estimated(some, interval), tuple(some))
 
 
-def within(rows: pa.Table, order: str, interval: Interval) -> pa.Table:
-    """Rows whose order field lies in an interval."""
-    places = rows[order].cast(pa.int64()).combine_chunks().to_numpy(zero_copy_only=False)
-    return rows.filter(pa.array((places >= interval.start) & (places < interval.end)))
+def joined(some: Iterable[Interval]) -> list[Interval]:
+    """The same places as intervals that do not touch, in order."""
+    found: list[Interval] = []
+    for each in sorted(some, key=lambda each: each.start):
+        if found and each.start <= found[-1].end:
+            found[-1] = Interval(found[-1].start, max(found[-1].end, each.end))
+        else:
+            found.append(each)
+    return found
+
+
+def _in_any(stream: Stream, intervals: Iterable[Interval]) -> Column:
+    """That a row's order field lies in one of the intervals."""
+    order = sf.col(quoted(stream.order))
+    return reduce(
+        or_, ((order >= moment(stream, each.start)) & (order < moment(stream, each.end)) for each in intervals)
+    )
 
 
 def groups_of(stream: Stream, reach: Reach) -> frozenset[Group] | None:
@@ -191,6 +267,12 @@ def groups_of(stream: Stream, reach: Reach) -> frozenset[Group] | None:
     if not stream.group or any(not isinstance(reach.values.get(name), str) for name in stream.group):
         return None
     return frozenset([tuple(str(reach.values[name]) for name in stream.group)])
+
+
+def _groups_of_all(stream: Stream, reaches: Iterable[Reach]) -> frozenset[Group] | None:
+    """The groups that the rows are of, if those of all reaches are known."""
+    found = [groups_of(stream, each) for each in reaches if not each.interval.empty]
+    return None if any(each is None for each in found) else frozenset(group for each in found for group in each or ())
 
 
 def estimated(found: Iterable[Bucket], interval: Interval) -> int:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from errata.errors import EXIT_FAILED, EXIT_QUARANTINE
+from errata.errors import EXIT_FAILED, EXIT_QUARANTINE, ErrataError
 from errata.flows.age_out import age_out
 from errata.flows.append import AppendReport, Batch, append
 from errata.flows.compact import compact
 from errata.flows.doctor import Orders, doctor
+from errata.flows.evaluate import Evaluated
 from errata.flows.outcome import exit_code, told
-from errata.flows.revise import revise
+from errata.flows.replay import Range, replay
+from errata.flows.revise import RevisedReport, revise
 from errata.flows.run import run
 from errata.flows.site import at_site
+from errata.flows.sweep import sweep
 from errata.flows.vacuum import vacuum
 from errata.model.commit import Cause
+from errata.revise.technique import Technique
 
 
 def add_cause_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,16 +54,15 @@ def run_job(project: Path, names: Sequence[str], take: bool, cause: Cause) -> in
         faults = told(site, report.stopped)
     for batch in report.batches:
         _say_appended(batch)
+    _say_revised(report.revised)
     for each in report.evaluated:
+        if each.swept is not None:
+            _say_swept(each)
+            continue
         step = f"{each.measures.rows:,} results, {each.measures.route}, {each.measures.micros // 1000:,} ms"
         _say(f"{each.name}: commit {each.commit_id}, {step}")
     _say(f"{len(report.current):,} queries are as far as their streams reach")
-    for name in report.busy:
-        _say(f"{name}: another runner is at work on it")
-    for name, other in report.held:
-        _say(f"{name}: waits for {other}")
-    for fault in faults:
-        _say(str(fault))
+    _say_waiting(report.busy, report.held, faults)
     return exit_code(report)
 
 
@@ -66,6 +70,11 @@ def revise_job(project: Path, names: Sequence[str], cause: Cause) -> int:
     """Apply what is pending."""
     with at_site(project, cause) as site:
         reports = revise(site, names, _say)
+    _say_revised(reports)
+    return EXIT_QUARANTINE if any(report.settled.refused for report in reports) else 0
+
+
+def _say_revised(reports: Iterable[RevisedReport]) -> None:
     for report in reports:
         settled = report.settled
         where = f"commit {', '.join(map(str, report.commits))}" if report.commits else "nothing to settle"
@@ -73,7 +82,63 @@ def revise_job(project: Path, names: Sequence[str], cause: Cause) -> int:
             f"{report.stream}: {where}, {settled.applied:,} corrections applied, {settled.dropped:,} so already, "
             f"{settled.ignored:,} ignored, {settled.waiting:,} waiting, {settled.refused:,} in quarantine"
         )
-    return EXIT_QUARANTINE if any(report.settled.refused for report in reports) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sweeps:
+    """What a sweep is to do."""
+
+    names: Sequence[str] = ()
+    technique: str = "auto"
+    due: bool = False
+
+
+def sweep_job(project: Path, wanted: Sweeps, cause: Cause) -> int:
+    """Apply what is pending, and correct the results that it invalidates."""
+    with at_site(project, cause) as site:
+        technique = Technique(wanted.technique)
+        report = sweep(site, wanted.names, technique=technique, due=wanted.due, on_step=_say)
+        faults = told(site, report.stopped)
+    _say_revised(report.revised)
+    for each in report.swept:
+        _say_swept(each)
+    _say(f"{len(report.current):,} queries have nothing to correct")
+    for sweeping in report.deferred:
+        _say(f"{sweeping.name}: its corrections are not due yet")
+    _say_waiting(report.busy, report.held, faults)
+    return exit_code(report)
+
+
+def replay_job(project: Path, wanted: tuple[str, str, str, str], *, dry: bool, cause: Cause) -> int:
+    """Work a range of results out again."""
+    query, since, until, technique = wanted
+    with at_site(project, cause) as site:
+        report = replay(site, Range(query, since, until, Technique(technique)), dry=dry, on_step=_say)
+        faults = told(site, [(query, report.fault)] if report.fault is not None else [])
+    _say(f"{query}: about {report.rows:,} rows are read" + ("; nothing was done" if dry else ""))
+    if not dry:
+        _say(f"{query}: {report.changed:,} of {report.results:,} results came out different")
+    for fault in faults:
+        _say(str(fault))
+    return EXIT_FAILED if report.fault is not None else 0
+
+
+def _say_swept(each: Evaluated) -> None:
+    swept = each.swept
+    if swept is None:
+        return
+    found = f"{swept.changed:,} of {swept.compared:,} results corrected, {swept.technique}"
+    refused = f", {swept.refusals:,} corrections refused" if swept.refused else ""
+    _say(f"{each.name}: commit {each.commit_id}, {found}{refused}, {each.measures.micros // 1000:,} ms")
+
+
+def _say_waiting(busy: Iterable[str], held: Iterable[tuple[str, str]], faults: Iterable[ErrataError]) -> None:
+    for name in busy:
+        _say(f"{name}: another runner is at work on it")
+    for name, other in held:
+        _say(f"{name}: waits for {other}")
+    for fault in faults:
+        _say(str(fault))
 
 
 def age_out_job(project: Path, names: Sequence[str], cause: Cause) -> int:

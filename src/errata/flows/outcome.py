@@ -10,14 +10,17 @@ from errata.evaluate.faults import in_words
 from errata.flows.due import all_read
 from errata.flows.run import RunReport
 from errata.flows.site import Site
+from errata.flows.sweep import SweepReport
 from errata.model.evaluation import Fault
 
 
-def exit_code(report: RunReport) -> int:
-    """1 when a query has stopped, or waits for one that has; 3 when rows of a batch went to quarantine."""
+def exit_code(report: RunReport | SweepReport) -> int:
+    """1 when a query has stopped, or waits for one that has; 3 when rows or corrections went to quarantine."""
     if report.stopped or report.held:
         return EXIT_FAILED
-    return EXIT_QUARANTINE if any(each.counts.quarantined and not each.already for each in report.batches) else 0
+    batches = report.batches if isinstance(report, RunReport) else ()
+    held = any(each.counts.quarantined and not each.already for each in batches)
+    return EXIT_QUARANTINE if held or any(each.settled.refused for each in report.revised) else 0
 
 
 def told(site: Site, stopped: Iterable[tuple[str, Fault]]) -> list[ErrataError]:

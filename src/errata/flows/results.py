@@ -12,7 +12,6 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from errata.archive.result_rows import result_schema
 from errata.archive.results import buckets_counting, counting, frame_of, live_at, table_of
 from errata.archive.warehouse import Warehouse
 from errata.catalog import commits, pins, result_ageing
@@ -260,7 +259,7 @@ def _answer(site: Site, chosen: Chosen, at: int) -> Answer:
     if sum(each.rows for each in opened) > FEW:
         rows = _frame(site.session(), catalog, site.warehouse, chosen, opened, at)
     else:
-        rows = live_at(table_of(catalog, site.warehouse, result_schema(of.shape), opened), at)
+        rows = live_at(table_of(catalog, site.warehouse, of.shape, opened), at)
         rows = rows.select(chosen.columns)
     return Answer(chosen, opened, rows)
 
@@ -268,7 +267,7 @@ def _answer(site: Site, chosen: Chosen, at: int) -> Answer:
 def _frame(
     session: SparkSession, catalog: Catalog, warehouse: Warehouse, chosen: Chosen, opened: Sequence[Bucket], at: int
 ) -> DataFrame:
-    rows = frame_of(session, catalog, warehouse, result_schema(chosen.of.shape), opened)
+    rows = frame_of(session, catalog, warehouse, chosen.of.shape, opened)
     return counting(rows, Interval(at, at + 1)).select(*map(_column, chosen.columns))
 
 

@@ -1,5 +1,5 @@
-"""What an evaluation finds of the one before: results that are open or at the tip, what its strategy kept, and small
-buckets that are due to be merged."""
+"""What an evaluation finds of the one before: results that are open or at the tip, what its strategy kept, and buckets
+that are due to be merged."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import pyarrow.parquet as pq
 
 from errata.archive.health import look
 from errata.archive.result_inspect import ResultWard
-from errata.archive.result_rows import feed_schema, result_schema
-from errata.archive.results import ResultWriter, table_of
 from errata.archive.wire import unpacked
 from errata.archive.written import checksum
 from errata.catalog import buckets, streams
@@ -23,16 +21,11 @@ from errata.errors import ErrataError
 from errata.evaluate.ageing import lost_with
 from errata.evaluate.route import Route
 from errata.flows.inputs import Inputs
+from errata.flows.merged_results import is_due, merged
 from errata.flows.site import Site
 from errata.flows.task import Task
 from errata.language.plan import Plan
-from errata.model.bucket import Bucket, NewBucket, Role
-
-SMALL_ROWS = 50_000
-"""A bucket of fewer rows is small."""
-
-MANY = 32
-"""So many small buckets are merged into one."""
+from errata.model.bucket import Bucket, NewBucket, Role, masking
 
 
 @dataclass(frozen=True)
@@ -40,12 +33,14 @@ class Former:
     """What the evaluation before has left."""
 
     results: Sequence[Bucket] = ()
-    """Results that are open or at the tip."""
+    """Results that are open or at the tip, and buckets that mask some of them."""
     state: pa.Table | None = None
     """What the strategy kept; None if it is not there, or was kept for another form of the plan."""
     merged: Sequence[Bucket] = ()
-    """Small buckets whose rows are in those that follow."""
+    """Buckets of which what counts is in those that follow."""
     merged_into: Sequence[NewBucket] = ()
+    rows: int = 0
+    """How many more settled results there are by that: the masked ones go."""
 
 
 def former(site: Site, task: Task) -> Former:
@@ -56,19 +51,12 @@ def former(site: Site, task: Task) -> Former:
     at = (site.catalog, basis.stream_id, basis.last.commit_id)
     results = [each for role in (Role.OPEN, Role.TIP) for each in buckets.visible(*at, role=role)]
     state = _state(site, buckets.visible(*at, role=Role.STATE)) if task.route.keeps_state else None
-    if task.number % MANY:
+    masks = buckets.visible(*at, role=Role.MASK)
+    results += masking(masks, results)
+    if not is_due(basis, task.number, masks):
         return Former(results, state)
-    merged: list[Bucket] = []
-    into: list[NewBucket] = []
-    writer = ResultWriter(site.warehouse, task.name, task.shape.timed)
-    for role, schema in ((Role.BASE, result_schema(task.shape)), (Role.FEED, feed_schema(task.shape))):
-        # What has aged out since is still to be seen as of that commit.
-        there = [each for each in buckets.visible(*at, role=role) if each.removed_in is None]
-        small = [each for each in there if each.rows < SMALL_ROWS]
-        if len(small) >= MANY // 2:
-            merged += small
-            into += writer.write(role, table_of(site.catalog, site.warehouse, schema, small))
-    return Former(results, state, merged, into)
+    done = merged(site, basis, task.number)
+    return Former(results, state, done.gone, done.into, done.rows)
 
 
 def _state(site: Site, found: Sequence[Bucket]) -> pa.Table | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from errata.catalog import buckets
-from errata.catalog.published import Published
+from errata.catalog.published import Published, evaluations_of
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.streams import Standing
 from errata.evaluate.ageing import first_whole, results_from
@@ -20,7 +20,7 @@ from errata.language.patterns import pattern
 from errata.language.plan import Plan
 from errata.language.rewrite import rewrite
 from errata.language.tree import is_timed
-from errata.model.evaluation import Step
+from errata.model.evaluation import Evaluation, Step
 from errata.model.interval import LOWEST
 from errata.model.results import Shape, shaped
 
@@ -43,6 +43,8 @@ class Task:
     shape: Shape
     begins: int
     """Its answers are whole from this instant on."""
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    """Of each query that is read, the number of its last evaluation that has a say."""
     results_from: int = LOWEST
     """Results that begin earlier may be made of a part of their rows only, and are left out."""
 
@@ -80,7 +82,7 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: Inputs, *, anew: bool = F
         return None
     there = inputs.published.get(query.checked.name)
     ours = there is not None and there.query_id == query.query_id and not anew
-    basis = there if ours and not _replaced_below(inputs, plan, there) else None
+    basis = there if ours and not replaced_below(inputs, plan, there) else None
     revisions = _revisions(inputs, plan, bases, basis)
     if basis is not None and not _due(basis, bases, until, revisions, inputs):
         return None
@@ -101,11 +103,30 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: Inputs, *, anew: bool = F
         revisions,
         shape_of(plan),
         begins,
+        {each.name: consumed(inputs, each, basis) for each in below(inputs, plan)},
         results_from(plan, _aged(plan, inputs)) if basis is None else LOWEST,
     )
 
 
-def _below(inputs: Inputs, plan: Plan) -> list[Published]:
+def consumed(inputs: Inputs, of: Published, basis: Published | None) -> int:
+    """Up to which evaluation the results of a query that is read have a say: all, unless some have been corrected since
+    and the results that were made of them have not."""
+    unread = [] if basis is None else corrections(inputs, of, basis)
+    return unread[0].number - 1 if unread else of.last.number
+
+
+def corrections(inputs: Inputs, of: Published, basis: Published) -> list[Evaluation]:
+    """Corrections of a query that is read, which the results have not taken up."""
+    catalog, known = inputs.site.catalog, basis.last.inputs.get(of.name)
+    if known == of.last.number:
+        return []
+    told = evaluations_of(catalog, of.stream_id, up_to=of.last.commit_id)
+    if known is None:
+        known = max((each.number for each in told if each.commit_id < basis.last.commit_id), default=0)
+    return [each for each in told if each.number > known and each.swept is not None and each.swept.changed]
+
+
+def below(inputs: Inputs, plan: Plan) -> list[Published]:
     """The results of the queries that a plan reads itself."""
     return [inputs.published[name] for name in sorted(_read_by(plan)) if name in inputs.published]
 
@@ -115,21 +136,21 @@ def _read_by(plan: Plan) -> set[str]:
     return {scan.source.name for scan in scans(plan) if scan.source.plan is not None}
 
 
-def _replaced_below(inputs: Inputs, plan: Plan, there: Published | None) -> bool:
+def replaced_below(inputs: Inputs, plan: Plan, there: Published | None) -> bool:
     """Whether other results have taken the place of those that ours were made of: who goes on would mix the two."""
-    return there is not None and any(each.added_in > there.last.commit_id for each in _below(inputs, plan))
+    return there is not None and any(each.added_in > there.last.commit_id for each in below(inputs, plan))
 
 
 def _begins(query: RecordedQuery, plan: Plan, inputs: Inputs) -> int | None:
     """The first instant that is to be answered: not before those that are read answer; None where one of these does not
     yet."""
-    below = _below(inputs, plan)
-    if len(below) < len(_read_by(plan)):
+    read = below(inputs, plan)
+    if len(read) < len(_read_by(plan)):
         return None
     declared = query.checked.query.begins(timed=is_timed(plan))
     aged = _aged(plan, inputs)
     return max(
-        [LOWEST if declared is None else declared, *(each.last.begins for each in below), first_whole(plan, aged)]
+        [LOWEST if declared is None else declared, *(each.last.begins for each in read), first_whole(plan, aged)]
     )
 
 
@@ -156,11 +177,11 @@ def _due(
 def _revisions(inputs: Inputs, plan: Plan, bases: Mapping[str, Standing], basis: Published | None) -> dict[str, int]:
     """Up to which revision each stream is read: no further than by the queries that are read, or two pasts would be
     mixed."""
-    below = [each.last.revisions for each in _below(inputs, plan)]
+    told = [each.last.revisions for each in below(inputs, plan)]
     found = {}
     for name, each in bases.items():
         own = _revision(inputs, each, None if basis is None else basis.last.revisions.get(name), basis)
-        found[name] = min([own, *(revisions[name] for revisions in below if name in revisions)])
+        found[name] = min([own, *(revisions[name] for revisions in told if name in revisions)])
     return found
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from errata.language.nodes import AGGREGATES, Aggregate, Filter, Group, Project, RowWindow, TimeWindow
+from errata.language.expr import sql
+from errata.language.nodes import AGGREGATES, Aggregate, Filter, Group, Project, RowWindow, Scan, TimeWindow, Union
 from errata.language.patterns import pattern
-from errata.language.plan import Plan
+from errata.language.plan import Plan, walk
 from errata.language.times import Timing, timing
 from errata.model.columns import ColumnType, Kind
 from errata.model.pattern import Pattern
@@ -47,11 +48,18 @@ class PartialGroup:
         window = self.node.window
         if not isinstance(window, TimeWindow) or not window.early:
             return None
-        name = self.node.window_fields[0].name
+        return self._named_above(self.node.window_fields[0].name), window.size
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """The names that the columns of the group have in the results; they carry its key along."""
+        return tuple(self._named_above(sql(expr)) for expr in self.node.by)
+
+    def _named_above(self, name: str) -> str:
         for each in self.above:
             if isinstance(each, Project):
                 name = each.kept.get(name, name)
-        return name, window.size
+        return name
 
     @property
     def drifts(self) -> bool:
@@ -72,6 +80,15 @@ def partial_group(plan: Plan) -> PartialGroup | None:
     if not orderly or not _can_be_kept(plan, times):
         return None
     return PartialGroup(plan, tuple(reversed(above)), times.longest)
+
+
+def adjustable(found: PartialGroup) -> str | None:
+    """Why results of the group cannot be corrected by what corrected rows add and take away; None: they can."""
+    if found.covering:
+        return "only windows that are published when they close keep what corrections start from"
+    if any(not isinstance(each, Filter | Project | Union | Scan) for each in walk(found.node.input)):
+        return "what a row adds depends on other rows or on a relation, so it must be worked out from them again"
+    return None
 
 
 def _can_be_kept(group: Group, times: Timing) -> bool:

@@ -34,6 +34,10 @@ class Role(StrEnum):
     """Of a query: what its evaluation keeps for the next time; a cache."""
     FEED = "feed"
     """Of a query: changes of results that the results themselves do not tell."""
+    MASK = "mask"
+    """Of a query: which results, in the buckets there are, a correction has taken back."""
+    PARTS = "parts"
+    """Of a query: partial aggregates of its final results."""
 
 
 class Layout(StrEnum):
@@ -100,13 +104,15 @@ class NewBucket:
     """The rows themselves, an Arrow stream, for an inline bucket."""
     layout: Layout = Layout.BUCKETS
     revisions: Ends | None = None
-    """The numbers of an overlay's revisions; those of pending ones are given at the commit, if not told here."""
+    """The numbers of an overlay's revisions, or of the evaluations that masks are of; those of pending revisions are
+    given at the commit, if not told here."""
     masks: Ends | None = None
     """An overlay: where the rows that it masks lie."""
     content: Ends | None = None
     """An overlay: where the rows lie that it brings."""
     floor: int | None = None
-    """No revision up to this number concerns the rows; None: none that has been applied at the commit."""
+    """No revision up to this number concerns the rows; None: none that has been applied at the commit. Of results: no
+    mask of an evaluation up to it does."""
     folded: int = 0
     """Revisions up to this number may be worked into the rows."""
     masked: int = 0
@@ -137,7 +143,7 @@ class Bucket:
     added_in: int
     removed_in: int | None
     revision_first: int | None
-    """The number of the first of a pending bucket's or an overlay's revisions."""
+    """The number of the first of a pending bucket's or an overlay's revisions, or of masks the first evaluation's."""
     revision_last: int | None = None
     batch_no: int | None = None
     """The batch that brought all of its rows; None when they are of several."""
@@ -153,6 +159,18 @@ class Bucket:
     @property
     def inline(self) -> bool:
         return self.path is None
+
+    def may_mask(self, results: Bucket) -> bool:
+        """Of a bucket of masks: whether some can be of results in the other. What has been added later had no masked
+        ones left, or was masked by what came later still."""
+        later = results.added_in <= self.added_in and (self.revision_last is None or self.revision_last > results.floor)
+        return later and self.vs_min <= results.vs_max and results.vs_min <= self.vs_max
+
+
+def masking(masks: Iterable[Bucket], results: Iterable[Bucket]) -> list[Bucket]:
+    """The buckets of masks that can concern results in some of the others."""
+    some = list(results)
+    return [mask for mask in masks if any(mask.may_mask(each) for each in some)]
 
 
 def prune(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -47,6 +47,50 @@ class Measures:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Revisions that a query's results cannot take up, and why."""
+
+    source: str
+    first: int
+    """The first of them and the last, by their numbers; of a query that is read, those of its evaluations."""
+    last: int
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What an evaluation that corrects what was published has done."""
+
+    technique: str
+    why: str
+    """Why this technique was taken, in words."""
+    revisions: Mapping[str, tuple[int, int]]
+    """Of each source the revisions that were taken up: after the one number, up to the other."""
+    regions: int = 0
+    """How many stretches of the results were worked out again."""
+    compared: int = 0
+    """How many results lie in them."""
+    changed: int = 0
+    """How many of these came out different."""
+    refused: Sequence[Refusal] = ()
+
+    @property
+    def refusals(self) -> int:
+        """How many revisions were refused."""
+        return sum(each.count for each in self.refused)
+
+    def record(self) -> dict[str, Any]:
+        return {**asdict(self), "revisions": {name: list(ends) for name, ends in self.revisions.items()}}
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Swept:
+        revisions = {name: (ends[0], ends[1]) for name, ends in record["revisions"].items()}
+        refused = tuple(Refusal(**each) for each in record["refused"])
+        return cls(**{**record, "revisions": revisions, "refused": refused})
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluation:
     """An evaluation that has been committed: the query's position from then on."""
 
@@ -61,6 +105,10 @@ class Evaluation:
     measures: Measures = field(default_factory=Measures)
     begins: int = LOWEST
     """Answers are whole from this instant on: what would be needed for earlier ones had been aged out."""
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    """Of each query that is read, the number of its last evaluation that has a say."""
+    swept: Swept | None = None
+    """Of one that corrects: what it did. Others go on to later instants."""
 
     @property
     def frontier(self) -> int:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from errata.model.columns import Column, ColumnType, check_name
+from errata.model.deferral import Deferral
 from errata.model.instants import format_duration, parse_instant
 from errata.model.pattern import Pattern
 from errata.model.served import check_table
@@ -40,6 +41,8 @@ class Query:
     """The table in the catalog's database that holds the current answer, too."""
     since: str | None = None
     """Answers are kept from this event time on, as declared: a time, or a whole number; None: from the beginning."""
+    sweep: Deferral | None = None
+    """When corrections are worked into its results; None: when the project says."""
 
     def __post_init__(self) -> None:
         check_name("query", self.name)
@@ -86,8 +89,9 @@ class CheckedQuery:
         return self.query.name
 
     def same_form(self, other: CheckedQuery) -> bool:
-        """Whether they differ at most in where the text is and in who else holds the answer."""
-        query = replace(other.query, sql_file=self.query.sql_file, serve=self.query.serve)
+        """Whether they differ at most in where the text is, who else holds the answer and when it is corrected."""
+        own = self.query
+        query = replace(other.query, sql_file=own.sql_file, serve=own.serve, sweep=own.sweep)
         return replace(other, query=query) == self
 
 
@@ -102,17 +106,19 @@ def to_record(query: Query) -> dict[str, Any]:
         "in_units": query.in_units,
         "serve": query.serve,
         **({} if query.since is None else {"since": query.since}),
+        **({} if query.sweep is None else {"sweep": str(query.sweep)}),
     }
 
 
 def deciding_record(query: Query) -> dict[str, Any]:
-    """Of the options those that have a say in what the query answers: not where its text is, and who else holds it."""
-    return {name: value for name, value in to_record(query).items() if name not in {"sql_file", "serve"}}
+    """Of the options those that have a say in what the query answers: not where its text is, who else holds the answer
+    and when it is corrected."""
+    return {name: value for name, value in to_record(query).items() if name not in {"sql_file", "serve", "sweep"}}
 
 
 def from_record(name: str, text: str, record: dict[str, Any]) -> Query:
     """The declaration that `to_record` wrote."""
-    stated, kept = record["on_revision"], record["retention"]
+    stated, kept, sweep = record["on_revision"], record["retention"], record.get("sweep")
     return Query(
         name,
         record["sql_file"],
@@ -123,6 +129,7 @@ def from_record(name: str, text: str, record: dict[str, Any]) -> Query:
         record["in_units"],
         record.get("serve"),  # the first records had none
         record.get("since"),
+        sweep and Deferral.parse(sweep),
     )
 
 

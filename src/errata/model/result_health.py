@@ -21,6 +21,8 @@ from errata.model.health import (
 
 ROW = "the archive's own row"
 
+_ROWS = {Role.FEED: "changes of results", Role.MASK: "masks of results", Role.PARTS: "partial aggregates of results"}
+
 
 @dataclass(frozen=True, slots=True)
 class Answers:
@@ -87,7 +89,7 @@ def _concerned(answers: Answers, bucket: Bucket) -> str:
     """Which commits see a bucket's rows, and where these lie."""
     until = "on" if bucket.removed_in is None else f"to {bucket.removed_in - 1}"
     low, high = (place_words(each, timed=answers.timed) for each in (bucket.vs_min, bucket.vs_max))
-    rows = "changes of results" if bucket.role is Role.FEED else "results"
+    rows = _ROWS.get(bucket.role, "results")
     whole = f"{answers.whole:,} live bucket{'' if answers.whole == 1 else 's'} of the results"
     are = "is" if answers.whole == 1 else "are"
     return (

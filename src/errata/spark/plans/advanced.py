@@ -19,3 +19,8 @@ class Advanced:
     """What is known of rows with an own time before `until`: rows of the last instant may still come, so that one is
     worked out again. A cache, of the scope and whatever columns the strategy needs, the same ones every time; None
     where nothing has to be known."""
+    windows: DataFrame | None = None
+    """If the parts of final windows were asked for: the state's columns and `_vs`, a window's end, of all windows with
+    rows before `until` that end from `since` on. Those with `_vs <= until` have closed, and this is what corrections of
+    them start from; one that ends at `since` had closed the last time already. Those with `_vs >= until` are the state;
+    one that ends at `until` is both."""

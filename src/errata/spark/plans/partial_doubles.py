@@ -73,11 +73,15 @@ def _below(of: str) -> str:
 def spread_of_doubles(kept: Kept, of: str) -> str:
     """The standard deviation, from sums of values less a number near them, and of their squares."""
     number, count = f"CAST({of} AS DOUBLE)", kept.count(of)
-    away = kept.first(0, f"{number} - {kept.centre(number)}")
+    away = kept.first(0, f"{number} - {kept.centre(number, count)}")
     if kept.for_ever:
-        once, squares = (kept.made(Part(row, centred=True)) for row in (away, f"{away} * {away}"))
+        once, squares = (kept.some(row, of, centred=True) for row in (away, f"{away} * {away}"))
         infinite = f"isnan({squares}) OR {squares} = {INFINITE}"
-        variance = _but_noise(kept.then(1, _roughly(once, squares, count)), f"{squares} / {count} * {_NOISE!r}D")
+        rough = kept.then(1, _roughly(once, squares, count))
+        variance = _but_noise(rough, f"{squares} / {count} * {_NOISE!r}D")
+        if kept.corrected:
+            traces = kept.some(f"{away} * {away}", of, centred=True, ever=True)
+            kept.traced(of, squares, traces, f"{count} > 1", f"({rough} * {count})")
     else:
         infinite = f"{kept.part(f'IF(abs({number}) >= {INFINITE}, 1L, 0L)')} > 0"
         squared = sum_of_finite(kept, _square(kept, away), centred=True)

@@ -12,6 +12,8 @@ OWN = "_own"
 """A row's own time."""
 INFINITE, NAN = "CAST('Infinity' AS DOUBLE)", "CAST('NaN' AS DOUBLE)"
 _LARGE = f"{1 << 20}D"
+_WORN = f"{1 << 12}D"
+"""Of 53 bits these 12 are lost, and some more in adding up; 30 tell the ninth digit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +28,20 @@ class Part:
     """The part that counts what this one is made of: as long as that is none, this is nothing."""
     total: str = "sum"
     """The aggregate that makes many of them one."""
+    ever: bool = False
+    """Whether a row that is taken away adds to it, too: then it tells how much has been there at any time."""
+    ranked: int = 0
+    """Of a part that is a struct: how many of its fields rows go by; the others are only carried along. 0: all."""
 
     @property
     def signed(self) -> bool:
         """Whether a row that ceases to count takes away what it added."""
         return self.total == "sum"
+
+    @property
+    def taken(self) -> str:
+        """What a row that is taken away adds to it. To an extreme it adds what it was."""
+        return f"-({self.row})" if self.signed and not self.ever else self.row
 
 
 @dataclass
@@ -40,12 +51,16 @@ class Kept:
     for_ever: bool
     order: tuple[str, ...]
     """The columns that the rows of a group go by, one after the other."""
+    corrected: bool = False
+    """Whether rows that count for ever may be taken away all the same, when they are corrected."""
     arguments: dict[str, Expr] = field(default_factory=dict)
     """What the aggregates are of, by the column that holds it."""
     parts: dict[str, Part] = field(default_factory=dict)
     """By the column of the state."""
     centres: dict[str, str] = field(default_factory=dict)
     """The columns of the state with the number that a group's values are taken from, and the values as doubles."""
+    counts: dict[str, str] = field(default_factory=dict)
+    """By these columns, the parts that count the values."""
     extremes: dict[str, tuple[str, str]] = field(default_factory=dict)
     """What is greatest or least among rows that cease to count: `max` or `min`, and of what, by the column it is in."""
     near: list[dict[str, str]] = field(default_factory=lambda: [{}, {}, {}])
@@ -55,7 +70,16 @@ class Kept:
     results: dict[str, str] = field(default_factory=dict)
     """The aggregates."""
     live: str = ""
-    """The part that tells how many rows count; of rows that count for ever nobody asks."""
+    """The part that tells how many rows count; of rows that are never taken away nobody asks."""
+    doubts: list[str] = field(default_factory=list)
+    """Conditions under which what is left when rows have just been taken away is not what those that are left make."""
+    worn: list[str] = field(default_factory=list)
+    """Conditions under which so much has been taken away by now that what is left may be too far from that."""
+
+    @property
+    def taken(self) -> bool:
+        """Whether rows can be taken away."""
+        return self.corrected or not self.for_ever
 
     def argument(self, expr: Expr) -> str:
         return _named(self.arguments, "_a", expr)
@@ -63,6 +87,10 @@ class Kept:
     def part(self, row: str, total: str = "sum") -> str:
         """The column of a part; the same for all who need it."""
         return self.made(Part(row, total=total))
+
+    def some(self, row: str, of: str, *, centred: bool = False, ever: bool = False) -> str:
+        """The column of a part that is nothing where there are no values."""
+        return self.made(Part(row, centred, self.count(of) if self.corrected else "", ever=ever))
 
     def made(self, part: Part) -> str:
         return _named(self.parts, "_p", part)
@@ -75,9 +103,11 @@ class Kept:
         """Something that is worked out of the parts before the results."""
         return _named(self.told[layer], f"_t{layer}_", text)
 
-    def centre(self, number: str) -> str:
+    def centre(self, number: str, count: str) -> str:
         """The number that a group's values are taken from."""
-        return _named(self.centres, "_c", number)
+        name = _named(self.centres, "_c", number)
+        self.counts[name] = count
+        return name
 
     def nearest(self, of: str, over: str) -> str:
         """The number of a group that is the nearest to zero, so that no other is farther from it than from zero. Where
@@ -88,6 +118,15 @@ class Kept:
     def count(self, of: str) -> str:
         """How many values there are."""
         return self.part(f"IF({of} IS NULL, 0L, 1L)")
+
+    def traced(self, of: str, sizes: str, traces: str, when: str, measure: str) -> None:
+        """What is taken away from a sum leaves a trace as large as the last digits of what was ever there. Where that
+        is much more than what the result is measured by, too few digits of it are left. `sizes` is the sum of sizes of
+        what is there, and as long as nothing is taken away the traces are the same."""
+        doubt = f"{self.count(of)} > 0 AND NOT coalesce({sizes} < {INFINITE}, FALSE)"
+        worn = f"{when} AND NOT coalesce({traces} <= {_WORN} * {measure}, FALSE)"
+        self.doubts += [doubt] if doubt not in self.doubts else []
+        self.worn += [worn] if worn not in self.worn else []
 
     def extreme(self, function: str, of: str) -> str:
         return _named(self.extremes, "_m", (function, of))
@@ -102,6 +141,11 @@ def _named(columns: dict[str, V], prefix: str, value: V) -> str:
     return next(reversed(columns))
 
 
-def cleared(name: str, part: Part) -> str:
-    """A part without what rows that are gone may have left in it."""
-    return f"IF({part.only_if} > 0, {name}, 0D)" if part.only_if else name
+def cleared(kept: Kept) -> list[str]:
+    """All that is kept, without what rows that are gone may have left in it."""
+    parts = {name: part.only_if for name, part in kept.parts.items()}
+    # Where a sum is nothing any more, it may as well be of values less another number.
+    centres = {name: kept.counts[name] if kept.corrected else "" for name in kept.centres}
+    return [
+        f"IF({count} > 0, {name}, NULL) AS {name}" if count else name for name, count in {**parts, **centres}.items()
+    ]

@@ -11,13 +11,14 @@ from errata.language.nodes import Aggregate
 from errata.language.partial import FLOATING, WHOLE, PartialGroup
 from errata.model.columns import ColumnType, Kind
 from errata.spark.plans.partial_doubles import spread_of_doubles, sum_of_finite
-from errata.spark.plans.partial_kept import INFINITE, NAN, OWN, Kept
+from errata.spark.plans.partial_kept import INFINITE, NAN, OWN, Kept, Part
 
 
 def kept_of(found: PartialGroup) -> Kept:
     """What has to be kept for a group."""
-    kept = Kept(found.span is None, tuple(f"_o{number}" for number in range(len(found.node.input.key) + 1)))
-    if found.span is not None:
+    order = tuple(f"_o{number}" for number in range(len(found.node.input.key) + 1))
+    kept = Kept(found.span is None, order, corrected=not found.covering)
+    if kept.taken:
         kept.live = kept.part("1L")
     for number, aggregate in enumerate(found.node.aggregates):
         kept.results[f"_r{number}"] = _result(kept, aggregate, found.node.aggregates)
@@ -44,7 +45,8 @@ def _end(kept: Kept, aggregate: Aggregate, others: Iterable[Aggregate]) -> str:
     columns = [*kept.order, *map(kept.argument, texts.values())]
     # Where a whole struct can be NULL, Arrow wants that of all its parts.
     row = ", ".join(f"'v{place}', IF({OWN} IS NULL, NULL, {name})" for place, name in enumerate(columns))
-    part = kept.part(f"named_struct({row})", "min" if aggregate.function == "first" else "max")
+    total = "min" if aggregate.function == "first" else "max"
+    part = kept.made(Part(f"named_struct({row})", total=total, ranked=len(kept.order)))
     mine = len(kept.order) + (list(texts).index(sql(aggregate.argument)) if aggregate.argument is not None else 0)
     return f"named_struct('v', {part}.v{mine})"
 
@@ -55,7 +57,7 @@ def _alike(one: Aggregate, other: Aggregate) -> bool:
 
 def _exact(kept: Kept, of: str, kind: ColumnType) -> str:
     """The sum of whole numbers or decimals."""
-    return kept.part(f"CAST({of} AS DECIMAL(38,{kind.scale}))")
+    return kept.some(f"CAST({of} AS DECIMAL(38,{kind.scale}))", of)
 
 
 def _sum(kept: Kept, of: str, kind: ColumnType, to: ColumnType) -> str:
@@ -66,7 +68,7 @@ def _sum(kept: Kept, of: str, kind: ColumnType, to: ColumnType) -> str:
 
 def _if_any(kept: Kept, of: str, text: str) -> str:
     """Of no values there is none; where none is taken away, a sum knows that by itself."""
-    return text if kept.for_ever else f"IF({kept.count(of)} > 0, {text}, NULL)"
+    return text if not kept.taken else f"IF({kept.count(of)} > 0, {text}, NULL)"
 
 
 def _average(kept: Kept, of: str, kind: ColumnType, to: ColumnType) -> str:
@@ -82,9 +84,13 @@ def _average(kept: Kept, of: str, kind: ColumnType, to: ColumnType) -> str:
 
 
 def _sum_of_doubles(kept: Kept, of: str) -> str:
-    of = f"CAST({of} AS DOUBLE)"
+    number = f"CAST({of} AS DOUBLE)"
     if kept.for_ever:
-        return kept.part(of)
+        if kept.corrected:
+            sizes, traces = (kept.some(f"abs({number})", of, ever=ever) for ever in (False, True))
+            kept.traced(of, sizes, traces, f"{kept.count(of)} > 0", sizes)
+        return _if_any(kept, of, kept.some(number, of))
+    of = number
     up = kept.part(f"IF(isnan({of}) OR {of} = {INFINITE}, 1L, 0L)")
     down = kept.part(f"IF(isnan({of}) OR {of} = -{INFINITE}, 1L, 0L)")
     finite = sum_of_finite(kept, [of]).text
@@ -102,7 +108,8 @@ def _spread_of_whole(kept: Kept, of: str) -> str:
     """The standard deviation of whole numbers: exact but for the last two steps."""
     count = kept.count(of)
     plain = f"CAST({of} AS DECIMAL(10,0))"
-    once, squares = kept.part(f"CAST({of} AS DECIMAL(38,0))"), kept.part(f"CAST({plain} * {plain} AS DECIMAL(38,0))")
+    rows = (f"CAST({of} AS DECIMAL(38,0))", f"CAST({plain} * {plain} AS DECIMAL(38,0))")
+    once, squares = (kept.some(row, of) for row in rows)
     exact = f"try_subtract(try_multiply(CAST({count} AS DECIMAL(20,0)), {squares}), try_multiply({once}, {once}))"
     rough = f"CAST({squares} AS DOUBLE) * {count} - CAST({once} AS DOUBLE) * CAST({once} AS DOUBLE)"
     return f"IF({count} > 1, sqrt(coalesce(CAST({exact} AS DOUBLE), {rough}) / {count} / ({count} - 1)), NULL)"

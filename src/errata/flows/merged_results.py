@@ -1,0 +1,161 @@
+"""Small buckets of a query's results merged into few, and what masks take back worked out of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from errata.archive.masked_results import latest, masks_between, masks_in, without_masked
+from errata.archive.masks import sources
+from errata.archive.result_rows import feed_schema, result_schema
+from errata.archive.results import ResultWriter, rows_in, table_of
+from errata.catalog import buckets
+from errata.catalog.published import Published
+from errata.flows.site import Site
+from errata.model.bucket import Bucket, NewBucket, Role, masking
+from errata.model.results import RUN, VS
+
+SMALL_ROWS = 50_000
+"""A bucket of fewer rows is small."""
+
+MANY = 32
+"""So many small buckets are merged into one."""
+
+WORN = 0.1
+"""A bucket of which about this share of rows is masked is written anew, without them."""
+
+AT_ONCE = 8
+"""So many of these at a time: each is read whole."""
+
+
+@dataclass
+class Merged:
+    """Buckets that go, and those into which what counts of them has come."""
+
+    gone: list[Bucket] = field(default_factory=list)
+    into: list[NewBucket] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """How many more settled rows there are: those that are masked are left out."""
+        made = sum(each.rows for each in self.into if each.role is Role.BASE)
+        return made - sum(each.rows for each in self.gone if each.role is Role.BASE)
+
+
+def is_due(of: Published, number: int, masks: Iterable[Bucket]) -> bool:
+    """Whether the evaluation that will have this number is to merge: every so often, or because there are many masks.
+    Corrections take numbers, too, and do not merge."""
+    numbers = [number, *([of.last.number] if of.last.swept is not None else [])]
+    return any(each % MANY == 0 for each in numbers) or len(_small(masks)) >= MANY
+
+
+def merged(site: Site, of: Published, number: int, standing: Iterable[Bucket] = ()) -> Merged:
+    """What there is to merge. `standing`: results beside the settled ones that stay as they are."""
+    merge = _Merge(site, of, number)
+    merge.settled(standing)
+    merge.small_ones(Role.FEED)
+    merge.small_ones(Role.PARTS)
+    return merge.done
+
+
+class _Merge:
+    """A merge of the buckets of a query, for the evaluation of a number."""
+
+    def __init__(self, site: Site, of: Published, number: int) -> None:
+        self._site, self._of, self._number = site, of, number
+        self._writer = ResultWriter(site.warehouse, of.name, of.shape.timed)
+        self.done = Merged()
+
+    def _there(self, role: Role) -> list[Bucket]:
+        found = buckets.visible(self._site.catalog, self._of.stream_id, self._of.last.commit_id, role=role)
+        # What has aged out since is still to be seen as of that commit.
+        return [each for each in found if each.removed_in is None]
+
+    def settled(self, standing: Iterable[Bucket]) -> None:
+        """Settled results and masks: small buckets become one, and of others those in which much is masked become
+        smaller. Masks go that there is nothing left for."""
+        base, masks = self._there(Role.BASE), self._there(Role.MASK)
+        small = _small(base)
+        merging = small if len(small) >= MANY // 2 else []
+        if merging:
+            self._replaced(merging, self._read([*merging, *masking(masks, merging)]))
+        rest = [each for each in base if each not in merging]
+        worn = _worn(rest, masks)
+        for each in worn:
+            self._replaced([each], self._without_masked(each, masks))
+        self._masks(masks, [*(each for each in rest if each not in worn), *standing])
+
+    def _replaced(self, gone: Sequence[Bucket], rows: pa.Table) -> None:
+        self.done.gone += gone
+        self.done.into += self._writer.write(Role.BASE, rows, unmasked=self._number - 1)
+
+    def _read(self, some: Sequence[Bucket]) -> pa.Table:
+        return table_of(self._site.catalog, self._site.warehouse, self._of.shape, some)
+
+    def _without_masked(self, bucket: Bucket, masks: Sequence[Bucket]) -> pa.Table:
+        catalog, warehouse, shape = self._site.catalog, self._site.warehouse, self._of.shape
+        rows = rows_in(catalog, warehouse, result_schema(shape), [bucket])
+        some = masking(masks, [bucket])
+        return without_masked(rows, masks_between(catalog, warehouse, shape, some, bucket.vs_min, bucket.vs_max), shape)
+
+    def _masks(self, masks: Sequence[Bucket], staying: Sequence[Bucket]) -> None:
+        """Masks that results which stay as they are can need: small buckets of them become one."""
+        needed = masking(masks, staying)
+        small = _small(needed)
+        self.done.gone += [each for each in masks if each not in needed]
+        if len(small) >= MANY // 2:
+            shape = self._of.shape
+            told = masks_in(self._site.catalog, self._site.warehouse, shape, small)
+            self.done.gone += small
+            self.done.into += self._writer.write(Role.MASK, latest(_for_some(told, staying), shape))
+
+    def small_ones(self, role: Role) -> None:
+        """Small buckets of a role become one, as they are."""
+        small = _small(self._there(role))
+        if len(small) >= MANY // 2:
+            self.done.gone += small
+            self.done.into += self._writer.write(role, self._as_kept(role, small))
+
+    def _as_kept(self, role: Role, some: Sequence[Bucket]) -> pa.Table:
+        catalog, warehouse = self._site.catalog, self._site.warehouse
+        if role is Role.FEED:
+            return rows_in(catalog, warehouse, feed_schema(self._of.shape), some)
+        read = [each.read(warehouse) for each in sources(catalog, some)]
+        return pa.concat_tables([each.select(read[0].column_names).cast(read[0].schema) for each in read])
+
+
+def _small(some: Iterable[Bucket]) -> list[Bucket]:
+    return [each for each in some if each.rows < SMALL_ROWS]
+
+
+def _worn(results: Sequence[Bucket], masks: Iterable[Bucket]) -> list[Bucket]:
+    """Those of which so much may be masked, as far as the index tells, that they are to be written anew."""
+    masked: dict[int, float] = defaultdict(float)
+    for mask in masks:
+        lying = {each.bucket_id: _lying(each, mask) for each in results if mask.may_mask(each)}
+        whole = sum(lying.values())
+        for bucket_id, rows in lying.items():
+            masked[bucket_id] += mask.rows * rows / whole
+    worn = [each for each in results if masked[each.bucket_id] >= WORN * each.rows]
+    return sorted(worn, key=lambda each: -masked[each.bucket_id] / each.rows)[:AT_ONCE]
+
+
+def _lying(results: Bucket, masks: Bucket) -> float:
+    """About how many results lie where the masks do."""
+    low, high = max(masks.vs_min, results.vs_min), min(masks.vs_max, results.vs_max)
+    return results.rows * (high - low + 1) / (results.vs_max - results.vs_min + 1)
+
+
+def _for_some(masks: pa.Table, results: Iterable[Bucket]) -> pa.Table:
+    """Masks that may be of results in some of these buckets, in order of the results' beginnings."""
+    masks = masks.sort_by(VS)
+    begins, runs = masks[VS].to_numpy(), masks[RUN].to_numpy()
+    needed = np.zeros(masks.num_rows, np.bool_)
+    for each in results:
+        where = slice(np.searchsorted(begins, each.vs_min), np.searchsorted(begins, each.vs_max, side="right"))
+        needed[where] |= runs[where] > each.floor
+    return masks.filter(pa.array(needed))

@@ -1,0 +1,210 @@
+"""A range of a query's results worked out again from history: for a backfill, or where somebody is in doubt. Only what
+comes out different is published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from errata.catalog import commits, leases, pins, queries, replays, stopped, streams
+from errata.catalog.append import BasisMovedError
+from errata.catalog.published import Published, all_published
+from errata.catalog.queries import RecordedQuery
+from errata.catalog.replays import Replay
+from errata.errors import ErrataError, UsageError, unknown
+from errata.flows.answered import not_answered_yet, words
+from errata.flows.ask import event_time
+from errata.flows.check import read, with_inputs
+from errata.flows.evaluate import Evaluated, StoppedError
+from errata.flows.inputs import Inputs
+from errata.flows.rounds import OnStep
+from errata.flows.site import Site
+from errata.flows.sweeping import Sweeping, replaying, rows_to_read
+from errata.flows.swept import commit_worked
+from errata.flows.worked import worked_out
+from errata.model.evaluation import Fault
+from errata.model.interval import Interval
+from errata.revise.technique import Technique
+from errata.spark.failures import loggers_quiet
+
+PART_ROWS = 5_000_000
+"""A part of a replay reads about so many rows; each is a commit, if anything comes out different."""
+
+TRIES = 8
+"""Others may take the query further so often while a part is worked out."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """What is asked for: results of event times from the one to before the other."""
+
+    query: str
+    since: str
+    until: str
+    technique: Technique = Technique.AUTO
+
+
+@dataclass(frozen=True)
+class ReplayReport:
+    """What came of a replay."""
+
+    query: str
+    interval: Interval
+    timed: bool
+    rows: int
+    """About how many rows it reads."""
+    results: int = 0
+    """So many results were worked out again."""
+    done: list[Evaluated] = field(default_factory=list)
+    """Parts of which something came out different."""
+    changed: int = 0
+    resumed: bool = False
+    """Whether it went on with one that had been broken off."""
+    fault: Fault | None = None
+
+
+def replay(site: Site, wanted: Range, *, dry: bool = False, on_step: OnStep = lambda _: None) -> ReplayReport:
+    """Work a range of results out again; `dry`: only tell what that takes."""
+    recorded = queries.recorded(site.catalog)
+    if wanted.query not in recorded:
+        raise unknown("query", wanted.query, list(recorded))
+    with pins.pinned(site.catalog, commits.newest(site.catalog), f"replay of {wanted.query}") as pin:
+        inputs = _inputs(site, pin.commit_id, recorded, wanted.query)
+        query, of = recorded[wanted.query], _published(site, inputs, recorded[wanted.query])
+        interval = _interval(of, wanted)
+        whole = _part(inputs, query, interval, wanted.technique)
+        rows = rows_to_read(inputs, whole.work, whole.of.until)
+        report = ReplayReport(wanted.query, interval, of.shape.timed, rows)
+        return report if dry else _replayed(site, inputs, query, report, wanted.technique, on_step)
+
+
+def _replayed(
+    site: Site, inputs: Inputs, query: RecordedQuery, report: ReplayReport, technique: Technique, on_step: OnStep
+) -> ReplayReport:
+    with leases.held(site.catalog, f"query {report.query}") as ours:
+        if not ours:
+            raise ErrataError(
+                f"query {report.query} is being evaluated or corrected by another runner",
+                how="run it again when that has ended",
+            )
+        begun = replays.begin(site.catalog, query.query_id, report.interval)
+        resumed = begun.done_to > report.interval.start
+        on_step("starting Spark")
+        inputs.session = site.session()
+        done: list[Evaluated] = []
+        try:
+            with loggers_quiet():
+                for part in _parts(begun, report.rows):
+                    on_step(f"replaying {words(part.start, inputs.published[report.query])} and on")
+                    begun = _one(site, inputs, query, begun, part, technique, done)
+        except StoppedError as stop:
+            until = inputs.published[report.query].frontier
+            stopped.note(site.catalog, query.query_id, inputs.commit_id, until, stop.fault)
+            return _report(report, begun, done, resumed=resumed, fault=stop.fault)
+    return _report(report, begun, done, resumed=resumed)
+
+
+def _report(
+    report: ReplayReport, begun: Replay, done: list[Evaluated], *, resumed: bool, fault: Fault | None = None
+) -> ReplayReport:
+    return ReplayReport(
+        report.query,
+        report.interval,
+        report.timed,
+        report.rows,
+        begun.results,
+        done,
+        begun.changed,
+        resumed,
+        fault,
+    )
+
+
+def _one(
+    site: Site,
+    inputs: Inputs,
+    query: RecordedQuery,
+    begun: Replay,
+    part: Interval,
+    technique: Technique,
+    done: list[Evaluated],
+) -> Replay:
+    """Replay a part. Killed before its progress is noted it is replayed again, and nothing comes out different."""
+    for _ in range(TRIES):
+        worked = worked_out(_part(inputs, query, part, technique), inputs)
+        try:
+            if worked.changed:
+                evaluated = commit_worked(worked, inputs)
+                inputs.published[evaluated.name] = evaluated.published
+                done.append(evaluated)
+        except BasisMovedError:
+            inputs.published.update(all_published(site.catalog))
+            continue
+        return replays.progress(site.catalog, begun, part.end, worked.amended.compared, worked.changed)
+    raise ErrataError(
+        f"{TRIES} times another runner took query {query.checked.name} further first",
+        how="run it again: what has been replayed is kept",
+    )
+
+
+def _inputs(site: Site, commit_id: int, recorded: dict[str, RecordedQuery], name: str) -> Inputs:
+    reads = {each: of.checked.reads for each, of in recorded.items()}
+    known = {each: recorded[each] for each in with_inputs([name], reads)}
+    standings = {each.stream.name: each for each in streams.standings(site.catalog, commit_id)}
+    declared = {each: of.stream for each, of in standings.items()}
+    plans = read(declared, {each: of.checked.query for each, of in known.items()}, list(known))
+    return Inputs(site, commit_id, standings, all_published(site.catalog), plans)
+
+
+def _published(site: Site, inputs: Inputs, query: RecordedQuery) -> Published:
+    of = inputs.published.get(query.checked.name)
+    if of is None:
+        raise not_answered_yet(site.catalog, query.checked.name)
+    if of.query_id != query.query_id:
+        raise ErrataError(
+            f"query {query.checked.name} was edited and is still answered in its former form",
+            how="run `errata run`, which works all of the new form out",
+        )
+    return of
+
+
+def _interval(of: Published, wanted: Range) -> Interval:
+    """The range, as far as it is answered."""
+    since, until = (event_time(each, timed=of.shape.timed) for each in (wanted.since, wanted.until))
+    if since >= until:
+        raise UsageError(
+            f"there is nothing from {wanted.since} to before {wanted.until}", how="give the earlier time first"
+        )
+    begins, ends = max(since, of.last.begins), min(until, of.frontier + 1)
+    if begins >= ends:
+        raise UsageError(
+            f"query {of.name} has no answers from {wanted.since} to before {wanted.until}",
+            why=f"its answers are those from {words(of.last.begins, of)} to {words(of.frontier, of)}"
+            if of.last.begins > -(2**62)
+            else f"it is answered up to {words(of.frontier, of)}",
+            how="name a range within",
+        )
+    return Interval(begins, ends)
+
+
+def _part(inputs: Inputs, query: RecordedQuery, interval: Interval, technique: Technique) -> Sweeping:
+    found = replaying(query, inputs.plans[query.checked.name], inputs, interval, technique)
+    if found.work.refused:
+        raise ErrataError(
+            f"results of query {query.checked.name} in this range cannot be worked out again",
+            why=found.work.refused[0].reason,
+            how="name a range that begins later",
+        )
+    return found
+
+
+def _parts(begun: Replay, rows: int) -> Iterator[Interval]:
+    """What is left, in parts that each read a bearable number of rows."""
+    left = begun.left
+    number = max(1, -(-rows // PART_ROWS))
+    length = max(1, -(-(begun.interval.end - begun.interval.start) // number))
+    start = left.start
+    while start < left.end:
+        end = min(start + length, left.end)
+        yield Interval(start, end)
+        start = end

@@ -1,0 +1,107 @@
+"""One query's results corrected: what came of it is written and committed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from errata.archive.results import ResultWriter
+from errata.catalog import published
+from errata.catalog.append import BasisMovedError
+from errata.catalog.published import Done
+from errata.flows.evaluate import Evaluated
+from errata.flows.inputs import Inputs
+from errata.flows.serving import serving
+from errata.flows.sweeping import Sweeping
+from errata.flows.worked import Worked, worked_out
+from errata.model.bucket import Role
+from errata.model.evaluation import Step, Swept
+from errata.model.interval import LOWEST
+
+
+def sweep_query(sweeping: Sweeping, inputs: Inputs) -> Evaluated:
+    """Correct the query's results, and commit it: also where none comes out different, since they now contain what has
+    been revised."""
+    return commit_worked(worked_out(sweeping, inputs), inputs)
+
+
+def _by_role(worked: Worked) -> list[tuple[Role, pa.Table]]:
+    amended = worked.amended
+    found = [
+        (Role.BASE, amended.base),
+        (Role.OPEN, amended.open),
+        (Role.TIP, amended.tip),
+        (Role.MASK, amended.masks),
+        (Role.FEED, amended.feed),
+    ]
+    return found if worked.parts is None else [*found, (Role.PARTS, worked.parts)]
+
+
+def commit_worked(worked: Worked, inputs: Inputs) -> Evaluated:
+    """Write what is new, and commit it."""
+    sweeping, amended, measures = worked.sweeping, worked.amended, worked.measures
+    site, task, basis = inputs.site, sweeping.task, sweeping.basis
+    writer = ResultWriter(site.warehouse, task.name, task.shape.timed)
+    made = [bucket for role, rows in _by_role(worked) for bucket in writer.write(role, rows)]
+    starts = [each.interval.start for each in sweeping.work.regions]
+    step = Step(max(LOWEST + 1, min(starts, default=task.step.until)), task.step.until)
+    swept = Swept(
+        sweeping.technique.value,
+        sweeping.why,
+        {each.source: (each.since, each.up_to) for each in sweeping.revised},
+        len(sweeping.work.regions),
+        amended.compared,
+        amended.changed,
+        tuple(worked.refused),
+    )
+    done = Done(
+        task.name,
+        task.query.query_id,
+        task.shape,
+        basis,
+        step,
+        sweeping.data_commit,
+        task.revisions,
+        cause_of(sweeping),
+        measures,
+        basis.last.begins,
+        made,
+        rows=sum(each.rows for each in made if each.role is Role.BASE),
+        holds=_news(sweeping, inputs),
+        serves=serving(task, inputs, made, whole=True, corrects=True),
+        inputs=sweeping.inputs,
+        swept=swept,
+        keeps_state=sweeping.keeps_state,
+    )
+    try:
+        commit_id = published.commit_evaluation(site.catalog, done, site.caused_by("sweep", inputs.session_if_any))
+    except BasisMovedError:
+        site.discard(made)
+        raise
+    now = published.published(site.catalog, task.name)
+    if now is None:
+        raise AssertionError("what has been committed is there")
+    return Evaluated(task.name, commit_id, step, measures, now)
+
+
+def cause_of(sweeping: Sweeping) -> dict[str, Any]:
+    """Why results change, in a few words: which revisions of which sources."""
+    told = [f"{each.source} {_numbers(each.since + 1, each.up_to)}" for each in sweeping.revised]
+    if not told:
+        return {"type": "replay", "id": sweeping.name, "feed": "whole"}
+    return {"type": "revisions", "id": ", ".join(told), "feed": "whole"}
+
+
+def _numbers(first: int, last: int) -> str:
+    return str(last) if first >= last else f"{first} to {last}"
+
+
+def _news(sweeping: Sweeping, inputs: Inputs) -> dict[int, int]:
+    """Streams of which the query has consumed more revisions than before."""
+    known = sweeping.basis.last.revisions
+    return {
+        inputs.standings[name].stream_id: revision
+        for name, revision in sweeping.task.revisions.items()
+        if known.get(name) != revision
+    }

@@ -1,0 +1,210 @@
+"""What revisions touch of a query's results worked out again, and laid against what is published."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from errata.archive.published_between import results_beginning, results_counting
+from errata.archive.result_rows import result_schema, rows_schema
+from errata.archive.wire import conformed
+from errata.errors import ErrataError
+from errata.evaluate import faults
+from errata.evaluate.deposit import kept
+from errata.flows import windows
+from errata.flows.evaluate import StoppedError
+from errata.flows.inputs import Inputs, Read, joined, measured
+from errata.flows.sweeping import Sweeping
+from errata.language.lineage import Axis, Region
+from errata.language.rough import rough_columns
+from errata.model.evaluation import Measures, Refusal
+from errata.model.interval import HIGHEST, LOWEST, Interval
+from errata.model.results import VE, VS
+from errata.revise.amend import Amended, Amending, amend
+from errata.revise.technique import Technique
+from errata.revise.work import Work, rereading
+from errata.spark.failures import JOB_FAILURES, last_word, loggers_quiet, of_some_row
+from errata.spark.plans.compile import compile_plan
+
+APART = 64
+"""Windows that end at so many different times are read again one by one; of more, all between."""
+
+
+@dataclass(frozen=True)
+class Worked:
+    """What becomes of a query's results, before it is committed."""
+
+    sweeping: Sweeping
+    amended: Amended
+    parts: pa.Table | None
+    """What is to be kept of final windows, where it is."""
+    refused: Sequence[Refusal]
+    measures: Measures
+
+    @property
+    def changed(self) -> int:
+        """How many results come out different."""
+        return self.amended.changed
+
+
+@dataclass
+class _Reading:
+    """What has been read so far."""
+
+    inputs: Inputs
+    read: dict[str, Read] = field(default_factory=dict)
+    all: list[Read] = field(default_factory=list)
+
+    def of(self, sweeping: Sweeping, work: Work) -> dict[str, Read]:
+        task = sweeping.task
+        self.read = {
+            name: self.inputs.read_all(name, some, task.step.until, task.revisions.get(name))
+            for name, some in work.reads.items()
+        }
+        self.all += self.read.values()
+        return self.read
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What was worked out, and what became of it."""
+
+    amended: Amended
+    parts: pa.Table | None = None
+    refused: tuple[Refusal, ...] = ()
+
+
+def worked_out(sweeping: Sweeping, inputs: Inputs) -> Worked:
+    """Work out again what has to be, and lay it against what is published."""
+    began = time.perf_counter()
+    task, reading = sweeping.task, _Reading(inputs)
+    try:
+        with loggers_quiet():
+            found = _found(sweeping, reading)
+    except JOB_FAILURES as error:
+        frames = {name: each.frame for name, each in reading.read.items()}
+        fault = faults.find(task.rewritten, frames, error, until=task.step.until)
+        if fault.expression or of_some_row(error):
+            raise StoppedError(fault) from error
+        raise ErrataError(
+            f"the results of query {task.name} could not be corrected",
+            why=last_word(error),
+            how="mend the cause and run it again: what was published stands, and what was revised still waits",
+        ) from error
+    micros = round((time.perf_counter() - began) * 1e6)
+    measures = replace(
+        measured(reading.all),
+        rows_asked=sum(each.rows for each in reading.all),
+        rows=found.amended.changed,
+        micros=micros,
+        route=sweeping.technique.value,
+    )
+    return Worked(sweeping, found.amended, found.parts, (*sweeping.work.refused, *found.refused), measures)
+
+
+def _found(sweeping: Sweeping, reading: _Reading) -> _Found:
+    """What becomes of the published results in the regions."""
+    task, route = sweeping.task, sweeping.task.route
+    regions = [_kept_region(sweeping, each) for each in sweeping.work.regions]
+    if not regions:
+        nothing = (rows_schema(task.shape).empty_table(), result_schema(task.shape).empty_table())
+        return _Found(amend(*nothing, [], _told(sweeping), task.shape))
+    if sweeping.technique is Technique.DIRECT:
+        return _adjusted(sweeping, reading, regions)
+    read = reading.of(sweeping, sweeping.work)
+    before = _before(sweeping, reading.inputs, regions)
+    if route.keeps_parts:
+        done = windows.replayed(sweeping, reading.inputs, read, regions)
+        return _Found(amend(done.rows, before, regions, _told(sweeping), task.shape), done.parts)
+    return _Found(amend(_in_regions(sweeping, read, regions), before, regions, _told(sweeping), task.shape))
+
+
+def _adjusted(sweeping: Sweeping, reading: _Reading, regions: Sequence[Region]) -> _Found:
+    """The same for windows of which partial aggregates are kept; those that these do not decide are replayed."""
+    shape, inputs = sweeping.task.shape, reading.inputs
+    done = windows.adjusted(sweeping, inputs)
+    rows, parts, touched = done.rows, done.parts, done.touched
+    refused: tuple[Refusal, ...] = ()
+    if done.undecided.num_rows:
+        needed = rereading(sweeping.of, _ends(done.undecided), sweeping.aged)
+        refused = needed.refused
+        if refused:
+            touched = windows.only(sweeping, touched, done.undecided, inside=False)
+        else:
+            again = windows.replayed(sweeping, inputs, reading.of(sweeping, needed), needed.regions)
+            rows = pa.concat_tables([rows, windows.only(sweeping, again.rows, done.undecided)])
+            parts = windows.together(parts, windows.only_parts(sweeping, again.parts, done.undecided))
+    spans = joined(each.interval for each in regions)
+    published = results_beginning(inputs.site.catalog, inputs.site.warehouse, sweeping.basis, spans)
+    before = windows.only(sweeping, published, touched)
+    return _Found(amend(rows, before, [windows.hull(spans)], _told(sweeping), shape), parts, refused)
+
+
+def _ends(undecided: pa.Table) -> list[Region]:
+    """All windows that end when some do."""
+    ends = [each for each in pc.unique(undecided[VS]).to_pylist() if each is not None]
+    if len(ends) > APART:
+        return [Region(Axis.START, Interval(min(ends), max(ends) + 1))]
+    return [Region(Axis.START, Interval(each, each + 1)) for each in sorted(ends)]
+
+
+def _told(sweeping: Sweeping) -> Amending:
+    task, names = sweeping.task, _kept_names(sweeping)
+    rough = frozenset(names[name] for name in rough_columns(task.plan))
+    return Amending(task.number, task.step.until, task.route.covering, sweeping.of.axis, task.closes, rough)
+
+
+def _before(sweeping: Sweeping, inputs: Inputs, regions: Iterable[Region]) -> pa.Table:
+    """What is published in the regions, and beside them as far as it touches."""
+    at = (inputs.site.catalog, inputs.site.warehouse, sweeping.basis)
+    if sweeping.of.axis is Axis.START:
+        return results_beginning(*at, joined(each.interval for each in regions))
+    beside = (Interval(_further(each.interval.start, -1), _further(each.interval.end, 1)) for each in regions)
+    return results_counting(*at, joined(beside))
+
+
+def _further(place: int, by: int) -> int:
+    return place if place in (LOWEST, HIGHEST) else place + by
+
+
+def _in_regions(sweeping: Sweeping, read: Mapping[str, Read], regions: Iterable[Region]) -> pa.Table:
+    """The results in the regions as they are now, and perhaps others."""
+    task = sweeping.task
+    schema = rows_schema(task.shape)
+    if not any(each.opened for each in read.values()):
+        return schema.empty_table()
+    frames = {name: each.frame for name, each in read.items()}
+    start = min(each.interval.start for each in regions)
+    since = start if sweeping.of.axis is Axis.INSTANT and start > LOWEST else None
+    rows = compile_plan(task.rewritten, frames, since=since)
+    found = kept(rows, task.shape, [each.name for each in task.plan.fields])
+    return conformed(_in_hull(sweeping, found, list(regions)).toArrow(), schema)
+
+
+def _in_hull(sweeping: Sweeping, rows: DataFrame, regions: list[Region]) -> DataFrame:
+    """Rows without most of those that lie outside of all regions."""
+    start = min(each.interval.start for each in regions)
+    end = min(max(each.interval.end for each in regions), sweeping.task.step.until + 1)
+    rows = rows.where(f"{VS} < {end}L")
+    if sweeping.of.axis is Axis.INSTANT:
+        return rows.where(f"{VE} > {start}L") if start > LOWEST else rows
+    if sweeping.of.from_its_beginning and sweeping.of.begins > LOWEST:
+        rows = rows.where(f"{VE} > {sweeping.of.begins}L")
+    return rows.where(f"{VS} >= {start}L") if start > LOWEST else rows
+
+
+def _kept_region(sweeping: Sweeping, region: Region) -> Region:
+    """A region by the names under which results are kept."""
+    names = _kept_names(sweeping)
+    return replace(region, values={names[name]: value for name, value in region.values.items()})
+
+
+def _kept_names(sweeping: Sweeping) -> dict[str, str]:
+    """By the fields of the plan, the names under which they are kept."""
+    task = sweeping.task
+    return dict(zip((each.name for each in task.plan.fields), task.shape.names, strict=True))
