@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "ask", "changes", "results", "table"]
+__all__ = ["__version__", "ask", "changes", "results", "table", "why"]
 
 
 def table(
@@ -111,3 +111,22 @@ def changes(
     from errata.flows import changes as reading  # noqa: PLC0415
 
     return reading.changes(spark, query, since=since, project=project)
+
+
+def why(
+    spark: SparkSession,
+    query: str,
+    key: Mapping[str, object],
+    *,
+    at: str | int | None = None,
+    project: Path | str | None = None,
+) -> dict[str, object]:
+    """A result's story as plain data: the `values` that it has had, each with its causes, and the rows `behind` it.
+
+    `key` gives values of columns of the key, all or so many that they tell one result. Where a key has had several,
+    `at` is an event time at which the one that is meant counts. The project is the nearest errata.yaml unless it is
+    named.
+    """
+    from errata.flows import why as telling  # noqa: PLC0415
+
+    return telling.told(spark, query, key, at=at, project=project)

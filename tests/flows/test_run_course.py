@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from errata.flows.status import query_status
-from fixtures.runs import FIRST, QUERIES, ROUTES, SECOND, Answering
+from fixtures.runs import FIRST, QUERIES, ROUTES, SECOND, UNSWEPT, Answering
 
 
 def test_every_route_is_right_after_every_run(tmp_path: Path, spark: SparkSession) -> None:
@@ -32,7 +32,7 @@ def test_every_route_is_right_after_every_run(tmp_path: Path, spark: SparkSessio
 
 def test_corrections_of_what_is_answered_are_left_out(tmp_path: Path, spark: SparkSession) -> None:
     texts = {name: QUERIES[name] for name in ("dear", "sums", "latest", "twos")}
-    there = Answering.begin(tmp_path, texts)
+    there = Answering.begin(tmp_path, texts, declared=UNSWEPT)
     there.take(quotes=FIRST["quotes"])
     there.run()
     # Of the last instant, and of rows that come with the same run.

@@ -23,7 +23,7 @@ from errata.spark.plans.rows import quoted
 from errata.spark.types import arrow_ddl
 
 _STATE, _IS_STATE, _BEFORE = "_state", "_is_state", "_before"
-_TOLD = pa.schema(
+TOLD = pa.schema(
     [
         *(pa.field(name, pa.string()) for name in ("role", "path", "checksum")),
         *(pa.field(name, pa.int64()) for name in ("rows", "size", "vs_min", "vs_max", "ve_min", "ve_max")),
@@ -74,8 +74,8 @@ class Depositor:
         else:
             whole = whole.coalesce(1)
         # Plain names, since Arrow functions look columns up by them.
-        found = whole.mapInArrow(self._task, arrow_ddl(_TOLD)).toArrow()
-        return Deposit([_bucket(each) for each in found.to_pylist()])
+        found = whole.mapInArrow(self._task, arrow_ddl(TOLD)).toArrow()
+        return Deposit([from_told(each) for each in found.to_pylist()])
 
     def feed_in_tasks(self, records: DataFrame) -> list[NewBucket]:
         """Buckets of change records."""
@@ -84,9 +84,9 @@ class Depositor:
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             read = [conformed(pa.Table.from_batches([each]), schema) for each in batches if each.num_rows]
             made = writer.write(Role.FEED, pa.concat_tables(read)) if read else []
-            yield from pa.Table.from_pylist([_row(each) for each in made], _TOLD).to_batches()
+            yield from pa.Table.from_pylist([as_told(each) for each in made], TOLD).to_batches()
 
-        return [_bucket(each) for each in records.mapInArrow(task, arrow_ddl(_TOLD)).toArrow().to_pylist()]
+        return [from_told(each) for each in records.mapInArrow(task, arrow_ddl(TOLD)).toArrow().to_pylist()]
 
     def _task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = result_schema(self.shape).append(pa.field(_BEFORE, pa.bool_()))
@@ -97,8 +97,8 @@ class Depositor:
         flags = rows[_BEFORE]
         rows = rows.drop_columns([_BEFORE])
         fresh, before = rows.filter(pc.invert(flags)).drop_columns([RUN]), rows.filter(flags)
-        made = [_row(each) for each in self._written(settle(fresh, before, self.told, self.shape))]
-        yield from pa.Table.from_pylist(made, _TOLD).to_batches()
+        made = [as_told(each) for each in self._written(settle(fresh, before, self.told, self.shape))]
+        yield from pa.Table.from_pylist(made, TOLD).to_batches()
 
 
 def gathered(rows: DataFrame, state: DataFrame | None, schema: pa.Schema) -> tuple[pa.Table, pa.Table | None]:
@@ -125,7 +125,7 @@ def kept(rows: DataFrame, shape: Shape, fields: list[str], scope: list[str] | No
     return rows.select(*named, VS, VE, *(scope or ()))
 
 
-def _row(bucket: NewBucket) -> Mapping[str, object]:
+def as_told(bucket: NewBucket) -> Mapping[str, object]:
     ends = bucket.ends or (HIGHEST, HIGHEST)
     return {
         "role": bucket.role.value,
@@ -141,6 +141,6 @@ def _row(bucket: NewBucket) -> Mapping[str, object]:
     }
 
 
-def _bucket(row: dict[str, Any]) -> NewBucket:
+def from_told(row: dict[str, Any]) -> NewBucket:
     ends = (row.pop("ve_min"), row.pop("ve_max"))
     return NewBucket(role=Role(row.pop("role")), groups=Groups(), ends=ends, **row)

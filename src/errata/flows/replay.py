@@ -140,7 +140,7 @@ def _one(
         except BasisMovedError:
             inputs.published.update(all_published(site.catalog))
             continue
-        return replays.progress(site.catalog, begun, part.end, worked.amended.compared, worked.changed)
+        return replays.progress(site.catalog, begun, part.end, worked.laid.compared, worked.changed)
     raise ErrataError(
         f"{TRIES} times another runner took query {query.checked.name} further first",
         how="run it again: what has been replayed is kept",

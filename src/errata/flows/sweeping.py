@@ -17,7 +17,6 @@ from errata.catalog import buckets
 from errata.catalog.published import Published
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.streams import Standing, aged_to_now
-from errata.evaluate.needs import KEPT, needs
 from errata.evaluate.route import route
 from errata.flows.due import left_out
 from errata.flows.inputs import Inputs
@@ -109,7 +108,7 @@ def sweeping_for(
         needed,
         chosen,
         why,
-        not _touch_state(task, revised),
+        not work.touches_state(of, revised),
         basis.last.data_commit if _is_behind(task, basis, inputs) else inputs.commit_id,
         aged,
     )
@@ -318,21 +317,3 @@ def by_technique(
         return Technique.MINIMAL, least, "it was asked for"
     some = f"about {rows_to_read(inputs, least, of.until):,} rows make the results that are touched"
     return Technique.MINIMAL, least, f"{no_direct}; {some}" if technique is Technique.DIRECT else some
-
-
-def _touch_state(task: Task, revised: Sequence[Revised]) -> bool:
-    """Whether what the strategy keeps is made of rows that have been revised."""
-    if not task.route.keeps_state:
-        return False
-    kept = needs(task.rewritten, task.route, task.step, state_lost=True)[KEPT]
-    for each in revised:
-        reach = kept.get(each.source)
-        if reach is None or reach.interval.empty:
-            continue
-        begins = each.rows[VS]
-        inside = pc.and_(
-            pc.greater_equal(begins, reach.interval.start), pc.less(begins, min(reach.interval.end, task.step.until))
-        )
-        if pc.any(inside).as_py():
-            return True
-    return False

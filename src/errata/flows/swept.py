@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
-from errata.archive.results import ResultWriter
 from errata.catalog import published
 from errata.catalog.append import BasisMovedError
 from errata.catalog.published import Done
@@ -26,24 +23,10 @@ def sweep_query(sweeping: Sweeping, inputs: Inputs) -> Evaluated:
     return commit_worked(worked_out(sweeping, inputs), inputs)
 
 
-def _by_role(worked: Worked) -> list[tuple[Role, pa.Table]]:
-    amended = worked.amended
-    found = [
-        (Role.BASE, amended.base),
-        (Role.OPEN, amended.open),
-        (Role.TIP, amended.tip),
-        (Role.MASK, amended.masks),
-        (Role.FEED, amended.feed),
-    ]
-    return found if worked.parts is None else [*found, (Role.PARTS, worked.parts)]
-
-
 def commit_worked(worked: Worked, inputs: Inputs) -> Evaluated:
-    """Write what is new, and commit it."""
-    sweeping, amended, measures = worked.sweeping, worked.amended, worked.measures
+    """Make what has been written visible."""
+    sweeping, made, measures = worked.sweeping, worked.laid.buckets, worked.measures
     site, task, basis = inputs.site, sweeping.task, sweeping.basis
-    writer = ResultWriter(site.warehouse, task.name, task.shape.timed)
-    made = [bucket for role, rows in _by_role(worked) for bucket in writer.write(role, rows)]
     starts = [each.interval.start for each in sweeping.work.regions]
     step = Step(max(LOWEST + 1, min(starts, default=task.step.until)), task.step.until)
     swept = Swept(
@@ -51,8 +34,8 @@ def commit_worked(worked: Worked, inputs: Inputs) -> Evaluated:
         sweeping.why,
         {each.source: (each.since, each.up_to) for each in sweeping.revised},
         len(sweeping.work.regions),
-        amended.compared,
-        amended.changed,
+        worked.laid.compared,
+        worked.changed,
         tuple(worked.refused),
     )
     done = Done(

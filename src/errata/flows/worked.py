@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from errata.archive.published_between import results_beginning, results_counting
-from errata.archive.result_rows import result_schema, rows_schema
+from errata.archive.result_rows import rows_schema
+from errata.archive.results import ResultWriter, buckets_beginning, buckets_counting, frame_of
 from errata.archive.wire import conformed
 from errata.errors import ErrataError
 from errata.evaluate import faults
@@ -22,14 +23,22 @@ from errata.flows.inputs import Inputs, Read, joined, measured
 from errata.flows.sweeping import Sweeping
 from errata.language.lineage import Axis, Region
 from errata.language.rough import rough_columns
+from errata.model.bucket import Role
 from errata.model.evaluation import Measures, Refusal
 from errata.model.interval import HIGHEST, LOWEST, Interval
 from errata.model.results import VE, VS
-from errata.revise.amend import Amended, Amending, amend
+from errata.revise.amend import Amending
+from errata.revise.amender import Amender, Laid
 from errata.revise.technique import Technique
 from errata.revise.work import Work, rereading
 from errata.spark.failures import JOB_FAILURES, last_word, loggers_quiet, of_some_row
 from errata.spark.plans.compile import compile_plan
+
+LARGE = 2_000_000
+"""What is made of more rows than this is laid against what is published in Spark's tasks."""
+
+TASK_ROWS = 500_000
+"""A task of such has about so many."""
 
 APART = 64
 """Windows that end at so many different times are read again one by one; of more, all between."""
@@ -40,16 +49,15 @@ class Worked:
     """What becomes of a query's results, before it is committed."""
 
     sweeping: Sweeping
-    amended: Amended
-    parts: pa.Table | None
-    """What is to be kept of final windows, where it is."""
+    laid: Laid
+    """What has been written, and is to be committed."""
     refused: Sequence[Refusal]
     measures: Measures
 
     @property
     def changed(self) -> int:
         """How many results come out different."""
-        return self.amended.changed
+        return self.laid.changed
 
 
 @dataclass
@@ -74,8 +82,9 @@ class _Reading:
 class _Found:
     """What was worked out, and what became of it."""
 
-    amended: Amended
+    laid: Laid
     parts: pa.Table | None = None
+    """What is to be kept of final windows, where it is."""
     refused: tuple[Refusal, ...] = ()
 
 
@@ -100,33 +109,47 @@ def worked_out(sweeping: Sweeping, inputs: Inputs) -> Worked:
     measures = replace(
         measured(reading.all),
         rows_asked=sum(each.rows for each in reading.all),
-        rows=found.amended.changed,
+        rows=found.laid.changed,
         micros=micros,
         route=sweeping.technique.value,
     )
-    return Worked(sweeping, found.amended, found.parts, (*sweeping.work.refused, *found.refused), measures)
+    laid = found.laid
+    if found.parts is not None:
+        laid.buckets.extend(_writer(sweeping, inputs).write(Role.PARTS, found.parts))
+    return Worked(sweeping, laid, (*sweeping.work.refused, *found.refused), measures)
 
 
 def _found(sweeping: Sweeping, reading: _Reading) -> _Found:
     """What becomes of the published results in the regions."""
     task, route = sweeping.task, sweeping.task.route
     regions = [_kept_region(sweeping, each) for each in sweeping.work.regions]
+    amender = Amender(_writer(sweeping, reading.inputs), task.shape, _told(sweeping), regions)
     if not regions:
-        nothing = (rows_schema(task.shape).empty_table(), result_schema(task.shape).empty_table())
-        return _Found(amend(*nothing, [], _told(sweeping), task.shape))
+        return _Found(Laid([], 0, 0))
     if sweeping.technique is Technique.DIRECT:
-        return _adjusted(sweeping, reading, regions)
+        return _adjusted(sweeping, reading, amender)
     read = reading.of(sweeping, sweeping.work)
-    before = _before(sweeping, reading.inputs, regions)
     if route.keeps_parts:
         done = windows.replayed(sweeping, reading.inputs, read, regions)
-        return _Found(amend(done.rows, before, regions, _told(sweeping), task.shape), done.parts)
-    return _Found(amend(_in_regions(sweeping, read, regions), before, regions, _told(sweeping), task.shape))
+        return _Found(amender.in_memory(done.rows, _before(sweeping, reading.inputs, regions)), done.parts)
+    if (rows := sum(each.rows for each in read.values())) > LARGE:
+        tasks = max(2, rows // TASK_ROWS)
+        before = _published(sweeping, reading.inputs, regions)
+        return _Found(amender.in_tasks(_worked_out(sweeping, read, regions), before, tasks))
+    schema = rows_schema(task.shape)
+    new = schema.empty_table()
+    if any(each.opened for each in read.values()):
+        new = conformed(_worked_out(sweeping, read, regions).toArrow(), schema)
+    return _Found(amender.in_memory(new, _before(sweeping, reading.inputs, regions)))
 
 
-def _adjusted(sweeping: Sweeping, reading: _Reading, regions: Sequence[Region]) -> _Found:
+def _writer(sweeping: Sweeping, inputs: Inputs) -> ResultWriter:
+    return ResultWriter(inputs.site.warehouse, sweeping.name, sweeping.task.shape.timed)
+
+
+def _adjusted(sweeping: Sweeping, reading: _Reading, amender: Amender) -> _Found:
     """The same for windows of which partial aggregates are kept; those that these do not decide are replayed."""
-    shape, inputs = sweeping.task.shape, reading.inputs
+    inputs = reading.inputs
     done = windows.adjusted(sweeping, inputs)
     rows, parts, touched = done.rows, done.parts, done.touched
     refused: tuple[Refusal, ...] = ()
@@ -139,10 +162,11 @@ def _adjusted(sweeping: Sweeping, reading: _Reading, regions: Sequence[Region]) 
             again = windows.replayed(sweeping, inputs, reading.of(sweeping, needed), needed.regions)
             rows = pa.concat_tables([rows, windows.only(sweeping, again.rows, done.undecided)])
             parts = windows.together(parts, windows.only_parts(sweeping, again.parts, done.undecided))
-    spans = joined(each.interval for each in regions)
+    spans = joined(each.interval for each in amender.regions)
     published = results_beginning(inputs.site.catalog, inputs.site.warehouse, sweeping.basis, spans)
     before = windows.only(sweeping, published, touched)
-    return _Found(amend(rows, before, [windows.hull(spans)], _told(sweeping), shape), parts, refused)
+    whole = replace(amender, regions=[windows.hull(spans)])
+    return _Found(whole.in_memory(rows, before), parts, refused)
 
 
 def _ends(undecided: pa.Table) -> list[Region]:
@@ -172,21 +196,28 @@ def _further(place: int, by: int) -> int:
     return place if place in (LOWEST, HIGHEST) else place + by
 
 
-def _in_regions(sweeping: Sweeping, read: Mapping[str, Read], regions: Iterable[Region]) -> pa.Table:
+def _published(sweeping: Sweeping, inputs: Inputs, regions: Sequence[Region]) -> DataFrame:
+    """The same for Spark."""
+    site, of = inputs.site, sweeping.basis
+    start, end = min(each.interval.start for each in regions), max(each.interval.end for each in regions)
+    is_start = sweeping.of.axis is Axis.START
+    span = Interval(start, end) if is_start else Interval(_further(start, -1), _further(end, 1))
+    find = buckets_beginning if is_start else buckets_counting
+    some = find(site.catalog, of, of.last.commit_id, span)
+    return frame_of(inputs.session, site.catalog, site.warehouse, of.shape, some)
+
+
+def _worked_out(sweeping: Sweeping, read: Mapping[str, Read], regions: Sequence[Region]) -> DataFrame:
     """The results in the regions as they are now, and perhaps others."""
     task = sweeping.task
-    schema = rows_schema(task.shape)
-    if not any(each.opened for each in read.values()):
-        return schema.empty_table()
     frames = {name: each.frame for name, each in read.items()}
     start = min(each.interval.start for each in regions)
     since = start if sweeping.of.axis is Axis.INSTANT and start > LOWEST else None
     rows = compile_plan(task.rewritten, frames, since=since)
-    found = kept(rows, task.shape, [each.name for each in task.plan.fields])
-    return conformed(_in_hull(sweeping, found, list(regions)).toArrow(), schema)
+    return _in_hull(sweeping, kept(rows, task.shape, [each.name for each in task.plan.fields]), regions)
 
 
-def _in_hull(sweeping: Sweeping, rows: DataFrame, regions: list[Region]) -> DataFrame:
+def _in_hull(sweeping: Sweeping, rows: DataFrame, regions: Sequence[Region]) -> DataFrame:
     """Rows without most of those that lie outside of all regions."""
     start = min(each.interval.start for each in regions)
     end = min(max(each.interval.end for each in regions), sweeping.task.step.until + 1)
