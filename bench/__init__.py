@@ -1,16 +1,17 @@
 """The papers' experiments and plain Spark beside Errata, one command each: `errata bench NAME`.
 
-`run` is the door. A benchmark is a module with a function `measure(scale, folder) -> Outcome`, entered in BENCHMARKS.
+`run` is the door. A benchmark is a module with a function `measure(scale, folder) -> Outcome`, entered in BENCHMARKS;
+one of several parts takes `only`, too.
 """
 
 from __future__ import annotations
 
 import importlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.measure import Outcome, Scale
+from bench.measure import USUAL, Outcome, Scale
 from bench.report import publish
 from errata.errors import EXIT_FAILED, UsageError, candidates, unknown
 
@@ -20,18 +21,32 @@ BENCHMARKS: Mapping[str, str] = {
     "evaluate": "bench.evaluate",
     "ingest": "bench.ingest",
     "language": "bench.language",
+    "replay": "bench.replay",
 }
 """Names of benchmarks and the modules that measure them; a module is imported when its benchmark is asked for."""
 
+PARTS: Mapping[str, Sequence[str]] = {"replay": ("table3", "overhead", "one", "many", "peers", "direct")}
+"""Benchmarks of several parts, any of which can be measured alone."""
 
-def run(name: str, scale: str, out: Path, benchmarks: Mapping[str, str] = BENCHMARKS) -> int:
+TENFOLD = frozenset({"replay"})
+"""Benchmarks that can be asked for ten times the paper's archive."""
+
+
+def run(
+    name: str, scale: str, out: Path, benchmarks: Mapping[str, str] = BENCHMARKS, *, only: Sequence[str] = ()
+) -> int:
     """Measure, write figures, grids and pictures to `out` under its name, print tables; 1 when a goal is missed."""
     if name not in benchmarks:
         raise unknown("benchmark", name, benchmarks)
-    if scale not in list(Scale):
-        raise UsageError(f"unknown scale {scale!r}", how=candidates(scale, [each.value for each in Scale]))
+    scales = [each.value for each in Scale if each in USUAL or name in TENFOLD]
+    if scale not in scales:
+        raise UsageError(f"unknown scale {scale!r}", how=candidates(scale, scales))
+    for part in only:
+        if part not in PARTS.get(name, ()):
+            raise unknown("part", part, PARTS.get(name, ()))
     module = importlib.import_module(benchmarks[name])
     with tempfile.TemporaryDirectory(prefix=f"errata-bench-{name}-") as folder:
-        outcome: Outcome = module.measure(Scale(scale), Path(folder))
+        parts = {"only": tuple(only)} if only else {}
+        outcome: Outcome = module.measure(Scale(scale), Path(folder), **parts)
     publish(name, Scale(scale), outcome, out)
     return EXIT_FAILED if any(metric.holds is False for metric in outcome.metrics) else 0

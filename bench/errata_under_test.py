@@ -44,12 +44,17 @@ streams:
 """
 
 
+def declaration(bucket_rows: int) -> str:
+    """The project and its stream of quotes, in errata.yaml; more may follow."""
+    return _DECLARATION.format(bucket_rows=bucket_rows)
+
+
 def make_site(folder: Path, bucket_rows: int, declared: Mapping[str, str] | None = None) -> Site:
     """A new project in the folder, its stream declared, with what else is to be; all projects share one session."""
     folder.mkdir(parents=True)
     more = "".join(f"    {name}: {value}\n" for name, value in (declared or {}).items())
     file = folder / FILE_NAME
-    file.write_text(_DECLARATION.format(bucket_rows=bucket_rows) + more)
+    file.write_text(declaration(bucket_rows) + more)
     project = load_project(file)
     catalog = prepare_catalog(project.catalog)
     declare(catalog, project.streams[STREAM])

@@ -35,6 +35,12 @@ class Scale(StrEnum):
 
     SMALL = "small"
     PAPER = "paper"
+    TEN = "ten"
+    """Ten times the paper's archive, for those benchmarks that say so."""
+
+
+USUAL = (Scale.SMALL, Scale.PAPER)
+"""The scales of every benchmark."""
 
 
 @dataclass(frozen=True, slots=True)

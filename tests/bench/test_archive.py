@@ -20,7 +20,7 @@ from bench.archive_layouts import (
 )
 from bench.archive_revisions import compaction_metrics, far_apart, few_metrics, many_metrics, scan_metrics
 from bench.corrections import RATE, spread, write_corrections
-from bench.measure import Grid, Outcome, Picture, Scale, Timings
+from bench.measure import USUAL, Grid, Outcome, Picture, Scale, Timings
 from bench.report import publish, stacked
 from pyspark.sql import SparkSession
 
@@ -128,7 +128,7 @@ def test_a_batch_is_closed_before_a_correction(tmp_path: Path) -> None:
     assert before == [place for place, _ in placed(amounts, "MOD")]
 
 
-@pytest.mark.parametrize("scale", list(Scale))
+@pytest.mark.parametrize("scale", USUAL)
 def test_what_is_replayed_has_arrived_and_is_still_there(scale: Scale) -> None:
     amounts = LAYOUTS[scale]
     for mix, count in amounts.mixes.items():
@@ -140,7 +140,7 @@ def test_what_is_replayed_has_arrived_and_is_still_there(scale: Scale) -> None:
             assert start + amounts.window * RATE <= amounts.day + place
 
 
-@pytest.mark.parametrize("scale", list(Scale))
+@pytest.mark.parametrize("scale", USUAL)
 def test_a_few_corrections_are_in_buckets_of_their_own(scale: Scale) -> None:
     amounts = REVISIONS[scale]
     assert len(np.unique(far_apart(amounts) // amounts.bucket_rows)) == amounts.few

@@ -12,7 +12,7 @@ from bench.evaluate_queries import MIX, Engine, Mixed
 from bench.evaluate_reads import Amount
 from bench.evaluate_reads import Amounts as Reads
 from bench.evaluate_windows import PAIRS, WindowAmounts
-from bench.measure import Outcome, Scale
+from bench.measure import USUAL, Outcome, Scale
 from pyspark.sql import SparkSession
 
 from errata.evaluate.route import Kind, route
@@ -80,7 +80,7 @@ def test_pairs_differ_in_their_windows_alone() -> None:
         assert narrow.replace("'60 seconds'", "'600 seconds'") == wide != narrow
 
 
-@pytest.mark.parametrize("scale", list(Scale))
+@pytest.mark.parametrize("scale", USUAL)
 def test_the_batch_closes_a_long_window(scale: Scale) -> None:
     amounts = WINDOWS[scale]
     assert amounts.stretch.ends % (10 * MINUTE) == 0

@@ -6,7 +6,7 @@ import pytest
 from bench.bucket_index import BUCKET_SPAN, SYMBOL, commit_one, load_bucket_rows, look_up_buckets, newest_commit
 from bench.bucket_index import quotes_stream as declared_stream
 from bench.ingest import AMOUNTS, RATE, append_metrics, memory_metrics, ten_minutes
-from bench.measure import Scale, Timings
+from bench.measure import USUAL, Scale, Timings
 
 from errata.catalog import streams
 from errata.generate.quotes import START
@@ -45,7 +45,7 @@ def test_commits_beside_the_loaded_index_are_real_ones(tmp_path: Path) -> None:
     loaded.catalog.close()
 
 
-@pytest.mark.parametrize("scale", list(Scale))
+@pytest.mark.parametrize("scale", USUAL)
 def test_ten_minutes_lie_in_the_day_and_fit_into_two_buckets(scale: Scale) -> None:
     amounts = AMOUNTS[scale]
     assert amounts.bucket_rows > 10 * 60 * RATE

@@ -122,8 +122,8 @@ STEPS = (
     Step(
         "More comes, and the answers move",
         "The second file lands. `errata run` does all that is due: it takes the file in, and takes the answers further "
-        "by what has come and what has expired, not from the beginning. Rows that the first file should have had are "
-        "kept as pending revisions.",
+        "by what has come and what has expired, not from the beginning. Five rows that the first file should have had "
+        "come now: they are put into history, and the results that should have had them are corrected first.",
         [f"mv feed/{SECOND} landing/", "errata run", "errata results lately", "errata results swings"],
     ),
     Step(
@@ -131,16 +131,6 @@ STEPS = (
         "A batch that was taken in before changes nothing, and a run with nothing to do says so. Whatever is killed "
         "half-way can simply be run again.",
         [f"errata ingest quotes landing/taken/{SECOND}", "errata run"],
-    ),
-    Step(
-        "What has changed",
-        "The changes of an answer can be read, too: here what has become of the swings since commit 5. And `minutes` "
-        "is served as a table of the catalog's database, for whoever reads that.",
-        [
-            "errata changes swings --since 5",
-            "sqlite3 errata.db \"SELECT minute, quotes, mean FROM minutes WHERE symbol = 'IBM' "
-            'ORDER BY minute DESC LIMIT 3"',
-        ],
     ),
     Step(
         "The archive",
@@ -151,31 +141,44 @@ STEPS = (
     Step(
         "A correction arrives",
         "The exchange says that one price was wrong and that another quote never was. It is mistaken about a third: "
-        "the old value that it claims, in _old_price, is not the one that is there. Whatever is pending is applied "
-        "with it. Nothing is rewritten: corrections lie over the buckets.",
-        ["cat corrections.csv", f"errata history quotes {WRONG}", "errata revise quotes corrections.csv"],
+        "the old value that it claims, in _old_price, is not the one that is there. The answers have long gone on. What "
+        "would it take to put them right?",
+        ["cat corrections.csv", "errata ingest quotes corrections.csv", "errata sweep --plan"],
+    ),
+    Step(
+        "The correction reaches the answers",
+        "A sweep makes the corrections part of history, and corrects the results that they invalidate: of some "
+        "thousand it looks at a handful. A corrected minute is a correction for `swings`, which reads the minutes. The "
+        "wrong correction is set aside.",
+        ["errata sweep", "errata changes minutes --since 16"],
+    ),
+    Step(
+        "Why?",
+        "Anyone can ask how a number came about: every value that it has had, when, because of what, and the rows "
+        "behind it then and now.",
+        ['errata why minutes "symbol=IBM,minute=2026-11-18T00:05"'],
     ),
     Step(
         "Before and after",
-        "The row has two versions now, and each tells where it came from. Who reads as of commit 9 still gets the old "
-        "price and the quote that never was, today and in a week.",
+        "The row has two versions now, and each tells where it came from. Who reads as of commit 14 still gets the old "
+        "price, the quote that never was, and the answers of then, today and in a week.",
         [
             f"errata history quotes {WRONG}",
-            f"errata archive scan quotes {AROUND} --as-of 9",
+            f"errata archive scan quotes {AROUND} --as-of 14",
             f"errata archive scan quotes {AROUND}",
+            f"{ASKED} --as-of 14",
+            ASKED,
         ],
     ),
     Step(
-        "A question is asked",
-        "Any query may be asked once, at a moment of event time and as known at a commit: IBM's minute before 00:06 "
-        "has a quote less now, and another average.",
-        [f"{ASKED} --as-of 9", ASKED],
-    ),
-    Step(
-        "Answers from before the correction",
-        "The kept answers reach further than the corrected rows, so the correction is not in them, and that is told. "
-        "Worked out anew they are right, and what was published wrongly is published as changed: from what, to what.",
-        ["errata status --queries", "errata run minutes lately swings --anew", "errata changes minutes --since 11"],
+        "For whoever reads tables",
+        "`minutes` is served as a table of the catalog's database, too, corrected in the same commit. And in doubt a "
+        "range of results is worked out again from history, and found to be right.",
+        [
+            "sqlite3 errata.db \"SELECT minute, quotes, mean FROM minutes WHERE symbol = 'IBM' "
+            'ORDER BY minute DESC LIMIT 3"',
+            "errata replay --query minutes --from 2026-11-18T00:00 --to 2026-11-18T00:10",
+        ],
     ),
     Step(
         "Changes as they come",

@@ -41,7 +41,7 @@ PLANNED = (
     Field("technique", "technique"),
     Field("regions", "stretches", right=True),
     Field("rows", "rows to read", right=True),
-    Field("all_rows", "of", right=True),
+    Field("all_rows", "of all", right=True),
     Field("why", "why"),
     Field("waits", "errata run"),
 )

@@ -8,8 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from errata.errors import UsageError, unknown
+from errata.intake.arrow_types import arrow_type
 from errata.intake.convert import convert
 from errata.language.expr import Value
+from errata.model.columns import Kind
+from errata.model.instants import parse_instant
 from errata.model.results import Kept, Shape
 
 
@@ -44,7 +47,9 @@ def _no_such(shape: Shape, name: str, columns: list[str], query: str) -> UsageEr
 
 
 def _typed(column: Kept, value: object, query: str) -> pa.Scalar:
-    """One value; `convert` reads text as it is read from files."""
+    """One value; `convert` reads text as it is read from files, and event times may be written as elsewhere."""
+    if column.type.kind is Kind.TIMESTAMP and isinstance(value, str) and value:
+        return pa.scalar(parse_instant(value), arrow_type(column.type))
     given = _array(value)
     found, wrong = (None, None) if given is None else convert(given, column.type)
     if given is None or found is None or wrong is not None or found.null_count > given.null_count:

@@ -315,5 +315,4 @@ def by_technique(
         return Technique.ALL, work.everything(of, least, narrowed=narrowed), "it was asked for"
     if technique is Technique.MINIMAL:
         return Technique.MINIMAL, least, "it was asked for"
-    some = f"about {rows_to_read(inputs, least, of.until):,} rows make the results that are touched"
-    return Technique.MINIMAL, least, f"{no_direct}; {some}" if technique is Technique.DIRECT else some
+    return Technique.MINIMAL, least, f"not direct: {no_direct}"
