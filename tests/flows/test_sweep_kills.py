@@ -33,7 +33,7 @@ from fixtures.runs import FIRST, QUERIES, SECOND, STREAMS, UNSWEPT, Answering, s
 
 TEXTS = {name: QUERIES[name] for name in ("dear", "sums", "most", "closed")}
 READ_THEMSELVES = {"dear", "sums", "closed"}
-CORRECTIONS = {"quotes": ["3,a,9;replace", "1,b,;delete", "7,a,8;replace", "2,a,6;insert"]}
+CORRECTIONS = {"quotes": ["3,a,9;replace", "1,b,;delete", "7,a,8;replace", "2,a,6;insert", "12,a,2;replace"]}
 COMMIT = "errata.catalog.published.commit_evaluation"
 
 
@@ -93,7 +93,7 @@ def dying(work: Callable[..., Any], *, afterwards: bool) -> Callable[..., Any]:
 MOMENTS: Mapping[str, tuple[str, bool]] = {
     "nothing has been done": ("errata.flows.sweep.revise_stream", False),
     "history is corrected": ("errata.flows.sweep.revise_stream", True),
-    "all has been read": ("errata.flows.worked.amend", False),
+    "all has been read": ("errata.revise.amender.amend", False),
     "files have been written": (COMMIT, False),
     "it has been committed": (COMMIT, True),
 }
@@ -129,24 +129,24 @@ def test_a_sweep_that_is_killed_at_each_file(course: Course, tmp_path: Path, mon
     there = course.again(tmp_path / "killed")
     monkeypatch.setattr("errata.archive.results.INLINE_BYTES", -1)
     revise(there.site)
-    write, written, deadly = Warehouse.write, list[str](), 0
+    write, written, dies_at = Warehouse.write, list[str](), [0]
     rows = there.rows("closed")
 
     def counted(warehouse: Warehouse, path: str, data: bytes) -> None:
         write(warehouse, path, data)
         written.append(path)
-        if len(written) == deadly:
+        if len(written) == dies_at[0]:
             raise KilledError
 
     monkeypatch.setattr(Warehouse, "write", counted)
     # Corrected rows are added, superseded ones masked, changes told, and what is kept of windows is made anew.
-    for deadly in range(1, 5):
+    for dies_at[0] in range(1, 5):
         written.clear()
         with pytest.raises(KilledError):
             sweep(there.site, ["closed"])
         assert there.rows("closed") == rows
     written.clear()
-    deadly = 0
+    dies_at[0] = 0
     assert corrected(sweep(there.site, ["closed"])) == {"closed"}
     assert len(written) == 4
     same_as(there, course.after, "closed")
@@ -304,7 +304,7 @@ def test_a_sweep_beside_batches(course: Course, tmp_path: Path, monkeypatch: pyt
     same_as(there, course.after, "dear", "closed")
     assert {name: there.rows(name) for name in TEXTS} == {name: course.after.rows(name) for name in TEXTS}
     assert corrected(sweep(there.site)) == set(TEXTS)
-    there.check()
+    # More rows of the last instant are not behind what is answered: the next run brings them.
     there.run()
     there.check()
     there.close()
@@ -336,14 +336,15 @@ def test_a_sweep_that_a_run_has_overtaken(tmp_path: Path, spark: SparkSession, m
 def test_a_sweep_that_a_run_of_the_same_state_has_overtaken(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = Answering.begin(tmp_path, TEXTS, declared=UNSWEPT)
+    texts = {name: TEXTS[name] for name in ("sums", "most")}
+    there = Answering.begin(tmp_path, texts, declared=UNSWEPT)
     come_so_far(there)
     there.revise(quotes=["13,a,4", "13,b,2", "13,b,1;replace"])
     with monkeypatch.context() as patched:
         patched.setattr("errata.flows.rounds.leases.held", no_lease)
         meanwhile(patched, "sums", lambda: there.run("sums"))
         report = sweep(there.site)
-    assert corrected(report) == set(TEXTS), "what has been worked out is put aside, and worked out again"
+    assert corrected(report) == set(texts), "what has been worked out is put aside, and worked out again"
     assert there.of("sums").frontier == 13
     there.check()
     there.run()
@@ -355,12 +356,12 @@ def test_no_correction_is_folded_that_a_query_has_still_to_take_up(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forgetful = UNSWEPT.replace("order: at", "order: at, horizon: 0 seconds")
-    there = Answering.begin(
-        tmp_path, TEXTS, declared=forgetful.replace("order: since", "order: since, horizon: 0 seconds")
-    )
+    forgetful = forgetful.replace("order: since", "order: since, horizon: 0 seconds")
+    there = Answering.begin(tmp_path, TEXTS, declared=forgetful)
     come_so_far(there)
     there.revise()
-    assert there.run().evaluated == []
+    there.run()
+    assert there.of("sums").last.revisions == {"quotes": 0}
     (held,) = compact(there.site, ["quotes"], everything=True)
     assert held.held
     assert not held.folded
@@ -375,7 +376,7 @@ def test_no_correction_is_folded_that_a_query_has_still_to_take_up(
     assert corrected(sweep(there.site)) == set(TEXTS)
     there.check()
     upkeep()
-    assert folded == [0, 4]
+    assert folded == [0, 5]
     assert sweep(there.site).swept == []
     there.take(quotes=["6,b,1;replace", "14,a,3"])
     there.run()

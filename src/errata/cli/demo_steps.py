@@ -141,8 +141,8 @@ STEPS = (
     Step(
         "A correction arrives",
         "The exchange says that one price was wrong and that another quote never was. It is mistaken about a third: "
-        "the old value that it claims, in _old_price, is not the one that is there. The answers have long gone on. What "
-        "would it take to put them right?",
+        "the old value that it claims, in _old_price, is not the one that is there. The answers have long gone on. "
+        "What would it take to put them right?",
         ["cat corrections.csv", "errata ingest quotes corrections.csv", "errata sweep --plan"],
     ),
     Step(
@@ -150,7 +150,7 @@ STEPS = (
         "A sweep makes the corrections part of history, and corrects the results that they invalidate: of some "
         "thousand it looks at a handful. A corrected minute is a correction for `swings`, which reads the minutes. The "
         "wrong correction is set aside.",
-        ["errata sweep", "errata changes minutes --since 16"],
+        ["errata sweep", "errata changes minutes --since 15"],
     ),
     Step(
         "Why?",
@@ -185,7 +185,7 @@ STEPS = (
         "Who wants to hear of changes follows them. In another window somebody waits for the next swing, while the "
         "third file lands.",
         [f"mv feed/{THIRD} landing/", "errata run"],
-        beside="errata changes swings --since 14 --follow",
+        beside="errata changes swings --since 18 --follow",
     ),
     Step(
         "A query is edited",
@@ -197,7 +197,7 @@ STEPS = (
             "errata results swings",
             "errata run",
             "errata results swings",
-            "errata changes swings --since 19",
+            "errata changes swings --since 27",
         ],
         edits={"queries/swings.sql": SWINGS.replace("0.8", "0.9").replace("0.008", "0.009")},
     ),

@@ -11,6 +11,7 @@ import typer
 
 from errata.cli.ingest import report_lines
 from errata.cli.options import Printed, given
+from errata.cli.revise import revised_lines
 from errata.cli.talk import say, steps
 from errata.errors import ErrataError
 from errata.flows.append import AppendReport
@@ -27,7 +28,7 @@ ANSWERED = (
     Field("name", "query"),
     Field("until", "answered up to"),
     Field("commit", "commit", right=True),
-    Field("rows", "new results", right=True),
+    Field("rows", "results", right=True),
     Field("route", "route"),
     Field("rows_read", "rows read", right=True),
     Field("ms", "ms", right=True),
@@ -83,6 +84,9 @@ def run(
             for line in report_lines(batch, site.project.streams[batch.stream]):
                 say(line)
         faults = told(site, report.stopped[:SHOWN])
+    for each in report.revised:
+        for line in revised_lines(each):
+            say(line)
     if kind is not Format.TABLE:
         records = [*map(_of_batch, report.batches), *_of_queries(report)]
         print_records(FIELDS, records, records, kind, sys.stdout)
@@ -134,7 +138,8 @@ def _more(some: Sequence[object], what: str) -> Iterator[str]:
 
 
 def _shown(each: Evaluated) -> Record:
-    return {**_of_evaluated(each), "until": place_shown(each.step.until, each.published.shape.timed)}
+    shown = {**_of_evaluated(each), "until": place_shown(each.step.until, each.published.shape.timed)}
+    return shown if each.swept is None else {**shown, "route": f"corrected, {each.measures.route}"}
 
 
 def _of_batch(batch: AppendReport) -> Record:
@@ -163,7 +168,7 @@ def _of_evaluated(each: Evaluated) -> Record:
     return _record(
         what="query",
         name=each.name,
-        outcome="evaluated",
+        outcome="evaluated" if each.swept is None else "corrected",
         commit=each.commit_id,
         until=place(each.step.until, each.published.shape.timed),
         rows=each.measures.rows,

@@ -141,7 +141,8 @@ def _tell_plan(found: SweepPlan, kind: Format) -> None:
     for name, count in found.pending.items():
         more = found.unplaced.get(name, 0)
         rest = f"; {counted(more, 'row')} would have to be looked up and are not in the plan" if more else ""
-        say(f"{name}: {counted(count, 'correction')} and late rows would become history{rest}")
+        some = counted(count, "correction or late row", "corrections or late rows")
+        say(f"{name}: {some} would become history{rest}")
     for each in found.queries:
         for line in refusals_of(each.query, each.refused):
             say(line)

@@ -21,7 +21,7 @@ from errata.evaluate import faults
 from errata.evaluate.advance import Given, advance
 from errata.evaluate.deposit import Deposit, Depositor, gathered, kept
 from errata.evaluate.difference import comparable, differences
-from errata.evaluate.needs import needs
+from errata.evaluate.needs import ARRIVING, needs
 from errata.evaluate.route import Kind
 from errata.evaluate.settle import Told
 from errata.evaluate.windows import closed_and_open
@@ -34,6 +34,8 @@ from errata.model.evaluation import Fault, Measures, Step, Swept
 from errata.model.interval import LOWEST
 from errata.model.results import VS
 from errata.spark.failures import JOB_FAILURES, last_word, loggers_quiet, of_some_row
+from errata.spark.plans.advanced import Advanced
+from errata.spark.plans.partials import results_of
 from errata.spark.types import arrow_ddl
 from errata.spark.values import as_frame
 
@@ -146,11 +148,13 @@ def _deposit(task: Task, inputs: Inputs, read: _Read) -> Deposit:
         read.frames(), _state(inputs, read.former), _known(task, inputs), beginning=task.basis is None, parts=True
     )
     results = advance(task.rewritten, task.route, task.step, given)
+    if results.windows is not None and read.rows > SMALL:
+        results = _added_up_once(task, inputs, given, results.windows)
     beside = results.state if results.windows is None else results.windows
     rows_frame = kept(results.rows, task.shape, [each.name for each in task.plan.fields])
     if task.results_from > LOWEST:
         rows_frame = rows_frame.where(f"{VS} >= {task.results_from}L")
-    if read.rows <= SMALL:
+    if read.rows <= SMALL or results.windows is not None:
         rows, state = gathered(rows_frame, beside, rows_schema(task.shape))
         deposit = depositor.in_memory(rows, _table(task, inputs, before))
     else:
@@ -164,6 +168,16 @@ def _deposit(task: Task, inputs: Inputs, read: _Read) -> Deposit:
     if state is not None:
         deposit.buckets.extend(writer.write_state(state, task.step.until))
     return deposit if task.replaces is None else _compared(task, task.replaces, inputs, deposit, depositor)
+
+
+def _added_up_once(task: Task, inputs: Inputs, given: Given, windows: DataFrame) -> Advanced:
+    """The same results from what is kept of their windows: many rows are added up once, and not for each."""
+    if task.route.partial is None:
+        raise AssertionError("only groups keep windows")
+    rows = windows.toArrow()
+    local = as_frame(inputs.session, rows, arrow_ddl(rows.schema))
+    found = results_of(task.route.partial, given.frames[ARRIVING], local, task.step.until)
+    return Advanced(found, None, local)
 
 
 def _compared(task: Task, was: Published, inputs: Inputs, deposit: Deposit, depositor: Depositor) -> Deposit:

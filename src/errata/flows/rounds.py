@@ -251,7 +251,8 @@ class Rounds:
                 there = published(self._site.catalog, turn.name)
                 if there is not None:
                     self._inputs.published[turn.name] = there
-                following = again()
+                # Of instants that this run knows nothing of it must not say anything.
+                following = None if self._further(turn.name) else again()
             except StoppedError as stop:
                 there = self._inputs.published.get(turn.name)
                 since = LOWEST if there is None else there.frontier

@@ -315,4 +315,8 @@ def by_technique(
         return Technique.ALL, work.everything(of, least, narrowed=narrowed), "it was asked for"
     if technique is Technique.MINIMAL:
         return Technique.MINIMAL, least, "it was asked for"
+    whole = work.everything(of, least, narrowed=narrowed)
+    some, every = (rows_to_read(inputs, each, of.until) for each in (least, whole))
+    if technique is Technique.AUTO and some >= every > 0:
+        return Technique.ALL, whole, "what is touched is made of all rows"
     return Technique.MINIMAL, least, f"not direct: {no_direct}"

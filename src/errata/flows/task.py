@@ -177,11 +177,20 @@ def _due(
 def _revisions(inputs: Inputs, plan: Plan, bases: Mapping[str, Standing], basis: Published | None) -> dict[str, int]:
     """Up to which revision each stream is read: no further than by the queries that are read, or two pasts would be
     mixed."""
-    told = [each.last.revisions for each in below(inputs, plan)]
+    queries = below(inputs, plan)
+    read = {scan.source.name for scan in scans(plan)}
+    waits = basis is not None and any(corrections(inputs, each, basis) for each in queries)
     found = {}
     for name, each in bases.items():
-        own = _revision(inputs, each, None if basis is None else basis.last.revisions.get(name), basis)
-        found[name] = min([own, *(revisions[name] for revisions in told if name in revisions)])
+        told = [other.last.revisions[name] for other in queries if name in other.last.revisions]
+        # What is read through queries alone is known as far as they know it, once their corrections are taken up.
+        through = name not in read and bool(told) and not waits
+        own = (
+            []
+            if through
+            else [_revision(inputs, each, None if basis is None else basis.last.revisions.get(name), basis)]
+        )
+        found[name] = min([*own, *told])
     return found
 
 

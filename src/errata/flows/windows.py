@@ -29,9 +29,13 @@ from errata.model.interval import LOWEST, Interval
 from errata.model.results import VS
 from errata.revise.regions import holds
 from errata.spark.plans.adjusted import FATE, GONE, STANDS, UNDECIDED, adjust_group
-from errata.spark.plans.partials import advance_group
+from errata.spark.plans.advanced import Advanced
+from errata.spark.plans.partials import advance_group, results_of
 from errata.spark.types import arrow_ddl, ddl
 from errata.spark.values import as_frame
+
+MANY = 500_000
+"""Rows that are added up twice, for the results and for what is kept of them, sooner than by two jobs."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,11 @@ def replayed(sweeping: Sweeping, inputs: Inputs, read: Mapping[str, Read], regio
         return Reworked(schema.empty_table(), _gone(before, sweeping.task.number))
     frames = {name: each.frame for name, each in read.items()}
     done = advance_group(found, frames, None, None, LOWEST, until, parts=True)
+    if sum(each.rows for each in read.values()) > MANY and done.windows is not None:
+        # So many are added up once, and the results made of what is kept.
+        all_windows = done.windows.toArrow()
+        local = as_frame(inputs.session, all_windows, arrow_ddl(all_windows.schema))
+        done = Advanced(results_of(found, frames, local, until), None, local)
     rows, windows = _brought(sweeping, done.rows, done.windows)
     windows = windows.filter(pc.less_equal(windows[VS], until))
     windows = windows.filter(pa.array(_in_regions(sweeping, windows, regions)))
@@ -77,7 +86,7 @@ def adjusted(sweeping: Sweeping, inputs: Inputs) -> Adjusted:
     until, number = task.step.until, task.number
     parts = kept_of(sweeping, inputs, [each.interval for each in sweeping.work.regions])
     plain = parts.drop_columns([name for name in ("_empty", "_run") if name in parts.column_names])
-    gone, came = (_frames(sweeping, inputs, which) for which in ("gone", "came"))
+    gone, came = (revised_rows(sweeping, inputs, which) for which in ("gone", "came"))
     known = _known(sweeping, inputs, plain, found)
     done = adjust_group(found, gone, came, known, until)
     rows, windows = _brought(sweeping, done.rows, done.windows)
@@ -91,7 +100,7 @@ def _known(sweeping: Sweeping, inputs: Inputs, parts: pa.Table, found: PartialGr
     """What was kept, for Spark; where nothing was, as many columns as there would be."""
     if parts.column_names:
         return as_frame(inputs.session, parts, arrow_ddl(parts.schema))
-    empty = _frames(sweeping, inputs, None)
+    empty = revised_rows(sweeping, inputs, None)
     windows = advance_group(found, empty, None, None, LOWEST, sweeping.task.step.until, parts=True).windows
     if windows is None:
         raise AssertionError("the parts of final windows were asked for")
@@ -174,7 +183,7 @@ def _brought(sweeping: Sweeping, rows: DataFrame, windows: DataFrame | None) -> 
     return table, found
 
 
-def _frames(sweeping: Sweeping, inputs: Inputs, which: str | None) -> dict[str, DataFrame]:
+def revised_rows(sweeping: Sweeping, inputs: Inputs, which: str | None) -> dict[str, DataFrame]:
     """The rows of each stream that revisions take away, or bring; or none."""
     known = {each.source: each for each in sweeping.revised}
     found = {}

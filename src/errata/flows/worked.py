@@ -97,6 +97,8 @@ def worked_out(sweeping: Sweeping, inputs: Inputs) -> Worked:
             found = _found(sweeping, reading)
     except JOB_FAILURES as error:
         frames = {name: each.frame for name, each in reading.read.items()}
+        if sweeping.technique is Technique.DIRECT:
+            frames = windows.revised_rows(sweeping, inputs, "came") | frames
         fault = faults.find(task.rewritten, frames, error, until=task.step.until)
         if fault.expression or of_some_row(error):
             raise StoppedError(fault) from error

@@ -21,7 +21,7 @@ from errata.spark.plans.partial_kept import OWN, cleared
 from errata.spark.plans.partial_sums import kept_of
 from errata.spark.plans.rows import OPEN, VE, VS
 
-__all__ = ["TURNS", "Frames", "advance_group", "rebuild"]
+__all__ = ["TURNS", "Frames", "advance_group", "rebuild", "results_of"]
 
 _NEXT = "_next"
 
@@ -64,6 +64,18 @@ def advance_group(
         return Advanced(result, step.state(events, came.frame, state))
     windows = step.windows(events)
     return Advanced(result, windows.filter(f"{VS} >= {until}L").drop(VS), windows)
+
+
+def results_of(
+    found: PartialGroup, reads: Frames, windows: DataFrame, until: int, scope: Sequence[str] = ()
+) -> DataFrame:
+    """The results of final windows that have ended by `until`, from what is kept of them as `Advanced.windows` tells
+    it: where the rows are many, they need be added up but once. Of `reads`, what the group's input reads, no row is
+    looked at."""
+    step = _Step(found, kept_of(found), tuple(scope), LOWEST, until)
+    below = step.read(reads, LOWEST, until).below
+    rows = step.closed(step.centred(step.known(windows, until)))
+    return named(upon(found.above, finished(found.node, below, step.by, rows)), scope)
 
 
 def rebuild(found: PartialGroup, live: Frames, since: int, scope: Sequence[str] = ()) -> DataFrame:
