@@ -109,9 +109,9 @@ def test_queries_stand_below_the_streams(errata: Errata, declared: Path) -> None
     errata("apply", "--yes")
     done = errata("status")
     assert [line.split() for line in done.out.splitlines()[-3:]] == [
-        ["query", "reads", "pattern", "state"],
+        ["query", "reads", "pattern", "state", "on_revision"],
         ["dear", "quotes", "MON", "no", "rows", "yet"],
-        ["highest", "dear", "WK", "no", "rows", "yet"],
+        ["highest", "dear", "WK", "no", "rows", "yet", "history"],
     ]
     assert [json.loads(line)["stream"] for line in errata("status", "--format", "json").out.splitlines()] == ["quotes"]
     found = [json.loads(line) for line in errata("status", "--queries", "--format", "json").out.splitlines()]
@@ -128,6 +128,9 @@ def test_queries_stand_below_the_streams(errata: Errata, declared: Path) -> None
         "behind": None,
         "pending": 0,
         "left_out": {},
+        "deferred": None,
+        "refused": [],
+        "on_revision": "history",
         "waits_for": None,
         "fault": None,
         "declared": "as declared",

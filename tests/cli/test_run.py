@@ -72,7 +72,7 @@ def test_the_first_run_takes_in_and_evaluates(ran: tuple[Path, Done]) -> None:
     done = ran[1]
     assert done.code == 1
     header, *found = [line.split() for line in done.out.splitlines()]
-    assert header == ["query", "answered", "up", "to", "commit", "new", "results", "route", "rows", "read", "ms"]
+    assert header == ["query", "answered", "up", "to", "commit", "results", "route", "rows", "read", "ms"]
     assert [(name, until, route) for name, until, _, _, route, *_ in found] == [
         ("dear", STABLE[:23], "appended"),
         ("highest", STABLE[:23], "grouped"),

@@ -14,7 +14,7 @@ from errata.catalog.published import Done, commit_evaluation
 from errata.flows.changes import Feed
 from errata.flows.run import run
 from fixtures.answers import Reader, told
-from fixtures.runs import DEAR, FIRST, MOST, QUERIES, SECOND, SUMS, Answering
+from fixtures.runs import DEAR, FIRST, MOST, QUERIES, SECOND, SUMS, UNSWEPT, Answering
 
 TEXTS = {"dear": DEAR, "sums": SUMS, "most": MOST}
 SHORTER = SUMS.replace("5", "3")
@@ -82,7 +82,10 @@ def test_during_a_run(there: Answering, monkeypatch: pytest.MonkeyPatch) -> None
     there.check()
 
 
-def test_what_is_worked_out_anew_takes_others_along(there: Answering) -> None:
+def test_what_is_worked_out_anew_takes_others_along(tmp_path: Path, spark: SparkSession) -> None:
+    there = Answering.begin(tmp_path, TEXTS, declared=UNSWEPT)
+    there.take(quotes=FIRST["quotes"])
+    there.run()
     there.revise(quotes=["3,a,;delete"])
     there.take(quotes=SECOND["quotes"])
     there.run()
@@ -92,6 +95,7 @@ def test_what_is_worked_out_anew_takes_others_along(there: Answering) -> None:
     there.run()
     assert there.of("most").last.revisions == {"quotes": 1}
     there.check()
+    there.close()
 
 
 def test_a_new_form_that_does_not_reach_as_far(there: Answering) -> None:

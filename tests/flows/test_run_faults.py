@@ -45,7 +45,7 @@ def stops(there: Answering, row: dict[str, str]) -> None:
 def untried(there: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
     """With nothing new a run does not try again."""
     with monkeypatch.context() as patched:
-        patched.setattr("errata.flows.run.evaluate", None)
+        patched.setattr("errata.flows.rounds.evaluate", None)
         report = there.run()
     assert ([name for name, _ in report.stopped], report.held) == (["inverse"], [("top", "inverse")])
 
@@ -57,7 +57,7 @@ def test_a_correction_or_an_edit_lets_it_go_on(there: Answering, monkeypatch: py
     there.revise(quotes=["7,a,3;replace"])
     assert {each.name for each in there.run().evaluated} >= {"inverse", "top"}
     there.check()
-    assert [there.of(name).last.revisions["quotes"] for name in ("dear", "inverse", "top")] == [0, 1, 1]
+    assert [there.of(name).last.revisions["quotes"] for name in ("dear", "inverse", "top")] == [1, 1, 1]
 
     there.take(quotes=["12,b,0", "13,a,5"])
     stops(there, {"at": "12", "of": "b"})

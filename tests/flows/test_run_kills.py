@@ -20,7 +20,7 @@ from errata.catalog import commits
 from errata.catalog.append import BasisMovedError
 from errata.catalog.published import Done, Serves, commit_evaluation, evaluations_of
 from errata.catalog.tables import leases
-from errata.flows import run as run_flow
+from errata.flows import rounds
 from errata.flows.run import RunReport, run
 from errata.model.commit import Cause
 from fixtures.kills import Listed, committers, kill_while_running
@@ -232,7 +232,7 @@ def test_two_runners_without_leases(
             both.wait(60)
         return commit_evaluation(catalog, done, cause)
 
-    monkeypatch.setattr(run_flow.leases, "held", no_lease)
+    monkeypatch.setattr(rounds.leases, "held", no_lease)
     monkeypatch.setattr(COMMIT, together)
     with ThreadPoolExecutor(2) as pool:
         reports: list[RunReport] = list(pool.map(lambda _: run(there.site), range(2)))
@@ -253,7 +253,7 @@ def test_a_runner_that_another_one_has_overtaken(
     there.take(quotes=FIRST["quotes"])
     there.run()
     there.take(quotes=["7,a,3", "8,b,6"])
-    look, overtaken = run_flow.all_published, []
+    look, overtaken = rounds.all_published, []
 
     def late(catalog: Any) -> Any:
         if not overtaken:
@@ -262,7 +262,7 @@ def test_a_runner_that_another_one_has_overtaken(
             assert [each.name for each in there.run("sums").evaluated] == overtaken
         return look(catalog)
 
-    monkeypatch.setattr(run_flow, "all_published", late)
+    monkeypatch.setattr(rounds, "all_published", late)
     report = there.run()
     assert (report.busy, report.held) == (["sums"], [("most", "sums")])
     there.check()

@@ -15,7 +15,7 @@ from errata.flows.due import all_read, reached
 from errata.flows.site import Site, at_site
 from errata.flows.status import Declared, QueryStatus, State, query_status
 from errata.model.commit import Cause
-from errata.model.evaluation import Fault, Measures, Step
+from errata.model.evaluation import Fault, Measures, Refusal, Step, Swept
 from errata.model.interval import LOWEST
 from errata.model.pattern import Pattern
 from errata.model.results import Shape
@@ -54,7 +54,7 @@ class Place:
     def bring(self, *ats: int) -> int:
         return self.feed.bring([{"at": at, "who": "a", "price": 1.0} for at in ats])
 
-    def answer(self, name: str, data_commit: int, revision: int = 0) -> None:
+    def answer(self, name: str, data_commit: int, revision: int = 0, swept: Swept | None = None) -> None:
         """An evaluation as far as the feed reaches."""
         catalog = self.site.catalog
         query, there = queries.recorded(catalog)[name], published(catalog, name)
@@ -77,6 +77,7 @@ class Place:
             begins=LOWEST,
             made=(),
             replaces=replaces,
+            swept=swept,
         )
         commit_evaluation(catalog, done, Cause("run"))
 
@@ -191,6 +192,47 @@ def test_corrections_further_on_are_taken_up_by_going_on(place: Place) -> None:
     place.feed.correct((Op.DELETE, key(12), {}))
     place.feed.correct((Op.DELETE, key(30), {}))
     assert place.status("dear").left_out == {"feed": 2}, "revisions are taken up in their order"
+
+
+def test_corrections_that_wait_are_told_with_what_they_wait_for(place: Place) -> None:
+    options = {"dear": "sweep: {when: queue >= 3}", "most": "sweep: {when: never}"}
+    place.written.apply(TEXTS, options, streams=STREAMS)
+    first = place.bring(5, 12, 30)
+    for name in TEXTS:
+        place.answer(name, first)
+    assert {each.deferred for each in query_status(place.site)} == {None}
+    place.feed.pend((Op.REPLACE, {**key(12), "price": 2.0}, {}))
+    place.feed.pend((Op.DELETE, key(5), {}))
+    found = {each.name: (each.pending, each.deferred) for each in query_status(place.site)}
+    assert found == {
+        "dear": (2, "waits until 3 revisions have come; 2 have"),
+        "most": (2, "waits for `errata sweep`"),
+        "named": (2, None),
+    }
+    place.feed.correct((Op.REPLACE, {**key(12), "price": 3.0}, {}))
+    found = {each.name: (sum(each.left_out.values()), each.deferred) for each in query_status(place.site)}
+    assert found == {"dear": (3, None), "most": (3, "waits for `errata sweep`"), "named": (3, None)}
+
+
+def test_corrections_that_were_refused_are_told_with_the_reason(place: Place) -> None:
+    gone, other = "rows of feed have been aged out", "rows of other have been aged out"
+    first = place.bring(5, 12, 30)
+    for name in ("dear", "most"):
+        place.answer(name, first)
+
+    def refused(*some: Refusal) -> Swept:
+        return Swept("minimal", "it was asked for", {"feed": (0, 3)}, refused=some)
+
+    place.answer("dear", first, 3, refused(Refusal("feed", 2, 3, 2, gone)))
+    place.answer("dear", first, 4, refused())
+    place.answer("dear", first, 9, refused(Refusal("feed", 7, 8, 1, gone), Refusal("feed", 9, 9, 1, other)))
+    assert place.status("dear").refused == (Refusal("feed", 2, 8, 3, gone), Refusal("feed", 9, 9, 1, other))
+    assert place.status("most").refused == ()
+    # They were of the former form.
+    place.written.apply(TEXTS | {"dear": DEAR.replace("10", "11")}, streams=STREAMS)
+    assert place.status("dear").refused == ()
+    place.answer("dear", first)
+    assert place.status("dear").refused == ()
 
 
 def test_a_query_that_is_not_applied_has_no_state(place: Place) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from errata.flows import evaluate, windows, worked
 from errata.flows.sweep import SweepReport, sweep
 from errata.revise.technique import Technique
 from fixtures.runs import FIRST, SECOND, Answering
@@ -35,32 +37,38 @@ def begun(folder: Path) -> Answering:
 
 def swept(there: Answering, technique: Technique = Technique.AUTO) -> SweepReport:
     report = sweep(there.site, technique=technique)
-    assert not (report.stopped or report.held or report.busy), report
+    assert (report.stopped, report.held, report.busy) == ([], [], [])
     return report
 
 
 @pytest.mark.parametrize("technique", [Technique.AUTO, Technique.MINIMAL, Technique.ALL])
 def test_a_course_of_corrections_is_right_after_each(tmp_path: Path, spark: SparkSession, technique: Technique) -> None:
-    there = begun(tmp_path)
-    for title, rows in CORRECTIONS.items():
-        there.take(**rows)
-        report = swept(there, technique)
-        assert report.swept, title
-        print(
-            title,
-            [
-                (
-                    e.name,
-                    e.swept and e.swept.revisions,
-                    e.swept and e.swept.changed,
-                    e.published.last.data_commit,
-                    e.commit_id,
-                )
-                for e in report.swept
-            ],
-        )
+    # One after the other, and some of them swept together.
+    one_by_one = [[title] for title in CORRECTIONS]
+    titles = list(CORRECTIONS)
+    go_through(begun(tmp_path), technique, one_by_one if technique is Technique.AUTO else [titles[:3], titles[3:]])
+
+
+@pytest.mark.parametrize("technique", [Technique.MINIMAL, Technique.ALL])
+def test_where_results_are_many_they_are_laid_out_in_tasks(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, technique: Technique
+) -> None:
+    # So that everything counts as many.
+    for module, name in ((worked, "LARGE"), (windows, "MANY"), (evaluate, "SMALL")):
+        monkeypatch.setattr(module, name, 0)
+    titles = list(CORRECTIONS)
+    go_through(begun(tmp_path), technique, [titles[-2:] if technique is Technique.ALL else titles[:2]])
+
+
+def go_through(there: Answering, technique: Technique, steps: Iterable[Sequence[str]]) -> None:
+    """Take corrections in and sweep them, step by step."""
+    for titles in steps:
+        for title in titles:
+            there.take(**CORRECTIONS[title])
+        assert swept(there, technique).swept, titles
         there.check()
-        assert swept(there).swept == [], f"{title}: it is done"
+        assert swept(there).swept == [], f"{titles}: it is done"
     there.take(quotes=["13,a,4", "14,b,5"], ticks=["15,a"])
     there.run()
     there.check()
+    there.close()

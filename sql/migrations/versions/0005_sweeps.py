@@ -11,6 +11,13 @@ def upgrade() -> None:
     op.add_column("evaluations", sa.Column("inputs", sa.JSON()))
     op.add_column("evaluations", sa.Column("swept", sa.JSON()))
     op.add_column("evaluations", sa.Column("refused", sa.BigInteger()))
+    op.create_index(
+        "ix_evaluations_refused",
+        "evaluations",
+        ["stream_id"],
+        postgresql_where=sa.text("refused IS NOT NULL"),
+        sqlite_where=sa.text("refused IS NOT NULL"),
+    )
     op.create_table(
         "replays",
         sa.Column("replay_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),

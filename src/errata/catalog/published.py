@@ -19,7 +19,7 @@ from errata.catalog.tables import queries as queries_table
 from errata.catalog.tables import streams as streams_table
 from errata.model.bucket import Bucket, NewBucket, Role
 from errata.model.commit import Cause
-from errata.model.evaluation import Evaluation, Measures, Step, Swept
+from errata.model.evaluation import Evaluation, Measures, Refusal, Step, Swept
 from errata.model.interval import HIGHEST
 from errata.model.results import Shape, from_record, to_record
 
@@ -162,6 +162,22 @@ def evaluations_of(catalog: Catalog, stream_id: int, *, after: int = 0, up_to: i
     )
     with catalog.reading() as connection:
         return [_evaluation(row) for row in connection.execute(query.order_by(evaluations.c.number))]
+
+
+def refusals(catalog: Catalog) -> dict[int, list[Refusal]]:
+    """Of each archive the revisions that its results could not take up, the latest last; those of archives that are no
+    more are left out."""
+    query = (
+        select(evaluations.c.stream_id, evaluations.c.swept)
+        .join(streams_table, streams_table.c.stream_id == evaluations.c.stream_id)
+        .where(evaluations.c.refused.is_not(None), streams_table.c.removed_in.is_(None))
+        .order_by(evaluations.c.stream_id, evaluations.c.number)
+    )
+    found: dict[int, list[Refusal]] = {}
+    with catalog.reading() as connection:
+        for row in connection.execute(query):
+            found.setdefault(row.stream_id, []).extend(Swept.of(row.swept).refused)
+    return found
 
 
 def evaluation_for(catalog: Catalog, stream_id: int, data_commit: int) -> Evaluation | None:

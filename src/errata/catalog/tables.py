@@ -308,6 +308,12 @@ evaluations = Table(
     Column("swept", JSON),
     Column("refused", BigInteger),
     Index(None, "stream_id", "commit_id"),
+    Index(
+        "ix_evaluations_refused",
+        "stream_id",
+        postgresql_where=text("refused IS NOT NULL"),
+        sqlite_where=text("refused IS NOT NULL"),
+    ),
 )
 """How far each query's results have been worked out, from which state of the streams, and what it took. The last one is
 the query's position. `swept` is of those that corrected what had been published, `refused` how many revisions they

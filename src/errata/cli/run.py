@@ -71,8 +71,9 @@ def run(
 ) -> int:
     """Do all that is due: take what has landed into the archives, and bring every query up to its streams.
 
-    Late rows and corrections that are pending stay pending. A query whose answer cannot be worked out stops where it
-    is, and the others go on: then the exit code is 1. With rows in quarantine it is 3.
+    Corrections and late rows that are due become history and reach the results that they invalidate. A query whose
+    answer cannot be worked out stops where it is, and the others go on: then the exit code is 1. With rows in
+    quarantine it is 3.
 
     With --anew the results of the queries named are replaced, in one commit each, by what is worked out from the rows
     that their streams still hold; how the new answer differs from the old one is published like every change.

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
+from errata.cli.refused import refusals_of
 from errata.cli.talk import say
 from errata.flows.status import Declared, QueryStatus, State
+from errata.model.stream import OnRevision
 from errata.serve.formats import Field, Format, Record, print_records
 from errata.serve.words import counted, distance, place, place_shown
 
@@ -23,11 +26,17 @@ FIELDS = (
     Field("behind", "behind"),
     Field("pending", "pending", right=True),
     Field("left_out", "left out", fold=True),
+    Field("deferred", "corrections", fold=True),
+    Field("refused", "refused", fold=True),
+    Field("on_revision", "on_revision"),
     Field("waits_for", "waits for"),
     Field("fault", "fault", fold=True),
     Field("declared", "declaration"),
 )
-QUIET = {"answered", "as_of", "behind", "pending", "left_out", "waits_for", "declared"}
+QUIET = {
+    *("answered", "as_of", "behind", "pending", "left_out", "deferred", "refused", "on_revision"),
+    *("waits_for", "declared"),
+}
 """Columns that a person is shown only when they say something."""
 
 PROGRAMS = {"columns", "commit", "commits_behind", "fault"}
@@ -59,10 +68,14 @@ def query_hints(found: Sequence[QueryStatus]) -> Iterator[str]:
     yield from (_stopped(each) for each in stopped[:TOLD])
     if len(stopped) > TOLD:
         yield f"{counted(len(stopped) - TOLD, 'more query has', 'more queries have')} stopped: errata status --queries"
-    short = [each for each in found if each.left_out]
+    short = [each for each in found if each.left_out or each.deferred]
     yield from (_left_out(each) for each in short[:TOLD])
     if len(short) > TOLD:
         yield f"and so it is with {counted(len(short) - TOLD, 'more query', 'more queries')}: errata status --queries"
+    late = [each for each in found if each.refused]
+    yield from (line for each in late[:TOLD] for line in refusals_of(each.name, each.refused))
+    if len(late) > TOLD:
+        yield f"and of {counted(len(late) - TOLD, 'more query', 'more queries')}: errata status --queries --format json"
 
 
 def _stopped(each: QueryStatus) -> str:
@@ -78,8 +91,13 @@ def _stopped(each: QueryStatus) -> str:
 def _left_out(each: QueryStatus) -> str:
     of = " and ".join(f"{counted(count, 'correction')} of {name}" for name, count in each.left_out.items())
     one = sum(each.left_out.values()) == 1
-    reach, are = ("reaches", "is") if one else ("reach", "are")
-    return f"{of} {reach} behind what query {each.name} has answered and {are} not in it: errata run {each.name} --anew"
+    what = (
+        f"{of} {'is' if one else 'are'} not in the answers" if of else f"{counted(each.pending, 'correction')} pending"
+    )
+    if each.deferred is None:
+        return f"query {each.name}: {what}: errata sweep {each.name}"
+    how = "" if each.deferred.endswith("`errata sweep`") else f", or for errata sweep {each.name}"
+    return f"query {each.name}: {what}; it {each.deferred}{how}"
 
 
 def _record(each: QueryStatus) -> Record:
@@ -97,6 +115,9 @@ def _record(each: QueryStatus) -> Record:
         "behind": each.instants,
         "pending": each.pending,
         "left_out": dict(each.left_out),
+        "deferred": each.deferred,
+        "refused": [asdict(refusal) for refusal in each.refused],
+        "on_revision": None if checked is None else checked.on_revision.value,
         "waits_for": each.waits_for,
         "fault": None if each.stopped is None else each.stopped.fault.record(),
         "declared": each.declared.value,
@@ -115,9 +136,19 @@ def _row(each: QueryStatus) -> Record:
         "behind": _behind(each),
         "pending": each.pending or "",
         "left_out": ", ".join(f"{count:,} of {name}" for name, count in each.left_out.items()),
+        "deferred": "deferred" if each.deferred else "",
+        "refused": ", ".join(f"{refusal.count:,} of {refusal.source}" for refusal in each.refused),
+        "on_revision": _policy(each),
         "waits_for": each.waits_for or "",
         "declared": "" if each.declared is Declared.AGREED else each.declared.value,
     }
+
+
+def _policy(each: QueryStatus) -> str:
+    """What a correction changes, where it changes less than it could."""
+    if each.checked is None or each.checked.on_revision is OnRevision.RESULTS:
+        return ""
+    return each.checked.on_revision.value
 
 
 def _behind(each: QueryStatus) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from errata.cli.options import Printed, given
+from errata.cli.refused import refusals_of
 from errata.cli.revise import revised_lines
 from errata.cli.run import standing_lines
 from errata.cli.talk import say, steps
@@ -19,7 +20,6 @@ from errata.flows.site import at_site
 from errata.flows.sweep import SweepReport
 from errata.flows.sweep import sweep as sweep_flow
 from errata.flows.sweep_plan import Planned, SweepPlan, plan_sweep
-from errata.model.evaluation import Refusal
 from errata.revise.technique import Technique
 from errata.serve.formats import Field, Format, Record, print_records
 from errata.serve.words import counted
@@ -123,14 +123,6 @@ def _lines(report: SweepReport) -> Iterator[str]:
     for each in report.swept:
         if each.swept is not None:
             yield from refusals_of(each.name, each.swept.refused)
-
-
-def refusals_of(name: str, refused: Iterable[Refusal]) -> Iterator[str]:
-    """Corrections that a query cannot take up, in words."""
-    for each in refused:
-        numbers = str(each.first) if each.first == each.last else f"{each.first} to {each.last}"
-        some = f"{counted(each.count, 'correction')} of {each.source} ({numbers})"
-        yield f"{name}: {some} cannot be taken up: {each.reason}"
 
 
 def _tell_plan(found: SweepPlan, kind: Format) -> None:

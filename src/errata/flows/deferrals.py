@@ -10,7 +10,6 @@ from errata.catalog.published import Published, all_published
 from errata.catalog.streams import Standing
 from errata.flows.due import all_read, left_out
 from errata.flows.site import Site
-from errata.flows.sweeping import Sweeping
 from errata.model.bucket import Role
 from errata.model.deferral import Deferral
 from errata.revise.revised import Revised
@@ -42,15 +41,24 @@ class Deferrals:
         """When corrections of a query's results are due."""
         return self._recorded[query].checked.query.sweep or self._site.project.sweep
 
-    def due(self, sweeping: Sweeping) -> bool:
+    def due(self, query: str, revised: Iterable[Revised]) -> bool:
         """Whether what has been applied to history is due to reach a query's results."""
-        whole = _together(sweeping.revised)
-        return self.of(sweeping.name).due(whole.queue, self._age(whole), self._now)
+        return self._is_due(self.of(query), _together(revised))
 
     def waits_for(self, query: str, revised: Iterable[Revised]) -> str | None:
         """What the corrections of a query wait for, in words; None where they are due."""
-        deferral, whole = self.of(query), _together(revised)
-        if deferral.due(whole.queue, self._age(whole), self._now):
+        return self._words(query, _together(revised))
+
+    def standing(self, query: str, published: Mapping[str, Published]) -> str | None:
+        """What all that a query's results do not contain waits for, in words; None where it is due, or nothing waits.
+        Corrections of queries that it reads are not counted."""
+        reads = {name: each.checked.reads for name, each in self._recorded.items()}
+        whole = self._waits_for(query, all_read(query, reads), published)
+        return self._words(query, whole) if whole.queue else None
+
+    def _words(self, query: str, whole: Waiting) -> str | None:
+        deferral = self.of(query)
+        if self._is_due(deferral, whole):
             return None
         return deferral.waits_for(whole.queue, self._age(whole), self._now)
 

@@ -19,7 +19,7 @@ from errata.flows.evaluate import Evaluated, StoppedError
 from errata.flows.inputs import Inputs
 from errata.flows.rounds import OnStep
 from errata.flows.site import Site
-from errata.flows.sweeping import Sweeping, replaying, rows_to_read
+from errata.flows.sweeping import Sweeping, more_has_come, replaying, rows_to_read
 from errata.flows.swept import commit_worked
 from errata.flows.worked import worked_out
 from errata.model.evaluation import Fault
@@ -71,7 +71,7 @@ def replay(site: Site, wanted: Range, *, dry: bool = False, on_step: OnStep = la
     with pins.pinned(site.catalog, commits.newest(site.catalog), f"replay of {wanted.query}") as pin:
         inputs = _inputs(site, pin.commit_id, recorded, wanted.query)
         query, of = recorded[wanted.query], _published(site, inputs, recorded[wanted.query])
-        interval = _interval(of, wanted)
+        interval = _interval(of, wanted, inputs)
         whole = _part(inputs, query, interval, wanted.technique)
         rows = rows_to_read(inputs, whole.work, whole.of.until)
         report = ReplayReport(wanted.query, interval, of.shape.timed, rows)
@@ -137,14 +137,27 @@ def _one(
                 evaluated = commit_worked(worked, inputs)
                 inputs.published[evaluated.name] = evaluated.published
                 done.append(evaluated)
+            else:
+                site.discard(worked.laid.buckets)
         except BasisMovedError:
             inputs.published.update(all_published(site.catalog))
+            _check_not_later(inputs, query.checked.name)
             continue
         return replays.progress(site.catalog, begun, part.end, worked.laid.compared, worked.changed)
     raise ErrataError(
         f"{TRIES} times another runner took query {query.checked.name} further first",
         how="run it again: what has been replayed is kept",
     )
+
+
+def _check_not_later(inputs: Inputs, name: str) -> None:
+    """Whether the results are of no later state of the streams than is read here: rows would be missing from what is
+    worked out again."""
+    if inputs.published[name].last.data_commit > inputs.commit_id:
+        raise ErrataError(
+            f"another runner has meanwhile answered query {name} from rows that came after the replay began",
+            how="run it again: what has been replayed is kept",
+        )
 
 
 def _inputs(site: Site, commit_id: int, recorded: dict[str, RecordedQuery], name: str) -> Inputs:
@@ -165,24 +178,27 @@ def _published(site: Site, inputs: Inputs, query: RecordedQuery) -> Published:
             f"query {query.checked.name} was edited and is still answered in its former form",
             how="run `errata run`, which works all of the new form out",
         )
+    _check_not_later(inputs, of.name)
     return of
 
 
-def _interval(of: Published, wanted: Range) -> Interval:
+def _interval(of: Published, wanted: Range, inputs: Inputs) -> Interval:
     """The range, as far as it is answered."""
     since, until = (event_time(each, timed=of.shape.timed) for each in (wanted.since, wanted.until))
     if since >= until:
         raise UsageError(
             f"there is nothing from {wanted.since} to before {wanted.until}", how="give the earlier time first"
         )
-    begins, ends = max(since, of.last.begins), min(until, of.frontier + 1)
+    # The last instant is to be worked out again by the next run if more rows of it have come.
+    last = of.frontier if more_has_come(of, inputs) else of.frontier + 1
+    begins, ends = max(since, of.last.begins), min(until, last)
     if begins >= ends:
         raise UsageError(
             f"query {of.name} has no answers from {wanted.since} to before {wanted.until}",
             why=f"its answers are those from {words(of.last.begins, of)} to {words(of.frontier, of)}"
             if of.last.begins > -(2**62)
             else f"it is answered up to {words(of.frontier, of)}",
-            how="name a range within",
+            how="name a range within, before the last instant if `errata run` has still to take up rows of that",
         )
     return Interval(begins, ends)
 

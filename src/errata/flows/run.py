@@ -61,7 +61,9 @@ def run(
         known = wanted_queries(queries.recorded(site.catalog), names)
         if not known:
             return RunReport(batches, revised=revised)
-        wanted = Wanted(sweeps=deferrals.due, anew=frozenset(names) if anew else frozenset())
+        wanted = Wanted(
+            sweeps=lambda each: deferrals.due(each.name, each.revised), anew=frozenset(names) if anew else frozenset()
+        )
         rounds = Rounds(site, pin.commit_id, known, on_step, wanted)
         # Around all of them: one thread that ended its quiet would end that of the others.
         with loggers_quiet():

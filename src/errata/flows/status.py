@@ -11,17 +11,19 @@ from upath import UPath
 from errata.catalog import commits, holdings, ledger, quarantine, queries, streams
 from errata.catalog.buckets import overlays_ever
 from errata.catalog.holdings import Sizes
-from errata.catalog.published import Published, all_published
+from errata.catalog.published import Published, all_published, refusals
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.stopped import Stopped, all_stopped
 from errata.catalog.streams import Standing
 from errata.errors import unknown
+from errata.flows.deferrals import Deferrals
 from errata.flows.drift import drifted
 from errata.flows.due import all_read, behind, left_out, reached
 from errata.flows.site import Site
 from errata.intake.find import landed
 from errata.model.bucket import INLINE_STREAM_BYTES, Bucket, Role
 from errata.model.compaction import worth_folding
+from errata.model.evaluation import Refusal, together
 from errata.model.query import CheckedQuery
 from errata.model.stream import Landing, Stream, Then
 
@@ -106,7 +108,11 @@ class QueryStatus:
     """Corrections and late rows of its streams that wait to be applied."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Of each stream, the corrections that have been applied and are not in the answers, nor will be by going on: they
-    reach behind what has been answered."""
+    reach behind what has been answered, and a sweep brings them."""
+    deferred: str | None = None
+    """What pending and applied corrections wait for, in words, where `errata run` leaves them for now."""
+    refused: Sequence[Refusal] = ()
+    """Corrections that its results could not take up, those of one reason as one."""
 
     @property
     def instants(self) -> int | None:
@@ -144,6 +150,7 @@ class _Look:
         self._sizes = holdings.sizes(site.catalog)
         self._published = all_published(site.catalog)
         self._stopped = all_stopped(site.catalog)
+        self._deferrals, self._refusals = Deferrals(site), refusals(site.catalog)
         self._newest = commits.newest(site.catalog)
         self._came: dict[int, list[tuple[int, int, str]]] = {}
         self._overlays: dict[int, list[Bucket]] = {}
@@ -166,6 +173,8 @@ class _Look:
             waits_for=next((each for each in read if self._has_stopped(each)), None),
             pending=sum(self._pending(each) for each in bases),
             left_out=self._left_out(there, bases) if there is not None and ours else {},
+            deferred=self._deferrals.standing(name, self._published) if ours else None,
+            refused=together(self._refusals.get(there.stream_id, ())) if there is not None and ours else (),
         )
         due = there is None or until is None or self.behind(there, bases, until)
         return replace(found, state=_state(found, ours=ours, due=due))

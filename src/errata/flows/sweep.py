@@ -64,7 +64,7 @@ def sweep(
             return SweepReport(revised)
         sweeps = Wanted(evaluates=False, technique=technique, narrowed=narrowed)
         if deferrals is not None:
-            sweeps = replace(sweeps, sweeps=deferrals.due)
+            sweeps = replace(sweeps, sweeps=lambda each: deferrals.due(each.name, each.revised))
         rounds = Rounds(site, pin.commit_id, wanted, on_step, sweeps)
         with loggers_quiet():
             rounds.go()

@@ -109,7 +109,7 @@ def sweeping_for(
         chosen,
         why,
         not work.touches_state(of, revised),
-        basis.last.data_commit if _is_behind(task, basis, inputs) else inputs.commit_id,
+        basis.last.data_commit if more_has_come(basis, inputs) else inputs.commit_id,
         aged,
     )
 
@@ -128,11 +128,11 @@ def replaying(query: RecordedQuery, plan: Plan, inputs: Inputs, interval: Interv
     return Sweeping(task, basis, basis.last.inputs, (), of, needed, chosen, why, True, basis.last.data_commit)
 
 
-def _is_behind(task: Task, basis: Published, inputs: Inputs) -> bool:
+def more_has_come(basis: Published, inputs: Inputs) -> bool:
     """Whether rows of the last instant have come that the answer does not contain: the next evaluation brings them."""
     since, until = basis.last.data_commit, basis.frontier
     came = {stream_id for stream_id, _, _ in inputs.came(since)}
-    ids = {inputs.standings[name].stream_id for name in task.revisions}
+    ids = {inputs.standings[name].stream_id for name in basis.last.revisions}
     return any(
         each.batch_no is not None and each.vs_min <= until <= each.vs_max
         for stream_id in sorted(came & ids)

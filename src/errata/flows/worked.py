@@ -130,19 +130,29 @@ def _found(sweeping: Sweeping, reading: _Reading) -> _Found:
         return _Found(Laid([], 0, 0))
     if sweeping.technique is Technique.DIRECT:
         return _adjusted(sweeping, reading, amender)
-    read = reading.of(sweeping, sweeping.work)
-    if route.keeps_parts:
-        done = windows.replayed(sweeping, reading.inputs, read, regions)
-        return _Found(amender.in_memory(done.rows, _before(sweeping, reading.inputs, regions)), done.parts)
-    if (rows := sum(each.rows for each in read.values())) > LARGE:
+    if not route.keeps_parts:
+        return _Found(_replayed(sweeping, reading, amender))
+    if (least := sweeping.work.least) is not None:
+        # What is kept of windows changes only where revised rows are.
+        laid = _replayed(sweeping, reading, amender)
+        some = [_kept_region(sweeping, each) for each in least.regions]
+        return _Found(laid, windows.replayed(sweeping, reading.inputs, reading.of(sweeping, least), some).parts)
+    done = windows.replayed(sweeping, reading.inputs, reading.of(sweeping, sweeping.work), regions)
+    return _Found(amender.in_memory(done.rows, _before(sweeping, reading.inputs, regions)), done.parts)
+
+
+def _replayed(sweeping: Sweeping, reading: _Reading, amender: Amender) -> Laid:
+    """The regions worked out from all rows that make them."""
+    read, regions = reading.of(sweeping, sweeping.work), amender.regions
+    if (rows := sum(each.rows for each in read.values())) > LARGE and not sweeping.task.route.keeps_parts:
         tasks = max(2, rows // TASK_ROWS)
         before = _published(sweeping, reading.inputs, regions)
-        return _Found(amender.in_tasks(_worked_out(sweeping, read, regions), before, tasks))
-    schema = rows_schema(task.shape)
+        return amender.in_tasks(_worked_out(sweeping, read, regions), before, tasks)
+    schema = rows_schema(sweeping.task.shape)
     new = schema.empty_table()
     if any(each.opened for each in read.values()):
         new = conformed(_worked_out(sweeping, read, regions).toArrow(), schema)
-    return _Found(amender.in_memory(new, _before(sweeping, reading.inputs, regions)))
+    return amender.in_memory(new, _before(sweeping, reading.inputs, regions))
 
 
 def _writer(sweeping: Sweeping, inputs: Inputs) -> ResultWriter:

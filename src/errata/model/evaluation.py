@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from errata.model.interval import LOWEST, Interval
@@ -56,6 +56,16 @@ class Refusal:
     last: int
     count: int
     reason: str
+
+
+def together(some: Iterable[Refusal]) -> tuple[Refusal, ...]:
+    """Refusals of different revisions, those of one source for one reason as one."""
+    found: dict[tuple[str, str], Refusal] = {}
+    for each in some:
+        known = found.get((each.source, each.reason), replace(each, count=0))
+        ends = min(known.first, each.first), max(known.last, each.last)
+        found[each.source, each.reason] = Refusal(each.source, *ends, known.count + each.count, each.reason)
+    return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,8 @@ class Work:
     reads: Mapping[str, tuple[Reach, ...]]
     """Of each source, what makes the results in the regions."""
     refused: tuple[Refusal, ...] = ()
+    least: Work | None = None
+    """If more is worked out again than has to be: what has to be."""
 
 
 def minimal(of: Answered, revised: Iterable[Revised], aged_to: AgedTo) -> Work:
@@ -96,7 +98,7 @@ def everything(of: Answered, work: Work, *, narrowed: bool = True) -> Work:
         groups = [{}]
     regions = disjoint([Region(of.axis, of.span, values) for values in groups])
     reads = [backward(of.plan, _as_plan_has_it(of, each)) for each in regions]
-    return Work(tuple(regions), _gathered(of.plan, reads), work.refused)
+    return Work(tuple(regions), _gathered(of.plan, reads), work.refused, work)
 
 
 def between(of: Answered, interval: Interval, aged_to: AgedTo) -> Work:
