@@ -48,7 +48,7 @@ def of_range(there: Answering, query: str, since: int = 0, until: int = 13, **mo
 
 
 def recorded(there: Answering, query: str) -> list[replays.Replay]:
-    return replays.of_query(there.site.catalog, queries.recorded(there.site.catalog)[query].query_id)
+    return replays.of_archive(there.site.catalog, there.of(query).stream_id)
 
 
 class TestVerifying:

@@ -179,16 +179,9 @@ class TestDeferral:
         with answering(tmp_path, served={"most": "sweep: {when: queue >= 2}"}) as there:
             there.take(quotes=PAST[:1])
             report = there.run()
-            assert [each.name for each in report.deferred] == ["most"]
-            assert of_query(there, "most").waits == "waits until 2 revisions have come; 1 has"
-            there.check("dear", "sums")
-            assert there.of("most").last.revisions == {"quotes": 0}
-            # It goes on by what it knows, and then takes up both corrections of what it reads.
-            there.take(quotes=["13,a,4"])
-            there.run()
-            there.check("dear", "sums")
-            there.take(quotes=PAST[2:3])
-            assert there.run().deferred == []
+            # What has been corrected below cannot be left out by who reads it, so it does not wait.
+            assert report.deferred == []
+            assert there.of("most").last.revisions == {"quotes": 1}
             there.check()
 
 
@@ -388,7 +381,9 @@ class TestPlan:
                 assert (told.technique.value, told.revisions) == (swept.technique, 4), name
                 # Of what is not history yet the plan knows where it lies, and nothing else.
                 assert told.regions <= swept.regions <= 2 * told.revisions, name
-                assert abs(told.rows - asked) <= 3, name
+                # What is kept of final windows is read once more for where it changes.
+                twice = told.rows if name == "closed" and technique is Technique.ALL else 0
+                assert told.rows - 3 <= asked <= told.rows + 3 + twice, name
                 assert told.rows <= told.all_rows
             assert planned["most"].technique is Technique.MINIMAL or technique is Technique.ALL
             assert plan_sweep(there.site).queries == []

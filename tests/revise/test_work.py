@@ -74,8 +74,8 @@ def test_windows_that_several_rows_are_in_are_replayed_once() -> None:
 
 
 def test_a_join_replays_the_row_and_those_that_it_meets() -> None:
-    text = """SELECT a.src, a.id, b.id AS other FROM sliding(link1, '3 minutes') AS a JOIN sliding(link2, '5 minutes') AS b
-ON a.src = b.src"""
+    text = """SELECT a.src, a.id, b.id AS other
+FROM sliding(link1, '3 minutes') AS a JOIN sliding(link2, '5 minutes') AS b ON a.src = b.src"""
     found = work(text, revised("link1", [{"time": 20 * MINUTE, "id": 1, "src": "x"}]))
     assert minutes(found.reads["link1"])[0][0] <= 20 < minutes(found.reads["link1"])[0][1]
     # A row of the other side counts together with it if it began less than 5 minutes before, or 3 after.
@@ -131,11 +131,12 @@ def test_all_is_narrowed_to_the_groups_that_are_touched() -> None:
     text = "SELECT symbol, avg(price) AS p FROM quotes GROUP BY symbol, window(time, '5 minutes')"
     of = answered(text)
     least = minimal(of, [revised("quotes", [quote(22), quote(71, "GE")])], {})
-    narrowed = everything(of, least)
+    narrowed = everything(of, least, {})
     assert {repr(each.values) for each in narrowed.regions} == {"{'symbol': 'IBM'}", "{'symbol': 'GE'}"}
-    (whole,) = everything(of, least, narrowed=False).regions
+    (whole,) = everything(of, least, {}, narrowed=False).regions
     assert whole.values == {}
-    assert everything(of, Work((), {})) == Work((), {})
+    assert everything(of, Work((), {}), {}) == Work((), {})
+    assert everything(of, least, {"quotes": 1}) is least
 
 
 def test_a_range_is_made_of_its_own_rows() -> None:

@@ -21,7 +21,7 @@ def upgrade() -> None:
     op.create_table(
         "replays",
         sa.Column("replay_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("query_id", sa.BigInteger(), nullable=False),
+        sa.Column("stream_id", sa.BigInteger(), nullable=False),
         sa.Column("since", sa.BigInteger(), nullable=False),
         sa.Column("until", sa.BigInteger(), nullable=False),
         sa.Column("done_to", sa.BigInteger(), nullable=False),
@@ -31,4 +31,4 @@ def upgrade() -> None:
         sa.Column("ended", sa.BigInteger()),
         sa.PrimaryKeyConstraint("replay_id", name=op.f("pk_replays")),
     )
-    op.create_index(op.f("ix_replays_query_id"), "replays", ["query_id"])
+    op.create_index(op.f("ix_replays_stream_id"), "replays", ["stream_id"])

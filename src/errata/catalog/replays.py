@@ -17,7 +17,7 @@ class Replay:
     """A range of a query's results that is worked out again."""
 
     replay_id: int
-    query_id: int
+    stream_id: int
     interval: Interval
     done_to: int
     """Results before this have been seen to."""
@@ -34,14 +34,14 @@ class Replay:
         return Interval(self.done_to, self.interval.end)
 
 
-def begin(catalog: Catalog, query_id: int, interval: Interval) -> Replay:
+def begin(catalog: Catalog, stream_id: int, interval: Interval) -> Replay:
     """A replay of the range: the one that was begun and has not ended, else a new one."""
-    same = (replays.c.query_id == query_id, replays.c.since == interval.start, replays.c.until == interval.end)
+    same = (replays.c.stream_id == stream_id, replays.c.since == interval.start, replays.c.until == interval.end)
     with catalog.writing() as connection:
         row = connection.execute(select(replays).where(*same, replays.c.ended.is_(None))).first()
         if row is None:
             values = {
-                "query_id": query_id,
+                "stream_id": stream_id,
                 "since": interval.start,
                 "until": interval.end,
                 "done_to": interval.start,
@@ -62,17 +62,17 @@ def progress(catalog: Catalog, of: Replay, done_to: int, results: int, changed: 
         return _replay(connection.execute(query).one())
 
 
-def of_query(catalog: Catalog, query_id: int) -> list[Replay]:
-    """All replays of a query, the oldest first."""
+def of_archive(catalog: Catalog, stream_id: int) -> list[Replay]:
+    """All replays of the results in an archive, the oldest first."""
     with catalog.reading() as connection:
-        rows = connection.execute(select(replays).where(replays.c.query_id == query_id).order_by(replays.c.replay_id))
+        rows = connection.execute(select(replays).where(replays.c.stream_id == stream_id).order_by(replays.c.replay_id))
         return [_replay(row) for row in rows]
 
 
 def _replay(row: Row[Any]) -> Replay:
     return Replay(
         row.replay_id,
-        row.query_id,
+        row.stream_id,
         Interval(row.since, row.until),
         row.done_to,
         row.results,

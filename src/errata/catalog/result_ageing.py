@@ -111,16 +111,17 @@ def _due(
         return None
     kept_from = kept_from if held is None else min(kept_from, held)
     found = ageing.results_due(base, kept_from)
-    feed, parts = (
-        [each for each in buckets.live(connection, stream_id, role) if each.vs_max < kept_from]
-        for role in (Role.FEED, Role.PARTS)
-    )
+    former = streams.aged_to_now(connection, stream_id)
+    aged_to = ageing.results_aged_to(found, former)
+    feed = [each for each in buckets.live(connection, stream_id, Role.FEED) if each.vs_max < kept_from]
+    # What is kept of windows stays as long as their results do.
+    kept = buckets.live(connection, stream_id, Role.PARTS)
+    parts = [each for each in kept if aged_to is not None and each.vs_max < aged_to]
     if not found and not feed and not parts:
         return None
     staying = masking(masks, [*(each for each in base if each not in found), *standing])
-    former = streams.aged_to_now(connection, stream_id)
     idle = [each for each in masks if each not in staying]
-    return AgedResults(found, feed, parts, idle, ageing.results_aged_to(found, former))
+    return AgedResults(found, feed, parts, idle, aged_to)
 
 
 def _sparing(retention: Retention, masks: Sequence[Bucket]) -> Retention:

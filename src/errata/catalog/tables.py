@@ -344,7 +344,7 @@ replays = Table(
     "replays",
     metadata,
     Column("replay_id", Identity, primary_key=True),
-    Column("query_id", BigInteger, nullable=False),
+    Column("stream_id", BigInteger, nullable=False),
     Column("since", BigInteger, nullable=False),
     Column("until", BigInteger, nullable=False),
     Column("done_to", BigInteger, nullable=False),
@@ -352,7 +352,7 @@ replays = Table(
     Column("changed", BigInteger, nullable=False),
     Column("begun", BigInteger, nullable=False),
     Column("ended", BigInteger),
-    Index(None, "query_id"),
+    Index(None, "stream_id"),
 )
-"""Ranges of queries' results that persons have had worked out again, [since, until), part by part up to `done_to`: one
-that was killed is gone on with. `results` were compared, and `changed` of them came out different."""
+"""Ranges of the results in an archive that persons have had worked out again, [since, until), part by part up to
+`done_to`: one that was killed is gone on with. `results` were compared, and `changed` of them came out different."""

@@ -82,7 +82,7 @@ class Tracer:
                 if before is not None and up_to > since:
                     standing = streams.standing(self.site.catalog, name, evaluation.commit_id)
                     found += self._revisions(form, region, standing, reads[name], since, up_to)
-            found = [*self._batches(form, reads, result, before), *found]
+            found = [*self._batches(form, reads, result), *found]
         return Causes(found[:most], max(0, len(found) - most))
 
     def _edit(self, of: Published) -> Edit:
@@ -92,6 +92,13 @@ class Tracer:
 
     def _before(self, of: Published, evaluation: Evaluation) -> Evaluation | None:
         return self._numbered(of).get(evaluation.number - 1)
+
+    def _rows_since(self, of: Published, evaluation: Evaluation) -> int:
+        """The state of the streams up to which the answer had gone on before: corrections in between did not."""
+        told = self._numbered(of).values()
+        return max(
+            (each.data_commit for each in told if each.number < evaluation.number and each.swept is None), default=0
+        )
 
     def _numbered(self, of: Published) -> dict[int, Evaluation]:
         if of.stream_id not in self._evaluations:
@@ -113,13 +120,11 @@ class Tracer:
             found += self._versions(form, region, standing, reads, (before.data_commit, commit_id - 1))
         return found
 
-    def _batches(
-        self, form: Form, reads: Mapping[str, Sequence[Reach]], result: Result, before: Evaluation | None
-    ) -> list[Cause]:
+    def _batches(self, form: Form, reads: Mapping[str, Sequence[Reach]], result: Result) -> list[Cause]:
         """The batches that have come since the evaluation before: those that can have brought rows behind the result,
         and if there are none, all."""
         catalog, evaluation = self.site.catalog, result.evaluation
-        since = 0 if before is None else before.data_commit
+        since = self._rows_since(result.of, evaluation)
         spans = _spans(form, reads, result.at)
         ids = {streams.standing(catalog, name, evaluation.commit_id).stream_id: name for name in base_names(form.plan)}
         came = [each for each in ledger.since(catalog, since, evaluation.data_commit) if each[0] in ids]

@@ -15,7 +15,7 @@ from errata.archive.result_rows import result_schema, rows_schema
 from errata.archive.results import ANSWER, ResultWriter, buckets_beginning, frame_of, frame_of_new, table_of
 from errata.catalog import published
 from errata.catalog.append import BasisMovedError
-from errata.catalog.published import Done, Published
+from errata.catalog.published import Done, Published, evaluations_of
 from errata.errors import ErrataError
 from errata.evaluate import faults
 from errata.evaluate.advance import Given, advance
@@ -272,5 +272,14 @@ def _cause(task: Task, inputs: Inputs) -> dict[str, Any]:
     if task.replaces is not None:
         alike = comparable(task.replaces.shape, task.shape)
         return {"type": "query", "id": task.name, "feed": "whole" if alike else "reset"}
-    since = LOWEST if task.basis is None else task.basis.last.data_commit
-    return {**inputs.batches(task.revisions, since), **told}
+    return {**inputs.batches(task.revisions, _rows_since(task, inputs)), **told}
+
+
+def _rows_since(task: Task, inputs: Inputs) -> int:
+    """The state of the streams up to which the answer had gone on: a correction in between did not."""
+    if task.basis is None:
+        return LOWEST
+    if task.basis.last.swept is None:
+        return task.basis.last.data_commit
+    told = evaluations_of(inputs.site.catalog, task.basis.stream_id)
+    return max((each.data_commit for each in told if each.swept is None), default=LOWEST)

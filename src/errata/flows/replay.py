@@ -21,6 +21,7 @@ from errata.flows.rounds import OnStep
 from errata.flows.site import Site
 from errata.flows.sweeping import Sweeping, more_has_come, replaying, rows_to_read
 from errata.flows.swept import commit_worked
+from errata.flows.task import below, corrections, replaced_below
 from errata.flows.worked import worked_out
 from errata.model.evaluation import Fault
 from errata.model.interval import Interval
@@ -87,7 +88,7 @@ def _replayed(
                 f"query {report.query} is being evaluated or corrected by another runner",
                 how="run it again when that has ended",
             )
-        begun = replays.begin(site.catalog, query.query_id, report.interval)
+        begun = replays.begin(site.catalog, inputs.published[report.query].stream_id, report.interval)
         resumed = begun.done_to > report.interval.start
         on_step("starting Spark")
         inputs.session = site.session()
@@ -179,6 +180,12 @@ def _published(site: Site, inputs: Inputs, query: RecordedQuery) -> Published:
             how="run `errata run`, which works all of the new form out",
         )
     _check_not_later(inputs, of.name)
+    plan = inputs.plans[of.name]
+    if replaced_below(inputs, plan, of) or any(corrections(inputs, each, of) for each in below(inputs, plan)):
+        raise ErrataError(
+            f"results that query {of.name} reads have been worked out anew or corrected since it was answered",
+            how="run `errata run` first, which brings it up to them",
+        )
     return of
 
 

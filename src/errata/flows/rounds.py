@@ -181,7 +181,7 @@ class Rounds:
     def _sweeping(self, query: RecordedQuery, plan: Plan) -> Sweeping | None:
         """What is to be corrected now."""
         found = sweeping_for(query, plan, self._inputs, self._wanted.technique, narrowed=self._wanted.narrowed)
-        if found is None or self._wanted.sweeps(found):
+        if found is None or found.cannot_wait or self._wanted.sweeps(found):
             return found
         self.deferred.append(found)
         return None
@@ -189,8 +189,12 @@ class Rounds:
     def _further(self, name: str) -> bool:
         """Whether a query's results are of a later state of the streams than this run's: what reads them must not mix
         the two."""
-        there = self._inputs.published.get(name)
-        return there is not None and there.last.data_commit > self._inputs.commit_id
+        there, standings = self._inputs.published.get(name), self._inputs.standings
+        if there is None:
+            return False
+        revised = there.last.revisions.items()
+        later = any(number > standings[each].applied for each, number in revised if each in standings)
+        return later or there.last.data_commit > self._inputs.commit_id
 
     def _unchanged(self, turn: Turn, known: Stopped) -> bool:
         """Whether nothing has come since a query stopped that could let it go on."""

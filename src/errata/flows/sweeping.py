@@ -21,6 +21,7 @@ from errata.evaluate.route import route
 from errata.flows.due import left_out
 from errata.flows.inputs import Inputs
 from errata.flows.needed import base_names
+from errata.flows.standing_results import lost_for_good
 from errata.flows.task import Task, below, corrections, replaced_below
 from errata.intake.arrow_types import arrow_schema
 from errata.language.nodes import scans
@@ -60,6 +61,12 @@ class Sweeping:
     @property
     def name(self) -> str:
         return self.task.name
+
+    @property
+    def cannot_wait(self) -> bool:
+        """Whether the query would go on from rows that it has not seen: results that another query has corrected, and
+        versions of relations that came late, are there for whoever reads, and cannot be left out as revisions are."""
+        return any(each.after is None or each.came_late for each in self.revised)
 
     def size(self, inputs: Inputs) -> int:
         """About how many rows it reads."""
@@ -108,10 +115,16 @@ def sweeping_for(
         needed,
         chosen,
         why,
-        not work.touches_state(of, revised),
+        not work.touches_state(of, revised) or _is_lost_for_good(task, basis, inputs),
         basis.last.data_commit if more_has_come(basis, inputs) else inputs.commit_id,
         aged,
     )
+
+
+def _is_lost_for_good(task: Task, basis: Published, inputs: Inputs) -> bool:
+    """Whether what the strategy keeps could not be made anew, since rows that it was made of have been aged out: then
+    it stays as it is, as the results do that were made of them."""
+    return bool(lost_for_good(inputs.site.catalog, task.rewritten, task.route, basis, inputs.standings))
 
 
 def replaying(query: RecordedQuery, plan: Plan, inputs: Inputs, interval: Interval, technique: Technique) -> Sweeping:
@@ -124,8 +137,12 @@ def replaying(query: RecordedQuery, plan: Plan, inputs: Inputs, interval: Interv
     of = answered(task, basis, inputs)
     needed, chosen, why = work.between(of, interval, stands.aged(inputs)), Technique.MINIMAL, "only the range is read"
     if technique is Technique.ALL:
-        needed, chosen, why = work.everything(of, needed, narrowed=False), Technique.ALL, "it was asked for"
-    return Sweeping(task, basis, basis.last.inputs, (), of, needed, chosen, why, True, basis.last.data_commit)
+        # All rows are read, and the results of the range are looked at.
+        whole = work.everything(of, needed, stands.aged(inputs), narrowed=False)
+        needed, chosen, why = replace(needed, reads=whole.reads), Technique.ALL, "it was asked for"
+    # Where results come out different, what is kept may be wrong, too.
+    is_kept = _is_lost_for_good(task, basis, inputs)
+    return Sweeping(task, basis, basis.last.inputs, (), of, needed, chosen, why, is_kept, basis.last.data_commit)
 
 
 def more_has_come(basis: Published, inputs: Inputs) -> bool:
@@ -257,8 +274,8 @@ def _of_query(of: Published, basis: Published, inputs: Inputs) -> Iterator[Revis
     later = corrections(inputs, of, basis)
     if not later:
         return
-    first, last = later[0].commit_id - 1, later[-1].commit_id
-    found = buckets.added(site.catalog, of.stream_id, (Role.FEED,), after=first, up_to=last)
+    # Those of buckets that have been merged since are in the merged ones.
+    found = buckets.visible(site.catalog, of.stream_id, of.last.commit_id, role=Role.FEED)
     schema = feed_schema(of.shape)
     read = [conformed(each.read(site.warehouse), schema) for each in sources(site.catalog, found)]
     records = pa.concat_tables([schema.empty_table(), *read])
@@ -290,8 +307,8 @@ def no_adjusting(of: Answered, revised: Iterable[Revised]) -> str | None:
     if of.route.partial is None or not of.route.keeps_parts:
         why = None if of.route.partial is None else adjustable(of.route.partial)
         return why or "its results are no sums, counts or extremes of windows that have closed"
-    if any(each.after is None for each in revised):
-        return "what was revised are results of another query"
+    if any(each.after is None for each in revised) or any(each.source.plan is not None for each in scans(of.plan)):
+        return "it reads results of another query"
     return None
 
 
@@ -307,16 +324,18 @@ def by_technique(
 ) -> tuple[Technique, Work, str]:
     """The same for changes that are known; `no_direct`: why results cannot be adjusted, if they cannot."""
     if technique in (Technique.AUTO, Technique.DIRECT) and no_direct is None:
-        # Rows that have been aged out are not needed.
         asked = "it was asked for" if technique is Technique.DIRECT else "it reads no rows"
-        return Technique.DIRECT, work.following(of, changes, {}), asked
+        return Technique.DIRECT, work.following(of, changes, aged), asked
     least = work.following(of, changes, aged)
     if technique is Technique.ALL:
-        return Technique.ALL, work.everything(of, least, narrowed=narrowed), "it was asked for"
+        whole = work.everything(of, least, aged, narrowed=narrowed)
+        if whole is least and least.regions:
+            return Technique.MINIMAL, least, "rows of earlier results have been aged out, so not all can be replayed"
+        return Technique.ALL, whole, "it was asked for"
     if technique is Technique.MINIMAL:
         return Technique.MINIMAL, least, "it was asked for"
-    whole = work.everything(of, least, narrowed=narrowed)
+    whole = work.everything(of, least, aged, narrowed=narrowed)
     some, every = (rows_to_read(inputs, each, of.until) for each in (least, whole))
-    if technique is Technique.AUTO and some >= every > 0:
+    if technique is Technique.AUTO and whole is not least and some >= every > 0:
         return Technique.ALL, whole, "what is touched is made of all rows"
     return Technique.MINIMAL, least, f"not direct: {no_direct}"

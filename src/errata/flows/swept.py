@@ -32,7 +32,7 @@ def commit_worked(worked: Worked, inputs: Inputs) -> Evaluated:
     swept = Swept(
         sweeping.technique.value,
         sweeping.why,
-        {each.source: (each.since, each.up_to) for each in sweeping.revised},
+        _revisions(sweeping),
         len(sweeping.work.regions),
         worked.laid.compared,
         worked.changed,
@@ -70,7 +70,10 @@ def commit_worked(worked: Worked, inputs: Inputs) -> Evaluated:
 
 def cause_of(sweeping: Sweeping) -> dict[str, Any]:
     """Why results change, in a few words: which revisions of which sources."""
-    told = [f"{each.source} {_numbers(each.since + 1, each.up_to)}" for each in sweeping.revised]
+    told = [
+        f"late versions of {each.source}" if each.came_late else f"{each.source} {_numbers(each.since + 1, each.up_to)}"
+        for each in sweeping.revised
+    ]
     if not told:
         return {"type": "replay", "id": sweeping.name, "feed": "whole"}
     return {"type": "revisions", "id": ", ".join(told), "feed": "whole"}
@@ -88,3 +91,12 @@ def _news(sweeping: Sweeping, inputs: Inputs) -> dict[int, int]:
         for name, revision in sweeping.task.revisions.items()
         if known.get(name) != revision
     }
+
+
+def _revisions(sweeping: Sweeping) -> dict[str, tuple[int, int]]:
+    """Of each source the revisions that have been taken up; late versions have no numbers."""
+    found: dict[str, tuple[int, int]] = {}
+    for each in sweeping.revised:
+        since, up_to = found.get(each.source, (each.since, each.up_to))
+        found[each.source] = (min(since, each.since), max(up_to, each.up_to))
+    return found

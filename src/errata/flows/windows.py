@@ -56,6 +56,8 @@ class Adjusted(Reworked):
     """Those for which that did not suffice."""
     touched: pa.Table
     """All that corrected rows lie in, by the group's columns and their ends."""
+    known: pa.Table
+    """Those of which something was kept."""
 
 
 def replayed(sweeping: Sweeping, inputs: Inputs, read: Mapping[str, Read], regions: Sequence[Region]) -> Reworked:
@@ -93,7 +95,8 @@ def adjusted(sweeping: Sweeping, inputs: Inputs) -> Adjusted:
     by_fate = {fate: windows.filter(pc.equal(windows[FATE], fate)).drop_columns([FATE]) for fate in (STANDS, GONE)}
     kept_now = together(as_kept(by_fate[STANDS], number), as_kept(by_fate[GONE], number, empty=True))
     undecided = windows.filter(pc.equal(windows[FATE], UNDECIDED))
-    return Adjusted(rows, kept_now, named(sweeping, undecided), named(sweeping, windows))
+    before = named(sweeping, parts) if parts.num_rows else named(sweeping, windows.slice(0, 0))
+    return Adjusted(rows, kept_now, named(sweeping, undecided), named(sweeping, windows), before)
 
 
 def _known(sweeping: Sweeping, inputs: Inputs, parts: pa.Table, found: PartialGroup) -> DataFrame:

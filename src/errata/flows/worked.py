@@ -165,17 +165,21 @@ def _adjusted(sweeping: Sweeping, reading: _Reading, amender: Amender) -> _Found
     done = windows.adjusted(sweeping, inputs)
     rows, parts, touched = done.rows, done.parts, done.touched
     refused: tuple[Refusal, ...] = ()
-    if done.undecided.num_rows:
-        needed = rereading(sweeping.of, _ends(done.undecided), sweeping.aged)
-        refused = needed.refused
-        if refused:
-            touched = windows.only(sweeping, touched, done.undecided, inside=False)
-        else:
-            again = windows.replayed(sweeping, inputs, reading.of(sweeping, needed), needed.regions)
-            rows = pa.concat_tables([rows, windows.only(sweeping, again.rows, done.undecided)])
-            parts = windows.together(parts, windows.only_parts(sweeping, again.parts, done.undecided))
     spans = joined(each.interval for each in amender.regions)
     published = results_beginning(inputs.site.catalog, inputs.site.warehouse, sweeping.basis, spans)
+    # Of a window that has a result and of which nothing is kept, nobody knows what rows it has.
+    unknown = windows.only(sweeping, windows.only(sweeping, published, touched), done.known, inside=False)
+    undecided = pa.concat_tables([done.undecided, unknown.select(done.undecided.column_names)])
+    if undecided.num_rows:
+        rows = windows.only(sweeping, rows, undecided, inside=False)
+        needed = rereading(sweeping.of, _ends(undecided), sweeping.aged)
+        refused = needed.refused
+        if refused:
+            touched = windows.only(sweeping, touched, undecided, inside=False)
+        else:
+            again = windows.replayed(sweeping, inputs, reading.of(sweeping, needed), needed.regions)
+            rows = pa.concat_tables([rows, windows.only(sweeping, again.rows, undecided)])
+            parts = windows.together(parts, windows.only_parts(sweeping, again.parts, undecided))
     before = windows.only(sweeping, published, touched)
     whole = replace(amender, regions=[windows.hull(spans)])
     return _Found(whole.in_memory(rows, before), parts, refused)

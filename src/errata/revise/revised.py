@@ -51,6 +51,8 @@ class Revised:
     before: pa.Table | None = None
     after: pa.Table | None = None
     """Of a stream: the rows as they were known before, and as they are now, without what was so only in between."""
+    came_late: bool = False
+    """Whether these are no revisions, but versions of a relation that came behind what had been answered."""
 
     @property
     def count(self) -> int:
@@ -98,7 +100,9 @@ def _net(stream: Stream, rows: pa.Table, since: int) -> tuple[pa.Table, pa.Table
 def of_arrivals(stream: Stream, rows: pa.Table, known: int, came: int) -> Revised:
     """Rows that have come behind what was answered, though they are no revisions: versions of relations."""
     rows = rows.select(stream.names).append_column(REVISION, pa.repeat(pa.scalar(known, pa.int64()), rows.num_rows))
-    return Revised(stream.name, _versions(rows, stream, gone=False), known, known, came, tuple(stream.group))
+    return Revised(
+        stream.name, _versions(rows, stream, gone=False), known, known, came, tuple(stream.group), came_late=True
+    )
 
 
 def of_records(query: str, records: pa.Table, kept: Mapping[str, str], payload: Sequence[str], came: int) -> Revised:

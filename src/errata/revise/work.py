@@ -88,9 +88,10 @@ def following(of: Answered, changes: Iterable[Cluster], aged_to: AgedTo) -> Work
     return Work(tuple(joined(regions)), _gathered(of.plan, reads), tuple(_joined(refused)))
 
 
-def everything(of: Answered, work: Work, *, narrowed: bool = True) -> Work:
-    """All that makes the results there are, of the groups that are touched if they are few; `work` is the minimum."""
-    if not work.regions:
+def everything(of: Answered, work: Work, aged_to: AgedTo, *, narrowed: bool = True) -> Work:
+    """All that makes the results there are, of the groups that are touched if they are few; `work` is the minimum, and
+    all there is where rows have been aged out that results are made of."""
+    if not work.regions or any(place is not None for place in aged_to.values()):
         return work
     timed = lags(of.plan)
     groups = [{name: value for name, value in each.values.items() if name not in timed} for each in work.regions]
