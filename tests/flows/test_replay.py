@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from sqlalchemy import update
 
-from errata.catalog import commits, leases, queries, replays
+from errata.catalog import commits, leases, replays
 from errata.catalog.published import Done, commit_evaluation
 from errata.catalog.tables import buckets
 from errata.errors import ErrataError, UsageError
