@@ -78,7 +78,7 @@ def test_the_status_of_a_stream(errata: Errata) -> None:
     assert done.out.split()[:2] == ["stream", "rows"]
     assert "2026-11-18T02:01:24.000 " in done.out
     assert done.err.splitlines() == [
-        "1 correction of quotes pending: errata revise quotes",
+        "1 correction of quotes pending: errata sweep",
         "2 rows of quotes in quarantine: errata quarantine ls quotes",
     ]
 

@@ -68,6 +68,17 @@ def since(catalog: Catalog, commit_id: int, up_to: int) -> list[tuple[int, int, 
         return [(row.stream_id, row.commit_id, row.batch_id) for row in connection.execute(query)]
 
 
+def came_in(catalog: Catalog, batch_nos: Iterable[int]) -> dict[int, int]:
+    """The commits with which batches came, by their numbers."""
+    wanted, found = sorted(set(batch_nos)), {}
+    with catalog.reading() as connection:
+        for start in range(0, len(wanted), 500):
+            some = batches.c.batch_no.in_(wanted[start : start + 500])
+            query = select(batches.c.batch_no, batches.c.commit_id).where(some, batches.c.commit_id.is_not(None))
+            found.update({row.batch_no: row.commit_id for row in connection.execute(query)})
+    return found
+
+
 def known_names(catalog: Catalog, stream_id: int, names: Iterable[str]) -> set[tuple[str, int]]:
     """Of the files so named, those taken in before, each with the bytes that it had then."""
     wanted = sorted(set(names))

@@ -11,6 +11,7 @@ import typer
 
 from errata.cli.ingest import report_lines
 from errata.cli.options import Printed, given
+from errata.cli.refused import refusals_of
 from errata.cli.revise import revised_lines
 from errata.cli.talk import say, steps
 from errata.errors import ErrataError
@@ -106,6 +107,12 @@ def run_lines(report: RunReport, faults: Sequence[ErrataError]) -> Iterator[str]
         yield f"nothing is due: {are} answered as far as the streams reach" if report.current else "nothing is due"
     elif report.current:
         yield f"{are} answered already as far as the streams reach"
+    for sweeping in report.deferred[:SHOWN]:
+        some = counted(sum(each.count for each in sweeping.revised), "correction")
+        yield f"query {sweeping.name}: {some} not due yet, as declared; `errata sweep` does it now"
+    for each in report.evaluated:
+        if each.swept is not None:
+            yield from refusals_of(each.name, each.swept.refused)
     yield from standing_lines(report, faults)
 
 

@@ -84,7 +84,7 @@ def _hints(found: Sequence[StreamStatus], queries: Sequence[QueryStatus]) -> lis
     for each in found:
         name = each.stream.name
         if each.pending:
-            hints.append(f"{counted(each.pending, 'correction')} of {name} pending: errata revise {name}")
+            hints.append(f"{counted(each.pending, 'correction')} of {name} pending: errata sweep")
         if each.quarantined:
             hints.append(f"{counted(each.quarantined, 'row')} of {name} in quarantine: errata quarantine ls {name}")
         if each.compaction_due:

@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 
 from errata.archive import few
 from errata.archive.masks import read_overlays, sources
+from errata.archive.overlay import BATCH
 from errata.archive.result_rows import feed_schema
 from errata.archive.wire import conformed
-from errata.catalog import buckets
+from errata.catalog import buckets, ledger
 from errata.catalog.published import Published
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.streams import Standing, aged_to_now
@@ -246,8 +247,11 @@ def _of_stream(of: Standing, basis: Published, inputs: Inputs, up_to: int, *, lo
         # What the last instant says is corrected, too, although the next evaluation would work it out again.
         if left_out(found, known, basis.frontier + 1):
             rows = [] if look else sources(site.catalog, found)
-            came = min(each.added_in for each in found)
-            yield of_overlays(stream, read_overlays(stream, site.warehouse, rows), known, up_to, came)
+            overlays = read_overlays(stream, site.warehouse, rows)
+            # They have waited since they came, and not only since they became history.
+            came = ledger.came_in(site.catalog, pc.unique(overlays[BATCH]).drop_null().to_pylist())
+            since = min([*came.values(), *(each.added_in for each in found)])
+            yield of_overlays(stream, overlays, known, up_to, since)
     if stream.relation is not None:
         yield from _of_versions(of, basis, inputs, known)
 
