@@ -112,7 +112,7 @@ def test_a_story_for_programs(errata: Errata, there: Path) -> None:
         (["minutes", "IBM"], 2, "write symbol=IBM,window_start=2026-11-18T02:00:00"),
         (["minutes", "symbl=IBM"], 2, "did you mean symbol?"),
         (["minutes", "total=7"], 2, "it is what the results say, and may change"),
-        (["minutes", "window_start=noon"], 2, "'noon' is not a timestamp"),
+        (["minutes", "window_start=noon"], 2, "'noon' is not a date and time"),
         (
             ["minutes", "symbol=IBM"],
             2,
