@@ -30,7 +30,7 @@ from errata.language.partial import adjustable
 from errata.language.plan import Plan
 from errata.language.rewrite import rewrite
 from errata.model.bucket import Role
-from errata.model.evaluation import Step
+from errata.model.evaluation import Refusal, Step
 from errata.model.interval import LOWEST, Interval
 from errata.model.results import RUN, VS
 from errata.model.stream import OnRevision
@@ -107,6 +107,9 @@ def sweeping_for(
     else:
         needed, chosen = Work((), {}), Technique.NONE
         why = f"the query declares on_revision: {query.checked.on_revision.value}: what was published stays"
+    is_touched = work.touches_state(of, revised)
+    if is_lost := is_touched and _is_lost_for_good(task, basis, inputs):
+        needed = replace(needed, refused=(*needed.refused, *_beyond_repair(revised, needed.refused)))
     return Sweeping(
         task,
         basis,
@@ -116,7 +119,7 @@ def sweeping_for(
         needed,
         chosen,
         why,
-        not work.touches_state(of, revised) or _is_lost_for_good(task, basis, inputs),
+        not is_touched or is_lost,
         basis.last.data_commit if more_has_come(basis, inputs) else inputs.commit_id,
         aged,
     )
@@ -126,6 +129,15 @@ def _is_lost_for_good(task: Task, basis: Published, inputs: Inputs) -> bool:
     """Whether what the strategy keeps could not be made anew, since rows that it was made of have been aged out: then
     it stays as it is, as the results do that were made of them."""
     return bool(lost_for_good(inputs.site.catalog, task.rewritten, task.route, basis, inputs.standings))
+
+
+def _beyond_repair(revised: Iterable[Revised], known: Iterable[Refusal]) -> Iterator[Refusal]:
+    """Revisions that reach what is kept for answers to come, of which rows have been aged out."""
+    told = {each.source for each in known}
+    for each in revised:
+        if each.source not in told:
+            why = "what is kept for later answers is made of rows that have been aged out, too, and stays as it is"
+            yield Refusal(each.source, each.since + 1, each.up_to, each.count, why)
 
 
 def replaying(query: RecordedQuery, plan: Plan, inputs: Inputs, interval: Interval, technique: Technique) -> Sweeping:
