@@ -241,7 +241,7 @@ def _committed(task: Task, inputs: Inputs, deposit: Deposit, before: Former, mea
         merged=before.merged,
         rows=deposit.rows(Role.BASE) + before.rows,
         replaces=task.replaces,
-        holds=_news(task, inputs),
+        holds=news(task, inputs),
         serves=serving(task, inputs, deposit.buckets, whole=cause["feed"] == "whole"),
         inputs=task.inputs,
     )
@@ -256,7 +256,7 @@ def _committed(task: Task, inputs: Inputs, deposit: Deposit, before: Former, mea
     return Evaluated(task.name, commit_id, task.step, measures, now)
 
 
-def _news(task: Task, inputs: Inputs) -> dict[int, int]:
+def news(task: Task, inputs: Inputs) -> dict[int, int]:
     """Streams of which the query has consumed revisions for the first time, or more than before."""
     known = {} if task.basis is None else task.basis.last.revisions
     return {

@@ -7,7 +7,7 @@ from typing import Any
 from errata.catalog import published
 from errata.catalog.append import BasisMovedError
 from errata.catalog.published import Done
-from errata.flows.evaluate import Evaluated
+from errata.flows.evaluate import Evaluated, news
 from errata.flows.inputs import Inputs
 from errata.flows.serving import serving
 from errata.flows.sweeping import Sweeping
@@ -51,7 +51,7 @@ def commit_worked(worked: Worked, inputs: Inputs) -> Evaluated:
         basis.last.begins,
         made,
         rows=sum(each.rows for each in made if each.role is Role.BASE),
-        holds=_news(sweeping, inputs),
+        holds=news(task, inputs),
         serves=serving(task, inputs, made, whole=True, corrects=True),
         inputs=sweeping.inputs,
         swept=swept,
@@ -81,16 +81,6 @@ def cause_of(sweeping: Sweeping) -> dict[str, Any]:
 
 def _numbers(first: int, last: int) -> str:
     return str(last) if first >= last else f"{first} to {last}"
-
-
-def _news(sweeping: Sweeping, inputs: Inputs) -> dict[int, int]:
-    """Streams of which the query has consumed more revisions than before."""
-    known = sweeping.basis.last.revisions
-    return {
-        inputs.standings[name].stream_id: revision
-        for name, revision in sweeping.task.revisions.items()
-        if known.get(name) != revision
-    }
 
 
 def _revisions(sweeping: Sweeping) -> dict[str, tuple[int, int]]:
