@@ -23,14 +23,14 @@ from errata.errors import ErrataError
 from errata.evaluate.reads import Reach
 from errata.flows.answered import horizon_of_results
 from errata.flows.forms import Form, Forms
-from errata.flows.inputs import LOCAL_ROWS, estimated, joined
+from errata.flows.inputs import LOCAL_ROWS, estimated
 from errata.flows.reached import asked, frame_with_times, reached, valid, with_times
 from errata.flows.read import horizon_of
 from errata.flows.site import Site
 from errata.language.lineage import Axis, Region
 from errata.model.bucket import Bucket
 from errata.model.evaluation import Evaluation
-from errata.model.interval import LOWEST, Interval
+from errata.model.interval import LOWEST, Interval, joined
 from errata.model.results import VE, VS
 from errata.serve.rows import Rows
 from errata.serve.said import Said, said_rows

@@ -25,7 +25,7 @@ from errata.language.lineage import Axis
 from errata.language.plan import Plan
 from errata.model.bucket import Bucket
 from errata.model.evaluation import Measures
-from errata.model.interval import LOWEST, Interval
+from errata.model.interval import LOWEST, Interval, joined
 from errata.model.stream import Stream
 from errata.spark.plans.rows import quoted
 from errata.spark.types import ddl
@@ -185,13 +185,14 @@ class Inputs:
         scan = Scan(standing, self.commit_id, hull, groups, up_to)
         base: dict[int, Bucket] = {}
         overlays: dict[int, Bucket] = {}
+        aged: dict[int, int | None] = {}
         rows = 0
         for each in intervals:
             some = self._candidates(replace(scan, interval=each))
             rows += estimated(some.all, each)
             base |= {bucket.bucket_id: bucket for bucket in some.base}
             overlays |= {bucket.bucket_id: bucket for bucket in some.overlays}
-            aged = some.aged_before
+            aged |= some.aged_before
         found = Found(list(base.values()), list(overlays.values()), aged)
         if self._is_small(scan, found, rows):
             table = few.rows_of(self.site.catalog, self.site.warehouse, scan, found, intervals)
@@ -241,17 +242,6 @@ class Inputs:
         rows = frame_of(self.session, self.site.catalog, self.site.warehouse, of.shape, some)
         narrowed = (beginning if reach.axis is Axis.START else counting)(rows, interval)
         return Read(as_source(narrowed, of.shape, fields), estimated(some, interval), tuple(some))
-
-
-def joined(some: Iterable[Interval]) -> list[Interval]:
-    """The same places as intervals that do not touch, in order."""
-    found: list[Interval] = []
-    for each in sorted(some, key=lambda each: each.start):
-        if found and each.start <= found[-1].end:
-            found[-1] = Interval(found[-1].start, max(found[-1].end, each.end))
-        else:
-            found.append(each)
-    return found
 
 
 def _in_any(stream: Stream, intervals: Iterable[Interval]) -> Column:

@@ -106,7 +106,7 @@ class _Plans:
         name, stands = query.checked.name, Stands.of(query, plan, self.inputs)
         if stands.basis is None:
             return
-        revised = list(revised_of(stands, self.inputs, look=False))
+        revised = list(revised_of(stands, self.inputs))
         revised += [self.pending[each] for each in stands.read if each in self.pending]
         below = {each: self.works[each] for each in stands.read if each in self.works}
         if not revised and not below:

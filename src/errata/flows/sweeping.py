@@ -79,11 +79,6 @@ def rows_to_read(inputs: Inputs, needed: Work, until: int) -> int:
     return sum(inputs.size_of_all(name, some, until) for name, some in needed.reads.items())
 
 
-def is_due(query: RecordedQuery, plan: Plan, inputs: Inputs) -> bool:
-    """Whether something has been revised behind what has been answered, which the results do not contain."""
-    return any(True for _ in revised_of(Stands.of(query, plan, inputs), inputs, look=True))
-
-
 def sweeping_for(
     query: RecordedQuery,
     plan: Plan,
@@ -95,7 +90,7 @@ def sweeping_for(
     """What there is to correct of a query's results; None where nothing is. `narrowed`: to replay all means all rows of
     the groups that are touched."""
     stands = Stands.of(query, plan, inputs)
-    revised = list(revised_of(stands, inputs, look=False))
+    revised = list(revised_of(stands, inputs))
     basis = stands.basis
     if basis is None or not revised:
         return None
@@ -235,20 +230,19 @@ class Stands:
         )
 
 
-def revised_of(stands: Stands, inputs: Inputs, *, look: bool) -> Iterator[Revised]:
-    """What has been revised of each source behind what has been answered. `look`: only whether there is anything, and
-    what it is need not be read."""
+def revised_of(stands: Stands, inputs: Inputs) -> Iterator[Revised]:
+    """What has been revised of each source behind what has been answered."""
     if stands.basis is None:
         return
     up_to = stands.revisions(inputs)
     for name in stands.read:
         if name in inputs.standings:
-            yield from _of_stream(inputs.standings[name], stands.basis, inputs, up_to[name], look=look)
+            yield from _of_stream(inputs.standings[name], stands.basis, inputs, up_to[name])
         elif name in inputs.published:
             yield from _of_query(inputs.published[name], stands.basis, inputs)
 
 
-def _of_stream(of: Standing, basis: Published, inputs: Inputs, up_to: int, *, look: bool) -> Iterator[Revised]:
+def _of_stream(of: Standing, basis: Published, inputs: Inputs, up_to: int) -> Iterator[Revised]:
     site, stream = inputs.site, of.stream
     known = basis.last.revisions.get(stream.name, of.applied)
     if up_to > known:
@@ -258,8 +252,7 @@ def _of_stream(of: Standing, basis: Published, inputs: Inputs, up_to: int, *, lo
         found = [each for each in later if (each.revision_first or 0) <= up_to]
         # What the last instant says is corrected, too, although the next evaluation would work it out again.
         if left_out(found, known, basis.frontier + 1):
-            rows = [] if look else sources(site.catalog, found)
-            overlays = read_overlays(stream, site.warehouse, rows)
+            overlays = read_overlays(stream, site.warehouse, sources(site.catalog, found))
             # They have waited since they came, and not only since they became history.
             came = ledger.came_in(site.catalog, pc.unique(overlays[BATCH]).drop_null().to_pylist())
             since = min([*came.values(), *(each.added_in for each in found)])

@@ -58,6 +58,11 @@ class Task:
         return 1 if self.basis is None else self.basis.last.number + 1
 
     @property
+    def kept_names(self) -> dict[str, str]:
+        """By the fields of the plan, the names under which results keep them."""
+        return dict(zip((each.name for each in self.plan.fields), self.shape.names, strict=True))
+
+    @property
     def anew(self) -> bool:
         """Whether it takes the place of results that this very form of the query has."""
         return self.replaces is not None and self.replaces.query_id == self.query.query_id

@@ -17,7 +17,7 @@ from errata.archive.match import matches
 from errata.archive.result_rows import rows_schema
 from errata.catalog import buckets
 from errata.evaluate.deposit import gathered, kept
-from errata.evaluate.windows import as_kept, latest, vanished
+from errata.evaluate.windows import EMPTY, as_kept, latest, vanished
 from errata.flows.inputs import Inputs, Read
 from errata.flows.sweeping import Sweeping
 from errata.intake.arrow_types import arrow_schema
@@ -26,7 +26,7 @@ from errata.language.nodes import scans
 from errata.language.partial import PartialGroup
 from errata.model.bucket import Role
 from errata.model.interval import LOWEST, Interval
-from errata.model.results import VS
+from errata.model.results import RUN, VS
 from errata.revise.regions import holds
 from errata.spark.plans.adjusted import FATE, GONE, STANDS, UNDECIDED, adjust_group
 from errata.spark.plans.advanced import Advanced
@@ -87,7 +87,7 @@ def adjusted(sweeping: Sweeping, inputs: Inputs) -> Adjusted:
     found, task = _partial(sweeping), sweeping.task
     until, number = task.step.until, task.number
     parts = kept_of(sweeping, inputs, [each.interval for each in sweeping.work.regions])
-    plain = parts.drop_columns([name for name in ("_empty", "_run") if name in parts.column_names])
+    plain = parts.drop_columns([name for name in (EMPTY, RUN) if name in parts.column_names])
     gone, came = (revised_rows(sweeping, inputs, which) for which in ("gone", "came"))
     known = _known(sweeping, inputs, plain, found)
     done = adjust_group(found, gone, came, known, until)
@@ -156,8 +156,7 @@ def _partial(sweeping: Sweeping) -> PartialGroup:
 
 def _kept_names(sweeping: Sweeping) -> list[str]:
     """The group's columns as the results keep them."""
-    task = sweeping.task
-    names = dict(zip((each.name for each in task.plan.fields), task.shape.names, strict=True))
+    names = sweeping.task.kept_names
     return [names[name] for name in _partial(sweeping).group_names]
 
 
@@ -204,7 +203,7 @@ def revised_rows(sweeping: Sweeping, inputs: Inputs, which: str | None) -> dict[
 def _gone(before: pa.Table, number: int) -> pa.Table:
     if not before.num_rows:
         return before
-    return as_kept(before.drop_columns(["_empty", "_run"]), number, empty=True)
+    return as_kept(before.drop_columns([EMPTY, RUN]), number, empty=True)
 
 
 def only_parts(sweeping: Sweeping, parts: pa.Table, windows: pa.Table) -> pa.Table:

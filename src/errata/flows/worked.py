@@ -19,13 +19,13 @@ from errata.evaluate import faults
 from errata.evaluate.deposit import kept
 from errata.flows import windows
 from errata.flows.evaluate import StoppedError
-from errata.flows.inputs import Inputs, Read, joined, measured
+from errata.flows.inputs import Inputs, Read, measured
 from errata.flows.sweeping import Sweeping
 from errata.language.lineage import Axis, Region
 from errata.language.rough import rough_columns
 from errata.model.bucket import Role
 from errata.model.evaluation import Measures, Refusal
-from errata.model.interval import HIGHEST, LOWEST, Interval
+from errata.model.interval import HIGHEST, LOWEST, Interval, joined
 from errata.model.results import VE, VS
 from errata.revise.amend import Amending
 from errata.revise.amender import Amender, Laid
@@ -194,7 +194,7 @@ def _ends(undecided: pa.Table) -> list[Region]:
 
 
 def _told(sweeping: Sweeping) -> Amending:
-    task, names = sweeping.task, _kept_names(sweeping)
+    task, names = sweeping.task, sweeping.task.kept_names
     rough = frozenset(names[name] for name in rough_columns(task.plan))
     return Amending(task.number, task.step.until, task.route.covering, sweeping.of.axis, task.closes, rough)
 
@@ -247,11 +247,5 @@ def _in_hull(sweeping: Sweeping, rows: DataFrame, regions: Sequence[Region]) -> 
 
 def _kept_region(sweeping: Sweeping, region: Region) -> Region:
     """A region by the names under which results are kept."""
-    names = _kept_names(sweeping)
+    names = sweeping.task.kept_names
     return replace(region, values={names[name]: value for name, value in region.values.items()})
-
-
-def _kept_names(sweeping: Sweeping) -> dict[str, str]:
-    """By the fields of the plan, the names under which they are kept."""
-    task = sweeping.task
-    return dict(zip((each.name for each in task.plan.fields), task.shape.names, strict=True))

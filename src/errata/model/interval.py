@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 LOWEST = -(2**63)
@@ -28,3 +29,14 @@ class Interval:
 
 
 EVERYTHING = Interval()
+
+
+def joined(some: Iterable[Interval]) -> list[Interval]:
+    """The same places as intervals that do not touch, in order."""
+    found: list[Interval] = []
+    for each in sorted(some, key=lambda each: each.start):
+        if found and each.start <= found[-1].end:
+            found[-1] = Interval(found[-1].start, max(found[-1].end, each.end))
+        else:
+            found.append(each)
+    return found

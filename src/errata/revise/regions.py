@@ -15,6 +15,7 @@ from errata.evaluate.sameness import Flags, Ints, lanes, steps
 from errata.language.expr import Value
 from errata.language.lineage import Axis, Region
 from errata.model.interval import Interval
+from errata.model.interval import joined as in_order
 
 Constants = tuple[tuple[str, Value], ...]
 """The constants of regions, by the names of columns in their order."""
@@ -84,17 +85,7 @@ def _spans(regions: Iterable[Region]) -> Spans:
     for each in regions:
         if not each.interval.empty:
             found[_constants(each)].append(each.interval)
-    return {constants: _joined(intervals) for constants, intervals in found.items()}
-
-
-def _joined(intervals: Iterable[Interval]) -> list[Interval]:
-    found: list[Interval] = []
-    for each in sorted(intervals, key=lambda each: each.start):
-        if found and each.start <= found[-1].end:
-            found[-1] = Interval(found[-1].start, max(found[-1].end, each.end))
-        else:
-            found.append(each)
-    return found
+    return {constants: in_order(intervals) for constants, intervals in found.items()}
 
 
 def _as_regions(spans: Spans, like: Sequence[Region]) -> list[Region]:
@@ -112,7 +103,7 @@ def _without_covered(spans: Spans) -> Spans:
     for constants, intervals in spans.items():
         names = {name for name, _ in constants}
         wider = (_of(constants, each) for each in sets if names > set(each))
-        covering = _joined(each for fewer in wider for each in spans.get(fewer, ()))
+        covering = in_order(each for fewer in wider for each in spans.get(fewer, ()))
         if left := list(_outside(intervals, covering)):
             found[constants] = left
     return found
@@ -164,7 +155,7 @@ def _widened(spans: Spans) -> Spans | None:
         shared = set(flat[cluster[0]][0]).intersection(*(flat[number][0] for number in cluster))
         whole = Interval(min(each.start for each in intervals), max(each.end for each in intervals))
         found[tuple(sorted(shared, key=lambda item: item[0]))].append(whole)
-    return {constants: _joined(intervals) for constants, intervals in found.items()}
+    return {constants: in_order(intervals) for constants, intervals in found.items()}
 
 
 class _Clusters:
