@@ -15,9 +15,9 @@ from errata.catalog.append import BasisMovedError
 from errata.catalog.published import all_published, published
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.stopped import Stopped
-from errata.errors import ErrataError
+from errata.errors import ErrataError, unknown
 from errata.evaluate.route import Kind
-from errata.flows.check import read
+from errata.flows.check import read, with_inputs
 from errata.flows.evaluate import SMALL, Evaluated, StoppedError, evaluate
 from errata.flows.inputs import Inputs
 from errata.flows.site import Site
@@ -271,6 +271,15 @@ class Rounds:
                 outcome.done.append(done)
                 return
         outcome.busy = True
+
+
+def wanted_queries(known: Mapping[str, RecordedQuery], names: Sequence[str]) -> Mapping[str, RecordedQuery]:
+    """The queries named and those that they read; without names, all."""
+    for name in names:
+        if name not in known:
+            raise unknown("query", name, list(known))
+    reads = {name: each.checked.reads for name, each in known.items()}
+    return {name: known[name] for name in with_inputs(names, reads)} if names else known
 
 
 def _by_size(turns: Sequence[Turn], inputs: Inputs) -> list[tuple[list[Turn], Mapping[str, str]]]:

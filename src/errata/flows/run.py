@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from errata.catalog import commits, pins, queries
-from errata.catalog.queries import RecordedQuery
-from errata.errors import UsageError, unknown
+from errata.errors import UsageError
 from errata.flows.append import AppendReport, Batch, append
-from errata.flows.check import with_inputs
 from errata.flows.deferrals import Deferrals
 from errata.flows.evaluate import Evaluated
 from errata.flows.revise import RevisedReport
-from errata.flows.rounds import OnStep, Rounds, Wanted
+from errata.flows.rounds import OnStep, Rounds, Wanted, wanted_queries
 from errata.flows.site import Site
 from errata.flows.sweep import apply_pending
 from errata.flows.sweeping import Sweeping
@@ -85,11 +83,3 @@ def _landed(site: Site, on_step: OnStep) -> list[AppendReport]:
     landing = [name for name, each in site.project.streams.items() if each.landing is not None]
     reports = [append(site, Batch(name, landed=True), on_step) for name in landing]
     return [each for each in reports if each.commit_id is not None]
-
-
-def wanted_queries(known: Mapping[str, RecordedQuery], names: Sequence[str]) -> Mapping[str, RecordedQuery]:
-    for name in names:
-        if name not in known:
-            raise unknown("query", name, list(known))
-    reads = {name: each.checked.reads for name, each in known.items()}
-    return {name: known[name] for name in with_inputs(names, reads)} if names else known

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 
 from errata.catalog import commits, pins, queries, streams
 from errata.catalog.streams import Standing
-from errata.errors import unknown
 from errata.flows.check import with_inputs
 from errata.flows.deferrals import Deferrals
 from errata.flows.evaluate import Evaluated
 from errata.flows.revise import RevisedReport, revise_stream
-from errata.flows.rounds import OnStep, Rounds, Wanted
+from errata.flows.rounds import OnStep, Rounds, Wanted, wanted_queries
 from errata.flows.site import Site
 from errata.flows.sweeping import Sweeping
 from errata.model.evaluation import Fault
@@ -48,11 +47,8 @@ def sweep(
     """Apply what is pending, and correct the results of the queries named and of those that they read; without names,
     of all. `due`: leave what the project or a query defers."""
     known = queries.recorded(site.catalog)
-    for name in names:
-        if name not in known:
-            raise unknown("query", name, list(known))
+    wanted = wanted_queries(known, names)
     reads = {name: each.checked.reads for name, each in known.items()}
-    wanted = {name: known[name] for name in with_inputs(names, reads)} if names else known
     some = _streams_of(site, reads, names)
     deferrals = Deferrals(site) if due else None
     if deferrals is not None:

@@ -17,10 +17,10 @@ from errata.catalog import commits, pins, queries, streams
 from errata.catalog.published import all_published
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.streams import Standing
-from errata.errors import unknown
-from errata.flows.check import read, with_inputs
+from errata.flows.check import read
 from errata.flows.deferrals import Deferrals
 from errata.flows.inputs import Inputs
+from errata.flows.rounds import wanted_queries
 from errata.flows.site import Site
 from errata.flows.sweep import pending
 from errata.flows.sweeping import Stands, answered, by_technique, no_adjusting, revised_of, rows_to_read
@@ -70,12 +70,7 @@ def plan_sweep(
     site: Site, names: Sequence[str] = (), *, technique: Technique = Technique.AUTO, narrowed: bool = True
 ) -> SweepPlan:
     """What a sweep of these queries and of those that they read would do; without names, of all."""
-    recorded = queries.recorded(site.catalog)
-    for name in names:
-        if name not in recorded:
-            raise unknown("query", name, list(recorded))
-    reads = {name: each.checked.reads for name, each in recorded.items()}
-    known = {name: recorded[name] for name in with_inputs(names, reads)} if names else dict(recorded)
+    known = wanted_queries(queries.recorded(site.catalog), names)
     with pins.pinned(site.catalog, commits.newest(site.catalog), "sweep plan") as pin:
         standings = {each.stream.name: each for each in streams.standings(site.catalog, pin.commit_id)}
         waiting = {name: _pending_of(site, standings[name]) for name in pending(standings.values())}
