@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
+from errata.catalog import notices
 from errata.catalog.open import Catalog
 from errata.catalog.tables import commits, head, positions, streams
 from errata.errors import ErrataError, UsageError
@@ -49,6 +50,7 @@ def take(
             summary=dict(summary),
         )
     )
+    notices.tell(connection, str(latest.commit_id))
     return int(latest.commit_id)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import case, func, select
@@ -24,8 +25,8 @@ class Sizes:
     vs_max: int | None = None
 
 
-def sizes(catalog: Catalog) -> dict[tuple[int, Role], Sizes]:
-    """How much each stream holds now, by the stream's id and the role."""
+def sizes(catalog: Catalog, only: Sequence[int] = ()) -> dict[tuple[int, Role], Sizes]:
+    """How much each stream holds now, by the stream's id and the role; only of some streams, if told."""
     inline = func.sum(case((buckets.c.path.is_(None), 1), else_=0))
     query = (
         select(
@@ -41,6 +42,8 @@ def sizes(catalog: Catalog) -> dict[tuple[int, Role], Sizes]:
         .where(buckets.c.removed_in.is_(None))
         .group_by(buckets.c.stream_id, buckets.c.role)
     )
+    if only:
+        query = query.where(buckets.c.stream_id.in_(only))
     with catalog.reading() as connection:
         return {
             # PostgreSQL's sums are decimals.
@@ -49,12 +52,15 @@ def sizes(catalog: Catalog) -> dict[tuple[int, Role], Sizes]:
         }
 
 
-def superseded(catalog: Catalog) -> dict[int, tuple[int, int]]:
-    """For each stream how many base buckets are no longer live, kept for readers of old commits, and their bytes."""
+def superseded(catalog: Catalog, only: Sequence[int] = ()) -> dict[int, tuple[int, int]]:
+    """For each stream how many base buckets are no longer live, kept for readers of old commits, and their bytes; only
+    of some streams, if told."""
     query = (
         select(buckets.c.stream_id, func.count(), func.sum(buckets.c.bytes))
         .where(buckets.c.removed_in.is_not(None), buckets.c.role == Role.BASE.value)
         .group_by(buckets.c.stream_id)
     )
+    if only:
+        query = query.where(buckets.c.stream_id.in_(only))
     with catalog.reading() as connection:
         return {row[0]: (row[1], int(row[2])) for row in connection.execute(query)}

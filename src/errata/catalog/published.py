@@ -139,7 +139,7 @@ def all_published(catalog: Catalog, commit_id: int | None = None, name: str | No
     if name is not None:
         query = query.where(streams_table.c.name == name)
     with catalog.reading() as connection:
-        return {row.name: _published(row, _evaluation(row)) for row in connection.execute(query)}
+        return {row.name: _published(row, as_evaluation(row)) for row in connection.execute(query)}
 
 
 def ever_published(catalog: Catalog, name: str) -> list[tuple[Published, int | None]]:
@@ -161,7 +161,7 @@ def evaluations_of(catalog: Catalog, stream_id: int, *, after: int = 0, up_to: i
         evaluations.c.stream_id == stream_id, evaluations.c.commit_id > after, evaluations.c.commit_id <= up_to
     )
     with catalog.reading() as connection:
-        return [_evaluation(row) for row in connection.execute(query.order_by(evaluations.c.number))]
+        return [as_evaluation(row) for row in connection.execute(query.order_by(evaluations.c.number))]
 
 
 def refusals(catalog: Catalog) -> dict[int, list[Refusal]]:
@@ -185,7 +185,7 @@ def evaluation_for(catalog: Catalog, stream_id: int, data_commit: int) -> Evalua
     query = select(evaluations).where(evaluations.c.stream_id == stream_id, evaluations.c.data_commit <= data_commit)
     with catalog.reading() as connection:
         row = connection.execute(query.order_by(evaluations.c.number.desc()).limit(1)).first()
-    return None if row is None else _evaluation(row)
+    return None if row is None else as_evaluation(row)
 
 
 def commit_evaluation(catalog: Catalog, done: Done, cause: Cause) -> int:
@@ -324,10 +324,11 @@ def _last(connection: Connection, stream_id: int, commit_id: int | None) -> Eval
     if commit_id is not None:
         query = query.where(evaluations.c.commit_id <= commit_id)
     row = connection.execute(query.order_by(evaluations.c.number.desc()).limit(1)).first()
-    return None if row is None else _evaluation(row)
+    return None if row is None else as_evaluation(row)
 
 
-def _evaluation(row: Row[Any]) -> Evaluation:
+def as_evaluation(row: Row[Any]) -> Evaluation:
+    """The evaluation that a row of the table is."""
     return Evaluation(
         row.number,
         row.commit_id,

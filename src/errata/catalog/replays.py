@@ -50,7 +50,7 @@ def begin(catalog: Catalog, stream_id: int, interval: Interval) -> Replay:
                 "begun": catalog.clock.now(),
             }
             row = connection.execute(insert(replays).values(values).returning(replays)).one()
-        return _replay(row)
+        return as_replay(row)
 
 
 def progress(catalog: Catalog, of: Replay, done_to: int, results: int, changed: int) -> Replay:
@@ -59,17 +59,18 @@ def progress(catalog: Catalog, of: Replay, done_to: int, results: int, changed: 
     told = {"done_to": done_to, "results": of.results + results, "changed": of.changed + changed, "ended": ended}
     with catalog.writing() as connection:
         query = update(replays).where(replays.c.replay_id == of.replay_id).values(told).returning(replays)
-        return _replay(connection.execute(query).one())
+        return as_replay(connection.execute(query).one())
 
 
 def of_archive(catalog: Catalog, stream_id: int) -> list[Replay]:
     """All replays of the results in an archive, the oldest first."""
     with catalog.reading() as connection:
         rows = connection.execute(select(replays).where(replays.c.stream_id == stream_id).order_by(replays.c.replay_id))
-        return [_replay(row) for row in rows]
+        return [as_replay(row) for row in rows]
 
 
-def _replay(row: Row[Any]) -> Replay:
+def as_replay(row: Row[Any]) -> Replay:
+    """The replay that a row of the table is."""
     return Replay(
         row.replay_id,
         row.stream_id,

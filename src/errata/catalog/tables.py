@@ -337,8 +337,10 @@ leases = Table(
     Column("holder", String(200), nullable=False),
     Column("fence", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
+    Column("owner", String(800), nullable=False, server_default=""),
 )
-"""Who is at work on what, so that nobody does the same work at the same time. Each new holder has a greater fence."""
+"""Who is at work on what, so that nobody does the same work at the same time. Each new holder has a greater fence. The
+owner is the task for which it is held, as `Cause.owner` tells it."""
 
 replays = Table(
     "replays",

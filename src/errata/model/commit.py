@@ -19,6 +19,14 @@ class Cause:
     try_number: int | None = None
     spark_app: str = ""
 
+    @property
+    def owner(self) -> str:
+        """The task of a scheduler that does it, `dag/run/task/try`; empty where somebody does it by hand."""
+        if not self.dag_id:
+            return ""
+        number = "" if self.try_number is None else self.try_number
+        return f"{self.dag_id}/{self.run_id}/{self.task_id}/{number}"
+
 
 @dataclass(frozen=True, slots=True)
 class Commit:
