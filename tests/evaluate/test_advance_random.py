@@ -32,6 +32,8 @@ from fixtures.stacks import StackMaker, is_rough
 
 DATA_SETS, ROUNDS = 14, 3
 RANDOM, DIAMONDS, EXAMPLED = 6, 2, 2
+PARTLY = 0.4
+"""The share of the runs in which queries go in parts towards where their streams have come already."""
 BATCHES = LONG // 25 if (LONG := settings().max_examples) > 25 else 3
 CHANCE = random.Random(9) if settings().derandomize else random.Random()
 SEEDS = [CHANCE.randrange(2**32) for _ in range(BATCHES)]
@@ -112,7 +114,7 @@ def runs_of(rng: random.Random, *, spread: bool) -> list[Run]:
         if any(each.route.kind is not Kind.RECOMPUTED for each in run.queries.values()):
             found.append(Run.of(f"{title}, forced to be worked out anew", trial.plan, course, forced, rng))
     for run in found:
-        run.spread = spread
+        run.spread, run.in_parts = spread, rng.random() < PARTLY
     return found
 
 

@@ -245,7 +245,7 @@ def test_two_sweepers_and_one_lease(course: Course, tmp_path: Path, monkeypatch:
 
 
 @contextmanager
-def no_lease(_catalog: object, _name: str) -> Iterator[bool]:
+def no_lease(_catalog: object, _name: str, _owner: str = "") -> Iterator[bool]:
     yield True
 
 

@@ -106,15 +106,26 @@ def _one_spelling(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def latest(masks: pa.Table, shape: Shape) -> pa.Table:
     """Masks with only the last of each result, which masks whatever the others do. It has the last end of theirs, so
     that it is found wherever they are."""
-    order = np.argsort(masks[RUN].to_numpy(), kind="stable")[::-1]
-    masks = masks.take(pa.array(order))
-    one, other = same_results(masks, masks, shape)
-    first = np.full(masks.num_rows, masks.num_rows)
-    np.minimum.at(first, one, other)
+    masks, first = _last_first(masks, shape)
     ends = masks[VE].to_numpy().copy()
     np.maximum.at(ends, first, masks[VE].to_numpy())
     last = masks.set_column(masks.schema.get_field_index(VE), VE, pa.array(ends))
     return last.filter(pa.array(first == np.arange(masks.num_rows)))
+
+
+def last_told(rows: pa.Table, shape: Shape) -> pa.Table:
+    """Of what is told of results, by several evaluations, what was told last of each."""
+    rows, first = _last_first(rows, shape)
+    return rows.filter(pa.array(first == np.arange(rows.num_rows)))
+
+
+def _last_first(rows: pa.Table, shape: Shape) -> tuple[pa.Table, np.ndarray]:
+    """What is told of results, what was told last first, and for each row the first one about the same result."""
+    rows = rows.take(pa.array(np.argsort(rows[RUN].to_numpy(), kind="stable")[::-1]))
+    one, other = same_results(rows, rows, shape)
+    first = np.full(rows.num_rows, rows.num_rows)
+    np.minimum.at(first, one, other)
+    return rows, first
 
 
 def masks_frame(

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from errata.archive.inspect import content, misfit, stored_rows
 from errata.archive.masks import Source
-from errata.archive.result_rows import feed_schema, mask_schema, result_schema
+from errata.archive.result_rows import feed_schema, first_rows, lineage_schema, mask_schema, result_schema
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import conformed
 from errata.model.bucket import Ends, Role
@@ -41,8 +41,12 @@ def inspected_results(ward: ResultWard, source: Source) -> Seen:
     schema = _schema(ward.shape, bucket.role)
     if fault := misfit(schema, stored.schema):
         return replace(known, fault=fault)
-    needed = [VS, RUN] if bucket.role in (Role.FEED, Role.PARTS) else [VS, VE, RUN]
-    return _told(conformed(stored, schema), needed, known)
+    needed = [VS, RUN] if bucket.role in (Role.FEED, Role.PARTS, Role.LINEAGE) else [VS, VE, RUN]
+    told = _told(conformed(stored, schema), needed, known)
+    if bucket.role is Role.LINEAGE and told.figures is not None:
+        begins = first_rows(stored) or (told.figures.vs_min, told.figures.vs_max)
+        return replace(told, figures=replace(told.figures, vs_min=begins[0], vs_max=begins[1]))
+    return told
 
 
 def _schema(shape: Shape, role: Role) -> pa.Schema:
@@ -52,6 +56,8 @@ def _schema(shape: Shape, role: Role) -> pa.Schema:
     if role is Role.PARTS:
         # What the aggregates are made of only their strategy knows.
         return pa.schema([pa.field(name, pa.int64()) for name in (VS, RUN)])
+    if role is Role.LINEAGE:
+        return lineage_schema(shape)
     return mask_schema(shape) if role is Role.MASK else result_schema(shape)
 
 

@@ -20,7 +20,7 @@ from errata.archive.masked_results import (
     without_masked,
 )
 from errata.archive.masks import sources
-from errata.archive.result_rows import result_schema
+from errata.archive.result_rows import first_rows, result_schema
 from errata.archive.scan import opened
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import conformed, unpacked
@@ -60,7 +60,8 @@ class ResultWriter:
         end = VE if VE in rows.column_names else VS
         made = []
         for each in cut(iter([ordered]), self.bucket_rows):
-            bucket = self._bucket(role, each, _ends(each, VS), _ends(each, end))
+            begins = (first_rows(each) if role is Role.LINEAGE else None) or _ends(each, VS)
+            bucket = self._bucket(role, each, begins, _ends(each, end))
             numbers = _ends(each, RUN) if role is Role.MASK else None
             made.append(bucket if numbers is None else replace(bucket, revisions=numbers))
         return made if unmasked is None else [replace(each, floor=unmasked) for each in made]

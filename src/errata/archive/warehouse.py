@@ -27,7 +27,8 @@ _NAME = re.compile(r"[0-9a-f]{32}\.(parquet|arrow)")
 
 KINDS = {
     **dict.fromkeys(
-        ("base", "pending", "overlay", "faults", "open", "tip", "state", "feed", "mask", "parts"), (_DAY, _NAME)
+        ("base", "pending", "overlay", "faults", "open", "tip", "state", "feed", "mask", "parts", "lineage"),
+        (_DAY, _NAME),
     ),
     "retried": (re.compile(r"[0-9a-f]{12}"), re.compile(r"\d+\.(csv|jsonl)")),
 }

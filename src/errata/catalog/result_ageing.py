@@ -28,7 +28,7 @@ class AgedResults:
     feed: Sequence[Bucket]
     """Buckets of change records about such results. Who reads changes from the beginning is told what stands."""
     parts: Sequence[Bucket]
-    """Buckets of partial aggregates of such results."""
+    """Buckets of partial aggregates of such results, and of their lineage."""
     masks: Sequence[Bucket]
     """Buckets of masks of which none can be of a result that stays."""
     aged_to: int | None
@@ -114,8 +114,8 @@ def _due(
     former = streams.aged_to_now(connection, stream_id)
     aged_to = ageing.results_aged_to(found, former)
     feed = [each for each in buckets.live(connection, stream_id, Role.FEED) if each.vs_max < kept_from]
-    # What is kept of windows stays as long as their results do.
-    kept = buckets.live(connection, stream_id, Role.PARTS)
+    # What is kept of windows, and of what results were made of, stays as long as the results do.
+    kept = [each for role in (Role.PARTS, Role.LINEAGE) for each in buckets.live(connection, stream_id, role)]
     parts = [each for each in kept if aged_to is not None and each.vs_max < aged_to]
     if not found and not feed and not parts:
         return None

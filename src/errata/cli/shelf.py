@@ -56,7 +56,8 @@ def _of_stream(site: Site, standing: Standing, commit_id: int) -> Shelf:
 
 
 def _of_query(site: Site, answer: Published, commit_id: int) -> Shelf:
-    found = _visible(site, answer.stream_id, commit_id, (*ANSWER, Role.MASK, Role.PARTS, Role.STATE, Role.FEED))
+    beside = (Role.MASK, Role.PARTS, Role.LINEAGE, Role.STATE, Role.FEED)
+    found = _visible(site, answer.stream_id, commit_id, (*ANSWER, *beside))
     return Shelf(
         commit_id, found, answer.shape.timed, grouped=False, until=answer.frontier, until_words="answered up to"
     )

@@ -13,7 +13,7 @@ from errata.errors import UsageError, candidates
 from errata.model.deferral import Deferral
 from errata.model.deferral_rule import EXAMPLE
 from errata.model.instants import parse_instant
-from errata.model.query import Emit, Query
+from errata.model.query import Emit, Lineage, Query
 from errata.model.served import check_table, taken_by
 from errata.model.stream import OnRevision, Retention
 
@@ -36,6 +36,7 @@ class QueryFile:
     serve: str | None = None
     since: str | None = None
     sweep: Deferral | None = None
+    lineage: Lineage = Lineage.DERIVED
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)
     """Where errata.yaml says what."""
 
@@ -57,13 +58,14 @@ def read_query_file(name: str, section: Section, root: Path) -> QueryFile | None
     table = None if served is None else _table(served, name)
     since = section.read("since", _since)
     sweep = read_sweep(section)
+    lineage = section.choice("lineage", Lineage) or Lineage.DERIVED
     section.finish()
     if len(section.problems) > before or file is None:
         return None
     retention, in_units = kept or (None, False)
     lines = {option: section.where(option).line for option in section.names()}
     path = root / Path(file).expanduser()
-    return QueryFile(name, file, path, on_revision, emit, retention, in_units, table, since, sweep, lines)
+    return QueryFile(name, file, path, on_revision, emit, retention, in_units, table, since, sweep, lineage, lines)
 
 
 def read_sweep(section: Section) -> Deferral | None:
@@ -161,6 +163,7 @@ def readable_texts(files: Iterable[QueryFile], shown: str) -> tuple[Mapping[str,
             each.serve,
             each.since,
             each.sweep,
+            each.lineage,
         )
     return queries, problems
 

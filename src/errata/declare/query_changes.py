@@ -56,6 +56,7 @@ def describe(before: CheckedQuery, after: CheckedQuery) -> tuple[str, ...]:
         ("retention", was.retention_text, now.retention_text),
         ("since", was.since or "the beginning", now.since or "the beginning"),
         ("table", was.serve or "none", now.serve or "none"),
+        ("lineage", was.lineage.value, now.lineage.value),
         ("sweep", str(was.sweep or _PROJECTS), str(now.sweep or _PROJECTS)),
         ("key", f"[{', '.join(before.key)}]", f"[{', '.join(after.key)}]"),
         ("pattern", before.pattern.shown, after.pattern.shown),

@@ -19,6 +19,7 @@ from errata.evaluate.settle import Settled, Told, settle
 from errata.model.bucket import Groups, NewBucket, Role
 from errata.model.interval import HIGHEST
 from errata.model.results import RUN, VE, VS, Shape
+from errata.spark.plans.at_hand import AtHand
 from errata.spark.plans.rows import quoted
 from errata.spark.types import arrow_ddl
 
@@ -103,6 +104,8 @@ class Depositor:
 
 def gathered(rows: DataFrame, state: DataFrame | None, schema: pa.Schema) -> tuple[pa.Table, pa.Table | None]:
     """Results and state in memory, by one job."""
+    if isinstance(rows, AtHand):
+        return conformed(rows.table, schema), state.table if isinstance(state, AtHand) else None
     if state is None:
         return conformed(rows.toArrow(), schema), None
     # A struct of NULLs and not NULL itself, or Arrow would find NULLs within that a column of the state cannot have.
@@ -121,8 +124,8 @@ def gathered(rows: DataFrame, state: DataFrame | None, schema: pa.Schema) -> tup
 
 def kept(rows: DataFrame, shape: Shape, fields: list[str], scope: list[str] | None = None) -> DataFrame:
     """Results of a plan under the names by which they are kept."""
-    named = [sf.col(quoted(field)).alias(name) for field, name in zip(fields, shape.names, strict=True)]
-    return rows.select(*named, VS, VE, *(scope or ()))
+    named = [f"{quoted(field)} AS {quoted(name)}" for field, name in zip(fields, shape.names, strict=True)]
+    return rows.selectExpr(*named, VS, VE, *map(quoted, scope or ()))
 
 
 def as_told(bucket: NewBucket) -> Mapping[str, object]:

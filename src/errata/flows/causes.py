@@ -94,11 +94,10 @@ class Tracer:
         return self._numbered(of).get(evaluation.number - 1)
 
     def _rows_since(self, of: Published, evaluation: Evaluation) -> int:
-        """The state of the streams up to which the answer had gone on before: corrections in between did not."""
-        told = self._numbered(of).values()
-        return max(
-            (each.data_commit for each in told if each.number < evaluation.number and each.swept is None), default=0
-        )
+        """The state of the streams up to which the answer had gone on before, all the way: corrections in between did
+        not."""
+        earlier = [each for each in self._numbered(of).values() if each.number < evaluation.number]
+        return max((each.data_commit for each in earlier if each.swept is None and not each.is_part), default=0)
 
     def _numbered(self, of: Published) -> dict[int, Evaluation]:
         if of.stream_id not in self._evaluations:

@@ -12,16 +12,19 @@ from errata.declare.project import Project
 from errata.declare.queries import QueryFile
 from errata.declare.reader import Problems
 from errata.errors import UsageError
+from errata.evaluate.route import route
+from errata.evaluate.storing import why_not_stored
 from errata.language.nodes import scans
 from errata.language.patterns import pattern
 from errata.language.plan import Plan, Source
 from errata.language.queries import Declared, names_read, read_queries, stream_source
 from errata.language.reading.mistakes import LanguageError
+from errata.language.rewrite import rewrite
 from errata.language.tree import fingerprint, is_timed
 from errata.model import query as queries
 from errata.model import stream as streams
 from errata.model.columns import Column
-from errata.model.query import CheckedQuery, Emit, Query
+from errata.model.query import CheckedQuery, Emit, Lineage, Query
 from errata.model.stream import OnRevision, Stream
 
 READ_AS = 1
@@ -189,6 +192,7 @@ def _checked(
     _check_policy(query.on_revision, weakest, allowed[weakest], file, problems)
     _check_retention(query, plan, file, problems)
     _check_since(query, plan, file, problems)
+    _check_lineage(query, plan, file, problems)
     digest = digests.add(query, reads)
     if digest is None:
         raise AssertionError("queries are read after those that they read")
@@ -216,6 +220,19 @@ def _check_since(query: Query, plan: Plan, file: QueryFile, problems: Problems) 
         what, how = ("a plain number", "a whole number") if not is_timed(plan) else ("a time", "2026-11-18T02:00")
         error = UsageError(f"since is {query.since}, and the query's event time is {what}", how=f"write {how}")
         problems.add(file.place("since"), error)
+
+
+def _check_lineage(query: Query, plan: Plan, file: QueryFile, problems: Problems) -> None:
+    if query.lineage is not Lineage.STORED:
+        return
+    rewritten = rewrite(plan).plan
+    if why := why_not_stored(rewritten, route(rewritten)):
+        error = UsageError(
+            "lineage is stored, and for this query that would tell nothing more than its plan does",
+            why=why,
+            how="leave lineage out: for windows of rows, and for joins that nothing bounds in time, it tells more",
+        )
+        problems.add(file.place("lineage"), error)
 
 
 def _check_retention(query: Query, plan: Plan, file: QueryFile, problems: Problems) -> None:

@@ -18,6 +18,11 @@ def reached(bases: Iterable[Standing]) -> int | None:
     return min(known) if len(known) == len(stable) and known else None
 
 
+def no_further(until: int | None, below: Iterable[Published]) -> int | None:
+    """The same, but not further than the queries that are read: they may have gone a part of the way only."""
+    return None if until is None else min([until, *(each.frontier for each in below)])
+
+
 def behind(basis: Published, bases: Iterable[Standing], until: int, came: Collection[int]) -> bool:
     """Whether anything has come since a query was evaluated: further instants, or rows of the last one. `came`: the ids
     of the streams that batches have come to since. Compaction and ageing move a stream, too, and bring nothing."""

@@ -6,16 +6,25 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from errata.archive.result_rows import result_schema, rows_schema
-from errata.archive.results import ANSWER, ResultWriter, buckets_beginning, frame_of, frame_of_new, table_of
+from errata.archive.results import (
+    ANSWER,
+    ResultWriter,
+    as_source,
+    buckets_beginning,
+    frame_of,
+    frame_of_new,
+    read_new,
+    table_of,
+)
+from errata.archive.wire import conformed
 from errata.catalog import published
 from errata.catalog.append import BasisMovedError
-from errata.catalog.published import Done, Published, evaluations_of
+from errata.catalog.published import Done, Published
 from errata.errors import ErrataError
 from errata.evaluate import faults
 from errata.evaluate.advance import Given, advance
@@ -25,11 +34,14 @@ from errata.evaluate.needs import ARRIVING, needs
 from errata.evaluate.route import Kind
 from errata.evaluate.settle import Told
 from errata.evaluate.windows import closed_and_open
+from errata.flows import lineage_kept
+from errata.flows.because import cause_of
 from errata.flows.inputs import Inputs, Read, measured
+from errata.flows.parts import all_parts
 from errata.flows.serving import serving
 from errata.flows.standing_results import Former, check_can_be_made_anew, former, still_whole
 from errata.flows.task import Task
-from errata.model.bucket import Bucket, NewBucket, Role
+from errata.model.bucket import NewBucket, Role
 from errata.model.evaluation import Fault, Measures, Step, Swept
 from errata.model.interval import LOWEST
 from errata.model.results import VS
@@ -44,6 +56,9 @@ SMALL = 200_000
 
 TASK_ROWS = 500_000
 """A task of a larger one has about so many rows."""
+
+_PASSING = (Role.OPEN, Role.TIP, Role.STATE, Role.FEED)
+"""What a part writes and the next one takes up or brings anew."""
 
 
 class StoppedError(Exception):
@@ -98,34 +113,73 @@ class _Read:
 def evaluate(task: Task, inputs: Inputs) -> Evaluated:
     """Do what there is to do for a query, and commit it."""
     began = time.perf_counter()
-    read = _read(task, inputs)
+    before = former(inputs.site, task)
+    if task.replaces is None:
+        read = [_read(task, inputs, before)]
+        deposit = _tried(task, inputs, read[0])
+    else:
+        read, deposit = _instead(task, task.replaces, inputs)
+    micros = round((time.perf_counter() - began) * 1e6)
+    told = (Role.FEED,) if task.route.covering else (Role.BASE, Role.TIP)
+    rows, asked = deposit.rows(*told), sum(each.rows for each in read)
+    cost = measured(each for some in read for each in some.all)
+    measures = replace(cost, rows_asked=asked, rows=rows, micros=micros, route=task.route.kind.value)
+    return _committed(task, inputs, deposit, before, measures)
+
+
+def _instead(task: Task, was: Published, inputs: Inputs) -> tuple[list[_Read], Deposit]:
+    """The same for what takes the place of other results, in one commit: were it less than all, what they say of later
+    instants would be withdrawn. So it is only worked out in parts, each from what the one before it has left."""
+    read, made, before = [], list[NewBucket](), Former()
+    steps = all_parts(task.rewritten, task.route, task.step, task.begins, inputs)
+    # What is told of the instant between two parts by both is told once only if it is of two evaluations.
+    for step in [task.step] if lineage_kept.stores(task) else steps:
+        part = replace(task, step=step)
+        read.append(_read(part, inputs, before))
+        buckets = _tried(part, inputs, read[-1]).buckets
+        inputs.site.discard([each for each in made if each.role in _PASSING])
+        made = [*(each for each in made if each.role not in _PASSING), *buckets]
+        answer = [each for each in made if each.role in ANSWER]
+        before = Former(state=_state_in(inputs, buckets), written=answer, goes_on=True)
     try:
         with loggers_quiet():
-            deposit = _deposit(task, inputs, read)
+            return read, _compared(task, was, inputs, made)
+    except JOB_FAILURES as error:
+        raise _broken_off(task, error) from error
+
+
+def _state_in(inputs: Inputs, made: Sequence[NewBucket]) -> pa.Table | None:
+    """What the strategy has kept."""
+    return next((read_new(inputs.site.warehouse, each) for each in made if each.role is Role.STATE), None)
+
+
+def _tried(task: Task, inputs: Inputs, read: _Read) -> Deposit:
+    """Work a step out; where that fails, tell at what."""
+    try:
+        with loggers_quiet():
+            return _deposit(task, inputs, read)
     except JOB_FAILURES as error:
         fault = _fault(task, read, error)
         if fault.expression or of_some_row(error):
             raise StoppedError(fault) from error
-        # It is not for the rows, so to run it again may help.
-        raise ErrataError(
-            f"query {task.name} could not be taken further",
-            why=last_word(error),
-            how="mend the cause and run it again: what was answered before stands",
-        ) from error
-    micros = round((time.perf_counter() - began) * 1e6)
-    told = (Role.FEED,) if task.route.covering else (Role.BASE, Role.TIP)
-    rows = deposit.rows(*told)
-    measures = replace(measured(read.all), rows_asked=read.rows, rows=rows, micros=micros, route=task.route.kind.value)
-    return _committed(task, inputs, deposit, read.former, measures)
+        raise _broken_off(task, error) from error
 
 
-def _read(task: Task, inputs: Inputs) -> _Read:
-    before = former(inputs.site, task)
+def _broken_off(task: Task, error: Exception) -> ErrataError:
+    """What is told where it is not for the rows, so that to run it again may help."""
+    return ErrataError(
+        f"query {task.name} could not be taken further",
+        why=last_word(error),
+        how="mend the cause and run it again: what was answered before stands",
+    )
+
+
+def _read(task: Task, inputs: Inputs, before: Former) -> _Read:
     lost = task.route.keeps_state and not task.step.first and before.state is None
     if lost:
         check_can_be_made_anew(task, inputs)
     parts: dict[str, dict[str, Read]] = {}
-    needed = needs(task.rewritten, task.route, task.step, state_lost=lost, beginning=task.basis is None)
+    needed = needs(task.rewritten, task.route, task.step, state_lost=lost, beginning=_begins(task, before))
     for part, reaches in needed.items():
         parts[part] = {
             name: inputs.read(name, reach, task.step.until, task.revisions.get(name)) for name, reach in reaches.items()
@@ -135,18 +189,15 @@ def _read(task: Task, inputs: Inputs) -> _Read:
 
 def _deposit(task: Task, inputs: Inputs, read: _Read) -> Deposit:
     """Work the step out, and write what comes of it."""
-    writer = ResultWriter(inputs.site.warehouse, task.name, task.shape.timed)
     # Of results that are only added, those from before count from their own beginnings.
-    since = LOWEST if task.basis is None and not task.route.covering else task.step.since
-    told = Told(since, task.step.until, task.number, task.route.covering, task.closes)
-    depositor = Depositor(writer, task.shape, told)
-    before = read.former.results
+    since = LOWEST if _begins(task, read.former) and not task.route.covering else task.step.since
+    depositor, before = _depositor(task, inputs, since), read.former
+    writer = depositor.writer
     if read.nothing and not task.route.keeps_state:
         rows = rows_schema(task.shape).empty_table()
         return depositor.in_memory(rows, _table(task, inputs, before))
-    given = Given(
-        read.frames(), _state(inputs, read.former), _known(task, inputs), beginning=task.basis is None, parts=True
-    )
+    beginning = _begins(task, before)
+    given = Given(read.frames(), _state(inputs, before), _known(task, inputs, before), beginning=beginning, parts=True)
     results = advance(task.rewritten, task.route, task.step, given)
     if results.windows is not None and read.rows > SMALL:
         results = _added_up_once(task, inputs, given, results.windows)
@@ -158,16 +209,27 @@ def _deposit(task: Task, inputs: Inputs, read: _Read) -> Deposit:
         rows, state = gathered(rows_frame, beside, rows_schema(task.shape))
         deposit = depositor.in_memory(rows, _table(task, inputs, before))
     else:
-        site = inputs.site
-        frame = frame_of(inputs.session, site.catalog, site.warehouse, task.shape, before)
-        deposit = depositor.in_tasks(rows_frame, frame, max(2, read.rows // TASK_ROWS))
+        deposit = depositor.in_tasks(rows_frame, _frame(task, inputs, before), max(2, read.rows // TASK_ROWS))
         state = None if beside is None else beside.toArrow()
     if state is not None and results.windows is not None:
         parts, state = closed_and_open(state, task.step, task.number)
         deposit.buckets.extend(writer.write(Role.PARTS, parts))
     if state is not None:
         deposit.buckets.extend(writer.write_state(state, task.step.until))
-    return deposit if task.replaces is None else _compared(task, task.replaces, inputs, deposit, depositor)
+    if lineage_kept.stores(task):
+        tasks = 0 if read.rows <= SMALL else max(2, read.rows // TASK_ROWS)
+        deposit.buckets.extend(lineage_kept.of_step(task, given, since, writer, tasks))
+    return deposit
+
+
+def _depositor(task: Task, inputs: Inputs, since: int) -> Depositor:
+    writer = ResultWriter(inputs.site.warehouse, task.name, task.shape.timed)
+    return Depositor(writer, task.shape, Told(since, task.step.until, task.number, task.route.covering, task.closes))
+
+
+def _begins(task: Task, before: Former) -> bool:
+    """Whether it is the beginning of the results."""
+    return task.basis is None and not before.goes_on
 
 
 def _added_up_once(task: Task, inputs: Inputs, given: Given, windows: DataFrame) -> Advanced:
@@ -180,9 +242,9 @@ def _added_up_once(task: Task, inputs: Inputs, given: Given, windows: DataFrame)
     return Advanced(found, None, local)
 
 
-def _compared(task: Task, was: Published, inputs: Inputs, deposit: Deposit, depositor: Depositor) -> Deposit:
-    """The same with change records that lead from the answer of the query's former form to this one."""
-    made = [each for each in deposit.buckets if each.role is not Role.FEED]
+def _compared(task: Task, was: Published, inputs: Inputs, written: Sequence[NewBucket]) -> Deposit:
+    """What has been written, with change records that lead from the answer of the query's former form to this one."""
+    made = [each for each in written if each.role is not Role.FEED]
     if not comparable(was.shape, task.shape):
         return Deposit(made)
     site = inputs.site
@@ -193,11 +255,22 @@ def _compared(task: Task, was: Published, inputs: Inputs, deposit: Deposit, depo
     answer = [each for each in made if each.role in ANSWER]
     after = frame_of_new(inputs.session, site.warehouse, result_schema(task.shape), answer)
     records = differences(before, was.shape, after, task.shape, task.number)
-    return Deposit([*made, *depositor.feed_in_tasks(records)])
+    return Deposit([*made, *_depositor(task, inputs, task.step.since).feed_in_tasks(records)])
 
 
-def _table(task: Task, inputs: Inputs, before: Sequence[Bucket]) -> pa.Table:
-    return table_of(inputs.site.catalog, inputs.site.warehouse, task.shape, before)
+def _table(task: Task, inputs: Inputs, before: Former) -> pa.Table:
+    """Results that were open or at the tip."""
+    schema, warehouse = result_schema(task.shape), inputs.site.warehouse
+    written = [conformed(read_new(warehouse, each), schema) for each in before.unsettled]
+    return pa.concat_tables([table_of(inputs.site.catalog, warehouse, task.shape, before.results), *written])
+
+
+def _frame(task: Task, inputs: Inputs, before: Former) -> DataFrame:
+    """The same for Spark."""
+    site = inputs.site
+    if before.goes_on:
+        return frame_of_new(inputs.session, site.warehouse, result_schema(task.shape), before.unsettled)
+    return frame_of(inputs.session, site.catalog, site.warehouse, task.shape, before.results)
 
 
 def _state(inputs: Inputs, before: Former) -> DataFrame | None:
@@ -207,11 +280,15 @@ def _state(inputs: Inputs, before: Former) -> DataFrame | None:
     return as_frame(inputs.session, before.state, arrow_ddl(before.state.schema))
 
 
-def _known(task: Task, inputs: Inputs) -> DataFrame | None:
-    """Published results, for the strategy that has to know which there are."""
-    if task.route.kind is not Kind.NEW_VALUES or task.basis is None:
+def _known(task: Task, inputs: Inputs, before: Former) -> DataFrame | None:
+    """Results so far, for the strategy that has to know which there are."""
+    if task.route.kind is not Kind.NEW_VALUES:
         return None
-    return inputs.results_of(task.basis, [each.name for each in task.plan.fields])
+    fields = [each.name for each in task.plan.fields]
+    if before.goes_on:
+        rows = frame_of_new(inputs.session, inputs.site.warehouse, result_schema(task.shape), before.written)
+        return as_source(rows, task.shape, fields)
+    return None if task.basis is None else inputs.results_of(task.basis, fields)
 
 
 def _fault(task: Task, read: _Read, error: Exception) -> Fault:
@@ -224,7 +301,7 @@ def _fault(task: Task, read: _Read, error: Exception) -> Fault:
 
 
 def _committed(task: Task, inputs: Inputs, deposit: Deposit, before: Former, measures: Measures) -> Evaluated:
-    site, cause = inputs.site, _cause(task, inputs)
+    site, cause = inputs.site, cause_of(task, inputs)
     made: list[NewBucket] = [*deposit.buckets, *before.merged_into]
     done = Done(
         task.name,
@@ -264,22 +341,3 @@ def news(task: Task, inputs: Inputs) -> dict[int, int]:
         for name, revision in task.revisions.items()
         if known.get(name) != revision
     }
-
-
-def _cause(task: Task, inputs: Inputs) -> dict[str, Any]:
-    """Why results change: the batches that have come."""
-    told = {"feed": "whole" if task.route.covering else "rows"}
-    if task.replaces is not None:
-        alike = comparable(task.replaces.shape, task.shape)
-        return {"type": "query", "id": task.name, "feed": "whole" if alike else "reset"}
-    return {**inputs.batches(task.revisions, _rows_since(task, inputs)), **told}
-
-
-def _rows_since(task: Task, inputs: Inputs) -> int:
-    """The state of the streams up to which the answer had gone on: a correction in between did not."""
-    if task.basis is None:
-        return LOWEST
-    if task.basis.last.swept is None:
-        return task.basis.last.data_commit
-    told = evaluations_of(inputs.site.catalog, task.basis.stream_id)
-    return max((each.data_commit for each in told if each.swept is None), default=LOWEST)

@@ -87,17 +87,21 @@ class Inputs:
 
     def size(self, name: str, reach: Reach, until: int) -> int:
         """About how many rows there are to read."""
+        return estimated(*self.holding(name, reach, until))
+
+    def holding(self, name: str, reach: Reach, until: int) -> tuple[Sequence[Bucket], Interval]:
+        """The buckets that can hold the rows to read, and where these begin."""
         interval = Interval(reach.interval.start, min(reach.interval.end, until + 1))
         if interval.empty:
-            return 0
+            return (), interval
         if name in self.standings:
             if reach.axis is Axis.INSTANT:
                 interval = Interval(LOWEST, interval.end)
             scan = Scan(self.standings[name], self.commit_id, interval, groups_of(self.standings[name].stream, reach))
-            return estimated(self._candidates(scan).all, interval)
+            return self._candidates(scan).all, interval
         of = self.published[name]
         find = buckets_beginning if reach.axis is Axis.START else buckets_counting
-        return estimated(find(self.site.catalog, of, of.last.commit_id, interval), interval)
+        return find(self.site.catalog, of, of.last.commit_id, interval), interval
 
     def size_of_all(self, name: str, reaches: Sequence[Reach], until: int) -> int:
         """The same for what any of several reaches asks for, each row once."""

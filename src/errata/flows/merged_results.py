@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from errata.archive.masked_results import latest, masks_between, masks_in, without_masked
+from errata.archive.masked_results import last_told, latest, masks_between, masks_in, without_masked
 from errata.archive.masks import sources
 from errata.archive.result_rows import feed_schema, result_schema
 from errata.archive.results import ResultWriter, rows_in, table_of
@@ -59,6 +59,7 @@ def merged(site: Site, of: Published, number: int, standing: Iterable[Bucket] = 
     merge.settled(standing)
     merge.small_ones(Role.FEED)
     merge.small_ones(Role.PARTS)
+    merge.small_ones(Role.LINEAGE)
     return merge.done
 
 
@@ -125,7 +126,8 @@ class _Merge:
         if role is Role.FEED:
             return rows_in(catalog, warehouse, feed_schema(self._of.shape), some)
         read = [each.read(warehouse) for each in sources(catalog, some)]
-        return pa.concat_tables([each.select(read[0].column_names).cast(read[0].schema) for each in read])
+        whole = pa.concat_tables([each.select(read[0].column_names).cast(read[0].schema) for each in read])
+        return last_told(whole, self._of.shape) if role is Role.LINEAGE else whole
 
 
 def _small(some: Iterable[Bucket]) -> list[Bucket]:

@@ -19,9 +19,10 @@ from errata.flows.evaluate import Evaluated, StoppedError
 from errata.flows.inputs import Inputs
 from errata.flows.rounds import OnStep
 from errata.flows.site import Site
-from errata.flows.sweeping import Sweeping, more_has_come, replaying, rows_to_read
+from errata.flows.sweeping import Sweeping, more_has_come, replaying
 from errata.flows.swept import commit_worked
 from errata.flows.task import below, corrections, replaced_below
+from errata.flows.techniques import rows_to_read
 from errata.flows.worked import worked_out
 from errata.model.evaluation import Fault
 from errata.model.interval import Interval
@@ -82,7 +83,7 @@ def replay(site: Site, wanted: Range, *, dry: bool = False, on_step: OnStep = la
 def _replayed(
     site: Site, inputs: Inputs, query: RecordedQuery, report: ReplayReport, technique: Technique, on_step: OnStep
 ) -> ReplayReport:
-    with leases.held(site.catalog, f"query {report.query}") as ours:
+    with leases.held(site.catalog, f"query {report.query}", site.cause.owner) as ours:
         if not ours:
             raise ErrataError(
                 f"query {report.query} is being evaluated or corrected by another runner",

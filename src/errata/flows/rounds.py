@@ -17,6 +17,7 @@ from errata.catalog.queries import RecordedQuery
 from errata.catalog.stopped import Stopped
 from errata.errors import ErrataError, unknown
 from errata.evaluate.route import Kind
+from errata.flows.answered import words
 from errata.flows.check import read, with_inputs
 from errata.flows.evaluate import SMALL, Evaluated, StoppedError, evaluate
 from errata.flows.inputs import Inputs
@@ -105,6 +106,11 @@ class Outcome:
     done: list[Evaluated] = field(default_factory=list)
     fault: Fault | None = None
     busy: bool = False
+
+    @property
+    def halted(self) -> bool:
+        """Whether nothing more can be done now."""
+        return self.busy or self.fault is not None
 
 
 class Rounds:
@@ -206,7 +212,8 @@ class Rounds:
     def _note(self, name: str, outcome: Outcome) -> None:
         for each in outcome.done:
             self.evaluated.append(each)
-            self._on_step(f"{name} is {'answered' if each.swept is None else 'corrected'}")
+            if not each.published.last.is_part:
+                self._on_step(f"{name} is {'answered' if each.swept is None else 'corrected'}")
         if outcome.fault is not None:
             self.stopped[name] = outcome.fault
             self._on_step(f"{name} has stopped")
@@ -215,18 +222,44 @@ class Rounds:
 
     def _one(self, turn: Turn) -> Outcome:
         outcome = Outcome()
-        with leases.held(self._site.catalog, f"query {turn.name}") as ours:
-            if not ours:
-                outcome.busy = True
-                return outcome
-            if turn.sweeping is not None:
-                self._sweep(turn, turn.sweeping, outcome)
-            following = turn.task
-            if turn.sweeping is not None and self._wanted.evaluates and not outcome.busy and outcome.fault is None:
-                following = task_for(turn.query, turn.plan, self._inputs)
-            if following is not None and not outcome.busy and outcome.fault is None:
-                self._evaluate(turn, following, outcome)
+        left: Turn | None = turn
+        while left is not None:
+            with leases.held(self._site.catalog, f"query {turn.name}", self._site.cause.owner) as ours:
+                if ours:
+                    self._once(left, outcome)
+                else:
+                    outcome.busy = True
+            left = self._left(turn, outcome)
         return outcome
+
+    def _once(self, turn: Turn, outcome: Outcome) -> None:
+        """Correct the query's results and take it a step further."""
+        if turn.sweeping is not None:
+            self._sweep(turn, turn.sweeping, outcome)
+        following = turn.task
+        if turn.sweeping is not None and self._wanted.evaluates and not outcome.halted:
+            following = task_for(turn.query, turn.plan, self._inputs)
+        if following is not None and not outcome.halted:
+            self._tell(following)
+            self._evaluate(turn, following, outcome)
+
+    def _tell(self, task: Task) -> None:
+        """How far a query is that is taken further in parts."""
+        begun = task.basis is not None and task.basis.last.is_part
+        if task.basis is not None and (begun or task.left):
+            so_far = f"is answered up to {words(task.basis.frontier, task.basis)}"
+        elif task.left:
+            so_far = "is answered in parts"
+        else:
+            return
+        self._on_step(f"{task.name} {so_far}, and reads about {task.size(self._inputs) + task.left:,} rows more")
+
+    def _left(self, turn: Turn, outcome: Outcome) -> Turn | None:
+        """What is left to do where the last step was a part of the way."""
+        if outcome.halted or not outcome.done or not outcome.done[-1].published.last.is_part:
+            return None
+        task = task_for(turn.query, turn.plan, self._inputs)
+        return None if task is None else Turn(turn.query, turn.plan, None, task)
 
     def _sweep(self, turn: Turn, sweeping: Sweeping, outcome: Outcome) -> None:
         again = partial(self._sweeping, turn.query, turn.plan)

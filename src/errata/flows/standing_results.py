@@ -41,6 +41,15 @@ class Former:
     merged_into: Sequence[NewBucket] = ()
     rows: int = 0
     """How many more settled results there are by that: the masked ones go."""
+    written: Sequence[NewBucket] = ()
+    """Of an evaluation that is done in parts, all that it has written of the answer so far."""
+    goes_on: bool = False
+    """Whether it is the same evaluation that has left this."""
+
+    @property
+    def unsettled(self) -> list[NewBucket]:
+        """What has been written and is open or at the tip."""
+        return [each for each in self.written if each.role in (Role.OPEN, Role.TIP)]
 
 
 def former(site: Site, task: Task) -> Former:
@@ -50,13 +59,18 @@ def former(site: Site, task: Task) -> Former:
         return Former()
     at = (site.catalog, basis.stream_id, basis.last.commit_id)
     results = [each for role in (Role.OPEN, Role.TIP) for each in buckets.visible(*at, role=role)]
-    state = _state(site, buckets.visible(*at, role=Role.STATE)) if task.route.keeps_state else None
+    state = state_of(site, basis) if task.route.keeps_state else None
     masks = buckets.visible(*at, role=Role.MASK)
     results += masking(masks, results)
     if not is_due(basis, task.number, masks):
         return Former(results, state)
     done = merged(site, basis, task.number)
     return Former(results, state, done.gone, done.into, done.rows)
+
+
+def state_of(site: Site, of: Published) -> pa.Table | None:
+    """What was kept with results; None if it is not there, or is not what was written."""
+    return _state(site, buckets.visible(site.catalog, of.stream_id, of.last.commit_id, role=Role.STATE))
 
 
 def _state(site: Site, found: Sequence[Bucket]) -> pa.Table | None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from errata.archive.correct import Place, claim, read_pending
-from errata.archive.keys import NUMBER
+from errata.archive.keys import NUMBER, Said
 from errata.archive.wire import old_column
 from errata.catalog import commits, pins, queries, streams
 from errata.catalog.published import all_published
@@ -20,15 +20,17 @@ from errata.catalog.streams import Standing
 from errata.flows.check import read
 from errata.flows.deferrals import Deferrals
 from errata.flows.inputs import Inputs
+from errata.flows.lineage_asked import asked
 from errata.flows.rounds import wanted_queries
 from errata.flows.site import Site
+from errata.flows.stands import Stands, answered, revised_of
 from errata.flows.sweep import pending
-from errata.flows.sweeping import Stands, answered, by_technique, no_adjusting, revised_of, rows_to_read
+from errata.flows.techniques import by_technique, no_adjusting, rows_to_read
 from errata.language.plan import Plan
 from errata.model.evaluation import Refusal
 from errata.model.interval import HIGHEST
 from errata.model.results import VE, VS
-from errata.model.stream import OnRevision
+from errata.model.stream import OnRevision, Stream
 from errata.revise.revised import GONE, REVISION, Cluster, Revised, clusters
 from errata.revise.technique import Technique
 from errata.revise.work import Work
@@ -115,11 +117,12 @@ class _Plans:
             why = f"the query declares on_revision: {query.checked.on_revision.value}"
             self.planned.append(Planned(name, count, Technique.NONE, why, 0, 0, 0, waits=waits))
             return
-        changes = [cluster for each in revised for cluster in clusters(each)]
-        changes += [each for other, work in below.items() for each in _changes(other, work)]
+        changed_below = [each for other, work in below.items() for each in _changes(other, work)]
+        changes = [*(cluster for each in revised for cluster in clusters(each)), *changed_below]
+        wanted = asked(task, stands.basis, revised, changed_below)
         aged, no_direct = stands.aged(self.inputs), "results of another query" if below else no_adjusting(of, revised)
         chosen, needed, why = by_technique(
-            of, changes, self.inputs, self.technique, aged, no_direct, narrowed=self.narrowed
+            of, changes, self.inputs, self.technique, aged, no_direct, wanted, narrowed=self.narrowed
         )
         _, whole, _ = by_technique(of, changes, self.inputs, Technique.ALL, aged, no_direct, narrowed=False)
         self.works[name] = needed
@@ -149,7 +152,21 @@ def _pending_of(site: Site, standing: Standing) -> Revised:
         parts.append(pa.table([*columns, pa.repeat(gone, some.num_rows)], [*names, VS, VE, REVISION, GONE]))
     came = min((each.added_in for each in claimed), default=standing.changed_in)
     numbers = (standing.applied, standing.revisions, came)
-    return Revised(stream.name, pa.concat_tables(parts), *numbers, tuple(stream.group), rows, rows)
+    whole = pa.concat_tables(parts)
+    return Revised(stream.name, whole, *numbers, tuple(stream.group), rows, rows, gives=_given(stream, rows))
+
+
+def _given(stream: Stream, rows: pa.Table) -> dict[int, frozenset[str]]:
+    """By the numbers of replacements the columns that they may change."""
+    said = Said.by(stream, rows)
+    # What only tells which row is meant stays as it is.
+    telling = set(stream.key) | ({stream.order} if stream.key_has_order else set())
+    found = {}
+    for at, number in enumerate(rows[NUMBER].to_pylist()):
+        if not (said.inserts[at] or said.deletes[at]):
+            told = zip(stream.names, said.given[at], said.claimed[at], strict=True)
+            found[number] = frozenset(name for name, given, was in told if given and (was or name not in telling))
+    return found
 
 
 def _in_order(known: Mapping[str, RecordedQuery]) -> Iterable[str]:

@@ -12,9 +12,10 @@ from errata.catalog.streams import Standing
 from errata.evaluate.ageing import first_whole, results_from
 from errata.evaluate.needs import first_step, needs
 from errata.evaluate.route import Route, closing, route
-from errata.flows.due import behind, reached, taken_up
+from errata.flows.due import behind, no_further, reached, taken_up
 from errata.flows.inputs import Inputs
 from errata.flows.needed import base_names
+from errata.flows.parts import Part, part_of
 from errata.language.nodes import scans
 from errata.language.patterns import pattern
 from errata.language.plan import Plan
@@ -47,6 +48,8 @@ class Task:
     """Of each query that is read, the number of its last evaluation that has a say."""
     results_from: int = LOWEST
     """Results that begin earlier may be made of a part of their rows only, and are left out."""
+    left: int = 0
+    """About how many rows lie behind the step, to which the streams reach already."""
 
     @property
     def name(self) -> str:
@@ -82,7 +85,7 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: Inputs, *, anew: bool = F
     """What there is to do for a query; None where it is as far as its streams reach. `anew`: from the beginning, for an
     archive that takes the place of the one there is."""
     bases = {name: inputs.standings[name] for name in base_names(plan)}
-    until = reached(bases.values())
+    until = no_further(reached(bases.values()), below(inputs, plan))
     if until is None:
         return None
     there = inputs.published.get(query.checked.name)
@@ -97,19 +100,25 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: Inputs, *, anew: bool = F
         return None
     chosen = route(rewritten)
     step = first_step(chosen, begins, until) if basis is None else Step(basis.frontier, until)
+    replaces = there if basis is None else None
+    # What takes the place of other results is no part: what they say of later instants would be withdrawn.
+    part = Part(step)
+    if replaces is None:
+        part = part_of(rewritten, chosen, step, begins, inputs, beginning=basis is None)
     return Task(
         query,
         plan,
         rewritten,
         chosen,
-        step,
+        part.step,
         basis,
-        there if basis is None else None,
+        replaces,
         revisions,
         shape_of(plan),
         begins,
         {each.name: consumed(inputs, each, basis) for each in below(inputs, plan)},
         results_from(plan, _aged(plan, inputs)) if basis is None else LOWEST,
+        part.left,
     )
 
 

@@ -19,6 +19,7 @@ from errata.catalog import buckets
 from errata.evaluate.deposit import gathered, kept
 from errata.evaluate.windows import EMPTY, as_kept, latest, vanished
 from errata.flows.inputs import Inputs, Read
+from errata.flows.stretches import rows_behind, stretches, within
 from errata.flows.sweeping import Sweeping
 from errata.intake.arrow_types import arrow_schema
 from errata.language.lineage import Axis, Region
@@ -30,9 +31,14 @@ from errata.model.results import RUN, VS
 from errata.revise.regions import holds
 from errata.spark.plans.adjusted import FATE, GONE, STANDS, UNDECIDED, adjust_group
 from errata.spark.plans.advanced import Advanced
+from errata.spark.plans.at_hand import AtHand
 from errata.spark.plans.partials import advance_group, results_of
+from errata.spark.plans.simple_sql import NotSimpleError
 from errata.spark.types import arrow_ddl, ddl
 from errata.spark.values import as_frame
+
+AT_HAND = 100_000
+"""Up to so many revised rows windows are corrected in this process, if that is simple."""
 
 MANY = 500_000
 """Rows that are added up twice, for the results and for what is kept of them, sooner than by two jobs."""
@@ -62,6 +68,25 @@ class Adjusted(Reworked):
 
 def replayed(sweeping: Sweeping, inputs: Inputs, read: Mapping[str, Read], regions: Sequence[Region]) -> Reworked:
     """The windows in the regions, from their rows. Of windows beside them only a part of the rows may be there."""
+    opened, count = (
+        [bucket for each in read.values() for bucket in each.opened],
+        sum(each.rows for each in read.values()),
+    )
+    spans = stretches(opened, count, regions, sweeping.task.step.until)
+    if len(spans) == 1:
+        return _replayed(sweeping, inputs, read, regions)
+    rows, parts = [rows_schema(sweeping.task.shape).empty_table()], pa.table({})
+    for span in spans:
+        if some := within(regions, span):
+            behind = rows_behind(sweeping.task.rewritten, read, span, inputs)
+            done = _replayed(sweeping, inputs, behind, some)
+            inside = pc.and_(pc.greater_equal(done.rows[VS], span.start), pc.less(done.rows[VS], span.end))
+            rows.append(done.rows.filter(inside))
+            parts = together(parts, done.parts)
+    return Reworked(pa.concat_tables(rows), parts)
+
+
+def _replayed(sweeping: Sweeping, inputs: Inputs, read: Mapping[str, Read], regions: Sequence[Region]) -> Reworked:
     found, until = _partial(sweeping), sweeping.task.step.until
     schema = rows_schema(sweeping.task.shape)
     before = kept_of(sweeping, inputs, [each.interval for each in regions])
@@ -84,14 +109,10 @@ def replayed(sweeping: Sweeping, inputs: Inputs, read: Mapping[str, Read], regio
 
 def adjusted(sweeping: Sweeping, inputs: Inputs) -> Adjusted:
     """The windows that revised rows lie in, from what was kept of them."""
-    found, task = _partial(sweeping), sweeping.task
-    until, number = task.step.until, task.number
+    number = sweeping.task.number
     parts = kept_of(sweeping, inputs, [each.interval for each in sweeping.work.regions])
     plain = parts.drop_columns([name for name in (EMPTY, RUN) if name in parts.column_names])
-    gone, came = (revised_rows(sweeping, inputs, which) for which in ("gone", "came"))
-    known = _known(sweeping, inputs, plain, found)
-    done = adjust_group(found, gone, came, known, until)
-    rows, windows = _brought(sweeping, done.rows, done.windows)
+    rows, windows = _at_hand(sweeping, inputs, plain) or _by_spark(sweeping, inputs, plain)
     by_fate = {fate: windows.filter(pc.equal(windows[FATE], fate)).drop_columns([FATE]) for fate in (STANDS, GONE)}
     kept_now = together(as_kept(by_fate[STANDS], number), as_kept(by_fate[GONE], number, empty=True))
     undecided = windows.filter(pc.equal(windows[FATE], UNDECIDED))
@@ -99,11 +120,32 @@ def adjusted(sweeping: Sweeping, inputs: Inputs) -> Adjusted:
     return Adjusted(rows, kept_now, named(sweeping, undecided), named(sweeping, windows), before)
 
 
-def _known(sweeping: Sweeping, inputs: Inputs, parts: pa.Table, found: PartialGroup) -> DataFrame:
+def _at_hand(sweeping: Sweeping, inputs: Inputs, parts: pa.Table) -> tuple[pa.Table, pa.Table] | None:
+    """Results and windows without Spark, where they follow from the kept parts simply."""
+    tables = [_revised_tables(sweeping, inputs, which) for which in ("gone", "came")]
+    if not parts.column_names or sum(each.num_rows for some in tables for each in some.values()) > AT_HAND:
+        return None
+    gone, came = ({name: AtHand(each) for name, each in some.items()} for some in tables)
+    try:
+        done = adjust_group(_partial(sweeping), gone, came, AtHand(parts), sweeping.task.step.until)
+        return _brought(sweeping, done.rows, done.windows)
+    except NotSimpleError:
+        return None
+
+
+def _by_spark(sweeping: Sweeping, inputs: Inputs, parts: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The same by Spark."""
+    gone, came = (revised_rows(sweeping, inputs, which) for which in ("gone", "came"))
+    known = _known(sweeping, inputs, parts)
+    done = adjust_group(_partial(sweeping), gone, came, known, sweeping.task.step.until)
+    return _brought(sweeping, done.rows, done.windows)
+
+
+def _known(sweeping: Sweeping, inputs: Inputs, parts: pa.Table) -> DataFrame:
     """What was kept, for Spark; where nothing was, as many columns as there would be."""
     if parts.column_names:
         return as_frame(inputs.session, parts, arrow_ddl(parts.schema))
-    empty = revised_rows(sweeping, inputs, None)
+    found, empty = _partial(sweeping), revised_rows(sweeping, inputs, None)
     windows = advance_group(found, empty, None, None, LOWEST, sweeping.task.step.until, parts=True).windows
     if windows is None:
         raise AssertionError("the parts of final windows were asked for")
@@ -187,16 +229,22 @@ def _brought(sweeping: Sweeping, rows: DataFrame, windows: DataFrame | None) -> 
 
 def revised_rows(sweeping: Sweeping, inputs: Inputs, which: str | None) -> dict[str, DataFrame]:
     """The rows of each stream that revisions take away, or bring; or none."""
+    return {
+        name: as_frame(inputs.session, table, ddl(inputs.standings[name].stream))
+        for name, table in _revised_tables(sweeping, inputs, which).items()
+    }
+
+
+def _revised_tables(sweeping: Sweeping, inputs: Inputs, which: str | None) -> dict[str, pa.Table]:
     known = {each.source: each for each in sweeping.revised}
     found = {}
     for scan in scans(_partial(sweeping).node.input):
-        stream = inputs.standings[scan.source.name].stream
+        schema = arrow_schema(inputs.standings[scan.source.name].stream)
         rows = None
         if which is not None and scan.source.name in known:
             revised = known[scan.source.name]
             rows = revised.before if which == "gone" else revised.after
-        table = arrow_schema(stream).empty_table() if rows is None else rows
-        found[scan.source.name] = as_frame(inputs.session, table, ddl(stream))
+        found[scan.source.name] = schema.empty_table() if rows is None else rows.select(schema.names).cast(schema)
     return found
 
 

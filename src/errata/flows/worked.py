@@ -6,10 +6,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from errata.archive.masked_results import same_results
 from errata.archive.published_between import results_beginning, results_counting
 from errata.archive.result_rows import rows_schema
 from errata.archive.results import ResultWriter, buckets_beginning, buckets_counting, frame_of
@@ -17,9 +19,11 @@ from errata.archive.wire import conformed
 from errata.errors import ErrataError
 from errata.evaluate import faults
 from errata.evaluate.deposit import kept
-from errata.flows import windows
+from errata.evaluate.stored import made_again
+from errata.flows import lineage_kept, windows
 from errata.flows.evaluate import StoppedError
 from errata.flows.inputs import Inputs, Read, measured
+from errata.flows.state_patched import patched
 from errata.flows.sweeping import Sweeping
 from errata.language.lineage import Axis, Region
 from errata.language.rough import rough_columns
@@ -29,8 +33,9 @@ from errata.model.interval import HIGHEST, LOWEST, Interval, joined
 from errata.model.results import VE, VS
 from errata.revise.amend import Amending
 from errata.revise.amender import Amender, Laid
+from errata.revise.stored import unlike_stored
 from errata.revise.technique import Technique
-from errata.revise.work import Work, rereading
+from errata.revise.work import Stored, Work, rereading
 from errata.spark.failures import JOB_FAILURES, last_word, loggers_quiet, of_some_row
 from errata.spark.plans.compile import compile_plan
 
@@ -58,6 +63,9 @@ class Worked:
     def changed(self) -> int:
         """How many results come out different."""
         return self.laid.changed
+
+
+_NOTHING = Laid([], 0, 0)
 
 
 @dataclass
@@ -118,6 +126,9 @@ def worked_out(sweeping: Sweeping, inputs: Inputs) -> Worked:
     laid = found.laid
     if found.parts is not None:
         laid.buckets.extend(_writer(sweeping, inputs).write(Role.PARTS, found.parts))
+    if sweeping.patches_state:
+        state = patched(task, sweeping.basis, inputs, sweeping.revised)
+        laid.buckets.extend(_writer(sweeping, inputs).write_state(state, task.step.until))
     return Worked(sweeping, laid, (*sweeping.work.refused, *found.refused), measures)
 
 
@@ -130,6 +141,8 @@ def _found(sweeping: Sweeping, reading: _Reading) -> _Found:
         return _Found(Laid([], 0, 0))
     if sweeping.technique is Technique.DIRECT:
         return _adjusted(sweeping, reading, amender)
+    if (stored := sweeping.work.stored) is not None:
+        return _by_stored(sweeping, stored, reading, amender)
     if not route.keeps_parts:
         return _Found(_replayed(sweeping, reading, amender))
     if (least := sweeping.work.least) is not None:
@@ -147,12 +160,48 @@ def _replayed(sweeping: Sweeping, reading: _Reading, amender: Amender) -> Laid:
     if (rows := sum(each.rows for each in read.values())) > LARGE and not sweeping.task.route.keeps_parts:
         tasks = max(2, rows // TASK_ROWS)
         before = _published(sweeping, reading.inputs, regions)
-        return amender.in_tasks(_worked_out(sweeping, read, regions), before, tasks)
+        laid = amender.in_tasks(_worked_out(sweeping, read, regions), before, tasks)
+        return _with_lineage(sweeping, read, amender, laid, tasks)
     schema = rows_schema(sweeping.task.shape)
     new = schema.empty_table()
     if any(each.opened for each in read.values()):
         new = conformed(_worked_out(sweeping, read, regions).toArrow(), schema)
-    return amender.in_memory(new, _before(sweeping, reading.inputs, regions))
+    return _with_lineage(sweeping, read, amender, amender.in_memory(new, _before(sweeping, reading.inputs, regions)), 0)
+
+
+def _with_lineage(sweeping: Sweeping, read: Mapping[str, Read], amender: Amender, laid: Laid, tasks: int) -> Laid:
+    """The same with the lineage of what was worked out, where it is kept: results that come out the same may be made of
+    other rows now."""
+    if lineage_kept.stores(sweeping.task) and any(each.opened for each in read.values()):
+        frames = {name: each.frame for name, each in read.items()}
+        laid.buckets.extend(lineage_kept.of_regions(sweeping.task, frames, amender.regions, amender.writer, tasks))
+    return laid
+
+
+def _by_stored(sweeping: Sweeping, stored: Stored, reading: _Reading, amender: Amender) -> _Found:
+    """Results of which stored lineage tells the rows, worked out from just these; the others as they would be alone.
+    What the first are made of stays as it was."""
+    rest = replace(sweeping, work=stored.rest)
+    laid = _found(rest, reading).laid
+    if not stored.regions:
+        return _Found(laid)
+    task = sweeping.task
+    read = reading.of(sweeping, replace(sweeping.work, reads=stored.reads))
+    frames = {name: each.frame for name, each in read.items()}
+    rows = made_again(
+        task.rewritten, task.route, frames, stored.rows, [task.kept_names[name] for name in task.plan.key]
+    )
+    regions = [_kept_region(sweeping, each) for each in stored.regions]
+    found = _in_hull(sweeping, kept(rows, task.shape, [each.name for each in task.plan.fields]), regions)
+    new = conformed(found.toArrow(), rows_schema(task.shape))
+    there, _ = same_results(stored.rows, new, task.shape)
+    lost = np.ones(stored.rows.num_rows, np.bool_)
+    lost[there] = False
+    keep, refused = unlike_stored(stored, lost)
+    mine = [each for each, keeps in zip(regions, keep, strict=True) if keeps]
+    more = replace(amender, regions=mine).in_memory(new, _before(sweeping, reading.inputs, mine)) if mine else _NOTHING
+    changed, compared = laid.changed + more.changed, laid.compared + more.compared
+    return _Found(Laid([*laid.buckets, *more.buckets], changed, compared), refused=tuple(refused))
 
 
 def _writer(sweeping: Sweeping, inputs: Inputs) -> ResultWriter:

@@ -38,6 +38,9 @@ class Role(StrEnum):
     """Of a query: which results, in the buckets there are, a correction has taken back."""
     PARTS = "parts"
     """Of a query: partial aggregates of its final results."""
+    LINEAGE = "lineage"
+    """Of a query: of each result from which to which time the rows lie that it was made of. A bucket of these reaches,
+    in the index, from the first such row to the last result."""
 
 
 class Layout(StrEnum):

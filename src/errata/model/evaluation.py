@@ -125,6 +125,11 @@ class Evaluation:
         """The last instant that is answered."""
         return self.step.until
 
+    @property
+    def is_part(self) -> bool:
+        """Whether it went only a part of the way that its streams reached, and the next one has the same cause."""
+        return bool(self.cause.get("part"))
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:

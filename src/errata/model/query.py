@@ -23,6 +23,15 @@ class Emit(StrEnum):
     """From its first row on, and then whenever it changes."""
 
 
+class Lineage(StrEnum):
+    """How it is known of which rows a result was made."""
+
+    DERIVED = "derived"
+    """From the plan: nothing is kept for it."""
+    STORED = "stored"
+    """It is kept with each result from which to which time the rows lie."""
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """The declaration of one query."""
@@ -43,6 +52,7 @@ class Query:
     """Answers are kept from this event time on, as declared: a time, or a whole number; None: from the beginning."""
     sweep: Deferral | None = None
     """When corrections are worked into its results; None: when the project says."""
+    lineage: Lineage = Lineage.DERIVED
 
     def __post_init__(self) -> None:
         check_name("query", self.name)
@@ -107,6 +117,7 @@ def to_record(query: Query) -> dict[str, Any]:
         "serve": query.serve,
         **({} if query.since is None else {"since": query.since}),
         **({} if query.sweep is None else {"sweep": str(query.sweep)}),
+        **({} if query.lineage is Lineage.DERIVED else {"lineage": query.lineage.value}),
     }
 
 
@@ -130,6 +141,7 @@ def from_record(name: str, text: str, record: dict[str, Any]) -> Query:
         record.get("serve"),  # the first records had none
         record.get("since"),
         sweep and Deferral.parse(sweep),
+        Lineage(record.get("lineage", Lineage.DERIVED)),
     )
 
 

@@ -21,7 +21,12 @@ from errata.model.health import (
 
 ROW = "the archive's own row"
 
-_ROWS = {Role.FEED: "changes of results", Role.MASK: "masks of results", Role.PARTS: "partial aggregates of results"}
+_ROWS = {
+    Role.FEED: "changes of results",
+    Role.MASK: "masks of results",
+    Role.PARTS: "partial aggregates of results",
+    Role.LINEAGE: "rows of lineage",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,9 @@ VS, VE = "_vs", "_ve"
 """A row's lifetime, half-open; HIGHEST where no end of it is known."""
 RUN = "_run"
 """The number of the evaluation that published the row."""
+FROM, TO, FIRST = "_from_", "_to_", "_first"
+"""Of stored lineage: before the number of a scan, where the first and the last of its rows lie that a result was made
+of; and a hash of the first row's key, where it has to be told from others of the same time."""
 OP, OLD_VE = "_op", "_old_ve"
 """Of a record of the change feed: what has happened to the result, and where it ended before."""
 

@@ -53,6 +53,9 @@ class Revised:
     """Of a stream: the rows as they were known before, and as they are now, without what was so only in between."""
     came_late: bool = False
     """Whether these are no revisions, but versions of a relation that came behind what had been answered."""
+    gives: Mapping[int, frozenset[str]] | None = None
+    """Of revisions of which no more is known than what they say: by the numbers of replacements, the columns that they
+    may change."""
 
     @property
     def count(self) -> int:

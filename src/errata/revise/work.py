@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from errata.evaluate.ageing import AgedTo
 from errata.evaluate.needs import KEPT, needs
 from errata.evaluate.reads import Reach
 from errata.evaluate.route import Kind, Route
+from errata.evaluate.sameness import Flags
 from errata.language.lineage import Axis, Change, Reads, Region, backward, replay
 from errata.language.lineage.reach import axis, instants, lags
 from errata.language.nodes import Scan, scans
@@ -36,6 +38,8 @@ class Answered:
     """What is answered of earlier instants is no longer whole."""
     until: int
     """The last instant that is answered."""
+    by_key: bool = False
+    """Whether regions are told by columns of the key alone, since that is what is known of results beside them."""
 
     @property
     def axis(self) -> Axis:
@@ -67,6 +71,24 @@ class Work:
     refused: tuple[Refusal, ...] = ()
     least: Work | None = None
     """If more is worked out again than has to be: what has to be."""
+    stored: Stored | None = None
+    """Where stored lineage tells a part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What stored lineage tells of results that changes in place touch."""
+
+    rest: Work
+    """What the other changes take, as derived lineage tells it."""
+    rows: pa.Table
+    """The lineage of the results."""
+    regions: tuple[Region, ...]
+    """One for each result."""
+    reads: Mapping[str, tuple[Reach, ...]]
+    """Of each source the rows that the results were made of."""
+    changes: tuple[tuple[Cluster, Flags], ...]
+    """The changes, and of the results those that each of them touches."""
 
 
 def minimal(of: Answered, revised: Iterable[Revised], aged_to: AgedTo) -> Work:
@@ -80,12 +102,12 @@ def following(of: Answered, changes: Iterable[Cluster], aged_to: AgedTo) -> Work
     for cluster in changes:
         found = list(_touched(of, cluster))
         if too_old := _too_old(of.plan, [needed for _, needed in found], aged_to):
-            refused.append(_refusal(cluster, too_old))
+            refused.append(refusal(cluster, too_old))
             continue
         regions += [region for region, _ in found]
         reads += [needed for _, needed in found]
     # No wider than what is read for them: of regions that overlap, each is worked out by itself.
-    return Work(tuple(joined(regions)), _gathered(of.plan, reads), tuple(_joined(refused)))
+    return Work(tuple(joined(regions)), _gathered(of.plan, reads), tuple(as_one(refused)))
 
 
 def everything(of: Answered, work: Work, aged_to: AgedTo, *, narrowed: bool = True) -> Work:
@@ -104,7 +126,7 @@ def everything(of: Answered, work: Work, aged_to: AgedTo, *, narrowed: bool = Tr
 
 def between(of: Answered, interval: Interval, aged_to: AgedTo) -> Work:
     """What makes the results of an interval."""
-    region = _as_kept(of, Region(of.axis, interval))
+    region = as_kept(of, Region(of.axis, interval))
     if region.empty:
         return Work((), {})
     reads = backward(of.plan, _as_plan_has_it(of, region))
@@ -149,14 +171,16 @@ def _touched(of: Answered, cluster: Cluster) -> Iterator[tuple[Region, Reads]]:
         found = replay(of.plan, Change(place, cluster.interval, cluster.until, values), whole=True)
         if found is None:
             continue
-        region = _as_kept(of, found.touched)
+        region = as_kept(of, found.touched)
         if region.empty:
             continue
+        if of.by_key:
+            region = replace(region, values={name: each for name, each in region.values.items() if name in of.plan.key})
         whole = region == found.touched
         yield region, found.reads if whole else backward(of.plan, _as_plan_has_it(of, region))
 
 
-def _as_kept(of: Answered, region: Region) -> Region:
+def as_kept(of: Answered, region: Region) -> Region:
     """A region of the plan's rows as the results are kept, as far as something is published of it."""
     if region.axis is not of.axis:
         region = Region(of.axis, instants(of.plan, region), region.values)
@@ -186,11 +210,11 @@ def _too_old(plan: Plan, reads: Sequence[Reads], aged_to: AgedTo) -> str | None:
     return None
 
 
-def _refusal(cluster: Cluster, why: str) -> Refusal:
+def refusal(cluster: Cluster, why: str) -> Refusal:
     return Refusal(cluster.source, cluster.first, cluster.last, cluster.count, why)
 
 
-def _joined(refused: Iterable[Refusal]) -> Iterator[Refusal]:
+def as_one(refused: Iterable[Refusal]) -> Iterator[Refusal]:
     """Refusals for one reason as one."""
     by_reason: dict[tuple[str, str], Refusal] = {}
     for each in refused:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 
 from errata.language.partial import PartialGroup, adjustable
 from errata.language.plan import PlanError
 from errata.model.interval import LOWEST
+from errata.spark.plans.at_hand import added_up
 from errata.spark.plans.compile import named, upon
 from errata.spark.plans.grouping import finished
 from errata.spark.plans.partial_events import SIGN, Frames, GroupEvents, with_layers
@@ -91,7 +91,7 @@ class _Adjusting(GroupEvents):
         counts = [f"count_if({SIGN} {sign}) AS {name}" for name, sign in _COUNTS.items()]
         totals = [text for name, part in self.kept.parts.items() for text in _totals(name, part)]
         totals += [f"max({name}) AS {name}" for name in self.kept.centres]
-        sums = self.centred(closed).groupBy(*self.group).agg(*map(sf.expr, [*totals, *counts]))
+        sums = added_up(self.centred(closed), self.group, [*totals, *counts])
         touched = f"{_TAKEN} + {_BROUGHT} > 0"
         sums = sums.filter(f"{touched} OR {self.window_end} >= {self.until}L" if self.open else touched)
         extremes = {name: part for name, part in self.kept.parts.items() if not part.signed}

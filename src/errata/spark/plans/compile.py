@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import singledispatch
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 
 from errata.errors import unknown
 from errata.language.nodes import (
@@ -31,7 +30,7 @@ from errata.spark.plans import scan
 from errata.spark.plans.grouping import grouped
 from errata.spark.plans.joins import joined, joined_as_of
 from errata.spark.plans.negation import negated
-from errata.spark.plans.rows import VE, VS, Rows, Way, place
+from errata.spark.plans.rows import VE, VS, Rows, Way, place, quoted
 from errata.spark.plans.rowwise import filtered, projected, united
 from errata.spark.plans.sets import distinct, intersection
 
@@ -75,13 +74,10 @@ def upon(nodes: Sequence[Plan], rows: Rows) -> Rows:
 def named(rows: Rows, scope: Sequence[str] = ()) -> DataFrame:
     """The rows of a node as `compile_plan` gives them."""
     way = rows.way
-    columns = [sf.col(place(number)).alias(each.name) for number, each in enumerate(rows.plan.fields)]
-    times = [
-        sf.col(name) if way.at is None else sf.lit(moment).cast("bigint").alias(name)
-        for name, moment in ((VS, way.at), (VE, (way.at or 0) + 1))
-    ]
-    apart = [sf.col(inner).alias(name) for inner, name in zip(way.scope, scope, strict=True)]
-    return rows.frame.select(*columns, *times, *apart, *rows.lineage)
+    columns = [f"{place(number)} AS {quoted(each.name)}" for number, each in enumerate(rows.plan.fields)]
+    times = [VS, VE] if way.at is None else [f"{way.at}L AS {VS}", f"{way.at + 1}L AS {VE}"]
+    apart = [f"{inner} AS {quoted(name)}" for inner, name in zip(way.scope, scope, strict=True)]
+    return rows.frame.selectExpr(*columns, *times, *apart, *rows.lineage)
 
 
 def _way(at: int | None, scope: Sequence[str], *, lineage: bool) -> Way:

@@ -125,5 +125,5 @@ def finished(plan: Group, below: Rows, by: Sequence[str], frame: DataFrame) -> R
     for number, each in enumerate(plan.aggregates):
         texts.append(f"_r{number}{'.v' if each.function in ('first', 'last') else ''}")
     whole = below.over(plan, frame)
-    columns = [sf.expr(text).alias(place(at)) for at, text in enumerate(texts)]
-    return below.over(plan, frame.select(*columns, *whole.beside))
+    columns = [f"{text} AS {place(at)}" for at, text in enumerate(texts)]
+    return below.over(plan, frame.selectExpr(*columns, *whole.beside))

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 
 from errata.language.partial import PartialGroup
 from errata.language.plan import PlanError
 from errata.model.interval import LOWEST
 from errata.spark.plans.advanced import Advanced
+from errata.spark.plans.at_hand import added_up
 from errata.spark.plans.compile import named, upon
 from errata.spark.plans.grouping import finished
 from errata.spark.plans.partial_events import SIZE, TURNS, Frames, GroupEvents, partition_by, with_layers
@@ -156,7 +156,7 @@ class _Step(GroupEvents):
         """All that is added to each group together; groups that have no rows left are none."""
         turns = [f"max({TURNS}) AS {TURNS}"] if self.found.drifts else []
         totals = [f"{text} AS {name}" for name, text in self._totals().items()]
-        whole = events.groupBy(*self.group).agg(*map(sf.expr, [*totals, *turns, f"count(1) AS {SIZE}"]))
+        whole = added_up(events, self.group, [*totals, *turns, f"count(1) AS {SIZE}"])
         return whole.filter(f"{self.kept.live or SIZE} > 0")
 
     def _totals(self) -> dict[str, str]:

@@ -142,4 +142,4 @@ def later(moment: str, by: int) -> str:
 
 def chosen(frame: DataFrame, columns: Sequence[str], **made: str) -> DataFrame:
     """Columns as they are, and others from SQL."""
-    return frame.select(*columns, *(sf.expr(text).alias(name) for name, text in made.items()))
+    return frame.selectExpr(*columns, *(f"{text} AS {name}" for name, text in made.items()))

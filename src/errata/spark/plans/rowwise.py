@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 
 from errata.language.expr import Expr, conjuncts
 from errata.language.functions import total
@@ -38,31 +37,30 @@ def guarded(rows: Rows, predicate: Expr | None, when: str | None) -> str:
 def projected(plan: Project, below: Rows) -> Rows:
     """New columns, and the key's that are carried along."""
     texts = [*(below.sql(output.expr) for output in plan.outputs), *map(below.column, plan.carried)]
-    columns = [sf.expr(text).alias(place(at)) for at, text in enumerate(texts)]
-    return below.over(plan, below.frame.select(*columns, *below.beside))
+    columns = [f"{text} AS {place(at)}" for at, text in enumerate(texts)]
+    return below.over(plan, below.frame.selectExpr(*columns, *below.beside))
 
 
 def united(plan: Union, branches: Sequence[Rows]) -> Rows:
     """The rows of all branches."""
     whole = Rows(plan, branches[0].frame, branches[0].way, range(branches[0].scans.start, branches[-1].scans.stop))
     parts = [_branch(plan, number, whole, rows) for number, rows in enumerate(branches)]
-    return whole.over(plan, reduce(DataFrame.unionAll, parts))
+    return whole.over(plan, reduce(lambda one, other: one.unionAll(other), parts))
 
 
 def _branch(plan: Union, number: int, whole: Rows, rows: Rows) -> DataFrame:
-    columns = [sf.col(name) for name in rows.visible()]
-    columns.append(sf.lit(number))
+    columns = [*rows.visible(), str(number)]
     if plan.key_positions is None:
         for other, branch in enumerate(plan.branches):
             for name in branch.key:
-                missing = sf.lit(None).cast(spark_type(branch.types[name]))
-                columns.append(sf.col(rows.column(name)) if other == number else missing)
-    named = [column.alias(place(at)) for at, column in enumerate(columns)]
+                missing = f"CAST(NULL AS {spark_type(branch.types[name]).simpleString()})"
+                columns.append(rows.column(name) if other == number else missing)
+    named = [f"{text} AS {place(at)}" for at, text in enumerate(columns)]
     start = timing(plan.branches[number]).own is Own.START
-    times = [sf.col(VS if name == TS and start else name).alias(name) for name in whole.times]
+    times = [f"{VS if name == TS and start else name} AS {name}" for name in whole.times]
     lineage = [
-        (sf.col(name) if scan in rows.scans else sf.lit(None).cast("bigint")).alias(name)
+        f"{name if scan in rows.scans else 'CAST(NULL AS BIGINT)'} AS {name}"
         for scan in (whole.scans if whole.way.lineage else ())
         for name in lineage_columns(scan)
     ]
-    return rows.frame.select(*named, *whole.way.scope, *times, *lineage)
+    return rows.frame.selectExpr(*named, *whole.way.scope, *times, *lineage)

@@ -25,16 +25,16 @@ def scanned(plan: Scan, frame: DataFrame, way: Way, number: int, scope: tuple[st
 def history(plan: Scan, frame: DataFrame, way: Way, number: int, scope: tuple[str, ...]) -> Rows:
     """All that a source has said, with lifetimes whatever is asked for."""
     source = plan.source
-    columns = [sf.col(quoted(plan.of_source(field.name))).alias(place(at)) for at, field in enumerate(plan.fields)]
-    named = [sf.col(quoted(name)).alias(inner) for name, inner in zip(scope, way.scope, strict=True)]
-    source_columns = [sf.expr(text).alias(name) for name, text in _lifetime(source).items()]
-    gone = [] if source.deleted is None else [sf.col(quoted(source.deleted)).alias("_gone")]
-    lineage = [sf.expr(_lifetime(source)[VS]).alias(each) for each in lineage_columns(number)] if way.lineage else []
+    columns = [f"{quoted(plan.of_source(field.name))} AS {place(at)}" for at, field in enumerate(plan.fields)]
+    named = [f"{quoted(name)} AS {inner}" for name, inner in zip(scope, way.scope, strict=True)]
+    times = _lifetime(source)
+    gone = [] if source.deleted is None else [f"{quoted(source.deleted)} AS _gone"]
+    lineage = [f"{times[VS]} AS {each}" for each in lineage_columns(number)] if way.lineage else []
     if source.kind.is_relation:
-        thing = Window.partitionBy(*named, *(sf.col(quoted(name)) for name in source.key))
-        ends = sf.lead(sf.expr(_lifetime(source)[VS])).over(thing.orderBy(sf.expr(_lifetime(source)[VS])))
-        source_columns = [source_columns[0], sf.coalesce(ends, sf.expr(OPEN)).alias(VE)]
-    read = frame.select(*columns, *named, *source_columns, *lineage, *gone)
+        thing = ", ".join(map(quoted, [*scope, *source.key]))
+        times[VE] = f"coalesce(lead({times[VS]}) OVER (PARTITION BY {thing} ORDER BY {times[VS]}), {OPEN})"
+    lived = [f"{text} AS {name}" for name, text in times.items()]
+    read = frame.selectExpr(*columns, *named, *lived, *lineage, *gone)
     if gone:
         read = read.filter("NOT coalesce(_gone, FALSE)").drop("_gone")
     return Rows(plan, read if source.timed else read.filter(f"{VS} < {VE}"), way, range(number, number + 1))

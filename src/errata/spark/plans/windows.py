@@ -19,7 +19,7 @@ def in_time_windows(frame: DataFrame, window: TimeWindow, own: str, at: int | No
     end on, and not at all if they have ended by then."""
     placed = _back(frame, own, window.size, window.slide)
     # A window that would begin before all numbers, or end after them, is none.
-    starts = placed.withColumn(WINDOW, sf.expr(f"try_subtract({own}, {_BACK})")).drop(_BACK)
+    starts = placed.selectExpr("*", f"try_subtract({own}, {_BACK}) AS {WINDOW}").drop(_BACK)
     starts = starts.filter(f"try_add({WINDOW}, {window.size}L) IS NOT NULL")
     if window.early:
         return starts
@@ -55,5 +55,5 @@ def _back(frame: DataFrame, moment: str, size: int, step: int) -> DataFrame:
     """How far before the row the windows begin that it is in; rows that are in none are gone."""
     into = f"pmod({moment}, {step}L)"
     if step >= size:
-        return frame.withColumn(_BACK, sf.expr(into)).filter(f"{_BACK} < {size}L")
-    return frame.withColumn(_BACK, sf.expr(f"explode(sequence({into}, {size - 1}L, {step}L))"))
+        return frame.selectExpr("*", f"{into} AS {_BACK}").filter(f"{_BACK} < {size}L")
+    return frame.selectExpr("*", f"explode(sequence({into}, {size - 1}L, {step}L)) AS {_BACK}")

@@ -1,0 +1,110 @@
+"""Random corrections, in place and not, of queries whose results keep their lineage: after each sweep what is published
+is the one-time answer over the corrected history, and what queries with derived lineage publish."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from pyspark.sql import SparkSession
+
+from errata.flows import lineage_asked, merged_results
+from errata.flows.compact import compact
+from errata.flows.sweep import sweep
+from errata.model.bucket import Role
+from fixtures.runs import STREAMS, Answering
+
+TEXTS = {
+    # Windows that overlap by more and less, and that follow one another.
+    "sums": "SELECT of, window_no, sum(price) AS s FROM quotes GROUP BY of, row_window(4, 1)",
+    "twos": "SELECT of, max(price) AS m FROM quotes GROUP BY of, row_window(2)",
+    "some": "SELECT of, first(price) AS f, count(*) AS n FROM quotes GROUP BY of, row_window(5, 3)",
+    # Rows of one time in different windows.
+    "all": "SELECT window_no * 10 AS w, sum(price) AS s FROM quotes GROUP BY row_window(3, 2)",
+    # Columns that have a say in which results there are.
+    "dear": "SELECT of, sum(at) AS t, max(price) AS m FROM quotes WHERE price > 2 GROUP BY of, row_window(3, 1)",
+    "late": "SELECT of, sum(price) AS s FROM quotes GROUP BY of, row_window(3, 2) HAVING max(price) > 4",
+    # Two windows of rows one upon the other.
+    "fours": "SELECT of, sum(s) AS s FROM sums GROUP BY of, row_window(2)",
+    "met": "SELECT q.of, sum(q.price) AS s FROM quotes AS q JOIN ticks AS t ON t.at BETWEEN q.at - 1 AND q.at + 1 "
+    "AND q.of = t.of GROUP BY q.of, row_window(2, 1)",
+    "pairs": "SELECT q.price, t.at AS then FROM quotes AS q JOIN ticks AS t ON q.at < t.at AND q.of = t.of",
+}
+COURSES = 2 if (LONG := settings().max_examples) <= 25 else LONG // 25
+CHANCE = random.Random(4) if settings().derandomize else random.Random()
+
+
+class Past:
+    """Rows of a stream as they are, so that they can be corrected."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng, self.now = rng, 0
+        self.rows: dict[tuple[int, str], int] = {}
+
+    def more(self, count: int) -> list[str]:
+        """Rows that come next."""
+        found = []
+        for _ in range(count):
+            self.now += self.rng.choice((1, 1, 2))
+            found += [self._put(self.now, of) for of in self.rng.sample("abc", self.rng.choice((1, 2, 3)))]
+        return found
+
+    def _put(self, at: int, of: str) -> str:
+        self.rows[at, of] = self.rng.randrange(9)
+        return f"{at},{of},{self.rows[at, of]}"
+
+    def corrections(self) -> list[str]:
+        """Replacements mostly; sometimes deletions and late rows, too."""
+        found = []
+        kinds = ["replace"] if self.rng.random() < 0.5 else ["replace", "replace", "delete", "insert"]
+        for _ in range(self.rng.choice((1, 2, 4, 40))):
+            at, of = self.rng.choice(sorted(self.rows))
+            kind = self.rng.choice(kinds)
+            if kind == "insert":
+                at, of = self.rng.randrange(1, self.now), self.rng.choice("abc")
+                if (at, of) in self.rows:
+                    continue
+            if kind == "delete":
+                del self.rows[at, of]
+                found.append(f"{at},{of},;delete")
+            else:
+                found.append(f"{self._put(at, of)};{kind}")
+        return found
+
+
+@pytest.mark.parametrize("seed", [CHANCE.randrange(2**32) for _ in range(COURSES)])
+def test_a_course_of_random_corrections(
+    tmp_path: Path, spark: SparkSession, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merged_results, "MANY", 3)
+    if seed % 4:  # of so few rows it would often not be worth asking
+        monkeypatch.setattr(lineage_asked, "_rows", lambda _inputs, needed, _until: needed.stored is None)
+    rng = random.Random(seed)
+    twin = rng.choice(("sums", "all", "pairs"))
+    texts = {name: TEXTS[name] for name in ("sums", twin, *rng.sample(sorted(TEXTS), 2))}
+    options = dict.fromkeys(texts, "lineage: stored")
+    texts["derived"] = TEXTS[twin]
+    there = Answering.begin(tmp_path, texts, options, declared=STREAMS)
+    past, ticks = Past(rng), 0
+    seen: Counter[str] = Counter()
+    for step in range(3):
+        quotes = past.more(rng.choice((6, 15)))
+        came = [f"{at},{of}" for at in range(ticks + 1, past.now) for of in "ab" if rng.random() < 0.2]
+        there.take(quotes=quotes, ticks=[*came, f"{past.now},a"])
+        ticks = past.now
+        there.run()
+        there.take(quotes=past.corrections())
+        if step == 1:
+            compact(there.site)
+        report = sweep(there.site)
+        assert not report.stopped, f"seed {seed}, step {step}"
+        seen.update(each.name for each in report.swept if each.swept and each.swept.why.startswith("by stored"))
+        there.check()
+        assert there.rows("derived") == there.rows(twin), f"seed {seed}, step {step}, {twin}"
+    print(seen)
+    assert seen["sums"], f"seed {seed}: stored lineage was never asked, {seen}"
+    assert all(there.buckets(name, Role.LINEAGE) for name in options)
+    there.close()
