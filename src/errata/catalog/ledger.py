@@ -61,9 +61,11 @@ def times_taken(catalog: Catalog, stream_id: int, content_hash: str) -> int:
 
 
 def since(catalog: Catalog, commit_id: int, up_to: int) -> list[tuple[int, int, str]]:
-    """Stream, commit and id of the batches taken in after a commit, up to another one, in their order."""
+    """Stream, commit and id of the batches that have brought rows after a commit, up to another one, in their order.
+    What brought corrections alone is no news to who goes on: it waits to be applied."""
     query = select(batches.c.stream_id, batches.c.commit_id, batches.c.batch_id)
     query = query.where(batches.c.commit_id > commit_id, batches.c.commit_id <= up_to).order_by(batches.c.commit_id)
+    query = query.where(batches.c.counts["appended"].as_integer() > 0)
     with catalog.reading() as connection:
         return [(row.stream_id, row.commit_id, row.batch_id) for row in connection.execute(query)]
 
