@@ -17,6 +17,7 @@ RUN pip install --no-cache-dir --no-deps .
 COPY jobs jobs
 COPY dags dags
 COPY plugins plugins
+COPY deploy/__init__.py deploy/kept.py deploy/
 
 ENV AIRFLOW_HOME=/opt/airflow \
     AIRFLOW__CORE__DAGS_FOLDER=/opt/errata/dags \

@@ -32,8 +32,8 @@ lint: $(STAMP)  ## style, types and the walls between rooms
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-airflow: $(STAMP)  ## run Airflow here for the example project, until Ctrl-C (PORT=8080, ERRATA_PROJECT=…)
-	@exec dags/standalone.sh
+airflow: $(STAMP)  ## run Airflow here with an example that moves, until Ctrl-C (PORT=8080, ERRATA_PROJECT=…)
+	@exec $(BIN)/python -m deploy.here $(ARGS)
 
 bench: $(STAMP)  ## measure: make bench NAME=ingest SCALE=small OUT=folder
 	@$(BIN)/errata bench $(NAME) --scale $(SCALE) --out $(OUT)

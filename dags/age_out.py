@@ -1,26 +1,27 @@
 """Drops the buckets that streams no longer keep: all streams that age on schedule, in one task.
 
-ERRATA_PROJECT names the project's errata.yaml; ERRATA_AGE_OUT_SCHEDULE is the schedule, every hour by default.
+ERRATA_AGE_OUT_SCHEDULE is the schedule, every hour by default. ERRATA_PROJECT names the project's errata.yaml.
 """
 
 from __future__ import annotations
 
-import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from airflow.sdk import DAG
 
-from errata_jobs import spark_job
+from errata_airflow import settings
+from errata_airflow.operator import ErrataJob
+
+settings.checked_project()
 
 with DAG(
     dag_id="age_out",
     description="Drops whole buckets past their stream's retention",
     doc_md=__doc__,
-    schedule=os.environ.get("ERRATA_AGE_OUT_SCHEDULE", "@hourly"),
+    schedule=settings.schedule("age_out", "@hourly"),
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
-    default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
     tags=["errata", "maintenance"],
 ):
-    spark_job("age_out", "age_out", [])
+    ErrataJob(task_id="age_out", job="age_out", retries=2, tells=False)

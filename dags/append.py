@@ -1,29 +1,55 @@
-"""Appends what has landed: one task for every declared stream with a landing folder, so a new stream needs no edit.
+"""Takes what has landed into the archives, and then brings the queries that read them up to it.
 
-ERRATA_PROJECT names the project's errata.yaml; ERRATA_APPEND_SCHEDULE is the schedule, every minute by default.
+`find` looks which streams have files in their landing folders; `append` has a task for each of a few groups of them,
+so that a new stream needs no edit here; `answer` evaluates the queries that are behind. It is started at once by files
+that land, and by the clock, since files may land while nobody watches: ERRATA_APPEND_SCHEDULE, every ten minutes by
+default. ERRATA_APPEND_JOBS, 2 by default, is the number of groups. ERRATA_PROJECT names the project's errata.yaml.
 """
 
 from __future__ import annotations
 
-import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from typing import Any
 
-from airflow.sdk import DAG
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Asset, AssetWatcher, task
 
-from errata_jobs import declared_streams, spark_job
+from errata_airflow import settings
+from errata_airflow.operator import ErrataJob
+from errata_airflow.triggers import LandedTrigger
+
+PROJECT = settings.checked_project()
+LANDED = Asset(
+    name="errata.landed",
+    uri="errata://landed",
+    group="errata",
+    watchers=[AssetWatcher(name="landed", trigger=LandedTrigger(str(PROJECT), poll=settings.landing_poll()))],
+)
 
 with DAG(
     dag_id="append",
-    description="Takes landed files into the archives",
+    description="Takes landed files into the archives, and answers the queries that read them",
     doc_md=__doc__,
-    schedule=os.environ.get("ERRATA_APPEND_SCHEDULE", "* * * * *"),
+    schedule=settings.schedule_with("append", "*/10 * * * *", LANDED),
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
-    default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
-    tags=["errata", "append"],
+    tags=["errata", "streams", "queries"],
 ):
-    for name, stream in declared_streams().items():
-        if stream.landing is not None:
-            # Rows in quarantine wait for a person; trying again would not mend them, so they are no failure here.
-            spark_job("append", f"append.{name}", [name, "--landed", "--accept-quarantine"])
+
+    @task(task_id="find")
+    def find() -> list[dict[str, Any]]:
+        from errata_airflow import work  # noqa: PLC0415 - DAGs are read without it
+
+        return work.landed_jobs(PROJECT, settings.most_at_once())
+
+    # Rows in quarantine wait for a person; trying again would not mend them, so they are no failure here.
+    append = ErrataJob.mapped(
+        task_id="append", job="append", retries=2, map_index_template="{{ task.about }}"
+    ).expand_kwargs(find())
+    # One stream that cannot be taken in does not keep queries over others waiting, but the run then counts as failed.
+    append >> EmptyOperator(task_id="taken", trigger_rule="none_failed")
+    # A query that has stopped waits for a person, and whatever else went wrong the next run does.
+    append >> ErrataJob(
+        task_id="answer", job="run", arguments=["--no-take"], if_behind=True, retries=0, trigger_rule="all_done"
+    )

@@ -1,27 +1,28 @@
 """Looks whether all archives are whole, row by row: all streams, in one task, which fails when something is wrong.
 
-ERRATA_PROJECT names the project's errata.yaml; ERRATA_DOCTOR_SCHEDULE is the schedule, every day by default.
+ERRATA_DOCTOR_SCHEDULE is the schedule, every day by default. ERRATA_PROJECT names the project's errata.yaml.
 """
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 
 from airflow.sdk import DAG
 
-from errata_jobs import spark_job
+from errata_airflow import settings
+from errata_airflow.operator import ErrataJob
+
+settings.checked_project()
 
 with DAG(
     dag_id="doctor",
     description="Compares archives with what the catalog says of them",
     doc_md=__doc__,
-    schedule=os.environ.get("ERRATA_DOCTOR_SCHEDULE", "@daily"),
+    schedule=settings.schedule("doctor", "@daily"),
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
-    # What is wrong stays wrong: looking again would only take as long once more.
-    default_args={"retries": 0},
     tags=["errata", "maintenance"],
 ):
-    spark_job("doctor", "doctor", [])
+    # What is wrong stays wrong: looking again would only take as long once more.
+    ErrataJob(task_id="doctor", job="doctor", retries=0, tells=False)

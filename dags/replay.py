@@ -1,32 +1,49 @@
-"""Works a range of a query's results out again from history: started by hand, with a form.
+"""Works ranges of queries' results out again from history. Only what comes out different is published; otherwise the
+range is verified. It goes on where it was when it is tried again, and twice has the same effect as once.
 
-Only what comes out different is published; otherwise the range is verified. A run that was broken off goes on where it
-was when it is tried again.
+By hand, with a form: the query (or all of them), the range, the technique. By backfill, for a stretch of days:
 
-ERRATA_PROJECT names the project's errata.yaml.
+    airflow backfill create --dag-id replay --from-date 2026-11-01 --to-date 2026-11-07 --dag-run-conf '{"query": "Q"}'
+
+where the run of logical date d stands for [d, d + one interval); ERRATA_REPLAY_SCHEDULE, a cron expression, says how
+long an interval is, a day by default. It never runs by itself, and catches nothing up by itself. Up to three run at
+once. ERRATA_PROJECT names the project's errata.yaml.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from typing import Any
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, Param, get_current_context, task
 
-from errata_jobs import spark_job
+from errata_airflow import settings
+from errata_airflow.operator import ErrataJob
+from errata_airflow.timetable import OnDemand
+
+PROJECT = settings.checked_project()
 
 with DAG(
     dag_id="replay",
-    description="Works a range of results out again",
+    description="Works a range of results out again: by hand, or by backfill",
     doc_md=__doc__,
-    schedule=None,
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    schedule=OnDemand(settings.schedule("replay", "0 0 * * *") or "0 0 * * *", "UTC"),
+    start_date=datetime(2000, 1, 1, tzinfo=UTC),
     catchup=False,
-    max_active_runs=1,
-    default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
+    max_active_runs=3,
     params={
-        "query": Param(type="string", minLength=1, title="Query", description="Whose results are worked out again"),
-        "since": Param(type="string", minLength=1, title="From", description="The first event time of the range"),
-        "until": Param(type="string", minLength=1, title="To", description="The event time before which it ends"),
+        "query": Param(
+            None, type=["null", "string"], title="Query", description="Whose results; left empty: all queries"
+        ),
+        "since": Param(
+            None,
+            type=["null", "string"],
+            title="From",
+            description="The first event time of the range, such as 2026-11-16T09:00; of a backfill its interval",
+        ),
+        "until": Param(
+            None, type=["null", "string"], title="To", description="The event time before which the range ends"
+        ),
         "technique": Param(
             "auto", enum=["auto", "all", "minimal"], title="Technique", description="Which rows are read"
         ),
@@ -34,14 +51,14 @@ with DAG(
     },
     tags=["errata", "corrections", "queries"],
 ):
-    spark_job(
-        "replay",
-        "replay",
-        [
-            "{{ params.query }}",
-            *("--from", "{{ params.since }}"),
-            *("--to", "{{ params.until }}"),
-            *("--technique", "{{ params.technique }}"),
-            "{{ '--dry-run' if params.dry_run else '--technique=' ~ params.technique }}",
-        ],
+
+    @task(task_id="ranges")
+    def ranges() -> list[dict[str, Any]]:
+        from errata_airflow import work  # noqa: PLC0415 - DAGs are read without it
+
+        context: Any = get_current_context()
+        return work.replay_jobs(PROJECT, context["params"], work.interval_of(context))
+
+    ErrataJob.mapped(task_id="replay", job="replay", retries=2, map_index_template="{{ task.about }}").expand_kwargs(
+        ranges()
     )

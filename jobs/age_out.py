@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.errors import ErrataError
-from errata.flows.jobs import add_cause_arguments, age_out_job, cause_of
+from errata.flows.jobs import add_cause_arguments, age_out_job, cause_of, ending
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,8 +20,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except ErrataError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(error.exit_code)
+    sys.exit(ending(main))

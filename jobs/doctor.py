@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.errors import ErrataError
 from errata.flows.doctor import Orders
-from errata.flows.jobs import add_cause_arguments, cause_of, doctor_job
+from errata.flows.jobs import add_cause_arguments, cause_of, doctor_job, ending
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,8 +25,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except ErrataError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(error.exit_code)
+    sys.exit(ending(main))

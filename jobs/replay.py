@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.errors import ErrataError
-from errata.flows.jobs import add_cause_arguments, cause_of, replay_job
+from errata.flows.jobs import add_cause_arguments, cause_of, ending, replay_job
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,8 +27,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except ErrataError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(error.exit_code)
+    sys.exit(ending(main))

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.errors import EXIT_QUARANTINE, ErrataError
-from errata.flows.jobs import add_cause_arguments, cause_of, run_job
+from errata.errors import EXIT_QUARANTINE
+from errata.flows.jobs import add_cause_arguments, cause_of, ending, run_job
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,8 +24,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except ErrataError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(error.exit_code)
+    sys.exit(ending(main))

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.errors import EXIT_QUARANTINE, ErrataError
-from errata.flows.jobs import Sweeps, add_cause_arguments, cause_of, sweep_job
+from errata.errors import EXIT_QUARANTINE
+from errata.flows.jobs import Sweeps, add_cause_arguments, cause_of, ending, sweep_job
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,8 +27,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except ErrataError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(error.exit_code)
+    sys.exit(ending(main))

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.errors import ErrataError
-from errata.flows.jobs import add_cause_arguments, cause_of, vacuum_job
+from errata.flows.jobs import add_cause_arguments, cause_of, ending, vacuum_job
 from errata.flows.vacuum import GRACE
 from errata.model.instants import format_duration, parse_duration
 
@@ -29,8 +28,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except ErrataError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(error.exit_code)
+    sys.exit(ending(main))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,21 @@ PINNED = re.compile(r"[a-z0-9./_-]+:\d+\.\d+[a-z0-9.-]*")
 REQUIRED = re.compile(r"\$\{[A-Z_]+:\?[^}]+\}")
 
 
+def test_the_compose_specification_knows_all_of_it(tmp_path: Path) -> None:
+    assert follows_the_specification(HOUSE / "docker-compose.yaml") == ""
+    wrong = tmp_path / "docker-compose.yaml"
+    wrong.write_text(yaml.safe_dump(COMPOSE | {"services": {"postgres": {"image": "postgres:17.6", "restrat": "no"}}}))
+    assert "restrat" in follows_the_specification(wrong)
+
+
+def follows_the_specification(file: Path) -> str:
+    """What the specification's own schema has against a compose file; the schema comes with check-jsonschema."""
+    checker = str(Path(sys.executable).with_name("check-jsonschema"))
+    command = [checker, "--builtin-schema", "vendor.compose-spec", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
 def test_everything_that_a_larger_house_needs_is_there() -> None:
     airflow = {"airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"}
     assert {"postgres", "spark-master", "spark-worker-1", "spark-worker-2"} | airflow <= set(SERVICES)
@@ -26,9 +43,54 @@ def test_images_are_pinned(name: str) -> None:
     assert PINNED.fullmatch(SERVICES[name]["image"])
 
 
-@pytest.mark.parametrize("name", [name for name, service in SERVICES.items() if service["restart"] != "no"])
-def test_what_keeps_running_is_watched(name: str) -> None:
-    assert SERVICES[name]["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
+@pytest.mark.parametrize("name", SERVICES)
+def test_what_keeps_running_is_watched_and_the_rest_is_waited_for(name: str) -> None:
+    if SERVICES[name]["restart"] != "no":
+        assert SERVICES[name]["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
+        return
+    waiting = [
+        each["depends_on"][name]["condition"] for each in SERVICES.values() if name in each.get("depends_on", {})
+    ]
+    assert set(waiting) == {"service_completed_successfully"}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_variable_of_errata_is_one_that_is_read(name: str) -> None:
+    read = variables_that_are_read()
+    assert {each for each in SERVICES[name].get("environment", {}) if each.startswith("ERRATA_")} <= read
+
+
+def test_every_dag_can_be_scheduled_and_set_up() -> None:
+    given = set(SERVICES["airflow-scheduler"]["environment"])
+    schedules = {each for each in variables_that_are_read() if each.endswith("_SCHEDULE")}
+    assert schedules | {"ERRATA_PROJECT", "ERRATA_CATALOG", "ERRATA_POOL", "ERRATA_SPARK_CONF"} <= given
+
+
+def variables_that_are_read() -> set[str]:
+    """The variables that DAGs, their settings, the library or the example's declaration read."""
+    places = [
+        *(HOUSE / "plugins" / "errata_airflow").glob("*.py"),
+        *(HOUSE / "src" / "errata" / "declare").glob("*.py"),
+    ]
+    places.append(HOUSE / "examples" / "quotes" / "errata.yaml")
+    named = {each for place in places for each in re.findall(r"\bERRATA_[A-Z_]+\b", place.read_text())}
+    scheduled = {
+        f"ERRATA_{dag.upper()}_SCHEDULE"
+        for place in (HOUSE / "dags").glob("*.py")
+        for dag in re.findall(r'settings\.schedule(?:_with)?\("(\w+)"', place.read_text())
+    }
+    assert scheduled
+    return named | scheduled
+
+
+def test_the_pool_is_made_that_tasks_are_given() -> None:
+    pool = SERVICES["airflow-scheduler"]["environment"]["ERRATA_POOL"]
+    assert f"airflow pools set {pool} " in str(SERVICES["airflow-migrate"]["command"])
+
+
+def test_no_command_line_holds_a_secret() -> None:
+    for service in SERVICES.values():
+        assert not REQUIRED.search(str(service.get("command", "")) + str(service.get("healthcheck", "")))
 
 
 @pytest.mark.parametrize("name", SERVICES)

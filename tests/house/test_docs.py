@@ -90,16 +90,24 @@ def test_the_docs_are_right() -> None:
 
 
 def test_the_schedules_of_the_dags_are_told() -> None:
-    found = [
-        (path.stem, *named)
-        for path in sorted((HOUSE / "dags").glob("*.py"))
-        for named in re.findall(r'os\.environ\.get\("(ERRATA_\w+)", "(.*?)"\)', path.read_text(encoding="utf-8"))
-    ]
+    files = sorted((HOUSE / "dags").glob("*.py"))
+    scheduled = re.compile(r'settings\.schedule(?:_with)?\("(\w+)", "(.*?)"')
+    found = {dag: schedule for path in files for dag, schedule in scheduled.findall(path.read_text(encoding="utf-8"))}
+    assert sorted(found) == [path.stem for path in files]
     variables = (HOUSE / "docs" / "configuration.md").read_text(encoding="utf-8")
-    costs = (HOUSE / "docs" / "archive.md").read_text(encoding="utf-8")
-    unscheduled = [path.stem for path in (HOUSE / "dags").glob("*.py") if "schedule=None" in path.read_text("utf-8")]
-    assert unscheduled == ["replay"]
-    assert len(found) + len(unscheduled) == len([*(HOUSE / "dags").glob("*.py")])
-    for dag, variable, schedule in found:
-        assert re.search(rf"^\| `{variable}` \| .*`{dag}` .*: `{re.escape(schedule)}` \|$", variables, re.MULTILINE)
-        assert re.search(rf"^\| `{dag}` \| .*; `{variable}` \|", costs, re.MULTILINE)
+    costs = (HOUSE / "docs" / "operations.md").read_text(encoding="utf-8")
+    for dag, schedule in found.items():
+        variable = f"ERRATA_{dag.upper()}_SCHEDULE"
+        assert re.search(rf"^\| `{variable}` \| .*`{dag}`.*: `{re.escape(schedule)}` \|$", variables, re.MULTILINE), dag
+        assert re.search(rf"^\| `{dag}` \| [^|]*`{variable}`", costs, re.MULTILINE), dag
+
+
+def test_every_variable_that_the_dags_read_is_told_and_no_other() -> None:
+    settings = (HOUSE / "plugins" / "errata_airflow" / "settings.py").read_text(encoding="utf-8")
+    read = set(re.findall(r'os\.environ\.get\("(ERRATA_\w+)"\)', settings))
+    page = (HOUSE / "docs" / "configuration.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"^\| `(ERRATA_\w+)` \|", page, re.MULTILINE))
+    assert read
+    assert read <= told
+    dags = {f"ERRATA_{path.stem.upper()}_SCHEDULE" for path in (HOUSE / "dags").glob("*.py")}
+    assert told - read - dags == {"ERRATA_DEBUG"}

@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 FILE_NAME = "errata.yaml"
 VARIABLE = "ERRATA_PROJECT"
+REMOTE = "ERRATA_SPARK_REMOTE"
 DEFAULT_CATALOG = "sqlite:///errata.db"
 DEFAULT_WAREHOUSE = "./warehouse"
 
@@ -80,7 +81,7 @@ def load_project(path: Path | None = None, environ: Mapping[str, str] | None = N
     if not isinstance(tree, Table):
         raise UsageError("the file is not a mapping", where=f"{shown}:{tree.line}", how="begin with 'project: NAME'")
     problems = Problems(shown)
-    project = _project(Section(tree, Place(1, ""), problems, environ), file.parent)
+    project = _project(Section(tree, Place(1, ""), problems, environ), file.parent, environ.get(REMOTE) or None)
     problems.check()
     return project
 
@@ -114,11 +115,11 @@ def _text(file: Path, shown: str) -> str:
         raise UsageError(f"the file cannot be read: {error.strerror}", where=shown) from None
 
 
-def _project(section: Section, root: Path) -> Project:
+def _project(section: Section, root: Path, remote: str | None) -> Project:
     name = section.required("project", "name the project: 'project: quotes'") or ""
     catalog = section.read("catalog", lambda text: catalog_url(text, root)) or catalog_url(DEFAULT_CATALOG, root)
     warehouse = section.read("warehouse", lambda text: place(text, root)) or place(DEFAULT_WAREHOUSE, root)
-    spark = _spark(section.section("spark"))
+    spark = _spark(section.section("spark"), remote)
     sweep = read_sweep(section) or ALWAYS
     names = _Names()
     streams = _declared(section.section("streams"), "stream", names, root, read_stream)
@@ -129,9 +130,10 @@ def _project(section: Section, root: Path) -> Project:
     return Project(name, catalog, warehouse, spark, streams, root, queries, sweep, section.problems.file)
 
 
-def _spark(section: Section | None) -> SparkSettings:
+def _spark(section: Section | None, named: str | None) -> SparkSettings:
+    """What is declared; a Connect server that the environment names comes before it."""
     if section is None:
-        return SparkSettings()
+        return SparkSettings(remote=named)
     master, remote = section.text("master"), section.text("remote")
     if master and remote:
         section.mistake(
@@ -143,7 +145,7 @@ def _spark(section: Section | None) -> SparkSettings:
     if settings is not None:
         conf = {name: value for name in settings.names() if (value := settings.text(name)) is not None}
     section.finish()
-    return SparkSettings(master or "local[*]", remote, conf)
+    return SparkSettings(master or "local[*]", named or remote, conf)
 
 
 @dataclass(slots=True)

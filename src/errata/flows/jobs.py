@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,12 +39,33 @@ def cause_of(given: argparse.Namespace) -> Cause:
     return Cause("", dag_id=given.dag_id, run_id=given.run_id, task_id=given.task_id, try_number=given.try_number)
 
 
-def append_job(project: Path, batch: Batch, cause: Cause) -> int:
-    """Take a batch in."""
+def ending(main: Callable[[], int]) -> int:
+    """A job's exit code. Whatever stops it, the last that is said is why: schedulers show the end of a log."""
+    try:
+        return main()
+    except ErrataError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+
+
+def append_job(project: Path, batches: Sequence[Batch], cause: Cause) -> int:
+    """Take batches in, each by itself: one that cannot be taken in does not keep the others waiting."""
+    failed: list[ErrataError] = []
+    quarantined = False
     with at_site(project, cause) as site:
-        report = append(site, batch, _say)
-    _say_appended(report)
-    return EXIT_QUARANTINE if report.counts.quarantined and not report.already else 0
+        for batch in batches:
+            try:
+                report = append(site, batch, _say)
+            except ErrataError as error:
+                failed.append(error)
+                continue
+            _say_appended(report)
+            quarantined |= bool(report.counts.quarantined) and not report.already
+    for each in failed:
+        _say(str(each))
+    if failed:
+        return max(each.exit_code for each in failed) if len(failed) == len(batches) else EXIT_FAILED
+    return EXIT_QUARANTINE if quarantined else 0
 
 
 def run_job(project: Path, names: Sequence[str], take: bool, cause: Cause) -> int:

@@ -19,13 +19,14 @@ from errata.errors import unknown
 from errata.flows.deferrals import Deferrals
 from errata.flows.drift import drifted
 from errata.flows.due import all_read, behind, left_out, reached
+from errata.flows.landed import not_taken
 from errata.flows.site import Site
 from errata.intake.find import landed
 from errata.model.bucket import INLINE_STREAM_BYTES, Bucket, Role
 from errata.model.compaction import worth_folding
 from errata.model.evaluation import Refusal, together
 from errata.model.query import CheckedQuery
-from errata.model.stream import Landing, Stream, Then
+from errata.model.stream import Landing, Stream
 
 COMPARED = 1_000
 """Of more queries than this the files are not read to tell which have changed: a look should be quick."""
@@ -237,8 +238,9 @@ def status(site: Site, names: Sequence[str] = ()) -> list[StreamStatus]:
     for name in names:
         if name not in there:
             raise unknown("stream", name, there)
-    sizes, held = holdings.sizes(site.catalog), quarantine.counts(site.catalog)
-    superseded = holdings.superseded(site.catalog)
+    only = [recorded[name].stream_id for name in names if name in recorded]
+    sizes, held = holdings.sizes(site.catalog, only), quarantine.counts(site.catalog)
+    superseded = holdings.superseded(site.catalog, only)
     found = []
     for name in names or sorted(there):
         standing, declared = recorded.get(name), site.project.streams.get(name)
@@ -278,14 +280,7 @@ def _agreement(recorded: Stream, declared: Stream | None) -> Declared:
 
 def _waiting(site: Site, standing: Standing) -> int | None:
     landing = standing.stream.landing
-    if landing is None:
-        return None
-    files = _all_landed(site, landing)
-    if landing.then is not Then.KEEP:
-        return len(files)
-    # Files that stay are told from new ones by name and size: to read them all would be no quick look.
-    known = ledger.known_names(site.catalog, standing.stream_id, map(str, files))
-    return sum((str(file), file.stat().st_size) not in known for file in files)
+    return None if landing is None else len(not_taken(site, standing, _all_landed(site, landing)))
 
 
 def _all_landed(site: Site, landing: Landing) -> Sequence[UPath]:

@@ -1,0 +1,33 @@
+"""What a job has read and written, for OpenLineage. Asked for only where its provider is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.providers.common.compat.openlineage.facet import Dataset, OutputDataset, OutputStatisticsOutputDatasetFacet
+from airflow.providers.openlineage.extractors import OperatorLineage
+
+if TYPE_CHECKING:
+    from errata.flows.moved import Moved
+
+
+def lineage(project: str, moved: Iterable[Moved]) -> OperatorLineage[Any, Any]:
+    """The streams and queries that a job's commits moved, how many rows each got, and what these queries read."""
+    found = list(moved)
+    namespace = f"errata://{quote(project, safe='')}"
+    rows: dict[str, int] = {}
+    for each in found:
+        name = f"{each.kind}/{each.name}"
+        rows[name] = rows.get(name, 0) + each.rows
+    outputs = [
+        OutputDataset(
+            namespace=namespace,
+            name=name,
+            outputFacets={"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=count)},
+        )
+        for name, count in rows.items()
+    ]
+    read = dict.fromkeys(name for each in found for name in each.reads)
+    return OperatorLineage(inputs=[Dataset(namespace=namespace, name=name) for name in read], outputs=outputs)

@@ -1,0 +1,215 @@
+"""The operator of every DAG here: one of Errata's jobs, submitted to Spark or run against a Connect server.
+
+However a try ends, nothing of it stays: a job that is killed takes its Spark work along and gives its leases back, and
+what it had committed stands.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from errata_airflow import settings
+from errata_airflow.events import MOVED, tell
+from errata_airflow.links import ReportLink
+from errata_airflow.reason import TAIL, reason
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Context
+    from airflow.sdk.definitions.mappedoperator import OperatorPartial
+
+    from errata.flows.moved import Moved
+
+USAGE = 2
+"""The exit code of a job that was asked for something impossible: to ask again would not help."""
+
+CAUSE = (
+    *("--dag-id", "{{ dag.dag_id }}"),
+    *("--run-id", "{{ run_id }}"),
+    *("--task-id", "{{ ti.task_id }}{{ '[%d]' % ti.map_index if ti.map_index >= 0 else '' }}"),
+    *("--try-number", "{{ ti.try_number }}"),
+)
+"""Who runs a job, for its commits: as arguments, since no environment variable reaches a driver on a cluster."""
+
+
+def _usual(*, tells: bool) -> dict[str, Any]:
+    """How a job is tried, where, and what it tells, unless its DAG says otherwise."""
+    return {
+        "pool": settings.pool(),
+        "retry_delay": settings.retry_delay(),
+        "retry_exponential_backoff": 2.0,
+        "max_retry_delay": timedelta(minutes=10),
+        "execution_timeout": timedelta(hours=6),
+        "on_failure_callback": settings.on_failure,
+        "outlets": [MOVED] if tells else [],
+    }
+
+
+class ErrataJob(SparkSubmitOperator):
+    """Runs jobs/<job>.py for the project. `about` is what a mapped task is called, `tells` whether its commits are news
+    to readers; `if_behind`: it is skipped where no query is behind its streams."""
+
+    template_fields = (*SparkSubmitOperator.template_fields, "arguments", "about")
+    ui_color = "#e8eefc"
+    operator_extra_links = (ReportLink(),)
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        arguments: Sequence[str] = (),
+        about: str = "",
+        tells: bool = True,
+        if_behind: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self.job, self.arguments, self.about, self.tells = job, list(arguments), about, tells
+        self.if_behind = if_behind
+        self._moved: tuple[str, list[Moved]] | None = None
+        self._process: subprocess.Popen[str] | None = None
+        super().__init__(
+            application=str(settings.HOUSE / "jobs" / f"{job}.py"),
+            application_args=["--project", str(settings.project_path()), *CAUSE],
+            conn_id=settings.connection(),
+            name=f"errata {job}",
+            # So that the last line in a failed task's log is the job's own reason.
+            conf={"spark.log.level": "ERROR", **settings.spark_conf()},
+            **{**_usual(tells=tells), **kwargs},
+        )
+
+    @classmethod
+    def mapped(cls, *, tells: bool = True, **kwargs: Any) -> OperatorPartial:
+        """What `partial` is for other operators. That one would tell the operator Airflow's defaults as if somebody had
+        chosen them: another pool, other retries, and no assets."""
+        return cls.partial(tells=tells, **{**_usual(tells=tells), **kwargs})
+
+    def execute(self, context: Context) -> None:
+        """Run the job; what it has committed is told also when it fails, since it stands."""
+        if self.if_behind and not self._queries_behind():
+            raise AirflowSkipException("all queries are as far as their streams reach")
+        *_, number = self.owner_of_leases.split("/")
+        self._release(range(1, int(number)))
+        self.application_args = [*(self.application_args or []), *self.arguments]
+        try:
+            if (remote := settings.remote()) is not None:
+                self._run_beside(remote)
+            else:
+                self._submit(context)
+        except BaseException:
+            self._release([int(number)])
+            raise
+        finally:
+            self._tell(context)
+
+    def on_kill(self) -> None:
+        """End the job and its Spark work, and give back what it held."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+        if self._hook is not None:
+            super().on_kill()
+        self._release([int(self.owner_of_leases.rsplit("/", 1)[1])])
+
+    def get_openlineage_facets_on_complete(self, _: Any) -> OperatorLineage[Any, Any] | None:
+        """What the job has read and written."""
+        if self._moved is None:
+            return None
+        from errata_airflow.lineage import lineage  # noqa: PLC0415 - its provider need not be installed
+
+        return lineage(*self._moved)
+
+    get_openlineage_facets_on_failure = get_openlineage_facets_on_complete
+
+    @cached_property
+    def owner_of_leases(self) -> str:
+        """What leases say of who holds them: the same as commits say."""
+        told = dict(zip(CAUSE[::2], (self.application_args or [])[2 : 2 + len(CAUSE)][1::2], strict=True))
+        return "/".join(told[name] for name in ("--dag-id", "--run-id", "--task-id", "--try-number"))
+
+    # How a job runs
+
+    def _submit(self, context: Context) -> None:
+        self._hook = hook = self._get_hook()
+        if hook._is_yarn_cluster_mode and not hook._yarn_track_via_rm_api:
+            self.durable = False  # else the provider asks for the resource manager's address
+        try:
+            super().execute(context)
+        except AirflowException:
+            process = hook._submit_sp
+            if process is None or not process.returncode:
+                raise
+            self._fail(process.returncode, hook._last_submit_log_lines)
+
+    def _run_beside(self, remote: str) -> None:
+        """The job as a process of its own, whose session is on the Connect server: no JVM is started."""
+        # By the environment: the address may carry a token.
+        environ = {**os.environ, "ERRATA_SPARK_REMOTE": remote, "PYTHONUNBUFFERED": "1"}
+        command = [sys.executable, self.application, *map(str, self.application_args or [])]
+        self.log.info("running jobs/%s.py against the Spark Connect server", self.job)
+        lines: deque[str] = deque(maxlen=TAIL)
+        with subprocess.Popen(
+            command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
+            self._process = process
+            for line in process.stdout or ():
+                lines.append(line.rstrip("\n"))
+                self.log.info(lines[-1])
+        if process.returncode:
+            self._fail(process.returncode, lines)
+
+    def _fail(self, code: int, lines: Iterable[str]) -> None:
+        """End with the job's own reason; to ask for something impossible once more would not help."""
+        kind = AirflowFailException if code == USAGE else AirflowException
+        raise kind(reason(lines) or f"jobs/{self.job}.py ended with exit code {code}")
+
+    def _queries_behind(self) -> list[str]:
+        from errata_airflow import work  # noqa: PLC0415 - DAGs are read without it
+
+        return work.queries_behind(settings.project_path())
+
+    # What is told, and what is given back
+
+    def _tell(self, context: Context) -> None:
+        if not self.tells:
+            return
+        self._moved = project, found = self._find_moved(context)
+        tell(context["outlet_events"], project, found)
+        for each in found:
+            self.log.info("moved %s %s: %s", each.kind, each.name, dict(each.told))
+
+    def _find_moved(self, context: Context) -> tuple[str, list[Moved]]:
+        from errata.flows.moved import moved  # noqa: PLC0415 - DAGs are read without it
+        from errata.flows.site import at_site  # noqa: PLC0415
+
+        ti: Any = context["ti"]
+        task_id = ti.task_id if ti.map_index < 0 else f"{ti.task_id}[{ti.map_index}]"
+        with at_site(settings.project_path()) as site:
+            return site.project.name, moved(site, ti.dag_id, ti.run_id, task_id, ti.try_number)
+
+    def _release(self, tries: Iterable[int]) -> None:
+        """Give back the leases of tries of this task: whatever held them is dead."""
+        numbers = list(tries)
+        if not numbers:
+            return
+        from errata.catalog import leases  # noqa: PLC0415
+        from errata.errors import ErrataError  # noqa: PLC0415
+        from errata.flows.site import at_site  # noqa: PLC0415
+
+        base = self.owner_of_leases.rsplit("/", 1)[0]
+        try:
+            with at_site(settings.project_path()) as site:
+                for each in numbers:
+                    for name in leases.release(site.catalog, f"{base}/{each}"):
+                        self.log.info("gave back the lease on %s", name)
+        except ErrataError as error:
+            # They end by themselves, and why the task ends is worth more.
+            self.log.warning("leases could not be given back: %s", error)

@@ -1,0 +1,118 @@
+"""The page as a FastAPI application: every address of it, its style too, asks Airflow who is there first."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote
+
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
+from airflow.api_fastapi.core_api.security import requires_access_view
+from fastapi import Depends, FastAPI, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.exceptions import HTTPException
+
+from errata.errors import ErrataError, UsageError
+from errata.flows.site import Site, at_site
+from errata_airflow import settings
+from errata_airflow.page.panel import Asked, Page, Panel, all_panels
+from errata_airflow.page.words import environment
+
+STATIC = {"errata.css": "text/css", "errata.js": "text/javascript", "errata.svg": "image/svg+xml"}
+
+GUARDS = {
+    # The page is shown in a frame of Airflow's, and takes nothing from elsewhere.
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "private, no-store",
+}
+
+admitted = requires_access_view(AccessView.WEBSITE)
+"""Whoever may see Airflow's own pages may see this one."""
+
+_HERE = Path(__file__).parent
+
+
+def build() -> FastAPI:
+    """The application."""
+    # Each look opens the catalog; two lines for each would bury what else the log has.
+    logging.getLogger("alembic.runtime.migration").setLevel(logging.WARNING)
+    app = FastAPI(title="Errata", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(admitted)])
+    app.add_exception_handler(HTTPException, _refused)
+    house = _House(all_panels())
+    for panel in house.panels:
+        for page in (panel.page, *panel.more):
+            app.add_api_route(f"/{page.path}", partial(_shown, house, panel, page), methods=["GET"], name=page.path)
+    app.add_api_route("/static/{name}", _static, methods=["GET"])
+    app.add_api_route("/{rest:path}", partial(_nowhere, house), methods=["GET"])
+    return app
+
+
+class _House:
+    """What all pages share."""
+
+    def __init__(self, panels: list[Panel]) -> None:
+        self.panels = panels
+        self._templates = environment(_HERE / "templates")
+
+    def rendered(self, request: Request, template: str, status: int = 200, **told: object) -> Response:
+        here = str(request.scope.get("root_path", ""))
+        there = {"panels": self.panels, "here": here, "airflow": here.removesuffix("/errata"), "panel": None}
+        text = self._templates.get_template(template).render({**there, **told})
+        return HTMLResponse(text, status, GUARDS)
+
+    def failed(self, request: Request, error: ErrataError, status: int) -> Response:
+        """A page that says what is wrong and how to mend it, and no traceback."""
+        return self.rendered(request, "error.html", status, error=error, away=status >= 500)
+
+
+def _shown(house: _House, panel: Panel, page: Page, request: Request) -> Response:
+    asked = Asked({**request.query_params, **{name: str(each) for name, each in request.path_params.items()}})
+    try:
+        with at_site(settings.project_path()) as site:
+            return _page(house, panel, page, request, asked, site)
+    except ErrataError as error:
+        return house.failed(request, error, 503)
+
+
+def _page(house: _House, panel: Panel, page: Page, request: Request, asked: Asked, site: Site) -> Response:
+    try:
+        data = page.data(site, asked)
+    except UsageError as error:
+        return house.failed(request, error, 404)
+    name, now = site.project.name, site.catalog.clock.now()
+    return house.rendered(request, page.template, panel=panel, page=page, data=data, project=name, now=now, asked=asked)
+
+
+def _static(name: str) -> Response:
+    if name not in STATIC:
+        raise HTTPException(404)
+    return Response((_HERE / "static" / name).read_bytes(), media_type=STATIC[name], headers=GUARDS)
+
+
+def _nowhere(house: _House, request: Request, rest: str) -> Response:
+    error = UsageError(f"there is no page /{rest}", how="begin at one of the tabs above")
+    return house.failed(request, error, 404)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """A stranger who comes by the address bar is led to Airflow's login; within a frame, or a script, is only told."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    airflow = str(request.scope.get("root_path", "")).removesuffix("/errata")
+    if status == 401 and request.headers.get("sec-fetch-dest") == "document":
+        # By its path alone: the address may be another one on this side of a proxy.
+        back = quote(f"{request.url.path}{'?' if request.url.query else ''}{request.url.query}", safe="")
+        return RedirectResponse(f"{airflow}/api/v2/auth/login?next={back}", 303, GUARDS)
+    words = _WORDS.get(status, "This cannot be shown.")
+    text = f'<!doctype html><meta charset="utf-8"><title>Errata</title><p>{words}</p>'
+    return HTMLResponse(text, status, GUARDS)
+
+
+_WORDS = {
+    401: "You are not logged in to Airflow, or no longer. Log in, then open Errata again.",
+    403: "Your account may not see Airflow&rsquo;s pages, and so not this one. Ask an administrator.",
+    404: "There is nothing here.",
+}

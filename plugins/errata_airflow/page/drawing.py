@@ -1,0 +1,81 @@
+"""A timeline as a drawing: which shapes lie where, in the drawing's own units. The template puts them into SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from errata.catalog.lately import Strip
+from errata.flows.overview.timelines import Timeline
+from errata.model.bucket import Role
+
+HEIGHT = 100
+LOWEST_BAR = 8
+"""The least that is seen of a bucket."""
+
+AGED = 0.03
+"""The part of the drawing that stands for all that has been aged out: how much that was, nobody knows any more."""
+
+PENDING = 12
+"""How high what is pending stands at the foot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The shapes of a timeline. Paths are SVG's; x is in cells, y from 0 at the top to 100."""
+
+    left: float
+    width: float
+    bars: str
+    corrected: str
+    pending: str
+    stable: float | None
+    aged: float
+    """How wide what has been aged out is drawn, left of 0."""
+    ticks: Sequence[int]
+    """Places, at equal distances, to write below."""
+
+
+def drawn(of: Timeline, ticks: int = 2) -> Drawing:
+    """The drawing of a timeline, with so many labels."""
+    aged = of.cells * AGED if of.aged_to is not None else 0.0
+    bars = of.of(Role.BASE)
+    most = max((each.rows for each in bars), default=1) or 1
+    return Drawing(
+        -aged,
+        of.cells + aged,
+        "".join(_bar(each, max(LOWEST_BAR, HEIGHT * each.rows / most)) for each in bars),
+        "".join(_band(first, last, 0, HEIGHT) for first, last in _joined(of.of(Role.OVERLAY))),
+        "".join(_band(first, last, HEIGHT - PENDING, PENDING) for first, last in _joined(of.of(Role.PENDING))),
+        None if of.stable is None else of.cell(of.stable),
+        aged,
+        _ticks(of, ticks),
+    )
+
+
+def _bar(each: Strip, height: float) -> str:
+    # Neighbours touch the same cell: each gets its half of it, less a gap.
+    left, right = (
+        (each.first + 0.75, each.last + 0.25) if each.last > each.first else (each.first + 0.1, each.first + 0.9)
+    )
+    return f"M{left:g} {HEIGHT}V{HEIGHT - height:.4g}H{right:g}V{HEIGHT}z"
+
+
+def _band(first: int, last: int, top: int, height: int) -> str:
+    return f"M{first} {top}H{last + 1}V{top + height}H{first}z"
+
+
+def _joined(some: Iterable[Strip]) -> list[tuple[int, int]]:
+    """The cells that are touched, neighbours together, so that shades do not add up."""
+    found: list[tuple[int, int]] = []
+    for each in sorted(some, key=lambda each: each.first):
+        if found and each.first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], each.last)
+        else:
+            found.append((each.first, each.last))
+    return found
+
+
+def _ticks(of: Timeline, count: int) -> list[int]:
+    span = of.high - of.low
+    return list(dict.fromkeys(of.low + span * number // (count - 1) for number in range(count)))

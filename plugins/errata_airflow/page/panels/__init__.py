@@ -1,0 +1,1 @@
+"""The panels, one to a file: each has a PANEL."""

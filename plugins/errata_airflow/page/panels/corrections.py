@@ -1,0 +1,53 @@
+"""Sweeps and replays, and the report of each."""
+
+from __future__ import annotations
+
+from errata.flows.overview.corrections import Course, Deeds, Entry, course, deeds, replay
+from errata.flows.overview.report import Report, report
+from errata.flows.site import Site
+from errata_airflow.page.panel import Asked, Page, Panel
+
+PLAIN = (
+    "When a source says something anew about the past, a sweep works out the results that this touches and publishes "
+    "those that come out different. A replay does the same for a range that a person names."
+)
+
+
+def _course(site: Site, asked: Asked) -> Course:
+    return course(site, asked.number("before"), asked.text("query"))
+
+
+def _report(site: Site, asked: Asked) -> Report:
+    return report(site, asked.needed("query"), int(asked.needed("commit")), asked.number("page") or 1)
+
+
+def _replay(site: Site, asked: Asked) -> Entry:
+    return replay(site, int(asked.needed("number")))
+
+
+def _deeds(site: Site, asked: Asked) -> Deeds:
+    task = asked.needed("dag_id"), asked.needed("run_id"), asked.needed("task_id")
+    return deeds(site, *task, asked.number("try_number"))
+
+
+PANEL = Panel(
+    30,
+    Page("corrections", "Corrections", PLAIN, _course, "corrections.html"),
+    (
+        Page(
+            "corrections/{query}/{commit:int}",
+            "Correction",
+            "What one correction has changed: each result as it was and as it is, and what the source had said anew.",
+            _report,
+            "report.html",
+        ),
+        Page(
+            "replays/{number:int}",
+            "Replay",
+            "A range of results that a person had worked out again from history.",
+            _replay,
+            "replay.html",
+        ),
+        Page("run", "Task", "What a task of Airflow has done here, commit by commit.", _deeds, "run.html"),
+    ),
+)

@@ -1,0 +1,17 @@
+"""The overview."""
+
+from __future__ import annotations
+
+from errata.flows.overview.front import front
+from errata_airflow.page.panel import Page, Panel
+
+PANEL = Panel(
+    10,
+    Page(
+        "",
+        "Overview",
+        "How the project stands: what is well, what waits, and what wants a person.",
+        lambda site, _: front(site),
+        "front.html",
+    ),
+)

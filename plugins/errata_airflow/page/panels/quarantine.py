@@ -1,0 +1,18 @@
+"""What is in quarantine."""
+
+from __future__ import annotations
+
+from errata.flows.overview.set_aside import set_aside
+from errata_airflow.page.panel import Page, Panel
+
+PLAIN = (
+    "Rows and corrections that could not be taken in are set aside, with the reason, until a person decides about "
+    "them. Nothing else waits for that."
+)
+
+PANEL = Panel(
+    50,
+    Page(
+        "quarantine", "Quarantine", PLAIN, lambda site, asked: set_aside(site, asked.text("stream")), "quarantine.html"
+    ),
+)

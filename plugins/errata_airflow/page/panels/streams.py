@@ -1,0 +1,25 @@
+"""The streams and their timelines."""
+
+from __future__ import annotations
+
+from errata.flows.overview.timelines import lanes, stream_story
+from errata_airflow.page.panel import Page, Panel
+
+PLAIN = (
+    "What has come in, stream by stream. Rows are kept in buckets along event time, the time at which things happened; "
+    "up to the stable point nothing changes any more except by corrections."
+)
+
+PANEL = Panel(
+    20,
+    Page("streams", "Streams", PLAIN, lambda site, asked: lanes(site, asked.number("page") or 1), "streams.html"),
+    (
+        Page(
+            "streams/{name}",
+            "Stream",
+            "One stream: its buckets along event time, what reads it, and what happened to it of late.",
+            lambda site, asked: stream_story(site, asked.needed("name")),
+            "stream.html",
+        ),
+    ),
+)

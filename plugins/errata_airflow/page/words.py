@@ -1,0 +1,122 @@
+"""How templates put numbers, moments, values and drawings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from errata.flows.overview.front import how_to_mend, waits_for
+from errata.flows.overview.patterns import IN_WORDS, POLICIES
+from errata.flows.status import QueryStatus, State
+from errata.model.commit import Cause, Commit
+from errata.model.instants import DAY, HOUR, MINUTE, SECOND
+from errata.serve.said import word
+from errata.serve.words import batch_name, counted, deed, distance, moment, place_shown, size, who
+from errata_airflow.page.drawing import drawn
+
+_STEPS = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"))
+
+
+def environment(folder: Path) -> Environment:
+    """The templates in a folder, with all the words that they use."""
+    found = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {
+        "ago": ago,
+        "batch": batch_name,
+        "deed": deed_of,
+        "distance": span,
+        "lasting": lasting,
+        "moment": moment,
+        "place": place_shown,
+        "size": size,
+        "who": who,
+        "ticks": ticks,
+        "word": word,
+        "segment": lambda text: quote(str(text), safe=""),
+    }
+    found.globals |= {
+        "counted": counted,
+        "drawn": drawn,
+        "patterns": IN_WORDS,
+        "policies": POLICIES,
+        "mend": how_to_mend,
+        "waits_for": waits_for,
+        "state": state,
+        "task_path": task_path,
+        "asking": asking,
+    }
+    return found
+
+
+def ago(then: int, now: int) -> str:
+    """'3 minutes ago'; of what is to come 'in 3 minutes'."""
+    for unit, name in _STEPS:
+        count = abs(now - then) // unit
+        if count:
+            return f"{counted(count, name)} ago" if then <= now else f"in {counted(count, name)}"
+    return "just now"
+
+
+def lasting(micros: int) -> str:
+    """How long something took: '0.42 s', '3 min 5 s'."""
+    seconds = micros / SECOND
+    if seconds < 60:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def span(value: int, timed: bool) -> str:
+    """How far two places are apart, no finer than a person wants to know it."""
+    return distance(value - value % SECOND if timed and value > MINUTE else value, timed)
+
+
+def deed_of(commit: Commit) -> str:
+    """What a commit did; of a sweep, too."""
+    if commit.cause.flow != "sweep":
+        return deed(commit)
+    said = commit.summary
+    return f"query {said.get('query')}: {said.get('changed')} of {said.get('compared')} results looked at changed"
+
+
+def ticks(text: str) -> Markup:
+    """What stands between backticks as code."""
+    parts = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if at % 2 else escape(part) for at, part in enumerate(parts)
+    )
+
+
+def task_path(cause: Cause) -> str:
+    """Where Airflow shows the task that made a commit."""
+    task, _, rest = cause.task_id.partition("[")
+    mapped = f"/mapped/{rest.rstrip(']')}" if rest else ""
+    tried = f"?{urlencode({'try_number': cause.try_number})}" if cause.try_number is not None else ""
+    names = [quote(each, safe="") for each in (cause.dag_id, cause.run_id, task)]
+    return f"/dags/{names[0]}/runs/{names[1]}/tasks/{names[2]}{mapped}{tried}"
+
+
+def asking(said: Mapping[str, object]) -> str:
+    """The part of an address behind the question mark."""
+    told = {name: value for name, value in said.items() if value not in (None, "")}
+    return f"?{urlencode(told)}" if told else ""
+
+
+_MARKS = {State.STOPPED: "bad", State.HELD: "look", State.EDITED: "look", State.CURRENT: "well"}
+
+
+def state(of: QueryStatus) -> Markup:
+    """How a query stands, in the colour of how much that wants a person."""
+    if of.state is None:
+        return Markup('<span class="mark look">{}</span>').format(of.declared.value)
+    return Markup('<span class="mark {}">{}</span>').format(_MARKS.get(of.state, ""), of.state.value)

@@ -1,0 +1,58 @@
+"""What triggers and sensors ask of a project: each question is answered with what is to be told, or with nothing.
+Errata is imported here, so nobody imports this who only reads DAGs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from errata.errors import ErrataError, UsageError
+from errata.flows.arrivals import arrivals
+from errata.flows.landed import landed_files
+from errata.flows.looks import Question, look, looks
+from errata.flows.site import Site
+from errata.flows.stability import stable_to
+
+__all__ = ["Answer", "arrived", "ask", "asked", "landed", "looks", "stable"]
+
+Answer = dict[str, Any] | None
+
+
+def arrived(site: Site, names: Sequence[str]) -> Answer:
+    """Corrections that are due of these queries, or of all."""
+    found = arrivals(site, names)
+    return found.told if found else None
+
+
+def stable(site: Site, stream: str, until: str) -> Answer:
+    """Whether a stream is final up to a time."""
+    found = stable_to(site, stream)
+    if not found.final(found.moment(until)):
+        return None
+    return {**found.told, "until": until, "fingerprint": f"{stream} {until}"}
+
+
+def landed(site: Site) -> Answer:
+    """Files that have landed and have settled."""
+    found = landed_files(site)
+    return found.told if found else None
+
+
+QUESTIONS: dict[str, Callable[..., Answer]] = {"arrived": arrived, "stable": stable, "landed": landed}
+
+
+def asked(question: str, arguments: dict[str, Any]) -> Question[Answer]:
+    """A question by its name."""
+    return partial(QUESTIONS[question], **arguments)
+
+
+def ask(project: Path, question: str, arguments: dict[str, Any]) -> tuple[Answer, str]:
+    """Ask once: the answer, and what kept the catalog from giving one. What cannot be meant is raised."""
+    try:
+        return look(project, asked(question, arguments)), ""
+    except UsageError:
+        raise
+    except (ErrataError, OSError) as error:
+        return None, str(error)

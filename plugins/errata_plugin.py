@@ -1,0 +1,33 @@
+"""What Airflow loads of Errata: its page in the navigation, links from tasks to it, and a timetable. Every process of
+Airflow imports this, so nothing is done here."""
+
+from __future__ import annotations
+
+from airflow.plugins_manager import AirflowPlugin
+
+from errata_airflow.links import MOUNT, ROUTE, ReportLink, base
+from errata_airflow.page import Door
+from errata_airflow.timetable import OnDemand
+
+PAGE = {"app": Door(), "url_prefix": MOUNT, "name": "Errata"}
+
+VIEW = {
+    "name": "Errata",
+    "href": f"{base()}{MOUNT}/",
+    "icon": f"{base()}{MOUNT}/static/errata.svg",
+    "url_route": ROUTE,
+    "destination": "nav",
+    "nav_top_level": True,
+}
+
+APPS, VIEWS, LINKS, TIMETABLES = [PAGE], [VIEW], [ReportLink()], [OnDemand]
+
+
+class ErrataPlugin(AirflowPlugin):
+    """Errata in Airflow."""
+
+    name = "errata"
+    fastapi_apps = APPS
+    external_views = VIEWS
+    operator_extra_links = LINKS
+    timetables = TIMETABLES

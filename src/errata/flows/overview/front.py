@@ -1,0 +1,192 @@
+"""The whole project at a glance: whether all is well, and if not, what to look at first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from errata.catalog import commits
+from errata.flows.site import Site
+from errata.flows.status import Declared, QueryStatus, State, StreamStatus, query_status, status
+from errata.model.commit import Commit
+from errata.model.evaluation import Fault
+from errata.serve.words import counted
+
+NAMED = 10
+"""So many queries or streams are named; of more the others are counted."""
+
+
+class Level(StrEnum):
+    """How much the project wants a person."""
+
+    EMPTY = "empty"
+    WELL = "well"
+    LOOK = "look"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Something that a person should know, and what can be done."""
+
+    words: str
+    how: str = ""
+    """In words, or a command."""
+    command: bool = False
+    panel: str = ""
+    """Where more is told."""
+    grave: bool = False
+    """Whether something has stopped for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Corrections that are in no answer of some queries yet."""
+
+    queries: Sequence[str]
+    count: int
+    """Of the query that waits for most."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What the first page says."""
+
+    level: Level
+    line: str
+    points: Sequence[Point]
+    streams: Sequence[StreamStatus]
+    queries: Sequence[QueryStatus]
+    waiting: Sequence[Waiting]
+    last: Commit | None
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.streams)
+
+    @property
+    def pending(self) -> int:
+        return sum(each.pending for each in self.streams)
+
+    @property
+    def quarantined(self) -> int:
+        return sum(each.quarantined for each in self.streams)
+
+    @property
+    def stopped(self) -> Sequence[QueryStatus]:
+        return [each for each in self.queries if each.stopped is not None]
+
+    @property
+    def behind(self) -> int:
+        """How many queries have something to take up."""
+        return sum(each.state in (State.BEHIND, State.NEW, State.EDITED) for each in self.queries)
+
+
+def front(site: Site) -> Front:
+    """How the project stands."""
+    streams, queries = status(site), query_status(site)
+    points = list(worth_a_look(streams, queries))
+    level, line = health(streams, queries, points)
+    last = commits.listed(site.catalog, last=1)
+    return Front(level, line, points, streams, queries, waiting(queries), last[0] if last else None)
+
+
+def health(
+    streams: Sequence[StreamStatus], queries: Sequence[QueryStatus], points: Sequence[Point]
+) -> tuple[Level, str]:
+    """How much the project wants a person, and the one line that says so."""
+    if not streams and not queries:
+        return Level.EMPTY, "Nothing is declared yet."
+    stopped = [each for each in queries if each.stopped is not None]
+    if stopped:
+        held = sum(each.state is State.HELD for each in queries)
+        more = f", and {counted(held, 'other waits', 'others wait')} for {'it' if len(stopped) == 1 else 'them'}"
+        of = "The only query" if len(queries) == 1 else f"{len(stopped)} of {len(queries)} queries"
+        return Level.STOPPED, f"{of} {'has' if len(stopped) == 1 else 'have'} stopped{more if held else ''}."
+    if points:
+        return Level.LOOK, f"{counted(len(points), 'thing wants', 'things want')} a person; all else is well."
+    if not any(each.rows for each in streams):
+        return Level.EMPTY, "All is set up, and no rows have come yet."
+    return Level.WELL, f"All is well{_course(queries)}."
+
+
+def _course(queries: Sequence[QueryStatus]) -> str:
+    """How far the queries are, where nothing is wrong."""
+    late = sum(each.state in (State.BEHIND, State.NEW, State.EDITED) for each in queries)
+    if late:
+        return f": {counted(late, 'query has', 'queries have')} new rows to take up"
+    return ": every query is answered as far as its streams reach" if queries else ""
+
+
+def worth_a_look(streams: Sequence[StreamStatus], queries: Sequence[QueryStatus]) -> Iterator[Point]:
+    """What does not mend itself."""
+    yield from _stopped(queries)
+    held = [each for each in streams if each.quarantined]
+    if held:
+        total, of = sum(each.quarantined for each in held), named(each.stream.name for each in held)
+        words = f"{counted(total, 'row is', 'rows are')} in quarantine, of {of}"
+        how = "Correct and retry them, or drop them; the panel tells how."
+        yield Point(words, how, panel="quarantine")
+    differ = [each.stream.name for each in streams if each.declared is not Declared.AGREED]
+    differ += [each.name for each in queries if each.declared is not Declared.AGREED]
+    if differ:
+        words = f"errata.yaml and the catalog differ in {named(differ)}"
+        yield Point(words, "errata apply", command=True)
+    refused = [each for each in queries if each.refused]
+    if refused:
+        total = sum(refusal.count for each in refused for refusal in each.refused)
+        words = f"{counted(total, 'correction')} could not reach {named(each.name for each in refused)}"
+        yield Point(words, "These results stay as they were; the queries' pages tell why.", panel="queries")
+
+
+def waiting(queries: Iterable[QueryStatus]) -> list[Waiting]:
+    """Which queries' answers lack corrections, and what these wait for; those that wait for the same together."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for each in queries:
+        count = each.pending + sum(each.left_out.values())
+        if count:
+            found.setdefault(waits_for(each), []).append((each.name, count))
+    return [Waiting([name for name, _ in some], max(count for _, count in some), why) for why, some in found.items()]
+
+
+def waits_for(each: QueryStatus) -> str:
+    """What the corrections wait for that a query's answers lack, in words that go on from them."""
+    if each.stopped is not None:
+        return "wait until the query has been mended"
+    if each.waits_for is not None:
+        return f"wait for query {each.waits_for}, which has stopped"
+    if each.deferred is not None:
+        return each.deferred.replace("waits", "wait", 1)
+    return "are due: the next sweep takes them up"
+
+
+def how_to_mend(fault: Fault, query: str) -> str:
+    """What a person can do about a query that has stopped."""
+    if not fault.expression:
+        return f"Mend the cause, then start the next run. `errata run {query}` tells all that is known."
+    row = "Correct the row at its source, or drop it"
+    return f"{row}; or let the query give NULL there (try_divide, try_cast, nullif) and `errata apply`."
+
+
+def named(names: Iterable[str]) -> str:
+    """Some names in a sentence; of many the first."""
+    every = list(names)
+    shown, more = every[:NAMED], len(every) - NAMED
+    if more > 0:
+        return f"{', '.join(shown)} and {more} more"
+    return " and ".join(part for part in (", ".join(shown[:-1]), shown[-1]) if part)
+
+
+def _stopped(queries: Sequence[QueryStatus]) -> Iterator[Point]:
+    stopped = [each for each in queries if each.stopped is not None]
+    for each in stopped[:NAMED]:
+        if each.stopped is not None:
+            fault = each.stopped.fault
+            at = f"at {fault.expression}: " if fault.expression else ""
+            reason = fault.reason.splitlines()[0].rstrip(".")
+            words = f"{each.name} has stopped {at}{reason}"
+            yield Point(words, how_to_mend(fault, each.name), panel=f"queries/{each.name}", grave=True)
+    if len(stopped) > NAMED:
+        yield Point(f"{len(stopped) - NAMED} more queries have stopped", panel="queries", grave=True)

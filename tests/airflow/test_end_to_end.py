@@ -1,0 +1,132 @@
+"""Everything at work by itself: the scheduler, the API server, the DAG processor and the triggerer on PostgreSQL, jobs
+through spark-submit. The services are started once; each test goes on from where the one before left the project."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import pytest
+
+from fixtures.airflow_up import Exchange, exchange, trades, tried_for
+
+NINE = datetime(2026, 11, 16, 9, 0, 5, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
+    with exchange(tmp_path_factory.mktemp("up")) as found:
+        yield found
+
+
+def test_files_land_and_results_appear(up: Exchange) -> None:
+    up.land(trades(16, range(4)))
+    up.await_answer()
+    assert len(up.answered()) == 6, "the last minute is not over yet"
+    flows = up.commits()
+    assert [row[:4] for row in flows] == [("append", "append", "append[0]", 1), ("run", "append", "answer", 1)]
+    assert flows[0].run_id == flows[1].run_id != ""
+
+
+def test_what_moved_is_told_as_asset_events(up: Exchange) -> None:
+    def told() -> dict[str, dict[str, object]]:
+        events = up.here.api("GET", "/assets/events?limit=100")["asset_events"]
+        return {each["uri"]: each["extra"] for each in events if each["uri"].startswith("errata://exchange/")}
+
+    found = tried_for(lambda: told() if len(told()) == 2 else None, "an event for the stream and one for the query")
+    stream = found["errata://exchange/streams/trades"]
+    assert (stream["rows"], stream["from"]) == (16, "2026-11-16T09:00:05.000000")
+    query = found["errata://exchange/queries/by_minute"]
+    assert (query["rows"], query["from"]) == (6, "2026-11-16T09:01:00.000000")
+
+
+def test_a_correction_reaches_the_answers_with_no_hand_on_it(up: Exchange) -> None:
+    before = up.answered()
+    up.land({("IBM", NINE): 100.0}, corrections=True)
+    up.await_answer()
+    changed = {key for key, value in up.answered().items() if before[key] != value}
+    assert changed == {("IBM", NINE.replace(second=0))}
+    (swept,) = up.rows("SELECT dag_id, task_id, run_id FROM commits WHERE summary->>'technique' IS NOT NULL")
+    assert (swept.dag_id, swept.task_id) == ("revisions", "sweep")
+    told = up.command("errata", "--project", str(up.here.project), "changes", "by_minute", "--format", "json")
+    (change,) = [each for each in map(json.loads, told.splitlines()) if each["op"] == "replace"]
+    assert (change["key"]["symbol"], change["old"]["total"], change["new"]["total"]) == ("IBM", 20.0, 110.0)
+    assert change["cause"]["type"] == "revisions"
+
+
+def test_a_correction_while_the_triggerer_is_away_is_not_lost(up: Exchange) -> None:
+    up.here.stop("triggerer")
+    up.land({("SUN", NINE): None}, corrections=True)
+    # Nobody watches the landing folder now: taken in by hand.
+    up.command("errata", "--project", str(up.here.project), "ingest", "trades", "--landed")
+    assert up.answered() != up.expected(), "nobody has swept"
+    up.here.start("triggerer")
+    up.await_answer()
+
+
+def test_a_backfill_replays_one_day_a_run(up: Exchange) -> None:
+    up.land(trades(17, range(3)))
+    up.land(trades(18, range(3)))
+    up.await_answer()
+    before = up.answered()
+    up.command(
+        *("airflow", "backfill", "create", "--dag-id", "replay", "--max-active-runs", "2"),
+        *("--from-date", "2026-11-16", "--to-date", "2026-11-18", "--dag-run-conf", '{"query": "by_minute"}'),
+    )
+
+    def ended() -> list[str]:
+        states = [run["state"] for run in up.runs("replay", run_type="backfill")]
+        return states if len(states) == 3 and set(states) <= {"success", "failed"} else []
+
+    states = tried_for(ended, "three runs of the backfill have ended")
+    assert states == ["success"] * 3, "\n".join(up.log_of("replay", run["dag_run_id"]) for run in up.runs("replay"))
+    assert up.answered() == before
+    day, midnight = 86_400_000_000, int(datetime(2026, 11, 16, tzinfo=UTC).timestamp()) * 1_000_000
+    ranges = up.rows("SELECT since, until, changed, ended IS NOT NULL AS done FROM replays ORDER BY since")
+    assert [(row.since - midnight) // day for row in ranges][1:] == [1, 2]
+    assert all(row.done and row.changed == 0 for row in ranges)
+
+
+def test_a_task_killed_in_the_middle_is_tried_again_and_right(up: Exchange) -> None:
+    up.land(trades(19, range(5)))
+    job = tried_for(lambda: up.jobs("append"), "the job has started")
+    time.sleep(1.5)
+    for process in up.jobs("append") or job:
+        if process.is_running():
+            process.kill()
+    up.await_answer()
+    taken = [row for row in up.commits() if row.flow == "append"]
+    assert taken[-1].try_number == 2
+
+
+def test_a_task_marked_as_failed_takes_its_spark_work_along_and_gives_its_leases_back(up: Exchange) -> None:
+    conf = {"query": "by_minute", "since": "2026-11-16T09:00", "until": "2026-11-16T09:03"}
+    run_id = up.start("replay", conf)
+    tried_for(lambda: up.jobs("replay"), "the job has started")
+    tried_for(lambda: up.rows("SELECT 1 FROM leases WHERE owner LIKE 'replay/%'"), "the job has its lease")
+    processes = up.jobs("replay")
+    up.here.api("PATCH", f"/dags/replay/dagRuns/{run_id}/taskInstances/replay/0", {"new_state": "failed"})
+    gone, alive = psutil.wait_procs(processes, timeout=60)
+    assert (len(gone), alive) == (len(processes), [])
+    tried_for(lambda: not up.rows("SELECT 1 FROM leases WHERE owner LIKE 'replay/%'"), "the lease is given back", 30)
+
+
+def test_a_mistake_is_told_in_the_last_lines_and_not_tried_again(up: Exchange) -> None:
+    run_id = up.start("replay", {"query": "by_minute", "since": "2027-01-01", "until": "2027-01-02"})
+    up.await_run("replay", run_id, "failed")
+    said = up.log_of("replay", run_id)
+    assert "query by_minute has no answers from 2027-01-01 to before 2027-01-02" in said
+    assert "attempt=2" not in said
+
+
+def test_no_secret_is_in_any_log(up: Exchange) -> None:
+    folder = Path(up.here.environ["AIRFLOW__LOGGING__BASE_LOG_FOLDER"])
+    secrets = [up.here.password, up.here.environ["AIRFLOW__API_AUTH__JWT_SECRET"], up.here.catalog_url or ""]
+    secrets.append(up.catalog.engine.url.password or "")
+    for log in folder.rglob("*.log"):
+        said = log.read_text(errors="replace")
+        assert not [each for each in secrets if each and each in said], log

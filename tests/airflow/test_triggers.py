@@ -1,0 +1,267 @@
+"""Triggers as the triggerer runs them: made from what was stored of them, in an event loop, over a real catalog."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import AssetWatcher
+from airflow.sdk.module_loading import import_string
+from airflow.triggers.base import BaseEventTrigger, TaskSuccessEvent
+from sqlalchemy import text
+
+from errata.errors import UsageError
+from errata.flows.append import Batch, append
+from errata.flows.revise import revise
+from errata.flows.site import at_site
+from errata_airflow.triggers import CatalogTrigger, LandedTrigger, RevisionArrivalTrigger, StreamStableTrigger
+from fixtures.awaited import CORRECTION, Place
+from fixtures.postgres import FreshDatabase
+
+POLL = 0.2
+LONG = 60.0
+"""So long that only word of a commit can wake anybody."""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: FreshDatabase) -> Place:
+    there = Place(tmp_path, fresh_database(request.param))
+    there.take("1,a,5,insert", "20,b,7,insert")
+    return there
+
+
+def stored(trigger: CatalogTrigger) -> CatalogTrigger:
+    """The trigger as another process makes it."""
+    path, kwargs = trigger.serialize()
+    again = import_string(path)(**json.loads(json.dumps(kwargs)))
+    assert type(again) is type(trigger)
+    assert again.serialize() == (path, kwargs)
+    assert isinstance(again, CatalogTrigger)
+    return again
+
+
+def events(trigger: CatalogTrigger) -> AsyncIterator[Any]:
+    return stored(trigger).run()
+
+
+async def following(running: AsyncIterator[Any], seconds: float = 20.0) -> Any:
+    return await asyncio.wait_for(anext(running), seconds)
+
+
+async def no_event(running: AsyncIterator[Any], seconds: float) -> asyncio.Task[Any]:
+    """None comes for so long; what waits for it goes on."""
+    waiting = asyncio.ensure_future(anext(running))
+    await asyncio.wait([waiting], timeout=seconds)
+    assert not waiting.done(), waiting.result()
+    return waiting
+
+
+def of_arrivals(place: Place, **how: Any) -> RevisionArrivalTrigger:
+    return RevisionArrivalTrigger(str(place.file), **{"poll": POLL, **how})
+
+
+def test_it_fires_when_corrections_come_and_not_before(place: Place) -> None:
+    async def course() -> None:
+        async with aclosing(events(of_arrivals(place))) as running:
+            waiting = await no_event(running, 1.0)
+            await asyncio.to_thread(place.take, "25,c,1,insert")
+            await asyncio.wait([waiting], timeout=0.7)
+            assert not waiting.done(), "what only goes on is no correction"
+            await asyncio.to_thread(place.take, CORRECTION)
+            event = await asyncio.wait_for(waiting, 20)
+            assert event.payload["streams"] == {"quotes": {"count": 1, "first": 1, "last": 1}}
+            assert event.payload["queries"] == []
+            assert json.loads(json.dumps(event.payload)) == event.payload
+            with pytest.raises(StopAsyncIteration):
+                await following(running)
+
+    asyncio.run(course())
+
+
+def test_it_fires_after_a_restart_and_two_tell_the_same(place: Place) -> None:
+    async def course() -> None:
+        first = events(of_arrivals(place))
+        waiting = await no_event(first, 0.6)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await first.aclose()
+        await asyncio.to_thread(place.take, CORRECTION)
+        one, other = events(of_arrivals(place)), events(of_arrivals(place))
+        found = await asyncio.gather(following(one), following(other))
+        assert found[0] == found[1]
+        await asyncio.gather(one.aclose(), other.aclose())
+
+    asyncio.run(course())
+
+
+def test_word_of_a_commit_wakes_it(place: Place) -> None:
+    async def course() -> float:
+        async with aclosing(events(of_arrivals(place, poll=LONG))) as running:
+            waiting = await no_event(running, 1.5)
+            committed = asyncio.get_running_loop().create_future()
+
+            def take() -> None:
+                place.take(CORRECTION)
+                committed.get_loop().call_soon_threadsafe(committed.set_result, time.monotonic())
+
+            await asyncio.to_thread(take)
+            await asyncio.wait_for(waiting, 20)
+            return time.monotonic() - await committed
+
+    late = asyncio.run(course())
+    assert late < (0.5 if place.is_postgres else 2.0)
+
+
+def test_a_watcher_tells_each_change_once(place: Place) -> None:
+    async def course() -> None:
+        async with aclosing(events(of_arrivals(place, once=False))) as running:
+            await asyncio.to_thread(place.take, CORRECTION)
+            first = await following(running)
+            waiting = await no_event(running, 1.0)
+            await asyncio.to_thread(place.take, "20,b,8,replace")
+            second = await asyncio.wait_for(waiting, 20)
+            assert second.payload["streams"]["quotes"]["count"] == 2
+            assert first.payload["fingerprint"] != second.payload["fingerprint"]
+            await asyncio.to_thread(place.do, revise)
+            waiting = await no_event(running, 1.0)
+            await asyncio.to_thread(place.take, CORRECTION.replace("9", "3"))
+            assert (await asyncio.wait_for(waiting, 20)).payload["streams"]["quotes"]["first"] == 3
+
+    asyncio.run(course())
+
+
+def test_what_is_declared_anew_is_seen(place: Place) -> None:
+    place.declare("sweep: {when: never}")
+    place.take(CORRECTION)
+
+    async def course() -> None:
+        async with aclosing(events(of_arrivals(place))) as running:
+            waiting = await no_event(running, 1.0)
+            await asyncio.to_thread(place.declare)
+            assert (await asyncio.wait_for(waiting, 20)).payload["streams"]
+
+    asyncio.run(course())
+
+
+def test_a_catalog_that_is_away_for_a_while_is_asked_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes while the trigger waits, and is not there when another one starts."""
+    told: list[str] = []
+    monkeypatch.setattr(CatalogTrigger, "_trouble", lambda _self, error, _pause: told.append(str(error)))
+
+    def away() -> None:
+        with place_engine.begin() as connection:
+            connection.execute(text("ALTER TABLE alembic_version RENAME TO away"))
+            if place.is_postgres:
+                others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+                connection.execute(text(f"{others} AND pid <> pg_backend_pid()"))
+
+    def back() -> None:
+        with place_engine.begin() as connection:
+            connection.execute(text("ALTER TABLE away RENAME TO alembic_version"))
+
+    async def course() -> None:
+        running = events(of_arrivals(place))
+        waiting = await no_event(running, 0.8)
+        await asyncio.to_thread(away)
+        other = events(of_arrivals(place))
+        started = await no_event(other, 1.0)
+        assert told
+        await asyncio.to_thread(back)
+        await asyncio.to_thread(place.take, CORRECTION)
+        found = await asyncio.gather(asyncio.wait_for(waiting, 20), asyncio.wait_for(started, 20))
+        assert found[0] == found[1]
+        await asyncio.gather(running.aclose(), other.aclose())
+
+    with at_site(place.file) as site:
+        place_engine = site.catalog.engine
+        asyncio.run(course())
+
+
+def test_what_cannot_be_meant_fails_a_task_and_not_a_watcher(place: Place) -> None:
+    async def course() -> None:
+        async with aclosing(events(of_arrivals(place, names=["none"]))) as running:
+            with pytest.raises(UsageError, match="unknown query 'none'"):
+                await following(running)
+        watching = events(of_arrivals(place, names=["none"], once=False))
+        (await no_event(watching, 0.8)).cancel()
+
+    asyncio.run(course())
+
+
+def test_of_a_sensor_it_ends_the_task_with_what_has_come(place: Place) -> None:
+    place.take(CORRECTION)
+
+    async def course() -> Any:
+        async with aclosing(events(of_arrivals(place, ends=True))) as running:
+            return await following(running)
+
+    event = asyncio.run(course())
+    assert isinstance(event, TaskSuccessEvent)
+    assert event.xcoms is not None
+    returned: Any = event.xcoms["return_value"]
+    assert returned["streams"] == {"quotes": {"count": 1, "first": 1, "last": 1}}
+
+
+def test_a_stream_becomes_stable(place: Place) -> None:
+    def until(moment: str) -> StreamStableTrigger:
+        return StreamStableTrigger(str(place.file), "quotes", moment, poll=POLL)
+
+    async def course() -> None:
+        async with aclosing(events(until("15"))) as running:
+            assert (await following(running)).payload == {
+                "stream": "quotes",
+                "stable": 15,
+                "until": "15",
+                "fingerprint": "quotes 15",
+            }
+        running = events(until("16"))
+        waiting = await no_event(running, 0.8)
+        await asyncio.to_thread(place.take, CORRECTION, "21,c,1,insert")
+        await asyncio.wait([waiting], timeout=0.8)
+        assert not waiting.done(), "a correction is pending"
+        await asyncio.to_thread(place.do, revise)
+        assert (await asyncio.wait_for(waiting, 20)).payload["stable"] == 16
+        await running.aclose()
+
+    asyncio.run(course())
+
+
+def test_files_land(place: Place) -> None:
+    folder = place.file.parent / "landing"
+
+    async def course() -> None:
+        async with aclosing(events(LandedTrigger(str(place.file), poll=POLL))) as running:
+            waiting = await no_event(running, 0.8)
+            (folder / "1.csv").write_text("n,value\n1,1\n")
+            first = await asyncio.wait_for(waiting, 20)
+            assert first.payload["streams"] == {"ticks": 1}
+            waiting = await no_event(running, 0.8)
+            (folder / "2.csv").write_text("n,value\n2,1\n")
+            assert (await asyncio.wait_for(waiting, 20)).payload["streams"] == {"ticks": 2}
+            await asyncio.to_thread(place.do, lambda site: append(site, Batch("ticks", landed=True)))
+            waiting = await no_event(running, 0.8)
+            (folder / "3.csv").write_text("n,value\n3,1\n")
+            assert (await asyncio.wait_for(waiting, 20)).payload["streams"] == {"ticks": 1}
+
+    asyncio.run(course())
+
+
+def test_an_asset_can_be_watched_with_each(tmp_path: Path) -> None:
+    project = str(tmp_path / "errata.yaml")
+    watching = [
+        RevisionArrivalTrigger(project, once=False),
+        RevisionArrivalTrigger(project, ["sums"], once=False),
+        StreamStableTrigger(project, "quotes", "16"),
+        LandedTrigger(project),
+    ]
+    for each in watching:
+        assert AssetWatcher(name="errata", trigger=each).trigger is each
+    hashes = [BaseEventTrigger.hash(*each.serialize()) for each in watching]
+    assert len(set(hashes)) == len(watching)
+    assert hashes == [BaseEventTrigger.hash(*stored(each).serialize()) for each in watching]

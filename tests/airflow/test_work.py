@@ -1,0 +1,90 @@
+"""What tasks ask the catalog, and how a job's reason is found: without Airflow."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errata.declare.project import load_project
+from errata.errors import UsageError
+from errata.flows.apply import apply, plan
+from errata_airflow import work
+from errata_airflow.reason import reason
+from fixtures.airflow import PROJECT
+
+REPLAY: dict[str, Any] = {"query": None, "since": None, "until": None, "technique": "auto", "dry_run": False}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "errata.yaml").write_text(PROJECT)
+    for name in ("trades", "ticks"):
+        (tmp_path / "landing" / name).mkdir(parents=True)
+    apply(plan(load_project(tmp_path)))
+    return tmp_path / "errata.yaml"
+
+
+def test_streams_with_files_are_put_into_jobs(project: Path) -> None:
+    assert work.landed_jobs(project, 2) == []
+    (project.parent / "landing" / "trades" / "a.csv").write_text("time,symbol,price\n2026-11-16T09:00:00,IBM,10.5\n")
+    assert work.landed_jobs(project, 2) == [
+        {"about": "trades", "arguments": ["--landed", "--accept-quarantine", "trades"]}
+    ]
+
+
+@given(st.dictionaries(st.text("abc", min_size=1), st.integers(1, 50)), st.integers(1, 6))
+def test_streams_are_spread_evenly_and_none_is_lost(waiting: dict[str, int], most: int) -> None:
+    groups = work.spread(waiting, most)
+    assert sorted(name for each in groups for name in each) == sorted(waiting)
+    assert len(groups) == min(most, len(waiting))
+    loads = [sum(waiting[name] for name in each) for each in groups]
+    if loads:
+        assert max(loads) - min(loads) <= max(waiting.values())
+
+
+def test_a_job_of_many_streams_is_called_by_the_first_ones() -> None:
+    assert work.job_of(["a", "b", "c", "d", "e"])["about"] == "a, b, c and 2 more"
+
+
+def test_a_replay_without_a_range_is_refused_with_what_to_do(project: Path) -> None:
+    with pytest.raises(UsageError, match="the range is not told") as refused:
+        work.replay_jobs(project, REPLAY, None)
+    assert "backfill" in str(refused.value)
+
+
+def test_a_replay_of_an_unknown_query_is_refused_with_those_there_are(project: Path) -> None:
+    wanted = {**REPLAY, "query": "avrg", "since": "2026-11-16", "until": "2026-11-17"}
+    with pytest.raises(UsageError, match="avrg"):
+        work.replay_jobs(project, wanted, None)
+
+
+def test_a_run_of_a_backfill_stands_for_its_interval_and_a_run_by_hand_for_none() -> None:
+    interval = {"data_interval_start": datetime(2026, 11, 16, tzinfo=UTC)}
+    interval |= {"data_interval_end": datetime(2026, 11, 17, tzinfo=UTC)}
+    assert work.interval_of({"dag_run": SimpleNamespace(run_type="backfill"), **interval}) == (
+        "2026-11-16T00:00:00.000000",
+        "2026-11-17T00:00:00.000000",
+    )
+    assert work.interval_of({"dag_run": SimpleNamespace(run_type="manual"), **interval}) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (["starting", "all done"], "all done"),
+        (
+            ["starting", "stream x is not there", "why: it was dropped", "how to mend: name another"],
+            "stream x is not there\nwhy: it was dropped\nhow to mend: name another",
+        ),
+        (["Traceback", "ValueError: no", "", "  "], "ValueError: no"),
+        ([], ""),
+    ],
+)
+def test_the_reason_is_the_last_sentence_with_its_details(said: list[str], found: str) -> None:
+    assert reason(said) == found

@@ -1,0 +1,305 @@
+"""What operators are shown: told from the catalog, and true."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from errata.catalog import pins
+from errata.catalog.lately import Strip, strips
+from errata.errors import UsageError
+from errata.flows.overview.corrections import correction, course, deeds, replay
+from errata.flows.overview.front import Level, front, named
+from errata.flows.overview.patterns import IN_WORDS, POLICIES, query_story
+from errata.flows.overview.set_aside import set_aside
+from errata.flows.overview.timelines import lanes, stream_story
+from errata.flows.overview.upkeep import upkeep
+from errata.flows.status import State
+from errata.model.bucket import Role
+from errata.model.evaluation import Refusal
+from errata.model.pattern import Pattern
+from errata.model.revision import Op
+from errata.model.stream import OnRevision
+from fixtures.layers import key
+from fixtures.looking import STREAMS, TEXTS, Looked, looked
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Looked]:
+    with looked(tmp_path) as found:
+        yield found
+
+
+def test_nothing_of_it_needs_spark_or_reads_a_query() -> None:
+    modules = ["front", "timelines", "corrections", "report", "patterns", "upkeep", "set_aside"]
+    script = f"import sys\nfrom errata.flows.overview import {', '.join(modules)}\n"
+    script += "print([name for name in sys.modules if name in ('pyspark', 'sqlglot', 'airflow')])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# The front
+
+
+def test_a_project_without_rows_is_empty(place: Looked) -> None:
+    found = front(place.site)
+    assert (found.level, found.line) == (Level.EMPTY, "All is set up, and no rows have come yet.")
+    assert (len(found.streams), len(found.queries), found.rows, found.waiting) == (2, 2, 0, [])
+    assert found.last is not None
+    assert found.last.cause.flow == "apply"
+
+
+def test_all_is_well_when_every_query_is_answered(place: Looked) -> None:
+    place.bring(5, 60)
+    assert front(place.site).line == "All is well: 2 queries have new rows to take up."
+    place.answer("dear")
+    place.answer("most")
+    found = front(place.site)
+    assert (found.level, found.points) == (Level.WELL, [])
+    assert found.line == "All is well: every query is answered as far as its streams reach."
+
+
+def test_a_stopped_query_comes_first_and_tells_how_it_is_mended(place: Looked) -> None:
+    place.bring(5, 60)
+    place.stop("dear")
+    found = front(place.site)
+    assert (found.level, found.line) == (Level.STOPPED, "1 of 2 queries has stopped, and 1 other waits for it.")
+    (point,) = found.points
+    assert point.words == "dear has stopped at 1 / price: [DIVIDE_BY_ZERO] Use `try_divide`"
+    assert "try_divide" in point.how
+    assert (point.panel, point.grave) == ("queries/dear", True)
+
+
+def test_what_waits_and_what_for(place: Looked) -> None:
+    options = {"dear": "sweep: {when: 'queue >= 3'}"}
+    place.written.apply({"dear": TEXTS["dear"]}, options, STREAMS)
+    place.bring(5, 60)
+    place.answer("dear")
+    place.pend(20, 7.0)
+    (waits,) = front(place.site).waiting
+    assert (waits.queries, waits.count, waits.why) == (["dear"], 1, "wait until 3 revisions have come; 1 has")
+    place.pend(21, 7.0)
+    place.pend(22, 7.0)
+    (waits,) = front(place.site).waiting
+    assert (waits.count, waits.why) == (3, "are due: the next sweep takes them up")
+    place.stop("dear")
+    (waits,) = front(place.site).waiting
+    assert waits.why == "wait until the query has been mended"
+
+
+def test_what_no_run_mends_wants_a_look(place: Looked) -> None:
+    place.bring(5, 60)
+    place.answer("dear")
+    place.answer("most")
+    place.correct(5, 99.0)
+    place.sweep("dear", [], refused=[Refusal("feed", 1, 1, 1, "aged out")])
+    place.hold(3)
+    (place.written.folder / "queries" / "most.sql").write_text("SELECT who, min(price) AS least FROM dear GROUP BY who")
+    found = front(place.site)
+    assert (found.level, found.line) == (Level.LOOK, "3 things want a person; all else is well.")
+    assert [each.words for each in found.points] == [
+        "3 rows are in quarantine, of feed",
+        "errata.yaml and the catalog differ in most",
+        "1 correction could not reach dear",
+    ]
+    assert found.quarantined == 3
+
+
+def test_names_in_a_sentence() -> None:
+    assert named(["a"]) == "a"
+    assert named(["a", "b", "c"]) == "a, b and c"
+    assert named(map(str, range(12))) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+
+
+# Timelines
+
+
+def test_a_timeline_has_every_bucket_and_what_lies_over_it(place: Looked) -> None:
+    place.feed.bring(*([{"at": at * 10 + k, "who": "a", "price": 1.0} for k in range(3)] for at in range(10)))
+    place.feed.correct((Op.REPLACE, key(41) | {"price": 2.0}, {}))
+    place.pend(81, 7.0)
+    found = lanes(place.site)
+    assert [each.status.stream.name for each in found.lanes] == ["feed", "other"]
+    assert found.lanes[1].timeline is None
+    line = found.lanes[0].timeline
+    assert line is not None
+    assert (line.low, line.high, line.width, line.stable) == (0, 92, 1, 82)
+    assert [(each.first, each.last, each.rows) for each in line.of(Role.BASE)] == [
+        (n * 10, n * 10 + 2, 3) for n in range(10)
+    ]
+    assert [(each.first, each.last) for each in line.of(Role.OVERLAY)] == [(41, 41)]
+    assert [(each.first, each.last) for each in line.of(Role.PENDING)] == [(81, 81)]
+    assert line.of(Role.BASE)[4].masked == 1
+
+
+def test_buckets_that_share_a_cell_are_one_strip(place: Looked) -> None:
+    place.feed.bring(*([{"at": at, "who": "a", "price": 1.0}] for at in range(100)))
+    stream_id = place.feed.standing.stream_id
+    found = strips(place.site.catalog, stream_id, 0, 25)
+    assert found == [Strip(Role.BASE, n, n, 25, 25, 0) for n in range(4)]
+    assert sum(each.rows for each in strips(place.site.catalog, stream_id, 0, 7)) == 100
+
+
+def test_what_waits_beside_the_rows_is_shown_at_the_edge(place: Looked) -> None:
+    place.bring(1000, 2000)
+    place.feed.pend((Op.INSERT, key(3) | {"price": 1.0}, {}))
+    line = lanes(place.site).lanes[0].timeline
+    assert line is not None
+    assert [(each.first, each.last) for each in line.of(Role.PENDING)] == [(0, 0)]
+
+
+def test_many_streams_come_in_pages(place: Looked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("errata.flows.overview.timelines.PAGE", 1)
+    found = lanes(place.site, 2)
+    assert ([each.status.stream.name for each in found.lanes], found.page, found.pages, found.total) == (
+        ["other"],
+        2,
+        2,
+        2,
+    )
+    assert lanes(place.site, 99).page == 2
+
+
+def test_one_stream_at_length(place: Looked) -> None:
+    place.bring(5, 60)
+    found = stream_story(place.site, "feed")
+    assert (found.lane.status.rows, found.read_by) == (2, ["dear"])
+    assert [each.cause.flow for each in found.commits] == ["append"]
+    with pytest.raises(UsageError, match="unknown stream 'fed'") as caught:
+        stream_story(place.site, "fed")
+    assert "did you mean feed?" in str(caught.value)
+
+
+# Corrections
+
+
+def test_corrections_come_newest_first_with_cause_and_outcome(place: Looked) -> None:
+    place.bring(5, 60)
+    place.answer("dear")
+    place.answer("most")
+    first = place.sweep("dear", [("replace", "a", 5, 5.0, 99.0)], (0, 3))
+    place.sweep("most", [], (1, 2), inputs={"dear": 2})
+    place.replayed("dear", 0)
+    last = place.sweep("dear", [("insert", "b", 6, None, 1.0)], by_hand=True)
+    found = course(place.site)
+    assert [(each.query, each.by_hand, each.verified, each.changed) for each in found.entries] == [
+        ("dear", True, False, 1),
+        ("dear", True, True, 0),
+        ("most", False, True, 0),
+        ("dear", False, False, 1),
+    ]
+    assert [each.commit and each.commit.commit_id for each in found.entries][::3] == [last, first]
+    assert (found.entries[3].revisions, found.entries[3].technique) == ({"feed": (1, 3)}, "minimal")
+    assert (found.entries[3].compared, found.entries[3].micros) == (7, 1_500_000)
+    assert (found.entries[2].queries, found.entries[1].compared) == ({"dear"}, 12)
+    assert found.older is None
+    assert [each.query for each in course(place.site, query="most").entries] == ["most"]
+
+
+def test_a_replay_that_changed_something_is_told_by_its_commits_alone(place: Looked) -> None:
+    place.bring(5, 60)
+    place.answer("dear")
+    place.replayed("dear", 1)
+    assert course(place.site).entries == []
+    place.replayed("dear", 2, ended=False)
+    (entry,) = course(place.site).entries
+    assert (entry.under_way, entry.verified) == (True, False)
+    assert entry.replay is not None
+    assert replay(place.site, entry.replay.replay.replay_id) == entry
+
+
+def test_no_correction_is_lost_between_pages(place: Looked) -> None:
+    place.bring(5, 60)
+    place.answer("dear")
+    made = []
+    for number in range(7):
+        made.append(place.sweep("dear", [], (number, number + 1)))
+        if number % 3 == 0:
+            place.replayed("dear", 0)
+    every = course(place.site).entries
+    assert len(every) == 10
+    before, told = None, []
+    while True:
+        page = course(place.site, before, most=2)
+        told += page.entries
+        if page.older is None:
+            break
+        before = page.older
+    assert told == every
+
+
+def test_names_and_numbers_that_are_not_there(place: Looked) -> None:
+    place.bring(5, 60)
+    place.answer("dear")
+    with pytest.raises(UsageError, match="commit 3 has corrected no results of query dear"):
+        correction(place.site, "dear", 3)
+    with pytest.raises(UsageError, match="unknown query 'deer'"):
+        correction(place.site, "deer", 3)
+    with pytest.raises(UsageError, match="there is no replay 9"):
+        replay(place.site, 9)
+
+
+def test_what_a_task_has_done(place: Looked) -> None:
+    place.bring(5, 60)
+    place.answer("dear")
+    made = place.sweep("dear", [("replace", "a", 5, 5.0, 99.0)])
+    found = deeds(place.site, "revisions", "by hand", "sweep", 2)
+    assert [each.commit_id for each in found.commits] == [made]
+    assert found.corrections[made].changed == 1
+    assert deeds(place.site, "revisions", "by hand", "sweep").commits == found.commits
+    for other in (("revisions", "by hand", "sweep", 1), ("revisions", "another", "sweep", 2)):
+        assert deeds(place.site, *other).commits == []
+
+
+# Queries, quarantine, upkeep
+
+
+def test_every_pattern_and_policy_is_explained() -> None:
+    assert set(IN_WORDS) == set(Pattern)
+    assert set(POLICIES) == set(OnRevision)
+
+
+def test_one_query_at_length(place: Looked) -> None:
+    place.bring(5, 60)
+    place.answer("dear")
+    place.sweep("dear", [])
+    found = query_story(place.site, "dear")
+    assert (found.status.state, found.reads, found.read_by) == (State.CURRENT, [("feed", False)], ["most"])
+    assert query_story(place.site, "most").reads == [("dear", True)]
+    assert "price > 10" in found.text
+    assert len(found.course.entries) == 1
+    with pytest.raises(UsageError, match="unknown query"):
+        query_story(place.site, "deer")
+
+
+def test_quarantine_is_shown_newest_first(place: Looked) -> None:
+    place.hold(3)
+    found = set_aside(place.site)
+    assert ([each.row.line for each in found.rows], found.total, found.kinds) == ([4, 3, 2], 3, [("price", 3)])
+    assert len(set_aside(place.site, most=2).rows) == 2
+    assert (set_aside(place.site, "feed").of_these, set_aside(place.site, "other").of_these) == (3, 0)
+    with pytest.raises(UsageError, match="unknown stream"):
+        set_aside(place.site, "fed")
+
+
+def test_upkeep_tells_what_ran_last_and_who_is_at_work(place: Looked) -> None:
+    place.bring(5, 60)
+    place.answer("dear")
+    place.correct(5, 99.0)
+    with pins.pinned(place.site.catalog, 2, "a reader"):
+        found = upkeep(place.site)
+    last = {flow: commit for flow, _, commit in found.last}
+    assert last["append"] is not None
+    assert last["revise"] is not None
+    assert last["revise"].commit_id > last["append"].commit_id
+    assert last["vacuum"] is None
+    assert [(each.name, each.commit_id) for each in found.pins] == [("a reader", 2)]
+    assert (found.leases, found.due) == ([], [])
+    sizes = {each.name: each for each in found.archives}
+    assert (sizes["feed"].live.rows, sizes["feed"].overlays.rows, sizes["feed"].query) == (2, 1, False)
+    assert sizes["dear"].query
+    assert upkeep(place.site).pins == []
