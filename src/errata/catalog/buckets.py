@@ -7,6 +7,7 @@ vs_min lies in (start - 2^k, end). That is one range of the index for each class
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,6 @@ from sqlalchemy import (
     or_,
     select,
     update,
-    values,
 )
 
 from errata.catalog.open import Catalog
@@ -36,6 +36,7 @@ from errata.model.bucket import Bucket, Ends, Groups, Layout, NewBucket, Role, p
 from errata.model.interval import EVERYTHING, LOWEST, Interval
 
 CLASSES = 65
+_CLASSES = "classes_"
 
 
 def _lowest(number: int) -> str:
@@ -76,11 +77,15 @@ def _meeting_by_ranges() -> Select[Any]:
 def _meeting_by_join() -> Select[Any]:
     """The same as SQLite reads it best: a loop over the classes with a look-up in the index for each."""
     columns = buckets.c
-    rows = [(number, _moment(_lowest(number))) for number in range(CLASSES)]
-    classes = values(column("class_", Integer), column("lowest", BigInteger), name="classes").data(rows).cte()
+    # One text in place of as many parameters as there are classes: SQLAlchemy cannot remember what it made of VALUES.
+    told = func.json_each(bindparam(_CLASSES)).table_valued(
+        column("key", Integer), column("value", BigInteger), name="told"
+    )
+    # In one piece, or SQLite goes through all buckets of the stream, and through the classes for each.
+    classes = select(told.c.key, told.c.value).limit(CLASSES).cte("classes")
     return (
         _everywhere()
-        .join(classes, and_(columns.span_class == classes.c.class_, columns.vs_min >= classes.c.lowest))
+        .join(classes, and_(columns.span_class == classes.c.key, columns.vs_min >= classes.c.value))
         .where(columns.vs_min < _moment("end"), columns.vs_max >= _moment("start"))
     )
 
@@ -106,11 +111,14 @@ def visible(
     """The buckets visible at the commit that can hold rows of the interval and the groups, in stream order."""
     if interval.empty:
         return []
-    query = _EVERYWHERE if interval == EVERYTHING else _MEETING[catalog.engine.dialect.name]
-    given = {"stream": stream_id, "role_": role.value, "commit_": commit_id}
+    dialect = catalog.engine.dialect.name
+    query = _EVERYWHERE if interval == EVERYTHING else _MEETING[dialect]
+    given: dict[str, object] = {"stream": stream_id, "role_": role.value, "commit_": commit_id}
     if interval != EVERYTHING:
+        lowest = [max(LOWEST, interval.start - (1 << number) + 1) for number in range(CLASSES)]
         given |= {"start": interval.start, "end": interval.end}
-        given |= {_lowest(number): max(LOWEST, interval.start - (1 << number) + 1) for number in range(CLASSES)}
+        by_class = {_lowest(number): each for number, each in enumerate(lowest)}
+        given |= {_CLASSES: json.dumps(lowest)} if dialect == "sqlite" else by_class
     with catalog.reading() as connection:
         found = [_bucket(row) for row in connection.execute(query, given)]
     found.sort(key=lambda bucket: (bucket.vs_min, bucket.vs_max, bucket.bucket_id))
