@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pendulum
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,9 +67,13 @@ def test_a_replay_of_an_unknown_query_is_refused_with_those_there_are(project: P
         work.replay_jobs(project, wanted, None)
 
 
-def test_a_run_of_a_backfill_stands_for_its_interval_and_a_run_by_hand_for_none() -> None:
-    interval = {"data_interval_start": datetime(2026, 11, 16, tzinfo=UTC)}
-    interval |= {"data_interval_end": datetime(2026, 11, 17, tzinfo=UTC)}
+@pytest.mark.parametrize(
+    "made", [lambda day: datetime(2026, 11, day, tzinfo=UTC), partial(pendulum.datetime, 2026, 11)]
+)
+def test_a_run_of_a_backfill_stands_for_its_interval_and_a_run_by_hand_for_none(
+    made: Callable[[int], datetime],
+) -> None:
+    interval = {"data_interval_start": made(16), "data_interval_end": made(17)}
     assert work.interval_of({"dag_run": SimpleNamespace(run_type="backfill"), **interval}) == (
         "2026-11-16T00:00:00.000000",
         "2026-11-17T00:00:00.000000",

@@ -60,7 +60,8 @@ def format_duration(micros: int) -> str:
 def to_micros(moment: datetime) -> int:
     """Microseconds since 1970 of a datetime; one without a zone is taken as UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - _EPOCH) // timedelta(microseconds=1)
+    # What Airflow hands over is a datetime of its own kind, whose differences are no plain ones.
+    return datetime.__sub__(aware, _EPOCH) // timedelta(microseconds=1)
 
 
 def to_datetime(micros: int) -> datetime:
