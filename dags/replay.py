@@ -39,15 +39,21 @@ with DAG(
             None,
             type=["null", "string"],
             title="From",
-            description="The first event time of the range, such as 2026-11-16T09:00; of a backfill its interval",
+            description="The first event time (UTC) of the range, such as 2026-11-16T09:00; a backfill has its own",
         ),
         "until": Param(
-            None, type=["null", "string"], title="To", description="The event time before which the range ends"
+            None,
+            type=["null", "string"],
+            title="To",
+            description="The event time before which it ends, such as 2026-11-16T10:00; a backfill has its own",
         ),
         "technique": Param(
-            "auto", enum=["auto", "all", "minimal"], title="Technique", description="Which rows are read"
+            "auto",
+            enum=["auto", "all", "minimal"],
+            title="Technique",
+            description="Which rows are read; auto: whatever is expected to cost least",
         ),
-        "dry_run": Param(False, type="boolean", title="Dry run", description="Only tell what it would take"),
+        "dry_run": Param(False, type="boolean", title="Dry run", description="Only tell in the log what it would take"),
     },
     tags=["errata", "corrections", "queries"],
 ):

@@ -19,17 +19,19 @@ from errata.catalog.lately import Strip
 from errata.catalog.open import Catalog
 from errata.declare.project import load_project
 from errata.errors import ErrataError
+from errata.evaluate.route import Kind
 from errata.flows.apply import apply, plan
 from errata.flows.overview.timelines import Timeline
 from errata.model.bucket import Role
 from errata.model.commit import Cause
 from errata.model.evaluation import Refusal
+from errata.revise.technique import Technique
 from errata_airflow.links import ReportLink, report_path
 from errata_airflow.page import Door
 from errata_airflow.page.app import admitted, build
 from errata_airflow.page.drawing import drawn
 from errata_airflow.page.panel import all_panels
-from errata_airflow.page.words import ago, lasting, task_path, ticks
+from errata_airflow.page.words import ROUTES, ago, lasting, span, task_path, ticks, where
 from fixtures.airflow import HOUSE
 from fixtures.looking import Looked, looked
 
@@ -358,10 +360,15 @@ def test_a_drawing_keeps_within_its_bounds() -> None:
     ]
     found = drawn(Timeline(0, 99, 10, strips, stable=50, aged_to=0), 3)
     assert found.bars == "M0.75 100V0H4.25V100zM4.75 100V92H9.25V100z"
-    assert found.corrected == "M1 0H5V100H1zM8 0H9V100H8z"
+    assert found.corrected == "M1 0H5V18H1zM8 0H9V18H8z"
     assert (found.stable, found.ticks) == (5.0, [0, 49, 99])
     assert found.left == -found.aged
     assert found.width == 10 + found.aged
+
+
+def test_every_way_to_an_answer_has_its_sentence() -> None:
+    ways = {*Kind, *Technique} - {Technique.AUTO, Technique.NONE}
+    assert set(ROUTES) == ways
 
 
 def test_words() -> None:
@@ -375,10 +382,21 @@ def test_words() -> None:
         "3 days ago",
     ]
     assert ago(90 * second, 0) == "in 1 minute"
-    assert [lasting(round(at * second)) for at in (0.123, 12, 75, 3700)] == [
+    assert [lasting(round(at * second)) for at in (0, 0.0004, 0.123, 12, 75, 3700, 180_000)] == [
+        "0 s",
+        "under 0.01 s",
         "0.12 s",
         "12 s",
         "1 min 15 s",
         "1 h 1 min",
+        "2 days 2 h",
     ]
+    nine = 1_762_000_000 * second  # at 12:26:40
+    assert [where(nine + micros, timed=True) for micros in (0, 1_500, 250_000)] == [
+        "2025-11-01 12:26:40",
+        "2025-11-01 12:26:40.001",
+        "2025-11-01 12:26:40.250",
+    ]
+    assert where(7, timed=False) == "7"
+    assert [span(75 * second, timed=True), span(3, timed=False)] == ["1 min 15 s", "3 units"]
     assert str(ticks("a `b<` c")) == "a <code>b&lt;</code> c"

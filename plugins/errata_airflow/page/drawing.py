@@ -16,8 +16,9 @@ LOWEST_BAR = 8
 AGED = 0.03
 """The part of the drawing that stands for all that has been aged out: how much that was, nobody knows any more."""
 
-PENDING = 12
-"""How high what is pending stands at the foot."""
+CORRECTED, PENDING = 18, 14
+"""How far what is corrected hangs down from the top, and how high what is pending stands at the foot: the bars
+behind them are still seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def drawn(of: Timeline, ticks: int = 2) -> Drawing:
         -aged,
         of.cells + aged,
         "".join(_bar(each, max(LOWEST_BAR, HEIGHT * each.rows / most)) for each in bars),
-        "".join(_band(first, last, 0, HEIGHT) for first, last in _joined(of.of(Role.OVERLAY))),
+        "".join(_band(first, last, 0, CORRECTED) for first, last in _joined(of.of(Role.OVERLAY))),
         "".join(_band(first, last, HEIGHT - PENDING, PENDING) for first, last in _joined(of.of(Role.PENDING))),
         None if of.stable is None else of.cell(of.stable),
         aged,

@@ -9,14 +9,29 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from errata.evaluate.route import Kind
 from errata.flows.overview.front import how_to_mend, waits_for
 from errata.flows.overview.patterns import IN_WORDS, POLICIES
 from errata.flows.status import QueryStatus, State
 from errata.model.commit import Cause, Commit
 from errata.model.instants import DAY, HOUR, MINUTE, SECOND
+from errata.revise.technique import Technique
 from errata.serve.said import word
 from errata.serve.words import batch_name, counted, deed, distance, moment, place_shown, size, who
 from errata_airflow.page.drawing import drawn
+
+ROUTES: Mapping[str, str] = {
+    Kind.APPENDED: "new results were added, and none that were there changed",
+    Kind.GROUPED: "what is kept of each group was brought up to date with the rows that came",
+    Kind.ROW_WINDOWS: "the rows were kept that windows over rows still need, and only new ones were read",
+    Kind.LAST_ROWS: "the last rows were kept, and only new ones were read",
+    Kind.NEW_VALUES: "values that had not come before were added",
+    Kind.RECOMPUTED: "worked out from all rows that count, and compared with what was published",
+    Technique.ALL: "all rows of the groups that were touched were read again",
+    Technique.MINIMAL: "only rows that take part in results which were touched were read again",
+    Technique.DIRECT: "what was published was adjusted, and no row was read again",
+}
+"""How an answer was worked out, or corrected, in a sentence."""
 
 _STEPS = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"))
 
@@ -36,8 +51,8 @@ def environment(folder: Path) -> Environment:
         "deed": deed_of,
         "distance": span,
         "lasting": lasting,
-        "moment": moment,
-        "place": place_shown,
+        "moment": when,
+        "place": where,
         "size": size,
         "who": who,
         "ticks": ticks,
@@ -49,6 +64,7 @@ def environment(folder: Path) -> Environment:
         "drawn": drawn,
         "patterns": IN_WORDS,
         "policies": POLICIES,
+        "routes": ROUTES,
         "mend": how_to_mend,
         "waits_for": waits_for,
         "state": state,
@@ -68,17 +84,32 @@ def ago(then: int, now: int) -> str:
 
 
 def lasting(micros: int) -> str:
-    """How long something took: '0.42 s', '3 min 5 s'."""
+    """How long something took: '0.42 s', '3 min 5 s', '2 days 4 h'."""
     seconds = micros / SECOND
+    if 0 < seconds < 0.01:
+        return "under 0.01 s"
     if seconds < 60:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    if micros < DAY:
+        return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    return f"{counted(micros // DAY, 'day')} {micros % DAY // HOUR} h"
 
 
 def span(value: int, timed: bool) -> str:
     """How far two places are apart, no finer than a person wants to know it."""
-    return distance(value - value % SECOND if timed and value > MINUTE else value, timed)
+    return lasting(value) if timed else distance(value, timed)
+
+
+def when(value: int) -> str:
+    """A wall-clock time to the second, as people write it."""
+    return moment(value).replace("T", " ")
+
+
+def where(value: int | None, timed: bool) -> str:
+    """A value of an order field; of a time the milliseconds only where there are any."""
+    said = place_shown(value, timed)
+    return said.replace("T", " ").removesuffix(".000") if timed else said
 
 
 def deed_of(commit: Commit) -> str:
