@@ -100,7 +100,7 @@ def test_what_no_run_mends_wants_a_look(place: Looked) -> None:
     place.hold(3)
     (place.written.folder / "queries" / "most.sql").write_text("SELECT who, min(price) AS least FROM dear GROUP BY who")
     found = front(place.site)
-    assert (found.level, found.line) == (Level.LOOK, "3 things want a person; all else is well.")
+    assert (found.level, found.line) == (Level.LOOK, "3 things need a look; all else is well.")
     assert [each.words for each in found.points] == [
         "3 rows are in quarantine, of feed",
         "errata.yaml and the catalog differ in most",

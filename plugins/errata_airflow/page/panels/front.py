@@ -10,7 +10,7 @@ PANEL = Panel(
     Page(
         "",
         "Overview",
-        "How the project stands: what is well, what waits, and what wants a person.",
+        "How the project stands: what is well, what waits, and what needs a look.",
         lambda site, _: front(site),
         "front.html",
     ),

@@ -106,7 +106,7 @@ def health(
         of = "The only query" if len(queries) == 1 else f"{len(stopped)} of {len(queries)} queries"
         return Level.STOPPED, f"{of} {'has' if len(stopped) == 1 else 'have'} stopped{more if held else ''}."
     if points:
-        return Level.LOOK, f"{counted(len(points), 'thing wants', 'things want')} a person; all else is well."
+        return Level.LOOK, f"{counted(len(points), 'thing needs', 'things need')} a look; all else is well."
     if not any(each.rows for each in streams):
         return Level.EMPTY, "All is set up, and no rows have come yet."
     return Level.WELL, f"All is well{_course(queries)}."
@@ -127,7 +127,7 @@ def worth_a_look(streams: Sequence[StreamStatus], queries: Sequence[QueryStatus]
     if held:
         total, of = sum(each.quarantined for each in held), named(each.stream.name for each in held)
         words = f"{counted(total, 'row is', 'rows are')} in quarantine, of {of}"
-        how = "Correct and retry them, or drop them; the panel tells how."
+        how = "Correct and retry them, or drop them; the page Quarantine tells how."
         yield Point(words, how, panel="quarantine")
     differ = [each.stream.name for each in streams if each.declared is not Declared.AGREED]
     differ += [each.name for each in queries if each.declared is not Declared.AGREED]
