@@ -16,6 +16,7 @@ from bench.report import publish
 from errata.errors import EXIT_FAILED, UsageError, candidates, unknown
 
 BENCHMARKS: Mapping[str, str] = {
+    "airflow": "bench.airflow",
     "archive": "bench.archive",
     "corrections": "bench.corrections_alone",
     "evaluate": "bench.evaluate",
@@ -25,7 +26,10 @@ BENCHMARKS: Mapping[str, str] = {
 }
 """Names of benchmarks and the modules that measure them; a module is imported when its benchmark is asked for."""
 
-PARTS: Mapping[str, Sequence[str]] = {"replay": ("table3", "overhead", "one", "many", "peers", "direct")}
+PARTS: Mapping[str, Sequence[str]] = {
+    "airflow": ("submit", "connect", "parsing"),
+    "replay": ("table3", "overhead", "one", "many", "peers", "direct"),
+}
 """Benchmarks of several parts, any of which can be measured alone."""
 
 TENFOLD = frozenset({"replay"})

@@ -11,6 +11,7 @@ from pathlib import Path
 from deploy.database import Database
 from deploy.kept import Secrets
 from deploy.ports import HOST
+from errata.spark.java import cache_folder
 from errata.spark.session import local_conf, prepare_environment
 
 HOUSE = Path(__file__).resolve().parents[1]
@@ -22,12 +23,19 @@ CATALOG, METADATA = "errata", "airflow"
 _PROCESSES = 8
 """So many tasks at most run at once; Airflow starts a process for each when it starts."""
 
+PRELOADED = {"AIRFLOW__CORE__LAZY_LOAD_PLUGINS": "False", "ERRATA_PRELOAD": "yes"}
+"""For the scheduler: what is loaded when it starts, tasks need not load, since they are forks of its forks."""
+
 
 def base_environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
     """What every child process gets: this environment's programs, a Java, and settings of a lean local Spark."""
     made = dict(environ)
     made["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environ.get('PATH', os.defpath)}"
     made["PYTHONUNBUFFERED"] = "1"
+    # Each task is a process that imports Airflow: to compile it every time takes longer than most tasks. Whoever wants
+    # nothing written beside the sources gets it kept elsewhere.
+    if made.pop("PYTHONDONTWRITEBYTECODE", ""):
+        made.setdefault("PYTHONPYCACHEPREFIX", str(cache_folder(environ) / "compiled"))
     prepare_environment(made, local=True)
     if "SPARK_CONF_DIR" not in environ:
         conf = folder / "spark"

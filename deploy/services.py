@@ -25,7 +25,7 @@ from typing import Any
 from deploy import connect as spark_connect
 from deploy.database import NAME as DATABASE
 from deploy.database import Database, start_database
-from deploy.environment import CATALOG, HOUSE, METADATA, POOL, USER, airflow_environment, base_environment
+from deploy.environment import CATALOG, HOUSE, METADATA, POOL, PRELOADED, USER, airflow_environment, base_environment
 from deploy.kept import Secrets, kept_password, kept_secrets, write_privately
 from deploy.ports import wanted_port
 from deploy.processes import GRACE, LONG, Children, Wait
@@ -213,6 +213,8 @@ def _prepare(children: Children, folder: Path, environ: Mapping[str, str], datab
 def _start_service(children: Children, name: str, environ: Mapping[str, str]) -> None:
     # Logs are read from the disk that all of them share: nobody needs to serve them.
     alone = ["--skip-serve-logs"] if name in ("scheduler", "triggerer") else []
+    if name == "scheduler":
+        environ = {**PRELOADED, **environ}
     children.start(name, ["airflow", name, *alone], environ, grace=LONG if name == "scheduler" else GRACE)
 
 

@@ -1,10 +1,13 @@
 """What Airflow loads of Errata: its page in the navigation, links from tasks to it, and a timetable. Every process of
-Airflow imports this, so nothing is done here."""
+Airflow imports this, so nothing is done here, unless it is asked to load what its tasks need."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.plugins_manager import AirflowPlugin
 
+from errata_airflow import beside, settings
 from errata_airflow.links import MOUNT, ROUTE, ReportLink, base
 from errata_airflow.page import Door
 from errata_airflow.timetable import OnDemand
@@ -31,3 +34,9 @@ class ErrataPlugin(AirflowPlugin):
     external_views = VIEWS
     operator_extra_links = LINKS
     timetables = TIMETABLES
+
+    @classmethod
+    def on_load(cls, *_: Any, **__: Any) -> None:
+        """Load what tasks need, where workers are forked from this process."""
+        if settings.preloads():
+            beside.load()

@@ -7,8 +7,6 @@ what it had committed stands.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from errata_airflow import settings
+from errata_airflow import beside, settings
 from errata_airflow.events import MOVED, tell
 from errata_airflow.links import ReportLink
 from errata_airflow.reason import TAIL, reason
@@ -76,7 +74,7 @@ class ErrataJob(SparkSubmitOperator):
         self.job, self.arguments, self.about, self.tells = job, list(arguments), about, tells
         self.if_behind = if_behind
         self._moved: tuple[str, list[Moved]] | None = None
-        self._process: subprocess.Popen[str] | None = None
+        self._beside: beside.Job | None = None
         super().__init__(
             application=str(settings.HOUSE / "jobs" / f"{job}.py"),
             application_args=["--project", str(settings.project_path()), *CAUSE],
@@ -113,8 +111,8 @@ class ErrataJob(SparkSubmitOperator):
 
     def on_kill(self) -> None:
         """End the job and its Spark work, and give back what it held."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
+        if self._beside is not None:
+            self._beside.terminate()
         if self._hook is not None:
             super().on_kill()
         self._release([int(self.owner_of_leases.rsplit("/", 1)[1])])
@@ -150,21 +148,24 @@ class ErrataJob(SparkSubmitOperator):
             self._fail(process.returncode, hook._last_submit_log_lines)
 
     def _run_beside(self, remote: str) -> None:
-        """The job as a process of its own, whose session is on the Connect server: no JVM is started."""
+        """The job as a process of its own, whose session is on the Connect server."""
         # By the environment: the address may carry a token.
         environ = {**os.environ, "ERRATA_SPARK_REMOTE": remote, "PYTHONUNBUFFERED": "1"}
-        command = [sys.executable, self.application, *map(str, self.application_args or [])]
         self.log.info("running jobs/%s.py against the Spark Connect server", self.job)
         lines: deque[str] = deque(maxlen=TAIL)
-        with subprocess.Popen(
-            command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        ) as process:
-            self._process = process
-            for line in process.stdout or ():
+        arguments = [str(each) for each in self.application_args or []]
+        self._beside = job = beside.start(self.application, arguments, environ)
+        try:
+            for line in job.said:
                 lines.append(line.rstrip("\n"))
                 self.log.info(lines[-1])
-        if process.returncode:
-            self._fail(process.returncode, lines)
+        except BaseException:
+            job.terminate()
+            raise
+        finally:
+            code = job.wait()
+        if code:
+            self._fail(code, lines)
 
     def _fail(self, code: int, lines: Iterable[str]) -> None:
         """End with the job's own reason; to ask for something impossible once more would not help."""

@@ -90,6 +90,11 @@ def remote() -> str | None:
     return os.environ.get("ERRATA_SPARK_REMOTE") or None
 
 
+def preloads() -> bool:
+    """Whether this process is to load what its workers' tasks need: ERRATA_PRELOAD."""
+    return (os.environ.get("ERRATA_PRELOAD") or "no").lower() == "yes"
+
+
 def pool() -> str:
     """The pool whose slots bound how many jobs run at once."""
     return os.environ.get("ERRATA_POOL") or "default_pool"

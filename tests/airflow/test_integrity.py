@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import runpy
 import subprocess
 import sys
@@ -10,101 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.airflow_parsing import declare_many
+from bench.airflow_parsing import read_dags as read_in_a_process
 
 from fixtures.airflow import HOUSE, PROJECT, airflow_environment
-
-READ_DAGS = """
-import json, sys, time
-from pathlib import Path
-import airflow.sdk, airflow.providers.apache.spark.operators.spark_submit, airflow.providers.standard.operators.empty
-import airflow.triggers.base, airflow.timetables.interval, airflow.timetables.trigger
-from airflow.dag_processing.dagbag import BundleDagBag
-from airflow.serialization.serialized_objects import DagSerialization
-
-folder = Path(sys.argv[1])
-began = time.monotonic()
-bag = BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name="dags-folder")
-seconds = time.monotonic() - began
-
-def told(task):
-    known = task.partial_kwargs if task.is_mapped else vars(task)
-    kind = task.operator_class if task.is_mapped else type(task)
-    return {
-        "kind": kind.__name__,
-        "job": known.get("job"),
-        "arguments": known.get("arguments"),
-        "retries": known.get("retries"),
-        "pause": getattr(known.get("retry_delay"), "seconds", None),
-        "mapped": bool(task.is_mapped),
-        "after": sorted(task.upstream_task_ids),
-        "pool": task.pool,
-        "outlets": [each.name for each in task.outlets],
-        "rule": str(getattr(task.trigger_rule, "value", task.trigger_rule)),
-    }
-
-def span(name, first, last):
-    import datetime
-    moments = [datetime.datetime.fromisoformat(each).replace(tzinfo=datetime.UTC) for each in (first, last)]
-    dag = DagSerialization.from_dict(DagSerialization.to_dict(bag.dags[name]))
-    return [[str(each) for each in info.data_interval] for info in dag.iter_dagrun_infos_between(*moments)]
-
-def alone(name):
-    from airflow.timetables.base import TimeRestriction
-    dag = DagSerialization.from_dict(DagSerialization.to_dict(bag.dags[name]))
-    when = TimeRestriction(dag.start_date, None, catchup=False)
-    return dag.timetable.next_dagrun_info(last_automated_data_interval=None, restriction=when)
-
-print("\\n" + json.dumps({
-    "seconds": seconds,
-    "errors": bag.import_errors,
-    "dags": {
-        dag.dag_id: {
-            "tags": sorted(dag.tags),
-            "max_active_runs": dag.max_active_runs,
-            "catchup": dag.catchup,
-            "doc": dag.doc_md or "",
-            "tasks": {task.task_id: told(task) for task in dag.tasks},
-        } for dag in bag.dags.values()
-    },
-    "serialised": [len(json.dumps(DagSerialization.to_dict(dag))) for dag in bag.dags.values()],
-    "backfill": span("replay", "2026-11-01", "2026-11-03") if "replay" in bag.dags else None,
-    "alone": str(alone("replay")) if "replay" in bag.dags else None,
-    "modules": sorted(
-        name for name in sys.modules if name.partition(".")[0] in ("errata", "pyspark", "sqlglot", "psycopg2")
-    ),
-}))
-"""
 
 MAINTENANCE = ("age_out", "compact", "doctor", "vacuum")
 
 
 def read_dags(folder: Path, **environ: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-c", READ_DAGS, str(HOUSE / "dags")],
-        env={**airflow_environment(folder), **environ},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
-
-
-def many_declared() -> str:
-    """A project of 100 streams and 500 queries."""
-    stream = "  s{0}:\n    columns: {{n: bigint, value: double}}\n    key: [n]\n    order: n\n"
-    streams = "".join(stream.format(number) for number in range(100))
-    queries = "".join(f"  q{number}: {{sql: SELECT value FROM s{number % 100}}}\n" for number in range(500))
-    return f"project: wide\nstreams:\n{streams}queries:\n{queries}"
+    return read_in_a_process(HOUSE / "dags", {**airflow_environment(folder), **environ}, folder)
 
 
 @pytest.fixture(scope="module")
 def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("airflow")
-    (folder / "errata.yaml").write_text(many_declared())
+    declare_many(folder)
     answer = read_dags(folder, ERRATA_CATALOG="postgresql+psycopg2://nobody@127.0.0.1:9/none", ERRATA_POOL="drivers")
     answer["files"] = sorted(path.name for path in folder.iterdir())
     return answer

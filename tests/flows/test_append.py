@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from errata.archive import append as arranging
 from errata.catalog import commits, ledger, quarantine, streams
 from errata.errors import ErrataError, Refused, UsageError
 from errata.flows.append import Batch, append
@@ -255,6 +256,36 @@ def test_many_small_buckets_of_a_batch_keep_to_the_limit(a_house: Builder, monke
     assert streams.standing(house.catalog, "feed").inline_bytes == limit
     assert house.files() == {bucket.path for bucket in house.stored() if bucket.path}
     assert house.scan() == house.rows() == measured.rows()
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "stream"),
+    [
+        ("1.csv", {}, FEED),
+        ("1.csv", {"SMALL_BYTES": 20}, FEED),
+        ("1.csv.gz", {"SMALL_BYTES": 400}, FEED),
+        ("1.parquet", {"SMALL_ROWS": 1}, FEED),
+        ("1.csv", {"BESIDE_ROWS": 1}, FEED),
+        ("1.csv", {}, replace(FEED, key=("who",))),
+    ],
+    ids=["small", "bytes", "zipped bytes", "rows", "rows that it may repeat", "rows that it may repeat anywhere"],
+)
+def test_only_a_small_batch_is_taken_in_without_spark(
+    a_house: Builder,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    limit: dict[str, int],
+    stream: Stream,
+    request: pytest.FixtureRequest,
+) -> None:
+    house = a_house(stream)
+    house.append([Source("0.csv", [a_line(1, "b"), a_line(2, "b")])])
+    for each, value in limit.items():
+        monkeypatch.setattr(arranging, each, value)
+    house.append([Source(name, [a_line(1), a_line(2)])])
+    by_spark = bool(commits.listed(house.catalog)[-1].cause.spark_app)
+    assert by_spark == (request.node.callspec.id != "small")
+    assert len(house.scan()) == (4 if stream is FEED else 2)
 
 
 def test_a_column_that_is_added_is_null_in_older_rows(a_house: Builder) -> None:

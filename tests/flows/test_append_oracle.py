@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from errata.archive import append as arranging
 from errata.catalog import quarantine, streams
 from errata.flows.age_out import age_out
 from errata.model.batch import BadRow
@@ -135,9 +136,25 @@ def _moment(line: Line) -> int | None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_the_archive_is_the_oracle(
-    name: str, tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest
+    name: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    kind = KINDS[name]
+    monkeypatch.setattr(arranging, "SMALL_BYTES", -1)
+    _is_the_oracle(KINDS[name], tmp_path, request)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.stream.key_has_order])
+def test_what_is_arranged_without_spark_is_the_oracle(
+    name: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(arranging, "_planned", _no_job)
+    _is_the_oracle(KINDS[name], tmp_path, request)
+
+
+def _no_job(*_: object) -> NoReturn:
+    raise AssertionError("a small batch needs no Spark")
+
+
+def _is_the_oracle(kind: Kind, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     short = not request.config.getoption("--long")
 
     @settings(

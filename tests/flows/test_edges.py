@@ -54,7 +54,8 @@ def reasons(house: House) -> list[tuple[int, str]]:
 
 @pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan | None]:
-    """The short ways that were found, or not, as batches were taken in."""
+    """The short ways that were found, or not, as batches were taken in by Spark."""
+    monkeypatch.setattr(arranging, "SMALL_BYTES", -1)
     found: list[Plan | None] = []
     short_way = arranging._short_way
 

@@ -1,4 +1,5 @@
-"""Arranging a batch: one Spark job from files to written buckets, which nobody sees before they are committed.
+"""Arranging a batch: one Spark job from files to written buckets, which nobody sees before they are committed. What one
+task of it would do in a moment is done without Spark.
 
 The way of a row: read in a split, typed, given the slot of its order field; brought to that slot's task, by a shuffle
 or because the task knew where to read it (gather.py); sorted; checked against its neighbours for duplicates; cut into
@@ -16,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive import stages
-from errata.archive.gather import Plan, Witnesses, gather, plan
+from errata.archive.gather import Piece, Plan, Witnesses, gather, plan
 from errata.archive.masks import Overlays, read_overlays, sources
 from errata.archive.scan import Found, Scan, candidates, scan_rows
 from errata.archive.wire import ASIDE, SLOT, Intent, Said, heard_bucket, row_schema, told_schema, unpacked
@@ -31,6 +32,16 @@ from errata.model.batch import BadRow, Counts, ReadSplit, Retried, SourceFile, S
 from errata.model.bucket import NewBucket, Role
 from errata.model.interval import Interval
 from errata.spark.types import arrow_ddl
+
+SMALL_BYTES = 1024 * 1024
+SMALL_ROWS = 50_000
+"""A batch of so little is arranged here: to start a job, and Python for it, takes longer."""
+
+BESIDE_ROWS = 1_000_000
+"""Unless buckets of more rows reach to where it may repeat one."""
+
+_UNZIPPED = 16
+"""So many times its size a zipped file may well be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,32 +126,77 @@ class Faults:
         return read.split.file, read.first_line + ordinal
 
 
-def arrange(
-    session: SparkSession,
-    catalog: Catalog,
-    intent: Intent,
-    files: Sequence[SourceFile],
-    layouts: Sequence[FileLayout],
-    known: Scan | None,
-) -> Arranged:
-    """Read, order and write a batch. `known` is where the archive has rows that a new one may repeat; the bounds of
-    the intent's slots are found here."""
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A batch about to be arranged: its files have been looked at, nothing has been read."""
+
+    catalog: Catalog
+    intent: Intent
+    """Where the slots begin is found when it is arranged."""
+    files: Sequence[SourceFile]
+    layouts: Sequence[FileLayout]
+    work: Sequence[tuple[Split, FileLayout]]
+    known: Scan | None
+    """Where the archive has rows that a new one may repeat."""
+    found: Found
+    """The buckets that can hold such."""
+
+    @property
+    def small(self) -> bool:
+        """Whether it is read and ordered here, without Spark. Keys without the order field are settled by Spark: all of
+        the archive may have them."""
+        if not self.intent.stream.key_has_order:
+            return False
+        size = sum(_UNZIPPED * file.bytes if file.gzip else file.bytes for file in self.files)
+        told = sum(count for layout in self.layouts for count in layout.row_groups)
+        beside = sum(bucket.rows for bucket in self.found.all)
+        return size <= SMALL_BYTES and told <= SMALL_ROWS and beside <= BESIDE_ROWS
+
+
+def prepare(
+    catalog: Catalog, intent: Intent, files: Sequence[SourceFile], layouts: Sequence[FileLayout], known: Scan | None
+) -> Prepared:
+    """Look where a batch goes. `known` is where the archive has rows that a new one may repeat."""
     layout_of = {file.name: layout for file, layout in zip(files, layouts, strict=True)}
     # Parquet in quarters of a bucket, so that slots can be cut between splits.
     splits = plan_splits(files, layouts, most_rows=max(1, intent.stream.bucket_rows // 4))
     work = [(split, layout_of[split.file.name]) for split in splits]
     known = _narrowed(intent, layouts, known)
     found = Found([]) if known is None else candidates(catalog, known, indexed=True)
-    short = _short_way(session, intent, work)
+    return Prepared(catalog, intent, files, layouts, work, known, found)
+
+
+def arrange(prepared: Prepared, session: SparkSession | None) -> Arranged:
+    """Read, order and write a batch; without a session one that is small."""
+    if session is None:
+        intent, told = prepared.intent, _here(prepared)
+    else:
+        intent, job = _planned(prepared, session)
+        told = job.toArrow()
+    return _heard(intent, [split for split, _ in prepared.work], told)
+
+
+def _here(prepared: Prepared) -> pa.Table:
+    """What the one task of a small batch tells."""
+    pieces = {0: [Piece(split, layout, True) for split, layout in prepared.work]}
+    slot = pa.record_batch([pa.array([0])], ["slot"])
+    told = gather(prepared.intent, pieces, _witnesses(prepared), iter([slot]))
+    return pa.Table.from_batches(told, told_schema())
+
+
+def _planned(prepared: Prepared, session: SparkSession) -> tuple[Intent, DataFrame]:
+    """The job of a batch, and the intent with the bounds of its slots."""
+    intent, known, found = prepared.intent, prepared.known, prepared.found
+    short = _short_way(session, intent, prepared.work)
     if short is not None:
         intent = replace(intent, bounds=short.bounds)
-        job = _gathered(session, intent, short, _witnesses(catalog, intent, known, found))
-    else:
-        sample = sample_order(files, layouts, intent.stream)
-        intent = replace(intent, bounds=tuple(boundaries(sample, intent.stream.bucket_rows)))
-        rows = None if known is None or not found.all else scan_rows(session, catalog, intent.warehouse, known, found)
-        job = _shuffled(session, intent, work, rows)
-    return _heard(intent, [split for split, _ in work], job.toArrow())
+        return intent, _gathered(session, intent, short, _witnesses(prepared))
+    sample = sample_order(prepared.files, prepared.layouts, intent.stream)
+    intent = replace(intent, bounds=tuple(boundaries(sample, intent.stream.bucket_rows)))
+    rows = None
+    if known is not None and found.all:
+        rows = scan_rows(session, prepared.catalog, intent.warehouse, known, found)
+    return intent, _shuffled(session, intent, prepared.work, rows)
 
 
 def _narrowed(intent: Intent, layouts: Sequence[FileLayout], known: Scan | None) -> Scan | None:
@@ -195,7 +251,8 @@ def _as_witnesses(intent: Intent, known: DataFrame) -> DataFrame:
     return known.mapInArrow(_function(partial(stages.archived, intent)), arrow_ddl(row_schema(intent.stream)))
 
 
-def _witnesses(catalog: Catalog, intent: Intent, known: Scan | None, found: Found) -> Witnesses:
+def _witnesses(prepared: Prepared) -> Witnesses:
+    catalog, intent, known, found = prepared.catalog, prepared.intent, prepared.known, prepared.found
     base = sources(catalog, found.base)
     if known is None or not found.overlays:
         return Witnesses(base)

@@ -125,7 +125,8 @@ def gather(intent: Intent, pieces: Mapping[int, Sequence[Piece]], witnesses: Wit
     for batch in batches:
         for slot in batch.column(0).to_pylist():
             rows, asides = _read(intent, slot, pieces[slot])
-            rows.extend(_archived(intent, slot, witnesses))
+            if any(table.num_rows for table in rows):  # else nothing can be repeated
+                rows.extend(_archived(intent, slot, witnesses))
             ordered = in_order(pa.concat_tables([row_schema(intent.stream).empty_table(), *rows]), intent.stream)
             yield from finish(intent, True, _batches([ordered, *asides]))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from errata.archive.append import Arranged, arrange
+from errata.archive.append import Arranged, arrange, prepare
 from errata.archive.scan import Scan
 from errata.archive.wire import Intent
 from errata.catalog import ledger, streams
@@ -174,10 +174,12 @@ def _take_in(site: Site, batch: Batch, named: Named, on_step: OnStep) -> AppendR
         with on_basis(site, batch.stream, "append to") as basis, spark_failures():
             # What can be refused by a look at the files' beginnings is, before Spark is started for it.
             layouts = [read_layout(file, basis.stream, batch.default_op) for file in named.files]
-            on_step("starting Spark")
-            session = site.session()
+            prepared = prepare(site.catalog, _intent(site, basis), named.files, layouts, _known(basis))
+            if not prepared.small:
+                on_step("starting Spark")
+            session = None if prepared.small else site.session()
             on_step(f"reading {count:,} file{'s' if count > 1 else ''} and writing buckets")
-            arranged = arrange(session, site.catalog, _intent(site, basis), named.files, layouts, _known(basis))
+            arranged = arrange(prepared, session)
         arranged = replace(arranged, faults=replace(arranged.faults, retried=batch.retried))
         bad = _worth_committing(batch, named, arranged)
         arrived = _arrived(batch, named, arranged, bad, layouts)

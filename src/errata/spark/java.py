@@ -78,7 +78,7 @@ def java_version(home: Path) -> int | None:
 
 def quiet_java(home: Path, environ: Mapping[str, str]) -> Path:
     """The same Java without its warning, on every start, of the incubator module that Spark's launcher asks for."""
-    return home if home.name.startswith(_MADE) else make_home(home / "bin" / "java", _cache_folder(environ))
+    return home if home.name.startswith(_MADE) else make_home(home / "bin" / "java", cache_folder(environ))
 
 
 def wheel_java(environ: Mapping[str, str]) -> Path | None:
@@ -89,7 +89,7 @@ def wheel_java(environ: Mapping[str, str]) -> Path | None:
     java = Path(spec.origin).parent / "java-runtime" / "bin" / "java"
     if not java.is_file():
         return None
-    return make_home(java, _cache_folder(environ))
+    return make_home(java, cache_folder(environ))
 
 
 def make_home(java: Path, cache: Path) -> Path:
@@ -121,7 +121,7 @@ def _on_this_machine(environ: Mapping[str, str]) -> Iterator[Path]:
         yield Path(found).resolve().parent.parent
 
 
-def _cache_folder(environ: Mapping[str, str]) -> Path:
+def cache_folder(environ: Mapping[str, str]) -> Path:
     """Beside the installed packages when that can be written, else the person's cache, else a temporary folder."""
     personal = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME", "/nonexistent")) / ".cache")
     for folder in (Path(sys.prefix) / "share" / "errata", Path(personal) / "errata"):
