@@ -8,6 +8,9 @@ NAME ?= ingest
 SCALE ?= small
 OUT ?= bench-out
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# What is compiled is kept, whatever the shell says: every process would otherwise compile Airflow and Spark again.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.venv/compiled
 
 .PHONY: help setup demo test lint airflow bench docs clean lock
 
