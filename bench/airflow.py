@@ -134,8 +134,13 @@ def _connected(found: Found) -> list[Metric]:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Whoever ends the benchmark ends all that it has brought up."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    """Whoever ends the benchmark ends all that it has brought up, and is not to break that off."""
+
+    def end(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.exit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, end)
     try:
         yield
     finally:

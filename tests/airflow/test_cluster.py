@@ -86,6 +86,8 @@ class Morning:
             "ERRATA_SPARK_CONF": json.dumps(cluster.conf),
         }
         with pytest.MonkeyPatch.context() as patch:
+            for name in [each for each in os.environ if each.startswith(("ERRATA_", "SPARK_HOME"))]:
+                patch.delenv(name)
             for name, value in environ.items():
                 patch.setenv(name, value)
             yield partial(self._do, cluster)

@@ -163,6 +163,15 @@ def test_changes_as_csv_and_as_a_table(errata: Errata, there: Path, monkeypatch:
     assert done.err.startswith("earlier changes are left out")
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C is heard, also where the tests run behind a shell that has them pass over it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_following_until_ctrl_c(
     errata: Errata, project: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
