@@ -54,7 +54,7 @@ def test_where_results_are_many_they_are_laid_out_in_tasks(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, technique: Technique
 ) -> None:
     # So that everything counts as many.
-    for module, name in ((worked, "LARGE"), (windows, "MANY"), (evaluate, "SMALL")):
+    for module, name in ((worked, "LARGE"), (worked, "FEW"), (windows, "MANY"), (evaluate, "SMALL")):
         monkeypatch.setattr(module, name, 0)
     titles = list(CORRECTIONS)
     go_through(begun(tmp_path), technique, [titles[-2:] if technique is Technique.ALL else titles[:2]])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.catalog import streams
+from errata.catalog import ledger, streams
 from errata.catalog.published import Published
 from errata.errors import ErrataError
 from errata.flows.age_out import age_out
@@ -274,8 +274,10 @@ def test_rows_that_come_with_a_correction_are_told_as_the_cause(begin: Begin) ->
     there.take(quotes=["14,a,9", "15,b,3"])
     there.run()
     assert there.of("sums").last.swept is None
-    # The correction came with one commit, the rows with the next.
-    assert there.of("sums").last.cause == {"type": "batches", "id": "commits 6 to 7", "feed": "whole"}
+    # The correction came with one commit, and has been swept; the rows came with the next.
+    ((_, commit, batch),) = ledger.since(there.site.catalog, 5, 7)
+    assert commit == 7
+    assert there.of("sums").last.cause == {"type": "batch", "id": batch, "feed": "whole"}
 
 
 def test_a_correction_has_waited_since_it_came(begin: Begin) -> None:
@@ -311,8 +313,11 @@ def test_a_run_of_an_earlier_state_than_a_sweep(begin: Begin, monkeypatch: pytes
     there.check()
 
 
-def test_what_is_read_in_several_tasks(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("few", [-1, 1, 3, 100], ids=["never", "one", "some", "all"])
+def test_what_is_read_in_several_tasks(begin: Begin, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    """However many results still count as few: these are laid against what is published without tasks."""
     monkeypatch.setattr("errata.flows.worked.LARGE", -1)
+    monkeypatch.setattr("errata.flows.worked.FEW", few)
     monkeypatch.setattr("errata.flows.worked.TASK_ROWS", 3)
     there = begin({name: QUERIES[name] for name in ("dear", "sums", "latest", "pairs", "named")}, come=False)
     for rows in (FIRST, SECOND):

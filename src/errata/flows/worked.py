@@ -27,7 +27,7 @@ from errata.flows.state_patched import patched
 from errata.flows.sweeping import Sweeping
 from errata.language.lineage import Axis, Region
 from errata.language.rough import rough_columns
-from errata.model.bucket import Role
+from errata.model.bucket import Bucket, Role
 from errata.model.evaluation import Measures, Refusal
 from errata.model.interval import HIGHEST, LOWEST, Interval, joined
 from errata.model.results import VE, VS
@@ -41,6 +41,10 @@ from errata.spark.plans.compile import compile_plan
 
 LARGE = 2_000_000
 """What is made of more rows than this is laid against what is published in Spark's tasks."""
+
+FEW = 100_000
+"""Unless so few results are there, and so few come of it: starting tasks for each piece takes longer than to lay them
+against each other here."""
 
 TASK_ROWS = 500_000
 """A task of such has about so many."""
@@ -157,16 +161,26 @@ def _found(sweeping: Sweeping, reading: _Reading) -> _Found:
 def _replayed(sweeping: Sweeping, reading: _Reading, amender: Amender) -> Laid:
     """The regions worked out from all rows that make them."""
     read, regions = reading.of(sweeping, sweeping.work), amender.regions
-    if (rows := sum(each.rows for each in read.values())) > LARGE and not sweeping.task.route.keeps_parts:
-        tasks = max(2, rows // TASK_ROWS)
-        before = _published(sweeping, reading.inputs, regions)
-        laid = amender.in_tasks(_worked_out(sweeping, read, regions), before, tasks)
-        return _with_lineage(sweeping, read, amender, laid, tasks)
     schema = rows_schema(sweeping.task.shape)
-    new = schema.empty_table()
+    new: pa.Table | None = schema.empty_table()
     if any(each.opened for each in read.values()):
-        new = conformed(_worked_out(sweeping, read, regions).toArrow(), schema)
+        frame = _worked_out(sweeping, read, regions)
+        if (rows := sum(each.rows for each in read.values())) <= LARGE or sweeping.task.route.keeps_parts:
+            new = conformed(frame.toArrow(), schema)
+        elif (new := _few(sweeping, reading.inputs, frame, regions)) is None:
+            tasks = max(2, rows // TASK_ROWS)
+            laid = amender.in_tasks(frame, _published(sweeping, reading.inputs, regions), tasks)
+            return _with_lineage(sweeping, read, amender, laid, tasks)
     return _with_lineage(sweeping, read, amender, amender.in_memory(new, _before(sweeping, reading.inputs, regions)), 0)
+
+
+def _few(sweeping: Sweeping, inputs: Inputs, frame: DataFrame, regions: Sequence[Region]) -> pa.Table | None:
+    """The results that were worked out; None where these, or those that are published, are many."""
+    if sum(each.rows for each in _buckets_of(sweeping, inputs, regions)) > FEW:
+        return None
+    # What has few results may come to have many: a company whose name comes late is joined with all of its quotes.
+    found = frame.limit(FEW + 1).toArrow()
+    return None if found.num_rows > FEW else conformed(found, rows_schema(sweeping.task.shape))
 
 
 def _with_lineage(sweeping: Sweeping, read: Mapping[str, Read], amender: Amender, laid: Laid, tasks: int) -> Laid:
@@ -264,12 +278,17 @@ def _further(place: int, by: int) -> int:
 def _published(sweeping: Sweeping, inputs: Inputs, regions: Sequence[Region]) -> DataFrame:
     """The same for Spark."""
     site, of = inputs.site, sweeping.basis
+    return frame_of(inputs.session, site.catalog, site.warehouse, of.shape, _buckets_of(sweeping, inputs, regions))
+
+
+def _buckets_of(sweeping: Sweeping, inputs: Inputs, regions: Sequence[Region]) -> Sequence[Bucket]:
+    """The buckets of what is published from the first of the regions to the last."""
+    site, of = inputs.site, sweeping.basis
     start, end = min(each.interval.start for each in regions), max(each.interval.end for each in regions)
     is_start = sweeping.of.axis is Axis.START
     span = Interval(start, end) if is_start else Interval(_further(start, -1), _further(end, 1))
     find = buckets_beginning if is_start else buckets_counting
-    some = find(site.catalog, of, of.last.commit_id, span)
-    return frame_of(inputs.session, site.catalog, site.warehouse, of.shape, some)
+    return find(site.catalog, of, of.last.commit_id, span)
 
 
 def _worked_out(sweeping: Sweeping, read: Mapping[str, Read], regions: Sequence[Region]) -> DataFrame:
