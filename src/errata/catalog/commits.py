@@ -73,13 +73,14 @@ def listed(catalog: Catalog, *, stream: str | None = None, since: int = 0, last:
 
 
 def numbered(catalog: Catalog, commit_ids: Iterable[int]) -> dict[int, Commit]:
-    """Commits by their numbers."""
+    """Commits by their numbers, in their order."""
     wanted = sorted(set(commit_ids))
     found: dict[int, Commit] = {}
     with catalog.reading() as connection:
         for start in range(0, len(wanted), 500):
             query = _with_names().where(commits.c.commit_id.in_(wanted[start : start + 500]))
-            found.update({row.commit_id: _commit(row) for row in connection.execute(query)})
+            rows = connection.execute(query.order_by(commits.c.commit_id))
+            found.update({row.commit_id: _commit(row) for row in rows})
     return found
 
 
