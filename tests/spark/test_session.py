@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from errata.spark import session
-from errata.spark.session import RULES, is_local, local_threads, open_session, prepare_environment, settings
+from errata.spark.session import RULES, TUNING, is_local, local_threads, open_session, prepare_environment, settings
 
 
 @pytest.mark.parametrize(
@@ -31,11 +31,11 @@ def test_what_the_project_declares_is_the_last_word() -> None:
 def test_a_cluster_keeps_its_own_settings_but_for_the_rules() -> None:
     master, options = settings("spark://master:7077", {"spark.executor.memory": "4g"}, submitted=False, cores=4)
     assert master == "spark://master:7077"
-    assert options == {**RULES, "spark.executor.memory": "4g"}
+    assert options == {**RULES, **TUNING, "spark.executor.memory": "4g"}
 
 
 def test_nothing_overrides_the_master_that_spark_submit_was_given() -> None:
-    assert settings("local[*]", {}, submitted=True, cores=4) == (None, dict(RULES))
+    assert settings("local[*]", {}, submitted=True, cores=4) == (None, {**RULES, **TUNING})
 
 
 def test_the_operators_environment_is_respected(tmp_path: Path) -> None:
