@@ -18,7 +18,7 @@ from errata.catalog.streams import Standing
 from errata.errors import unknown
 from errata.flows.deferrals import Deferrals
 from errata.flows.drift import drifted
-from errata.flows.due import all_read, behind, left_out, reached
+from errata.flows.due import all_read, behind, left_out, reached, taken_up
 from errata.flows.landed import not_taken
 from errata.flows.site import Site
 from errata.intake.find import landed
@@ -199,8 +199,16 @@ class _Look:
         return self._came[since]
 
     def behind(self, there: Published, bases: Sequence[Standing], until: int) -> bool:
-        """Whether anything has come that is not in the answer."""
-        return behind(there, bases, until, {stream_id for stream_id, _, _ in self._batches(there)})
+        """Whether anything has come, or been corrected further on, that is not in the answer."""
+        came = {stream_id for stream_id, _, _ in self._batches(there)}
+        return behind(there, bases, until, came) or any(self._goes_on(there, each) for each in bases)
+
+    def _goes_on(self, there: Published, standing: Standing) -> bool:
+        """Whether corrections are taken up by going on."""
+        known = there.last.revisions.get(standing.stream.name, standing.applied)
+        if known >= standing.applied:
+            return False
+        return taken_up(standing, self._all_overlays(standing), known, there.frontier) > known
 
     def _left_out(self, there: Published, bases: Sequence[Standing]) -> dict[str, int]:
         found: dict[str, int] = {}
