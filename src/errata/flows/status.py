@@ -231,7 +231,8 @@ def _state(found: QueryStatus, *, ours: bool, due: bool) -> State:
     if found.reached is None and found.published is None:
         return State.WAITING
     if found.published is not None and ours:
-        if found.reached is None or not due:
+        held = found.waits_for is not None and bool(found.left_out)
+        if found.reached is None or not (due or held):
             return State.CURRENT
         return State.BEHIND if found.waits_for is None else State.HELD
     if found.waits_for is not None:
