@@ -10,7 +10,7 @@ OUT ?= bench-out
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # What is compiled is kept, whatever the shell says: every process would otherwise compile Airflow and Spark again.
 unexport PYTHONDONTWRITEBYTECODE
-export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.venv/compiled
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.tools/compiled
 
 .PHONY: help setup demo test lint airflow bench docs clean lock
 
