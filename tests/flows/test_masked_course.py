@@ -19,6 +19,7 @@ from errata.catalog.published import Done, commit_evaluation, ever_published
 from errata.flows.changes import stretches
 from errata.flows.doctor import Orders, doctor
 from errata.flows.inputs import Inputs
+from errata.flows.late_session import LateSession
 from errata.flows.serving import serving
 from errata.model.bucket import Role
 from errata.model.commit import Cause
@@ -68,7 +69,7 @@ class Correction:
         step, table = Step(of.frontier, of.frontier), f"{self.name}_now"
         query: Any = SimpleNamespace(checked=SimpleNamespace(query=SimpleNamespace(serve=table)))
         task: Any = SimpleNamespace(query=query, shape=of.shape, step=step, number=self.number, basis=of)
-        inputs = Inputs(site, commits.newest(site.catalog), {}, {}, {})
+        inputs = Inputs(site, commits.newest(site.catalog), {}, {}, {}, LateSession(site))
         if remade:
             with site.catalog.writing() as connection:
                 result_tables.drop(connection, table)

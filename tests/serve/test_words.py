@@ -76,6 +76,22 @@ def commit(flow: str, **summary: object) -> Commit:
             commit("run", query="dear", data_commit=3, results=1, new_form=True),
             "query dear in its new form answered as of commit 3: 1 new result",
         ),
+        (
+            commit("sweep", query="dear", data_commit=1003, technique="direct", compared=5000, changed=2),
+            "query dear corrected as of commit 1003 (direct): 2 of 5,000 results came out different",
+        ),
+        (
+            commit("sweep", query="dear", data_commit=3, technique="minimal", compared=0, changed=0, refused=1),
+            "query dear corrected as of commit 3 (minimal): no result touched, 1 correction refused",
+        ),
+        (
+            commit("sweep", query="dear", data_commit=3, technique="all", compared=1, changed=0, replayed=True),
+            "query dear replayed as of commit 3 (all): 0 of 1 result came out different",
+        ),
+        (
+            commit("sweep", query="dear", data_commit=3, technique="none"),
+            "query dear stays as it was published, as it declares, though its streams were corrected as of commit 3",
+        ),
         (commit("another", rows=3), "rows 3"),
     ],
 )

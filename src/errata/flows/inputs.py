@@ -20,6 +20,7 @@ from errata.catalog import ledger
 from errata.catalog.published import Published
 from errata.catalog.streams import Standing
 from errata.evaluate.reads import NOTHING, Reach
+from errata.flows.late_session import LateSession
 from errata.flows.site import Site
 from errata.language.lineage import Axis
 from errata.language.plan import Plan
@@ -59,31 +60,16 @@ class Inputs:
     published: dict[str, Published]
     """The results of queries, as far as they are."""
     plans: Mapping[str, Plan]
-    _session: SparkSession | None = None
+    spark: LateSession
     _shared: dict[object, Read] = field(default_factory=dict)
     _found: dict[object, Found] = field(default_factory=dict)
     _batches: dict[int, list[tuple[int, int, str]]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
-    def has_session(self) -> bool:
-        return self._session is not None
-
-    @property
     def session(self) -> SparkSession:
-        """Spark, once something is due that needs it."""
-        if self._session is None:
-            raise AssertionError("a run opens its session before it evaluates anything")
-        return self._session
-
-    @session.setter
-    def session(self, session: SparkSession) -> None:
-        self._session = session
-
-    @property
-    def session_if_any(self) -> SparkSession | None:
-        """Spark, if something has needed it."""
-        return self._session
+        """Spark, opened if nothing has needed it before."""
+        return self.spark.open()
 
     def size(self, name: str, reach: Reach, until: int) -> int:
         """About how many rows there are to read."""

@@ -17,6 +17,7 @@ from errata.flows.ask import event_time
 from errata.flows.check import read, with_inputs
 from errata.flows.evaluate import Evaluated, StoppedError
 from errata.flows.inputs import Inputs
+from errata.flows.late_session import LateSession
 from errata.flows.rounds import OnStep
 from errata.flows.site import Site
 from errata.flows.sweeping import Sweeping, more_has_come, replaying
@@ -71,7 +72,7 @@ def replay(site: Site, wanted: Range, *, dry: bool = False, on_step: OnStep = la
     if wanted.query not in recorded:
         raise unknown("query", wanted.query, list(recorded))
     with pins.pinned(site.catalog, commits.newest(site.catalog), f"replay of {wanted.query}") as pin:
-        inputs = _inputs(site, pin.commit_id, recorded, wanted.query)
+        inputs = _inputs(site, pin.commit_id, recorded, wanted.query, on_step)
         query, of = recorded[wanted.query], _published(site, inputs, recorded[wanted.query])
         interval = _interval(of, wanted, inputs)
         whole = _part(inputs, query, interval, wanted.technique)
@@ -91,8 +92,7 @@ def _replayed(
             )
         begun = replays.begin(site.catalog, inputs.published[report.query].stream_id, report.interval)
         resumed = begun.done_to > report.interval.start
-        on_step("starting Spark")
-        inputs.session = site.session()
+        inputs.spark.open()
         done: list[Evaluated] = []
         try:
             with loggers_quiet():
@@ -162,13 +162,14 @@ def _check_not_later(inputs: Inputs, name: str) -> None:
         )
 
 
-def _inputs(site: Site, commit_id: int, recorded: dict[str, RecordedQuery], name: str) -> Inputs:
+def _inputs(site: Site, commit_id: int, recorded: dict[str, RecordedQuery], name: str, on_step: OnStep) -> Inputs:
     reads = {each: of.checked.reads for each, of in recorded.items()}
     known = {each: recorded[each] for each in with_inputs([name], reads)}
     standings = {each.stream.name: each for each in streams.standings(site.catalog, commit_id)}
     declared = {each: of.stream for each, of in standings.items()}
     plans = read(declared, {each: of.checked.query for each, of in known.items()}, list(known))
-    return Inputs(site, commit_id, standings, all_published(site.catalog), plans)
+    spark = LateSession(site, lambda: on_step("starting Spark"))
+    return Inputs(site, commit_id, standings, all_published(site.catalog), plans, spark)
 
 
 def _published(site: Site, inputs: Inputs, query: RecordedQuery) -> Published:

@@ -21,6 +21,7 @@ from errata.flows.answered import words
 from errata.flows.check import read, with_inputs
 from errata.flows.evaluate import SMALL, Evaluated, StoppedError, evaluate
 from errata.flows.inputs import Inputs
+from errata.flows.late_session import LateSession
 from errata.flows.site import Site
 from errata.flows.sweeping import Sweeping, sweeping_for
 from errata.flows.swept import sweep_query
@@ -29,7 +30,6 @@ from errata.language.plan import Plan
 from errata.model.evaluation import Fault
 from errata.model.interval import LOWEST
 from errata.revise.technique import Technique
-from errata.spark.session import configured
 
 AT_ONCE = 4
 """So many queries are worked on at the same time."""
@@ -50,6 +50,9 @@ TINY_JOBS: Mapping[str, str] = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """To compile Java for each takes longer than it can save, and the instants in it make it another one each time."""
+
+WITHOUT_SPARK = frozenset({Technique.DIRECT, Technique.NONE})
+"""Corrections of which most are done without it."""
 
 OnStep = Callable[[str], None]
 
@@ -88,6 +91,11 @@ class Turn:
     def idle(self) -> bool:
         return self.sweeping is None and self.task is None
 
+    @property
+    def needs_spark(self) -> bool:
+        """Whether it is known beforehand that Spark is needed: results that are adjusted directly seldom need it."""
+        return self.task is not None or (self.sweeping is not None and self.sweeping.technique not in WITHOUT_SPARK)
+
     def size(self, inputs: Inputs) -> int:
         """About how many rows the greater step reads."""
         return max(each.size(inputs) for each in (self.sweeping, self.task) if each is not None)
@@ -122,7 +130,8 @@ class Rounds:
         standings = {each.stream.name: each for each in streams.standings(site.catalog, commit_id)}
         declared = {name: each.stream for name, each in standings.items()}
         plans = read(declared, {name: each.checked.query for name, each in known.items()}, list(known))
-        self._inputs = Inputs(site, commit_id, standings, all_published(site.catalog), plans)
+        spark = LateSession(site, lambda: on_step("starting Spark"))
+        self._inputs = Inputs(site, commit_id, standings, all_published(site.catalog), plans, spark)
         self._site, self._known, self._on_step, self._wanted = site, known, on_step, wanted
         self._stopped_before = stopped.all_stopped(site.catalog)
         self.evaluated: list[Evaluated] = []
@@ -169,11 +178,10 @@ class Rounds:
                 turns.append(turn)
         if not turns:
             return
-        if not self._inputs.has_session:
-            self._on_step("starting Spark")
-            self._inputs.session = self._site.session()
+        if any(each.needs_spark for each in turns):
+            self._inputs.spark.open()  # here, where a failure to start it ends the run and not a query
         for some, conf in _by_size(turns, self._inputs):
-            with configured(self._inputs.session, conf), ThreadPoolExecutor(AT_ONCE) as pool:
+            with self._inputs.spark.configured(conf), ThreadPoolExecutor(AT_ONCE) as pool:
                 for turn, outcome in zip(some, pool.map(self._one, some), strict=True):
                     self._note(turn.name, outcome)
 

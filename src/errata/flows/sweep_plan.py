@@ -20,6 +20,7 @@ from errata.catalog.streams import Standing
 from errata.flows.check import read
 from errata.flows.deferrals import Deferrals
 from errata.flows.inputs import Inputs
+from errata.flows.late_session import LateSession
 from errata.flows.lineage_asked import asked
 from errata.flows.rounds import wanted_queries
 from errata.flows.site import Site
@@ -78,7 +79,7 @@ def plan_sweep(
         waiting = {name: _pending_of(site, standings[name]) for name in pending(standings.values())}
         declared = {name: each.stream for name, each in standings.items()}
         plans = read(declared, {name: each.checked.query for name, each in known.items()}, list(known))
-        inputs = Inputs(site, pin.commit_id, standings, all_published(site.catalog), plans)
+        inputs = Inputs(site, pin.commit_id, standings, all_published(site.catalog), plans, LateSession(site))
         found = _Plans(inputs, waiting, Deferrals(site), technique, narrowed)
         for name in _in_order(known):
             found.add(known[name], plans[name])

@@ -58,7 +58,7 @@ def commit_worked(worked: Worked, inputs: Inputs) -> Evaluated:
         keeps_state=sweeping.keeps_state,
     )
     try:
-        commit_id = published.commit_evaluation(site.catalog, done, site.caused_by("sweep", inputs.session_if_any))
+        commit_id = published.commit_evaluation(site.catalog, done, site.caused_by("sweep", inputs.spark.opened))
     except BasisMovedError:
         site.discard(made)
         raise

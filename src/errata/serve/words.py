@@ -194,9 +194,23 @@ def _evaluated(summary: Mapping[str, object]) -> str:
     return f"query {summary.get('query', '')}{form} answered as of commit {as_of}: {results}"
 
 
+def _corrected(summary: Mapping[str, object]) -> str:
+    query, technique = f"query {summary.get('query', '')}", summary.get("technique", "")
+    as_of = f"as of commit {_number(summary, 'data_commit')}"
+    if technique == "none":
+        return f"{query} stays as it was published, as it declares, though its streams were corrected {as_of}"
+    done = "replayed" if summary.get("replayed") else "corrected"
+    changed, compared = _number(summary, "changed"), counted(_number(summary, "compared"), "result")
+    told = [f"{changed:,} of {compared} came out different" if _number(summary, "compared") else "no result touched"]
+    if refused := _number(summary, "refused"):
+        told.append(f"{counted(refused, 'correction')} refused")
+    return f"{query} {done} {as_of} ({technique}): {', '.join(told)}"
+
+
 _DEEDS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "apply": _applied,
     "run": _evaluated,
+    "sweep": _corrected,
     "revise": _revised,
     "undo": _undone,
     "append": _appended,
