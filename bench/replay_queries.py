@@ -27,10 +27,18 @@ WHERE begun <= {closed 60 - 300}
 GROUP BY symbol, begun
 """
 
+EITHER = "EITHER"
+"""What DuckDB answers where two averages are equal: which is the greater is then decided by their last bits, and so by
+the order in which prices are added up. In the first minute of a feed both are of the same quotes."""
+
 _SIGNALS = """\
-SELECT minute.time, minute.symbol, CASE WHEN minute.mean > five.mean THEN 'BUY' ELSE 'SELL' END AS signal
+SELECT minute.time, minute.symbol, CASE {either}WHEN minute.mean > five.mean THEN 'BUY' ELSE 'SELL' END AS signal
 FROM minute JOIN five ON minute.time = five.time AND minute.symbol = five.symbol
 """
+_PLAIN_SIGNALS = _SIGNALS.format(either="")
+_CHECKED_SIGNALS = _SIGNALS.format(
+    either=f"WHEN abs(minute.mean - five.mean) <= 1e-9 * abs(five.mean) THEN '{EITHER}' "
+)
 
 
 def _text(name: str) -> str:
@@ -126,7 +134,7 @@ WITH minute AS (
   WHERE symbol = 'IBM' AND time < {{closed 60}}
   GROUP BY symbol, window(time, '5 minutes', '1 minute')
 )
-{_SIGNALS}""",
+{_PLAIN_SIGNALS}""",
             f"""\
 WITH minute AS (
   SELECT date_trunc('minute', time) + INTERVAL 1 MINUTE AS time, symbol, avg(price) AS mean
@@ -142,7 +150,7 @@ WITH minute AS (
   )
   GROUP BY ALL
 )
-{_SIGNALS}""",
+{_CHECKED_SIGNALS}""",
         ),
         Interval(-4 * MINUTE, 5 * MINUTE),
         ibm=True,

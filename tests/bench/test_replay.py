@@ -4,12 +4,13 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from bench.archive import MIXES
 from bench.corrections import FEED
 from bench.measure import Outcome, Scale, Timings
 from bench.replay import AMOUNTS, Amounts, figures
-from bench.replay_day import OPEN, Contender, Stretch, in_turns
+from bench.replay_day import OPEN, Contender, Stretch, check_same, in_turns
 from bench.replay_direct import DirectAmounts
 from bench.replay_direct import metrics as direct_metrics
 from bench.replay_one import ManyAmounts, OneAmounts, one_metrics
@@ -140,6 +141,17 @@ def test_where_lines_cross() -> None:
     assert crossing([1_000, 10_000], [1.0, 1.0], [0.5, 5.0]) == pytest.approx(2_000)
     assert crossing([1_000, 10_000], [1.0, 1.0], [2.0, 5.0]) is None
     assert crossing([1_000, 10_000], [1.0, 1.0], [0.1, 0.9]) is None
+
+
+def test_signals_of_equal_averages_may_be_either() -> None:
+    def answer(*signals: str) -> pa.Table:
+        moments = pa.array([MINUTE * number for number in range(1, len(signals) + 1)], pa.timestamp("us", "UTC"))
+        return pa.table({"time": moments, "symbol": ["IBM"] * len(signals), "signal": list(signals)})
+
+    check_same("signals", answer("SELL", "BUY"), answer("EITHER", "BUY"))
+    for theirs in (answer("EITHER", "SELL"), answer("EITHER", "BUY", "BUY"), answer("EITHER")):
+        with pytest.raises(AssertionError, match="signals are not the same"):
+            check_same("signals", answer("SELL", "BUY"), theirs)
 
 
 def test_what_is_prepared_is_not_timed() -> None:
