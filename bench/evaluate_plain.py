@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from bench import duck
 from bench import errata_under_test as errata
 from bench.evaluate_queries import Engine, Mixed
 from errata.archive.wire import unpacked
@@ -52,8 +52,7 @@ class Plain:
 
     def duckdb(self, queries: Sequence[Mixed]) -> dict[str, float]:
         """Seconds in which DuckDB writes each result, which stays."""
-        with duckdb.connect(":memory:") as connection:
-            connection.execute("SET TimeZone = 'UTC'")
+        with duck.connect() as connection:
             files = ", ".join(f"'{file}'" for file in self._files())
             connection.execute(f"CREATE VIEW quotes AS SELECT time, symbol, price FROM read_parquet([{files}])")
             for name, rows in self.relations.items():

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.measure import Outcome, Scale
+from bench.measure import Outcome, Scale, talk
 from bench.replay_day import DAY, Archives, Stretch
 from bench.replay_direct import DirectAmounts, direct_figures
 from bench.replay_one import ManyAmounts, OneAmounts, many_figures, one_figures
 from bench.replay_overhead import OverheadAmounts, overhead_figures
 from bench.replay_peers import PeerAmounts, peer_figures
 from bench.replay_table import TableAmounts, table_figures
+from bench.report import figure
 from errata.spark.session import open_session
 
 
@@ -92,7 +93,11 @@ def measure(scale: Scale, folder: Path, only: Sequence[str] = ()) -> Outcome:
 def figures(amounts: Amounts, folder: Path, parts: Sequence[str]) -> Outcome:
     """The figures of these parts in these amounts; the session stays open."""
     archives = Archives(folder / "archives", amounts.bucket_rows)
-    found = [PARTS[name](amounts, archives, folder / name) for name in parts]
+    found = []
+    for name in parts:
+        found.append(PARTS[name](amounts, archives, folder / name))
+        for metric in found[-1].metrics:  # the other parts may take long
+            talk.print(f"  {metric.metric}: {figure(metric.value)} {metric.unit}")
     return Outcome(
         [metric for part in found for metric in part.metrics],
         [picture for part in found for picture in part.pictures],

@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bench import duck
 from bench import errata_under_test as errata
 from bench.corrections import RATE, Corrections, spread, write_corrections
 from bench.evaluate_day import all_done
@@ -195,8 +196,7 @@ def _decided(ours: pa.Table, theirs: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 def recomputed(site: Site, asked: Asked, frontier: int, corrections: Sequence[Corrections]) -> pa.Table:
     """What DuckDB makes of the archive's files and the corrections."""
-    with duckdb.connect(":memory:") as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with duck.connect() as connection:
         corrected_quotes(connection, base_files(site), [each.file for each in corrections])
         return connection.execute(asked.query.recomputed(Engine.DUCKDB, frontier)).to_arrow_table()
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
+from bench import duck
 from bench.corrections import Corrections
 
 _DAY = "strftime({column}, '%Y-%m-%d') AS day"
@@ -30,8 +31,7 @@ class Delta:
 
     def __post_init__(self) -> None:
         self.quotes, self.answers = str(self.folder / "quotes"), str(self.folder / "answers")
-        with duckdb.connect(":memory:") as connection:
-            connection.execute("SET TimeZone = 'UTC'")
+        with duck.connect() as connection:
             day = _DAY.format(column="time")
             rows = f"SELECT time, symbol, price, {day} FROM read_parquet({list(self.files)!r})"
             write_deltalake(self.quotes, connection.execute(rows).to_arrow_reader(), partition_by=["day"])
@@ -59,8 +59,7 @@ class Delta:
 
     def _recomputed(self, quotes: DeltaTable, days: Sequence[str]) -> pa.Table:
         files = quotes.file_uris(file_pruning_predicate=[("day", "in", list(days))])
-        with duckdb.connect(":memory:") as connection:
-            connection.execute("SET TimeZone = 'UTC'")
+        with duck.connect() as connection:
             connection.execute(f"CREATE VIEW quotes AS SELECT time, symbol, price FROM read_parquet({files!r})")
             return self._answer(connection)
 
@@ -88,8 +87,7 @@ def _plain(rows: pa.Table) -> pa.Table:
 
 def _as_table(corrections: Corrections) -> pa.Table:
     """What a file of corrections says."""
-    with duckdb.connect(":memory:") as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with duck.connect() as connection:
         day = _DAY.format(column="time")
         said = f"SELECT time::TIMESTAMPTZ AS time, symbol, price::DOUBLE AS price, {day} FROM said"
         connection.execute(

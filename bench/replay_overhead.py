@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 from matplotlib.axes import Axes
 
+from bench import duck
 from bench import errata_under_test as errata
 from bench.corrections import RATE
 from bench.evaluate_queries import Engine
@@ -131,8 +131,7 @@ def _frontier(coming: Coming, done: int) -> int:
 def _new(asked: Asked, answer: pa.Table, since: int) -> pa.Table:
     """The results of an answer that are new after an instant."""
     fresh = replace(asked.query, plain=_NEW[asked.label], duckdb=None).recomputed(Engine.DUCKDB, since)
-    with duckdb.connect(":memory:") as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with duck.connect() as connection:
         connection.register("answer", answer)
         return connection.execute(f"SELECT * FROM answer WHERE {fresh}").to_arrow_table()
 

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from matplotlib.axes import Axes
 from pyspark.sql import functions as sf
 
+from bench import duck
 from bench import errata_under_test as errata
 from bench.bucket_index import newest_commit
 from bench.corrections import Corrections, write_corrections
@@ -149,13 +150,13 @@ class DuckDB:
         self.folder.mkdir(parents=True)
         self.files = base_files(self.site)
         self.text = Q1.query.recomputed(Engine.DUCKDB, frontier_of(self.site))
-        with _connection() as connection:
+        with duck.connect() as connection:
             self._answer(connection)
 
     def correct(self, corrections: Corrections) -> None:
         self.corrections.append(corrections.file)
         number = len(self.corrections)
-        with _connection() as connection:
+        with duck.connect() as connection:
             self._answer(connection)
             for name, place in (("new", number), ("old", number - 1)):
                 connection.execute(f"CREATE VIEW {name} AS SELECT * FROM '{self._place('answer', place)}'")
@@ -171,12 +172,6 @@ class DuckDB:
 
     def changed(self) -> pa.Table:
         return pq.read_table(self._place("changed", len(self.corrections)))
-
-
-def _connection() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:")
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection
 
 
 # Measuring

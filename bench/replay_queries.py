@@ -61,6 +61,11 @@ class Asked:
     def name(self) -> str:
         return self.query.name
 
+    @property
+    def decides(self) -> bool:
+        """Whether an answer hangs on which of two averages is the greater."""
+        return self.query.duckdb is not None and EITHER in self.query.duckdb
+
     def rows(self, numbers: Numbers) -> Numbers:
         """Rows to be corrected: those of the numbers, or the quotes of IBM in the same seconds."""
         return np.array([_ibm(int(each)) for each in numbers], np.int64) if self.ibm else numbers

@@ -11,7 +11,7 @@ import os
 import runpy
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -105,17 +105,18 @@ class Morning:
 
 
 @pytest.fixture(scope="module")
-def javas() -> list[Path]:
-    """The one that comes in a wheel, and the machine's own where it has one."""
-    wheel = wheel_java(os.environ)
-    assert wheel is not None
-    return [wheel, require_java(os.environ)]
+def much(pytestconfig: pytest.Config) -> bool:
+    """Whether there is so much that archives are compacted and looked at by Spark, too; and a second cluster."""
+    return bool(pytestconfig.getoption("--long"))
 
 
 @pytest.fixture(scope="module")
-def much(pytestconfig: pytest.Config) -> bool:
-    """Whether there is so much that archives are compacted and looked at by Spark, too."""
-    return bool(pytestconfig.getoption("--long"))
+def javas(much: bool) -> list[Path]:
+    """On which Java the cluster runs first, and on which then: the one that comes in a wheel, and with `--long` the
+    machine's own where it has one."""
+    wheel = wheel_java(os.environ)
+    assert wheel is not None
+    return [wheel, require_java(os.environ) if much else wheel]
 
 
 @pytest.fixture(scope="module")
@@ -130,12 +131,15 @@ def morning(
     projects = [each.written.folder for each in (submitted, alone)]
     of = Morning(submitted, alone, Market(projects, NOTE_BYTES if much else 0))
     of.market.open()
-    with standalone(folder / "first", javas[0]) as cluster, of.on(cluster) as do:
+    with ExitStack() as running:
+        do = running.enter_context(of.on(running.enter_context(standalone(folder / "first", javas[0]))))
         do("append", "--landed", "--accept-quarantine", *FEED)
         do("run", "--no-take")
-    of.answered, of.before = commits.newest(submitted.site.catalog), of.market.rows()
-    of.market.correct()
-    with standalone(folder / "second", javas[1]) as cluster, of.on(cluster) as do:
+        of.answered, of.before = commits.newest(submitted.site.catalog), of.market.rows()
+        of.market.correct()
+        if much:
+            running.close()
+            do = running.enter_context(of.on(running.enter_context(standalone(folder / "second", javas[1]))))
         do("append", "--landed", *FEED, task_id="corrections")
         do("sweep")
         until = format_instant(max(of.market.quotes)[0])
