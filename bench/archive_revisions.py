@@ -15,7 +15,7 @@ from bench.archive_day import Amounts, Day, archived, plain, read_all, touched_b
 from bench.corrections import Corrections, spread, write_corrections
 from bench.measure import Metric, Outcome, Picture, Timings, interleaved, talk
 from bench.report import bars
-from errata.flows.compact import CompactReport
+from errata.flows.upkeep.compact import CompactReport
 from errata.generate.feed import Numbers
 from errata.generate.quotes import QuoteSpec, generate_quotes
 from errata.model.batch import Format

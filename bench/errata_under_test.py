@@ -15,10 +15,10 @@ from errata.archive.warehouse import Warehouse
 from errata.catalog import commits, streams
 from errata.catalog.open import open_catalog, prepare_catalog
 from errata.declare.project import FILE_NAME, load_project
-from errata.flows.append import Batch, append
-from errata.flows.compact import CompactReport, compact
-from errata.flows.revise import revise_stream
 from errata.flows.site import Site
+from errata.flows.taking.append import Batch, append
+from errata.flows.taking.revise import revise_stream
+from errata.flows.upkeep.compact import CompactReport, compact
 from errata.model.bucket import Bucket
 from errata.model.commit import Cause
 from errata.model.interval import EVERYTHING, Interval

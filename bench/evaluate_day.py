@@ -18,11 +18,11 @@ from errata.archive.warehouse import Warehouse
 from errata.catalog import streams
 from errata.catalog.open import open_catalog
 from errata.declare.project import FILE_NAME, Project, load_project
-from errata.flows.append import Batch, append
-from errata.flows.apply import apply, plan
-from errata.flows.due import reached
-from errata.flows.run import RunReport, run
+from errata.flows.answering.due import reached
+from errata.flows.declaring.apply import apply, plan
+from errata.flows.running.run import RunReport, run
 from errata.flows.site import Site
+from errata.flows.taking.append import Batch, append
 from errata.generate.quotes import START, QuoteSpec, generate_quotes
 from errata.intake.arrow_types import arrow_schema
 from errata.model.batch import Format

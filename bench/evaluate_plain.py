@@ -18,8 +18,8 @@ from bench import errata_under_test as errata
 from bench.evaluate_queries import Engine, Mixed
 from errata.archive.wire import unpacked
 from errata.catalog import buckets
-from errata.flows.results import Wanted, reading
 from errata.flows.site import Site
+from errata.flows.telling.results import Wanted, reading
 
 CLOSE = 1e-9
 """Sums of floating point numbers depend on their order: so much they may differ, beside their size."""

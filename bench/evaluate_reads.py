@@ -22,8 +22,8 @@ from errata.catalog.published import all_published
 from errata.evaluate.needs import needs
 from errata.evaluate.reads import Reach
 from errata.evaluate.route import route
-from errata.flows.check import read
-from errata.flows.evaluate import Evaluated
+from errata.flows.answering.evaluate import Evaluated
+from errata.flows.declaring.check import read
 from errata.flows.site import Site
 from errata.generate.feed import Numbers
 from errata.language.lineage import Axis

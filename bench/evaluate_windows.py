@@ -12,7 +12,7 @@ from bench import errata_under_test as errata
 from bench.corrections import RATE
 from bench.evaluate_day import Following, Stretch, all_done, answered
 from bench.measure import Grid, Metric, Outcome, interleaved, talk
-from errata.flows.run import run
+from errata.flows.running.run import run
 from errata.flows.site import Site
 from errata.model.instants import MINUTE, SECOND
 from errata.model.query import Emit

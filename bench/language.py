@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.measure import Grid, Metric, Outcome, Scale, talk
 from errata.declare.project import load_project
-from errata.flows.apply import apply, plan
+from errata.flows.declaring.apply import apply, plan
 from errata.language.explaining.explain import explain
 from errata.language.plan import Source
 from errata.language.queries import read_query, stream_source

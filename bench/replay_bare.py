@@ -77,8 +77,8 @@ def without_revisions() -> Iterator[None]:
     try:
         with (
             mock.patch(_SETTLE, unsettled),
-            mock.patch("errata.flows.evaluate.Depositor", BareDepositor),
-            mock.patch("errata.flows.evaluate.advance", _without_parts),
+            mock.patch("errata.flows.answering.evaluate.Depositor", BareDepositor),
+            mock.patch("errata.flows.answering.evaluate.advance", _without_parts),
             mock.patch.object(published, "commit_evaluation", partial(_committed, published.commit_evaluation)),
         ):
             yield

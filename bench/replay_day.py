@@ -27,12 +27,12 @@ from bench.replay_queries import EITHER, QUERIES, Asked
 from errata.archive.warehouse import Warehouse
 from errata.catalog.open import open_catalog
 from errata.declare.project import FILE_NAME, load_project
-from errata.flows.apply import apply, plan
-from errata.flows.evaluate import Evaluated
-from errata.flows.results import Wanted, reading
-from errata.flows.run import run
+from errata.flows.answering.evaluate import Evaluated
+from errata.flows.declaring.apply import apply, plan
+from errata.flows.running.run import run
+from errata.flows.running.sweep import sweep
 from errata.flows.site import Site
-from errata.flows.sweep import sweep
+from errata.flows.telling.results import Wanted, reading
 from errata.generate.feed import Numbers
 from errata.generate.quotes import QuoteSpec, generate_quotes
 from errata.model.batch import Format

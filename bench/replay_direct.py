@@ -21,9 +21,9 @@ from bench.replay_day import (
     swept,
 )
 from bench.replay_queries import QUERIES
-from errata.flows.revise import revise_stream
+from errata.flows.running.sweep import sweep
 from errata.flows.site import Site
-from errata.flows.sweep import sweep
+from errata.flows.taking.revise import revise_stream
 from errata.revise.technique import Technique
 
 

@@ -30,7 +30,7 @@ from bench.replay_day import (
 )
 from bench.replay_queries import QUERIES, Asked
 from bench.report import bars
-from errata.flows.evaluate import Evaluated
+from errata.flows.answering.evaluate import Evaluated
 from errata.flows.site import Site
 from errata.model.interval import Interval
 from errata.revise.technique import Technique

@@ -34,8 +34,8 @@ from bench.replay_day import Archives, Contender, Stretch, base_files, corrected
 from bench.replay_delta import Delta
 from bench.replay_queries import QUERIES
 from bench.report import BLUE, GREEN, INK, ORANGE, figure
-from errata.flows.changes import Feed
 from errata.flows.site import Site
+from errata.flows.telling.changes import Feed
 from errata.revise.technique import Technique
 
 Q1 = QUERIES[0]

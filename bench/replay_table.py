@@ -25,7 +25,7 @@ from bench.measure import Grid, Metric, Outcome, Picture, talk
 from bench.replay_day import Archives, Coming, Stretch, check_same, one_by_one, published, recomputed, swept
 from bench.replay_queries import QUERIES, Asked
 from bench.report import stacked
-from errata.flows.run import run
+from errata.flows.running.run import run
 from errata.flows.site import Site
 from errata.revise.technique import Technique
 

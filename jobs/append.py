@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from errata.errors import EXIT_QUARANTINE
-from errata.flows.append import Batch
 from errata.flows.jobs import add_cause_arguments, append_job, cause_of, ending
+from errata.flows.taking.append import Batch
 
 
 def main(argv: Sequence[str] | None = None) -> int:

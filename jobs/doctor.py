@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.flows.doctor import Orders
 from errata.flows.jobs import add_cause_arguments, cause_of, doctor_job, ending
+from errata.flows.upkeep.doctor import Orders
 
 
 def main(argv: Sequence[str] | None = None) -> int:

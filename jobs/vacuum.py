@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from errata.flows.jobs import add_cause_arguments, cause_of, ending, vacuum_job
-from errata.flows.vacuum import GRACE
+from errata.flows.upkeep.vacuum import GRACE
 from errata.model.instants import format_duration, parse_duration
 
 

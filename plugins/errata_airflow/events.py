@@ -13,7 +13,7 @@ from urllib.parse import quote
 from airflow.sdk import Asset, AssetAlias
 
 if TYPE_CHECKING:
-    from errata.flows.moved import Moved
+    from errata.flows.telling.moved import Moved
 
 MOVED = AssetAlias(name="errata", group="errata")
 """Under this name tasks tell which assets they have moved."""

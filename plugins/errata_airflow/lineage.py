@@ -10,7 +10,7 @@ from airflow.providers.common.compat.openlineage.facet import Dataset, OutputDat
 from airflow.providers.openlineage.extractors import OperatorLineage
 
 if TYPE_CHECKING:
-    from errata.flows.moved import Moved
+    from errata.flows.telling.moved import Moved
 
 
 def lineage(project: str, moved: Iterable[Moved]) -> OperatorLineage[Any, Any]:

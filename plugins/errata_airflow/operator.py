@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
-    from errata.flows.moved import Moved
+    from errata.flows.telling.moved import Moved
 
 USAGE = 2
 """The exit code of a job that was asked for something impossible: to ask again would not help."""
@@ -188,8 +188,8 @@ class ErrataJob(SparkSubmitOperator):
             self.log.info("moved %s %s: %s", each.kind, each.name, dict(each.told))
 
     def _find_moved(self, context: Context) -> tuple[str, list[Moved]]:
-        from errata.flows.moved import moved  # noqa: PLC0415 - DAGs are read without it
         from errata.flows.site import at_site  # noqa: PLC0415
+        from errata.flows.telling.moved import moved  # noqa: PLC0415 - DAGs are read without it
 
         ti: Any = context["ti"]
         task_id = ti.task_id if ti.map_index < 0 else f"{ti.task_id}[{ti.map_index}]"

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from errata.errors import ErrataError, UsageError
-from errata.flows.arrivals import arrivals
-from errata.flows.landed import landed_files
-from errata.flows.looks import Question, look, looks
+from errata.flows.correcting.arrivals import arrivals
 from errata.flows.site import Site
-from errata.flows.stability import stable_to
+from errata.flows.taking.landed import landed_files
+from errata.flows.telling.looks import Question, look, looks
+from errata.flows.telling.stability import stable_to
 
 __all__ = ["Answer", "arrived", "ask", "asked", "landed", "looks", "stable"]
 

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from errata.errors import UsageError, unknown
-from errata.flows.ask import event_time
-from errata.flows.landed import landed_files
 from errata.flows.site import at_site
-from errata.flows.status import QueryStatus, State, query_status
-from errata.model.instants import format_instant, to_micros
+from errata.flows.taking.landed import landed_files
+from errata.flows.telling.status import QueryStatus, State, query_status
+from errata.model.instants import event_time, format_instant, to_micros
 
 SHOWN = 3
 """Of more streams in one job the rest is counted."""

@@ -28,7 +28,7 @@ def table(
     The project is the nearest errata.yaml unless it is named; each of `groups` gives values of all group columns.
     """
     # PySpark takes seconds to import, and importing errata must stay quick.
-    from errata.flows import read  # noqa: PLC0415
+    from errata.flows.telling import read  # noqa: PLC0415
 
     return read.table(spark, stream, as_of=as_of, start=start, end=end, groups=groups, project=project)
 
@@ -46,7 +46,7 @@ def ask(
     `at` is the event time, by default the last that is certain; `as_of` is a commit or a moment of commit. The project
     is the nearest errata.yaml unless it is named. The session's time zone becomes UTC, and its ANSI mode is turned on.
     """
-    from errata.flows import ask as asking  # noqa: PLC0415
+    from errata.flows.telling import ask as asking  # noqa: PLC0415
 
     return asking.ask(spark, query, at=at, as_of=as_of, project=project)
 
@@ -90,7 +90,7 @@ def results(
     `aligned`, further queries by name, all of them are read as of one state of the streams and at one event time, and
     the DataFrames come by name. The project is the nearest errata.yaml unless it is named.
     """
-    from errata.flows import results as reading  # noqa: PLC0415
+    from errata.flows.telling import results as reading  # noqa: PLC0415
 
     found = reading.results(spark, query, at=at, as_of=as_of, aligned=aligned or (), project=project)
     return next(iter(found.values())) if aligned is None else found
@@ -108,7 +108,7 @@ def changes(
     A result is told by `key` and `vs`. It lasts until its `ve`, or until the next result of its key begins. `since`
     leaves out what commits up to it have changed. The project is the nearest errata.yaml unless it is named.
     """
-    from errata.flows import changes as reading  # noqa: PLC0415
+    from errata.flows.telling import changes as reading  # noqa: PLC0415
 
     return reading.changes(spark, query, since=since, project=project)
 
@@ -127,6 +127,6 @@ def why(
     `at` is an event time at which the one that is meant counts. The project is the nearest errata.yaml unless it is
     named.
     """
-    from errata.flows import why as telling  # noqa: PLC0415
+    from errata.flows.telling import why as telling  # noqa: PLC0415
 
     return telling.told(spark, query, key, at=at, project=project)

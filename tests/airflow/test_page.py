@@ -20,7 +20,7 @@ from errata.catalog.open import Catalog
 from errata.declare.project import load_project
 from errata.errors import ErrataError
 from errata.evaluate.route import Kind
-from errata.flows.apply import apply, plan
+from errata.flows.declaring.apply import apply, plan
 from errata.flows.overview.timelines import Timeline
 from errata.model.bucket import Role
 from errata.model.commit import Cause

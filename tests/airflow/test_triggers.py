@@ -17,9 +17,9 @@ from airflow.triggers.base import BaseEventTrigger, TaskSuccessEvent
 from sqlalchemy import text
 
 from errata.errors import UsageError
-from errata.flows.append import Batch, append
-from errata.flows.revise import revise
 from errata.flows.site import at_site
+from errata.flows.taking.append import Batch, append
+from errata.flows.taking.revise import revise
 from errata_airflow.triggers import CatalogTrigger, LandedTrigger, RevisionArrivalTrigger, StreamStableTrigger
 from fixtures.awaited import CORRECTION, Place
 from fixtures.postgres import FreshDatabase

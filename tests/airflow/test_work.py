@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from errata.declare.project import load_project
 from errata.errors import UsageError
-from errata.flows.apply import apply, plan
+from errata.flows.declaring.apply import apply, plan
 from errata_airflow import work
 from errata_airflow.reason import reason
 from fixtures.airflow import PROJECT

@@ -36,8 +36,8 @@ from errata.catalog import buckets, commits, streams
 from errata.catalog.open import Catalog, prepare_catalog
 from errata.catalog.published import Published
 from errata.clock import FixedClock
-from errata.flows import merged_results
-from errata.flows.merged_results import is_due, merged
+from errata.flows.answering import merged_results
+from errata.flows.answering.merged_results import is_due, merged
 from errata.model.bucket import NewBucket, Role
 from errata.model.columns import ColumnType
 from errata.model.commit import Cause

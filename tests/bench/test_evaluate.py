@@ -16,7 +16,7 @@ from bench.measure import USUAL, Outcome, Scale
 from pyspark.sql import SparkSession
 
 from errata.evaluate.route import Kind, route
-from errata.flows.check import read
+from errata.flows.declaring.check import read
 from errata.language.rewrite import rewrite
 from errata.model.instants import MINUTE, SECOND, parse_instant
 from errata.model.query import Emit, Query

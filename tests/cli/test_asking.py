@@ -296,7 +296,7 @@ def test_changed_options_and_a_query_that_is_no_longer_declared(errata: Errata, 
 def test_of_many_queries_the_files_are_not_compared(
     errata: Errata, there: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("errata.flows.status.COMPARED", 1)
+    monkeypatch.setattr("errata.flows.telling.status.COMPARED", 1)
     file = there / "queries" / "dear.sql"
     try:
         file.write_text("SELEC")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from errata.cli.status_queries import print_queries, query_hints
-from errata.flows.status import Declared, QueryStatus, State
+from errata.flows.telling.status import Declared, QueryStatus, State
 from errata.model.evaluation import Refusal
 from errata.model.pattern import Pattern
 from errata.model.query import CheckedQuery, Query

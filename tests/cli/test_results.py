@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from errata.cli import changes as command
 from errata.cli import main
-from errata.flows.append import Batch, append
-from errata.flows.run import run
+from errata.flows.running.run import run
 from errata.flows.site import at_site
+from errata.flows.taking.append import Batch, append
 from fixtures.commands import YAML, Errata, lines
 
 QUERIES = {

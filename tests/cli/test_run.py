@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from errata.cli import main
 from errata.cli.run import SHOWN, run_lines
-from errata.flows.append import AppendReport
-from errata.flows.outcome import exit_code
-from errata.flows.run import RunReport
+from errata.flows.running.outcome import exit_code
+from errata.flows.running.run import RunReport
+from errata.flows.taking.append import AppendReport
 from errata.model.batch import Counts
 from errata.model.evaluation import Fault
 from fixtures.commands import YAML, Done, Errata, lines

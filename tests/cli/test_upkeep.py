@@ -255,7 +255,7 @@ def test_results_past_their_retention_go(place: Place, monkeypatch: pytest.Monke
     assert [place.aged_to("dear", commit_id) for commit_id in (9, 10)] == [None, 21]
     assert place.doctor() == []
     # The next evaluation merges small buckets, and what has just gone is not among them.
-    monkeypatch.setattr("errata.flows.merged_results.MANY", 3)
+    monkeypatch.setattr("errata.flows.answering.merged_results.MANY", 3)
     (place.folder / "three.csv").write_text(rows(100))
     assert place.errata("ingest", "feed", "three.csv").code == 0
     place.run("dear")

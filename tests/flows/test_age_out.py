@@ -11,8 +11,8 @@ import pytest
 
 from errata.catalog import commits, pins
 from errata.errors import UsageError
-from errata.flows.age_out import AgedOut, age_out, age_out_lazily
-from errata.flows.compact import compact
+from errata.flows.upkeep.age_out import AgedOut, age_out, age_out_lazily
+from errata.flows.upkeep.compact import compact
 from errata.model.bucket import Role
 from errata.model.history import History, Record
 from errata.model.instants import SECOND

@@ -14,9 +14,9 @@ import pytest
 from errata.archive import append as arranging
 from errata.catalog import commits, ledger, quarantine, streams
 from errata.errors import ErrataError, Refused, UsageError
-from errata.flows.append import Batch, append
-from errata.flows.apply import apply, plan
+from errata.flows.declaring.apply import apply, plan
 from errata.flows.site import Site
+from errata.flows.taking.append import Batch, append
 from errata.model.columns import Column, ColumnType
 from errata.model.instants import DAY, SECOND, format_instant
 from errata.model.stream import OnDuplicate, Stream
@@ -237,7 +237,7 @@ def test_a_stream_with_much_inline_goes_on_in_files(
     measured, house = a_house(FEED), a_house(FEED)
     measured.append(sources[:1])
     [bucket] = measured.stored()
-    monkeypatch.setattr("errata.flows.append.INLINE_STREAM_BYTES", bucket.size + spare)
+    monkeypatch.setattr("errata.flows.taking.append.INLINE_STREAM_BYTES", bucket.size + spare)
     for source in sources:
         house.append([source])
     assert [bucket.inline for bucket in house.stored()] == inline
@@ -250,7 +250,7 @@ def test_many_small_buckets_of_a_batch_keep_to_the_limit(a_house: Builder, monke
     measured, house = a_house(feed), a_house(feed)
     measured.append(batch)
     limit = sum(bucket.size for bucket in measured.stored()[:3])
-    monkeypatch.setattr("errata.flows.append.INLINE_STREAM_BYTES", limit)
+    monkeypatch.setattr("errata.flows.taking.append.INLINE_STREAM_BYTES", limit)
     house.append(batch)
     assert [bucket.inline for bucket in house.stored()] == [True] * 3 + [False] * (len(measured.stored()) - 3)
     assert streams.standing(house.catalog, "feed").inline_bytes == limit

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from errata.archive import append as arranging
 from errata.catalog import quarantine, streams
-from errata.flows.age_out import age_out
+from errata.flows.upkeep.age_out import age_out
 from errata.model.batch import BadRow
 from errata.model.history import History, Record, Taken
 from errata.model.instants import HOUR, SECOND, format_instant

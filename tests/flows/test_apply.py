@@ -12,8 +12,8 @@ import pytest
 from errata.catalog import commits, streams
 from errata.catalog.append import commit_append
 from errata.errors import ErrataError
-from errata.flows import apply as applying
-from errata.flows.apply import ApplyPlan, apply, plan
+from errata.flows.declaring import apply as applying
+from errata.flows.declaring.apply import ApplyPlan, apply, plan
 from errata.flows.site import Site
 from errata.model.commit import Cause
 from fixtures.catalog import a_batch, a_bucket, a_stream

@@ -14,9 +14,9 @@ from errata.clock import FixedClock
 from errata.declare.project import load_project
 from errata.declare.query_changes import QueryChanges
 from errata.errors import ErrataError, Refused, UsageError
-from errata.flows import apply as applying
-from errata.flows import check as checking
-from errata.flows.apply import ApplyPlan, apply, plan
+from errata.flows.declaring import apply as applying
+from errata.flows.declaring import check as checking
+from errata.flows.declaring.apply import ApplyPlan, apply, plan
 from errata.flows.site import Site
 from errata.model.columns import Column, ColumnType
 from errata.model.deferral import Deferral

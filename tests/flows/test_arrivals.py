@@ -13,9 +13,9 @@ import pytest
 
 from errata.catalog import leases
 from errata.errors import UsageError
-from errata.flows.arrivals import Arrivals, Arrived, arrivals
-from errata.flows.revise import revise
-from errata.flows.sweep import SweepReport, sweep
+from errata.flows.correcting.arrivals import Arrivals, Arrived, arrivals
+from errata.flows.running.sweep import SweepReport, sweep
+from errata.flows.taking.revise import revise
 from errata.model.instants import HOUR, MINUTE
 from fixtures.catalog import NOW
 from fixtures.runs import DEAR, FIRMS, FIRST, MOST, QUERIES, SECOND, STREAMS, SUMS, UNSWEPT, Answering
@@ -287,6 +287,6 @@ def test_nothing_at_all() -> None:
 def test_to_look_is_cheap() -> None:
     """Triggers look, in a process that they share: Spark and the parser of SQL are too heavy for it."""
     seen = "[each for each in ('pyspark', 'sqlglot') if each in sys.modules]"
-    code = f"import sys, errata.flows.arrivals, errata.flows.stability; print({seen})"
+    code = f"import sys, errata.flows.correcting.arrivals, errata.flows.telling.stability; print({seen})"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

@@ -16,11 +16,11 @@ from errata.catalog.open import Catalog, open_catalog
 from errata.clock import FixedClock
 from errata.declare.project import load_project
 from errata.errors import ErrataError, UsageError
-from errata.flows.age_out import age_out
-from errata.flows.append import Batch, append
-from errata.flows.ask import Asked, Question, answering, understood
-from errata.flows.revise import revise
 from errata.flows.site import Site
+from errata.flows.taking.append import Batch, append
+from errata.flows.taking.revise import revise
+from errata.flows.telling.ask import Asked, Question, answering, understood
+from errata.flows.upkeep.age_out import age_out
 from errata.model.commit import Cause
 from errata.model.instants import HOUR, parse_instant
 from errata.spark.failures import question_failures

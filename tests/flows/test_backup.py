@@ -19,12 +19,12 @@ from pyspark.sql import SparkSession
 from errata.catalog import commits
 from errata.catalog.open import open_catalog
 from errata.clock import FixedClock
-from errata.flows.append import Batch, append
-from errata.flows.compact import compact
-from errata.flows.doctor import doctor
-from errata.flows.read import Wanted, reading
-from errata.flows.revise import revise
-from errata.flows.vacuum import vacuum
+from errata.flows.taking.append import Batch, append
+from errata.flows.taking.revise import revise
+from errata.flows.telling.read import Wanted, reading
+from errata.flows.upkeep.compact import compact
+from errata.flows.upkeep.doctor import doctor
+from errata.flows.upkeep.vacuum import vacuum
 from errata.model.health import Finding, Severity
 from errata.model.instants import DAY
 from fixtures.catalog import NOW

@@ -9,8 +9,8 @@ import pytest
 
 from errata.archive import compact as archive
 from errata.errors import ErrataError
-from errata.flows.age_out import age_out
-from errata.flows.compact import compact
+from errata.flows.upkeep.age_out import age_out
+from errata.flows.upkeep.compact import compact
 from errata.model.bucket import Role
 from errata.model.compaction import Why
 from errata.model.revision import Op

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.flows.age_out import age_out
+from errata.flows.upkeep.age_out import age_out
 from errata.model.bucket import Role
 from errata.model.revision import Op, Row
 from errata.model.stream import Retention

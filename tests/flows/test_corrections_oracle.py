@@ -25,12 +25,12 @@ from sqlalchemy import event
 from errata.archive.scan import candidates, scan_rows
 from errata.catalog import quarantine, streams
 from errata.errors import ErrataError, Refused
-from errata.flows.age_out import age_out
-from errata.flows.compact import compact
-from errata.flows.read import Wanted, find
-from errata.flows.revise import revise_stream
-from errata.flows.undo import undo
-from errata.flows.vacuum import vacuum
+from errata.flows.taking.revise import revise_stream
+from errata.flows.taking.undo import undo
+from errata.flows.telling.read import Wanted, find
+from errata.flows.upkeep.age_out import age_out
+from errata.flows.upkeep.compact import compact
+from errata.flows.upkeep.vacuum import vacuum
 from errata.model.history import History, Record
 from errata.model.instants import DAY, HOUR, SECOND
 from errata.model.interval import Interval

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from errata.catalog import commits, ledger, quarantine, streams
 from errata.catalog.append import AlreadyTakenError, commit_append
 from errata.catalog.open import open_catalog
-from errata.flows.append import Batch, append
+from errata.flows.taking.append import Batch, append
 from errata.model.commit import Cause
 from errata.model.history import History
 from errata.model.instants import SECOND
@@ -150,7 +150,7 @@ def prepare(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise _Prepared
 
     with monkeypatch.context() as patched:
-        patched.setattr("errata.flows.append.commit_append", keep)
+        patched.setattr("errata.flows.taking.append.commit_append", keep)
         with pytest.raises(_Prepared):
             house.append(BATCH, batch_id="monday")
     return path

@@ -32,12 +32,12 @@ from errata.catalog.mending import Mending, commit_mending
 from errata.catalog.open import open_catalog
 from errata.clock import FixedClock
 from errata.errors import ErrataError, UsageError
-from errata.flows.age_out import age_out
-from errata.flows.compact import compact
-from errata.flows.doctor import Examined, Orders, doctor
-from errata.flows.revise import revise
 from errata.flows.site import Site
-from errata.flows.vacuum import vacuum
+from errata.flows.taking.revise import revise
+from errata.flows.upkeep.age_out import age_out
+from errata.flows.upkeep.compact import compact
+from errata.flows.upkeep.doctor import Examined, Orders, doctor
+from errata.flows.upkeep.vacuum import vacuum
 from errata.model.bucket import Bucket, Layout, Role
 from errata.model.commit import Cause
 from errata.model.health import Finding, Kind, Severity

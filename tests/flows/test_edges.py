@@ -14,7 +14,7 @@ from errata.archive import append as arranging
 from errata.archive.gather import Plan
 from errata.archive.warehouse import Warehouse
 from errata.catalog import quarantine
-from errata.flows.append import AppendReport, Batch, append
+from errata.flows.taking.append import AppendReport, Batch, append
 from errata.model.batch import Counts
 from errata.model.instants import SECOND
 from errata.model.interval import HIGHEST, LOWEST

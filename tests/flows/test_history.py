@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from errata.errors import ErrataError, Refused, UsageError
-from errata.flows.age_out import age_out
-from errata.flows.compact import compact
-from errata.flows.history import History, What, history
-from errata.flows.revise import revise
-from errata.flows.undo import undo
-from errata.flows.vacuum import vacuum
+from errata.flows.taking.revise import revise
+from errata.flows.taking.undo import undo
+from errata.flows.telling.history import History, What, history
+from errata.flows.upkeep.age_out import age_out
+from errata.flows.upkeep.compact import compact
+from errata.flows.upkeep.vacuum import vacuum
 from errata.model import history as oracle
 from errata.model.instants import DAY
 from errata.model.revision import Op, Row

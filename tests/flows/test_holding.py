@@ -12,9 +12,9 @@ from errata.catalog import queries, streams
 from errata.catalog.published import Done, commit_evaluation, published
 from errata.cli.age_out import aged_lines
 from errata.clock import FixedClock
-from errata.flows.age_out import AgedOut, age_out
-from errata.flows.holding import Hold, hold_on
+from errata.flows.answering.holding import Hold, hold_on
 from errata.flows.site import Site, at_site
+from errata.flows.upkeep.age_out import AgedOut, age_out
 from errata.model.commit import Cause
 from errata.model.evaluation import Measures, Step
 from errata.model.interval import LOWEST

@@ -14,9 +14,9 @@ from sqlalchemy.exc import OperationalError
 from errata.catalog import commits, quarantine, streams
 from errata.catalog.open import Catalog, answering
 from errata.errors import ErrataError, Refused, UsageError
-from errata.flows import landing
-from errata.flows.age_out import age_out
-from errata.flows.append import AppendReport, Batch, append
+from errata.flows.taking import landing
+from errata.flows.taking.append import AppendReport, Batch, append
+from errata.flows.upkeep.age_out import age_out
 from errata.model.batch import SourceFile
 from errata.model.instants import SECOND
 from errata.model.stream import Landing, Retention, Stream, Then
@@ -226,7 +226,7 @@ def test_a_source_that_goes_after_the_commit_is_no_failure(
     a_house: Builder, at_hand: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house = a_house(a_feed())
-    monkeypatch.setattr("errata.flows.append.HELD", at_hand)
+    monkeypatch.setattr("errata.flows.taking.append.HELD", at_hand)
     # Rows that contradict another are quoted from their file, the others from what was read.
     lines = [a_line(1), *(a_line(1, price=2.0 + number) for number in range(7)), a_line(2, price=NO_NUMBER)]
     path = house.write(Source("1.csv", lines))

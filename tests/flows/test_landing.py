@@ -9,7 +9,7 @@ import pytest
 
 from errata.catalog import commits
 from errata.errors import UsageError
-from errata.flows.append import AppendReport, Batch, append
+from errata.flows.taking.append import AppendReport, Batch, append
 from errata.model.instants import SECOND
 from errata.model.stream import Landing, Then
 from fixtures.catalog import NOW

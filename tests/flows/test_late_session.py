@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.flows.late_session import LateSession
+from errata.flows.answering.late_session import LateSession
+from errata.flows.running.sweep import sweep
 from errata.flows.site import Site
-from errata.flows.sweep import sweep
 from fixtures.runs import Answering
 
 OF_TEN = {"of_ten": "SELECT max(price) AS m, sum(price) AS s FROM quotes GROUP BY window(at, 10)"}

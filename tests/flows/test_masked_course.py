@@ -16,11 +16,11 @@ from errata.archive.result_rows import feed_schema, mask_schema, result_schema
 from errata.archive.results import ANSWER, ResultWriter, table_of
 from errata.catalog import commits, result_ageing, result_tables
 from errata.catalog.published import Done, commit_evaluation, ever_published
-from errata.flows.changes import stretches
-from errata.flows.doctor import Orders, doctor
-from errata.flows.inputs import Inputs
-from errata.flows.late_session import LateSession
-from errata.flows.serving import serving
+from errata.flows.answering.inputs import Inputs
+from errata.flows.answering.late_session import LateSession
+from errata.flows.answering.serving import serving
+from errata.flows.telling.changes import stretches
+from errata.flows.upkeep.doctor import Orders, doctor
 from errata.model.bucket import Role
 from errata.model.commit import Cause
 from errata.model.evaluation import Measures, Step, Swept
@@ -215,7 +215,7 @@ def test_another_form_is_compared_with_what_counts(there: Answering) -> None:
 
 
 def test_masks_are_merged_and_age_with_what_they_are_of(there: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("errata.flows.merged_results.MANY", 2)
+    monkeypatch.setattr("errata.flows.answering.merged_results.MANY", 2)
     for name in TEXTS:
         correct(there, name)
         correct(there, name)

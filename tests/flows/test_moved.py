@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from errata.flows.moved import moved
-from errata.flows.run import run
-from errata.flows.sweep import sweep
+from errata.flows.running.run import run
+from errata.flows.running.sweep import sweep
+from errata.flows.telling.moved import moved
 from errata.model.commit import Cause
 from fixtures.runs import Answering
 

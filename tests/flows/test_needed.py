@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from errata.flows.check import read
-from errata.flows.needed import base_names, needed
+from errata.flows.answering.needed import base_names, needed
+from errata.flows.declaring.check import read
 from errata.language.plan import Plan
 from errata.model.instants import MINUTE, SECOND
 from errata.model.interval import LOWEST, Interval

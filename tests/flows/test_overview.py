@@ -18,7 +18,7 @@ from errata.flows.overview.patterns import IN_WORDS, POLICIES, query_story
 from errata.flows.overview.set_aside import set_aside
 from errata.flows.overview.timelines import lanes, stream_story
 from errata.flows.overview.upkeep import upkeep
-from errata.flows.status import State
+from errata.flows.telling.status import State
 from errata.model.bucket import Role
 from errata.model.evaluation import Refusal
 from errata.model.pattern import Pattern

@@ -14,19 +14,19 @@ from pyspark.sql import SparkSession
 
 from errata.catalog import leases
 from errata.catalog.published import Done, commit_evaluation, evaluations_of
-from errata.flows import evaluate as evaluate_flow
-from errata.flows.parts import cut_at
-from errata.flows.run import run
-from errata.flows.status import State, query_status
-from errata.flows.task import Task
-from errata.flows.why import why
+from errata.flows.answering import evaluate as evaluate_flow
+from errata.flows.answering.parts import cut_at
+from errata.flows.answering.task import Task
+from errata.flows.running.run import run
+from errata.flows.telling.status import State, query_status
+from errata.flows.telling.why import why
 from errata.model.bucket import Role
 from errata.model.evaluation import Evaluation
 from errata.serve.story import Batch
 from fixtures.runs import DEAR, FIRST, MOST, QUERIES, SECOND, SUMS, UNSWEPT, Answering
 
-COMMIT = "errata.flows.evaluate.published.commit_evaluation"
-STEP_ROWS = "errata.flows.parts.STEP_ROWS"
+COMMIT = "errata.flows.answering.evaluate.published.commit_evaluation"
+STEP_ROWS = "errata.flows.answering.parts.STEP_ROWS"
 CHAIN = {"dear": DEAR, "sums": SUMS, "most": MOST}
 WHOLE = {"alone"}
 """Reads all there is each time, so that parts would read it again and again."""
@@ -194,7 +194,7 @@ def test_another_runner_between_parts(there: Answering, monkeypatch: pytest.Monk
         taken.append(given[1])
         return held(*given)
 
-    monkeypatch.setattr("errata.flows.rounds.leases.held", once)
+    monkeypatch.setattr("errata.flows.running.rounds.leases.held", once)
     there.run("sums")
     assert len(taken) == len(evaluations(there, "sums")) > 2, "between parts others may come first"
 

@@ -15,14 +15,13 @@ from errata.catalog.open import Catalog
 from errata.catalog.published import published
 from errata.clock import FixedClock
 from errata.errors import ErrataError, UsageError
-from errata.flows import changes as changes_flow
-from errata.flows import results as results_flow
-from errata.flows.ask import event_time
-from errata.flows.changes import Feed
-from errata.flows.results import Wanted, reading
 from errata.flows.site import Site
+from errata.flows.telling import changes as changes_flow
+from errata.flows.telling import results as results_flow
+from errata.flows.telling.changes import Feed
+from errata.flows.telling.results import Wanted, reading
 from errata.model.commit import Cause
-from errata.model.instants import DAY
+from errata.model.instants import DAY, event_time
 from errata.model.interval import LOWEST
 from fixtures.answers import (
     NOW,

@@ -18,11 +18,11 @@ from errata.catalog.queries import recorded
 from errata.catalog.tables import evaluations
 from errata.clock import FixedClock
 from errata.errors import ErrataError, UsageError
-from errata.flows.changes import Feed
-from errata.flows.results import Wanted, reading
-from errata.flows.run import run
+from errata.flows.running.run import run
 from errata.flows.site import Site
-from errata.flows.vacuum import vacuum
+from errata.flows.telling.changes import Feed
+from errata.flows.telling.results import Wanted, reading
+from errata.flows.upkeep.vacuum import vacuum
 from errata.model.commit import Cause
 from errata.model.evaluation import Fault
 from errata.model.instants import DAY
@@ -226,9 +226,9 @@ def test_results_in_files(site: Site, spark: SparkSession, monkeypatch: pytest.M
         rows = published_rows(site, name)
         assert rows_of(errata.changes(spark, name, project=site.project.root).toArrow()) == changes
         assert seen(rows_of(errata.results(spark, name, project=site.project.root).toArrow())) == rows
-        monkeypatch.setattr("errata.flows.changes.FEW", 0)
+        monkeypatch.setattr("errata.flows.telling.changes.FEW", 0)
         assert told(Feed(site, name)) == changes
-        monkeypatch.setattr("errata.flows.changes.FEW", 50_000)
+        monkeypatch.setattr("errata.flows.telling.changes.FEW", 50_000)
     kept = published(site.catalog, "dear")
     assert kept is not None
     assert not any(each.inline for each in buckets_beginning(site.catalog, kept, commits.newest(site.catalog)))

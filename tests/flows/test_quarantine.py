@@ -16,9 +16,9 @@ from errata.catalog import commits, ledger, quarantine
 from errata.catalog.open import open_catalog
 from errata.catalog.quarantine import Form, Held, State
 from errata.errors import ErrataError, UsageError
-from errata.flows.append import AppendReport, Batch, append
-from errata.flows.quarantine import Selection, drop, select
-from errata.flows.retry import RetryReport, retry
+from errata.flows.taking.append import AppendReport, Batch, append
+from errata.flows.taking.quarantine import Selection, drop, select
+from errata.flows.taking.retry import RetryReport, retry
 from errata.model.batch import BadRevision, Counts
 from errata.model.columns import Column, ColumnType
 from errata.model.instants import DAY, SECOND, format_instant
@@ -275,7 +275,7 @@ def a_stopped_retry(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise _Prepared
 
     with monkeypatch.context() as patched:
-        patched.setattr("errata.flows.append.commit_append", keep)
+        patched.setattr("errata.flows.taking.append.commit_append", keep)
         with pytest.raises(_Prepared):
             retried(house)
     return path

@@ -7,7 +7,7 @@ import pytest
 from errata.catalog import commits, pins, streams
 from errata.catalog.open import Catalog
 from errata.errors import ErrataError
-from errata.flows.read import Wanted, find, reading
+from errata.flows.telling.read import Wanted, find, reading
 from errata.model.commit import Cause
 from errata.model.instants import DAY, SECOND, format_instant
 from fixtures.catalog import NOW

@@ -17,10 +17,10 @@ from errata.catalog.published import Done, commit_evaluation
 from errata.catalog.tables import buckets
 from errata.errors import ErrataError, UsageError
 from errata.evaluate.deposit import kept
-from errata.flows import replay as replay_flow
-from errata.flows.age_out import age_out
-from errata.flows.replay import Range, ReplayReport, replay
-from errata.flows.sweep import sweep
+from errata.flows.running import replay as replay_flow
+from errata.flows.running.replay import Range, ReplayReport, replay
+from errata.flows.running.sweep import sweep
+from errata.flows.upkeep.age_out import age_out
 from errata.model.bucket import Role
 from errata.model.interval import Interval
 from errata.model.results import VS
@@ -107,7 +107,7 @@ def wrong(tmp_path: Path, spark: SparkSession) -> Iterator[Answering]:
         return found.withColumn("s", sf.when(sf.col("of") == "c", sf.col("s") + 1).otherwise(sf.col("s")))
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("errata.flows.evaluate.kept", faulty)
+        patched.setattr("errata.flows.answering.evaluate.kept", faulty)
         there.take(quotes=[*FIRST["quotes"], *SECOND["quotes"]])
         there.run()
     assert all(each["of"] != "b" for name in TELLING for each in there.rows(name))

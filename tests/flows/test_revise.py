@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from errata.archive import correct
-from errata.flows.age_out import age_out
-from errata.flows.doctor import Orders, doctor
-from errata.flows.revise import revise_stream
+from errata.flows.taking.revise import revise_stream
+from errata.flows.upkeep.age_out import age_out
+from errata.flows.upkeep.doctor import Orders, doctor
 from errata.model.bucket import Layout
 from errata.model.instants import SECOND
 from errata.model.interval import HIGHEST

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from errata.flows.status import query_status
+from errata.flows.telling.status import query_status
 from fixtures.runs import FIRST, QUERIES, ROUTES, SECOND, UNSWEPT, Answering
 
 

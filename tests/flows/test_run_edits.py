@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from errata.catalog import commits
 from errata.catalog.published import Done, commit_evaluation
-from errata.flows.changes import Feed
-from errata.flows.run import run
+from errata.flows.running.run import run
+from errata.flows.telling.changes import Feed
 from fixtures.answers import Reader, told
 from fixtures.runs import DEAR, FIRST, MOST, QUERIES, SECOND, SUMS, UNSWEPT, Answering
 
@@ -74,7 +74,7 @@ def test_during_a_run(there: Answering, monkeypatch: pytest.MonkeyPatch) -> None
         return commit_evaluation(catalog, done, cause)
 
     with monkeypatch.context() as patched:
-        patched.setattr("errata.flows.evaluate.published.commit_evaluation", meanwhile)
+        patched.setattr("errata.flows.answering.evaluate.published.commit_evaluation", meanwhile)
         report = there.run()
     assert (report.busy, report.held) == (["sums"], [("most", "sums")])
     assert there.rows("sums") == rows["sums"], "what a form says that is no more is not published"

@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from errata.catalog import commits
 from errata.catalog.tables import buckets as buckets_table
-from errata.flows.status import State, query_status
+from errata.flows.telling.status import State, query_status
 from errata.model.bucket import Role
 from fixtures.runs import DEAR, FIRST, QUERIES, SECOND, SUMS, Answering
 
@@ -45,7 +45,7 @@ def stops(there: Answering, row: dict[str, str]) -> None:
 def untried(there: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
     """With nothing new a run does not try again."""
     with monkeypatch.context() as patched:
-        patched.setattr("errata.flows.rounds.evaluate", None)
+        patched.setattr("errata.flows.running.rounds.evaluate", None)
         report = there.run()
     assert ([name for name, _ in report.stopped], report.held) == (["inverse"], [("top", "inverse")])
 
@@ -92,7 +92,7 @@ def test_what_is_kept_is_a_cache(tmp_path: Path, spark: SparkSession, monkeypatc
 
 
 def test_small_buckets_are_merged(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("errata.flows.merged_results.MANY", 4)
+    monkeypatch.setattr("errata.flows.answering.merged_results.MANY", 4)
     texts = {"dear": DEAR, "sums": SUMS}
     there, seen = Answering.begin(tmp_path, texts), {}
     for second in range(1, 10):

@@ -20,15 +20,15 @@ from errata.catalog import commits
 from errata.catalog.append import BasisMovedError
 from errata.catalog.published import Done, Serves, commit_evaluation, evaluations_of
 from errata.catalog.tables import leases
-from errata.flows import rounds
-from errata.flows.run import RunReport, run
+from errata.flows.running import rounds
+from errata.flows.running.run import RunReport, run
 from errata.model.commit import Cause
 from fixtures.kills import Listed, committers, kill_while_running
 from fixtures.postgres import FreshDatabase
 from fixtures.runs import FIRST, QUERIES, SECOND, Answering, same_as
 
 TEXTS = {name: QUERIES[name] for name in ("dear", "sums", "most")}
-COMMIT = "errata.flows.evaluate.published.commit_evaluation"
+COMMIT = "errata.flows.answering.evaluate.published.commit_evaluation"
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ def dying(work: Callable[..., Any], *, afterwards: bool) -> Callable[..., Any]:
 
 
 MOMENTS: Mapping[str, tuple[str, bool]] = {
-    "all has been read": ("errata.flows.evaluate.advance", False),
-    "Spark has worked it out": ("errata.flows.evaluate.gathered", True),
+    "all has been read": ("errata.flows.answering.evaluate.advance", False),
+    "Spark has worked it out": ("errata.flows.answering.evaluate.gathered", True),
     "files have been written": (COMMIT, False),
     "it has been committed": (COMMIT, True),
 }

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from errata.errors import UsageError
-from errata.flows.revise import revise
-from errata.flows.stability import stable_to
+from errata.flows.taking.revise import revise
+from errata.flows.telling.stability import stable_to
 from errata.model.instants import HOUR, format_instant
 from errata.model.interval import LOWEST
 from errata.model.revision import Op

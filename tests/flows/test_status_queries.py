@@ -11,9 +11,9 @@ import pytest
 from errata.catalog import queries, stopped, streams
 from errata.catalog.published import Done, commit_evaluation, published
 from errata.clock import FixedClock
-from errata.flows.due import all_read, reached
+from errata.flows.answering.due import all_read, reached
 from errata.flows.site import Site, at_site
-from errata.flows.status import Declared, QueryStatus, State, query_status
+from errata.flows.telling.status import Declared, QueryStatus, State, query_status
 from errata.model.commit import Cause
 from errata.model.evaluation import Fault, Measures, Refusal, Step, Swept
 from errata.model.interval import LOWEST

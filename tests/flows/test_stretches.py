@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.flows import windows
-from errata.flows.stretches import stretches, within
-from errata.flows.sweep import sweep
+from errata.flows.correcting import windows
+from errata.flows.correcting.stretches import stretches, within
+from errata.flows.running.sweep import sweep
 from errata.language.lineage import Axis, Region
 from errata.model.bucket import Bucket, Groups, Role
 from errata.model.interval import HIGHEST, LOWEST, Interval
@@ -44,7 +44,7 @@ def test_what_is_replayed_in_stretches_is_what_it_is_at_once(
 
     sweep(whole.site, technique=technique)
     with monkeypatch.context() as patched:
-        patched.setattr("errata.flows.parts.STEP_ROWS", 3)
+        patched.setattr("errata.flows.answering.parts.STEP_ROWS", 3)
         patched.setattr(windows, "_replayed", seen)
         report = sweep(there.site, technique=technique)
     assert len(done) > len(TEXTS), "there were several stretches"
@@ -73,7 +73,7 @@ class TestWhereStretchesEnd:
 
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("errata.flows.parts.STEP_ROWS", 100)
+        monkeypatch.setattr("errata.flows.answering.parts.STEP_ROWS", 100)
 
     def test_of_few_rows(self) -> None:
         regions = [Region(Axis.START, Interval(5, 9)), Region(Axis.START, Interval(20, 25))]

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.flows import evaluate, windows, worked
-from errata.flows.sweep import SweepReport, sweep
+from errata.flows.answering import evaluate
+from errata.flows.correcting import windows, worked
+from errata.flows.running.sweep import SweepReport, sweep
 from errata.revise.technique import Technique
 from fixtures.runs import FIRST, SECOND, Answering
 

@@ -21,11 +21,11 @@ from errata.catalog import commits, streams
 from errata.catalog.append import BasisMovedError
 from errata.catalog.published import Done, Serves, commit_evaluation, evaluations_of
 from errata.catalog.tables import leases
-from errata.flows.age_out import age_out
-from errata.flows.compact import compact
-from errata.flows.revise import revise
-from errata.flows.sweep import SweepReport, sweep
-from errata.flows.vacuum import vacuum
+from errata.flows.running.sweep import SweepReport, sweep
+from errata.flows.taking.revise import revise
+from errata.flows.upkeep.age_out import age_out
+from errata.flows.upkeep.compact import compact
+from errata.flows.upkeep.vacuum import vacuum
 from errata.model.commit import Cause
 from fixtures.kills import Listed, committers, kill_while_running
 from fixtures.postgres import FreshDatabase
@@ -91,8 +91,8 @@ def dying(work: Callable[..., Any], *, afterwards: bool) -> Callable[..., Any]:
 
 
 MOMENTS: Mapping[str, tuple[str, bool]] = {
-    "nothing has been done": ("errata.flows.sweep.revise_stream", False),
-    "history is corrected": ("errata.flows.sweep.revise_stream", True),
+    "nothing has been done": ("errata.flows.running.sweep.revise_stream", False),
+    "history is corrected": ("errata.flows.running.sweep.revise_stream", True),
     "all has been read": ("errata.revise.amender.amend", False),
     "files have been written": (COMMIT, False),
     "it has been committed": (COMMIT, True),
@@ -265,7 +265,7 @@ def test_two_sweepers_without_leases(
             both.wait(200)
         return commit_evaluation(catalog, done, cause)
 
-    monkeypatch.setattr("errata.flows.rounds.leases.held", no_lease)
+    monkeypatch.setattr("errata.flows.running.rounds.leases.held", no_lease)
     monkeypatch.setattr(COMMIT, together)
     with ThreadPoolExecutor(2) as pool:
         reports = list(pool.map(lambda _: sweep(there.site), range(2)))
@@ -320,7 +320,7 @@ def test_a_sweep_that_a_run_has_overtaken(tmp_path: Path, spark: SparkSession, m
         assert [each.name for each in there.run("sums").evaluated] == ["sums"]
 
     with monkeypatch.context() as patched:
-        patched.setattr("errata.flows.rounds.leases.held", no_lease)
+        patched.setattr("errata.flows.running.rounds.leases.held", no_lease)
         meanwhile(patched, "sums", further)
         report = sweep(there.site)
     assert (report.busy, report.held) == (["sums"], [("most", "sums")]), "the other one has read rows that this has not"
@@ -341,7 +341,7 @@ def test_a_sweep_that_a_run_of_the_same_state_has_overtaken(
     come_so_far(there)
     there.revise(quotes=["13,a,4", "13,b,2", "13,b,1;replace"])
     with monkeypatch.context() as patched:
-        patched.setattr("errata.flows.rounds.leases.held", no_lease)
+        patched.setattr("errata.flows.running.rounds.leases.held", no_lease)
         meanwhile(patched, "sums", lambda: there.run("sums"))
         report = sweep(there.site)
     assert corrected(report) == set(texts), "what has been worked out is put aside, and worked out again"

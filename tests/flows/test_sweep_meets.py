@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 from errata.catalog import ledger, streams
 from errata.catalog.published import Published
 from errata.errors import ErrataError
-from errata.flows.age_out import age_out
-from errata.flows.replay import Range, replay
-from errata.flows.rounds import Rounds
-from errata.flows.run import run
-from errata.flows.sweep import SweepReport, sweep
-from errata.flows.vacuum import vacuum
+from errata.flows.running.replay import Range, replay
+from errata.flows.running.rounds import Rounds
+from errata.flows.running.run import run
+from errata.flows.running.sweep import SweepReport, sweep
+from errata.flows.upkeep.age_out import age_out
+from errata.flows.upkeep.vacuum import vacuum
 from errata.model.bucket import Role
 from errata.model.evaluation import Swept
 from errata.model.instants import MINUTE
@@ -223,7 +223,7 @@ class TestChains:
         assert replay(there.site, Range("total", "1", "7")).changed == 0
 
     def test_corrections_in_changes_that_have_been_merged(self, begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("errata.flows.merged_results.MANY", 2)
+        monkeypatch.setattr("errata.flows.answering.merged_results.MANY", 2)
         declared = STREAMS.replace("order: at", "order: at, horizon: 0 seconds")
         texts = {"dear": DEAR, "top": "SELECT of, max(price) AS m FROM dear GROUP BY of, window(at, 4)"}
         there = begin(texts, declared=declared.replace("order: since", "order: since, horizon: 0 seconds"))
@@ -316,9 +316,9 @@ def test_a_run_of_an_earlier_state_than_a_sweep(begin: Begin, monkeypatch: pytes
 @pytest.mark.parametrize("few", [-1, 1, 3, 100], ids=["never", "one", "some", "all"])
 def test_what_is_read_in_several_tasks(begin: Begin, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
     """However many results still count as few: these are laid against what is published without tasks."""
-    monkeypatch.setattr("errata.flows.worked.LARGE", -1)
-    monkeypatch.setattr("errata.flows.worked.FEW", few)
-    monkeypatch.setattr("errata.flows.worked.TASK_ROWS", 3)
+    monkeypatch.setattr("errata.flows.correcting.worked.LARGE", -1)
+    monkeypatch.setattr("errata.flows.correcting.worked.FEW", few)
+    monkeypatch.setattr("errata.flows.correcting.worked.TASK_ROWS", 3)
     there = begin({name: QUERIES[name] for name in ("dear", "sums", "latest", "pairs", "named")}, come=False)
     for rows in (FIRST, SECOND):
         there.take(**rows)

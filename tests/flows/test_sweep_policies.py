@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 from errata.catalog import commits, streams
 from errata.catalog.published import evaluations_of
-from errata.flows.age_out import age_out
-from errata.flows.status import State, query_status
-from errata.flows.sweep import SweepReport, sweep
-from errata.flows.sweep_plan import Planned, plan_sweep
-from errata.flows.undo import undo
+from errata.flows.running.sweep import SweepReport, sweep
+from errata.flows.running.sweep_plan import Planned, plan_sweep
+from errata.flows.taking.undo import undo
+from errata.flows.telling.status import State, query_status
+from errata.flows.upkeep.age_out import age_out
 from errata.model.bucket import Role
 from errata.model.instants import MINUTE
 from errata.model.results import VE, VS
@@ -264,8 +264,8 @@ class TestFailure:
             states = {each.name: each.state for each in query_status(there.site)}
             assert states == {"dear": State.CURRENT, "inverse": State.STOPPED, "top": State.HELD}
             with monkeypatch.context() as patched:
-                patched.setattr("errata.flows.rounds.sweep_query", None)
-                patched.setattr("errata.flows.rounds.evaluate", None)
+                patched.setattr("errata.flows.running.rounds.sweep_query", None)
+                patched.setattr("errata.flows.running.rounds.evaluate", None)
                 assert [name for name, _ in sweep(there.site).stopped] == ["inverse"]
                 assert [name for name, _ in there.run().stopped] == ["inverse"]
             # Others go on; what was published stands.

@@ -11,13 +11,14 @@ import pytest
 
 from errata.catalog import streams
 from errata.errors import UsageError
-from errata.flows import evaluate, worked
-from errata.flows.age_out import age_out
-from errata.flows.doctor import doctor
-from errata.flows.evaluate import Evaluated
-from errata.flows.sweep import sweep
-from errata.flows.sweep_plan import plan_sweep
-from errata.flows.vacuum import vacuum
+from errata.flows.answering import evaluate
+from errata.flows.answering.evaluate import Evaluated
+from errata.flows.correcting import worked
+from errata.flows.running.sweep import sweep
+from errata.flows.running.sweep_plan import plan_sweep
+from errata.flows.upkeep.age_out import age_out
+from errata.flows.upkeep.doctor import doctor
+from errata.flows.upkeep.vacuum import vacuum
 from errata.model.bucket import Role
 from errata.model.evaluation import Swept
 from errata.model.results import VS
@@ -204,7 +205,7 @@ class TestAgedRows:
 
 
 def test_it_is_kept_up_beside_the_results(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("errata.flows.merged_results.MANY", 4)
+    monkeypatch.setattr("errata.flows.answering.merged_results.MANY", 4)
     there = begin({"sums": SUMS, "whole": SUMS}, served={"sums": f"{STORED}, retention: 5 units"})
     for end in (40, 50):
         there.take(quotes=[f"{at},{of},1" for at in range(end - 9, end + 1) for of in "ab"])

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from errata.flows import lineage_asked, merged_results
-from errata.flows.compact import compact
-from errata.flows.sweep import sweep
+from errata.flows.answering import merged_results
+from errata.flows.correcting import lineage_asked
+from errata.flows.running.sweep import sweep
+from errata.flows.upkeep.compact import compact
 from errata.model.bucket import Role
 from fixtures.runs import STREAMS, Answering
 

@@ -12,11 +12,11 @@ from sqlalchemy import event
 from errata.archive import brought
 from errata.catalog import commits, quarantine, streams
 from errata.errors import Refused, UsageError
-from errata.flows import undo as flow
-from errata.flows.age_out import age_out
-from errata.flows.compact import compact
-from errata.flows.revise import revise
-from errata.flows.undo import UndoReport, plan_undo, undo
+from errata.flows.taking import undo as flow
+from errata.flows.taking.revise import revise
+from errata.flows.taking.undo import UndoReport, plan_undo, undo
+from errata.flows.upkeep.age_out import age_out
+from errata.flows.upkeep.compact import compact
 from errata.model.bucket import Role
 from errata.model.instants import SECOND
 from errata.model.revision import Op

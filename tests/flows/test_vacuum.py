@@ -27,7 +27,7 @@ from errata.catalog.open import Catalog, open_catalog
 from errata.clock import FixedClock
 from errata.errors import ErrataError, UsageError
 from errata.flows.site import Site
-from errata.flows.vacuum import Freed, Vacuumed, What, plan, vacuum
+from errata.flows.upkeep.vacuum import Freed, Vacuumed, What, plan, vacuum
 from errata.model.bucket import NewBucket, Role
 from errata.model.commit import Cause
 from errata.model.instants import DAY, HOUR, SECOND

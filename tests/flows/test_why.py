@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 
 import errata
 from errata.errors import ErrataError, UsageError
-from errata.flows import behind as reading
-from errata.flows.changes import Feed
-from errata.flows.revise import revise
-from errata.flows.sweep import sweep
-from errata.flows.undo import undo
-from errata.flows.vacuum import vacuum
-from errata.flows.why import why
+from errata.flows.running.sweep import sweep
+from errata.flows.taking.revise import revise
+from errata.flows.taking.undo import undo
+from errata.flows.telling import behind as reading
+from errata.flows.telling.changes import Feed
+from errata.flows.telling.why import why
+from errata.flows.upkeep.vacuum import vacuum
 from errata.model.instants import DAY
 from errata.model.interval import HIGHEST
 from errata.serve.story import Batch, Behind, Cause, Correction, Edit, Fate, ResultChanged, Story

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from errata.catalog import commits, ledger, streams
-from errata.flows.append import AppendReport, Batch, append
+from errata.flows.taking.append import AppendReport, Batch, append
 from errata.model.batch import Counts
 from errata.model.history import History
 from errata.model.instants import SECOND

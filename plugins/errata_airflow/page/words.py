@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from errata.evaluate.route import Kind
 from errata.flows.overview.front import how_to_mend, waits_for
 from errata.flows.overview.patterns import IN_WORDS, POLICIES
-from errata.flows.status import QueryStatus, State
+from errata.flows.telling.status import QueryStatus, State
 from errata.model.commit import Cause, Commit
 from errata.model.instants import DAY, HOUR, MINUTE, SECOND
 from errata.revise.technique import Technique

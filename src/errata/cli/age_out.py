@@ -9,9 +9,9 @@ import typer
 
 from errata.cli.options import given
 from errata.cli.talk import say
-from errata.flows import age_out as flow
-from errata.flows.age_out import AgedOut
 from errata.flows.site import at_site
+from errata.flows.upkeep import age_out as flow
+from errata.flows.upkeep.age_out import AgedOut
 from errata.model.interval import LOWEST
 from errata.serve.words import counted, place
 

@@ -14,8 +14,8 @@ from errata.declare.project import load_project
 from errata.declare.queries import QueryFile
 from errata.declare.query_changes import QueryChanges
 from errata.errors import EXIT_FAILED
-from errata.flows import apply as flow
-from errata.flows.apply import ApplyPlan
+from errata.flows.declaring import apply as flow
+from errata.flows.declaring.apply import ApplyPlan
 from errata.model.query import CheckedQuery
 from errata.serve.words import counted
 

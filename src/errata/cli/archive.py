@@ -12,7 +12,7 @@ from errata.cli.options import MaybeStream, Printed, given
 from errata.cli.shelf import Shelf, shelf_of
 from errata.cli.talk import say
 from errata.flows.site import at_site
-from errata.flows.status import StreamStatus, status
+from errata.flows.telling.status import StreamStatus, status
 from errata.model.bucket import Bucket
 from errata.serve.formats import Field, Format, Record, console_on, print_records
 from errata.serve.timeline import STABLE, Stretch, timeline

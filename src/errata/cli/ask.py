@@ -14,9 +14,9 @@ from errata.cli.question import QueryGiven, SqlGiven, meant
 from errata.cli.rows import Kind, Limit, Out, check_format, give_out
 from errata.cli.talk import say
 from errata.errors import ErrataError, UsageError
-from errata.flows.ask import Asked, Question, answering
-from errata.flows.drift import drifted
+from errata.flows.declaring.drift import drifted
 from errata.flows.site import Site, at_site
+from errata.flows.telling.ask import Asked, Question, answering
 from errata.serve.formats import ScanFormat
 
 _EVERY_ROW = "SELECT * FROM "

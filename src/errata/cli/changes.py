@@ -16,8 +16,8 @@ import typer
 from errata.cli.options import QueryName, given
 from errata.cli.talk import say
 from errata.errors import ErrataError
-from errata.flows.changes import Feed
 from errata.flows.site import at_site
+from errata.flows.telling.changes import Feed
 from errata.serve.changes import NAMES, drawn_changes, last_changes, last_of
 from errata.serve.encode import csv_header, csv_lines, json_lines
 from errata.serve.formats import Format, console_on

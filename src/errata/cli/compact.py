@@ -10,9 +10,9 @@ import typer
 
 from errata.cli.options import Printed, given
 from errata.cli.talk import say, steps
-from errata.flows import compact as flow
-from errata.flows.compact import CompactReport
 from errata.flows.site import at_site
+from errata.flows.upkeep import compact as flow
+from errata.flows.upkeep.compact import CompactReport
 from errata.model.bucket import Bucket, NewBucket
 from errata.model.compaction import Why
 from errata.serve.formats import Field, Format, Record, print_records

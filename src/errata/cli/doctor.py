@@ -12,10 +12,10 @@ import typer
 from errata.cli.options import Printed, given
 from errata.cli.talk import bar, say, steps
 from errata.errors import EXIT_FAILED
-from errata.flows import doctor as flow
-from errata.flows.doctor import Examined, Orders
 from errata.flows.site import at_site
-from errata.flows.vacuum import GRACE
+from errata.flows.upkeep import doctor as flow
+from errata.flows.upkeep.doctor import Examined, Orders
+from errata.flows.upkeep.vacuum import GRACE
 from errata.model.health import Finding
 from errata.model.instants import format_duration, parse_duration
 from errata.serve.formats import Field, Format, Record, print_records

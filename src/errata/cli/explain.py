@@ -13,7 +13,7 @@ from errata.cli.question import QueryGiven, SqlGiven, meant
 from errata.cli.talk import say
 from errata.declare.project import load_project
 from errata.errors import ErrataError
-from errata.flows.explain import evaluated, explained
+from errata.flows.declaring.explain import evaluated, explained
 from errata.language.explaining.draw import to_svg
 from errata.language.explaining.explain import to_text
 

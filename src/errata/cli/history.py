@@ -11,8 +11,8 @@ import typer
 from errata.cli.named import named_values
 from errata.cli.options import Printed, StreamName, given
 from errata.cli.talk import say, steps
-from errata.flows.history import History, Version, What, history
 from errata.flows.site import at_site
+from errata.flows.telling.history import History, Version, What, history
 from errata.model.commit import Commit
 from errata.model.instants import format_instant
 from errata.model.stream import Stream

@@ -10,9 +10,9 @@ import typer
 from errata.cli.options import StreamName, given
 from errata.cli.talk import say, steps
 from errata.errors import EXIT_QUARANTINE
-from errata.flows.append import AppendReport, Batch, append
 from errata.flows.site import Site, at_site
-from errata.flows.status import unsettled
+from errata.flows.taking.append import AppendReport, Batch, append
+from errata.flows.telling.status import unsettled
 from errata.model.batch import BadRow
 from errata.model.stream import Stream
 from errata.serve.words import batch_name, counted, near, place

@@ -13,9 +13,9 @@ from errata.catalog.quarantine import Held, State
 from errata.cli.options import MaybeStream, Printed, StreamName, given
 from errata.cli.talk import confirm, say
 from errata.errors import EXIT_FAILED
-from errata.flows import quarantine as flow
-from errata.flows.quarantine import Selected, Selection
 from errata.flows.site import at_site
+from errata.flows.taking import quarantine as flow
+from errata.flows.taking.quarantine import Selected, Selection
 from errata.serve.formats import Field, Format, print_records
 from errata.serve.words import batch_name, counted, near
 

@@ -11,9 +11,9 @@ import typer
 from errata.cli.options import Printed, given
 from errata.cli.talk import say, steps
 from errata.errors import EXIT_FAILED, UsageError
-from errata.flows.outcome import told
-from errata.flows.replay import Range, ReplayReport
-from errata.flows.replay import replay as replay_flow
+from errata.flows.running.outcome import told
+from errata.flows.running.replay import Range, ReplayReport
+from errata.flows.running.replay import replay as replay_flow
 from errata.flows.site import at_site
 from errata.revise.technique import Technique
 from errata.serve.formats import Field, Format, print_records

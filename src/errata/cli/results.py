@@ -14,9 +14,9 @@ from errata.cli.options import QueryName, check_place, given
 from errata.cli.rows import Kind, Limit, Out, check_format, give_objects, give_out
 from errata.cli.talk import say
 from errata.errors import UsageError
-from errata.flows.drift import drifted
-from errata.flows.results import Answer, Reading, Wanted, reading
+from errata.flows.declaring.drift import drifted
 from errata.flows.site import Site, at_site
+from errata.flows.telling.results import Answer, Reading, Wanted, reading
 from errata.serve.formats import ScanFormat
 
 

@@ -9,10 +9,10 @@ from errata.cli.options import StreamName, given
 from errata.cli.quarantine import BatchId, Ids, Reason, nothing
 from errata.cli.talk import say, steps
 from errata.errors import EXIT_QUARANTINE
-from errata.flows import quarantine as flow
-from errata.flows.quarantine import Selection
-from errata.flows.retry import retry as retry_rows
 from errata.flows.site import at_site
+from errata.flows.taking import quarantine as flow
+from errata.flows.taking.quarantine import Selection
+from errata.flows.taking.retry import retry as retry_rows
 from errata.serve.words import counted, near
 
 

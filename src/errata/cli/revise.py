@@ -11,9 +11,9 @@ from errata.cli.ingest import report_lines
 from errata.cli.options import given
 from errata.cli.talk import say, steps
 from errata.errors import EXIT_QUARANTINE, UsageError
-from errata.flows.append import AppendReport, Batch, append
-from errata.flows.revise import RevisedReport, revise
 from errata.flows.site import Site, at_site
+from errata.flows.taking.append import AppendReport, Batch, append
+from errata.flows.taking.revise import RevisedReport, revise
 from errata.model.revision import Op
 from errata.model.stream import Stream
 from errata.serve.words import batch_name, counted, near

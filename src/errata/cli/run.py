@@ -15,12 +15,12 @@ from errata.cli.refused import refusals_of
 from errata.cli.revise import revised_lines
 from errata.cli.talk import say, steps
 from errata.errors import ErrataError
-from errata.flows.append import AppendReport
-from errata.flows.evaluate import Evaluated
-from errata.flows.outcome import exit_code, told
-from errata.flows.run import RunReport
-from errata.flows.run import run as run_flow
+from errata.flows.answering.evaluate import Evaluated
+from errata.flows.running.outcome import exit_code, told
+from errata.flows.running.run import RunReport
+from errata.flows.running.run import run as run_flow
 from errata.flows.site import at_site
+from errata.flows.taking.append import AppendReport
 from errata.model.evaluation import Fault
 from errata.serve.formats import Field, Format, Record, print_records
 from errata.serve.words import counted, near, place, place_shown

@@ -10,8 +10,8 @@ from errata.cli.named import named_values
 from errata.cli.options import StreamName, given
 from errata.cli.rows import Kind, Limit, Out, check_format, give_out
 from errata.cli.talk import say
-from errata.flows.read import Wanted, reading, refuse_backwards
 from errata.flows.site import at_site
+from errata.flows.telling.read import Wanted, reading, refuse_backwards
 from errata.serve.formats import ScanFormat
 from errata.serve.words import counted
 

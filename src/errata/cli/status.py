@@ -11,9 +11,9 @@ import typer
 from errata.cli.options import Printed, given
 from errata.cli.status_queries import print_queries, query_hints
 from errata.cli.talk import say
-from errata.flows import status as flow
 from errata.flows.site import at_site
-from errata.flows.status import Declared, QueryStatus, StreamStatus
+from errata.flows.telling import status as flow
+from errata.flows.telling.status import Declared, QueryStatus, StreamStatus
 from errata.serve.formats import Field, Format, Record, print_records
 from errata.serve.words import counted, place, place_shown, size
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from errata.cli.refused import refusals_of
 from errata.cli.talk import say
-from errata.flows.status import Declared, QueryStatus, State
+from errata.flows.telling.status import Declared, QueryStatus, State
 from errata.model.stream import OnRevision
 from errata.serve.formats import Field, Format, Record, print_records
 from errata.serve.words import counted, distance, place, place_shown

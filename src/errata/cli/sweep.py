@@ -14,12 +14,12 @@ from errata.cli.revise import revised_lines
 from errata.cli.run import standing_lines
 from errata.cli.talk import say, steps
 from errata.errors import UsageError
-from errata.flows.evaluate import Evaluated
-from errata.flows.outcome import exit_code, told
+from errata.flows.answering.evaluate import Evaluated
+from errata.flows.running.outcome import exit_code, told
+from errata.flows.running.sweep import SweepReport
+from errata.flows.running.sweep import sweep as sweep_flow
+from errata.flows.running.sweep_plan import Planned, SweepPlan, plan_sweep
 from errata.flows.site import at_site
-from errata.flows.sweep import SweepReport
-from errata.flows.sweep import sweep as sweep_flow
-from errata.flows.sweep_plan import Planned, SweepPlan, plan_sweep
 from errata.revise.technique import Technique
 from errata.serve.formats import Field, Format, Record, print_records
 from errata.serve.words import counted

@@ -10,9 +10,9 @@ import typer
 from errata.cli.options import StreamName, given
 from errata.cli.talk import confirm, say, steps
 from errata.errors import EXIT_FAILED, EXIT_QUARANTINE
-from errata.flows import undo as flow
 from errata.flows.site import Site, at_site
-from errata.flows.undo import UndoPlan, UndoReport
+from errata.flows.taking import undo as flow
+from errata.flows.taking.undo import UndoPlan, UndoReport
 from errata.serve.words import batch_name, counted
 
 

@@ -11,9 +11,9 @@ import typer
 from errata.cli.options import Printed, given
 from errata.cli.talk import complain, say, steps
 from errata.errors import EXIT_FAILED
-from errata.flows import vacuum as flow
 from errata.flows.site import at_site
-from errata.flows.vacuum import GRACE, Freed, Vacuumed
+from errata.flows.upkeep import vacuum as flow
+from errata.flows.upkeep.vacuum import GRACE, Freed, Vacuumed
 from errata.model.instants import format_duration, parse_duration
 from errata.serve.formats import Field, Format, Record, print_records
 from errata.serve.words import counted, size

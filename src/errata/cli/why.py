@@ -12,7 +12,7 @@ from errata.cli.named import named_values
 from errata.cli.options import Printed, QueryName, given
 from errata.cli.talk import say, steps
 from errata.flows.site import at_site
-from errata.flows.why import why as story_of
+from errata.flows.telling.why import why as story_of
 from errata.serve.formats import Field, Format, print_records
 from errata.serve.story_record import as_record, value_records
 from errata.serve.story_words import in_paragraphs

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from errata.errors import EXIT_FAILED, EXIT_QUARANTINE, ErrataError
-from errata.flows.age_out import age_out
-from errata.flows.append import AppendReport, Batch, append
-from errata.flows.compact import compact
-from errata.flows.doctor import Orders, doctor
-from errata.flows.evaluate import Evaluated
-from errata.flows.outcome import exit_code, told
-from errata.flows.replay import Range, replay
-from errata.flows.revise import RevisedReport, revise
-from errata.flows.run import run
+from errata.flows.answering.evaluate import Evaluated
+from errata.flows.running.outcome import exit_code, told
+from errata.flows.running.replay import Range, replay
+from errata.flows.running.run import run
+from errata.flows.running.sweep import sweep
 from errata.flows.site import at_site
-from errata.flows.sweep import sweep
-from errata.flows.vacuum import vacuum
+from errata.flows.taking.append import AppendReport, Batch, append
+from errata.flows.taking.revise import RevisedReport, revise
+from errata.flows.upkeep.age_out import age_out
+from errata.flows.upkeep.compact import compact
+from errata.flows.upkeep.doctor import Orders, doctor
+from errata.flows.upkeep.vacuum import vacuum
 from errata.model.commit import Cause
 from errata.revise.technique import Technique
 

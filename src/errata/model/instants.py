@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from errata.errors import UsageError
+from errata.model.interval import LOWEST
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -83,3 +84,17 @@ def parse_instant(text: str) -> int:
 def format_instant(micros: int) -> str:
     """The instant as Errata writes it everywhere: 2026-11-18T02:00:00.000000."""
     return to_datetime(micros).replace(tzinfo=None).isoformat(timespec="microseconds")
+
+
+def event_time(at: str | int, *, timed: bool) -> int:
+    """The event time that a person means."""
+    if isinstance(at, int):
+        return max(LOWEST, at)
+    if timed:
+        return parse_instant(at)
+    try:
+        return max(LOWEST, int(at))
+    except ValueError:
+        raise UsageError(
+            f"{at!r} is not a whole number", why="the streams that the query reads are ordered by a bigint"
+        ) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from errata.flows.overview.patterns import query_story
-from errata.flows.status import query_status
+from errata.flows.telling.status import query_status
 from errata_airflow.page.panel import Page, Panel
 
 PANEL = Panel(

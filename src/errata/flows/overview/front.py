@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from errata.catalog import commits
 from errata.flows.site import Site
-from errata.flows.status import Declared, QueryStatus, State, StreamStatus, query_status, status
+from errata.flows.telling.status import Declared, QueryStatus, State, StreamStatus, query_status, status
 from errata.model.commit import Commit
 from errata.model.evaluation import Fault
 from errata.serve.words import counted

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from errata.catalog import queries
 from errata.flows.overview.corrections import Course, check_query, course
 from errata.flows.site import Site
-from errata.flows.status import Declared, QueryStatus, query_status
+from errata.flows.telling.status import Declared, QueryStatus, query_status
 from errata.model.pattern import Pattern
 from errata.model.stream import OnRevision
 

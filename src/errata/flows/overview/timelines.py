@@ -10,7 +10,7 @@ from errata.catalog.lately import Strip
 from errata.catalog.streams import Standing
 from errata.errors import unknown
 from errata.flows.site import Site
-from errata.flows.status import StreamStatus, status
+from errata.flows.telling.status import StreamStatus, status
 from errata.model.bucket import Role
 from errata.model.commit import Commit
 

@@ -10,7 +10,7 @@ from errata.catalog.holdings import Sizes
 from errata.catalog.lately import Held
 from errata.catalog.published import all_published
 from errata.flows.site import Site
-from errata.flows.status import status
+from errata.flows.telling.status import status
 from errata.model.bucket import Role
 from errata.model.commit import Commit
 

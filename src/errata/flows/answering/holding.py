@@ -1,0 +1,53 @@
+"""What ageing has to leave, since queries that are answered have still to read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from errata.catalog import queries, streams
+from errata.catalog.published import all_published
+from errata.evaluate.ageing import held_from
+from errata.evaluate.route import Kind, route
+from errata.flows.declaring.check import read, with_inputs
+from errata.flows.site import Site
+from errata.language.rewrite import rewrite
+from errata.model.interval import LOWEST
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A query that needs rows from a place on."""
+
+    query: str
+    start: int
+    """LOWEST: each of its evaluations needs all there is."""
+
+
+def hold_on(site: Site, name: str) -> Hold | None:
+    """Of the queries that read a stream, or a query's results, the one that needs the oldest rows. One that has not
+    been evaluated yet needs none: it begins where there are rows. What is kept as state need not be read again."""
+    known, answered = queries.recorded(site.catalog), all_published(site.catalog)
+    wanted = [
+        each.checked.name
+        for each in known.values()
+        if (name in each.checked.reads or name == each.checked.name)
+        and each.checked.name in answered
+        and answered[each.checked.name].query_id == each.query_id
+    ]
+    if not wanted:
+        return None
+    declared = {each.stream.name: each.stream for each in streams.standings(site.catalog)}
+    names = with_inputs(wanted, {each: known[each].checked.reads for each in known})
+    plans = read(declared, {each: known[each].checked.query for each in names}, names)
+    holds = []
+    for each in wanted:
+        rewritten = rewrite(plans[each]).plan
+        chosen = route(rewritten)
+        if each == name:
+            # Which values have come is known from the results alone.
+            start = LOWEST if chosen.kind is Kind.NEW_VALUES else None
+        else:
+            start = held_from(rewritten, chosen, answered[each].frontier).get(name)
+        if start is not None:
+            holds.append(Hold(each, start))
+    return min(holds, key=lambda hold: (hold.start, hold.query), default=None)

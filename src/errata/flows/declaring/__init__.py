@@ -1,0 +1,1 @@
+"""What is declared read, checked, explained, and brought into the catalog."""

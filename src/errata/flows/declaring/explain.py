@@ -1,0 +1,123 @@
+"""Explaining a query that is declared, or a text: nothing is read but declarations and, for estimates, the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from errata.catalog import buckets, holdings, streams
+from errata.catalog.open import Catalog, peek
+from errata.catalog.streams import Standing
+from errata.declare.project import Project
+from errata.declare.queries import with_texts
+from errata.errors import unknown
+from errata.evaluate.route import route
+from errata.flows.declaring.check import read, sources_of
+from errata.language.explaining.explain import Explanation, explain
+from errata.language.queries import names_read, query_source, read_query
+from errata.model.bucket import Role
+from errata.model.instants import SECOND
+from errata.model.query import Query
+
+MANY = 1_000
+"""An archive of more buckets than this is not asked how many groups it has: a look should be quick."""
+
+
+def explained(project: Project, name: str | None, text: str = "", where: str = "the query") -> Explanation:
+    """What there is to know about a declared query, by name, or about a text."""
+    written = {each.lower(): each for each in project.queries}
+    if name is not None:
+        if name.lower() not in written:
+            raise unknown("query", name, project.queries)
+        asked = [written[name.lower()]]
+    else:
+        asked = [written[each.lower()] for each in names_read(text, where) if each.lower() in written]
+    texts = _texts(project, asked, written)
+    plans = read(project.streams, texts, texts, project.queries)
+    if name is not None:
+        return explain(plans[asked[0]], statistics(project), asked[0])
+    sources = {
+        **sources_of(project.streams.values()),
+        **{each: query_source(each, plan) for each, plan in plans.items()},
+    }
+    return explain(read_query(text, where, sources, others=list(project.queries)), statistics(project), where)
+
+
+def evaluated(explanation: Explanation) -> str:
+    """How `errata run` takes the query further, as a section of the explanation."""
+    chosen = route(explanation.after.plan)
+    return f"\nHow errata run takes it further\n  {chosen.kind}: {chosen.why}\n"
+
+
+def _texts(project: Project, names: Iterable[str], written: Mapping[str, str]) -> dict[str, Query]:
+    """The queries named and those that they read, also through others; no other file is opened."""
+    found: dict[str, Query] = {}
+    waiting = set(names)
+    while waiting:
+        new = with_texts([project.queries[each] for each in sorted(waiting)], project.file)
+        found |= new
+        read_by_them = [each.lower() for query in new.values() for each in names_read(query.text, query.sql_file)]
+        waiting = {written[each] for each in read_by_them if each in written} - set(found)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the catalog knows of a stream."""
+
+    rows: float
+    span: int
+    """From its first place to its last."""
+    timed: bool
+    distinct: Mapping[str, float] = field(default_factory=dict)
+    """How many values a column has, where buckets list them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromCatalog:
+    """Statistics of archives, told from the index alone."""
+
+    seen: Mapping[str, Seen]
+
+    def rate(self, source: str) -> float | None:
+        """Rows for each second of event time, or for each unit of a plain number."""
+        found = self.seen.get(source)
+        if found is None or not found.rows or found.span <= 0:
+            return None
+        return found.rows / (found.span / SECOND if found.timed else found.span)
+
+    def rows(self, source: str) -> float | None:
+        found = self.seen.get(source)
+        return None if found is None else found.rows
+
+    def distinct(self, source: str, column: str) -> float | None:
+        found = self.seen.get(source)
+        return None if found is None else found.distinct.get(column)
+
+
+def statistics(project: Project) -> FromCatalog | None:
+    """What the project's catalog knows of its streams; None when there is none yet."""
+    catalog = peek(project.catalog)
+    if catalog is None:
+        return None
+    try:
+        sizes = holdings.sizes(catalog)
+        found = {}
+        for each in streams.standings(catalog):
+            size = sizes.get((each.stream_id, Role.BASE))
+            if size is None or size.vs_min is None or size.vs_max is None:
+                continue
+            distinct = _distinct(catalog, each) if size.buckets <= MANY else {}
+            found[each.stream.name] = Seen(each.rows, size.vs_max - size.vs_min, each.stream.timed, distinct)
+        return FromCatalog(found)
+    finally:
+        catalog.close()
+
+
+def _distinct(catalog: Catalog, standing: Standing) -> dict[str, float]:
+    """The number of values of each group column, if all buckets list their groups."""
+    listed = [each.groups.members for each in buckets.visible(catalog, standing.stream_id, standing.changed_in)]
+    groups = {group for members in listed if members is not None for group in members}
+    if not standing.stream.group or not groups or any(members is None for members in listed):
+        return {}
+    return {name: float(len({group[at] for group in groups})) for at, name in enumerate(standing.stream.group)}

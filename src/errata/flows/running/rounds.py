@@ -1,0 +1,333 @@
+"""Queries taken further in rounds, each after those that it reads: first their results are corrected as far as their
+streams have been, then they are evaluated. Several at once, in one Spark session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from graphlib import TopologicalSorter
+from typing import TypeVar
+
+from errata.catalog import leases, stopped, streams
+from errata.catalog.append import BasisMovedError
+from errata.catalog.published import all_published, published
+from errata.catalog.queries import RecordedQuery
+from errata.catalog.stopped import Stopped
+from errata.errors import ErrataError, unknown
+from errata.evaluate.route import Kind
+from errata.flows.answering.answered import words
+from errata.flows.answering.evaluate import SMALL, Evaluated, StoppedError, evaluate
+from errata.flows.answering.inputs import Inputs
+from errata.flows.answering.late_session import LateSession
+from errata.flows.answering.task import Task, task_for
+from errata.flows.correcting.sweeping import Sweeping, sweeping_for
+from errata.flows.correcting.swept import sweep_query
+from errata.flows.declaring.check import read, with_inputs
+from errata.flows.site import Site
+from errata.language.plan import Plan
+from errata.model.evaluation import Fault
+from errata.model.interval import LOWEST
+from errata.revise.technique import Technique
+
+AT_ONCE = 4
+"""So many queries are worked on at the same time."""
+
+TRIES = 3
+"""So often another runner may take a query further while we are at it."""
+
+SMALL_JOBS: Mapping[str, str] = {"spark.sql.adaptive.enabled": "false"}
+"""While all that is due is small: to look at each stage before the next is planned takes longer than the stages."""
+
+TINY = 50_000
+"""Steps that read about so few rows are interpreted, by one task."""
+
+TINY_JOBS: Mapping[str, str] = {
+    **SMALL_JOBS,
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""To compile Java for each takes longer than it can save, and the instants in it make it another one each time."""
+
+WITHOUT_SPARK = frozenset({Technique.DIRECT, Technique.NONE})
+"""Corrections of which most are done without it."""
+
+OnStep = Callable[[str], None]
+
+Step = TypeVar("Step", Sweeping, Task)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be done of all that is due."""
+
+    evaluates: bool = True
+    """Whether queries are taken to later instants."""
+    sweeps: Callable[[Sweeping], bool] = lambda _: True
+    """Which corrections are due."""
+    technique: Technique = Technique.AUTO
+    narrowed: bool = True
+    anew: frozenset[str] = frozenset()
+    """Queries to be worked out from the beginning."""
+
+
+@dataclass
+class Turn:
+    """A query whose turn has come, and what there is to do for it."""
+
+    query: RecordedQuery
+    plan: Plan
+    sweeping: Sweeping | None
+    task: Task | None
+    """As things stand before the sweep."""
+
+    @property
+    def name(self) -> str:
+        return self.query.checked.name
+
+    @property
+    def idle(self) -> bool:
+        return self.sweeping is None and self.task is None
+
+    @property
+    def needs_spark(self) -> bool:
+        """Whether it is known beforehand that Spark is needed: results that are adjusted directly seldom need it."""
+        return self.task is not None or (self.sweeping is not None and self.sweeping.technique not in WITHOUT_SPARK)
+
+    def size(self, inputs: Inputs) -> int:
+        """About how many rows the greater step reads."""
+        return max(each.size(inputs) for each in (self.sweeping, self.task) if each is not None)
+
+    @property
+    def compares(self) -> bool:
+        """Whether many rows may be compared with many."""
+        task = self.task if self.sweeping is None else self.sweeping.task
+        return task is not None and task.route.kind is Kind.RECOMPUTED
+
+
+@dataclass
+class Outcome:
+    """What came of a turn."""
+
+    done: list[Evaluated] = field(default_factory=list)
+    fault: Fault | None = None
+    busy: bool = False
+
+    @property
+    def halted(self) -> bool:
+        """Whether nothing more can be done now."""
+        return self.busy or self.fault is not None
+
+
+class Rounds:
+    """Queries in rounds, each after those that it reads."""
+
+    def __init__(
+        self, site: Site, commit_id: int, known: Mapping[str, RecordedQuery], on_step: OnStep, wanted: Wanted
+    ) -> None:
+        standings = {each.stream.name: each for each in streams.standings(site.catalog, commit_id)}
+        declared = {name: each.stream for name, each in standings.items()}
+        plans = read(declared, {name: each.checked.query for name, each in known.items()}, list(known))
+        spark = LateSession(site, lambda: on_step("starting Spark"))
+        self._inputs = Inputs(site, commit_id, standings, all_published(site.catalog), plans, spark)
+        self._site, self._known, self._on_step, self._wanted = site, known, on_step, wanted
+        self._stopped_before = stopped.all_stopped(site.catalog)
+        self.evaluated: list[Evaluated] = []
+        self.deferred: list[Sweeping] = []
+        """Corrections that are not due yet."""
+        self.current: list[str] = []
+        self.busy: list[str] = []
+        self.stopped: dict[str, Fault] = {}
+        self.held: dict[str, str] = {}
+
+    def go(self) -> None:
+        """Do all that is due."""
+        reads = {
+            name: [other for other in each.checked.reads if other in self._known] for name, each in self._known.items()
+        }
+        order = TopologicalSorter(reads)
+        order.prepare()
+        while order.is_active():
+            ready = order.get_ready()
+            self._round([name for name in ready if not self._waits(name, reads[name])])
+            order.done(*ready)
+
+    def _waits(self, name: str, reads: Iterable[str]) -> bool:
+        """Whether a query has to wait because one that it reads has not come as far as its streams."""
+        blocked = {**self.stopped, **self.held}
+        for other in reads:
+            if other in blocked or other in self.busy:
+                self.held[name] = self.held.get(other, other)
+                return True
+        return False
+
+    def _round(self, names: Sequence[str]) -> None:
+        turns = []
+        for name in names:
+            if self._further(name):
+                self.busy.append(name)
+                continue
+            turn = self._turn(name)
+            if turn.idle:
+                self.current.append(name)
+            elif (known := self._stopped_before.get(turn.query.query_id)) is not None and self._unchanged(turn, known):
+                self.stopped[name] = known.fault
+            else:
+                turns.append(turn)
+        if not turns:
+            return
+        if any(each.needs_spark for each in turns):
+            self._inputs.spark.open()  # here, where a failure to start it ends the run and not a query
+        for some, conf in _by_size(turns, self._inputs):
+            with self._inputs.spark.configured(conf), ThreadPoolExecutor(AT_ONCE) as pool:
+                for turn, outcome in zip(some, pool.map(self._one, some), strict=True):
+                    self._note(turn.name, outcome)
+
+    def _turn(self, name: str) -> Turn:
+        query, plan, wanted = self._known[name], self._inputs.plans[name], self._wanted
+        anew = name in wanted.anew
+        sweeping = None if anew else self._sweeping(query, plan)
+        task = task_for(query, plan, self._inputs, anew=anew) if wanted.evaluates else None
+        return Turn(query, plan, sweeping, task)
+
+    def _sweeping(self, query: RecordedQuery, plan: Plan) -> Sweeping | None:
+        """What is to be corrected now."""
+        found = sweeping_for(query, plan, self._inputs, self._wanted.technique, narrowed=self._wanted.narrowed)
+        if found is None or found.cannot_wait or self._wanted.sweeps(found):
+            return found
+        self.deferred.append(found)
+        return None
+
+    def _further(self, name: str) -> bool:
+        """Whether a query's results are of a later state of the streams than this run's: what reads them must not mix
+        the two."""
+        there, standings = self._inputs.published.get(name), self._inputs.standings
+        if there is None:
+            return False
+        revised = there.last.revisions.items()
+        later = any(number > standings[each].applied for each, number in revised if each in standings)
+        return later or there.last.data_commit > self._inputs.commit_id
+
+    def _unchanged(self, turn: Turn, known: Stopped) -> bool:
+        """Whether nothing has come since a query stopped that could let it go on."""
+        task = turn.task if turn.sweeping is None else turn.sweeping.task
+        if task is None or task.anew:
+            return False
+        return not any(self._inputs.standings[name].changed_in > known.data_commit for name in task.revisions)
+
+    def _note(self, name: str, outcome: Outcome) -> None:
+        for each in outcome.done:
+            self.evaluated.append(each)
+            if not each.published.last.is_part:
+                self._on_step(f"{name} is {'answered' if each.swept is None else 'corrected'}")
+        if outcome.fault is not None:
+            self.stopped[name] = outcome.fault
+            self._on_step(f"{name} has stopped")
+        elif outcome.busy:
+            self.busy.append(name)
+
+    def _one(self, turn: Turn) -> Outcome:
+        outcome = Outcome()
+        left: Turn | None = turn
+        while left is not None:
+            with leases.held(self._site.catalog, f"query {turn.name}", self._site.cause.owner) as ours:
+                if ours:
+                    self._once(left, outcome)
+                else:
+                    outcome.busy = True
+            left = self._left(turn, outcome)
+        return outcome
+
+    def _once(self, turn: Turn, outcome: Outcome) -> None:
+        """Correct the query's results and take it a step further."""
+        if turn.sweeping is not None:
+            self._sweep(turn, turn.sweeping, outcome)
+        following = turn.task
+        if turn.sweeping is not None and self._wanted.evaluates and not outcome.halted:
+            following = task_for(turn.query, turn.plan, self._inputs)
+        if following is not None and not outcome.halted:
+            self._tell(following)
+            self._evaluate(turn, following, outcome)
+
+    def _tell(self, task: Task) -> None:
+        """How far a query is that is taken further in parts."""
+        begun = task.basis is not None and task.basis.last.is_part
+        if task.basis is not None and (begun or task.left):
+            so_far = f"is answered up to {words(task.basis.frontier, task.basis)}"
+        elif task.left:
+            so_far = "is answered in parts"
+        else:
+            return
+        self._on_step(f"{task.name} {so_far}, and reads about {task.size(self._inputs) + task.left:,} rows more")
+
+    def _left(self, turn: Turn, outcome: Outcome) -> Turn | None:
+        """What is left to do where the last step was a part of the way."""
+        if outcome.halted or not outcome.done or not outcome.done[-1].published.last.is_part:
+            return None
+        task = task_for(turn.query, turn.plan, self._inputs)
+        return None if task is None else Turn(turn.query, turn.plan, None, task)
+
+    def _sweep(self, turn: Turn, sweeping: Sweeping, outcome: Outcome) -> None:
+        again = partial(self._sweeping, turn.query, turn.plan)
+        self._tried(turn, sweeping, partial(sweep_query, inputs=self._inputs), again, outcome)
+
+    def _evaluate(self, turn: Turn, task: Task, outcome: Outcome) -> None:
+        again = partial(task_for, turn.query, turn.plan, self._inputs, anew=task.anew)
+        self._tried(turn, task, partial(evaluate, inputs=self._inputs), again, outcome)
+
+    def _tried(
+        self,
+        turn: Turn,
+        first: Step,
+        take: Callable[[Step], Evaluated],
+        again: Callable[[], Step | None],
+        outcome: Outcome,
+    ) -> None:
+        """Take a step; once more if another runner has come first and there is still something to do."""
+        following: Step | None = first
+        for _ in range(TRIES):
+            if following is None:
+                break  # whoever came first has done what there was to do
+            try:
+                done = take(following)
+            except BasisMovedError:
+                there = published(self._site.catalog, turn.name)
+                if there is not None:
+                    self._inputs.published[turn.name] = there
+                # Of instants that this run knows nothing of it must not say anything.
+                following = None if self._further(turn.name) else again()
+            except StoppedError as stop:
+                there = self._inputs.published.get(turn.name)
+                since = LOWEST if there is None else there.frontier
+                stopped.note(self._site.catalog, turn.query.query_id, self._inputs.commit_id, since, stop.fault)
+                outcome.fault = stop.fault
+                return
+            except ErrataError as error:
+                outcome.fault = Fault(str(error))
+                return
+            else:
+                self._inputs.published[turn.name] = done.published
+                outcome.done.append(done)
+                return
+        outcome.busy = True
+
+
+def wanted_queries(known: Mapping[str, RecordedQuery], names: Sequence[str]) -> Mapping[str, RecordedQuery]:
+    """The queries named and those that they read; without names, all."""
+    for name in names:
+        if name not in known:
+            raise unknown("query", name, list(known))
+    reads = {name: each.checked.reads for name, each in known.items()}
+    return {name: known[name] for name in with_inputs(names, reads)} if names else known
+
+
+def _by_size(turns: Sequence[Turn], inputs: Inputs) -> list[tuple[list[Turn], Mapping[str, str]]]:
+    """Large steps first, for which Spark is to adapt itself, and then smaller ones, each as suits it."""
+    sizes = {each.name: each.size(inputs) for each in turns}
+    large = [each for each in turns if sizes[each.name] > SMALL]
+    tiny = [each for each in turns if sizes[each.name] <= TINY and not each.compares]
+    small = [each for each in turns if each not in large and each not in tiny]
+    classes: list[tuple[list[Turn], Mapping[str, str]]] = [(large, {}), (small, SMALL_JOBS), (tiny, TINY_JOBS)]
+    return [(some, conf) for some, conf in classes if some]

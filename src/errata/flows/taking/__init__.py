@@ -1,0 +1,1 @@
+"""Rows and corrections taken in, and what cannot be: from files to history."""

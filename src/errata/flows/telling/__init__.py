@@ -1,0 +1,1 @@
+"""Reading: archives, answers, their changes and stories, how everything stands. Nothing is changed."""

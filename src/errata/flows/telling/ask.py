@@ -1,0 +1,211 @@
+"""One-time answers: what a query says at an event time, over its inputs as known at a commit."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from errata.archive.scan import Scan, scan_rows
+from errata.archive.warehouse import Warehouse
+from errata.catalog import commits, pins, queries, streams
+from errata.catalog.open import Catalog, open_catalog
+from errata.catalog.streams import Standing
+from errata.declare.project import load_project
+from errata.errors import ErrataError, UsageError, unknown
+from errata.flows.answering.needed import base_names, needed
+from errata.flows.declaring.check import read, sources_of, with_inputs
+from errata.flows.site import Site
+from errata.flows.telling.read import horizon_of
+from errata.language.plan import Plan
+from errata.language.queries import names_read, query_source, read_query
+from errata.language.rewrite import rewrite
+from errata.language.tree import is_timed
+from errata.model.instants import event_time, format_instant
+from errata.model.interval import Interval
+from errata.model.query import Query
+from errata.spark.failures import question_failures
+from errata.spark.plans.compile import compile_plan
+from errata.spark.plans.rows import quoted
+from errata.spark.session import obeying
+
+_NAME = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked, in a person's words: a query that has been applied, by name, or else a text."""
+
+    name: str | None = None
+    text: str = ""
+    where: str = "the query"
+    """What the text is called in mistakes."""
+    at: str | int | None = None
+    """The event time; None for the frontier."""
+    as_of: str | int | None = None
+    """The commit, by its number or a moment at which it was the newest; None for the newest there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question that has been understood."""
+
+    plan: Plan
+    inner: Mapping[str, Plan]
+    """The queries that it reads, each after those that it reads itself."""
+    bases: Mapping[str, Standing]
+    """The streams and relations that all is made of, where they stood at the commit."""
+    commit_id: int
+    at: int
+    needed: Mapping[str, Interval]
+    """Where the rows of each base lie that make the answer."""
+
+    @property
+    def moment(self) -> str:
+        """The event time in words."""
+        return format_instant(self.at) if is_timed(self.plan) else str(self.at)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the answer, in their order."""
+        return [each.name for each in self.plan.visible]
+
+    @property
+    def aged(self) -> list[str]:
+        """Streams that have lost rows to their retention that the answer should be made of."""
+        aged = {name: each.aged_to for name, each in self.bases.items()}
+        return sorted(name for name, to in aged.items() if to is not None and self.needed[name].start < to)
+
+    @property
+    def left_over(self) -> str:
+        """What is to be said where there are such."""
+        return f"rows of {', '.join(self.aged)} have been aged out: the answer is of those that are left"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer in the making."""
+
+    asked: Asked
+    rows: DataFrame
+    pin: pins.Pin
+    """Holds until the reading ends; its `check` tells whether what has been read so far was whole."""
+
+
+@contextmanager
+def answering(site: Site, question: Question) -> Iterator[Answer]:
+    """Answer with the commit pinned: nothing that is read is removed before the block ends."""
+    commit_id = commits.find(site.catalog, question.as_of)
+    holder = f"answer of {question.name or 'a query'}"
+    with pins.pinned(site.catalog, commit_id, holder) as pin, question_failures():
+        asked = understood(site.catalog, question, commit_id)
+        yield Answer(asked, answer_rows(site.session(), site.catalog, site.warehouse, asked), pin)
+
+
+def ask(
+    spark: SparkSession,
+    query: str,
+    *,
+    at: str | int | None = None,
+    as_of: str | int | None = None,
+    project: Path | str | None = None,
+) -> DataFrame:
+    """The answer as a DataFrame: of a query that has been applied, by its name, or of a text.
+
+    The DataFrame is read when it is used; the files stay for as long as the horizons of the streams tell. The session
+    is brought to the rules by which answers are right: times are UTC, and what cannot be computed is an error.
+    """
+    obeying(spark, {})
+    declared = load_project(Path(project) if project is not None else None)
+    named = _NAME.fullmatch(query.strip()) is not None
+    question = Question(query.strip(), at=at, as_of=as_of) if named else Question(text=query, at=at, as_of=as_of)
+    catalog = open_catalog(declared.catalog)
+    try:
+        asked = understood(catalog, question, commits.find(catalog, as_of))
+        if asked.aged:
+            warnings.warn(asked.left_over, stacklevel=3)
+        return answer_rows(spark, catalog, Warehouse(declared.warehouse), asked).orderBy(*map(quoted, asked.columns))
+    finally:
+        catalog.close()
+
+
+def understood(catalog: Catalog, question: Question, commit_id: int) -> Asked:
+    """What the question means: the plan, what it reads as of the commit, and the event time."""
+    there = {each.stream.name: each for each in streams.standings(catalog, commit_id)}
+    applied = {name: each.checked for name, each in queries.recorded(catalog).items()}
+    known = {name: each.query for name, each in applied.items()}
+    asked = _asked_directly(question, known)
+    names = with_inputs(asked, {name: each.reads for name, each in applied.items()})
+    declared = {name: each.stream for name, each in there.items()}
+    plans = read(declared, known, names)
+    if question.name is not None:
+        plan = plans.pop(asked[0])
+    else:
+        sources = {**sources_of(declared.values()), **{name: query_source(name, each) for name, each in plans.items()}}
+        plan = read_query(question.text, question.where, sources, others=list(known))
+    bases = {name: there[name] for name in base_names(plan)}
+    if question.as_of is not None:
+        for name, each in bases.items():
+            commits.check_readable(catalog, commit_id, horizon_of(catalog, each), name)
+    moment = _moment(plan, bases, question, commit_id)
+    return Asked(plan, plans, bases, commit_id, moment, needed(plan, moment))
+
+
+def answer_rows(session: SparkSession, catalog: Catalog, warehouse: Warehouse, asked: Asked) -> DataFrame:
+    """The rows of the answer, in no particular order."""
+    frames = {
+        name: scan_rows(session, catalog, warehouse, Scan(each, asked.commit_id, asked.needed[name]))
+        for name, each in asked.bases.items()
+    }
+    for name, plan in asked.inner.items():
+        frames[name] = compile_plan(rewrite(plan).plan, frames)
+    rows = compile_plan(rewrite(asked.plan).plan, frames, at=asked.at)
+    return rows.select(*map(quoted, asked.columns))
+
+
+def _asked_directly(question: Question, known: Mapping[str, Query]) -> list[str]:
+    """The queries that have to be read for it, without those that they read in turn."""
+    written = {name.lower(): name for name in known}
+    if question.name is not None:
+        if question.name.lower() not in written:
+            raise unknown("query", question.name, known)
+        return [written[question.name.lower()]]
+    return [written[name.lower()] for name in names_read(question.text, question.where) if name.lower() in written]
+
+
+def _moment(plan: Plan, bases: Mapping[str, Standing], question: Question, commit_id: int) -> int:
+    """The event time that is meant, which must not be later than the frontier: the least stable point of what is read.
+
+    Relations have no say in the frontier. Their versions are valid until others come, which may be never.
+    """
+    stable = {name: each.stable for name, each in bases.items() if each.stream.relation is None}
+    silent = sorted(name for name, each in stable.items() if each is None)
+    if silent:
+        raise _nothing_yet(silent[0], question, commit_id)
+    slowest = min(stable, key=lambda name: (stable[name] or 0, name))
+    frontier = stable[slowest] or 0
+    at = question.at
+    if at is None:
+        return frontier
+    moment = event_time(at, timed=is_timed(plan))
+    if moment > frontier:
+        shown = format_instant(frontier) if is_timed(plan) else str(frontier)
+        raise UsageError(
+            f"{at} is later than what can be answered as of commit {commit_id}",
+            why=f"stream {slowest} is stable only up to {shown}: what it says of later times may still change",
+            how=f"ask for {shown} or earlier, or leave --at out for that",
+        )
+    return moment
+
+
+def _nothing_yet(stream: str, question: Question, commit_id: int) -> ErrataError:
+    what = f"nothing can be answered yet: stream {stream} has no rows as of commit {commit_id}"
+    why = "what a query says is certain up to the least stable point of the streams that it reads"
+    if question.as_of is None:
+        return ErrataError(what, why=why, how=f"take rows in: errata ingest {stream} FILES")
+    return UsageError(what, why=why, how="ask as of a later commit; `errata log` lists them")

@@ -1,0 +1,171 @@
+"""Reading an archive: what is asked for in a person's words, found, and read as of one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from errata.archive.scan import Found, Group, Scan, candidates, scan_rows
+from errata.archive.warehouse import Warehouse
+from errata.catalog import commits, pins, streams
+from errata.catalog.open import Catalog, open_catalog
+from errata.catalog.streams import Standing
+from errata.declare.project import load_project
+from errata.errors import UsageError, unknown
+from errata.flows.site import Site
+from errata.flows.upkeep.age_out import age_out_lazily
+from errata.intake.values import value_text
+from errata.model.instants import parse_instant
+from errata.model.interval import HIGHEST, LOWEST, Interval
+from errata.model.stream import Stream
+from errata.spark.failures import spark_failures
+from errata.spark.session import obeying
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a person asks of an archive, as they write it."""
+
+    stream: str
+    start: str | None = None
+    end: str | None = None
+    as_of: str | int | None = None
+    groups: Sequence[Mapping[str, str]] = ()
+    """Each names values of all group columns."""
+    age_first: bool = False
+    """Read as a correction would: a stream that ages lazily is aged first."""
+    revisions_up_to: int | None = None
+    """Only the corrections up to this number; None for all that had been applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An answer in the making: what will be opened, and the rows."""
+
+    scan: Scan
+    found: Found
+    """The buckets that hold them, and overlays."""
+    rows: DataFrame
+    pin: pins.Pin
+    """Holds until the reading ends; its `check` tells whether what has been read so far was whole."""
+
+
+def find(catalog: Catalog, wanted: Wanted) -> Scan:
+    """The scan that is meant. The commit is fixed here: what comes in later does not show."""
+    commit_id = commits.find(catalog, wanted.as_of)
+    if wanted.as_of is None:
+        standing = streams.standing(catalog, wanted.stream)
+        if standing.changed_in > commit_id:  # it has just been moved
+            standing = streams.standing(catalog, wanted.stream, commit_id)
+    else:
+        standing = streams.standing(catalog, wanted.stream, commit_id)
+        commits.check_readable(catalog, commit_id, horizon_of(catalog, standing), wanted.stream)
+    interval = Interval(
+        LOWEST if wanted.start is None else _moment(standing.stream, wanted.start),
+        HIGHEST if wanted.end is None else _moment(standing.stream, wanted.end),
+    )
+    _check_applied(standing, commit_id, wanted.revisions_up_to)
+    groups = _groups(standing.stream, wanted.groups)
+    return Scan(standing, commit_id, interval, groups, wanted.revisions_up_to)
+
+
+def _check_applied(standing: Standing, commit_id: int, number: int | None) -> None:
+    if number is not None and not 0 <= number <= standing.applied:
+        raise UsageError(
+            f"revision {number} has not been applied as of commit {commit_id}",
+            where=f"stream {standing.stream.name}",
+            how=f"revisions 0 to {standing.applied} can be asked for; `errata revise` applies what is pending",
+        )
+
+
+def refuse_backwards(catalog: Catalog, wanted: Wanted) -> None:
+    """Refuse an interval that ends before it begins: a program means nothing by it, a person something else."""
+    interval = find(catalog, wanted).interval
+    if interval.start > interval.end:
+        raise UsageError(f"nothing lies between {wanted.start} and {wanted.end}", how="the end comes after the start")
+
+
+@contextmanager
+def reading(site: Site, wanted: Wanted) -> Iterator[Reading]:
+    """Read with the commit pinned: nothing that it sees is removed before the block ends."""
+    if wanted.age_first:
+        age_out_lazily(site, wanted.stream)
+    commit_id = commits.find(site.catalog, wanted.as_of)
+    with pins.pinned(site.catalog, commit_id, f"scan of {wanted.stream}") as pin, spark_failures():
+        # Looked up behind the pin: what is found readable now stays so.
+        scan = find(site.catalog, wanted if wanted.as_of is None else replace(wanted, as_of=commit_id))
+        found = candidates(site.catalog, scan)
+        yield Reading(scan, found, scan_rows(site.session(), site.catalog, site.warehouse, scan, found), pin)
+
+
+def table(
+    spark: SparkSession,
+    stream: str,
+    *,
+    as_of: str | int | None = None,
+    start: str | int | None = None,
+    end: str | int | None = None,
+    groups: Sequence[Mapping[str, str]] = (),
+    project: Path | str | None = None,
+) -> DataFrame:
+    """A stream's archive as a DataFrame: rows with start <= order field < end, as known at a commit or a moment.
+
+    The session is brought to the rules by which rows are right, such as UTC. The DataFrame is read when it is used; its
+    files stay for as long as the stream's horizon tells.
+    """
+    obeying(spark, {})
+    declared = load_project(Path(project) if project is not None else None)
+    catalog = open_catalog(declared.catalog)
+    try:
+        wanted = Wanted(stream, _text(start), _text(end), as_of, groups)
+        return scan_rows(spark, catalog, Warehouse(declared.warehouse), find(catalog, wanted))
+    finally:
+        catalog.close()
+
+
+def horizon_of(catalog: Catalog, then: Standing) -> int:
+    """The horizon in force is the one declared now; of a stream that has been dropped, the last one."""
+    live = {each.stream_id: each.stream for each in streams.standings(catalog)}
+    return live.get(then.stream_id, then.stream).horizon
+
+
+def _moment(stream: Stream, text: str) -> int:
+    if stream.timed:
+        return parse_instant(text)
+    try:
+        return max(LOWEST, min(HIGHEST, int(text)))
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is not a whole number", why=f"stream {stream.name} is ordered by the bigint {stream.order}"
+        ) from None
+
+
+def _groups(stream: Stream, wanted: Sequence[Mapping[str, str]]) -> frozenset[Group] | None:
+    if not wanted:
+        return None
+    return frozenset(_group(stream, given) for given in wanted)
+
+
+def _group(stream: Stream, given: Mapping[str, str]) -> Group:
+    for name in given:
+        if name not in stream.group:
+            if not stream.group:
+                raise UsageError(
+                    f"stream {stream.name} has no groups", how=f"declare `group:` under streams.{stream.name}"
+                )
+            raise unknown("group column", name, stream.group, where=f"stream {stream.name}")
+    missing = [name for name in stream.group if name not in given]
+    if missing:
+        raise UsageError(
+            f"the group says nothing of {', '.join(missing)}",
+            how=f"name a value for each of {', '.join(stream.group)}",
+        )
+    return tuple(value_text(given[name], stream.column(name).type) for name in stream.group)
+
+
+def _text(bound: str | int | None) -> str | None:
+    return None if bound is None else str(bound)

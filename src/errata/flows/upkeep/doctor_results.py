@@ -1,0 +1,125 @@
+"""The doctor's look at the results of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from errata.archive.health import look, look_up
+from errata.archive.result_inspect import ResultWard
+from errata.catalog import health, queries, streams
+from errata.catalog.mending import Figured, Mending
+from errata.catalog.published import published
+from errata.catalog.result_health import ResultCase, result_case
+from errata.evaluate.route import route
+from errata.flows.answering.standing_results import lost_for_good
+from errata.flows.declaring.check import read, with_inputs
+from errata.flows.site import Site
+from errata.language.rewrite import rewrite
+from errata.model.bucket import Role
+from errata.model.health import Figures, Finding, Seen, lost, misclassed_finding, wrong_figures
+from errata.model.result_health import (
+    Answers,
+    abandoned_finding,
+    advance_findings,
+    count_findings,
+    droppable,
+    result_findings,
+)
+from errata.model.wholeness import position_findings
+
+Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultVisit:
+    """A look at the results of a query."""
+
+    case: ResultCase
+    answers: Answers
+    seen: dict[int, Seen]
+
+    @classmethod
+    def paid(cls, site: Site, stream_id: int, kept_from: int, bar: Bar, *, deep: bool) -> ResultVisit:
+        """Look at all buckets; at what is in them only when told."""
+        case = result_case(site.catalog, stream_id, kept_from)
+        if deep:
+            ward = ResultWard(case.shape, site.warehouse)
+            with bar(f"reading the results of {case.name}", len(case.buckets)) as on_done:
+                seen = look(site.session, site.catalog, ward, case.buckets, on_done).seen
+        else:
+            seen = look_up(site.warehouse, case.buckets, health.inline_sizes(site.catalog, stream_id))
+        whole = sum(seen[each.bucket_id].whole(each) for each in case.live)
+        unmade = _unmade(site, case, seen)
+        return cls(case, Answers(case.name, case.shape.timed, not case.dropped, unmade, whole), seen)
+
+    @property
+    def basis(self) -> ResultCase:
+        """What a mending goes by."""
+        return self.case
+
+    def findings(self) -> Iterator[Finding]:
+        """All that is wrong."""
+        case, answers = self.case, self.answers
+        for bucket in case.buckets:
+            yield from result_findings(answers, bucket, self.seen[bucket.bucket_id])
+            if bucket.bucket_id in case.misclassed:
+                yield misclassed_finding(answers, bucket)
+        if case.dropped:
+            return
+        yield from count_findings(answers, "inline_bytes", case.inline_bytes, self._inline_bytes)
+        yield from count_findings(answers, "rows", case.now.rows, self._rows)
+        yield from position_findings(answers, case.now, case.positions, newest=case.newest, rows=False)
+        yield from advance_findings(answers, case.advances, case.now.stable)
+        yield from abandoned_finding(answers, case.names)
+
+    def mending(self) -> Mending:
+        """What of it can be noted as it is."""
+        figures = {}
+        for bucket in self.case.buckets:
+            told = self.seen[bucket.bucket_id]
+            if wrong_figures(bucket, told) or bucket.bucket_id in self.case.misclassed:
+                right = told.figures if told.figures is not None and told.whole(bucket) else Figures.told(bucket)
+                size = bucket.size if told.size is None or not told.whole(bucket) else told.size
+                figures[bucket.bucket_id] = Figured(bucket.role, right, size)
+        if self.case.dropped:
+            return Mending(figures=figures)
+        forget = [each for each in self.case.live if droppable(self.answers, each, self.seen[each.bucket_id])]
+        # What is inline and goes is no longer counted, whatever was.
+        inline = self._inline_bytes - sum(each.size for each in forget if each.inline)
+        return Mending(
+            self._rows if self._rows != self.case.now.rows else None,
+            inline if inline != self.case.inline_bytes else None,
+            figures=figures,
+            forget=forget,
+            end=self.case.name not in self.case.names,
+        )
+
+    @property
+    def _rows(self) -> int:
+        """How many results are settled."""
+        return sum(self._count(each.bucket_id, each.rows) for each in self.case.live if each.role is Role.BASE)
+
+    def _count(self, bucket_id: int, noted: int) -> int:
+        figures = self.seen[bucket_id].figures
+        return noted if figures is None else figures.rows
+
+    @property
+    def _inline_bytes(self) -> int:
+        return sum(each.size for each in self.case.live if each.inline)
+
+
+def _unmade(site: Site, case: ResultCase, seen: dict[int, Seen]) -> Sequence[str]:
+    """Where the state is broken: the sources from which it cannot be made anew."""
+    broken = [each for each in case.live if each.role is Role.STATE and lost(each, seen[each.bucket_id]) is not None]
+    known = queries.recorded(site.catalog)
+    there = known.get(case.name)
+    of = published(site.catalog, case.name)
+    if not broken or there is None or of is None or there.query_id != case.query_id:
+        return ()
+    standings = {each.stream.name: each for each in streams.standings(site.catalog)}
+    names = with_inputs([case.name], {name: each.checked.reads for name, each in known.items()})
+    texts = {name: known[name].checked.query for name in names}
+    plan = rewrite(read({name: each.stream for name, each in standings.items()}, texts, names)[case.name]).plan
+    return lost_for_good(site.catalog, plan, route(plan), of, standings)
