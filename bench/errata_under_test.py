@@ -31,7 +31,7 @@ _DECLARATION = """\
 project: bench
 catalog: sqlite:///errata.db
 warehouse: ./warehouse
-spark: {{master: "local[*]", conf: {{}}}}
+spark: {{master: "local[*]", conf: {{spark.driver.memory: {memory}}}}}
 streams:
   quotes:
     columns: {{time: timestamp, symbol: string, price: double}}
@@ -44,9 +44,10 @@ streams:
 """
 
 
-def declaration(bucket_rows: int) -> str:
-    """The project and its stream of quotes, in errata.yaml; more may follow."""
-    return _DECLARATION.format(bucket_rows=bucket_rows)
+def declaration(bucket_rows: int, memory: str = "2g") -> str:
+    """The project and its stream of quotes, in errata.yaml; more may follow. The first project whose session is opened
+    says how much memory Spark has for all."""
+    return _DECLARATION.format(bucket_rows=bucket_rows, memory=memory)
 
 
 def make_site(folder: Path, bucket_rows: int, declared: Mapping[str, str] | None = None) -> Site:

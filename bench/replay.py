@@ -29,6 +29,8 @@ class Amounts:
     many: ManyAmounts
     peers: PeerAmounts
     direct: DirectAmounts
+    memory: str = "2g"
+    """How much Spark has, whoever uses it."""
 
 
 def _amounts(day: Stretch, bucket_rows: int, more: int, batch: int, rounds: int, many: int) -> Amounts:
@@ -62,6 +64,7 @@ def _ten() -> Amounts:
         table=replace(found.table, at_least=20),
         overhead=replace(found.overhead, batch=500_000),
         peers=replace(found.peers, stretches=stretches, ahead=True),
+        memory="6g",
     )
 
 
@@ -92,7 +95,7 @@ def measure(scale: Scale, folder: Path, only: Sequence[str] = ()) -> Outcome:
 
 def figures(amounts: Amounts, folder: Path, parts: Sequence[str]) -> Outcome:
     """The figures of these parts in these amounts; the session stays open."""
-    archives = Archives(folder / "archives", amounts.bucket_rows)
+    archives = Archives(folder / "archives", amounts.bucket_rows, amounts.memory)
     found = []
     for name in parts:
         found.append(PARTS[name](amounts, archives, folder / name))

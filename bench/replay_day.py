@@ -74,6 +74,8 @@ class Archives:
 
     folder: Path
     bucket_rows: int
+    memory: str = "2g"
+    """How much Spark has, whoever uses it."""
     opened: list[Site] = field(default_factory=list)
     _made: dict[Stretch, Path] = field(default_factory=dict)
     _copies: int = 0
@@ -83,7 +85,7 @@ class Archives:
         if stretch not in self._made:
             talk.print(f"{stretch.rows:,} quotes, and the answers of {len(QUERIES)} queries …")
             folder = self.folder / f"archive-{len(self._made)}"
-            answered(folder, stretch, self.bucket_rows).catalog.close()
+            answered(folder, stretch, self.bucket_rows, self.memory).catalog.close()
             self._made[stretch] = folder
         return self._made[stretch]
 
@@ -107,10 +109,10 @@ class Archives:
             self.close(site)
 
 
-def answered(folder: Path, stretch: Stretch, bucket_rows: int) -> Site:
+def answered(folder: Path, stretch: Stretch, bucket_rows: int, memory: str) -> Site:
     """A project of this stretch of the feed with the three queries, all answered up to its end."""
     (folder / "queries").mkdir(parents=True)
-    declared = [errata.declaration(bucket_rows), "queries:\n"]
+    declared = [errata.declaration(bucket_rows, memory), "queries:\n"]
     for asked in QUERIES:
         (folder / "queries" / f"{asked.name}.sql").write_text(asked.query.text)
         declared.append(f"  {asked.name}: {{sql: queries/{asked.name}.sql}}\n")

@@ -25,6 +25,7 @@ JOB_FAILURES = (PySparkException, Py4JJavaError)
 _OF_SOME_ROW_IN_JAVA = ("java.lang.ArithmeticException", "java.time.DateTimeException", "java.util.regex.")
 _OF_DATA = "22"
 """How the states begin that SQL gives to what is wrong with data."""
+_OUT_OF_MEMORY = re.compile(r"OutOfMemory|UNABLE_TO_ACQUIRE_MEMORY|Java heap space|GC overhead limit")
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 # Without those rules answers would be wrong, and the state's number tells a person nothing.
 _NO_HELP = re.compile(r'\s*If necessary,? set "?spark\.sql\.ansi\.enabled[^.]*\.|\s*SQLSTATE: \w+')
@@ -40,7 +41,7 @@ def spark_failures() -> Iterator[None]:
         raise ErrataError(
             "the Spark job failed; nothing was committed",
             why=last_word(error),
-            how="mend the cause and run it again: the same command does what is left to do",
+            how=f"{how_to_mend(error)} and run it again: the same command does what is left to do",
         ) from error
 
 
@@ -53,13 +54,21 @@ def question_failures() -> Iterator[None]:
     except JOB_FAILURES as error:
         if not of_some_row(error):
             raise ErrataError(
-                "the Spark job failed", why=last_word(error), how="mend the cause and ask again"
+                "the Spark job failed", why=last_word(error), how=f"{how_to_mend(error)} and ask again"
             ) from error
         raise ErrataError(
             "the query cannot be computed for some row",
             why=reason_of(error),
             how="look for the row, or let the query give NULL for it: try_divide, try_cast, nullif",
         ) from error
+
+
+def how_to_mend(error: Exception) -> str:
+    """What a person can do where a job failed, but not for the rows."""
+    if _OUT_OF_MEMORY.search(str(error)) is None:
+        return "mend the cause"
+    names = "spark.driver.memory (on a cluster spark.executor.memory)"
+    return f"give Spark more memory by {names} under `spark: {{conf: …}}` in errata.yaml,"
 
 
 def of_some_row(error: Exception) -> bool:

@@ -45,7 +45,7 @@ from errata.model.bucket import NewBucket, Role
 from errata.model.evaluation import Fault, Measures, Step, Swept
 from errata.model.interval import LOWEST
 from errata.model.results import VS
-from errata.spark.failures import JOB_FAILURES, last_word, loggers_quiet, of_some_row
+from errata.spark.failures import JOB_FAILURES, how_to_mend, last_word, loggers_quiet, of_some_row
 from errata.spark.plans.advanced import Advanced
 from errata.spark.plans.partials import results_of
 from errata.spark.types import arrow_ddl
@@ -170,7 +170,7 @@ def _broken_off(task: Task, error: Exception) -> ErrataError:
     return ErrataError(
         f"query {task.name} could not be taken further",
         why=last_word(error),
-        how="mend the cause and run it again: what was answered before stands",
+        how=f"{how_to_mend(error)} and run it again: what was answered before stands",
     )
 
 

@@ -37,7 +37,7 @@ from errata.revise.amender import Amender, Laid
 from errata.revise.stored import unlike_stored
 from errata.revise.technique import Technique
 from errata.revise.work import Stored, Work, rereading
-from errata.spark.failures import JOB_FAILURES, last_word, loggers_quiet, of_some_row
+from errata.spark.failures import JOB_FAILURES, how_to_mend, last_word, loggers_quiet, of_some_row
 from errata.spark.plans.compile import compile_plan
 
 LARGE = 2_000_000
@@ -118,7 +118,7 @@ def worked_out(sweeping: Sweeping, inputs: Inputs) -> Worked:
         raise ErrataError(
             f"the results of query {task.name} could not be corrected",
             why=last_word(error),
-            how="mend the cause and run it again: what was published stands, and what was revised still waits",
+            how=f"{how_to_mend(error)} and run it again: what was published stands, and what was revised still waits",
         ) from error
     micros = round((time.perf_counter() - began) * 1e6)
     measures = replace(

@@ -1,0 +1,28 @@
+"""What is said of Spark jobs that fail."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+
+from errata.errors import ErrataError
+from errata.spark.failures import how_to_mend, question_failures, spark_failures
+
+SHORT_OF_MEMORY = (
+    "org.apache.spark.memory.SparkOutOfMemoryError: [UNABLE_TO_ACQUIRE_MEMORY] Unable to acquire 262144 bytes of memory",
+    "Job aborted due to stage failure: java.lang.OutOfMemoryError: Java heap space",
+)
+
+
+@pytest.mark.parametrize("said", SHORT_OF_MEMORY)
+def test_who_is_short_of_memory_is_told_where_to_give_more(said: str) -> None:
+    for telling in (spark_failures, question_failures):
+        with pytest.raises(ErrataError) as raised, telling():
+            raise PySparkException(said)
+        assert raised.value.how is not None
+        assert raised.value.how.startswith("give Spark more memory by spark.driver.memory")
+        assert "again" in raised.value.how
+
+
+def test_other_failures_are_for_persons_to_mend() -> None:
+    assert how_to_mend(PySparkException("No space left on device")) == "mend the cause"
