@@ -9,7 +9,7 @@ from errata.errors import ErrataError
 from errata.spark.failures import how_to_mend, question_failures, spark_failures
 
 SHORT_OF_MEMORY = (
-    "org.apache.spark.memory.SparkOutOfMemoryError: [UNABLE_TO_ACQUIRE_MEMORY] Unable to acquire 262144 bytes of memory",
+    "org.apache.spark.memory.SparkOutOfMemoryError: [UNABLE_TO_ACQUIRE_MEMORY] Unable to acquire 262144 bytes",
     "Job aborted due to stage failure: java.lang.OutOfMemoryError: Java heap space",
 )
 
