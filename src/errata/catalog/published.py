@@ -312,10 +312,12 @@ def _values(done: Done, stream_id: int, commit_id: int) -> dict[str, Any]:
 
 def _summary(done: Done) -> dict[str, object]:
     told: dict[str, object] = {"query": done.query, "data_commit": done.data_commit, "results": done.measures.rows}
-    if done.swept is not None:
-        told |= {"technique": done.swept.technique, "compared": done.swept.compared, "changed": done.swept.changed}
-        told |= {"refused": done.swept.refusals} if done.swept.refused else {}
-        told |= {} if done.swept.revisions else {"replayed": True}
+    if (swept := done.swept) is not None:
+        told |= {"technique": swept.technique, "compared": swept.compared, "changed": swept.changed}
+        if swept.refused:
+            told["refused"] = swept.refusals
+        if not swept.revisions:
+            told["replayed"] = True
     if done.replaces is None:
         return told
     return told | {"anew" if done.replaces.query_id == done.query_id else "new_form": True}

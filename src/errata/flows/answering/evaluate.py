@@ -124,7 +124,7 @@ def evaluate(task: Task, inputs: Inputs) -> Evaluated:
     rows, asked = deposit.rows(*told), sum(each.rows for each in read)
     cost = measured(each for some in read for each in some.all)
     measures = replace(cost, rows_asked=asked, rows=rows, micros=micros, route=task.route.kind.value)
-    return _committed(task, inputs, deposit, before, measures)
+    return _finished(task, inputs, deposit, before, measures)
 
 
 def _instead(task: Task, was: Published, inputs: Inputs) -> tuple[list[_Read], Deposit]:
@@ -300,8 +300,8 @@ def _fault(task: Task, read: _Read, error: Exception) -> Fault:
     return faults.find(task.rewritten, frames, error, until=task.step.until)
 
 
-def _committed(task: Task, inputs: Inputs, deposit: Deposit, before: Former, measures: Measures) -> Evaluated:
-    site, cause = inputs.site, cause_of(task, inputs)
+def _finished(task: Task, inputs: Inputs, deposit: Deposit, before: Former, measures: Measures) -> Evaluated:
+    cause = cause_of(task, inputs)
     made: list[NewBucket] = [*deposit.buckets, *before.merged_into]
     done = Done(
         task.name,
@@ -322,15 +322,21 @@ def _committed(task: Task, inputs: Inputs, deposit: Deposit, before: Former, mea
         serves=serving(task, inputs, deposit.buckets, whole=cause["feed"] == "whole"),
         inputs=task.inputs,
     )
+    return committed(done, "run", inputs)
+
+
+def committed(done: Done, flow: str, inputs: Inputs) -> Evaluated:
+    """What has been written made visible; where another runner has come first it is removed."""
+    site = inputs.site
     try:
-        commit_id = published.commit_evaluation(site.catalog, done, site.caused_by("run", inputs.session))
+        commit_id = published.commit_evaluation(site.catalog, done, site.caused_by(flow, inputs.spark.opened))
     except BasisMovedError:
-        site.discard(made)
+        site.discard(done.made)
         raise
-    now = published.published(site.catalog, task.name)
+    now = published.published(site.catalog, done.query)
     if now is None:
         raise AssertionError("what has been committed is there")
-    return Evaluated(task.name, commit_id, task.step, measures, now)
+    return Evaluated(done.query, commit_id, done.step, done.measures, now)
 
 
 def news(task: Task, inputs: Inputs) -> dict[int, int]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from errata.catalog import published
-from errata.catalog.append import BasisMovedError
 from errata.catalog.published import Done
-from errata.flows.answering.evaluate import Evaluated, news
+from errata.flows.answering.evaluate import Evaluated, committed, news
 from errata.flows.answering.inputs import Inputs
 from errata.flows.answering.serving import serving
 from errata.flows.correcting.sweeping import Sweeping
@@ -26,7 +24,7 @@ def sweep_query(sweeping: Sweeping, inputs: Inputs) -> Evaluated:
 def commit_worked(worked: Worked, inputs: Inputs) -> Evaluated:
     """Make what has been written visible."""
     sweeping, made, measures = worked.sweeping, worked.laid.buckets, worked.measures
-    site, task, basis = inputs.site, sweeping.task, sweeping.basis
+    task, basis = sweeping.task, sweeping.basis
     starts = [each.interval.start for each in sweeping.work.regions]
     step = Step(max(LOWEST + 1, min(starts, default=task.step.until)), task.step.until)
     swept = Swept(
@@ -57,15 +55,7 @@ def commit_worked(worked: Worked, inputs: Inputs) -> Evaluated:
         swept=swept,
         keeps_state=sweeping.keeps_state,
     )
-    try:
-        commit_id = published.commit_evaluation(site.catalog, done, site.caused_by("sweep", inputs.spark.opened))
-    except BasisMovedError:
-        site.discard(made)
-        raise
-    now = published.published(site.catalog, task.name)
-    if now is None:
-        raise AssertionError("what has been committed is there")
-    return Evaluated(task.name, commit_id, step, measures, now)
+    return committed(done, "sweep", inputs)
 
 
 def cause_of(sweeping: Sweeping) -> dict[str, Any]:

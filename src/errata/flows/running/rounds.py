@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from graphlib import TopologicalSorter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from errata.catalog import leases, stopped, streams
 from errata.catalog.append import BasisMovedError
@@ -26,10 +26,12 @@ from errata.flows.correcting.sweeping import Sweeping, sweeping_for
 from errata.flows.correcting.swept import sweep_query
 from errata.flows.declaring.check import read, with_inputs
 from errata.flows.site import Site
+from errata.flows.taking.revise import RevisedReport
 from errata.language.plan import Plan
 from errata.model.evaluation import Fault
 from errata.model.interval import LOWEST
 from errata.revise.technique import Technique
+from errata.spark.failures import loggers_quiet
 
 AT_ONCE = 4
 """So many queries are worked on at the same time."""
@@ -121,6 +123,25 @@ class Outcome:
         return self.busy or self.fault is not None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What came of queries in rounds."""
+
+    evaluated: Sequence[Evaluated] = ()
+    current: Sequence[str] = ()
+    """Queries of which nothing was to be done."""
+    stopped: Sequence[tuple[str, Fault]] = ()
+    """Queries that cannot go on, and why."""
+    held: Sequence[tuple[str, str]] = ()
+    """Queries that wait for another one, and for which."""
+    busy: Sequence[str] = ()
+    """Queries that another runner is at work on, or has just taken further."""
+    deferred: Sequence[Sweeping] = ()
+    """Corrections that wait, as their queries declare; only where what is due was asked for."""
+    revised: Sequence[RevisedReport] = ()
+    """Streams to whose history what was pending was applied."""
+
+
 class Rounds:
     """Queries in rounds, each after those that it reads."""
 
@@ -149,10 +170,24 @@ class Rounds:
         }
         order = TopologicalSorter(reads)
         order.prepare()
-        while order.is_active():
-            ready = order.get_ready()
-            self._round([name for name in ready if not self._waits(name, reads[name])])
-            order.done(*ready)
+        # Quiet around all of them: one thread that ended its quiet would end that of the others.
+        with loggers_quiet():
+            while order.is_active():
+                ready = order.get_ready()
+                self._round([name for name in ready if not self._waits(name, reads[name])])
+                order.done(*ready)
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """What came of it, by the names of a report's fields."""
+        return {
+            "evaluated": self.evaluated,
+            "current": self.current,
+            "stopped": list(self.stopped.items()),
+            "held": list(self.held.items()),
+            "busy": self.busy,
+            "deferred": self.deferred,
+        }
 
     def _waits(self, name: str, reads: Iterable[str]) -> bool:
         """Whether a query has to wait because one that it reads has not come as far as its streams."""

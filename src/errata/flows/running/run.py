@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from errata.catalog import commits, pins, queries
 from errata.errors import UsageError
-from errata.flows.answering.evaluate import Evaluated
 from errata.flows.correcting.deferrals import Deferrals
-from errata.flows.correcting.sweeping import Sweeping
-from errata.flows.running.rounds import OnStep, Rounds, Wanted, wanted_queries
+from errata.flows.running.rounds import OnStep, Report, Rounds, Wanted, wanted_queries
 from errata.flows.running.sweep import apply_pending
 from errata.flows.site import Site
 from errata.flows.taking.append import AppendReport, Batch, append
-from errata.flows.taking.revise import RevisedReport
-from errata.model.evaluation import Fault
-from errata.spark.failures import loggers_quiet
 
 
 @dataclass(frozen=True)
-class RunReport:
+class RunReport(Report):
     """What a run has done."""
 
     batches: Sequence[AppendReport] = ()
-    evaluated: Sequence[Evaluated] = ()
-    current: Sequence[str] = field(default=())
-    """Queries that were as far as their streams reach."""
-    stopped: Sequence[tuple[str, Fault]] = ()
-    """Queries that cannot go on, and why."""
-    held: Sequence[tuple[str, str]] = ()
-    """Queries that wait for another one, and for which."""
-    busy: Sequence[str] = ()
-    """Queries that another runner is at work on, or has just taken further."""
-    deferred: Sequence[Sweeping] = ()
-    """Corrections that wait, as their queries declare."""
-    revised: Sequence[RevisedReport] = ()
-    """Streams to whose history pending corrections and late rows were applied."""
 
 
 def run(
@@ -63,19 +45,8 @@ def run(
             sweeps=lambda each: deferrals.due(each.name, each.revised), anew=frozenset(names) if anew else frozenset()
         )
         rounds = Rounds(site, pin.commit_id, known, on_step, wanted)
-        # Around all of them: one thread that ended its quiet would end that of the others.
-        with loggers_quiet():
-            rounds.go()
-    return RunReport(
-        batches,
-        rounds.evaluated,
-        rounds.current,
-        list(rounds.stopped.items()),
-        list(rounds.held.items()),
-        rounds.busy,
-        rounds.deferred,
-        revised,
-    )
+        rounds.go()
+    return RunReport(batches, revised=revised, **rounds.told)
 
 
 def _landed(site: Site, on_step: OnStep) -> list[AppendReport]:

@@ -9,30 +9,21 @@ from errata.catalog import commits, pins, queries, streams
 from errata.catalog.streams import Standing
 from errata.flows.answering.evaluate import Evaluated
 from errata.flows.correcting.deferrals import Deferrals
-from errata.flows.correcting.sweeping import Sweeping
 from errata.flows.declaring.check import with_inputs
-from errata.flows.running.rounds import OnStep, Rounds, Wanted, wanted_queries
+from errata.flows.running.rounds import OnStep, Report, Rounds, Wanted, wanted_queries
 from errata.flows.site import Site
 from errata.flows.taking.revise import RevisedReport, revise_stream
-from errata.model.evaluation import Fault
 from errata.revise.technique import Technique
-from errata.spark.failures import loggers_quiet
 
 
 @dataclass(frozen=True)
-class SweepReport:
+class SweepReport(Report):
     """What a sweep has done."""
 
-    revised: Sequence[RevisedReport] = ()
-    """Streams to whose history what was pending was applied."""
-    swept: Sequence[Evaluated] = ()
-    current: Sequence[str] = ()
-    """Queries that nothing invalidates which had been published."""
-    stopped: Sequence[tuple[str, Fault]] = ()
-    held: Sequence[tuple[str, str]] = ()
-    busy: Sequence[str] = ()
-    deferred: Sequence[Sweeping] = ()
-    """Corrections that wait, as their queries declare; only where what is due was asked for."""
+    @property
+    def swept(self) -> Sequence[Evaluated]:
+        """The evaluations that took corrections up."""
+        return self.evaluated
 
 
 def sweep(
@@ -57,22 +48,13 @@ def sweep(
     revised = apply_pending(site, some, on_step)
     with pins.pinned(site.catalog, commits.newest(site.catalog), "sweep") as pin:
         if not wanted:
-            return SweepReport(revised)
+            return SweepReport(revised=revised)
         sweeps = Wanted(evaluates=False, technique=technique, narrowed=narrowed)
         if deferrals is not None:
             sweeps = replace(sweeps, sweeps=lambda each: deferrals.due(each.name, each.revised))
         rounds = Rounds(site, pin.commit_id, wanted, on_step, sweeps)
-        with loggers_quiet():
-            rounds.go()
-    return SweepReport(
-        revised,
-        rounds.evaluated,
-        rounds.current,
-        list(rounds.stopped.items()),
-        list(rounds.held.items()),
-        rounds.busy,
-        rounds.deferred,
-    )
+        rounds.go()
+    return SweepReport(revised=revised, **rounds.told)
 
 
 def apply_pending(site: Site, names: Iterable[str], on_step: OnStep) -> list[RevisedReport]:
