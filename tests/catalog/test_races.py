@@ -209,6 +209,26 @@ def test_appending_and_declaring_never_wait_for_each_other_in_a_circle(postgres:
     assert len(buckets.visible(postgres, streams.standing(postgres, "ticks").stream_id, commits.newest(postgres))) == 5
 
 
+def test_a_commit_that_waited_for_another_is_not_older_than_that(postgres: Catalog) -> None:
+    """Two machines' clocks differ, or the later commit has looked at its clock before it had to wait."""
+    now = postgres.clock.now()
+
+    def commit(at: int) -> int:
+        with postgres.writing() as connection:
+            return commits.take(connection, at, CAUSE, summary={})
+
+    with ThreadPoolExecutor(1) as pool:
+        with postgres.writing() as connection:
+            first = commits.take(connection, now, CAUSE, summary={})
+            second = pool.submit(commit, now - 10)
+            deadline = time.monotonic() + 30
+            while not waiting(postgres) and time.monotonic() < deadline:
+                time.sleep(0.01)
+        assert second.result(30) == first + 1
+    times = [each.at for each in commits.listed(postgres)]
+    assert times == sorted(times)
+
+
 def test_appending_and_declaring_as_it_comes(postgres: Catalog) -> None:
     declare(postgres, a_stream("ticks"))
 

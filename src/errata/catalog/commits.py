@@ -26,11 +26,11 @@ def take(
     summary: Mapping[str, Any],
 ) -> int:
     """The next commit's number. It locks the head row until the transaction ends: call it when little is left to do."""
-    # A clock that was set back must not make a later commit look older than an earlier one.
-    at = select(head.c.at).scalar_subquery()
+    # A clock that was set back must not make a later commit look older than an earlier one. The column itself and not a
+    # subquery: PostgreSQL looks at it again after it has waited for the row, but not at what it selected before.
     latest = connection.execute(
         update(head)
-        .values(commit_id=head.c.commit_id + 1, at=_later(connection, at, now))
+        .values(commit_id=head.c.commit_id + 1, at=_later(connection, head.c.at, now))
         .returning(head.c.commit_id, head.c.at)
     ).one()
     connection.execute(
