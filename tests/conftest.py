@@ -1,8 +1,7 @@
-"""What all tests share: the fixtures' home, how long property tests run, and nothing else."""
+"""What all tests share: the fixtures' home, how long property tests run, by which seed they draw, and nothing else."""
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -11,16 +10,11 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))  # fixtures/ is imported by name, here and by tests
 
-pytest_plugins = ["fixtures.spark", "fixtures.postgres", "fixtures.catalog", "fixtures.connect"]
+pytest_plugins = ["fixtures.spark", "fixtures.postgres", "fixtures.catalog", "fixtures.connect", "fixtures.chance"]
 
 for name, examples in (("short", 25), ("long", 2_000)):
     settings.register_profile(
-        name,
-        max_examples=examples,
-        deadline=None,
-        database=None,
-        print_blob=True,
-        derandomize="CI" in os.environ,
+        name, max_examples=examples, deadline=None, database=None, print_blob=True, derandomize=False
     )
 
 

@@ -47,6 +47,7 @@ from errata.model.interval import HIGHEST, Interval
 from errata.model.pattern import Pattern
 from errata.model.results import RUN, VE, VS, Kept, Shape
 from fixtures.catalog import NOW, a_stream
+from fixtures.chance import seeds
 
 KINDS = {"x": "double", "f": "float", "s": "string", "d": "decimal(20,3)", "b": "boolean", "at": "timestamp"}
 VALUES: dict[str, list[object]] = {
@@ -263,7 +264,7 @@ def test_nothing_is_joined_where_nothing_is_masked(archive: Archive, spark: Spar
     assert not any(mask.may_mask(each) for mask in masks for each in later), "what comes later is not masked"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(__name__, 4))
 def test_merging_works_masked_rows_out(archive: Archive, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     archive.chance.seed(seed)
     monkeypatch.setattr(merged_results, "MANY", 4)

@@ -23,6 +23,7 @@ from errata.model.horizon import readable_commits
 from errata.model.instants import DAY
 from errata.model.stream import Stream
 from fixtures.catalog import NOW, a_bucket, a_stream
+from fixtures.chance import seeds
 from fixtures.postgres import FreshDatabase
 
 CAUSE = Cause("vacuum")
@@ -69,7 +70,7 @@ def test_the_oldest_readable_commit_is_the_one_that_the_model_tells(catalog: Cat
         assert vacuum.oldest_readable(connection, NOW, 2**70) == 1
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(__name__, 4))
 def test_what_no_readable_commit_and_no_reader_sees_goes_and_nothing_else(
     catalog: Catalog, clock: FixedClock, seed: int
 ) -> None:

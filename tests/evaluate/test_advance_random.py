@@ -21,6 +21,7 @@ from errata.language.tree import expressions, is_timed, tree
 from errata.model.instants import MINUTE
 from errata.model.results import VE, VS
 from fixtures.advancing import Answered, Run, go_on, rounds
+from fixtures.chance import seeds
 from fixtures.choices import FromRandom
 from fixtures.compiled import INTERPRETED, Lived, configured, live
 from fixtures.duck import answers, same
@@ -35,8 +36,7 @@ RANDOM, DIAMONDS, EXAMPLED = 6, 2, 2
 PARTLY = 0.4
 """The share of the runs in which queries go in parts towards where their streams have come already."""
 BATCHES = LONG // 25 if (LONG := settings().max_examples) > 25 else 3
-CHANCE = random.Random(9) if settings().derandomize else random.Random()
-SEEDS = [CHANCE.randrange(2**32) for _ in range(BATCHES)]
+SEEDS = seeds(__name__, BATCHES)
 
 FEW = {**INTERPRETED, "spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.shuffle.partitions": "1"}
 """With so few rows the time goes into starting tasks and jobs."""

@@ -20,6 +20,7 @@ from errata.evaluate.settle import Settled, Told, settle
 from errata.model.columns import Kind
 from errata.model.interval import HIGHEST, LOWEST
 from errata.model.results import OLD_VE, OP, RUN, VE, VS, Kept, Shape
+from fixtures.chance import seeds
 from fixtures.choices import Choices, FromHypothesis, FromRandom
 from fixtures.folding import Results, answer_at, as_they_stand, counting, fold, listed, normal_form, plain
 from fixtures.result_rows import TYPES, VALUES, Rows, shape_of, table
@@ -166,7 +167,7 @@ def test_steps_that_cover_everything(data: st.DataObject, key: list[Kind], paylo
 
 @pytest.mark.parametrize("key", [Kind.STRING, Kind.DOUBLE])
 def test_many_steps_that_cover_everything(key: Kind) -> None:
-    for seed in range(60):
+    for seed in seeds(f"{__name__} cover", 60):
         cover(FromRandom(random.Random(seed)), shape_of([key], [Kind.DOUBLE]))
 
 
@@ -224,7 +225,7 @@ def test_steps_that_only_add(data: st.DataObject, payload: list[Kind]) -> None:
 
 
 def test_many_steps_that_only_add() -> None:
-    for seed in range(60):
+    for seed in seeds(f"{__name__} add", 60):
         add(FromRandom(random.Random(seed)), shape_of([Kind.BIGINT, Kind.STRING], [Kind.DOUBLE]))
 
 

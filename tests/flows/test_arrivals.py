@@ -18,6 +18,7 @@ from errata.flows.running.sweep import SweepReport, sweep
 from errata.flows.taking.revise import revise
 from errata.model.instants import HOUR, MINUTE
 from fixtures.catalog import NOW
+from fixtures.chance import seeds
 from fixtures.runs import DEAR, FIRMS, FIRST, MOST, QUERIES, SECOND, STREAMS, SUMS, UNSWEPT, Answering
 
 PAST = ["3,a,9;replace", "1,b,;delete", "7,a,8;replace", "2,a,6;insert"]
@@ -246,7 +247,7 @@ def test_queries_that_are_edited(tmp_path: Path) -> None:
         swept(there)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(__name__, 4))
 def test_whatever_happens(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     options = {"sums": "sweep: {when: queue >= 3}", "closed": "sweep: {when: age >= 30 minutes}"}

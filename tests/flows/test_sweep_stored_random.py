@@ -16,6 +16,7 @@ from errata.flows.correcting import lineage_asked
 from errata.flows.running.sweep import sweep
 from errata.flows.upkeep.compact import compact
 from errata.model.bucket import Role
+from fixtures.chance import seeds
 from fixtures.runs import STREAMS, Answering
 
 TEXTS = {
@@ -35,7 +36,6 @@ TEXTS = {
     "pairs": "SELECT q.price, t.at AS then FROM quotes AS q JOIN ticks AS t ON q.at < t.at AND q.of = t.of",
 }
 COURSES = 2 if (LONG := settings().max_examples) <= 25 else LONG // 25
-CHANCE = random.Random(4) if settings().derandomize else random.Random()
 
 
 class Past:
@@ -76,7 +76,7 @@ class Past:
         return found
 
 
-@pytest.mark.parametrize("seed", [CHANCE.randrange(2**32) for _ in range(COURSES)])
+@pytest.mark.parametrize("seed", seeds(__name__, COURSES))
 def test_a_course_of_random_corrections(
     tmp_path: Path, spark: SparkSession, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

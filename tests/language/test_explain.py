@@ -16,6 +16,7 @@ from errata.language.rewrite import RULES, rewrite
 from errata.language.strategy import choose, result
 from errata.language.tree import line
 from errata.model.pattern import Pattern
+from fixtures.chance import seeds
 from fixtures.choices import pool
 from fixtures.plans import random_case
 
@@ -72,10 +73,12 @@ def test_both_plans_and_the_rules_between_are_there() -> None:
 
 def test_every_rule_is_known_in_words() -> None:
     steps = {
-        step.rule for seed in range(150) for step in rewrite(random_case(random.Random(seed), data_sets=0).plan).steps
+        step.rule
+        for seed in seeds(__name__, 150)
+        for step in rewrite(random_case(random.Random(seed), data_sets=0).plan).steps
     }
     assert steps <= {rule.name for rule in RULES}
-    for seed in range(40):
+    for seed in seeds(__name__, 40):
         explanation = explain(random_case(random.Random(seed), data_sets=0).plan)
         for step in explanation.steps:
             assert f"- {step.rule.replace('_', ' ')}: " in to_text(explanation)

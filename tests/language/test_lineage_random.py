@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -35,6 +34,7 @@ from errata.language.nodes import (
 )
 from errata.language.plan import Plan
 from errata.model.interval import EVERYTHING, HIGHEST, Interval
+from fixtures.chance import random_for
 from fixtures.choices import Choices, FromHypothesis, FromRandom, pool
 from fixtures.duck import Row
 from fixtures.lineages import Seen, Within, alike, difference, ends, leaves, only, parted, seen
@@ -106,7 +106,7 @@ def test_the_rows_of_a_replay_suffice(trial: Trial, data: Any) -> None:
 
 @pytest.mark.parametrize("number", range(len(PLANS)))
 def test_every_operator_on_many_data_sets(number: int) -> None:
-    rng = random.Random(number)
+    rng = random_for(f"{__name__} {number}")
     maker = Maker(FromRandom(rng), timed=False)
     plan = PLANS[number]
     for check in (check_backward, check_forward, check_replay):

@@ -32,6 +32,7 @@ from errata.language.plan import Field, Plan, Source, SourceKind
 from errata.language.tree import fingerprint, line, tree
 from errata.model.columns import ColumnType, Kind
 from errata.model.instants import MINUTE, SECOND
+from fixtures.chance import seeds
 from fixtures.choices import pool
 from fixtures.plans import random_case
 
@@ -166,7 +167,7 @@ def test_a_shift_needs_no_type() -> None:
 def test_whatever_differs_has_another_text_and_another_fingerprint() -> None:
     texts: dict[tuple[bool, str], Plan] = {}
     prints: dict[str, Plan] = {}
-    for seed in range(400):
+    for seed in seeds(__name__, 400):
         plan = random_case(random.Random(seed), data_sets=0).plan
         timed = scans(plan)[0].source.timed
         # Queries are random too and called alike: their plans are not part of the text, but of the fingerprint.

@@ -17,6 +17,7 @@ from errata.model.columns import Kind
 from errata.model.instants import to_micros
 from errata.model.interval import HIGHEST, LOWEST
 from errata.revise.regions import disjoint, holds, joined, within
+from fixtures.chance import seeds
 from fixtures.choices import Choices, FromHypothesis, FromRandom
 from fixtures.regions import instant, start
 from fixtures.result_rows import VALUES, shape_of, table
@@ -84,7 +85,7 @@ def test_disjoint_regions_hold_all_and_meet_nowhere(data: st.DataObject) -> None
 
 
 def test_many_regions() -> None:
-    for seed in range(300):
+    for seed in seeds(__name__, 300):
         check(some(FromRandom(random.Random(seed))))
 
 
@@ -133,7 +134,7 @@ def test_parts_of_rows_lie_in_regions(data: st.DataObject) -> None:
 
 
 def test_many_parts_of_rows() -> None:
-    for seed in range(200):
+    for seed in seeds(__name__, 200):
         check_parts(FromRandom(random.Random(seed)))
 
 

@@ -26,6 +26,7 @@ from errata.revise import work
 from errata.revise.revised import clusters
 from errata.revise.technique import Technique
 from fixtures.advancing import Round, Run, base_sources, go_on, rounds
+from fixtures.chance import seeds
 from fixtures.choices import pool
 from fixtures.compiled import INTERPRETED, configured, live
 from fixtures.correcting import Corrected, Sweep, corrected, sweep
@@ -37,8 +38,7 @@ ROUNDS = 3
 BATCHES = LONG // 25 if (LONG := settings().max_examples) > 25 else 3
 PAIRS = 600
 """So many plans with data sets that are revised there are at least."""
-CHANCE = random.Random(10) if settings().derandomize else random.Random()
-SEEDS = [CHANCE.randrange(2**32) for _ in range(BATCHES)]
+SEEDS = seeds(__name__, BATCHES)
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from errata.spark.plans.partial_kept import Kept
 from errata.spark.plans.partial_sums import kept_of
 from errata.spark.plans.partials import advance_group
 from fixtures.adjusted import Corrected, Correction, Windows, by_result, by_window, carried, random_corrected, to_spark
+from fixtures.chance import seeds
 from fixtures.choices import stream
 from fixtures.compiled import INTERPRETED, Asked, configured, evaluate, taken_out
 from fixtures.duck import CASE, Row
@@ -31,7 +31,6 @@ from fixtures.plans import Trial
 
 BATCH, DATA_SETS = 4, 12
 BATCHES = max(2, settings.default.max_examples // 12)
-CHANCE = random.Random(11) if settings.default.derandomize else random.Random()
 
 
 def alike(kept: Kept, got: dict[str, Any], want: dict[str, Any]) -> bool:
@@ -160,11 +159,11 @@ def check(spark: SparkSession, runs: Sequence[Corrected]) -> dict[str, int]:
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_corrected_windows_say_what_the_corrected_history_says(spark: SparkSession, batch: int) -> None:
-    seeds = [CHANCE.randrange(2**32) for _ in range(BATCH if batch else 1)]
+    drawn = seeds(f"{__name__} {batch}", BATCH if batch else 1)
     # The first one runs as in production.
     with configured(spark, {"spark.sql.adaptive.enabled": "false"} if batch == 0 else INTERPRETED):
-        fates = check(spark, [random_corrected(seed, data_sets=DATA_SETS) for seed in seeds])
-    assert batch == 0 or fates[STANDS], f"seeds {seeds}: nothing was compared"
+        fates = check(spark, [random_corrected(seed, data_sets=DATA_SETS) for seed in drawn])
+    assert batch == 0 or fates[STANDS], f"seeds {drawn}: nothing was compared"
 
 
 LINK = Scan(stream("link1", False), "a")

@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import settings
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
@@ -23,7 +22,6 @@ from errata.spark.types import arrow_ddl
 from errata.spark.values import as_frame
 from fixtures.compiled import INTERPRETED, configured
 
-CHANCE = random.Random(5) if settings.default.derandomize else random.Random()
 SCHEMA = pa.schema(
     [
         ("i", pa.int32()),
@@ -87,7 +85,7 @@ CONSTANTS += [
 SOME = 300
 
 
-def texts() -> list[str]:
+def texts(chance: random.Random) -> list[str]:
     """Some of all operators and functions on pairs of columns and constants."""
     some = [*SCHEMA.names, *CONSTANTS]
     operators = ["+", "-", "*", "/", "=", "<>", "<", "<=", ">", ">="]
@@ -109,7 +107,7 @@ def texts() -> list[str]:
         "o OR i = 1",
     ]
     found += ["try_add(n, 1L)", "try_subtract(n, i)", "i DIV 2", "n % 2", "concat(s, s)", "-2L", "`n` + 1"]
-    return CHANCE.sample(found, SOME)
+    return chance.sample(found, SOME)
 
 
 def simply(table: pa.Table, some: Sequence[str]) -> dict[str, pa.ChunkedArray]:
@@ -137,9 +135,9 @@ def compare(spark: SparkSession, table: pa.Table, some: Sequence[str]) -> int:
     return len(found)
 
 
-def test_operators_and_functions_are_sparks(spark: SparkSession) -> None:
+def test_operators_and_functions_are_sparks(spark: SparkSession, chance: random.Random) -> None:
     with configured(spark, INTERPRETED):
-        counts = [compare(spark, table, texts()) for table in TABLES]
+        counts = [compare(spark, table, texts(chance)) for table in TABLES]
     assert min(counts) > SOME // 20
     assert max(counts) > SOME // 5
 
@@ -147,18 +145,21 @@ def test_operators_and_functions_are_sparks(spark: SparkSession) -> None:
 class Nested:
     """Random nested texts; what binds stronger is not in parentheses."""
 
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+
     def number(self, depth: int) -> str:
         if not depth:
-            return CHANCE.choice(["i", "n", "x", "3", "2L", "0.5D"])
+            return self.chance.choice(["i", "n", "x", "3", "2L", "0.5D"])
         left, right = self.number(depth - 1), self.number(depth - 1)
-        forms = [f"{left} {CHANCE.choice('+-*')} {right}", f"({left}) / ({right})", f"-{self.number(0)} + {left}"]
+        forms = [f"{left} {self.chance.choice('+-*')} {right}", f"({left}) / ({right})", f"-{self.number(0)} + {left}"]
         forms += [f"IF({self.truth(depth - 1)}, {left}, {right})", f"coalesce({left}, {right})", f"nullif({left}, 3)"]
         forms += [f"CASE WHEN {self.truth(depth - 1)} THEN {left} ELSE {right} END", f"CAST({left} AS DOUBLE)"]
-        return CHANCE.choice(forms)
+        return self.chance.choice(forms)
 
     def truth(self, depth: int) -> str:
         if not depth:
-            return CHANCE.choice(["o", "s = 'a'", "i > 1", "TRUE"])
+            return self.chance.choice(["o", "s = 'a'", "i > 1", "TRUE"])
         left, right = self.truth(depth - 1), self.truth(depth - 1)
         forms = [
             f"{left} AND {right}",
@@ -167,15 +168,17 @@ class Nested:
             f"({left}) IS NULL",
             f"({left} OR {right})",
         ]
-        forms += [f"{self.number(depth - 1)} {CHANCE.choice(['<', '<=', '<>', '=', '>='])} {self.number(depth - 1)}"]
+        forms += [
+            f"{self.number(depth - 1)} {self.chance.choice(['<', '<=', '<>', '=', '>='])} {self.number(depth - 1)}"
+        ]
         forms += [f"{self.number(depth - 1)} IS NOT NULL", f"i > 1 IS NULL AND {left}"]
-        return CHANCE.choice(forms)
+        return self.chance.choice(forms)
 
 
-def test_what_is_nested_is_read_as_spark_reads_it(spark: SparkSession) -> None:
-    make = Nested()
-    some = [make.number(CHANCE.randint(1, 4)) for _ in range(60)] + [
-        make.truth(CHANCE.randint(1, 4)) for _ in range(60)
+def test_what_is_nested_is_read_as_spark_reads_it(spark: SparkSession, chance: random.Random) -> None:
+    make = Nested(chance)
+    some = [make.number(chance.randint(1, 4)) for _ in range(60)] + [
+        make.truth(chance.randint(1, 4)) for _ in range(60)
     ]
     with configured(spark, INTERPRETED):
         assert sum(compare(spark, table, some) for table in (PLAIN, WITH_NULLS)) > 40

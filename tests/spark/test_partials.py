@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from errata.language.tree import tree
 from errata.model.evaluation import Step
 from errata.model.instants import to_micros
 from errata.spark.plans.partials import TURNS
+from fixtures.chance import seeds
 from fixtures.choices import stream
 from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate, live, taken_out
 from fixtures.duck import Row, same
@@ -28,7 +28,6 @@ from fixtures.plans import Trial, instants
 
 BATCH, DATA_SETS = 6, 12
 BATCHES = max(2, settings.default.max_examples // 12)
-CHANCE = random.Random(7) if settings.default.derandomize else random.Random()
 
 Found = dict[int, list[Lived]]
 
@@ -81,10 +80,10 @@ def check(spark: SparkSession, runs: Sequence[Run]) -> int:
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_steps_say_what_the_whole_history_says(spark: SparkSession, batch: int) -> None:
     # The first ones run as in production.
-    seeds = [CHANCE.randrange(2**32) for _ in range(BATCH if batch else 2)]
+    drawn = seeds(f"{__name__} {batch}", BATCH if batch else 2)
     with configured(spark, {"spark.sql.adaptive.enabled": "false"} if batch == 0 else INTERPRETED):
-        compared = check(spark, [random_run(seed, data_sets=DATA_SETS) for seed in seeds])
-    assert compared or len(seeds) < BATCH, f"seeds {seeds}: nothing was compared"
+        compared = check(spark, [random_run(seed, data_sets=DATA_SETS) for seed in drawn])
+    assert compared or len(drawn) < BATCH, f"seeds {drawn}: nothing was compared"
 
 
 LINK = Scan(stream("link1", False), "a")

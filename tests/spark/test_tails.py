@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from errata.language.tree import tree
 from errata.model.evaluation import Step
 from errata.model.interval import HIGHEST, LOWEST
 from errata.spark.plans.tails import advance_row_windows
+from fixtures.chance import seeds
 from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate, live, taken_out
 from fixtures.duck import arrow, same
 from fixtures.operator_examples import POOL, count, event, group, scan
@@ -27,7 +27,6 @@ from fixtures.tails import FINDERS, Run, random_run
 
 BATCH, DATA_SETS = 3, 8
 BATCHES = max(1, settings.default.max_examples // 25)
-CHANCE = random.Random(6) if settings.default.derandomize else random.Random()
 
 Found = dict[int, list[Lived]]
 
@@ -83,11 +82,11 @@ def check(spark: SparkSession, runs: Sequence[Run]) -> dict[str, int]:
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_steps_say_what_the_whole_history_says(spark: SparkSession, batch: int) -> None:
-    seeds = [CHANCE.randrange(2**32) for _ in range(BATCH)]
-    runs = [random_run(kind, seed, data_sets=DATA_SETS) for kind in FINDERS for seed in seeds]
+    drawn = seeds(f"{__name__} {batch}", BATCH)
+    runs = [random_run(kind, seed, data_sets=DATA_SETS) for kind in FINDERS for seed in drawn]
     with configured(spark, INTERPRETED):
         compared = check(spark, runs)
-    assert all(compared[kind] > 0 for kind in FINDERS), f"seeds {seeds}: nothing was compared"
+    assert all(compared[kind] > 0 for kind in FINDERS), f"seeds {drawn}: nothing was compared"
 
 
 @pytest.mark.parametrize(("size", "step"), [(1, 1), (3, 1), (4, 2), (3, 3), (2, 5), (5, 3)])

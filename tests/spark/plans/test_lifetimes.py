@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from itertools import pairwise
 
 from pyspark.sql import SparkSession
 
 from errata.model.interval import HIGHEST
 from errata.spark.plans.lifetimes import normal_form
+from fixtures.chance import random_for
 
 NAN = float("nan")
 
@@ -50,7 +50,7 @@ def test_equal_values_that_touch_are_one(spark: SparkSession) -> None:
 
 
 def test_it_is_the_same_however_the_lifetimes_were_cut(spark: SparkSession) -> None:
-    rng = random.Random(5)
+    rng = random_for(__name__)
     whole, cut = [], []
     for number in range(40):
         key, start = str(number), rng.randrange(-20, 20)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 from pyspark.sql import SparkSession
 
 from errata.language.nodes import Negation, RowWindow, Scan, SlidingRows, scans
 from errata.language.plan import Plan, walk
+from fixtures.chance import random_for
 from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate
 from fixtures.duck import Row, answers, same
 from fixtures.plans import Trial, random_case
@@ -45,7 +44,7 @@ def within(plan: Plan, data: dict[str, list[Row]], row: Lived) -> dict[str, list
 
 
 def trials(seed: int) -> list[Trial]:
-    rng = random.Random(seed)
+    rng = random_for(f"{__name__} {seed}")
     found: list[Trial] = []
     while len(found) < PLANS:
         trial = random_case(rng, data_sets=DATA_SETS)

@@ -10,14 +10,14 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from errata.language.tree import tree
+from fixtures.chance import seeds
 from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate, live
 from fixtures.duck import Rows, answers, same
 from fixtures.plans import Trial, instants, random_case
 
 BATCH, DATA_SETS = 12, 15
 BATCHES = max(4, settings.default.max_examples // BATCH)
-CHANCE = random.Random(4) if settings.default.derandomize else random.Random()
-SEEDS = [[CHANCE.randrange(2**32) for _ in range(BATCH)] for _ in range(BATCHES)]
+SEEDS = [seeds(f"{__name__} {batch}", BATCH) for batch in range(BATCHES)]
 
 Wanted = dict[tuple[int, int], Rows]
 
