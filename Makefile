@@ -10,6 +10,8 @@ OUT ?= bench-out
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # What is compiled is kept, whatever the shell says: every process would otherwise compile Airflow and Spark again.
 unexport PYTHONDONTWRITEBYTECODE
+# A recipe's programs may call make themselves, as tests do: that one starts afresh, without this one's flags and variables.
+unexport MAKEFLAGS MFLAGS MAKEOVERRIDES ARGS NAME SCALE OUT
 export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.tools/compiled
 
 .PHONY: help setup demo test lint airflow bench docs clean lock
@@ -27,7 +29,7 @@ demo: $(STAMP)  ## see queries kept answered over a stream, and the past correct
 	@$(BIN)/errata demo $(ARGS)
 
 test: $(STAMP)  ## run the tests (ARGS='tests/spark --long' for some of them, or longer)
-	@$(BIN)/pytest $(ARGS)
+	@unset MAKELEVEL; $(BIN)/pytest $(ARGS)
 
 lint: $(STAMP)  ## style, types and the walls between rooms
 	$(BIN)/ruff check

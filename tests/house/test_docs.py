@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,10 @@ from types import ModuleType
 import pytest
 
 HOUSE = Path(__file__).resolve().parents[2]
+WITHOUT_MAKE = {
+    name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "ARGS"}
+}
+"""The environment of somebody who types `make`, also where a make runs these tests."""
 
 
 def load() -> ModuleType:
@@ -77,9 +83,27 @@ def test_what_is_wrong_is_named_with_its_page(tmp_path: Path) -> None:
 def test_make_says_what_it_would_run(target: str, words: list[str]) -> None:
     given = ["NAME=scan", "SCALE=small", "OUT=here"]
     printed = subprocess.run(
-        ["make", "--dry-run", target, *given], cwd=HOUSE, capture_output=True, text=True, check=True
+        ["make", "--dry-run", target, *given], cwd=HOUSE, env=WITHOUT_MAKE, capture_output=True, text=True, check=True
     )
     assert all(word in printed.stdout.split("errata")[-1].split() for word in words)
+
+
+def test_make_hands_nothing_of_its_own_to_a_make_that_its_recipe_calls(tmp_path: Path) -> None:
+    house = tmp_path / "errata"  # a nested make names the folder that it enters, so the name must not matter either
+    recipe = house / ".venv" / "bin" / "pytest"
+    recipe.parent.mkdir(parents=True)
+    (house / ".ci").mkdir()
+    for name in ("pyproject.toml", "requirements.lock", ".ci/setup", ".ci/setup.py", ".venv/errata-setup"):
+        (house / name).touch()
+    shutil.copyfile(HOUSE / "Makefile", house / "Makefile")
+    recipe.write_text("#!/bin/sh\nenv\nmake --dry-run demo\n")
+    recipe.chmod(0o755)
+    given = ["make", "test", "ARGS=--durations=60 -q", "NAME=scan", "SCALE=paper", "OUT=there"]
+    done = subprocess.run(given, cwd=house, env=WITHOUT_MAKE, capture_output=True, text=True, check=True)
+    *environ, nested = done.stdout.splitlines()
+    assert nested.split() == [".venv/bin/errata", "demo"]
+    names = {line.partition("=")[0] for line in environ}
+    assert names.isdisjoint({"MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "ARGS", "NAME", "SCALE", "OUT"})
 
 
 def test_the_docs_are_right() -> None:
