@@ -1,18 +1,23 @@
-"""Child processes: each in a session of its own with its own log, watched, and ended with all that it has begun."""
+"""Child processes: each under a guard, in a session of its own and with a log of its own, watched, and ended with all
+that it has begun."""
 
 from __future__ import annotations
 
 import json
-import os
+import secrets
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+from deploy import guard
 from errata.errors import ErrataError
 
 Wait = Callable[[float], None]
@@ -24,16 +29,15 @@ GRACE = 4.0
 LONG = 30.0
 """The same for what has something to bring to an end, such as PostgreSQL, and Airflow's tasks."""
 
-_REMINDED = 5.0
-"""After so many seconds what a process has begun is asked once more: a task that was just starting its Spark job when
-it was asked first has not heard it."""
+_GUARDS_GRACE = 20.0
+"""Seconds that a guard may take in addition, to end what its command has left behind."""
 
 _LAST_LINES = 12
 _TICK = 0.1
 
 
 class ProcessEnded(ErrataError):
-    """Something that is to keep running has ended."""
+    """Something that is to keep running has ended, or does not become ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +53,22 @@ class Child:
     """A process that is to keep running, or a step that is to end well."""
 
     name: str
-    log: Path
-    process: subprocess.Popen[bytes]
-    farewell: signal.Signals
-    alone: bool
-    """Whether only the process itself is told to end, since it tells its own children."""
+    order: guard.Order
+    environ: Mapping[str, str]
     lasting: bool
     """Whether it is to keep running; a step ends."""
-    grace: float
-    """Seconds that it may take to end by itself."""
+    process: subprocess.Popen[bytes]
+    """Its guard."""
+    began: float
+    mark: str
+
+    @property
+    def log(self) -> Path:
+        return Path(self.order.log)
+
+    def left_over(self) -> set[psutil.Process]:
+        """What is left of it although its guard has ended."""
+        return guard.left_over(self.process.pid, self.began, self.mark)
 
 
 class Children:
@@ -67,6 +78,8 @@ class Children:
         self._folder, self.wait = folder, wait
         self._noted = folder / "running.json"
         self._running: dict[str, Child] = {}
+        self._known: dict[str, Child] = {}
+        """What has ever been started, by its last start."""
         self.logs = folder / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
 
@@ -83,23 +96,45 @@ class Children:
         lasting: bool = True,
         grace: float = GRACE,
     ) -> None:
-        """Start a process that goes on until it is stopped; one that is not lasting is waited for with `finish`."""
-        log = self.logs / f"{name}.log"
-        with log.open("ab") as out:
+        """Start a process that goes on until it is stopped; one that is not lasting is waited for with `finish`.
+
+        `farewell` asks it to end; `alone` says that it alone is asked, since it tells its own children.
+        """
+        order = guard.Order(
+            command=list(command),
+            log=str(self.logs / f"{name}.log"),
+            cwd=str(cwd or self._folder),
+            farewell=farewell,
+            alone=alone,
+            grace=grace,
+            user=None if account is None else account.user,
+            group=None if account is None else account.group,
+        )
+        self._launch(name, order, environ, lasting=lasting)
+
+    def start_again(self, name: str) -> None:
+        """Start what has been stopped, or has ended, in the same way as the last time."""
+        known = self._known[name]
+        self._launch(name, known.order, known.environ, lasting=known.lasting)
+
+    def _launch(self, name: str, order: guard.Order, environ: Mapping[str, str], *, lasting: bool) -> None:
+        mark = f"{name}-{secrets.token_hex(8)}"
+        with Path(order.log).open("ab") as out:
             process = subprocess.Popen(  # noqa: S603
-                command,
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-I", guard.__file__, name],
+                stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env=dict(environ),
-                cwd=cwd or self._folder,
-                user=None if account is None else account.user,
-                group=None if account is None else account.group,
-                extra_groups=None if account is None else [],
+                env={**environ, guard.MARK: mark},
+                cwd=self._folder,
                 start_new_session=True,  # Ctrl-C at the terminal reaches only who started all this
             )
-        self._running[name] = Child(name, log, process, farewell, alone, lasting, grace)
+        child = Child(name, order, environ, lasting, process, _began(process.pid), mark)
+        self._running[name] = self._known[name] = child
         self._note()
+        if process.stdin is not None:
+            process.stdin.write(f"{json.dumps(asdict(order))}\n".encode())
+            process.stdin.flush()
 
     def step(
         self,
@@ -123,7 +158,7 @@ class Children:
                 self.stop(name)
                 raise ProcessEnded(f"{name} has not ended after {patience:.0f} seconds{last_lines(child.log)}")
             self.wait(_TICK)
-        self._forget(name)
+        self._forget(child)
         if code != 0:
             raise _ended(child, code)
 
@@ -143,6 +178,15 @@ class Children:
             if code is not None and (child.lasting or code != 0):
                 raise _ended(child, code)
 
+    def take_ended(self) -> dict[str, ProcessEnded]:
+        """The lasting processes that have ended, with their reasons. They are no longer watched, and nothing is left of
+        them."""
+        ended = [child for child in self._running.values() if child.lasting and child.process.poll() is not None]
+        for child in ended:
+            guard.put_down(child.left_over)
+            self._forget(child)
+        return {child.name: _ended(child, child.process.returncode) for child in ended}
+
     @property
     def running(self) -> list[str]:
         """What has been started and not stopped, in the order of starting."""
@@ -151,70 +195,58 @@ class Children:
     def stop(self, *names: str) -> None:
         """End some of the processes at once, with all that they have begun; those that are gone already are no loss."""
         ending = [self._running[name] for name in names if name in self._running]
-        families = {child.name: _family(child.process.pid) for child in ending}
         for child in ending:
-            _tell(child)
-        began = reminded = time.monotonic()
-        while ending:
-            now = time.monotonic()
-            if remind := now - reminded > _REMINDED:
-                reminded = now
-            for child in list(ending):
-                families[child.name] |= _family(child.process.pid)
-                if child.process.poll() is not None or now - began > child.grace:
-                    child.process.kill()  # nothing, where it has ended
-                    _put_down(families[child.name])
-                    child.process.wait()
-                    self._forget(child.name)
-                    ending.remove(child)
-                elif remind and not child.alone:
-                    _send(families[child.name], psutil.Process.terminate)
-            time.sleep(_TICK)
+            child.process.terminate()
+        began = time.monotonic()
+        for child in ending:
+            patience = child.order.grace + _GUARDS_GRACE - (time.monotonic() - began)
+            try:
+                child.process.wait(max(patience, _TICK))
+            except subprocess.TimeoutExpired:
+                child.process.kill()
+                child.process.wait()
+            guard.put_down(child.left_over)
+            self._forget(child)
 
     def clear_up(self) -> list[str]:
         """End what a former run here has left behind because it was killed; the names of what was still there."""
         found = []
-        for name, (pid, began) in self._read_notes().items():
-            try:
-                process = psutil.Process(pid)
-                if abs(process.create_time() - began) > 1:
-                    continue  # the number has gone to somebody else
-                family = [process, *process.children(recursive=True)]
-            except psutil.NoSuchProcess:
+        for name, (pid, began, *mark) in self._read_notes().items():
+            left = partial(guard.left_over, pid, began, *(mark or [""]))
+            guards = _still_there(pid, began)
+            if not guards and not left():
                 continue
             found.append(name)
-            process.send_signal(signal.SIGINT if name == "postgresql" else signal.SIGTERM)
-            psutil.wait_procs([process], timeout=LONG)
-            _put_down(family)
+            guard.send(guards, signal.SIGTERM)
+            psutil.wait_procs(guards, timeout=LONG + _GUARDS_GRACE)
+            guard.put_down(lambda: [*_still_there(pid, began), *left()])  # noqa: B023 - it is called at once
         self._noted.unlink(missing_ok=True)
         return found
 
-    def _forget(self, name: str) -> None:
-        del self._running[name]
+    def _forget(self, child: Child) -> None:
+        if child.process.stdin is not None:
+            child.process.stdin.close()
+        del self._running[child.name]
         self._note()
 
     def _note(self) -> None:
-        notes = {}
-        for name, child in self._running.items():
-            try:
-                notes[name] = (child.process.pid, psutil.Process(child.process.pid).create_time())
-            except psutil.NoSuchProcess:
-                continue  # it has ended already, so there is nothing of it to be left behind
+        notes = {name: (child.process.pid, child.began, child.mark) for name, child in self._running.items()}
         writing = self._noted.with_suffix(".tmp")
         writing.write_text(json.dumps(notes))
         writing.replace(self._noted)
 
-    def _read_notes(self) -> dict[str, tuple[int, float]]:
+    def _read_notes(self) -> dict[str, Any]:
         if not self._noted.exists():
             return {}
-        read: dict[str, tuple[int, float]] = json.loads(self._noted.read_text())
+        read: dict[str, Any] = json.loads(self._noted.read_text())
         return read
 
 
 def last_lines(log: Path) -> str:
     """What a log ends with, to be put under an error."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:] if log.exists() else []
-    return "".join(f"\n  | {line}" for line in lines) + f"\n  all of it: {log}"
+    parts = [part for part in (guard.aside(log, 1), log) if part.exists()]
+    lines = [line for part in parts for line in part.read_text(encoding="utf-8", errors="replace").splitlines()]
+    return "".join(f"\n  | {line}" for line in lines[-_LAST_LINES:]) + f"\n  all of it: {log}"
 
 
 def _ended(child: Child, code: int) -> ProcessEnded:
@@ -225,35 +257,16 @@ def _ending(code: int) -> str:
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
-def _family(pid: int) -> set[psutil.Process]:
-    """The processes that one has begun, and theirs: Airflow's tasks are in groups of their own."""
+def _began(pid: int) -> float:
+    """When a process of ours has begun; it is not waited for yet, so its number is known."""
+    began: float = psutil.Process(pid).create_time()
+    return began
+
+
+def _still_there(pid: int, began: float) -> list[psutil.Process]:
+    """The process of that number, if it began at that moment: otherwise the number has gone to somebody else."""
     try:
-        return set(psutil.Process(pid).children(recursive=True))
+        process = psutil.Process(pid)
+        return [process] if abs(process.create_time() - began) <= 1 and guard.is_alive(process) else []
     except psutil.NoSuchProcess:
-        return set()
-
-
-def _tell(child: Child) -> None:
-    try:
-        if child.alone:
-            child.process.send_signal(child.farewell)
-        else:
-            os.killpg(child.process.pid, child.farewell)
-    except ProcessLookupError:
-        return  # it has just ended
-
-
-def _put_down(processes: Iterable[psutil.Process]) -> None:
-    """End what is still there: asked first, a moment later killed."""
-    left = [process for process in processes if process.is_running()]
-    for word in (psutil.Process.terminate, psutil.Process.kill):
-        _send(left, word)
-        _, left = psutil.wait_procs(left, timeout=2)
-
-
-def _send(processes: Iterable[psutil.Process], word: Callable[[psutil.Process], None]) -> None:
-    for process in processes:
-        try:
-            word(process)
-        except psutil.NoSuchProcess:
-            continue
+        return []
