@@ -54,16 +54,17 @@ class Database:
                 if cursor.fetchone() is None:
                     cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
 
-    def answers(self) -> bool:
+    def answers(self, database: str = "postgres") -> bool:
+        """Whether the server is up and lets one use the database."""
         try:
-            self._connected("postgres").close()
+            self._connected(database).close()
         except psycopg2.OperationalError:
             return False
         return True
 
     def _connected(self, database: str) -> psycopg2.extensions.connection:
         return psycopg2.connect(
-            host="127.0.0.1", port=self.port, user=USER, password=self.password, dbname=database, connect_timeout=5
+            host="127.0.0.1", port=self.port, user=USER, password=self.password, dbname=database, connect_timeout=3
         )
 
 

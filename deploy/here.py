@@ -11,12 +11,13 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
 from deploy.environment import HOUSE
 from deploy.feed import CORRECTED_EVERY, EVERY
+from deploy.rest import NotAnswering
 from deploy.services import Here, airflow_here
 from errata.errors import ErrataError, UsageError
 
@@ -125,14 +126,16 @@ In another terminal:
 def _tell_dags(here: Here, attention: Attention) -> None:
     """Say when Airflow has read the DAGs, and which it could not read."""
     wanted, end = len(list((HOUSE / "dags").glob("*.py"))), time.monotonic() + _READ_WITHIN
-    while time.monotonic() < end:
-        here.check()
-        read, errors = here.api("GET", "/dags")["total_entries"], here.api("GET", "/importErrors")["import_errors"]
-        if read + len(errors) >= wanted:
+    read = 0
+    errors: list[dict[str, str]] = []
+    while read + len(errors) < wanted:
+        if time.monotonic() > end:
+            say(f"Airflow has not read all DAGs yet: see {_short(here.children.logs / 'dag-processor.log')}")
             break
+        here.check()
+        with suppress(NotAnswering):  # its database may be away
+            read, errors = here.api("GET", "/dags")["total_entries"], here.api("GET", "/importErrors")["import_errors"]
         attention.wait(1)
-    else:
-        say(f"Airflow has not read all DAGs yet: see {_short(FOLDER / 'logs' / 'dag-processor.log')}")
     say(f"{read} DAGs are read")
     for error in errors:
         say(f"{error['filename']} cannot be read: {error['stack_trace'].strip().splitlines()[-1]}")

@@ -7,13 +7,10 @@ with airflow_here(folder, project=folder / "errata.yaml") as here:
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shlex
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,11 +23,13 @@ from deploy import connect as spark_connect
 from deploy.database import NAME as DATABASE
 from deploy.database import Database, start_database
 from deploy.environment import CATALOG, HOUSE, METADATA, POOL, PRELOADED, USER, airflow_environment, base_environment
+from deploy.keeper import Keeper
 from deploy.kept import Secrets, kept_password, kept_secrets, write_privately
 from deploy.ports import wanted_port
 from deploy.processes import GRACE, LONG, Children, Wait
 from deploy.project import example_project
-from errata.errors import ErrataError, Refused
+from deploy.rest import NotAnswering, request
+from errata.errors import Refused
 
 SERVICES = ("api-server", "dag-processor", "triggerer", "scheduler")
 FEED = "feed"
@@ -58,33 +57,36 @@ class Here:
     environ: Mapping[str, str]
     """For processes that are to see what Airflow sees: `airflow …` and `errata …`."""
     children: Children
+    keeper: Keeper
 
     def token(self) -> str:
         """A token for the REST API."""
-        made = _request(f"{self.url}/auth/token", "POST", {"username": self.user, "password": self.password})
+        made = request(f"{self.url}/auth/token", "POST", {"username": self.user, "password": self.password})
         return str(made["access_token"])
 
     def api(self, method: str, path: str, body: object = None) -> Any:
         """What the REST API answers, for instance `api("GET", "/dags")`."""
-        return _request(f"{self.url}/api/v2{path}", method, body, self.token())
+        return request(f"{self.url}/api/v2{path}", method, body, self.token())
 
     def check(self) -> None:
-        """Fail if one of the services has ended."""
-        self.children.check()
+        """Start again what has ended, and fail when that is of no use: call it every now and then."""
+        self.keeper.keep()
 
     def stop(self, name: str) -> None:
-        """Stop one of the services, for instance "triggerer"."""
+        """Stop one of the services, for instance "triggerer" or "postgresql"; it stays away."""
+        self.keeper.forget(name)
         self.children.stop(name)
 
     def start(self, name: str) -> None:
-        """Start one of Airflow's services again."""
-        _start_service(self.children, name, self.environ)
+        """Start one of the services again that has been stopped."""
+        self.keeper.forget(name)
+        self.children.start_again(name)
 
     def healthy(self) -> set[str]:
         """The services that are well: the API server answers, the others have lately said that they are alive."""
         try:
-            told = _request(f"{self.url}/api/v2/monitor/health", "GET")
-        except OSError:
+            told = request(f"{self.url}/api/v2/monitor/health", "GET")
+        except NotAnswering:
             return set()
         return {"api-server"} | {name for name, key in _HEALTH.items() if told[key]["status"] == "healthy"}
 
@@ -173,6 +175,7 @@ def _bring_up(
         metadata_url=database.url(METADATA),
         environ=environ,
         children=children,
+        keeper=Keeper(children, lambda: database.answers(METADATA), say),
     )
     children.until(lambda: "api-server" in here.healthy(), "Airflow's API server")
     _make_pool(here)
@@ -269,18 +272,3 @@ def _alone_in(folder: Path) -> Iterator[None]:
                 f"Airflow is already running in {folder}", how="use that one, or stop it with Ctrl-C"
             ) from None
         yield
-
-
-def _request(url: str, method: str, body: object = None, token: str | None = None) -> Any:
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310  always our own http://127.0.0.1
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
-            text = answer.read()
-    except urllib.error.HTTPError as error:
-        if error.code >= 500:
-            raise
-        said = error.read().decode(errors="replace")
-        raise ErrataError(f"{method} {url} was answered with {error.code}: {said}") from error
-    return json.loads(text) if text else None
