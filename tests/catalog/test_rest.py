@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
 
@@ -35,6 +36,16 @@ def test_preparing_twice_does_nothing(catalog: Catalog, catalog_url: str) -> Non
     found = peek(catalog_url)
     assert found is not None
     found.close()
+
+
+def test_opening_logs_nothing(catalog: Catalog, catalog_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Triggers and tasks open it every few seconds, and whatever is said then fills the logs of services."""
+    with caplog.at_level(logging.INFO):
+        open_catalog(catalog_url).close()
+        found = peek(catalog_url)
+    assert found is not None
+    found.close()
+    assert caplog.messages == []
 
 
 def test_a_catalog_without_tables_is_no_catalog(catalog_url: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -38,8 +37,6 @@ _HERE = Path(__file__).parent
 
 def build() -> FastAPI:
     """The application."""
-    # Each look opens the catalog; two lines for each would bury what else the log has.
-    logging.getLogger("alembic.runtime.migration").setLevel(logging.WARNING)
     app = FastAPI(title="Errata", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(admitted)])
     app.add_exception_handler(HTTPException, _refused)
     house = _House(all_panels())

@@ -6,14 +6,14 @@ import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, InternalError, NoSuchModuleError, OperationalError
 
@@ -87,10 +87,15 @@ def open_catalog(url: str, clock: Clock = SYSTEM) -> Catalog:
 
 def version(catalog: Catalog) -> str | None:
     """The version of the tables there are; None for none."""
+    # Not by Alembic's own context, which logs two lines each time it is made: catalogs are opened every few seconds.
     with catalog.reading() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+        if not inspect(connection).has_table("alembic_version"):
+            return None
+        found: str | None = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+        return found
 
 
+@cache
 def newest_version() -> str:
     """The version that this Errata works with."""
     found = ScriptDirectory.from_config(_migrations()).get_current_head()
