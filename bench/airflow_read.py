@@ -50,6 +50,8 @@ def _told(dag: Any) -> dict[str, Any]:
         "tags": sorted(dag.tags),
         "max_active_runs": dag.max_active_runs,
         "catchup": dag.catchup,
+        "begins": dag.start_date and dag.start_date.isoformat(),
+        "timetable": DagSerialization.to_dict(dag)["dag"]["timetable"],
         "doc": dag.doc_md or "",
         "tasks": {task.task_id: _task(task) for task in dag.tasks},
     }

@@ -5,8 +5,6 @@ ERRATA_AGE_OUT_SCHEDULE is the schedule, every hour by default. ERRATA_PROJECT n
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from airflow.sdk import DAG
 
 from errata_airflow import settings
@@ -18,8 +16,7 @@ with DAG(
     dag_id="age_out",
     description="Drops whole buckets past their stream's retention",
     doc_md=__doc__,
-    schedule=settings.schedule("age_out", "@hourly"),
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    schedule=settings.schedule_upkeep("age_out", "@hourly"),
     catchup=False,
     max_active_runs=1,
     tags=["errata", "maintenance"],

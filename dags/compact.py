@@ -6,8 +6,6 @@ errata.yaml.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from airflow.sdk import DAG
 
 from errata_airflow import settings
@@ -19,8 +17,7 @@ with DAG(
     dag_id="compact",
     description="Works corrections into buckets and merges small ones",
     doc_md=__doc__,
-    schedule=settings.schedule("compact", "30 * * * *"),
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    schedule=settings.schedule_upkeep("compact", "30 * * * *"),
     catchup=False,
     max_active_runs=1,
     tags=["errata", "maintenance"],

@@ -1,11 +1,9 @@
 """Looks whether all archives are whole, row by row: all streams, in one task, which fails when something is wrong.
 
-ERRATA_DOCTOR_SCHEDULE is the schedule, every day by default. ERRATA_PROJECT names the project's errata.yaml.
+ERRATA_DOCTOR_SCHEDULE is the schedule, every day at 2:45 by default. ERRATA_PROJECT names the project's errata.yaml.
 """
 
 from __future__ import annotations
-
-from datetime import UTC, datetime
 
 from airflow.sdk import DAG
 
@@ -18,8 +16,7 @@ with DAG(
     dag_id="doctor",
     description="Compares archives with what the catalog says of them",
     doc_md=__doc__,
-    schedule=settings.schedule("doctor", "@daily"),
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    schedule=settings.schedule_upkeep("doctor", "45 2 * * *"),
     catchup=False,
     max_active_runs=1,
     tags=["errata", "maintenance"],

@@ -1,11 +1,9 @@
 """Removes what no commit within the horizon and no reader needs, and what killed runs left: all streams, in one task.
 
-ERRATA_VACUUM_SCHEDULE is the schedule, every day by default. ERRATA_PROJECT names the project's errata.yaml.
+ERRATA_VACUUM_SCHEDULE is the schedule, every day at 2:15 by default. ERRATA_PROJECT names the project's errata.yaml.
 """
 
 from __future__ import annotations
-
-from datetime import UTC, datetime
 
 from airflow.sdk import DAG
 
@@ -18,8 +16,7 @@ with DAG(
     dag_id="vacuum",
     description="Removes superseded buckets and files that nobody names",
     doc_md=__doc__,
-    schedule=settings.schedule("vacuum", "@daily"),
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    schedule=settings.schedule_upkeep("vacuum", "15 2 * * *"),
     catchup=False,
     max_active_runs=1,
     tags=["errata", "maintenance"],

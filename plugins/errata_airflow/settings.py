@@ -23,6 +23,9 @@ _PRESETS = {
 }
 """Airflow's names for schedules, as cron expressions."""
 
+_JUST_NOW = timedelta(minutes=1)
+"""A tick that is not older is not over: the scheduler may not have seen it yet when Airflow reads the DAG again."""
+
 _KNOWN = frozenset({*_PRESETS, "@continuous", "@once"})
 
 HOUSE = Path(__file__).resolve().parents[2]
@@ -56,6 +59,15 @@ def schedule(dag_id: str, default: str | None) -> str | None:
             f"{variable} is {said!r}; write a cron expression such as '30 * * * *', a preset such as @hourly, or none"
         )
     return said
+
+
+def schedule_upkeep(dag_id: str, default: str) -> CronTriggerTimetable | str | None:
+    """The same for upkeep, whose first run comes with its first tick. A DAG that is new, or is unpaused for the first
+    time, would otherwise make up for the tick before, and all upkeep begin at once. Such a DAG has no start date."""
+    cron = schedule(dag_id, default)
+    if cron is None or cron in ("@continuous", "@once"):
+        return cron
+    return CronTriggerTimetable(_PRESETS.get(cron, cron), timezone="UTC", run_immediately=_JUST_NOW)
 
 
 def schedule_with(dag_id: str, default: str, asset: Asset) -> AssetOrTimeSchedule | list[Asset]:

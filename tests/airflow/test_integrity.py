@@ -5,16 +5,22 @@ from __future__ import annotations
 import runpy
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import airflow.timetables.trigger
+import pendulum
 import pytest
+from airflow.serialization.decoders import decode_timetable
+from airflow.timetables.base import TimeRestriction
 from bench.airflow_parsing import declare_many
 from bench.airflow_parsing import read_dags as read_in_a_process
 
 from fixtures.airflow import HOUSE, PROJECT, airflow_environment
 
 MAINTENANCE = ("age_out", "compact", "doctor", "vacuum")
+MIDNIGHT = pendulum.datetime(2026, 11, 19)
 
 
 def read_dags(folder: Path, **environ: str) -> dict[str, Any]:
@@ -60,6 +66,28 @@ def test_maintenance_has_one_task_for_all_streams(dags: dict[str, Any], name: st
         "after": [],
         "rule": "all_success",
     }
+
+
+@pytest.mark.parametrize("minutes", range(0, 1440, 60))
+def test_a_first_start_leaves_upkeep_to_its_ticks(
+    dags: dict[str, Any], monkeypatch: pytest.MonkeyPatch, minutes: int
+) -> None:
+    for minute in range(minutes, minutes + 60):
+        now = MIDNIGHT.add(minutes=minute, seconds=30)
+        monkeypatch.setattr(airflow.timetables.trigger, "utcnow", lambda now=now: now)
+        at_once = {name for name in MAINTENANCE if first_run(dags["dags"][name]) <= now}
+        assert len(at_once) <= 1, f"at {now} all of {at_once} begin together"
+        assert all(first_run(dags["dags"][name]) > now.subtract(minutes=1) for name in at_once)
+
+
+def first_run(dag: dict[str, Any]) -> datetime:
+    """When a DAG runs for the first time that Airflow has just read."""
+    begins = dag["begins"] and pendulum.instance(datetime.fromisoformat(dag["begins"]))
+    found = decode_timetable(dag["timetable"]).next_dagrun_info(
+        last_automated_data_interval=None, restriction=TimeRestriction(begins, None, catchup=False)
+    )
+    assert found is not None
+    return found.run_after
 
 
 def test_what_has_landed_is_taken_in_by_mapped_tasks_and_then_answered(dags: dict[str, Any]) -> None:

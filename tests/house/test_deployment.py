@@ -77,7 +77,7 @@ def variables_that_are_read() -> set[str]:
     scheduled = {
         f"ERRATA_{dag.upper()}_SCHEDULE"
         for place in (HOUSE / "dags").glob("*.py")
-        for dag in re.findall(r'settings\.schedule(?:_with)?\("(\w+)"', place.read_text())
+        for dag in re.findall(r'settings\.schedule\w*\("(\w+)"', place.read_text())
     }
     assert scheduled
     return named | scheduled

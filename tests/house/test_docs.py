@@ -115,7 +115,7 @@ def test_the_docs_are_right() -> None:
 
 def test_the_schedules_of_the_dags_are_told() -> None:
     files = sorted((HOUSE / "dags").glob("*.py"))
-    scheduled = re.compile(r'settings\.schedule(?:_with)?\("(\w+)", "(.*?)"')
+    scheduled = re.compile(r'settings\.schedule\w*\("(\w+)", "(.*?)"')
     found = {dag: schedule for path in files for dag, schedule in scheduled.findall(path.read_text(encoding="utf-8"))}
     assert sorted(found) == [path.stem for path in files]
     variables = (HOUSE / "docs" / "configuration.md").read_text(encoding="utf-8")
