@@ -100,8 +100,25 @@ def test_a_token_of_airflow_opens_it_and_a_forged_one_does_not(place: Looked, mo
     client = TestClient(the_app(guarded=True), cookies={"_token": token})
     assert "feed" in seen(client, "streams")
     assert seen(TestClient(the_app(guarded=True)), "streams", 401)
-    forged = TestClient(the_app(guarded=True), cookies={"_token": token[:-2]})
-    assert forged.get("/errata/streams").status_code == 403
+    forged = TestClient(the_app(guarded=True), cookies={"_token": token[:-2]}, follow_redirects=False)
+    said = seen(forged, "streams", 403)
+    assert "Your token is not valid" in said
+    assert "POST /auth/token" in said
+    assert "administrator" not in said
+    assert forged.get("/errata/streams", headers={"Sec-Fetch-Dest": "document"}).status_code == 303
+    by_header = TestClient(the_app(guarded=True), headers={"Authorization": "Bearer no.token.atall"})
+    assert "Your token is not valid" in seen(by_header, "streams", 403)
+
+
+def test_an_account_that_may_not_see_the_page_is_told_so(place: Looked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "x" * 64)
+    monkeypatch.setattr("airflow.models.revoked_token.RevokedToken.is_revoked", staticmethod(lambda _: False))
+    guard = create_auth_manager()
+    monkeypatch.setattr(type(guard), "is_authorized_view", lambda *_, **__: False)
+    token = guard.generate_jwt(SimpleAuthManagerUser(username="bob", role="viewer"))
+    said = seen(TestClient(the_app(guarded=True), cookies={"_token": token}), "streams", 403)
+    assert "Your account may not see Airflow" in said
+    assert "token" not in said
 
 
 def test_every_answer_keeps_to_itself(client: TestClient, place: Looked) -> None:

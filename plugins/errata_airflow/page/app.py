@@ -6,8 +6,9 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
+from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
-from airflow.api_fastapi.core_api.security import requires_access_view
+from airflow.api_fastapi.core_api.security import requires_access_view, resolve_user_from_token
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
@@ -99,17 +100,35 @@ async def _refused(request: Request, error: Exception) -> Response:
     """A stranger who comes by the address bar is led to Airflow's login; within a frame, or a script, is only told."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     airflow = str(request.scope.get("root_path", "")).removesuffix("/errata")
-    if status == 401 and request.headers.get("sec-fetch-dest") == "document":
+    # Airflow refuses a token that is not valid as it refuses an account that may not see the page.
+    forged = status == 403 and not await _has_valid_token(request)
+    if (status == 401 or forged) and request.headers.get("sec-fetch-dest") == "document":
         # By its path alone: the address may be another one on this side of a proxy.
         back = quote(f"{request.url.path}{'?' if request.url.query else ''}{request.url.query}", safe="")
         return RedirectResponse(f"{airflow}/api/v2/auth/login?next={back}", 303, GUARDS)
-    words = _WORDS.get(status, "This cannot be shown.")
+    words = _FORGED if forged else _WORDS.get(status, "This cannot be shown.")
     text = f'<!doctype html><meta charset="utf-8"><title>Errata</title><p>{words}</p>'
     return HTMLResponse(text, status, GUARDS)
 
 
+async def _has_valid_token(request: Request) -> bool:
+    """Whether the token that came with a request is one that Airflow knows, whatever its user may do."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    given = token if scheme.lower() == "bearer" else request.cookies.get(COOKIE_NAME_JWT_TOKEN)
+    try:
+        await resolve_user_from_token(given)
+    except HTTPException:
+        return False
+    return True
+
+
+_SCRIPT = "A script gets a token from Airflow by POST /auth/token."
+_FORGED = (
+    "Your token is not valid: another Airflow made it, or Airflow&rsquo;s key has changed since. "
+    f"Log in to Airflow again, then open Errata. {_SCRIPT}"
+)
 _WORDS = {
-    401: "You are not logged in to Airflow, or no longer. Log in, then open Errata again.",
+    401: f"You are not logged in to Airflow, or no longer. Log in, then open Errata again. {_SCRIPT}",
     403: "Your account may not see Airflow&rsquo;s pages, and so not this one. Ask an administrator.",
     404: "There is nothing here.",
 }
