@@ -3,7 +3,8 @@ range is verified. It goes on where it was when it is tried again, and twice has
 
 By hand, with a form: the query (or all of them), the range, the technique. By backfill, for a stretch of days:
 
-    airflow backfill create --dag-id replay --from-date 2026-11-01 --to-date 2026-11-07 --dag-run-conf '{"query": "Q"}'
+    airflow backfill create --dag-id replay --from-date 2026-11-01 --to-date 2026-11-07 \\
+        --dag-run-conf '{"query": "Q"}' --reprocess-behavior completed
 
 where the run of logical date d stands for [d, d + one interval); ERRATA_REPLAY_SCHEDULE, a cron expression, says how
 long an interval is, a day by default. It never runs by itself, and catches nothing up by itself. Up to three run at

@@ -36,6 +36,7 @@ class Database:
     password: str
     data: Path
     programs: Path
+    user: str = USER
 
     def url(self, database: str) -> str:
         return f"postgresql+psycopg2://{USER}:{self.password}@127.0.0.1:{self.port}/{database}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.database import Database
-from deploy.kept import Secrets
+from deploy.kept import Secrets, write_privately
 from deploy.ports import HOST
 from errata.spark.java import cache_folder
 from errata.spark.session import local_conf, prepare_environment
@@ -25,6 +26,10 @@ _PROCESSES = 8
 
 PRELOADED = {"AIRFLOW__CORE__LAZY_LOAD_PLUGINS": "False", "ERRATA_PRELOAD": "yes"}
 """For the scheduler: what is loaded when it starts, tasks need not load, since they are forks of its forks."""
+
+
+_SHELL_NAMES = ("AIRFLOW", "ERRATA_", "SPARK_", "PYSPARK_", "JAVA_HOME", "PYTHONPYCACHEPREFIX")
+"""How the variables begin that a shell needs to do what Airflow's own processes do."""
 
 
 def base_environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -85,3 +90,20 @@ def airflow_environment(
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(folder / "logs" / "tasks"),
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
     }
+
+
+def write_shell_environment(folder: Path, environ: Mapping[str, str], database: Database) -> None:
+    """What a shell sources to be where Airflow is: all of its settings, its programs, and those of its PostgreSQL.
+
+    The files hold secrets, and only their owner may read them.
+    """
+    passwords = folder / "pgpass"
+    write_privately(passwords, f"{HOST}:{database.port}:*:{database.user}:{database.password}\n")
+    # A pg_dump of another version refuses to save this database, so the server's own comes first.
+    programs = os.pathsep.join(map(str, (Path(sys.executable).parent, database.programs)))
+    given = {name: value for name, value in environ.items() if name.startswith(_SHELL_NAMES)}
+    given["PGPASSFILE"] = str(passwords)
+    if environ.get("ERRATA_CATALOG") == database.url(CATALOG):
+        given["CATALOG"] = f"postgresql://{database.user}@{HOST}:{database.port}/{CATALOG}"
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in sorted(given.items())]
+    write_privately(folder / "environment", "".join(lines) + f'export PATH={shlex.quote(programs)}:"$PATH"\n')

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,9 +21,19 @@ from typing import Any
 from deploy import connect as spark_connect
 from deploy.database import NAME as DATABASE
 from deploy.database import Database, start_database
-from deploy.environment import CATALOG, HOUSE, METADATA, POOL, PRELOADED, USER, airflow_environment, base_environment
+from deploy.environment import (
+    CATALOG,
+    HOUSE,
+    METADATA,
+    POOL,
+    PRELOADED,
+    USER,
+    airflow_environment,
+    base_environment,
+    write_shell_environment,
+)
 from deploy.keeper import Keeper
-from deploy.kept import Secrets, kept_password, kept_secrets, write_privately
+from deploy.kept import Secrets, kept_password, kept_secrets
 from deploy.ports import wanted_port
 from deploy.processes import GRACE, LONG, Children, Wait
 from deploy.project import example_project
@@ -207,10 +216,7 @@ def _prepare(children: Children, folder: Path, environ: Mapping[str, str], datab
     if not known:
         children.finish("airflow-db-migrate")
         migrated.write_text(installed)
-    names = ("ERRATA_PROJECT", "ERRATA_CATALOG", "ERRATA_SPARK_REMOTE", "JAVA_HOME", spark_connect.TOKEN)
-    lines = [f"export {name}={shlex.quote(environ[name])}\n" for name in names if name in environ]
-    programs = shlex.quote(str(Path(sys.executable).parent))
-    write_privately(folder / "environment", "".join(lines) + f'export PATH={programs}:"$PATH"\n')
+    write_shell_environment(folder, environ, database)
 
 
 def _start_service(children: Children, name: str, environ: Mapping[str, str]) -> None:

@@ -19,6 +19,7 @@ from errata.model.instants import to_micros
 from fixtures.airflow_up import Exchange, exchange, trades, tried_for
 from fixtures.browser import Scheme, Screen, chromium, logged_in
 
+HOUSE = Path(__file__).resolve().parents[2]
 NINE = datetime(2026, 11, 16, 9, 0, 5, tzinfo=UTC)
 
 
@@ -94,6 +95,42 @@ def test_a_backfill_replays_one_day_a_run(up: Exchange) -> None:
     ranges = up.rows("SELECT since, until, changed, ended IS NOT NULL AS done FROM replays ORDER BY since")
     assert [(row.since - midnight) // day for row in ranges][1:] == [1, 2]
     assert all(row.done and row.changed == 0 for row in ranges)
+
+
+def documented_backfill(since: str, until: str, query: str) -> str:
+    """The command in the docs, for other days and another query."""
+    page = (HOUSE / "docs" / "operations.md").read_text(encoding="utf-8")
+    (found,) = re.findall(r"^ +(airflow backfill create (?:.*\\\n)*.*)$", page, re.MULTILINE)
+    command = re.sub(r"\\\n\s*", "", found)
+    for told, meant in (("2026-11-01", since), ("2026-11-07", until), ("avg_5m", query)):
+        assert told in command
+        command = command.replace(told, meant)
+    return command
+
+
+def test_the_documented_backfill_works_in_a_shell_that_sources_the_environment_and_again(up: Exchange) -> None:
+    before = up.answered()
+    assert {minute.day for _, minute in before} >= {16, 17, 18}
+    for time_of_it in (1, 2):
+        # Airflow marks a backfill as completed now and then, and until it has done so refuses the next.
+        tried_for(lambda: all(each["completed_at"] for each in backfills(up)), "earlier backfills are completed")
+        known = up.rows("SELECT max(replay_id) AS last FROM replays")[0].last
+        up.shell(documented_backfill("2026-11-16", "2026-11-18", "by_minute") + " --max-active-runs 1")
+        assert len(backfills(up)) == 1 + time_of_it
+        tried_for(lambda: all(each["completed_at"] for each in backfills(up)), "the backfill is completed")
+        runs = up.runs("replay", run_type="backfill")
+        assert [run["state"] for run in runs] == ["success"] * 3, "\n".join(
+            up.log_of("replay", run["dag_run_id"]) for run in runs
+        )
+        replayed = up.rows(f"SELECT since, changed, ended FROM replays WHERE replay_id > {known} ORDER BY since")
+        assert [row.changed for row in replayed] == [0, 0, 0], "each day once, verified"
+        assert all(row.ended is not None for row in replayed)
+    assert up.answered() == before
+
+
+def backfills(up: Exchange) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = up.here.api("GET", "/backfills?dag_id=replay")["backfills"]
+    return found
 
 
 def test_a_task_killed_in_the_middle_is_tried_again_and_right(up: Exchange) -> None:
