@@ -85,9 +85,10 @@ class RotatingLog:
     def write(self, data: bytes) -> None:
         try:
             if self._file.tell() + len(data) > self._size and self._file.tell():
-                head, newline, data = data.partition(b"\n")  # no line is in two files
+                head, newline, data = data.partition(b"\n")
                 self._file.write(head + newline)
-                self._rotate()
+                if newline:  # no line is in two files
+                    self._rotate()
             self._file.write(data)
         except OSError:
             return  # the disk is full: the service goes on without these lines
@@ -219,8 +220,8 @@ class Guard:
 
     def _clear(self) -> None:
         """End what the command has left behind."""
-        began, word = time.monotonic(), signal.SIGTERM
-        send(family(), word)
+        began = time.monotonic()
+        send(family(), signal.SIGTERM)
         while left := family():
             since = time.monotonic() - began
             if since > _LEFT_SECONDS + _GIVE_UP_SECONDS:
@@ -323,8 +324,9 @@ def _die_with(parent: int, farewell: int) -> None:
 
 def main() -> None:
     """Take the order from standard input, carry it out, and end as the command has ended."""
-    order = Order(**json.loads(_line(0)))
-    code = Guard(order).run()
+    if not (line := _line(0)):
+        return  # whoever would have given the order is gone
+    code = Guard(Order(**json.loads(line))).run()
     if code < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if -code != signal.SIGKILL:
@@ -338,7 +340,7 @@ def _line(end: int) -> bytes:
     data = b""
     while not data.endswith(b"\n") and (more := os.read(end, _CHUNK)):
         data += more
-    return data
+    return data if data.endswith(b"\n") else b""
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ NINE = datetime(2026, 11, 16, 9, 0, 5, tzinfo=UTC)
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
     with exchange(tmp_path_factory.mktemp("up")) as found:
         yield found
+        assert [line for line in found.told if "started again" in line] == [], "no service has ended by itself"
 
 
 def test_files_land_and_results_appear(up: Exchange) -> None:

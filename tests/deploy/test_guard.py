@@ -52,3 +52,10 @@ def test_a_service_goes_on_where_its_log_cannot_be_written(tmp_path: Path) -> No
 def test_it_ends_by_the_signal_that_has_ended_its_command(tmp_path: Path, word: signal.Signals) -> None:
     assert guarded(tmp_path, f"import os; os.kill(os.getpid(), {int(word)})") == -word
     assert not list(tmp_path.glob("core*"))
+
+
+def test_it_runs_nothing_where_nobody_gives_it_an_order() -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", guard.__file__], input=b'{"command": ["true"', capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
