@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.errors import EXIT_QUARANTINE
-from errata.flows.jobs import add_cause_arguments, cause_of, ending, run_job
+from errata.flows.jobs import add_accept_arguments, add_cause_arguments, cause_of, ending, run_job
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -16,11 +15,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("queries", nargs="*", metavar="QUERY", help="only these and what they read; by default all")
     parser.add_argument("--project", type=Path, default=Path("errata.yaml"), help="the project's errata.yaml")
     parser.add_argument("--no-take", action="store_true", help="leave what has landed where it is")
-    parser.add_argument("--accept-quarantine", action="store_true", help="exit 0 also when rows went to quarantine")
+    add_accept_arguments(parser, stopped=True)
     add_cause_arguments(parser)
     given = parser.parse_args(argv)
-    code = run_job(given.project, given.queries, not given.no_take, cause_of(given))
-    return 0 if code == EXIT_QUARANTINE and given.accept_quarantine else code
+    return run_job(given.project, given.queries, not given.no_take, cause_of(given), given.accepted or ())
 
 
 if __name__ == "__main__":

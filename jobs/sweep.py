@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.errors import EXIT_QUARANTINE
-from errata.flows.jobs import Sweeps, add_cause_arguments, cause_of, ending, sweep_job
+from errata.flows.jobs import Sweeps, add_accept_arguments, add_cause_arguments, cause_of, ending, sweep_job
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,11 +18,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--project", type=Path, default=Path("errata.yaml"), help="the project's errata.yaml")
     parser.add_argument("--technique", choices=["auto", "all", "minimal", "direct"], default="auto")
     parser.add_argument("--due", action="store_true", help="only what is due, as the project and its queries declare")
-    parser.add_argument("--accept-quarantine", action="store_true", help="exit 0 also when corrections were wrong")
+    add_accept_arguments(parser, stopped=True)
     add_cause_arguments(parser)
     given = parser.parse_args(argv)
-    code = sweep_job(given.project, Sweeps(given.queries, given.technique, given.due), cause_of(given))
-    return 0 if code == EXIT_QUARANTINE and given.accept_quarantine else code
+    wanted = Sweeps(given.queries, given.technique, given.due)
+    return sweep_job(given.project, wanted, cause_of(given), given.accepted or ())
 
 
 if __name__ == "__main__":

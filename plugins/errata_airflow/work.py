@@ -9,12 +9,11 @@ from typing import Any
 from errata.errors import UsageError, unknown
 from errata.flows.site import at_site
 from errata.flows.taking.landed import landed_files
-from errata.flows.telling.status import QueryStatus, State, query_status
+from errata.flows.telling.status import DUE, QueryStatus, query_status
 from errata.model.instants import event_time, format_instant, to_micros
 
 SHOWN = 3
 """Of more streams in one job the rest is counted."""
-BEHIND = frozenset({State.BEHIND, State.NEW, State.EDITED})
 
 
 def landed_jobs(project: Path, most: int) -> list[dict[str, Any]]:
@@ -46,7 +45,7 @@ def job_of(names: Sequence[str]) -> dict[str, Any]:
 def queries_behind(project: Path) -> list[str]:
     """Queries that are not as far as their streams reach."""
     with at_site(project) as site:
-        return [each.name for each in query_status(site) if each.state in BEHIND]
+        return [each.name for each in query_status(site) if each.state in DUE]
 
 
 def interval_of(context: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_QUARANTINE = 3
+EXIT_DECISION = 4
+"""Of jobs alone: what could be done is done, and what is left waits for a person. To try again would not help."""
 
 
 class ErrataError(Exception):

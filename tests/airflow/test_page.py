@@ -310,7 +310,7 @@ def test_a_catalog_that_goes_away_while_it_is_asked(
     def gone(_: Catalog) -> None:
         raise ErrataError("the catalog's database does not answer as it should", how="check that it is up")
 
-    monkeypatch.setattr("errata.flows.overview.upkeep.lately.held", gone)
+    monkeypatch.setattr("errata.flows.overview.upkeep.lately.pinned", gone)
     assert "check that it is up" in seen(client, "health", 503)
 
 

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
 from errata.catalog import leases
-from errata.catalog.open import Catalog
+from errata.catalog.holders import Life, this_process
+from errata.catalog.leases import Lease, Patience
+from errata.catalog.open import Catalog, open_catalog
 from errata.catalog.tables import leases as table
 from errata.clock import SYSTEM, FixedClock
 from errata.errors import ErrataError
 from errata.model.commit import Cause
 from errata.model.instants import SECOND
+from fixtures.leasing import left_elsewhere
 
+TESTS = Path(__file__).resolve().parents[1]
+SHORT = SECOND * 3 // 10
 OWNER = Cause("sweep", dag_id="revisions", run_id="manual__1", task_id="sweep", try_number=2).owner
 
 
@@ -40,9 +54,33 @@ def test_an_owner_is_the_try_of_a_task() -> None:
     assert Cause("sweep", dag_id="revisions", run_id="r", task_id="t").owner == "revisions/r/t/"
 
 
+@contextmanager
+def a_process_that_holds(catalog_url: str, name: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process on this machine, which has the lease."""
+    command = [sys.executable, str(Path(__file__)), catalog_url, name]
+    environ = {**os.environ, "PYTHONPATH": str(TESTS)}
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def real(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    """The catalog by the machine's clock, with leases that last a moment."""
+    monkeypatch.setattr(leases, "TERM", SHORT)
+    return Catalog(catalog.engine, SYSTEM)
+
+
 def test_one_holder_at_a_time(catalog: Catalog) -> None:
     with leases.held(catalog, "query one", OWNER) as first, leases.held(catalog, "query one") as second:
-        assert (first, second) == (True, False)
+        assert (first.ours, second.ours) == (True, False)
+        assert second.by is not None
+        assert (second.by.owner, second.by.process, second.by.life) == (OWNER, this_process(), Life.LIVING)
+        assert second.by.words.startswith(f"{OWNER} (process {os.getpid()} of ")
         assert leases.living(catalog) == {"query one"}
         assert rows(catalog)["query one"][2] == OWNER
     assert rows(catalog) == {}
@@ -50,13 +88,94 @@ def test_one_holder_at_a_time(catalog: Catalog) -> None:
 
 def test_what_a_killed_holder_left_is_taken_when_its_term_is_over(catalog: Catalog, clock: FixedClock) -> None:
     with leases.held(catalog, "query one", OWNER) as first:
-        assert first
+        assert first.ours
         clock.advance(leases.TERM)
         assert leases.living(catalog) == set()
         with leases.held(catalog, "query one", "other") as second:
-            assert second
+            assert second.ours
             assert rows(catalog)["query one"][::2] == (2, "other")
     assert rows(catalog) == {}
+
+
+def test_what_a_process_that_was_killed_here_left_is_taken_at_once(catalog: Catalog, catalog_url: str) -> None:
+    with a_process_that_holds(catalog_url, "query one") as process:
+        with leases.held(catalog, "query one") as theirs:
+            assert theirs.by is not None
+            assert (theirs.by.process.pid, theirs.by.life) == (process.pid, Life.LIVING)
+        process.send_signal(signal.SIGKILL)
+        # A process that has ended and that nobody has asked how is dead, too.
+        assert until(lambda: theirs.by is not None and theirs.by.life is Life.DEAD)
+        began = time.monotonic()
+        with leases.held(catalog, "query one") as ours:
+            assert ours.ours
+        assert time.monotonic() - began < leases.TERM / SECOND / 3
+    assert rows(catalog) == {}
+
+
+def test_a_number_that_was_given_to_another_process_is_not_taken_for_the_holder() -> None:
+    mine = this_process()
+    assert mine.life is Life.LIVING
+    assert replace(mine, started=mine.started - 1).life is Life.DEAD
+    assert replace(mine, namespace="pid:[1]").life is Life.UNKNOWN
+    assert replace(mine, boot="").life is Life.UNKNOWN
+
+
+def test_a_holder_elsewhere_that_died_is_waited_for_and_no_longer_than_a_term(real: Catalog) -> None:
+    said: list[str] = []
+    left_elsewhere(real, "query one", OWNER, lasts=SHORT)
+    with leases.held(real, "query one", patience=Patience(0, said.append)) as lease:
+        assert lease.ours
+        assert rows(real)["query one"][0] == 2
+    (line,) = said
+    assert line.startswith(f"query one: held by {OWNER} (process 4711 of ")
+    assert "on host elsewhere), since " in line
+    assert "to see whether that is alive" in line
+
+
+def test_a_holder_elsewhere_whose_clock_is_wrong_is_waited_for_no_longer(real: Catalog) -> None:
+    left_elsewhere(real, "query one", lasts=3600 * SECOND)
+    with leases.held(real, "query one") as lease:
+        assert lease.ours
+
+
+def test_a_holder_elsewhere_that_renews_its_lease_lives(real: Catalog) -> None:
+    left_elsewhere(real, "query one", lasts=SHORT)
+    theirs = Lease("query one", token="somebody")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(leases._await, real, Lease("query one"), "", Patience())
+        while not asked.done():
+            assert leases._renewed(real, theirs)
+            time.sleep(0.05)
+        found = asked.result()
+    assert found is not None
+    assert found.process.host == "elsewhere"
+
+
+def test_who_is_patient_waits_for_a_holder_that_lives(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "PAUSE", 0.01)
+    waiting, said = threading.Event(), list[str]()
+
+    def tell(words: str) -> None:
+        said.append(words)
+        waiting.set()
+
+    def second() -> bool:
+        with leases.held(catalog, "query one", "second", Patience(60, tell)) as lease:
+            return lease.ours
+
+    with ThreadPoolExecutor(1) as pool:
+        with leases.held(catalog, "query one", OWNER):
+            asked = pool.submit(second)
+            assert waiting.wait(10)
+            assert not asked.done()
+        assert asked.result(10)
+    assert said[0].startswith(f"query one: waiting for {OWNER} (process {os.getpid()} of ")
+    assert rows(catalog) == {}
+
+
+def test_patience_has_an_end(catalog: Catalog) -> None:
+    with leases.held(catalog, "query one"), leases.held(catalog, "query one", "", Patience(0.05)) as lease:
+        assert not lease.ours
 
 
 def test_only_what_is_held_for_an_owner_is_released(catalog: Catalog) -> None:
@@ -71,44 +190,89 @@ def test_only_what_is_held_for_an_owner_is_released(catalog: Catalog) -> None:
         assert leases.release(catalog, OWNER) == []
         assert leases.living(catalog) == {"query three", "query four"}
         with leases.held(catalog, "query one", "other") as again:
-            assert again
+            assert again.ours
 
 
-def test_a_lease_is_renewed_while_it_is_held(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "TERM", SECOND * 3 // 10)
-    real = Catalog(catalog.engine, SYSTEM)
+def test_a_lease_is_taken_away_from_the_holder_that_was_looked_at_only(catalog: Catalog) -> None:
+    with leases.held(catalog, "query one"):
+        (found,) = leases.holders(catalog)
+    with leases.held(catalog, "query one"):
+        assert not leases.take_away(catalog, found)
+        (found,) = leases.holders(catalog)
+        assert leases.take_away(catalog, found)
+    assert leases.holders(catalog) == []
+
+
+def test_a_lease_is_renewed_while_it_is_held(real: Catalog) -> None:
     with leases.held(real, "query one") as ours:
-        assert ours
+        assert ours.ours
         time.sleep(0.8)
         with leases.held(real, "query one") as theirs:
-            assert not theirs, "it has been held for longer than its term"
+            assert not theirs.ours, "it has been held for longer than its term"
+        assert not ours.lost
 
 
-def test_a_lease_that_was_released_is_not_taken_back(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "TERM", SECOND * 3 // 10)
-    real = Catalog(catalog.engine, SYSTEM)
-    with leases.held(real, "query one", OWNER):
+def test_who_has_lost_a_lease_notices_and_does_not_take_it_back(real: Catalog) -> None:
+    with leases.held(real, "query one", OWNER) as lease:
         leases.release(real, OWNER)
         with leases.held(real, "query one", "other"):
-            time.sleep(0.4)
+            assert until(lambda: lease.lost)
             assert rows(real)["query one"][2] == "other"
-            time.sleep(0.4)
         assert leases.living(real) == set()
 
 
-def test_a_catalog_that_is_away_for_a_while_does_not_end_the_renewal(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(leases, "TERM", SECOND * 3 // 10)
-    real, renewed, asked = Catalog(catalog.engine, SYSTEM), leases._renewed, list[str]()
+class Away:
+    """A catalog that is away for so many questions."""
 
-    def away(_catalog: Catalog, name: str, holder: str) -> bool:
-        asked.append(name)
-        if len(asked) < 20:
+    def __init__(self, work: Callable[..., object], times: int) -> None:
+        self.work, self.left = work, times
+
+    def __call__(self, *given: object) -> object:
+        if self.left > 0:
+            self.left -= 1
             raise ErrataError("the catalog's database does not answer as it should")
-        return renewed(real, name, holder)
+        return self.work(*given)
 
+
+def test_a_catalog_that_is_away_for_longer_than_a_term_does_not_end_the_renewal(
+    real: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = Away(leases._renewed, 30)
     monkeypatch.setattr(leases, "_renewed", away)
+    with leases.held(real, "query one") as lease:
+        assert until(lambda: leases.living(real) == set()), "it has run out"
+        assert until(lambda: leases.living(real) == {"query one"}), "and is renewed when the catalog is back"
+        assert (away.left, lease.lost) == (0, False)
+
+
+def test_a_lease_is_given_back_when_a_catalog_that_was_away_is_back(
+    real: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "_give_back", Away(leases._give_back, 3))
     with leases.held(real, "query one"):
-        assert until(lambda: len(asked) > 20)
-        assert leases.living(real) == {"query one"}
+        pass
+    assert rows(real) == {}
+
+
+def test_a_catalog_that_stays_away_keeps_nobody_for_longer_than_the_lease_lasts(
+    real: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = Away(leases._give_back, 1_000_000)
+    monkeypatch.setattr(leases, "_give_back", away)
+    with pytest.raises(ErrataError, match="why the work ended"), leases.held(real, "query one"):
+        raise ErrataError("why the work ended")
+    assert away.left < 1_000_000
+    assert until(lambda: leases.living(real) == set())
+
+
+def hold(url: str, name: str) -> None:
+    """Hold a lease until killed."""
+    with leases.held(open_catalog(url), name) as lease:
+        assert lease.ours
+        sys.stdout.write("held\n")
+        sys.stdout.flush()
+        time.sleep(600)
+
+
+if __name__ == "__main__":
+    hold(*sys.argv[1:])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from errata.catalog import commits, leases, pins, streams
 from errata.catalog.append import commit_append
-from errata.catalog.lately import Strip, corrected, ever_answered, held, last_of_flows, made_by, replayed, strips
+from errata.catalog.lately import Strip, corrected, ever_answered, last_of_flows, made_by, pinned, replayed, strips
 from errata.catalog.open import Catalog
 from errata.model.bucket import Role
 from errata.model.commit import Cause
@@ -53,10 +53,9 @@ def test_what_a_task_has_made(catalog: Catalog, ticks: Stream) -> None:
 def test_only_what_is_held_now(catalog: Catalog, ticks: Stream) -> None:
     bring(catalog, ticks, "one", (0, 9))
     with leases.held(catalog, "query q", "dag/run/task/1"), pins.pinned(catalog, 2, "scan of ticks"):
-        lease, pin = held(catalog)
-        assert [(each.name, each.owner, each.commit_id) for each in lease] == [("query q", "dag/run/task/1", None)]
-        assert [(each.name, each.commit_id) for each in pin] == [("scan of ticks", 2)]
-    assert held(catalog) == ([], [])
+        assert [(each.name, each.owner) for each in leases.holders(catalog)] == [("query q", "dag/run/task/1")]
+        assert [(each.holder, each.commit_id) for each in pinned(catalog)] == [("scan of ticks", 2)]
+    assert (leases.holders(catalog), pinned(catalog)) == ([], [])
 
 
 def test_where_nothing_was_ever_corrected(catalog: Catalog, ticks: Stream) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from errata.model.bucket import Role
 from errata.model.interval import Interval
 from errata.model.results import VS
 from errata.revise.technique import Technique
+from fixtures.leasing import no_lease
 from fixtures.runs import FIRST, QUERIES, SECOND, STREAMS, UNSWEPT, Answering
 
 TEXTS = {name: QUERIES[name] for name in ("dear", "sums", "most", "closed", "twos", "latest", "named")}
@@ -186,11 +186,6 @@ class TestCorrecting:
         wrong.check("sums")
 
 
-@contextmanager
-def no_lease(*_given: object) -> Iterator[bool]:
-    yield True
-
-
 def meanwhile(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
     """Do something when a replay is about to commit, once."""
     left = [do]
@@ -295,10 +290,11 @@ class TestBadInput:
             of_range(there, "sums")
 
     def test_of_what_another_one_is_at_work_on(self, there: Answering) -> None:
-        with leases.held(there.site.catalog, "query sums") as ours:
-            assert ours
-            with pytest.raises(ErrataError, match="by another runner"):
+        with leases.held(there.site.catalog, "query sums", "replay/r/t/1") as lease:
+            assert lease.ours
+            with pytest.raises(ErrataError, match="by another runner") as caught:
                 of_range(there, "sums")
+        assert "it is replay/r/t/1 (process " in str(caught.value)
 
     def test_of_rows_that_have_been_aged_out(self, tmp_path: Path) -> None:
         declared = STREAMS.replace("order: at}", "order: at, retention: 8 units, bucket_rows: 1}", 1)

@@ -46,13 +46,12 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What somebody holds for as long as they are at work: a lease, or with a commit a pin."""
+class Pinned:
+    """A commit that somebody keeps readable."""
 
-    name: str
-    owner: str
+    holder: str
     expires_at: int
-    commit_id: int | None = None
+    commit_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +137,11 @@ def made_by(
     return [known[each] for each in found]
 
 
-def held(catalog: Catalog) -> tuple[list[Held], list[Held]]:
-    """The leases and the pins that are held now."""
-    now = catalog.clock.now()
-    leases = select(t.leases).where(t.leases.c.expires_at > now).order_by(t.leases.c.name)
-    pins = select(t.pins).where(t.pins.c.expires_at > now).order_by(t.pins.c.commit_id)
+def pinned(catalog: Catalog) -> list[Pinned]:
+    """The pins that are held now."""
+    pins = select(t.pins).where(t.pins.c.expires_at > catalog.clock.now()).order_by(t.pins.c.commit_id)
     with catalog.reading() as connection:
-        return (
-            [Held(row.name, row.owner, row.expires_at) for row in connection.execute(leases)],
-            [Held(row.holder, "", row.expires_at, row.commit_id) for row in connection.execute(pins)],
-        )
+        return [Pinned(row.holder, row.expires_at, row.commit_id) for row in connection.execute(pins)]
 
 
 def strips(

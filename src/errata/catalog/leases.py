@@ -1,43 +1,122 @@
-"""Leases: who is at work on what, so that no two do the same work. A lease is a courtesy: what keeps results right is
-that each commit looks whether its basis still stands."""
+"""Leases: who is at work on what, so that no two do the same work.
+
+A lease is a courtesy: what keeps results right is that each commit looks whether its basis still stands. So a lease may
+be taken from a holder that seems to be dead and is not; then one of the two works in vain.
+
+Its life: a lease lasts TERM, and its holder renews it three times as often. It is free again when its holder gives it
+back, when the term is over, or at once when the kernel says that the holder's process is dead, which only who runs
+beside it can ask. Of any other holder nothing is known but whether it renews: who finds a lease held waits to see that,
+for a term at most, and then has the lease or knows that its holder lives. Beside a clock that is wrong, that is looked
+at by the time that passes here.
+
+    taken ── renewed ── renewed ──────── given back        row deleted, word is sent to those who wait
+      └───── renewed ── killed ── TERM ── taken by the next one, with a greater fence
+                          └─ at once, on the same machine
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
-from sqlalchemy import ColumnElement, delete, insert, select, update
+from sqlalchemy import ColumnElement, Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from errata.catalog import notices
+from errata.catalog.holders import Life, Process, this_process
 from errata.catalog.open import Catalog
 from errata.catalog.tables import leases
 from errata.errors import ErrataError
-from errata.model.instants import MINUTE, SECOND
+from errata.model.instants import SECOND, format_instant
 
-TERM = 10 * MINUTE
-"""How long a holder that was killed is waited for. Who is at work renews the lease three times as often."""
+TERM = 30 * SECOND
+"""Microseconds that a lease lasts unless it is renewed: as long as a holder that died elsewhere is waited for."""
+
+PAUSE = 0.5
+"""Seconds between two looks at a lease that is waited for."""
+
+WORDS = 30.0
+"""Seconds between two messages that a lease is still waited for."""
+
+_AWAY = 1.0
+"""Seconds between two tries to give a lease back to a catalog that does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a lease."""
+
+    name: str
+    owner: str
+    """The task for which it is held, as `Cause.owner` tells it; empty where somebody works by hand."""
+    since: int
+    until: int
+    process: Process
+    token: str
+    """Tells this holding from every other one."""
+
+    @property
+    def life(self) -> Life:
+        """Whether the holder is alive."""
+        return self.process.life
+
+    @property
+    def words(self) -> str:
+        """For a person: who it is, and since when."""
+        who = f"{self.owner} ({self.process.words})" if self.owner else self.process.words
+        return f"{who}, since {format_instant(self.since)[:19]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a lease is waited for whose holder is alive, and who is told."""
+
+    seconds: float = 0.0
+    tell: Callable[[str], None] = lambda _: None
+
+
+@dataclass
+class Lease:
+    """A lease that was asked for: ours until the block ends, or somebody else's."""
+
+    name: str
+    by: Holder | None = None
+    """Who has it instead."""
+    lost: bool = False
+    """Whether it has been taken from us since: what we do may be done by somebody else, too."""
+    ends: float = 0.0
+    """When it ends unless it is renewed, by this machine's monotonic clock."""
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def ours(self) -> bool:
+        """Whether it could be had."""
+        return self.by is None
 
 
 @contextmanager
-def held(catalog: Catalog, name: str, owner: str = "") -> Iterator[bool]:
-    """Whether the lease could be had; it is given back when the block ends, and renewed until then. `owner`: the task
-    for which it is held, `Cause.owner`."""
-    holder = uuid.uuid4().hex
-    if not _taken(catalog, name, holder, owner):
-        yield False
+def held(catalog: Catalog, name: str, owner: str = "", patience: Patience | None = None) -> Iterator[Lease]:
+    """The lease, if it could be had; it is given back when the block ends, and renewed until then."""
+    lease = Lease(name)
+    lease.by = _await(catalog, lease, owner, patience or Patience())
+    if not lease.ours:
+        yield lease
         return
     done = threading.Event()
-    heart = threading.Thread(target=_beat, args=(catalog, name, holder, done), name=f"lease {name}", daemon=True)
+    heart = threading.Thread(target=_beat, args=(catalog, lease, done), name=f"lease {name}", daemon=True)
     heart.start()
     try:
-        yield True
+        yield lease
     finally:
         done.set()
-        heart.join()
-        _give_back(catalog, (leases.c.name == name) & (leases.c.holder == holder))
+        # It may be waiting for a catalog that is away; what it would renew then is not there any more.
+        heart.join(PAUSE)
+        _give_back_own(catalog, lease)
 
 
 def release(catalog: Catalog, owner: str) -> list[str]:
@@ -46,57 +125,131 @@ def release(catalog: Catalog, owner: str) -> list[str]:
     return [] if not owner else _give_back(catalog, leases.c.owner == owner)
 
 
-def living(catalog: Catalog) -> set[str]:
-    """The names of the leases that are held now."""
+def take_away(catalog: Catalog, holder: Holder) -> bool:
+    """Give back a lease for its holder; whether it still had it."""
+    return bool(_give_back(catalog, (leases.c.name == holder.name) & (leases.c.holder == holder.token)))
+
+
+def holders(catalog: Catalog) -> list[Holder]:
+    """All leases that last, by name, also those of dead holders that nobody has asked for since."""
+    query = select(leases).where(leases.c.expires_at > catalog.clock.now()).order_by(leases.c.name)
     with catalog.reading() as connection:
-        query = select(leases.c.name).where(leases.c.expires_at > catalog.clock.now())
-        return set(connection.execute(query).scalars())
+        return [_holder(row) for row in connection.execute(query)]
+
+
+def living(catalog: Catalog) -> set[str]:
+    """The names of the leases that keep others from the work."""
+    return {each.name for each in holders(catalog) if each.life is not Life.DEAD}
+
+
+def _holder(row: Row[Any]) -> Holder:
+    return Holder(row.name, row.owner, row.since, row.expires_at, Process.of(row.process), row.holder)
+
+
+def _await(catalog: Catalog, lease: Lease, owner: str, patience: Patience) -> Holder | None:
+    """Take the lease, now or when it has been waited for; else who has it and is alive."""
+    began = heard = time.monotonic()
+    told = -WORDS
+    seen: Holder | None = None
+    alive = False
+    while True:
+        silent = seen.token if seen is not None and time.monotonic() - heard >= TERM / SECOND else ""
+        other = _try(catalog, lease, owner, silent)
+        if other is None:
+            return None
+        now = time.monotonic()
+        if seen is None or (other.token, other.until) != (seen.token, seen.until):
+            alive = seen is not None or other.life is Life.LIVING
+            seen, heard = other, now
+        waited = now - began
+        if alive and waited >= patience.seconds:
+            return other
+        if waited - told >= WORDS:
+            told = waited
+            patience.tell(_waiting(other, alive=alive))
+        time.sleep(PAUSE if alive else min(PAUSE, TERM / SECOND / 10))
+
+
+def _waiting(holder: Holder, *, alive: bool) -> str:
+    if alive:
+        return f"{holder.name}: waiting for {holder.words}"
+    return f"{holder.name}: held by {holder.words}; waiting up to {TERM // SECOND} seconds to see whether that is alive"
+
+
+def _try(catalog: Catalog, lease: Lease, owner: str, silent: str) -> Holder | None:
+    """Take the lease if it is free; else who has it. `silent`: the token of one who has not renewed it for a term."""
+    with catalog.reading() as connection:
+        row = connection.execute(select(leases).where(leases.c.name == lease.name)).first()
+    if row is not None and not _free(catalog, row, silent):
+        return _holder(row)
+    taken = time.monotonic()
+    try:
+        found = _take(catalog, lease, owner, silent)
+    except IntegrityError:  # somebody else has just taken it
+        return _try(catalog, lease, owner, silent)
+    lease.ends = taken + TERM / SECOND
+    return found
+
+
+def _free(catalog: Catalog, row: Row[Any], silent: str) -> bool:
+    return row.expires_at <= catalog.clock.now() or row.holder == silent or _holder(row).life is Life.DEAD
+
+
+def _take(catalog: Catalog, lease: Lease, owner: str, silent: str) -> Holder | None:
+    now = catalog.clock.now()
+    process = this_process().record()
+    values = {"holder": lease.token, "expires_at": now + TERM, "since": now, "owner": owner, "process": process}
+    with catalog.writing() as connection:
+        row = connection.execute(select(leases).where(leases.c.name == lease.name).with_for_update()).first()
+        if row is None:
+            connection.execute(insert(leases).values(values | {"name": lease.name, "fence": 1}))
+            return None
+        if not _free(catalog, row, silent):
+            return _holder(row)
+        more = values | {"fence": row.fence + 1}
+        connection.execute(update(leases).where(leases.c.name == lease.name).values(more))
+        return None
+
+
+def _give_back_own(catalog: Catalog, lease: Lease) -> None:
+    """Give a lease back; a catalog that is away is asked again until the lease has run out by itself."""
+    while True:
+        try:
+            _give_back(catalog, (leases.c.name == lease.name) & (leases.c.holder == lease.token))
+        except ErrataError:
+            if time.monotonic() >= lease.ends:
+                return
+            time.sleep(min(_AWAY, TERM / SECOND / 10))
+        else:
+            return
 
 
 def _give_back(catalog: Catalog, which: ColumnElement[bool]) -> list[str]:
     with catalog.writing() as connection:
-        gone = connection.execute(delete(leases).where(which).returning(leases.c.name)).scalars().all()
+        gone: Iterable[str] = connection.execute(delete(leases).where(which).returning(leases.c.name)).scalars().all()
         if gone:
             # Who waits for the work that they kept others from.
             notices.tell(connection, "")
         return sorted(gone)
 
 
-def _beat(catalog: Catalog, name: str, holder: str, done: threading.Event) -> None:
-    """Renew a lease while it is held; it is not taken again once somebody else has it."""
+def _beat(catalog: Catalog, lease: Lease, done: threading.Event) -> None:
+    """Renew a lease while it is held. An outage of the catalog is outlasted, however long: a lease that has run out
+    meanwhile and that nobody has taken is ours again. It is not taken again once somebody else has it."""
     usual = pause = TERM / SECOND / 3
     while not done.wait(pause):
+        asked = time.monotonic()
         try:
-            if not _renewed(catalog, name, holder):
+            if not _renewed(catalog, lease):
+                lease.lost = True
                 return
-            pause = usual
-        except ErrataError:  # the catalog is away for a moment; the lease lasts longer than that
+            lease.ends, pause = asked + TERM / SECOND, usual
+        except ErrataError:
             pause = usual / 10
 
 
-def _renewed(catalog: Catalog, name: str, holder: str) -> bool:
-    mine = (leases.c.name == name) & (leases.c.holder == holder)
+def _renewed(catalog: Catalog, lease: Lease) -> bool:
+    mine = (leases.c.name == lease.name) & (leases.c.holder == lease.token)
     with catalog.writing() as connection:
         later = update(leases).where(mine).values(expires_at=catalog.clock.now() + TERM)
         return bool(connection.execute(later).rowcount)
-
-
-def _taken(catalog: Catalog, name: str, holder: str, owner: str) -> bool:
-    try:
-        return _take(catalog, name, holder, owner)
-    except IntegrityError:  # somebody else has just taken it
-        return False
-
-
-def _take(catalog: Catalog, name: str, holder: str, owner: str) -> bool:
-    now = catalog.clock.now()
-    values = {"holder": holder, "expires_at": now + TERM, "owner": owner}
-    with catalog.writing() as connection:
-        row = connection.execute(select(leases).where(leases.c.name == name).with_for_update()).first()
-        if row is None:
-            connection.execute(insert(leases).values(values | {"name": name, "fence": 1}))
-            return True
-        if row.expires_at > now:
-            return False
-        connection.execute(update(leases).where(leases.c.name == name).values(values | {"fence": row.fence + 1}))
-        return True

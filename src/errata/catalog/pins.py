@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
@@ -19,6 +19,7 @@ from errata.model.instants import MINUTE, SECOND
 
 LEASE = 5 * MINUTE
 HEARTBEAT_SECONDS = 60.0
+JOIN_SECONDS = 0.5
 
 
 class Pin:
@@ -79,8 +80,10 @@ def pinned(catalog: Catalog, commit_id: int, holder: str) -> Iterator[Pin]:
         pin.check()
     finally:
         done.set()
-        heart.join()
-        pin.drop()
+        # It may be waiting for a catalog that is away, and so would we: the pin then ends by itself.
+        heart.join(JOIN_SECONDS)
+        with suppress(ErrataError):
+            pin.drop()
 
 
 def oldest_pinned(catalog: Catalog) -> int:

@@ -330,6 +330,19 @@ faults = Table(
 )
 """Queries that have stopped: an expression cannot be computed for some row of what comes next."""
 
+told_faults = Table(
+    "told_faults",
+    metadata,
+    Column("fault_id", String(32), primary_key=True),
+    Column("query_id", BigInteger, nullable=False),
+    Column("query", String(63), nullable=False),
+    Column("fault", JSON, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("told", BigInteger),
+)
+"""Faults of which whoever asked for it is told: once when one begins, at `told`, and once when it is over; then its row
+goes. The fault's id is there before it is told, so that who is told twice, because of a kill, sees that."""
+
 leases = Table(
     "leases",
     metadata,
@@ -338,9 +351,11 @@ leases = Table(
     Column("fence", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     Column("owner", String(800), nullable=False, server_default=""),
+    Column("since", BigInteger, nullable=False, server_default="0"),
+    Column("process", JSON, nullable=False, server_default="{}"),
 )
 """Who is at work on what, so that nobody does the same work at the same time. Each new holder has a greater fence. The
-owner is the task for which it is held, as `Cause.owner` tells it."""
+owner is the task for which it is held, as `Cause.owner` tells it; `process` tells which process holds it."""
 
 replays = Table(
     "replays",

@@ -38,6 +38,7 @@ COMMANDS = {
     "history": ("Show every version that a row has had.", "errata.cli.history:show_history"),
     "log": ("List commits: when, who, and what they did.", "errata.cli.log:log"),
     "status": ("Show how streams stand, and what waits.", "errata.cli.status:status"),
+    "leases": ("Show who is at work on what; release it.", "errata.cli.leases:leases"),
     "doctor": ("See whether archives are whole, and mend them.", "errata.cli.doctor:doctor"),
     "demo": ("See it all at work, in under three minutes.", "errata.cli.demo:demo"),
     "bench": ("Measure Errata beside plain Spark.", "errata.cli.bench:bench"),
@@ -89,6 +90,7 @@ ORDER = (
     "history",
     "log",
     "status",
+    "leases",
     "doctor",
     "bench",
     "demo",
@@ -183,11 +185,21 @@ def _failed(error: Exception, debug: bool) -> int:
         traceback.print_exception(error)
     if _interrupted(error):
         return _stopped()
+    error = _lost_spark(error) or error
     if isinstance(error, ErrataError):
         complain(str(error))
         return error.exit_code
     complain(_sentence(error) + ("" if debug else f"; --debug (or {DEBUG}=1) shows where"))
     return EXIT_FAILED
+
+
+def _lost_spark(error: Exception) -> ErrataError | None:
+    """The error in words where it came of Spark being gone, whatever the call was that noticed it."""
+    if "pyspark" not in sys.modules:
+        return None
+    from errata.spark.lost import lost_spark  # noqa: PLC0415 - most commands need no Spark
+
+    return lost_spark(error)
 
 
 def _interrupted(error: BaseException | None) -> bool:

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
+from errata.catalog.leases import Patience
 from errata.cli.options import Printed, given
 from errata.cli.talk import say, steps
 from errata.errors import EXIT_FAILED, UsageError
 from errata.flows.running.outcome import told
-from errata.flows.running.replay import Range, ReplayReport
+from errata.flows.running.replay import REPLAYS_WAIT, Range, ReplayReport
 from errata.flows.running.replay import replay as replay_flow
 from errata.flows.site import at_site
 from errata.revise.technique import Technique
@@ -39,6 +40,9 @@ def replay(
         Technique, typer.Option("--technique", metavar="auto|all|minimal", help="Which rows are read for it.")
     ] = Technique.AUTO,
     dry: Annotated[bool, typer.Option("--dry-run", help="Only tell what it would take.")] = False,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Fail where another runner is at work on the query, and do not wait.")
+    ] = False,
     kind: Printed = Format.TABLE,
 ) -> int:
     """Work a range of a query's results out again from the history that they were made of.
@@ -48,9 +52,11 @@ def replay(
     """
     if technique in (Technique.DIRECT, Technique.NONE):
         raise UsageError(f"a replay by the technique {technique.value} is none", how="--technique auto, all or minimal")
+    patience = Patience(0.0 if no_wait else REPLAYS_WAIT, say)
     with at_site(given(context).project) as site:
         with steps("replaying") as on_step:
-            report = replay_flow(site, Range(query, since, until, technique), dry=dry, on_step=on_step)
+            asked = Range(query, since, until, technique)
+            report = replay_flow(site, asked, dry=dry, on_step=on_step, patience=patience)
         faults = told(site, [(report.query, report.fault)] if report.fault is not None else [])
     if kind is not Format.TABLE:
         record = _record(report)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Protocol
 
 import typer
 
+from errata.catalog.leases import Holder, Patience
 from errata.cli.ingest import report_lines
 from errata.cli.options import Printed, given
 from errata.cli.refused import refusals_of
@@ -74,14 +75,15 @@ def run(
 
     Corrections and late rows that are due become history and reach the results that they invalidate. A query whose
     answer cannot be worked out stops where it is, and the others go on: then the exit code is 1. With rows in
-    quarantine it is 3.
+    quarantine it is 3. A query that another runner is at work on is left to that one.
 
     With --anew the results of the queries named are replaced, in one commit each, by what is worked out from the rows
     that their streams still hold; how the new answer differs from the old one is published like every change.
     """
     with at_site(given(context).project) as site:
         with steps("running") as on_step:
-            report = run_flow(site, names or (), take=not no_take, anew=anew, on_step=on_step)
+            patience = Patience(tell=say)
+            report = run_flow(site, names or (), take=not no_take, anew=anew, on_step=on_step, patience=patience)
         for batch in report.batches:
             for line in report_lines(batch, site.project.streams[batch.stream]):
                 say(line)
@@ -103,7 +105,7 @@ def run(
 def run_lines(report: RunReport, faults: Sequence[ErrataError]) -> Iterator[str]:
     """What became of the queries that were not evaluated, in words. `faults`: why the first ones have stopped."""
     are = counted(len(report.current), "query is", "queries are")
-    if not (report.batches or report.evaluated or report.stopped or report.held or report.busy):
+    if not (report.batches or report.evaluated or report.stopped or report.failed or report.held or report.busy):
         yield f"nothing is due: {are} answered as far as the streams reach" if report.current else "nothing is due"
     elif report.current:
         yield f"{are} answered already as far as the streams reach"
@@ -122,7 +124,11 @@ class Standing(Protocol):
     @property
     def busy(self) -> Sequence[str]: ...
     @property
+    def holders(self) -> Mapping[str, Holder]: ...
+    @property
     def stopped(self) -> Sequence[tuple[str, Fault]]: ...
+    @property
+    def failed(self) -> Sequence[tuple[str, ErrataError]]: ...
     @property
     def held(self) -> Sequence[tuple[str, str]]: ...
 
@@ -130,7 +136,8 @@ class Standing(Protocol):
 def standing_lines(report: Standing, faults: Sequence[ErrataError]) -> Iterator[str]:
     """What became of queries that were not taken further, in words. `faults`: why the first ones have stopped."""
     for name in report.busy[:SHOWN]:
-        yield f"query {name} is being evaluated by another runner"
+        by = f": {report.holders[name].words}" if name in report.holders else ""
+        yield f"query {name} is being evaluated by another runner{by}"
     yield from _more(report.busy, "by another runner")
     for fault in faults:
         yield near(str(fault))
@@ -138,6 +145,9 @@ def standing_lines(report: Standing, faults: Sequence[ErrataError]) -> Iterator[
     for name, other in report.held[:SHOWN]:
         yield f"query {name} waits for query {other}"
     yield from _more(report.held, "waiting")
+    for _, error in report.failed[:SHOWN]:
+        yield near(str(error))
+    yield from _more(report.failed, "could not be taken further")
 
 
 def _more(some: Sequence[object], what: str) -> Iterator[str]:
@@ -168,6 +178,8 @@ def _of_queries(report: RunReport) -> Iterator[Record]:
     yield from (_record(what="query", name=name, outcome="busy") for name in report.busy)
     for name, fault in report.stopped:
         yield _record(what="query", name=name, outcome="stopped", fault=fault.record())
+    for name, error in report.failed:
+        yield _record(what="query", name=name, outcome="failed", fault=Fault(str(error)).record())
     for name, other in report.held:
         yield _record(what="query", name=name, outcome="held", waits_for=other)
 

@@ -6,9 +6,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from errata.catalog.leases import Holder
 from errata.cli.refused import refusals_of
 from errata.cli.talk import say
-from errata.flows.telling.status import Declared, QueryStatus, State
+from errata.flows.telling.status import DUE, Declared, QueryStatus, State
+from errata.model.instants import format_instant
 from errata.model.stream import OnRevision
 from errata.serve.formats import Field, Format, Record, print_records
 from errata.serve.words import counted, distance, place, place_shown
@@ -31,11 +33,12 @@ FIELDS = (
     Field("on_revision", "on_revision"),
     Field("waits_for", "waits for"),
     Field("fault", "fault", fold=True),
+    Field("lease", "at work", fold=True),
     Field("declared", "declaration"),
 )
 QUIET = {
     *("answered", "as_of", "behind", "pending", "left_out", "deferred", "refused", "on_revision"),
-    *("waits_for", "declared"),
+    *("waits_for", "lease", "declared"),
 }
 """Columns that a person is shown only when they say something."""
 
@@ -61,13 +64,17 @@ def print_queries(found: Sequence[QueryStatus], kind: Format, most: int | None) 
 
 def query_hints(found: Sequence[QueryStatus]) -> Iterator[str]:
     """What is to be done about queries."""
-    due = [each for each in found if each.state in (State.BEHIND, State.NEW, State.EDITED)]
+    due = [each for each in found if each.state in DUE]
     if due:
         yield f"{counted(len(due), 'query is', 'queries are')} to be evaluated: errata run"
     stopped = [each for each in found if each.stopped is not None]
     yield from (_stopped(each) for each in stopped[:TOLD])
     if len(stopped) > TOLD:
         yield f"{counted(len(stopped) - TOLD, 'more query has', 'more queries have')} stopped: errata status --queries"
+    blocked = [each for each in found if each.blocked]
+    yield from (_blocked(each) for each in blocked[:TOLD])
+    if len(blocked) > TOLD:
+        yield f"and {counted(len(blocked) - TOLD, 'more query waits', 'more queries wait')} for others: errata leases"
     short = [each for each in found if each.left_out or each.deferred]
     yield from (_left_out(each) for each in short[:TOLD])
     if len(short) > TOLD:
@@ -86,6 +93,12 @@ def _stopped(each: QueryStatus) -> str:
     return (
         f"query {each.name} has stopped at {what.splitlines()[0].rstrip('.')}; errata run {each.name} tells what to do"
     )
+
+
+def _blocked(each: QueryStatus) -> str:
+    if each.holder is None:
+        raise AssertionError("only of a query that somebody holds")
+    return f"query {each.name} waits for {each.holder.words} ({each.holder.life}): errata leases release {each.name}"
 
 
 def _left_out(each: QueryStatus) -> str:
@@ -120,6 +133,7 @@ def _record(each: QueryStatus) -> Record:
         "on_revision": None if checked is None else checked.on_revision.value,
         "waits_for": each.waits_for,
         "fault": None if each.stopped is None else each.stopped.fault.record(),
+        "lease": None if each.holder is None else _lease(each.holder),
         "declared": each.declared.value,
     }
 
@@ -140,7 +154,18 @@ def _row(each: QueryStatus) -> Record:
         "refused": ", ".join(f"{refusal.count:,} of {refusal.source}" for refusal in each.refused),
         "on_revision": _policy(each),
         "waits_for": each.waits_for or "",
+        "lease": "" if each.holder is None else each.holder.words,
         "declared": "" if each.declared is Declared.AGREED else each.declared.value,
+    }
+
+
+def _lease(holder: Holder) -> Record:
+    return {
+        "owner": holder.owner,
+        "process": holder.process.words,
+        "since": format_instant(holder.since),
+        "until": format_instant(holder.until),
+        "life": holder.life.value,
     }
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from errata.catalog.leases import Patience
 from errata.cli.options import Printed, given
 from errata.cli.refused import refusals_of
 from errata.cli.revise import revised_lines
@@ -82,7 +83,14 @@ def sweep(
         return 0
     with at_site(given(context).project) as site:
         with steps("sweeping") as on_step:
-            report = sweep_flow(site, names or (), technique=technique, narrowed=not all_groups, on_step=on_step)
+            report = sweep_flow(
+                site,
+                names or (),
+                technique=technique,
+                narrowed=not all_groups,
+                on_step=on_step,
+                patience=Patience(tell=say),
+            )
         faults = told(site, report.stopped[:SHOWN])
     for each in report.revised:
         for line in revised_lines(each):
@@ -118,7 +126,7 @@ def _numbers(since: int, up_to: int) -> str:
 
 
 def _lines(report: SweepReport) -> Iterator[str]:
-    if not (report.revised or report.swept or report.stopped or report.held or report.busy):
+    if not (report.revised or report.swept or report.stopped or report.failed or report.held or report.busy):
         yield "nothing was pending, and no published result needs to be corrected"
     for each in report.swept:
         if each.swept is not None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+import traceback
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from errata.errors import EXIT_FAILED, EXIT_QUARANTINE, ErrataError
+from errata.catalog.leases import Patience
+from errata.errors import EXIT_DECISION, EXIT_FAILED, EXIT_QUARANTINE, ErrataError
 from errata.flows.answering.evaluate import Evaluated
-from errata.flows.running.outcome import exit_code, told
-from errata.flows.running.replay import Range, replay
+from errata.flows.running.outcome import job_exit_code, told
+from errata.flows.running.replay import REPLAYS_WAIT, Range, replay
+from errata.flows.running.rounds import Report
 from errata.flows.running.run import run
 from errata.flows.running.sweep import sweep
 from errata.flows.site import at_site
@@ -23,6 +26,11 @@ from errata.flows.upkeep.doctor import Orders, doctor
 from errata.flows.upkeep.vacuum import vacuum
 from errata.model.commit import Cause
 from errata.revise.technique import Technique
+from errata.spark.lost import lost_spark
+
+RUNS_WAIT = 60.0
+"""Seconds that a run or a sweep waits for a query that another runner is at work on. Most are done by then; what takes
+longer is left to the next run, since files that land wait for this one."""
 
 
 def add_cause_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,9 +51,14 @@ def ending(main: Callable[[], int]) -> int:
     """A job's exit code. Whatever stops it, the last that is said is why: schedulers show the end of a log."""
     try:
         return main()
-    except ErrataError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
+    except Exception as error:  # noqa: BLE001 - the last resort
+        told = lost_spark(error) or error
+        if isinstance(told, ErrataError):
+            _say(str(told))
+            return told.exit_code
+        traceback.print_exc()
+        _say(f"the job failed unexpectedly: {type(error).__name__}: {error}")
+        return EXIT_FAILED
 
 
 def append_job(project: Path, batches: Sequence[Batch], cause: Cause) -> int:
@@ -68,10 +81,25 @@ def append_job(project: Path, batches: Sequence[Batch], cause: Cause) -> int:
     return EXIT_QUARANTINE if quarantined else 0
 
 
-def run_job(project: Path, names: Sequence[str], take: bool, cause: Cause) -> int:
+def add_accept_arguments(parser: argparse.ArgumentParser, *, stopped: bool = False) -> None:
+    """The arguments by which a scheduler says what it does not take for a failure; `stopped`: also stopped queries."""
+    parser.add_argument(
+        "--accept-quarantine", dest="accepted", action="append_const", const=EXIT_QUARANTINE, help="exit 0 also then"
+    )
+    if stopped:
+        parser.add_argument(
+            "--accept-stopped",
+            dest="accepted",
+            action="append_const",
+            const=EXIT_DECISION,
+            help="exit 0 also when queries have stopped, which a person has to mend",
+        )
+
+
+def run_job(project: Path, names: Sequence[str], take: bool, cause: Cause, accepted: Container[int] = ()) -> int:
     """Do all that is due; what has landed is taken only when told."""
     with at_site(project, cause) as site:
-        report = run(site, names, take=take, on_step=_say)
+        report = run(site, names, take=take, on_step=_say, patience=Patience(RUNS_WAIT, _say))
         faults = told(site, report.stopped)
     for batch in report.batches:
         _say_appended(batch)
@@ -83,8 +111,8 @@ def run_job(project: Path, names: Sequence[str], take: bool, cause: Cause) -> in
         step = f"{each.measures.rows:,} results, {each.measures.route}, {each.measures.micros // 1000:,} ms"
         _say(f"{each.name}: commit {each.commit_id}, {step}")
     _say(f"{len(report.current):,} queries are as far as their streams reach")
-    _say_waiting(report.busy, report.held, faults)
-    return exit_code(report)
+    _say_waiting(report, faults)
+    return job_exit_code(report, accepted)
 
 
 def revise_job(project: Path, names: Sequence[str], cause: Cause) -> int:
@@ -114,11 +142,12 @@ class Sweeps:
     due: bool = False
 
 
-def sweep_job(project: Path, wanted: Sweeps, cause: Cause) -> int:
+def sweep_job(project: Path, wanted: Sweeps, cause: Cause, accepted: Container[int] = ()) -> int:
     """Apply what is pending, and correct the results that it invalidates."""
     with at_site(project, cause) as site:
         technique = Technique(wanted.technique)
-        report = sweep(site, wanted.names, technique=technique, due=wanted.due, on_step=_say)
+        patience = Patience(RUNS_WAIT, _say)
+        report = sweep(site, wanted.names, technique=technique, due=wanted.due, on_step=_say, patience=patience)
         faults = told(site, report.stopped)
     _say_revised(report.revised)
     for each in report.swept:
@@ -126,22 +155,23 @@ def sweep_job(project: Path, wanted: Sweeps, cause: Cause) -> int:
     _say(f"{len(report.current):,} queries have nothing to correct")
     for sweeping in report.deferred:
         _say(f"{sweeping.name}: its corrections are not due yet")
-    _say_waiting(report.busy, report.held, faults)
-    return exit_code(report)
+    _say_waiting(report, faults)
+    return job_exit_code(report, accepted)
 
 
 def replay_job(project: Path, wanted: tuple[str, str, str, str], *, dry: bool, cause: Cause) -> int:
     """Work a range of results out again."""
     query, since, until, technique = wanted
     with at_site(project, cause) as site:
-        report = replay(site, Range(query, since, until, Technique(technique)), dry=dry, on_step=_say)
+        asked = Range(query, since, until, Technique(technique))
+        report = replay(site, asked, dry=dry, on_step=_say, patience=Patience(REPLAYS_WAIT, _say))
         faults = told(site, [(query, report.fault)] if report.fault is not None else [])
     _say(f"{query}: about {report.rows:,} rows are read" + ("; nothing was done" if dry else ""))
     if not dry:
         _say(f"{query}: {report.changed:,} of {report.results:,} results came out different")
     for fault in faults:
         _say(str(fault))
-    return EXIT_FAILED if report.fault is not None else 0
+    return EXIT_DECISION if report.fault is not None else 0
 
 
 def _say_swept(each: Evaluated) -> None:
@@ -153,13 +183,17 @@ def _say_swept(each: Evaluated) -> None:
     _say(f"{each.name}: commit {each.commit_id}, {found}{refused}, {each.measures.micros // 1000:,} ms")
 
 
-def _say_waiting(busy: Iterable[str], held: Iterable[tuple[str, str]], faults: Iterable[ErrataError]) -> None:
-    for name in busy:
-        _say(f"{name}: another runner is at work on it")
-    for name, other in held:
+def _say_waiting(report: Report, faults: Iterable[ErrataError]) -> None:
+    """What was not taken further, the gravest last: what a task ends with is its reason."""
+    for name in report.busy:
+        by = f": {report.holders[name].words}" if name in report.holders else ""
+        _say(f"{name}: another runner is at work on it{by}")
+    for name, other in report.held:
         _say(f"{name}: waits for {other}")
     for fault in faults:
         _say(str(fault))
+    for _, error in report.failed:
+        _say(str(error))
 
 
 def age_out_job(project: Path, names: Sequence[str], cause: Cause) -> int:
@@ -205,7 +239,7 @@ def doctor_job(project: Path, names: Sequence[str], orders: Orders, cause: Cause
         for finding in each.findings:
             _say(f"{name}: {finding.severity.value}: {finding.where}: {finding.what}; how to mend: {finding.how}")
         _say(f"{name}: {len(each.findings):,} findings, {len(each.mended):,} mended")
-    return EXIT_FAILED if any(each.findings for each in found) else 0
+    return EXIT_DECISION if any(each.findings for each in found) else 0
 
 
 def _say_appended(report: AppendReport) -> None:

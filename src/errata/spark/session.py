@@ -5,6 +5,7 @@ Only what Spark Connect also offers is used: no SparkContext, no RDD, no way int
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -33,6 +35,10 @@ TUNING: Mapping[str, str] = {
     "spark.sql.codegen.wholeStage.union.enabled": "true",
 }
 """What every session is quicker with, unless somebody says otherwise; each can be set on a running session."""
+
+CONNECT_TRIES = 6
+"""How often a Spark Connect server that does not answer is asked again. Each pause is four times as long as the one
+before: the first is 0.05 seconds, and none is longer than a minute."""
 
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LOCAL_THREADS = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
@@ -98,15 +104,32 @@ def open_session(master: str | None, remote: str | None, conf: Mapping[str, str]
     if remote is not None:
         if is_local(remote):  # PySpark then starts a Connect server of its own
             prepare_environment(os.environ, local=True)
-        return obeying(SparkSession.builder.remote(remote).appName(app).getOrCreate(), conf)
+        session = SparkSession.builder.remote(remote).appName(app).getOrCreate()
+        _not_for_ever(session)
+        return obeying(session, conf)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     chosen, options = settings(master, conf, submitted=submitted, cores=os.cpu_count() or 1)
     builder = SparkSession.builder.appName(app)
     if chosen is not None:
         prepare_environment(os.environ, local=is_local(chosen))
         builder = builder.master(chosen)
+    logging.getLogger().addFilter(not_of_py4j)
     with _interrupts_wait():
         return builder.config(map=dict(options)).getOrCreate()
+
+
+def not_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether something else than py4j logs. That tells the root logger, with all of its stack, of each call that finds
+    no JVM any more, and raises the same; a person is told once."""
+    return Path(record.pathname).parent.name != "py4j"
+
+
+def _not_for_ever(session: SparkSession) -> None:
+    """Let a server that does not answer be asked for about a minute, and not for the ten that are the client's own."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - only a client has it
+
+    client: Any = session.client
+    client.set_retry_policies([DefaultPolicy(max_retries=CONNECT_TRIES)])
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from errata.catalog import commits
 from errata.flows.site import Site
-from errata.flows.telling.status import Declared, QueryStatus, State, StreamStatus, query_status, status
+from errata.flows.telling.status import DUE, Declared, QueryStatus, State, StreamStatus, query_status, status
 from errata.model.commit import Commit
 from errata.model.evaluation import Fault
 from errata.serve.words import counted
@@ -81,7 +81,7 @@ class Front:
     @property
     def behind(self) -> int:
         """How many queries have something to take up."""
-        return sum(each.state in (State.BEHIND, State.NEW, State.EDITED) for each in self.queries)
+        return sum(each.state in DUE for each in self.queries)
 
 
 def front(site: Site) -> Front:
@@ -114,7 +114,7 @@ def health(
 
 def _course(queries: Sequence[QueryStatus]) -> str:
     """How far the queries are, where nothing is wrong."""
-    late = sum(each.state in (State.BEHIND, State.NEW, State.EDITED) for each in queries)
+    late = sum(each.state in DUE for each in queries)
     if late:
         return f": {counted(late, 'query has', 'queries have')} new rows to take up"
     return ": every query is answered as far as its streams reach" if queries else ""
@@ -129,6 +129,7 @@ def worth_a_look(streams: Sequence[StreamStatus], queries: Sequence[QueryStatus]
         words = f"{counted(total, 'row is', 'rows are')} in quarantine, of {of}"
         how = "Correct and retry them, or drop them; the page Quarantine tells how."
         yield Point(words, how, panel="quarantine")
+    yield from _blocked(queries)
     differ = [each.stream.name for each in streams if each.declared is not Declared.AGREED]
     differ += [each.name for each in queries if each.declared is not Declared.AGREED]
     if differ:
@@ -177,6 +178,17 @@ def named(names: Iterable[str]) -> str:
     if more > 0:
         return f"{', '.join(shown)} and {more} more"
     return " and ".join(part for part in (", ".join(shown[:-1]), shown[-1]) if part)
+
+
+def _blocked(queries: Sequence[QueryStatus]) -> Iterator[Point]:
+    """Queries with something to take up that nobody else may take further."""
+    blocked = [each for each in queries if each.blocked]
+    for each in blocked[:NAMED]:
+        if each.holder is not None:
+            words = f"{each.name} waits for {each.holder.words}"
+            yield Point(words, f"errata leases release {each.name}", command=True, panel="health")
+    if len(blocked) > NAMED:
+        yield Point(f"{len(blocked) - NAMED} more queries wait for who is at work on them", panel="health")
 
 
 def _stopped(queries: Sequence[QueryStatus]) -> Iterator[Point]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from errata.catalog import holdings, lately, streams
+from errata.catalog import holdings, lately, leases, streams
 from errata.catalog.holdings import Sizes
-from errata.catalog.lately import Held
+from errata.catalog.lately import Pinned
+from errata.catalog.leases import Holder
 from errata.catalog.published import all_published
 from errata.flows.site import Site
 from errata.flows.telling.status import status
@@ -55,8 +56,8 @@ class Upkeep:
     """Of each flow what it does, and its last commit."""
     archives: Sequence[Archive]
     """The largest first."""
-    leases: Sequence[Held]
-    pins: Sequence[Held]
+    leases: Sequence[Holder]
+    pins: Sequence[Pinned]
 
     @property
     def due(self) -> list[str]:
@@ -71,8 +72,8 @@ class Upkeep:
 def upkeep(site: Site) -> Upkeep:
     """How fit the archives are."""
     last = lately.last_of_flows(site.catalog)
-    leases, pins = lately.held(site.catalog)
-    return Upkeep([(flow, does, last.get(flow)) for flow, does in FLOWS.items()], archives(site), leases, pins)
+    done = [(flow, does, last.get(flow)) for flow, does in FLOWS.items()]
+    return Upkeep(done, archives(site), leases.holders(site.catalog), lately.pinned(site.catalog))
 
 
 def archives(site: Site) -> list[Archive]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from errata.catalog import queries, streams
-from errata.errors import EXIT_FAILED, EXIT_QUARANTINE, ErrataError
+from errata.errors import EXIT_DECISION, EXIT_FAILED, EXIT_QUARANTINE, ErrataError
 from errata.evaluate.faults import in_words
 from errata.flows.answering.due import all_read
 from errata.flows.running.run import RunReport
@@ -15,12 +15,24 @@ from errata.model.evaluation import Fault
 
 
 def exit_code(report: RunReport | SweepReport) -> int:
-    """1 when a query has stopped, or waits for one that has; 3 when rows or corrections went to quarantine."""
-    if report.stopped or report.held:
-        return EXIT_FAILED
+    """Of a command: 1 when a query has stopped, waits for one that has, or could not be taken further; 3 when rows or
+    corrections went to quarantine."""
+    code = job_exit_code(report)
+    return EXIT_FAILED if code == EXIT_DECISION else code
+
+
+def job_exit_code(report: RunReport | SweepReport, accepted: Container[int] = ()) -> int:
+    """Of a job: what may pass is told from what waits for a person, and of that the job's caller may accept some."""
     batches = report.batches if isinstance(report, RunReport) else ()
-    held = any(each.counts.quarantined and not each.already for each in batches)
-    return EXIT_QUARANTINE if held or any(each.settled.refused for each in report.revised) else 0
+    quarantined = any(each.counts.quarantined and not each.already for each in batches)
+    quarantined |= any(each.settled.refused for each in report.revised)
+    waiting = [other for _, other in report.held if other not in report.busy]
+    found = {
+        EXIT_FAILED: bool(report.failed),
+        EXIT_DECISION: bool(report.stopped or waiting),
+        EXIT_QUARANTINE: quarantined,
+    }
+    return next((code for code, so in found.items() if so and code not in accepted), 0)
 
 
 def told(site: Site, stopped: Iterable[tuple[str, Fault]]) -> list[ErrataError]:

@@ -3,11 +3,13 @@ comes out different is published."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from errata.catalog import commits, leases, pins, queries, replays, stopped, streams
 from errata.catalog.append import BasisMovedError
+from errata.catalog.leases import Lease, Patience
 from errata.catalog.published import Published, all_published
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.replays import Replay
@@ -32,6 +34,9 @@ from errata.spark.failures import loggers_quiet
 
 PART_ROWS = 5_000_000
 """A part of a replay reads about so many rows; each is a commit, if anything comes out different."""
+
+REPLAYS_WAIT = 3600.0
+"""Seconds that a replay waits for others that are at work on its query."""
 
 TRIES = 8
 """Others may take the query further so often while a part is worked out."""
@@ -66,44 +71,104 @@ class ReplayReport:
     fault: Fault | None = None
 
 
-def replay(site: Site, wanted: Range, *, dry: bool = False, on_step: OnStep = lambda _: None) -> ReplayReport:
-    """Work a range of results out again; `dry`: only tell what that takes."""
+def replay(
+    site: Site,
+    wanted: Range,
+    *,
+    dry: bool = False,
+    on_step: OnStep = lambda _: None,
+    patience: Patience | None = None,
+) -> ReplayReport:
+    """Work a range of results out again; `dry`: only tell what that takes. `patience`: how long the query is waited for
+    while another runner is at work on it."""
     recorded = queries.recorded(site.catalog)
     if wanted.query not in recorded:
         raise unknown("query", wanted.query, list(recorded))
-    with pins.pinned(site.catalog, commits.newest(site.catalog), f"replay of {wanted.query}") as pin:
-        inputs = _inputs(site, pin.commit_id, recorded, wanted.query, on_step)
-        query, of = recorded[wanted.query], _published(site, inputs, recorded[wanted.query])
-        interval = _interval(of, wanted, inputs)
-        whole = _part(inputs, query, interval, wanted.technique)
+    of = _Replay(site, wanted, recorded, on_step)
+    name = f"query {wanted.query}"
+    if dry or name in leases.living(site.catalog):
+        # What cannot be meant is told before anything is waited for.
+        report = of.planned()
+        if dry:
+            return report
+    with leases.held(site.catalog, name, site.cause.owner, patience) as lease:
+        if lease.by is not None:
+            raise ErrataError(
+                f"query {wanted.query} is being evaluated or corrected by another runner",
+                why=f"it is {lease.by.words}",
+                how="run it again when that has ended",
+            )
+        return of.done(lease)
+
+
+@dataclass(frozen=True)
+class _Replay:
+    """A replay that is asked for."""
+
+    site: Site
+    wanted: Range
+    recorded: Mapping[str, RecordedQuery]
+    on_step: OnStep
+
+    def planned(self) -> ReplayReport:
+        """What it takes."""
+        with self._pinned() as inputs:
+            return self._plan(inputs)
+
+    def done(self, lease: Lease) -> ReplayReport:
+        """The same, done. It begins behind the lease: what was published before that is what it compares with."""
+        with self._pinned() as inputs:
+            query = self.recorded[self.wanted.query]
+            return _replayed(inputs, query, self._plan(inputs), self.wanted.technique, self.on_step, lease)
+
+    @contextmanager
+    def _pinned(self) -> Iterator[Inputs]:
+        site, name = self.site, self.wanted.query
+        with pins.pinned(site.catalog, commits.newest(site.catalog), f"replay of {name}") as pin:
+            yield _inputs(site, pin.commit_id, self.recorded, name, self.on_step)
+
+    def _plan(self, inputs: Inputs) -> ReplayReport:
+        query = self.recorded[self.wanted.query]
+        of = _published(self.site, inputs, query)
+        interval = _interval(of, self.wanted, inputs)
+        whole = _part(inputs, query, interval, self.wanted.technique)
         rows = rows_to_read(inputs, whole.work, whole.of.until)
-        report = ReplayReport(wanted.query, interval, of.shape.timed, rows)
-        return report if dry else _replayed(site, inputs, query, report, wanted.technique, on_step)
+        return ReplayReport(self.wanted.query, interval, of.shape.timed, rows)
 
 
 def _replayed(
-    site: Site, inputs: Inputs, query: RecordedQuery, report: ReplayReport, technique: Technique, on_step: OnStep
+    inputs: Inputs,
+    query: RecordedQuery,
+    report: ReplayReport,
+    technique: Technique,
+    on_step: OnStep,
+    lease: Lease,
 ) -> ReplayReport:
-    with leases.held(site.catalog, f"query {report.query}", site.cause.owner) as ours:
-        if not ours:
-            raise ErrataError(
-                f"query {report.query} is being evaluated or corrected by another runner",
-                how="run it again when that has ended",
-            )
-        begun = replays.begin(site.catalog, inputs.published[report.query].stream_id, report.interval)
-        resumed = begun.done_to > report.interval.start
-        inputs.spark.open()
-        done: list[Evaluated] = []
-        try:
-            with loggers_quiet():
-                for part in _parts(begun, report.rows):
-                    on_step(f"replaying {words(part.start, inputs.published[report.query])} and on")
-                    begun = _one(site, inputs, query, begun, part, technique, done)
-        except StoppedError as stop:
-            until = inputs.published[report.query].frontier
-            stopped.note(site.catalog, query.query_id, inputs.commit_id, until, stop.fault)
-            return _report(report, begun, done, resumed=resumed, fault=stop.fault)
+    site = inputs.site
+    begun = replays.begin(site.catalog, inputs.published[report.query].stream_id, report.interval)
+    resumed = begun.done_to > report.interval.start
+    inputs.spark.open()
+    done: list[Evaluated] = []
+    try:
+        with loggers_quiet():
+            for part in _parts(begun, report.rows):
+                _check_ours(lease)
+                on_step(f"replaying {words(part.start, inputs.published[report.query])} and on")
+                begun = _one(site, inputs, query, begun, part, technique, done)
+    except StoppedError as stop:
+        until = inputs.published[report.query].frontier
+        stopped.note(site.catalog, query.query_id, inputs.commit_id, until, stop.fault)
+        return _report(report, begun, done, resumed=resumed, fault=stop.fault)
     return _report(report, begun, done, resumed=resumed)
+
+
+def _check_ours(lease: Lease) -> None:
+    if lease.lost:
+        raise ErrataError(
+            f"another runner has taken the lease on {lease.name}",
+            why="it was not renewed in time, as when the catalog is away, or somebody has released it",
+            how="run it again: what has been replayed is kept",
+        )
 
 
 def _report(
@@ -162,7 +227,7 @@ def _check_not_later(inputs: Inputs, name: str) -> None:
         )
 
 
-def _inputs(site: Site, commit_id: int, recorded: dict[str, RecordedQuery], name: str, on_step: OnStep) -> Inputs:
+def _inputs(site: Site, commit_id: int, recorded: Mapping[str, RecordedQuery], name: str, on_step: OnStep) -> Inputs:
     reads = {each: of.checked.reads for each, of in recorded.items()}
     known = {each: recorded[each] for each in with_inputs([name], reads)}
     standings = {each.stream.name: each for each in streams.standings(site.catalog, commit_id)}

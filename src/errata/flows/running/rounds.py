@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from errata.catalog import leases, stopped, streams
 from errata.catalog.append import BasisMovedError
+from errata.catalog.leases import Holder, Lease, Patience
 from errata.catalog.published import all_published, published
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.stopped import Stopped
@@ -32,6 +33,7 @@ from errata.model.evaluation import Fault
 from errata.model.interval import LOWEST
 from errata.revise.technique import Technique
 from errata.spark.failures import loggers_quiet
+from errata.spark.lost import lost_spark
 
 AT_ONCE = 4
 """So many queries are worked on at the same time."""
@@ -73,6 +75,8 @@ class Wanted:
     narrowed: bool = True
     anew: frozenset[str] = frozenset()
     """Queries to be worked out from the beginning."""
+    patience: Patience = field(default_factory=Patience)
+    """How long a query is waited for that another runner is at work on."""
 
 
 @dataclass
@@ -115,12 +119,16 @@ class Outcome:
 
     done: list[Evaluated] = field(default_factory=list)
     fault: Fault | None = None
+    error: ErrataError | None = None
+    """Why the query could not be taken further, where that is not for its rows: to try again may help."""
     busy: bool = False
+    holder: Holder | None = None
+    """Who is at work on it instead."""
 
     @property
     def halted(self) -> bool:
         """Whether nothing more can be done now."""
-        return self.busy or self.fault is not None
+        return self.busy or self.fault is not None or self.error is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,11 +139,15 @@ class Report:
     current: Sequence[str] = ()
     """Queries of which nothing was to be done."""
     stopped: Sequence[tuple[str, Fault]] = ()
-    """Queries that cannot go on, and why."""
+    """Queries that cannot go on, and why: they wait for a person."""
+    failed: Sequence[tuple[str, ErrataError]] = ()
+    """Queries that could not be taken further, and why: the next run tries again."""
     held: Sequence[tuple[str, str]] = ()
     """Queries that wait for another one, and for which."""
     busy: Sequence[str] = ()
     """Queries that another runner is at work on, or has just taken further."""
+    holders: Mapping[str, Holder] = field(default_factory=dict)
+    """Of busy queries who is at work on them, if somebody is."""
     deferred: Sequence[Sweeping] = ()
     """Corrections that wait, as their queries declare; only where what is due was asked for."""
     revised: Sequence[RevisedReport] = ()
@@ -160,7 +172,9 @@ class Rounds:
         """Corrections that are not due yet."""
         self.current: list[str] = []
         self.busy: list[str] = []
+        self.holders: dict[str, Holder] = {}
         self.stopped: dict[str, Fault] = {}
+        self.failed: dict[str, ErrataError] = {}
         self.held: dict[str, str] = {}
 
     def go(self) -> None:
@@ -184,14 +198,16 @@ class Rounds:
             "evaluated": self.evaluated,
             "current": self.current,
             "stopped": list(self.stopped.items()),
+            "failed": list(self.failed.items()),
             "held": list(self.held.items()),
             "busy": self.busy,
+            "holders": self.holders,
             "deferred": self.deferred,
         }
 
     def _waits(self, name: str, reads: Iterable[str]) -> bool:
         """Whether a query has to wait because one that it reads has not come as far as its streams."""
-        blocked = {**self.stopped, **self.held}
+        blocked = {**self.stopped, **self.failed, **self.held}
         for other in reads:
             if other in blocked or other in self.busy:
                 self.held[name] = self.held.get(other, other)
@@ -260,25 +276,32 @@ class Rounds:
         if outcome.fault is not None:
             self.stopped[name] = outcome.fault
             self._on_step(f"{name} has stopped")
+        elif outcome.error is not None:
+            self.failed[name] = outcome.error
+            self._on_step(f"{name} could not be taken further")
         elif outcome.busy:
             self.busy.append(name)
+            if outcome.holder is not None:
+                self.holders[name] = outcome.holder
 
     def _one(self, turn: Turn) -> Outcome:
         outcome = Outcome()
         left: Turn | None = turn
         while left is not None:
-            with leases.held(self._site.catalog, f"query {turn.name}", self._site.cause.owner) as ours:
-                if ours:
-                    self._once(left, outcome)
+            owner, patience = self._site.cause.owner, self._wanted.patience
+            with leases.held(self._site.catalog, f"query {turn.name}", owner, patience) as lease:
+                if lease.ours:
+                    self._once(left, outcome, lease)
                 else:
-                    outcome.busy = True
+                    outcome.busy, outcome.holder = True, lease.by
             left = self._left(turn, outcome)
         return outcome
 
-    def _once(self, turn: Turn, outcome: Outcome) -> None:
+    def _once(self, turn: Turn, outcome: Outcome, lease: Lease) -> None:
         """Correct the query's results and take it a step further."""
         if turn.sweeping is not None:
             self._sweep(turn, turn.sweeping, outcome)
+            outcome.busy |= lease.lost
         following = turn.task
         if turn.sweeping is not None and self._wanted.evaluates and not outcome.halted:
             following = task_for(turn.query, turn.plan, self._inputs)
@@ -340,7 +363,9 @@ class Rounds:
                 outcome.fault = stop.fault
                 return
             except ErrataError as error:
-                outcome.fault = Fault(str(error))
+                if (lost := lost_spark(error)) is not None:
+                    raise lost from error  # there is none for the other queries, either
+                outcome.error = error
                 return
             else:
                 self._inputs.published[turn.name] = done.published

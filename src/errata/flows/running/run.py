@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from errata.catalog import commits, pins, queries
+from errata.catalog.leases import Patience
 from errata.errors import UsageError
 from errata.flows.correcting.deferrals import Deferrals
 from errata.flows.running.rounds import OnStep, Report, Rounds, Wanted, wanted_queries
@@ -28,9 +29,11 @@ def run(
     take: bool = True,
     anew: bool = False,
     on_step: OnStep = lambda _: None,
+    patience: Patience | None = None,
 ) -> RunReport:
     """Do all that is due; with names, evaluate only these queries and those that they read. `anew`: those named from
-    the beginning, into archives that take the place of theirs."""
+    the beginning, into archives that take the place of theirs. `patience`: how long queries are waited for that another
+    runner is at work on."""
     if anew and not names:
         raise UsageError("no query is named that is to be worked out anew", how="name it: errata run --anew QUERY")
     batches = _landed(site, on_step) if take else []
@@ -42,7 +45,9 @@ def run(
         if not known:
             return RunReport(batches, revised=revised)
         wanted = Wanted(
-            sweeps=lambda each: deferrals.due(each.name, each.revised), anew=frozenset(names) if anew else frozenset()
+            sweeps=lambda each: deferrals.due(each.name, each.revised),
+            anew=frozenset(names) if anew else frozenset(),
+            patience=patience or Patience(),
         )
         rounds = Rounds(site, pin.commit_id, known, on_step, wanted)
         rounds.go()

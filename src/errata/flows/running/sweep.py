@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from errata.catalog import commits, pins, queries, streams
+from errata.catalog.leases import Patience
 from errata.catalog.streams import Standing
 from errata.flows.answering.evaluate import Evaluated
 from errata.flows.correcting.deferrals import Deferrals
@@ -34,9 +35,11 @@ def sweep(
     narrowed: bool = True,
     due: bool = False,
     on_step: OnStep = lambda _: None,
+    patience: Patience | None = None,
 ) -> SweepReport:
     """Apply what is pending, and correct the results of the queries named and of those that they read; without names,
-    of all. `due`: leave what the project or a query defers."""
+    of all. `due`: leave what the project or a query defers. `patience`: how long queries are waited for that another
+    runner is at work on."""
     known = queries.recorded(site.catalog)
     wanted = wanted_queries(known, names)
     reads = {name: each.checked.reads for name, each in known.items()}
@@ -49,7 +52,7 @@ def sweep(
     with pins.pinned(site.catalog, commits.newest(site.catalog), "sweep") as pin:
         if not wanted:
             return SweepReport(revised=revised)
-        sweeps = Wanted(evaluates=False, technique=technique, narrowed=narrowed)
+        sweeps = Wanted(evaluates=False, technique=technique, narrowed=narrowed, patience=patience or Patience())
         if deferrals is not None:
             sweeps = replace(sweeps, sweeps=lambda each: deferrals.due(each.name, each.revised))
         rounds = Rounds(site, pin.commit_id, wanted, on_step, sweeps)

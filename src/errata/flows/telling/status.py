@@ -8,9 +8,11 @@ from enum import StrEnum
 
 from upath import UPath
 
-from errata.catalog import commits, holdings, ledger, quarantine, queries, streams
+from errata.catalog import commits, holdings, leases, ledger, quarantine, queries, streams
 from errata.catalog.buckets import overlays_ever
+from errata.catalog.holders import Life
 from errata.catalog.holdings import Sizes
+from errata.catalog.leases import Holder
 from errata.catalog.published import Published, all_published, refusals
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.stopped import Stopped, all_stopped
@@ -25,11 +27,15 @@ from errata.intake.find import landed
 from errata.model.bucket import INLINE_STREAM_BYTES, Bucket, Role
 from errata.model.compaction import worth_folding
 from errata.model.evaluation import Refusal, together
+from errata.model.instants import MINUTE
 from errata.model.query import CheckedQuery
 from errata.model.stream import Landing, Stream
 
 COMPARED = 1_000
 """Of more queries than this the files are not read to tell which have changed: a look should be quick."""
+
+LONG = 10 * MINUTE
+"""Microseconds after which somebody who is at work on a query that has something to take up is worth a look."""
 
 
 class Declared(StrEnum):
@@ -85,6 +91,10 @@ class State(StrEnum):
     """Its streams have no stable point, so there is nothing to answer."""
 
 
+DUE = frozenset({State.BEHIND, State.NEW, State.EDITED})
+"""States in which a run would take a query further."""
+
+
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
     """One query: what it is, as it was applied, and how far it is answered."""
@@ -114,6 +124,10 @@ class QueryStatus:
     """What pending and applied corrections wait for, in words, where `errata run` leaves them for now."""
     refused: Sequence[Refusal] = ()
     """Corrections that its results could not take up, those of one reason as one."""
+    holder: Holder | None = None
+    """Who is at work on it, and keeps others from it."""
+    blocked: bool = False
+    """Whether it has something to take up and its holder seems to be dead, or has been at work for long."""
 
     @property
     def instants(self) -> int | None:
@@ -153,6 +167,8 @@ class _Look:
         self._stopped = all_stopped(site.catalog)
         self._deferrals, self._refusals = Deferrals(site), refusals(site.catalog)
         self._newest = commits.newest(site.catalog)
+        self._holders = {each.name: each for each in leases.holders(site.catalog)}
+        self._now = site.catalog.clock.now()
         self._came: dict[int, list[tuple[int, int, str]]] = {}
         self._overlays: dict[int, list[Bucket]] = {}
 
@@ -178,7 +194,17 @@ class _Look:
             refused=together(self._refusals.get(there.stream_id, ())) if there is not None and ours else (),
         )
         due = there is None or until is None or self.behind(there, bases, until)
-        return replace(found, state=_state(found, ours=ours, due=due))
+        found = replace(found, state=_state(found, ours=ours, due=due), holder=self._holders.get(f"query {name}"))
+        return replace(found, blocked=self._blocked(found))
+
+    def _blocked(self, found: QueryStatus) -> bool:
+        """Whether something that is due waits for a holder that may never do it."""
+        due = found.state in DUE or bool(found.pending or found.left_out)
+        if found.holder is None or not due:
+            return False
+        # Whoever lives renews when two thirds of the term are left.
+        silent = found.holder.until - self._now < leases.TERM // 2
+        return silent or found.holder.life is Life.DEAD or self._now - found.holder.since >= LONG
 
     def _has_stopped(self, name: str) -> bool:
         return name in self._recorded and self._recorded[name].query_id in self._stopped
