@@ -21,4 +21,4 @@ with DAG(
     max_active_runs=1,
     tags=["errata", "maintenance"],
 ):
-    ErrataJob(task_id="age_out", job="age_out", retries=2, tells=False)
+    ErrataJob(task_id="age_out", job="age_out", tells=False)

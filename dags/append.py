@@ -15,7 +15,8 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, AssetWatcher, task
 
 from errata_airflow import settings
-from errata_airflow.operator import ErrataJob
+from errata_airflow.operator import ErrataJob, tried
+from errata_airflow.reason import in_words
 from errata_airflow.triggers import LandedTrigger
 
 PROJECT = settings.checked_project()
@@ -37,19 +38,24 @@ with DAG(
     tags=["errata", "streams", "queries"],
 ):
 
-    @task(task_id="find")
+    @task(task_id="find", **tried())
     def find() -> list[dict[str, Any]]:
         from errata_airflow import work  # noqa: PLC0415 - DAGs are read without it
 
-        return work.landed_jobs(PROJECT, settings.most_at_once())
+        with in_words():
+            return work.landed_jobs(PROJECT, settings.most_at_once())
 
     # Rows in quarantine wait for a person; trying again would not mend them, so they are no failure here.
-    append = ErrataJob.mapped(
-        task_id="append", job="append", retries=2, map_index_template="{{ task.about }}"
-    ).expand_kwargs(find())
+    append = ErrataJob.mapped(task_id="append", job="append", map_index_template="{{ task.about }}").expand_kwargs(
+        find()
+    )
     # One stream that cannot be taken in does not keep queries over others waiting, but the run then counts as failed.
     append >> EmptyOperator(task_id="taken", trigger_rule="none_failed")
-    # A query that has stopped waits for a person, and whatever else went wrong the next run does.
+    # A query that has stopped waits for a person, who is told of it once, by ERRATA_ON_FAULT: it is no failure either.
     append >> ErrataJob(
-        task_id="answer", job="run", arguments=["--no-take"], if_behind=True, retries=0, trigger_rule="all_done"
+        task_id="answer",
+        job="run",
+        arguments=["--no-take", "--accept-stopped", "--accept-quarantine"],
+        if_behind=True,
+        trigger_rule="all_done",
     )

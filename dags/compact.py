@@ -22,4 +22,4 @@ with DAG(
     max_active_runs=1,
     tags=["errata", "maintenance"],
 ):
-    ErrataJob(task_id="compact", job="compact", retries=2, tells=False)
+    ErrataJob(task_id="compact", job="compact", tells=False)

@@ -21,5 +21,5 @@ with DAG(
     max_active_runs=1,
     tags=["errata", "maintenance"],
 ):
-    # What is wrong stays wrong: looking again would only take as long once more.
-    ErrataJob(task_id="doctor", job="doctor", retries=0, tells=False)
+    # What is found wrong stays wrong, and is not looked for again.
+    ErrataJob(task_id="doctor", job="doctor", tells=False)

@@ -19,7 +19,8 @@ from typing import Any
 from airflow.sdk import DAG, Param, get_current_context, task
 
 from errata_airflow import settings
-from errata_airflow.operator import ErrataJob
+from errata_airflow.operator import ErrataJob, tried
+from errata_airflow.reason import in_words
 from errata_airflow.timetable import OnDemand
 
 PROJECT = settings.checked_project()
@@ -59,13 +60,13 @@ with DAG(
     tags=["errata", "corrections", "queries"],
 ):
 
-    @task(task_id="ranges")
+    @task(task_id="ranges", **tried())
     def ranges() -> list[dict[str, Any]]:
         from errata_airflow import work  # noqa: PLC0415 - DAGs are read without it
 
         context: Any = get_current_context()
-        return work.replay_jobs(PROJECT, context["params"], work.interval_of(context))
+        with in_words():
+            return work.replay_jobs(PROJECT, context["params"], work.interval_of(context))
 
-    ErrataJob.mapped(task_id="replay", job="replay", retries=2, map_index_template="{{ task.about }}").expand_kwargs(
-        ranges()
-    )
+    # Of one query one works at a time, and the others wait for it.
+    ErrataJob.mapped(task_id="replay", job="replay", map_index_template="{{ task.about }}").expand_kwargs(ranges())

@@ -29,5 +29,5 @@ with DAG(
     tags=["errata", "corrections", "queries"],
 ):
     arrival = RevisionArrivalSensor(task_id="arrival", timeout=timedelta(days=1).total_seconds(), soft_fail=True)
-    # Wrong corrections wait in quarantine for a person; trying again would not mend them.
-    arrival >> ErrataJob(task_id="sweep", job="sweep", arguments=["--due", "--accept-quarantine"], retries=3)
+    # Wrong corrections and queries that have stopped wait for a person; trying again would not mend them.
+    arrival >> ErrataJob(task_id="sweep", job="sweep", arguments=["--due", "--accept-quarantine", "--accept-stopped"])

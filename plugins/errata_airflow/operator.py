@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError, AirflowSkipException
 
 from errata_airflow import beside, settings
 from errata_airflow.events import MOVED, tell
 from errata_airflow.links import ReportLink
-from errata_airflow.reason import TAIL, reason
+from errata_airflow.reason import TAIL, in_words, reason_of, tell_last
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -28,8 +28,12 @@ if TYPE_CHECKING:
 
     from errata.flows.telling.moved import Moved
 
-USAGE = 2
-"""The exit code of a job that was asked for something impossible: to ask again would not help."""
+FINAL = (2, 4)
+"""Exit codes of jobs that were asked for something impossible, or of which the rest waits for a person: to ask again
+would not help."""
+
+LIVE = frozenset({"running", "restarting"})
+"""States of tasks that may hold leases."""
 
 CAUSE = (
     *("--dag-id", "{{ dag.dag_id }}"),
@@ -40,15 +44,25 @@ CAUSE = (
 """Who runs a job, for its commits: as arguments, since no environment variable reaches a driver on a cluster."""
 
 
-def _usual(*, tells: bool) -> dict[str, Any]:
-    """How a job is tried, where, and what it tells, unless its DAG says otherwise."""
+def tried() -> dict[str, Any]:
+    """How tasks are tried again, and what is told when they fail. What may pass (a database that is away, Spark that is
+    lost) has passed after a few minutes, or is told."""
     return {
-        "pool": settings.pool(),
+        "retries": 3,
         "retry_delay": settings.retry_delay(),
         "retry_exponential_backoff": 2.0,
         "max_retry_delay": timedelta(minutes=10),
+        "on_failure_callback": [settings.on_failure, tell_last],
+        "on_retry_callback": [tell_last],
+    }
+
+
+def _usual(*, tells: bool) -> dict[str, Any]:
+    """How a job is tried, where, and what it tells, unless its DAG says otherwise."""
+    return {
+        **tried(),
+        "pool": settings.pool(),
         "execution_timeout": timedelta(hours=6),
-        "on_failure_callback": settings.on_failure,
         "outlets": [MOVED] if tells else [],
     }
 
@@ -93,21 +107,25 @@ class ErrataJob(SparkSubmitOperator):
 
     def execute(self, context: Context) -> None:
         """Run the job; what it has committed is told also when it fails, since it stands."""
-        if self.if_behind and not self._queries_behind():
-            raise AirflowSkipException("all queries are as far as their streams reach")
-        *_, number = self.owner_of_leases.split("/")
-        self._release(range(1, int(number)))
-        self.application_args = [*(self.application_args or []), *self.arguments]
-        try:
-            if (remote := settings.remote()) is not None:
-                self._run_beside(remote)
-            else:
-                self._submit(context)
-        except BaseException:
-            self._release([int(number)])
-            raise
-        finally:
+        with in_words():
+            if self.if_behind and not self._queries_behind():
+                self._tell_faults()
+                raise AirflowSkipException("all queries are as far as their streams reach")
+            *_, number = self.owner_of_leases.split("/")
+            self._release(range(1, int(number)))
+            self._release_ended(context)
+            self.application_args = [*(self.application_args or []), *self.arguments]
+            try:
+                if (remote := settings.remote()) is not None:
+                    self._run_beside(remote)
+                else:
+                    self._submit(context)
+            except BaseException:
+                self._release([int(number)])
+                self._tell_stubbornly(context)
+                raise
             self._tell(context)
+            self._tell_faults()
 
     def on_kill(self) -> None:
         """End the job and its Spark work, and give back what it held."""
@@ -139,13 +157,16 @@ class ErrataJob(SparkSubmitOperator):
         self._hook = hook = self._get_hook()
         if hook._is_yarn_cluster_mode and not hook._yarn_track_via_rm_api:
             self.durable = False  # else the provider asks for the resource manager's address
+        code = 0
         try:
             super().execute(context)
         except AirflowException:
             process = hook._submit_sp
             if process is None or not process.returncode:
                 raise
-            self._fail(process.returncode, hook._last_submit_log_lines)
+            code = process.returncode
+        if code:  # not where the other error is, which would be told along
+            self._fail(code, hook._last_submit_log_lines)
 
     def _run_beside(self, remote: str) -> None:
         """The job as a process of its own, whose session is on the Connect server."""
@@ -167,10 +188,10 @@ class ErrataJob(SparkSubmitOperator):
         if code:
             self._fail(code, lines)
 
-    def _fail(self, code: int, lines: Iterable[str]) -> None:
-        """End with the job's own reason; to ask for something impossible once more would not help."""
-        kind = AirflowFailException if code == USAGE else AirflowException
-        raise kind(reason(lines) or f"jobs/{self.job}.py ended with exit code {code}")
+    def _fail(self, code: int, lines: Iterable[str]) -> NoReturn:
+        """End with the reason; where that is a person's to mend, to try once more would not help."""
+        kind = AirflowFailException if code in FINAL else AirflowException
+        raise kind(reason_of(code, list(lines), self.job))
 
     def _queries_behind(self) -> list[str]:
         from errata_airflow import work  # noqa: PLC0415 - DAGs are read without it
@@ -187,6 +208,35 @@ class ErrataJob(SparkSubmitOperator):
         for each in found:
             self.log.info("moved %s %s: %s", each.kind, each.name, dict(each.told))
 
+    def _tell_stubbornly(self, context: Context) -> None:
+        """The same of a job that has failed: why it did is worth more than whatever goes wrong now."""
+        try:
+            self._tell(context)
+            self._tell_faults()
+        except Exception as error:  # noqa: BLE001 - see above
+            self.log.warning("what has been done could not be told: %s", error)
+
+    def _tell_faults(self) -> None:
+        """Call whoever wants to know of queries that have stopped, once for each, and once when that is over."""
+        call = settings.on_fault() if self.tells else None
+        if call is None:
+            return
+        from errata.flows.running.fault_calls import tell_faults  # noqa: PLC0415 - DAGs are read without it
+        from errata.flows.site import at_site  # noqa: PLC0415
+
+        try:
+            with at_site(settings.project_path()) as site:
+                tell_faults(site, self._heard(call))
+        except Exception as error:  # noqa: BLE001 - the work is done; what is not told the next task tells
+            self.log.error("what ERRATA_ON_FAULT names could not be told of a fault: %s", error)  # noqa: TRY400
+
+    def _heard(self, call: Callable[[Mapping[str, Any]], object]) -> Callable[[Mapping[str, Any]], object]:
+        def calling(told: Mapping[str, Any]) -> object:
+            self.log.info("telling that query %s %s (fault %s)", told["query"], told["event"], told["fault_id"])
+            return call(told)
+
+        return calling
+
     def _find_moved(self, context: Context) -> tuple[str, list[Moved]]:
         from errata.flows.site import at_site  # noqa: PLC0415
         from errata.flows.telling.moved import moved  # noqa: PLC0415 - DAGs are read without it
@@ -195,6 +245,23 @@ class ErrataJob(SparkSubmitOperator):
         task_id = ti.task_id if ti.map_index < 0 else f"{ti.task_id}[{ti.map_index}]"
         with at_site(settings.project_path()) as site:
             return site.project.name, moved(site, ti.dag_id, ti.run_id, task_id, ti.try_number)
+
+    def _release_ended(self, context: Context) -> None:
+        """Give back the leases of tasks that do not run any more, whoever's they are. What this Airflow does not know,
+        another one may be at work on: that ends by itself."""
+        ask = getattr(context["ti"], "get_task_states", None)
+        if ask is None:
+            return
+        from errata.catalog import leases  # noqa: PLC0415 - DAGs are read without it
+        from errata.flows.site import at_site  # noqa: PLC0415
+
+        with at_site(settings.project_path()) as site:
+            for holder in leases.holders(site.catalog):
+                state = _state(ask, holder.owner)
+                if state is not None and state not in LIVE and leases.take_away(site.catalog, holder):
+                    self.log.info(
+                        "gave back the lease on %s, held by %s, which is %s", holder.name, holder.words, state
+                    )
 
     def _release(self, tries: Iterable[int]) -> None:
         """Give back the leases of tries of this task: whatever held them is dead."""
@@ -214,3 +281,18 @@ class ErrataJob(SparkSubmitOperator):
         except ErrataError as error:
             # They end by themselves, and why the task ends is worth more.
             self.log.warning("leases could not be given back: %s", error)
+
+
+def _state(ask: Callable[..., Mapping[str, Any]], owner: str) -> str | None:
+    """The state of the task that a lease is held for; None where there is none, or Airflow does not say."""
+    dag_id, _, rest = owner.partition("/")
+    run_id, _, last = rest.rpartition("/")[0].rpartition("/")
+    task_id, _, index = last.removesuffix("]").partition("[")
+    if not (dag_id and run_id and task_id):
+        return None
+    try:
+        found = ask(dag_id=dag_id, task_ids=[task_id], run_ids=[run_id])
+    except (AirflowException, AirflowRuntimeError):
+        return None
+    state = found.get(run_id, {}).get(f"{task_id}_{index}" if index else task_id)
+    return None if state is None else str(state)

@@ -138,16 +138,23 @@ def retry_delay() -> timedelta:
 
 def on_failure(context: Any) -> None:
     """What is called when a task has failed for good: ERRATA_ON_FAILURE, as package.module:function."""
-    if said := os.environ.get("ERRATA_ON_FAILURE"):
-        _called(said)(context)
+    if call := _called("ERRATA_ON_FAILURE"):
+        call(context)
 
 
-def _called(said: str) -> Callable[[Any], object]:
+def on_fault() -> Callable[[Any], object] | None:
+    """What is called when a query stops and when that is over: ERRATA_ON_FAULT, as package.module:function."""
+    return _called("ERRATA_ON_FAULT")
+
+
+def _called(variable: str) -> Callable[[Any], object] | None:
+    if not (said := os.environ.get(variable)):
+        return None
     module, _, name = said.partition(":")
     try:
         found = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise AirflowException(f"ERRATA_ON_FAILURE is {said!r}, which cannot be found: {error}") from None
+        raise AirflowException(f"{variable} is {said!r}, which cannot be found: {error}") from None
     if not callable(found):
-        raise AirflowException(f"ERRATA_ON_FAILURE is {said!r}, which is no function")
+        raise AirflowException(f"{variable} is {said!r}, which is no function")
     return found  # type: ignore[no-any-return]

@@ -54,14 +54,14 @@ def test_maintenance_has_one_task_for_all_streams(dags: dict[str, Any], name: st
     dag = dags["dags"][name]
     assert dag["max_active_runs"] == 1
     assert set(dag["tasks"]) == {name}
-    assert dag["tasks"][name] | {"arguments": [], "retries": None} == {
+    assert dag["tasks"][name] | {"arguments": []} == {
         "pause": 30,
         "pool": "drivers",
         "outlets": [],
         "kind": "ErrataJob",
         "job": name,
         "arguments": [],
-        "retries": None,
+        "retries": 3,
         "mapped": False,
         "after": [],
         "rule": "all_success",
@@ -101,7 +101,8 @@ def test_what_has_landed_is_taken_in_by_mapped_tasks_and_then_answered(dags: dic
         "answer": ["append"],
     }
     assert (tasks["append"]["mapped"], tasks["append"]["job"]) == (True, "append")
-    assert (tasks["answer"]["job"], tasks["answer"]["arguments"]) == ("run", ["--no-take"])
+    accepted = ["--accept-stopped", "--accept-quarantine"]
+    assert (tasks["answer"]["job"], tasks["answer"]["arguments"]) == ("run", ["--no-take", *accepted])
     assert tasks["answer"]["rule"] == "all_done", "one stream that fails holds up no query over others"
     assert tasks["taken"]["rule"] == "none_failed", "but its run counts as failed"
 
@@ -116,6 +117,9 @@ def test_every_job_waits_for_a_slot_of_the_pool_and_those_that_move_something_te
     assert set(jobs) == {"append", "answer", "sweep", "replay", *MAINTENANCE}
     assert {each["pool"] for each in jobs.values()} == {"drivers"}
     assert {each["pause"] for each in jobs.values()} == {30}
+    assert {each["retries"] for each in jobs.values()} == {3}, "what may pass is no failure"
+    asking = {name: dags["dags"][dag]["tasks"][name] for dag, name in (("append", "find"), ("replay", "ranges"))}
+    assert {each["retries"] for each in asking.values()} == {3}
     telling = {name for name, each in jobs.items() if each["outlets"] == ["errata"]}
     assert telling == {"append", "answer", "sweep", "replay"}, "mapped or not"
 
@@ -126,7 +130,8 @@ def test_corrections_are_waited_for_and_then_swept(dags: dict[str, Any]) -> None
     tasks = revisions["tasks"]
     assert tasks["arrival"]["kind"] == "RevisionArrivalSensor"
     assert tasks["sweep"]["after"] == ["arrival"]
-    assert (tasks["sweep"]["job"], tasks["sweep"]["arguments"]) == ("sweep", ["--due", "--accept-quarantine"])
+    accepted = ["--accept-quarantine", "--accept-stopped"]
+    assert (tasks["sweep"]["job"], tasks["sweep"]["arguments"]) == ("sweep", ["--due", *accepted])
 
 
 def test_a_backfill_of_the_replay_stands_for_one_interval_a_run(dags: dict[str, Any]) -> None:

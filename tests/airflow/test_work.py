@@ -1,4 +1,4 @@
-"""What tasks ask the catalog, and how a job's reason is found: without Airflow."""
+"""What tasks ask the catalog, and how a job's reason is found."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Any
 
 import pendulum
 import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from hypothesis import given
 from hypothesis import strategies as st
 
 from errata.declare.project import load_project
-from errata.errors import UsageError
+from errata.errors import ErrataError, UsageError
 from errata.flows.declaring.apply import apply, plan
 from errata_airflow import work
-from errata_airflow.reason import reason
+from errata_airflow.reason import in_words, reason, reason_of
 from fixtures.airflow import PROJECT
 
 REPLAY: dict[str, Any] = {"query": None, "since": None, "until": None, "technique": "auto", "dry_run": False}
@@ -95,3 +96,36 @@ def test_a_run_of_a_backfill_stands_for_its_interval_and_a_run_by_hand_for_none(
 )
 def test_the_reason_is_the_last_sentence_with_its_details(said: list[str], found: str) -> None:
     assert reason(said) == found
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "first"),
+    [
+        (1, ["starting", "the catalog is away"], "the catalog is away"),
+        (1, [], "jobs/run.py ended with exit code 1"),
+        (-9, ["reading", "working"], "jobs/run.py was killed by signal 9; the kernel does so when memory is short"),
+        (137, ["working"], "jobs/run.py was killed by signal 9; the kernel does so when memory is short"),
+        (143, ["working"], "jobs/run.py was ended by signal 15 (SIGTERM)"),
+        (52, ["working"], "jobs/run.py ran out of memory (exit code 52)"),
+        (255, ["all is lost"], "all is lost"),
+    ],
+)
+def test_the_reason_of_a_job_that_something_has_ended_is_what_ended_it(code: int, said: list[str], first: str) -> None:
+    assert reason_of(code, said, "run").splitlines()[0] == first
+
+
+def test_what_ran_out_of_memory_is_told_beside_the_signal() -> None:
+    said = ["java.lang.OutOfMemoryError: Java heap space", "\tat java.base/java.util.Arrays.copyOf"]
+    assert "\nwhy: OutOfMemoryError: Java heap space\n" in reason_of(-6, said, "run")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(ErrataError("it is away"), AirflowException), (UsageError("no such"), AirflowFailException)]
+)
+def test_an_error_is_told_without_what_led_to_it_and_tried_again_only_where_that_helps(
+    error: ErrataError, kind: type[Exception]
+) -> None:
+    with pytest.raises(AirflowException) as caught, in_words():
+        raise error
+    assert type(caught.value) is kind
+    assert caught.value.__suppress_context__

@@ -149,6 +149,14 @@ class Fault:
     kind: str = ""
     """Which of the three that is."""
 
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What tells it from another fault: where and at which row. Faults of which nobody knows that are the same: how
+        Spark puts the reason may differ from try to try."""
+        if not self.expression:
+            return ()
+        return (self.expression, self.where, self.source, tuple(sorted(self.row.items())))
+
     def record(self) -> dict[str, Any]:
         return {**asdict(self), "row": dict(self.row), "values": dict(self.values)}
 
