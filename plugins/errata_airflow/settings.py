@@ -138,17 +138,17 @@ def retry_delay() -> timedelta:
 
 def on_failure(context: Any) -> None:
     """What is called when a task has failed for good: ERRATA_ON_FAILURE, as package.module:function."""
-    if call := _called("ERRATA_ON_FAILURE"):
+    if call := _called("ERRATA_ON_FAILURE", os.environ.get("ERRATA_ON_FAILURE")):
         call(context)
 
 
 def on_fault() -> Callable[[Any], object] | None:
     """What is called when a query stops and when that is over: ERRATA_ON_FAULT, as package.module:function."""
-    return _called("ERRATA_ON_FAULT")
+    return _called("ERRATA_ON_FAULT", os.environ.get("ERRATA_ON_FAULT"))
 
 
-def _called(variable: str) -> Callable[[Any], object] | None:
-    if not (said := os.environ.get(variable)):
+def _called(variable: str, said: str | None) -> Callable[[Any], object] | None:
+    if not said:
         return None
     module, _, name = said.partition(":")
     try:

@@ -1,0 +1,162 @@
+"""What may pass and what waits for a person, under a real Airflow: the catalog's database away in the middle of an
+answer, Spark killed, two replays at once, and a query that stops. Nobody lends a hand, and each is told as often as it
+should be. The services are started once; each test goes on from where the one before left the project."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg2
+import pytest
+
+from fixtures.airflow_up import Exchange, exchange, trades, tried_for
+
+QUERIES = {
+    "by_minute": "SELECT symbol, window_start, count(*) AS n, sum(price) AS total FROM trades "
+    "GROUP BY symbol, window(time, '1 minute')",
+    "inverse": "SELECT symbol, time, 1 / (price - 99) AS r FROM trades",
+}
+HEARD = """
+import json, os, sys
+
+def _note(kind, record):
+    with open(os.environ["HEARD_IN"], "a") as out:
+        out.write(json.dumps([kind, record]) + "\\n")
+
+def fault(record):
+    _note("fault", dict(record))
+
+def failure(context):
+    _note("failure", {"task": context["ti"].task_id, "said": str(context.get("exception"))})
+"""
+NINE = datetime(2026, 11, 16, 9, 0, 5, tzinfo=UTC)
+AWAY = 20.0
+"""Seconds that the catalog's database is away."""
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
+    folder = tmp_path_factory.mktemp("outages")
+    (folder / "modules").mkdir()
+    (folder / "modules" / "heard_of.py").write_text(HEARD)
+    settings = {
+        "PYTHONPATH": str(folder / "modules"),
+        "HEARD_IN": str(folder / "heard.jsonl"),
+        "ERRATA_ON_FAULT": "heard_of:fault",
+        "ERRATA_ON_FAILURE": "heard_of:failure",
+        "ERRATA_RETRY_SECONDS": "5",
+    }
+    with exchange(folder, queries=QUERIES, more=settings) as found:
+        yield found
+
+
+def heard(up: Exchange) -> list[tuple[str, dict[str, Any]]]:
+    """Whom the environment names has been told this."""
+    file = Path(up.here.environ["HEARD_IN"])
+    return [tuple(json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def server(up: Exchange, *statements: str) -> None:
+    """Ask the server, by way of a database that is not the catalog's."""
+    url = up.catalog.engine.url.set(drivername="postgresql", database="postgres").render_as_string(hide_password=False)
+    with closing(psycopg2.connect(url)) as connection:
+        connection.autocommit = True
+        for each in statements:
+            with connection.cursor() as cursor:
+                cursor.execute(each)
+
+
+def cut_off(up: Exchange, seconds: float) -> None:
+    """The catalog's database ends all connections and refuses new ones for so long."""
+    name = up.catalog.engine.url.database
+    ended = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+    server(up, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false', ended)
+    time.sleep(seconds)
+    server(up, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+
+
+def awaited(up: Exchange, what: Callable[[], bool], words: str, patience: float = 120.0) -> None:
+    tried_for(lambda: what() or None, words, patience)
+
+
+def at_work(up: Exchange) -> str:
+    """Wait until an answer is being worked out: for which task."""
+    query = "SELECT owner FROM leases WHERE owner LIKE 'append/%/answer/%' AND name LIKE 'query %'"
+    return str(tried_for(lambda: up.rows(query), "an answer is begun")[0].owner)
+
+
+def last_lines(up: Exchange, dag_id: str, run_id: str, task_id: str) -> list[str]:
+    """Of each try of a task what its log says last, without Airflow's own marks of where groups begin and end."""
+    folder = Path(up.here.environ["AIRFLOW__LOGGING__BASE_LOG_FOLDER"])
+    found = []
+    for log in sorted(folder.rglob("*.log")):
+        if f"dag_id={dag_id}" in str(log) and run_id in str(log) and f"task_id={task_id}" in str(log):
+            events = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+            said = [each["event"] for each in events if not each["event"].startswith("::")]
+            found.append(said[-1])
+    return found
+
+
+def test_a_catalog_that_is_away_in_the_middle_of_an_answer_needs_no_hand_and_no_message(up: Exchange) -> None:
+    up.land(trades(16, range(4)))
+    at_work(up)
+    cut_off(up, AWAY)
+    began = time.monotonic()
+    up.await_answer()
+    assert time.monotonic() - began < 90
+    awaited(up, lambda: not up.rows("SELECT 1 FROM leases"), "no lease is left", 60)
+    assert heard(up) == []
+
+
+def test_spark_that_is_killed_is_told_as_that_in_the_last_line_and_tried_again(up: Exchange) -> None:
+    up.land(trades(17, range(3)))
+    run_id = at_work(up).split("/")[1]
+    for process in up.jobs("run"):
+        if "java" in process.name():
+            process.kill()
+    up.await_answer()
+    first = last_lines(up, "append", run_id, "answer")[0]
+    assert first.splitlines()[0] == "jobs/run.py was killed by signal 9; the kernel does so when memory is short"
+    assert heard(up) == []
+
+
+def test_replays_of_one_query_wait_for_each_other(up: Exchange) -> None:
+    conf = {"query": "by_minute", "since": "2026-11-16T09:00", "until": "2026-11-16T09:03"}
+    runs = [up.start("replay", conf | {"since": f"2026-11-16T09:0{at}"}) for at in range(2)]
+    for run_id in runs:
+        up.await_run("replay", run_id)
+    tries = {row.try_number for row in up.rows("SELECT try_number FROM commits WHERE dag_id = 'replay'")}
+    assert tries <= {1}
+    assert [len(last_lines(up, "replay", run_id, "replay")) for run_id in runs] == [1, 1], "none was tried again"
+
+
+def test_a_query_that_stops_is_told_once_and_fails_no_run(up: Exchange) -> None:
+    up.land({("IBM", NINE.replace(day=18)): 99.0, ("SUN", NINE.replace(day=18, second=20)): 10.0})
+    awaited(up, lambda: len(heard(up)) == 1, "the fault is told")
+    kind, told = heard(up)[0]
+    assert (kind, told["event"], told["query"]) == ("fault", "stopped", "inverse")
+    assert "cannot be computed for the row" in told["words"]
+    for minute in (1, 2):
+        up.land(trades(18, [minute]))
+        up.await_answer()
+    ended = [run["state"] for run in up.runs("append") if run["state"] in ("success", "failed")]
+    assert set(ended) == {"success"}
+    assert len(heard(up)) == 1, "and not again"
+    up.land({("IBM", NINE.replace(day=18)): 11.0}, corrections=True)
+    awaited(up, lambda: len(heard(up)) == 2, "it is told that the fault is over")
+    over = heard(up)[1][1]
+    assert (over["event"], over["fault_id"]) == ("over", told["fault_id"])
+    up.await_answer()
+    assert len(heard(up)) == 2
+
+
+def test_nothing_is_left(up: Exchange) -> None:
+    awaited(up, lambda: not up.rows("SELECT 1 FROM leases"), "no lease is left", 60)
+    assert not [each for each in psutil.process_iter(["status"]) if each.pid in {one.pid for one in up.jobs("run")}]
