@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from errata.catalog import pins
 from errata.catalog.lately import Strip, strips
+from errata.catalog.leases import TERM, held
+from errata.catalog.tables import leases
 from errata.errors import UsageError
 from errata.flows.overview.corrections import correction, course, deeds, replay
 from errata.flows.overview.front import Level, front, named
@@ -18,13 +21,14 @@ from errata.flows.overview.patterns import IN_WORDS, POLICIES, query_story
 from errata.flows.overview.set_aside import set_aside
 from errata.flows.overview.timelines import lanes, stream_story
 from errata.flows.overview.upkeep import upkeep
-from errata.flows.telling.status import State
+from errata.flows.telling.status import LONG, State
 from errata.model.bucket import Role
 from errata.model.evaluation import Refusal
 from errata.model.pattern import Pattern
 from errata.model.revision import Op
 from errata.model.stream import OnRevision
 from fixtures.layers import key
+from fixtures.leasing import left_elsewhere
 from fixtures.looking import STREAMS, TEXTS, Looked, looked
 
 
@@ -72,6 +76,28 @@ def test_a_stopped_query_comes_first_and_tells_how_it_is_mended(place: Looked) -
     assert point.words == "dear has stopped at 1 / price: [DIVIDE_BY_ZERO] Use `try_divide`"
     assert "try_divide" in point.how
     assert (point.panel, point.grave) == ("queries/dear", True)
+
+
+def test_a_query_with_news_whose_holder_is_silent_is_worth_a_look(place: Looked) -> None:
+    catalog = place.site.catalog
+    place.bring(5, 60)
+    left_elsewhere(catalog, "query dear", "append/scheduled__1/answer/1", lasts=TERM // 3)
+    found = front(place.site)
+    assert found.level is Level.LOOK
+    (point,) = found.points
+    assert point.words.startswith("dear waits for append/scheduled__1/answer/1 (process 4711 of ")
+    assert (point.how, point.command, point.panel) == ("errata leases release dear", True, "health")
+
+
+def test_a_query_that_somebody_works_on_is_well_unless_that_takes_long(place: Looked) -> None:
+    place.bring(5, 60)
+    with held(place.site.catalog, "query dear"):
+        assert front(place.site).level is Level.WELL
+        with place.site.catalog.writing() as connection:
+            connection.execute(update(leases).values(since=leases.c.since - LONG))
+        assert [each.words.partition(" waits for ")[0] for each in front(place.site).points] == ["dear"]
+        place.answer("dear")
+        assert front(place.site).points == [], "it has nothing to take up"
 
 
 def test_what_waits_and_what_for(place: Looked) -> None:
@@ -297,7 +323,7 @@ def test_upkeep_tells_what_ran_last_and_who_is_at_work(place: Looked) -> None:
     assert last["revise"] is not None
     assert last["revise"].commit_id > last["append"].commit_id
     assert last["vacuum"] is None
-    assert [(each.name, each.commit_id) for each in found.pins] == [("a reader", 2)]
+    assert [(each.holder, each.commit_id) for each in found.pins] == [("a reader", 2)]
     assert (found.leases, found.due) == ([], [])
     sizes = {each.name: each for each in found.archives}
     assert (sizes["feed"].live.rows, sizes["feed"].overlays.rows, sizes["feed"].query) == (2, 1, False)
