@@ -43,9 +43,9 @@ def job_of(names: Sequence[str]) -> dict[str, Any]:
 
 
 def queries_behind(project: Path) -> list[str]:
-    """Queries that are not as far as their streams reach."""
+    """Queries that are not as far as their streams reach, and may be taken there."""
     with at_site(project) as site:
-        return [each.name for each in query_status(site) if each.state in DUE]
+        return [each.name for each in query_status(site) if each.state in DUE or each.may_go_on]
 
 
 def interval_of(context: Mapping[str, Any]) -> tuple[str, str] | None:

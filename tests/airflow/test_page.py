@@ -16,7 +16,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from errata.catalog.lately import Strip
+from errata.catalog.leases import TERM
 from errata.catalog.open import Catalog
+from errata.clock import SYSTEM
 from errata.declare.project import load_project
 from errata.errors import ErrataError
 from errata.evaluate.route import Kind
@@ -33,6 +35,7 @@ from errata_airflow.page.drawing import drawn
 from errata_airflow.page.panel import all_panels
 from errata_airflow.page.words import ROUTES, ago, lasting, span, task_path, ticks, where
 from fixtures.airflow import HOUSE
+from fixtures.leasing import left_elsewhere
 from fixtures.looking import Looked, looked
 
 TABS = ["Overview", "Streams", "Corrections", "Queries", "Quarantine", "Health"]
@@ -195,6 +198,20 @@ def test_a_stopped_query_is_seen_everywhere(client: TestClient, place: Looked) -
         "SELECT at, who, price FROM feed WHERE price &gt; 10",
     ):
         assert part in text
+
+
+def test_a_query_that_waits_for_a_silent_holder_is_amber_everywhere(client: TestClient, place: Looked) -> None:
+    place.bring(5, 60)
+    owner = "append/scheduled__1/answer/1"
+    left_elsewhere(Catalog(place.site.catalog.engine, SYSTEM), "query dear", owner, lasts=TERM // 3)
+    text = seen(client, "")
+    assert f"dear waits for {owner} (process 4711 of " in text
+    assert "errata leases release dear" in text
+    assert 'class="sheet health look"' in client.get("/errata/").text
+    for page in ("queries", "queries/dear"):
+        assert f"waits for {owner} (process 4711 of " in seen(client, page)
+        assert "look" in client.get(f"/errata/{page}").text.partition("waits for append")[0].rpartition("<span")[2]
+    assert f"work on query dear {owner}, process 4711 of " in seen(client, "health")
 
 
 def test_streams_have_a_timeline(client: TestClient, place: Looked) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy import update
 
 from errata.catalog import commits
 from errata.catalog.tables import buckets as buckets_table
+from errata.flows.running.sweep import sweep
 from errata.flows.telling.status import State, query_status
 from errata.model.bucket import Role
 from fixtures.runs import DEAR, FIRST, QUERIES, SECOND, SUMS, Answering
@@ -66,6 +67,26 @@ def test_a_correction_or_an_edit_lets_it_go_on(there: Answering, monkeypatch: py
     assert {each.name for each in report.evaluated} == {"inverse", "top"}
     there.check()
     assert there.run().stopped == []
+
+
+def test_a_sweep_lets_it_go_on_when_corrections_have_mended_it(there: Answering) -> None:
+    there.take(quotes=["7,a,0", "8,b,6", "9,c,4"])
+    stops(there, {"at": "7", "of": "a"})
+    assert sweep(there.site).evaluated == [], "nothing has come"
+    assert not any(each.may_go_on for each in query_status(there.site))
+    there.take(quotes=["7,a,3;replace"])
+    report = sweep(there.site, due=True)
+    assert ({each.name for each in report.evaluated} >= {"inverse", "top"}, report.stopped) == (True, [])
+    there.run()
+    there.check()
+
+
+def test_whether_a_stopped_query_may_go_on_is_known_without_trying(there: Answering) -> None:
+    there.take(quotes=["7,a,0", "8,b,6", "9,c,4"])
+    there.run()
+    there.revise(quotes=["7,a,3;replace"])
+    (stopped,) = [each for each in query_status(there.site) if each.state is State.STOPPED]
+    assert (stopped.name, stopped.may_go_on) == ("inverse", True)
 
 
 def test_what_is_kept_is_a_cache(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from errata.catalog.stopped import Stopped
 from errata.errors import ErrataError, unknown
 from errata.evaluate.route import Kind
 from errata.flows.answering.answered import words
+from errata.flows.answering.due import all_read
 from errata.flows.answering.evaluate import SMALL, Evaluated, StoppedError, evaluate
 from errata.flows.answering.inputs import Inputs
 from errata.flows.answering.late_session import LateSession
@@ -240,8 +241,23 @@ class Rounds:
         query, plan, wanted = self._known[name], self._inputs.plans[name], self._wanted
         anew = name in wanted.anew
         sweeping = None if anew else self._sweeping(query, plan)
-        task = task_for(query, plan, self._inputs, anew=anew) if wanted.evaluates else None
+        goes_on = wanted.evaluates or self._may_go_on(name)
+        task = task_for(query, plan, self._inputs, anew=anew) if goes_on else None
         return Turn(query, plan, sweeping, task)
+
+    def _may_go_on(self, name: str) -> bool:
+        """Whether a query, or one that it reads, had stopped and something has come since: corrections that mend what
+        stopped it let it go on, though only they are taken up otherwise."""
+        reads = {each: of.checked.reads for each, of in self._known.items()}
+        return any(self._has_changed(each) for each in (name, *all_read(name, reads)) if each in self._known)
+
+    def _has_changed(self, name: str) -> bool:
+        known = self._stopped_before.get(self._known[name].query_id)
+        if known is None:
+            return False
+        reads = {each: of.checked.reads for each, of in self._known.items()}
+        bases = [each for each in all_read(name, reads) if each in self._inputs.standings]
+        return any(self._inputs.standings[each].changed_in > known.data_commit for each in bases)
 
     def _sweeping(self, query: RecordedQuery, plan: Plan) -> Sweeping | None:
         """What is to be corrected now."""
@@ -303,7 +319,7 @@ class Rounds:
             self._sweep(turn, turn.sweeping, outcome)
             outcome.busy |= lease.lost
         following = turn.task
-        if turn.sweeping is not None and self._wanted.evaluates and not outcome.halted:
+        if turn.sweeping is not None and (following or self._wanted.evaluates) and not outcome.halted:
             following = task_for(turn.query, turn.plan, self._inputs)
         if following is not None and not outcome.halted:
             self._tell(following)

@@ -113,6 +113,8 @@ class QueryStatus:
     commits: int = 0
     """Commits that moved its streams and that its answers do not contain."""
     stopped: Stopped | None = None
+    may_go_on: bool = False
+    """Whether something has come since it stopped that may have mended it: the next run tries."""
     waits_for: str | None = None
     """The query that has stopped and holds this one up."""
     pending: int = 0
@@ -187,6 +189,7 @@ class _Look:
             reached=until,
             commits=self._commits(there, bases) if there is not None else 0,
             stopped=self._stopped.get(query.query_id),
+            may_go_on=self._may_go_on(query, bases),
             waits_for=next((each for each in read if self._has_stopped(each)), None),
             pending=sum(self._pending(each) for each in bases),
             left_out=self._left_out(there, bases) if there is not None and ours else {},
@@ -205,6 +208,10 @@ class _Look:
         # Whoever lives renews when two thirds of the term are left.
         silent = found.holder.until - self._now < leases.TERM // 2
         return silent or found.holder.life is Life.DEAD or self._now - found.holder.since >= LONG
+
+    def _may_go_on(self, query: RecordedQuery, bases: Sequence[Standing]) -> bool:
+        halt = self._stopped.get(query.query_id)
+        return halt is not None and any(each.changed_in > halt.data_commit for each in bases)
 
     def _has_stopped(self, name: str) -> bool:
         return name in self._recorded and self._recorded[name].query_id in self._stopped
