@@ -54,6 +54,13 @@ class Refused(ErrataError):
     """What was asked for is understood and not done, because it would lose or contradict something."""
 
 
+class BadFile(ErrataError):
+    """A source file of which nothing can be taken in, whatever else is delivered with it: `where` is its name."""
+
+    also: Sequence[BadFile] = ()
+    """Others that were found with it."""
+
+
 def _rebuild(kind: type[ErrataError], what: str, where: str | None, why: str | None, how: str | None) -> ErrataError:
     return kind(what, where=where, why=why, how=how)
 

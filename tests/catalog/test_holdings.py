@@ -27,5 +27,5 @@ def test_what_is_live_is_summed_and_what_is_gone_apart(catalog: Catalog, ticks: 
 def test_files_are_known_by_name_and_size(catalog: Catalog, ticks: Stream) -> None:
     basis = streams.standing(catalog, ticks.name)
     commit_append(catalog, basis, a_batch("monday"), Cause("append"))
-    assert ledger.known_names(catalog, basis.stream_id, ["monday.csv", "tuesday.csv"]) == {("monday.csv", 10)}
-    assert ledger.known_names(catalog, basis.stream_id + 1, ["monday.csv"]) == set()
+    assert ledger.known_files(catalog, basis.stream_id, ["monday.csv", "tuesday.csv"]) == {("monday.csv", 10, 0)}
+    assert ledger.known_files(catalog, basis.stream_id + 1, ["monday.csv"]) == set()

@@ -51,6 +51,11 @@ def test_a_file_that_another_batch_has_just_brought_is_not_brought_again(catalog
     # The same batch once more is told from other batches with its files.
     with pytest.raises(AlreadyTakenError):
         commit_append(catalog, basis, replace(first, guarded=frozenset({first.content_hash})), CAUSE)
+    # Where that was known when it was decided what to take in, it is another delivery.
+    seen = frozenset(each.batch_no for each in ledger.deliveries(catalog, basis.stream_id, [first.content_hash]))
+    commit_append(
+        catalog, streams.standing(catalog, "ticks"), replace(both, batch_id="seen", buckets=[], known=seen), CAUSE
+    )
     # Insisted on, or in a stream of its own, it may come again.
     commit_append(catalog, streams.standing(catalog, "ticks"), replace(both, guarded=frozenset()), CAUSE)
     declare(catalog, a_stream("tocks"))
@@ -66,13 +71,17 @@ def test_nothing_is_appended_to_a_stream_that_has_been_dropped(catalog: Catalog,
     assert commits.newest(catalog) == before
 
 
-def test_it_is_counted_how_often_a_content_was_taken(catalog: Catalog, ticks: Stream) -> None:
+def test_every_take_of_a_batch_is_known_by_its_first_id(catalog: Catalog, ticks: Stream) -> None:
     once = a_batch("once", [a_bucket(10, 50)])
-    for times, batch in enumerate([once, replace(once, batch_id="twice", buckets=[a_bucket(60, 90)])]):
-        assert ledger.times_taken(catalog, 1, once.content_hash) == times
-        commit_append(catalog, streams.standing(catalog, "ticks"), batch, CAUSE)
-    assert ledger.times_taken(catalog, 1, once.content_hash) == 2
-    assert ledger.times_taken(catalog, 2, once.content_hash) == 0
+    twice = replace(once, batch_id=ledger.free_take_id(catalog, 1, "once"), buckets=[a_bucket(60, 90)])
+    for times, batch in enumerate([once, twice]):
+        takes = ledger.takes(catalog, 1, "once")
+        assert len(takes) == times
+        first = takes[0].batch_no if takes else None
+        commit_append(catalog, streams.standing(catalog, "ticks"), replace(batch, again_of=first), CAUSE)
+    assert [each.batch_id for each in ledger.takes(catalog, 1, "once")] == ["once", "once+1"]
+    assert ledger.free_take_id(catalog, 1, "once") == "once+2"
+    assert ledger.takes(catalog, 2, "once") == []
     with pytest.raises(AlreadyTakenError):
         commit_append(catalog, streams.standing(catalog, "ticks"), once, CAUSE)
 

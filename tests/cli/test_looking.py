@@ -71,6 +71,7 @@ def test_the_status_of_a_stream(errata: Errata) -> None:
         "pending": 1,
         "quarantined": 2,
         "waiting": 0,
+        "set_aside": 0,
         "compaction_due": False,
         "declared": "as declared",
     }
@@ -123,7 +124,7 @@ def test_quarantine_explains_each_row(errata: Errata, taken: Path) -> None:
     assert "symbol: empty" in limited.out
     assert "price" not in limited.out
     assert limited.err == "these are the last 1 row, there are more; use --limit or --format csv\n"
-    assert errata("quarantine", "ls", "--batch", "one").err == "no rows in quarantine\n"
+    assert errata("quarantine", "ls", "--batch", "one").err == "nothing in quarantine\n"
     assert errata("quarantine", "ls", "quots").code == 2
 
 

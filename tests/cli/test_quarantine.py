@@ -108,7 +108,7 @@ def test_drop_asks_first(errata: Errata, held: Path, monkeypatch: pytest.MonkeyP
 
 def test_drop_all_of_a_stream(errata: Errata, held: Path) -> None:
     assert errata("quarantine", "drop", "quotes", "--yes").code == 0
-    assert errata("quarantine", "ls").err == "no rows in quarantine\n"
+    assert errata("quarantine", "ls").err == "nothing in quarantine\n"
     status = json.loads(errata("status", "--format", "json").out)
     assert status["quarantined"] == 0
     again = errata("quarantine", "drop", "quotes", "--yes", "--id", "2", "--id", "3")

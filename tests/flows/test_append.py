@@ -59,11 +59,14 @@ def test_the_same_batch_id_again_changes_nothing_and_says_so(a_house: Builder) -
     assert state(house) == before
 
 
-def test_a_batch_without_an_id_is_known_by_its_content(a_house: Builder) -> None:
+def test_a_batch_without_an_id_is_known_by_the_names_and_contents_of_its_files(a_house: Builder) -> None:
     house = a_house(FEED)
-    first = house.append([Source("1.csv", [a_line(1)]), Source("2.csv", [a_line(2)])])
-    again = house.append([Source("b.csv", [a_line(1)]), Source("a.csv", [a_line(2)])])
+    sources = [Source("1.csv", [a_line(1)]), Source("2.csv", [a_line(2)])]
+    first = house.append(sources)
+    again = house.append(sources[::-1])
     assert (again.already, again.batch_id) == (True, first.batch_id)
+    other = house.append([Source("b.csv", [a_line(1)]), Source("a.csv", [a_line(2)])])
+    assert (other.already, other.counts.dropped) == (False, 2)
 
 
 def test_the_same_batch_id_with_other_content_is_refused(a_house: Builder) -> None:
@@ -77,21 +80,18 @@ def test_the_same_batch_id_with_other_content_is_refused(a_house: Builder) -> No
     assert state(house) == before
 
 
-def test_a_file_taken_in_before_is_refused_unless_again(a_house: Builder) -> None:
+@pytest.mark.parametrize("how", [{"batch_id": "tuesday"}, {"again": True}])
+def test_a_file_taken_in_before_is_taken_in_again_under_another_id(a_house: Builder, how: dict[str, object]) -> None:
     house = a_house(FEED)
     source = Source("1.csv", [a_line(0), a_line(10), a_line(12)])
     house.append([source], batch_id="monday")
     before = state(house)
-    with pytest.raises(Refused, match=r"1\.csv has been taken in before") as refusal:
-        house.append([source, Source("2.csv", [a_line(20)])], batch_id="tuesday")
-    assert "monday" in str(refusal.value)
-    assert "--again" in str(refusal.value)
-    assert state(house) == before
-    again = house.append([source], batch_id="tuesday", again=True)
-    # The stable point is at 7: what is behind it is a late insertion, the others are there already.
-    assert (again.counts.read, again.counts.pending, again.counts.dropped) == (3, 1, 2)
-    assert house.rows() == before[2]
-    assert [revision.values["at"] for revision in house.pending()] == [a_line(0).values["at"]]
+    both = house.append([source, Source("2.csv", [a_line(20)])])
+    assert (both.files, [each.batch_id for each in both.left_out]) == (1, ["monday"])
+    again = house.append([source], **how)
+    # The stable point is at 15 by now: all three are late insertions.
+    assert (again.counts.read, again.counts.pending, again.counts.dropped) == (3, 3, 0)
+    assert house.rows()[:3] == before[2]
 
 
 @pytest.mark.parametrize("bucket_rows", [2, 100])

@@ -75,20 +75,33 @@ def test_names_that_clash_are_told_apart(a_house: Builder, folder: Path) -> None
     assert len(house.rows()) == 3
 
 
-def test_a_file_landed_again_is_cleared_and_not_taken_twice(a_house: Builder, folder: Path) -> None:
+def test_a_file_that_a_killed_run_left_is_cleared_and_not_taken_twice(a_house: Builder, folder: Path) -> None:
     house = landing_house(a_house, folder)
     land(house, folder, Source("1.csv", lines(1)))
     take(house)
     newest = commits.newest(house.catalog)
-    land(house, folder, Source("again.csv", lines(1)))
+    (folder / "taken" / "1.csv").rename(folder / "1.csv")  # as it lay before it was moved
     assert take(house).commit_id is None
     assert commits.newest(house.catalog) == newest
-    land(house, folder, Source("again2.csv", lines(1)))
+    (folder / "taken" / "1.csv").rename(folder / "1.csv")
     land(house, folder, Source("new.csv", lines(2)))
     report = take(house)
     assert (report.files, report.counts.read) == (1, 1)
-    assert [path for path in there(folder) if not path.startswith("taken/")] == []
+    assert there(folder) == ["taken/1.csv", "taken/new.csv"]
     assert len(house.rows()) == 2
+
+
+def test_an_equal_file_is_another_delivery_whose_rows_are_there(a_house: Builder, folder: Path) -> None:
+    house = landing_house(a_house, folder)
+    land(house, folder, Source("1.csv", lines(1)))
+    take(house)
+    land(house, folder, Source("1.csv", lines(1)), ago=50)
+    land(house, folder, Source("2.csv", lines(1)))
+    report = take(house)
+    assert (report.files, report.counts.read, report.counts.dropped) == (2, 2, 2)
+    assert len(house.rows()) == 1
+    assert [each.name for each in report.repeated] == [str(folder / "1.csv")]
+    assert len(there(folder)) == 3
 
 
 def test_files_can_be_deleted(a_house: Builder, folder: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_file_is_known_by_its_content(folder: Path) -> None:
         inspect(UPath(folder / "gone.csv"))
 
 
-def test_a_landed_file_is_taken_when_it_has_settled(folder: Path) -> None:
+def test_what_has_landed_is_told_with_size_and_time(folder: Path) -> None:
     (folder / "taken").mkdir()
     (folder / "taken" / "old.csv").write_bytes(b"")
     (folder / "readme.txt").write_bytes(b"")
@@ -80,9 +80,15 @@ def test_a_landed_file_is_taken_when_it_has_settled(folder: Path) -> None:
         os.utime(path, (100, 100))
     os.utime(folder / "b.csv", (109, 109))
     landing = Landing(str(folder), 10_000_000, Then.MOVE)
-    assert names(landed(landing, 110_000_000), folder) == ["a.jsonl.gz", "sub/c.parquet"]
-    assert landed(landing, 109_999_999) == []
-    assert landed(Landing(str(folder / "none"), 0, Then.KEEP), 0) == []
+    found = landed(landing)
+    assert names(list(found), folder) == ["a.jsonl.gz", "b.csv", "sub/c.parquet"]
+    assert found[UPath(folder / "b.csv")] == (5, 109_000_000)
+    assert landed(Landing(str(folder / "none"), 0, Then.KEEP)) == {}
+
+
+def test_a_file_in_place_of_the_landing_folder_is_told(folder: Path) -> None:
+    with pytest.raises(ErrataError, match="the landing folder is a file"):
+        landed(Landing(str(folder / "b.csv"), 0, Then.KEEP))
 
 
 def test_a_file_that_was_touched_is_not_the_one_that_was_looked_at(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from errata.archive.scan import Found, Scan, candidates, scan_rows
 from errata.archive.wire import ASIDE, SLOT, Intent, Said, heard_bucket, row_schema, told_schema, unpacked
 from errata.archive.written import POS
 from errata.catalog.open import Catalog
-from errata.errors import ErrataError
+from errata.errors import BadFile, ErrataError
 from errata.intake.fetch import fetch_lines
 from errata.intake.layout import FileLayout, number_lines, plan_splits
 from errata.intake.sample import boundaries, sample_order
@@ -291,7 +291,7 @@ def _heard(intent: Intent, splits: Sequence[Split], told: pa.Table) -> Arranged:
     said = {kind: [row for row in rows if row["said"] == kind.value] for kind in Said}
     if said[Said.FAILED]:
         _discard(intent, rows)
-        raise stages.failure_of(said[Said.FAILED][0]["data"])
+        raise _worst([stages.failure_of(row["data"]) for row in said[Said.FAILED]])
     base = sorted(said[Said.BASE], key=lambda row: (row["vs_min"], row["vs_max"]))
     pending = sorted(said[Said.PENDING], key=lambda row: row["slot"])
     written = _within(intent, [heard_bucket(row) for row in (*base, *pending)])
@@ -313,6 +313,16 @@ def _heard(intent: Intent, splits: Sequence[Split], told: pa.Table) -> Arranged:
     arranged = Arranged(written, list(read.values()), counts, faults)
     _check_sum(arranged)
     return arranged
+
+
+def _worst(failures: Sequence[ErrataError]) -> ErrataError:
+    """The failure to tell of: one that is no file's own fault, or the first bad file with the others."""
+    first, *others = {str(each): each for each in failures}.values()
+    bad = [each for each in others if isinstance(each, BadFile)]
+    if isinstance(first, BadFile) and len(bad) == len(others):
+        first.also = bad
+        return first
+    return next(each for each in failures if not isinstance(each, BadFile))
 
 
 def _faults(intent: Intent, splits: Mapping[int, ReadSplit], rows: Iterable[dict[str, object]]) -> Faults:

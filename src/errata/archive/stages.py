@@ -33,7 +33,7 @@ from errata.archive.wire import (
     without_asides,
 )
 from errata.archive.written import POS, cut, order_values
-from errata.errors import ErrataError
+from errata.errors import BadFile, ErrataError
 from errata.intake.arrow_types import arrow_schema, arrow_type
 from errata.intake.layout import FileLayout
 from errata.intake.read import SplitRows, read_split
@@ -122,7 +122,10 @@ def split_tables(intent: Intent, split: Split, layout: FileLayout) -> tuple[list
     try:
         found = read_split(split, layout, intent.stream)
     except ErrataError as error:
-        told = json.dumps({"what": error.what, "where": error.where, "why": error.why, "how": error.how})
+        of_file = isinstance(error, BadFile)
+        told = json.dumps(
+            {"what": error.what, "where": error.where, "why": error.why, "how": error.how, "file": of_file}
+        )
         return [], [as_aside(intent, 0, Said.FAILED, told.encode())]
     tables = list(_sorted_out(intent, split, found))
     return tables[:1], tables[1:]
@@ -131,7 +134,8 @@ def split_tables(intent: Intent, split: Split, layout: FileLayout) -> tuple[list
 def failure_of(blob: bytes) -> ErrataError:
     """The error that a task told of."""
     told = json.loads(blob)
-    return ErrataError(told["what"], where=told["where"], why=told["why"], how=told["how"])
+    kind = BadFile if told["file"] else ErrataError
+    return kind(told["what"], where=told["where"], why=told["why"], how=told["how"])
 
 
 class _Faults:

@@ -36,7 +36,11 @@ class Arrived:
     on_time: tuple[int, int] | None
     """The least and greatest order field of what was on time; None when nothing was."""
     guarded: frozenset[str] = frozenset()
-    """Contents that no other batch may have brought."""
+    """Contents that no batch may have brought besides those in `known`."""
+    known: frozenset[int] = frozenset()
+    """The batches that had brought one of these contents when it was decided what to take in."""
+    again_of: int | None = None
+    """The batch of which it is another take."""
     default_op: Op = Op.INSERT
     """What its rows did that did not say."""
     retried: Sequence[int] = ()
@@ -52,7 +56,7 @@ class AlreadyTakenError(Exception):
 
 
 class FilesTakenError(Exception):
-    """Another writer has just taken in some of the files, in another batch."""
+    """Another writer has just taken in some of the files, or equal ones, in another batch."""
 
 
 def commit_append(catalog: Catalog, basis: Standing, arrived: Arrived, cause: Cause) -> int:
@@ -60,8 +64,8 @@ def commit_append(catalog: Catalog, basis: Standing, arrived: Arrived, cause: Ca
     with catalog.writing() as connection:
         now = streams.lock(connection, basis.stream_id)
         # First the ledger: a batch that is in it needs no second look at anything.
-        brought_by = set(ledger.earlier_now(connection, basis.stream_id, arrived.guarded).values())
-        if brought_by - {arrived.batch_id}:
+        brought = ledger.deliveries_now(connection, basis.stream_id, arrived.guarded)
+        if any(each.batch_no not in arrived.known and each.batch_id != arrived.batch_id for each in brought):
             raise FilesTakenError
         batch_no = _enter(connection, basis, arrived)
         _recheck(connection, now, basis, arrived)
@@ -125,6 +129,7 @@ def _enter(connection: Connection, basis: Standing, arrived: Arrived) -> int:
             arrived.splits,
             arrived.counts,
             arrived.default_op,
+            arrived.again_of,
         )
     except IntegrityError:
         raise AlreadyTakenError from None

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from errata.catalog.open import Catalog
 from errata.catalog.tables import batch_files, batch_splits, batches
-from errata.model.batch import Counts, ReadSplit, SourceFile
+from errata.model.batch import Counts, Delivery, ReadSplit, SourceFile, take_id
 from errata.model.revision import Op
 
 
@@ -18,46 +18,102 @@ from errata.model.revision import Op
 class Taken:
     """A batch that has been taken in."""
 
+    batch_no: int
     batch_id: str
     content_hash: str
     commit_id: int
     counts: Counts
+    undone_in: int | None = None
+    """The commit in which it was undone, if the undo stands."""
 
 
 def taken(catalog: Catalog, stream_id: int, batch_id: str) -> Taken | None:
-    """The batch of this id, if it has been taken in."""
-    query = select(batches).where(batches.c.stream_id == stream_id, batches.c.batch_id == batch_id)
+    """The batch of this very id, if it has been taken in."""
+    return next((each for each in takes(catalog, stream_id, batch_id) if each.batch_id == batch_id), None)
+
+
+def takes(catalog: Catalog, stream_id: int, batch_id: str) -> list[Taken]:
+    """Every time that the batch of this id has been taken in, the first one first: again after an undo, or because
+    somebody insisted."""
+    first = select(batches.c.batch_no).where(batches.c.stream_id == stream_id, batches.c.batch_id == batch_id)
     with catalog.reading() as connection:
-        row = connection.execute(query).first()
-    return Taken(row.batch_id, row.content_hash, row.commit_id, Counts(**row.counts)) if row else None
+        found = connection.execute(first).scalar()
+        if found is None:
+            return []
+        query = select(batches).where((batches.c.batch_no == found) | (batches.c.again_of == found))
+        rows = connection.execute(query.order_by(batches.c.batch_no)).all()
+        undone = undone_in(connection, stream_id, [row.batch_no for row in rows])
+    return [
+        Taken(
+            row.batch_no,
+            row.batch_id,
+            row.content_hash,
+            row.commit_id,
+            Counts(**row.counts),
+            undone.get(row.batch_no),
+        )
+        for row in rows
+    ]
 
 
-def earlier(catalog: Catalog, stream_id: int, hashes: Iterable[str]) -> dict[str, str]:
-    """Of these contents, the ones taken in before, and the batch that did it."""
+def undone_in(connection: Connection, stream_id: int, batch_nos: Iterable[int]) -> dict[int, int]:
+    """Of these batches the ones that are undone, and the commits that did it; an undo that was undone is none."""
+    query = select(batches.c.batch_no, batches.c.undoes, batches.c.commit_id)
+    query = query.where(batches.c.stream_id == stream_id, batches.c.undoes.is_not(None))
+    undo_of = {row.undoes: row for row in connection.execute(query)}
+
+    def standing_undo(batch_no: int) -> int | None:
+        undo = undo_of.get(batch_no)
+        return None if undo is None or standing_undo(undo.batch_no) is not None else undo.commit_id
+
+    found = {batch_no: standing_undo(batch_no) for batch_no in batch_nos}
+    return {batch_no: commit_id for batch_no, commit_id in found.items() if commit_id is not None}
+
+
+def free_take_id(catalog: Catalog, stream_id: int, batch_id: str) -> str:
+    """The id of the next take of a batch."""
+    number = max(1, len(takes(catalog, stream_id, batch_id)))
+    while takes(catalog, stream_id, take_id(batch_id, number)):
+        number += 1  # somebody has given the id to a batch of another kind
+    return take_id(batch_id, number)
+
+
+def deliveries(catalog: Catalog, stream_id: int, hashes: Iterable[str]) -> list[Delivery]:
+    """The files with these contents that batches have brought, in the order in which they came."""
     with catalog.reading() as connection:
-        return earlier_now(connection, stream_id, hashes)
+        return deliveries_now(connection, stream_id, hashes)
 
 
-def earlier_now(connection: Connection, stream_id: int, hashes: Iterable[str]) -> dict[str, str]:
+def deliveries_now(connection: Connection, stream_id: int, hashes: Iterable[str]) -> list[Delivery]:
     """The same as a transaction sees it."""
     wanted = sorted(set(hashes))
-    found: dict[str, str] = {}
+    found: list[Delivery] = []
     for start in range(0, len(wanted), 500):
-        query = (
-            select(batch_files.c.sha256, batches.c.batch_id)
-            .join(batches, batches.c.batch_no == batch_files.c.batch_no)
-            .where(batch_files.c.stream_id == stream_id)
-            .where(batch_files.c.sha256.in_(wanted[start : start + 500]))
+        found += _deliveries(connection, stream_id, batch_files.c.sha256.in_(wanted[start : start + 500]))
+    return sorted(found, key=lambda each: (each.batch_no, each.name))
+
+
+def _deliveries(connection: Connection, stream_id: int, wanted: ColumnElement[bool]) -> list[Delivery]:
+    query = (
+        select(batch_files, batches.c.batch_id, batches.c.commit_id)
+        .join(batches, batches.c.batch_no == batch_files.c.batch_no)
+        .where(batch_files.c.stream_id == stream_id, wanted)
+    )
+    rows = connection.execute(query).all()
+    undone = undone_in(connection, stream_id, {row.batch_no for row in rows}) if rows else {}
+    return [
+        Delivery(
+            row.batch_no,
+            row.batch_id,
+            row.commit_id,
+            row.name,
+            row.bytes,
+            row.sha256,
+            row.changed,
+            undone.get(row.batch_no),
         )
-        found.update({row.sha256: row.batch_id for row in connection.execute(query)})
-    return found
-
-
-def times_taken(catalog: Catalog, stream_id: int, content_hash: str) -> int:
-    """How many batches of this content have been taken in."""
-    query = select(func.count()).where(batches.c.stream_id == stream_id, batches.c.content_hash == content_hash)
-    with catalog.reading() as connection:
-        return int(connection.execute(query).scalar_one())
+        for row in rows
+    ]
 
 
 def since(catalog: Catalog, commit_id: int, up_to: int) -> list[tuple[int, int, str]]:
@@ -81,17 +137,23 @@ def came_in(catalog: Catalog, batch_nos: Iterable[int]) -> dict[int, int]:
     return found
 
 
-def known_names(catalog: Catalog, stream_id: int, names: Iterable[str]) -> set[tuple[str, int]]:
-    """Of the files so named, those taken in before, each with the bytes that it had then."""
+def known_files(catalog: Catalog, stream_id: int, names: Iterable[str]) -> set[tuple[str, int, int | None]]:
+    """Of the files so named, those taken in before, each with the bytes and the modification time that it had then."""
     wanted = sorted(set(names))
-    found: set[tuple[str, int]] = set()
+    found: set[tuple[str, int, int | None]] = set()
     with catalog.reading() as connection:
         for start in range(0, len(wanted), 500):
-            query = select(batch_files.c.name, batch_files.c.bytes).where(
+            query = select(batch_files.c.name, batch_files.c.bytes, batch_files.c.changed).where(
                 batch_files.c.stream_id == stream_id, batch_files.c.name.in_(wanted[start : start + 500])
             )
-            found.update((row.name, row.bytes) for row in connection.execute(query))
+            found.update((row.name, row.bytes, row.changed) for row in connection.execute(query))
     return found
+
+
+def files_of(catalog: Catalog, stream_id: int, batch_no: int) -> list[Delivery]:
+    """The files that a batch has brought."""
+    with catalog.reading() as connection:
+        return _deliveries(connection, stream_id, batch_files.c.batch_no == batch_no)
 
 
 def places(catalog: Catalog, stream_id: int, batch_id: str) -> dict[int, tuple[str, int]]:
@@ -118,6 +180,7 @@ def enter(
     splits: Sequence[ReadSplit],
     counts: Counts,
     default_op: Op = Op.INSERT,
+    again_of: int | None = None,
 ) -> int:
     """Write a batch into the ledger; its commit is set by `settle`. A second one of the same id raises."""
     entry = {
@@ -126,6 +189,7 @@ def enter(
         "content_hash": content_hash,
         "counts": asdict(counts),
         "default_op": None if default_op is Op.INSERT else default_op.value,
+        "again_of": again_of,
     }
     batch_no = connection.execute(insert(batches).values(entry).returning(batches.c.batch_no)).scalar_one()
     numbers = {file.name: number for number, file in enumerate(files)}
@@ -141,6 +205,7 @@ def enter(
                 "sha256": file.sha256,
                 "bytes": file.bytes,
                 "header": file.header,
+                "changed": file.changed,
             }
             for file in files
         ],

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from errata.catalog import commits, streams
 from errata.catalog.open import Catalog
-from errata.catalog.tables import batch_files, batches, quarantine
+from errata.catalog.tables import batch_files, batches, held_files, quarantine
 from errata.catalog.tables import streams as streams_table
 from errata.model.batch import BadRevision, BadRow
 from errata.model.commit import Cause
@@ -41,7 +41,7 @@ class State(StrEnum):
 
 
 class SettledError(Exception):
-    """Somebody else has just settled some of the rows."""
+    """Somebody else has just settled some of the rows or files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +163,18 @@ def settle(connection: Connection, ids: Sequence[int], state: State, commit_id: 
             raise SettledError
 
 
-def drop(catalog: Catalog, stream_id: int, ids: Sequence[int], cause: Cause) -> int:
-    """Give up rows of a stream for good, in a commit of their own; its number."""
+def drop(catalog: Catalog, stream_id: int, ids: Sequence[int], cause: Cause, files: Sequence[str] = ()) -> int:
+    """Give up rows and landed files of a stream for good, in a commit of their own; its number."""
     with catalog.writing() as connection:
         streams.lock(connection, stream_id)
-        summary = {"dropped_rows": len(ids)}
+        summary = {"dropped_rows": len(ids)} | ({"dropped_files": len(files)} if files else {})
         commit_id = commits.take(connection, catalog.clock.now(), cause, stream_id=stream_id, summary=summary)
         settle(connection, ids, State.DROPPED, commit_id)
+        here = held_files.c.stream_id == stream_id, held_files.c.state == State.HELD.value
+        for name in files:
+            change = update(held_files).where(*here, held_files.c.name == name)
+            if connection.execute(change.values(state=State.DROPPED.value, settled_in=commit_id)).rowcount != 1:
+                raise SettledError
         return commit_id
 
 

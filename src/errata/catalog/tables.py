@@ -156,10 +156,11 @@ batches = Table(
     Column("counts", JSON, nullable=False),
     Column("undoes", BigInteger),
     Column("default_op", String(8)),
+    Column("again_of", BigInteger),
     UniqueConstraint("stream_id", "batch_id"),
 )
 """The ledger: a batch that is in it has been taken in, once and whole. Its rows that did not say what they do did
-`default_op`; NULL: they were inserts."""
+`default_op`; NULL: they were inserts. `again_of` is the batch of which this is another take, under an id of its own."""
 
 batch_files = Table(
     "batch_files",
@@ -171,9 +172,11 @@ batch_files = Table(
     Column("sha256", String(64), nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("header", Text),
+    Column("changed", BigInteger),
     Index(None, "stream_id", "sha256"),
 )
-"""The files of a batch; of CSV also the first line, without which no other can be read."""
+"""The files of a batch; of CSV also the first line, without which no other can be read. `changed` is the modification
+time; NULL: the file was taken in before that was recorded."""
 
 batch_splits = Table(
     "batch_splits",
@@ -254,6 +257,22 @@ quarantine = Table(
 )
 """Rows and revisions that did not go in, as text of a form; held until a person has them retried or dropped. `file` and
 `line` are where it first stood; `file_number` is the file of the batch that brought it, whose header goes with it."""
+
+held_files = Table(
+    "held_files",
+    metadata,
+    Column("stream_id", BigInteger, ForeignKey("streams.stream_id"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("bytes", BigInteger, nullable=False),
+    Column("changed", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("how", Text),
+    Column("at", BigInteger, nullable=False),
+    Column("state", String(8), nullable=False),
+    Column("settled_in", BigInteger),
+)
+"""Landed files that cannot be taken in, where they lie. A file is not tried again while its size and modification time
+are these."""
 
 consumers = Table(
     "consumers",

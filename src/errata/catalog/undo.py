@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, Row, func, select, update
 
 from errata.catalog import buckets, commits, ledger, streams
 from errata.catalog.append import AlreadyTakenError, BasisMovedError
@@ -50,16 +51,20 @@ class Undoable:
 
 
 def find(catalog: Catalog, stream_id: int, said: str) -> Undoable:
-    """The batch of this id, or the only one whose id begins so."""
+    """The batch of this id, or the only one whose id begins so. Of one that was undone and taken in again, the last
+    take is meant."""
     of_stream = select(batches).where(batches.c.stream_id == stream_id)
     with catalog.reading() as connection:
-        found = connection.execute(of_stream.where(batches.c.batch_id == said)).all()
+        found = list(connection.execute(of_stream.where(batches.c.batch_id == said)))
         if not found and said:
             beginning = batches.c.batch_id.startswith(said, autoescape=True)
-            found = connection.execute(of_stream.where(beginning).limit(SHOWN)).all()
-        if len(found) != 1:
+            found = list(connection.execute(of_stream.where(beginning).order_by(batches.c.batch_no).limit(SHOWN)))
+        first = found[0].batch_no if found else None
+        if any(first not in (row.batch_no, row.again_of) for row in found):
             raise _not_one(connection, stream_id, said, [row.batch_id for row in found])
-        (row,) = found
+        if not found:
+            raise _not_one(connection, stream_id, said, [])
+        row = _last_standing(connection, stream_id, found[0])
         undo = select(batches.c.commit_id).where(batches.c.stream_id == stream_id, batches.c.undoes == row.batch_no)
         summary = connection.execute(
             select(commits_table.c.summary).where(commits_table.c.commit_id == row.commit_id)
@@ -73,6 +78,15 @@ def find(catalog: Catalog, stream_id: int, said: str) -> Undoable:
             _on_time(row.counts, summary),
             int(connection.execute(bad).scalar_one()),
         )
+
+
+def _last_standing(connection: Connection, stream_id: int, first: Row[Any]) -> Row[Any]:
+    """Of the takes of a batch the first one, unless that is undone: then the last one."""
+    takes = select(batches).where(batches.c.stream_id == stream_id, batches.c.again_of == first.batch_no)
+    later = connection.execute(takes.order_by(batches.c.batch_no)).all()
+    if not later or not ledger.undone_in(connection, stream_id, [first.batch_no]):
+        return first
+    return later[-1]
 
 
 def _on_time(counts: Mapping[str, int], summary: Mapping[str, int]) -> Interval | None:

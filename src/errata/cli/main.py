@@ -61,11 +61,11 @@ GROUPS = {
         },
     ),
     "quarantine": (
-        "See the rows that were not taken in; retry or drop them.",
+        "See rows and files not taken in; retry or drop them.",
         {
-            "ls": ("List rows in quarantine, and why they are there.", "errata.cli.quarantine:ls"),
-            "retry": ("Take rows in quarantine in again.", "errata.cli.retry:retry"),
-            "drop": ("Give rows in quarantine up for good.", "errata.cli.quarantine:drop"),
+            "ls": ("List what is in quarantine, and why it is there.", "errata.cli.quarantine:ls"),
+            "retry": ("Take what is in quarantine in again.", "errata.cli.retry:retry"),
+            "drop": ("Give what is in quarantine up for good.", "errata.cli.quarantine:drop"),
         },
     ),
 }

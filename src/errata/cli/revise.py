@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from errata.cli.ingest import report_lines
+from errata.cli.ingest import earlier_lines, report_lines, taken_lines
 from errata.cli.options import given
 from errata.cli.talk import say, steps
 from errata.errors import EXIT_QUARANTINE, UsageError
@@ -38,10 +38,10 @@ def revise_command(
         typer.Argument(metavar="FILES", help="Files, folders or patterns of corrections.", show_default=False),
     ] = None,
     batch_id: Annotated[
-        str | None, typer.Option("--batch-id", metavar="ID", help="The batch's name; else made from its content.")
+        str | None, typer.Option("--batch-id", metavar="ID", help="The batch's name; else made from its files.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="One unreadable row fails the files whole.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Take files although they were taken in before.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Take files in once more, as if said anew.")] = False,
 ) -> int:
     """Correct history: take files of corrections in, and apply all that is pending.
 
@@ -74,15 +74,15 @@ def _taken_in(site: Site, batch: Batch) -> int:
 
 def _taken_lines(report: AppendReport, stream: Stream) -> Iterator[str]:
     """What was taken in, in words: mostly corrections, and seldom rows of their own."""
-    said = report_lines(report, stream)
     counts = report.counts
     if report.already or counts.appended or not counts.pending:
-        yield from said
+        yield from report_lines(report, stream)
         return
+    yield from earlier_lines(report)
     files = f"batch {batch_name(report.batch_id)}, {counted(report.files, 'file')}"
     yield f"{stream.name}: {counted(counts.pending, 'correction')} taken in, in commit {report.commit_id} ({files})"
     # Not the rows appended, that corrections are pending, and where the stable point is.
-    yield from list(said)[2:-1]
+    yield from list(taken_lines(report, stream))[2:-1]
 
 
 def revised_lines(report: RevisedReport) -> Iterator[str]:

@@ -14,7 +14,7 @@ from errata.cli.ingest import report_lines
 from errata.cli.options import Printed, given
 from errata.cli.refused import refusals_of
 from errata.cli.revise import revised_lines
-from errata.cli.talk import say, steps
+from errata.cli.talk import complain, say, steps
 from errata.errors import ErrataError
 from errata.flows.answering.evaluate import Evaluated
 from errata.flows.running.outcome import exit_code, told
@@ -74,8 +74,8 @@ def run(
     """Do all that is due: take what has landed into the archives, and bring every query up to its streams.
 
     Corrections and late rows that are due become history and reach the results that they invalidate. A query whose
-    answer cannot be worked out stops where it is, and the others go on: then the exit code is 1. With rows in
-    quarantine it is 3. A query that another runner is at work on is left to that one.
+    answer cannot be worked out stops where it is, and the others go on: then the exit code is 1. With rows or landed
+    files in quarantine it is 3. A query that another runner is at work on is left to that one.
 
     With --anew the results of the queries named are replaced, in one commit each, by what is worked out from the rows
     that their streams still hold; how the new answer differs from the old one is published like every change.
@@ -92,11 +92,14 @@ def run(
         for line in revised_lines(each):
             say(line)
     if kind is not Format.TABLE:
-        records = [*map(_of_batch, report.batches), *_of_queries(report)]
+        taken = [each for each in report.batches if each.commit_id is not None]
+        records = [*map(_of_batch, taken), *_of_landing(report), *_of_queries(report)]
         print_records(FIELDS, records, records, kind, sys.stdout)
     elif report.evaluated:
         shown = [_shown(each) for each in report.evaluated]
         print_records(ANSWERED, shown, shown, kind, sys.stdout)
+    for _, trouble in report.not_taken:
+        complain(near(str(trouble)))
     for line in run_lines(report, faults):
         say(line)
     return exit_code(report)
@@ -105,7 +108,8 @@ def run(
 def run_lines(report: RunReport, faults: Sequence[ErrataError]) -> Iterator[str]:
     """What became of the queries that were not evaluated, in words. `faults`: why the first ones have stopped."""
     are = counted(len(report.current), "query is", "queries are")
-    if not (report.batches or report.evaluated or report.stopped or report.failed or report.held or report.busy):
+    done = report.batches or report.not_taken or report.evaluated
+    if not (done or report.stopped or report.failed or report.held or report.busy):
         yield f"nothing is due: {are} answered as far as the streams reach" if report.current else "nothing is due"
     elif report.current:
         yield f"{are} answered already as far as the streams reach"
@@ -170,6 +174,17 @@ def _of_batch(batch: AppendReport) -> Record:
         batch=batch.batch_id,
         counts=asdict(batch.counts),
     )
+
+
+def _of_landing(report: RunReport) -> Iterator[Record]:
+    """Files that were set aside, and streams whose landing place has trouble."""
+    for batch in report.batches:
+        for file in batch.set_aside:
+            fault = {"file": file.name, "reason": file.reason, "how": file.how}
+            yield _record(what="file", name=batch.stream, outcome="set aside", fault=fault)
+    for name, error in report.not_taken:
+        fault = {"what": error.what, "where": error.where, "why": error.why, "how": error.how}
+        yield _record(what="landing", name=name, outcome="failed", fault=fault)
 
 
 def _of_queries(report: RunReport) -> Iterator[Record]:

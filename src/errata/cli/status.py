@@ -28,13 +28,14 @@ FIELDS = (
     Field("pending", "pending", right=True),
     Field("quarantined", "quarantined", right=True),
     Field("waiting", "landed", right=True),
+    Field("set_aside", "set aside", right=True),
     Field("compaction_due", "compaction"),
     Field("declared", "declaration"),
 )
 SHOWN = 20
 """So many queries are shown beside the streams."""
 
-QUIET = {"overlaid", "waiting", "compaction_due", "declared"}
+QUIET = {"overlaid", "waiting", "set_aside", "compaction_due", "declared"}
 """Columns that a person is shown only when they say something."""
 
 
@@ -87,6 +88,10 @@ def _hints(found: Sequence[StreamStatus], queries: Sequence[QueryStatus]) -> lis
             hints.append(f"{counted(each.pending, 'correction')} of {name} pending: errata sweep")
         if each.quarantined:
             hints.append(f"{counted(each.quarantined, 'row')} of {name} in quarantine: errata quarantine ls {name}")
+        if each.set_aside:
+            hints.append(f"{counted(each.set_aside, 'landed file')} of {name} set aside: errata quarantine ls {name}")
+        if each.landing_fault is not None:
+            hints.append(f"what has landed of {name} cannot be looked at: {each.landing_fault}")
         if each.compaction_due:
             hints.append(f"compaction of {name} is due: errata archive compact {name}")
         if each.waiting:
@@ -106,6 +111,7 @@ def _record(each: StreamStatus) -> Record:
         "pending": each.pending,
         "quarantined": each.quarantined,
         "waiting": each.waiting,
+        "set_aside": each.set_aside,
         "compaction_due": each.compaction_due,
         "declared": each.declared.value,
     }
@@ -118,6 +124,7 @@ def _row(each: StreamStatus) -> Record:
         "inline_bytes": size(each.inline_bytes),
         "stable": place_shown(each.stable, each.stream.timed),
         "overlaid": each.overlays.rows or "",
+        "set_aside": each.set_aside or "",
         "waiting": "" if each.waiting is None else each.waiting,
         "compaction_due": "due" if each.compaction_due else "",
         "declared": "" if each.declared is Declared.AGREED else each.declared.value,

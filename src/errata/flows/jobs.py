@@ -19,6 +19,7 @@ from errata.flows.running.run import run
 from errata.flows.running.sweep import sweep
 from errata.flows.site import at_site
 from errata.flows.taking.append import AppendReport, Batch, append
+from errata.flows.taking.deliveries import undone_before
 from errata.flows.taking.revise import RevisedReport, revise
 from errata.flows.upkeep.age_out import age_out
 from errata.flows.upkeep.compact import compact
@@ -73,7 +74,8 @@ def append_job(project: Path, batches: Sequence[Batch], cause: Cause) -> int:
                 failed.append(error)
                 continue
             _say_appended(report)
-            quarantined |= bool(report.counts.quarantined) and not report.already
+            quarantined |= report.incomplete
+            failed += [report.trouble] if report.trouble is not None else []
     for each in failed:
         _say(str(each))
     if failed:
@@ -110,6 +112,8 @@ def run_job(project: Path, names: Sequence[str], take: bool, cause: Cause, accep
             continue
         step = f"{each.measures.rows:,} results, {each.measures.route}, {each.measures.micros // 1000:,} ms"
         _say(f"{each.name}: commit {each.commit_id}, {step}")
+    for _, trouble in report.not_taken:
+        _say(str(trouble))
     _say(f"{len(report.current):,} queries are as far as their streams reach")
     _say_waiting(report, faults)
     return job_exit_code(report, accepted)
@@ -243,12 +247,18 @@ def doctor_job(project: Path, names: Sequence[str], orders: Orders, cause: Cause
 
 
 def _say_appended(report: AppendReport) -> None:
+    for file in report.set_aside:
+        _say(f"{report.stream}: {file.name} is set aside: {file.reason}")
     if report.commit_id is None:
-        _say(f"{report.stream}: nothing has landed")
+        _say(f"{report.stream}: nothing{' else' if report.set_aside else ''} has landed")
         return
     if report.already:
         _say(f"{report.stream}: batch {report.batch_id} was taken in before, in commit {report.commit_id}")
         return
+    for each in report.left_out:
+        _say(f"{report.stream}: {each.name} was taken in before, with batch {each.batch_id}")
+    for batch_id, undone_in in undone_before(report.repeated).items():
+        _say(f"{report.stream}: this is batch {batch_id} again, which was undone in commit {undone_in}")
     counts = report.counts
     _say(
         f"{report.stream}: commit {report.commit_id}, {counts.appended:,} rows appended, {counts.pending:,} pending, "

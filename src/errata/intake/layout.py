@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from errata.errors import ErrataError, candidates
+from errata.errors import BadFile, candidates
 from errata.intake.convert import readable
 from errata.intake.csv_lines import header
 from errata.intake.json_lines import parse_object
 from errata.intake.parquet_rows import opened_parquet
-from errata.intake.source import BOM, opened
+from errata.intake.source import BOM, one_line, opened
 from errata.model.batch import Format, ReadSplit, SourceFile, Split
 from errata.model.columns import ColumnType, Kind
 from errata.model.revision import Op
@@ -23,7 +23,8 @@ from errata.model.stream import Stream
 
 OP, SEQ, OLD = "_op", "_seq", "_old_"
 SPLIT_BYTES = 32 * 1024 * 1024
-_HEADER_BYTES = 1 << 20
+HEADER_BYTES = 1024 * 1024
+"""Bytes of the longest header of CSV: what is longer is no header, and would be a mistake of that many columns."""
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -77,11 +78,17 @@ def read_layout(file: SourceFile, stream: Stream, default_op: Op = Op.INSERT) ->
 
 def _csv_layout(file: SourceFile) -> FileLayout:
     with opened(file) as content:
-        line = content.readline(_HEADER_BYTES)
+        line = content.readline(HEADER_BYTES + 1)
     _refuse_gzip(file, line)
+    if len(line) > HEADER_BYTES:
+        raise BadFile(
+            f"the header is longer than {HEADER_BYTES >> 20} MiB",
+            where=file.name,
+            how="the first line of a CSV file names its columns; see that its lines end in LF or CRLF",
+        )
     text = line.removeprefix(BOM)
     if not text.strip():
-        raise ErrataError(
+        raise BadFile(
             "the file has no header" if line else "the file is empty",
             where=file.name,
             how="the first line of a CSV file names its columns",
@@ -89,22 +96,24 @@ def _csv_layout(file: SourceFile) -> FileLayout:
     try:
         columns = header(text)
     except UnicodeDecodeError as error:
-        raise ErrataError("the header is not UTF-8", where=file.name, how="save the file as UTF-8") from error
+        raise BadFile("the header is not UTF-8", where=file.name, how="save the file as UTF-8") from error
     except csv.Error as error:
-        raise ErrataError("the header cannot be read", where=file.name, why=str(error)) from error
+        raise BadFile("the header cannot be read", where=file.name, why=str(error)) from error
     return FileLayout(tuple(columns), len(line), header=text.decode().removesuffix("\n").removesuffix("\r"))
 
 
 def _json_layout(file: SourceFile, stream: Stream) -> FileLayout:
     with opened(file) as content:
-        line = content.readline()
+        line = one_line(content, file, 0)
+        passed = len(line)
         start = len(BOM) if line.startswith(BOM) else 0
         line = line[start:]
         _refuse_gzip(file, line)
         _refuse_document(file, line)
         first = parse_object(line)
         while line and stream.ordered_on_arrival and isinstance(first, str):
-            line = content.readline()
+            line = one_line(content, file, passed)
+            passed += len(line)
             first = parse_object(line)
     gives_order = not stream.ordered_on_arrival or (isinstance(first, dict) and stream.order in first)
     return FileLayout((), start, gives_order=gives_order)
@@ -112,7 +121,7 @@ def _json_layout(file: SourceFile, stream: Stream) -> FileLayout:
 
 def _refuse_gzip(file: SourceFile, beginning: bytes) -> None:
     if beginning.startswith(_GZIP_MAGIC):
-        raise ErrataError(
+        raise BadFile(
             "the file is compressed with gzip, and its name does not say so",
             where=file.name,
             how=f"name it {file.name.rpartition('/')[2]}.gz, or unpack it",
@@ -124,7 +133,7 @@ def _refuse_document(file: SourceFile, line: bytes) -> None:
     text = line.strip()
     if text.startswith(b"[") or text == b"{":
         what = "one JSON array" if text.startswith(b"[") else "a JSON object over several lines"
-        raise ErrataError(
+        raise BadFile(
             f"the file is {what}, and rows are objects of one line each",
             where=file.name,
             how="write one object a line, for instance with: jq -c '.[]' or jq -c .",
@@ -139,7 +148,7 @@ def _parquet_layout(file: SourceFile, stream: Stream) -> FileLayout:
     for field in schema:
         kind = known.get(field.name)
         if kind is not None and not readable(field.type, kind):
-            raise ErrataError(
+            raise BadFile(
                 f"column {field.name} holds {field.type}, and {field.name} is a {kind}",
                 where=file.name,
                 how="write the file with the declared type, or as text",
@@ -151,17 +160,17 @@ def _check_columns(file: SourceFile, layout: FileLayout, stream: Stream) -> None
     known, columns = known_columns(stream), layout.columns
     for name in columns:
         if name not in known:
-            raise ErrataError(
+            raise BadFile(
                 f"unknown column {name!r}",
                 where=file.name,
                 why=_not_a_header(file, columns, stream),
                 how=candidates(name, known if name.startswith("_") else stream.names),
             )
         if columns.count(name) > 1:
-            raise ErrataError(f"column {name!r} is named twice", where=file.name, how="name each column once")
+            raise BadFile(f"column {name!r} is named twice", where=file.name, how="name each column once")
     missing = [name for name in needed(layout, stream) if name not in columns]
     if missing:
-        raise ErrataError(
+        raise BadFile(
             f"column{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing",
             where=file.name,
             why="rows are known by their key and kept in their order",

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from errata.errors import UsageError
 
@@ -22,7 +23,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file of a batch as it was read: its content is what counts, not its name."""
+    """A file of a batch as it was read."""
 
     name: str
     """Where it was: a path or URI."""
@@ -145,12 +146,76 @@ def place(position: int) -> tuple[int, int]:
     return position >> POSITION_BITS, position & ((1 << POSITION_BITS) - 1)
 
 
+class SeenFile(Protocol):
+    """A file as it was when somebody looked."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def sha256(self) -> str: ...
+    @property
+    def changed(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A file that a batch in the ledger has brought."""
+
+    batch_no: int
+    batch_id: str
+    commit_id: int
+    name: str
+    bytes: int
+    sha256: str
+    changed: int | None
+    """None: it was taken in before modification times were recorded."""
+    undone_in: int | None = None
+    """The commit in which its batch was undone, if the undo stands."""
+
+    def is_of(self, file: SourceFile, landing: str | None = None, put_away: str | None = None) -> bool:
+        """Whether the file is the one that was delivered then, and not another one with the same content.
+
+        A named file is known by name and content. A landed one also by its modification time, and by its name within
+        the folder `landing`, so that a project may be moved with what has landed in it. A named file that lies in the
+        folder `put_away` is the landed one that was moved there.
+        """
+        if self.sha256 != file.sha256:
+            return False
+        unchanged = self.changed in (None, file.changed)
+        if landing is not None:
+            within = file.name.removeprefix(landing.rstrip("/"))
+            return unchanged and (self.name == file.name or self.name.endswith(within))
+        if put_away is not None and file.name.startswith(f"{put_away}/"):
+            landed, now = (name.rpartition("/")[2] for name in (self.name, file.name))
+            told_apart = now.startswith(file.sha256[:12]) and now.endswith(f"-{landed}")
+            return unchanged and (now == landed or told_apart)
+        return self.name == file.name
+
+
 def content_hash(files: Iterable[SourceFile]) -> str:
     """One hash of all contents, whatever the files' names and order."""
     digest = hashlib.sha256()
     for sha in sorted(file.sha256 for file in files):
         digest.update(bytes.fromhex(sha))
     return digest.hexdigest()
+
+
+def delivery_hash(files: Iterable[SourceFile], *, landed: bool) -> str:
+    """One hash of names and contents, of landed files also of their modification times: the id of a delivery that was
+    given none."""
+    digest = hashlib.sha256()
+    for file in sorted(files, key=lambda each: each.name):
+        digest.update(f"{len(file.name)} {file.name} {file.sha256} {file.changed if landed else ''}\n".encode())
+    return digest.hexdigest()
+
+
+def take_id(batch_id: str, number: int) -> str:
+    """The id of another take of a batch, such as that after an undo."""
+    ending = f"+{number}"
+    whole = batch_id + ending
+    return whole if len(whole) <= MAX_BATCH_ID else hashlib.sha256(batch_id.encode()).hexdigest() + ending
 
 
 def check_batch_id(batch_id: str) -> str:

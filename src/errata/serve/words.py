@@ -134,7 +134,10 @@ def _compacted(summary: Mapping[str, object]) -> str:
 
 
 def _given_up(summary: Mapping[str, object]) -> str:
-    return f"{counted(_number(summary, 'dropped_rows'), 'row')} dropped from quarantine"
+    rows, files = _number(summary, "dropped_rows"), _number(summary, "dropped_files")
+    told = [counted(rows, "row")] if rows or not files else []
+    told += [counted(files, "file")] if files else []
+    return f"{' and '.join(told)} dropped from quarantine"
 
 
 def _revised(summary: Mapping[str, object]) -> str:

@@ -15,20 +15,21 @@ from errata.model.evaluation import Fault
 
 
 def exit_code(report: RunReport | SweepReport) -> int:
-    """Of a command: 1 when a query has stopped, waits for one that has, or could not be taken further; 3 when rows or
-    corrections went to quarantine."""
+    """Of a command: 1 when a query has stopped, waits for one that has, or could not be taken further, or a stream's
+    landed files could not be taken; 3 when rows, files or corrections went to quarantine."""
     code = job_exit_code(report)
     return EXIT_FAILED if code == EXIT_DECISION else code
 
 
 def job_exit_code(report: RunReport | SweepReport, accepted: Container[int] = ()) -> int:
     """Of a job: what may pass is told from what waits for a person, and of that the job's caller may accept some."""
-    batches = report.batches if isinstance(report, RunReport) else ()
-    quarantined = any(each.counts.quarantined and not each.already for each in batches)
-    quarantined |= any(each.settled.refused for each in report.revised)
+    failed, quarantined = bool(report.failed), any(each.settled.refused for each in report.revised)
+    if isinstance(report, RunReport):
+        failed |= bool(report.not_taken)
+        quarantined |= any(each.incomplete for each in report.batches)
     waiting = [other for _, other in report.held if other not in report.busy]
     found = {
-        EXIT_FAILED: bool(report.failed),
+        EXIT_FAILED: failed,
         EXIT_DECISION: bool(report.stopped or waiting),
         EXIT_QUARANTINE: quarantined,
     }

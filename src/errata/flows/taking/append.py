@@ -12,18 +12,22 @@ from errata.archive.scan import Scan
 from errata.archive.wire import Intent
 from errata.catalog import ledger, streams
 from errata.catalog.append import AlreadyTakenError, Arrived, BasisMovedError, FilesTakenError, commit_append
+from errata.catalog.held_files import HeldFile
+from errata.catalog.ledger import Taken
 from errata.catalog.quarantine import SettledError
 from errata.catalog.streams import Standing
-from errata.errors import ErrataError, Refused, UsageError
+from errata.errors import BadFile, ErrataError, Refused, UsageError
 from errata.flows.site import Site, on_basis
-from errata.flows.taking.landing import any_gone, clear, waiting
+from errata.flows.taking.deliveries import Named, Sorted, named, named_so, other_content, sort_out
+from errata.flows.taking.landing import any_gone, clear, inspect_landed, set_aside
 from errata.flows.upkeep.compact import compact
 from errata.intake.find import inspect_all, resolve, unchanged
-from errata.intake.layout import FileLayout, has_rows, read_layout
-from errata.model.batch import BadRow, Counts, Retried, SourceFile, check_batch_id, content_hash
+from errata.intake.layout import FileLayout, read_layout
+from errata.model.batch import BadRow, Counts, Delivery, Retried, SourceFile
 from errata.model.bucket import INLINE_STREAM_BYTES, Layout
 from errata.model.interval import EVERYTHING, HIGHEST, Interval
 from errata.model.revision import Op
+from errata.model.stream import Stream
 from errata.spark.failures import spark_failures
 
 TRIES = 8
@@ -52,6 +56,8 @@ class Batch:
     """What a row that does not say it does: in files of revisions, a replacement."""
     retried: Retried | None = None
     """The rows of quarantine that it is made of: its commit settles them."""
+    retried_files: frozenset[str] = frozenset()
+    """Of what has landed only these files, which are held in quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,48 +75,129 @@ class AppendReport:
     stable: int | None = None
     bad: Sequence[BadRow] = ()
     """The first few rows that went to quarantine."""
+    set_aside: Sequence[HeldFile] = ()
+    """Landed files of which nothing could be taken in."""
+    left_out: Sequence[Delivery] = ()
+    """Named files that earlier batches had brought."""
+    repeated: Sequence[Delivery] = ()
+    """Files of earlier batches that said the same as one of these."""
+    trouble: ErrataError | None = None
+    """Why files whose rows are committed could not be put away."""
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether something of it went to quarantine."""
+        return bool(self.set_aside) or (bool(self.counts.quarantined) and not self.already)
 
 
 def append(site: Site, batch: Batch, on_step: OnStep = lambda _: None) -> AppendReport:
-    """Take a batch in. The same batch again changes nothing and says so."""
+    """Take a batch in. The same delivery again changes nothing and says so."""
     _check(batch)
     stream = site.declared(batch.stream)
-    for _ in range(TRIES):
+    aside: list[HeldFile] = []
+    tries = 0
+    while tries < TRIES:
         on_step("looking at the files")
         standing = streams.standing(site.catalog, batch.stream)
-        files = _to_take(site, batch, standing)
-        if not files:
-            return AppendReport(batch.stream, batch.batch_id or "", None, stable=standing.stable)
-        content = content_hash(files)
-        named = Named(check_batch_id(batch.batch_id or _own_id(site, batch, standing, content)), content, files)
-        report = _taken_before(site, standing, named)
-        if report is None:
-            if not (batch.landed or batch.again):
-                _refuse_known(site, standing, named, batch.default_op)
-            try:
-                report = _take_in(site, batch, named, on_step)
-            except FilesTakenError:
-                continue  # another run has just taken some of them: look again at what is left
-            except ErrataError:
-                if batch.landed and any_gone(files):
-                    continue  # it has even cleared them away
+        looked = _look(site, batch, standing)
+        aside += looked.set_aside
+        try:
+            report = looked.report if looked.named is None else _take_in(site, batch, looked.named, on_step)
+        except FilesTakenError:
+            tries += 1
+            continue  # another run has just taken some of them: look again at what is left
+        except ErrataError as error:
+            bad = _set_aside(site, batch, standing, looked, error)
+            gone = batch.landed and any_gone(looked.files)  # another run has even cleared them away
+            if not (bad or gone):
                 raise
-        if batch.landed:
-            clear(stream, files)
-        if stream.layout is Layout.CLUSTERED and report.counts.appended:
-            # Pieces of one sorted table never overlap: those that the batch reaches into are merged with it at once.
-            compact(site, [batch.stream], on_step=on_step)
-        return report
+            aside += bad
+            tries += not bad
+            continue
+        return _finished(site, stream, looked, replace(report, set_aside=aside, left_out=looked.left_out), on_step)
     raise _too_busy(batch)
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """Files that have been looked at, and the id of the batch that they are."""
+class _Looked:
+    """What a look at the files of a batch has told."""
 
-    batch_id: str
-    content: str
-    files: Sequence[SourceFile]
+    report: AppendReport
+    """What is to be said if nothing is to be taken in."""
+    named: Named | None = None
+    """What is to be taken in."""
+    set_aside: Sequence[HeldFile] = ()
+    left_out: Sequence[Delivery] = ()
+    to_clear: Sequence[SourceFile] = ()
+    """Landed files that have been taken in before."""
+    landed: bool = False
+
+    @property
+    def files(self) -> Sequence[SourceFile]:
+        return () if self.named is None else self.named.files
+
+
+def _look(site: Site, batch: Batch, standing: Standing) -> _Looked:
+    """Look which files there are, and which of them are new."""
+    nothing = AppendReport(batch.stream, batch.batch_id or "", None, stable=standing.stable)
+    if batch.landed:
+        stream = site.project.streams[batch.stream]
+        op = batch.default_op
+        files, aside = inspect_landed(site, standing, stream, batch.retried_files, op)
+        if aside and batch.strict:
+            raise _not_strict(aside)
+        found = sort_out(site, standing, files, landed=True)
+        new = named(site, standing, found, landed=True) if found.new else None
+        return _Looked(nothing, new, aside, (), [file for file, _ in found.known], landed=True)
+    files = inspect_all(resolve(batch.paths))
+    if batch.batch_id is not None:
+        given = named_so(site, standing, files, batch.batch_id)
+        return _Looked(nothing, given) if isinstance(given, Named) else _Looked(_already(standing, given, len(files)))
+    if batch.again:
+        return _Looked(nothing, named(site, standing, Sorted(files, (), ()), landed=False, guarded=False))
+    found = sort_out(site, standing, files, landed=False)
+    known = [delivery for _, delivery in found.known]
+    if found.new:
+        return _Looked(nothing, named(site, standing, found, landed=False), left_out=known)
+    last = max(known, key=lambda each: each.batch_no)
+    taken = ledger.taken(site.catalog, standing.stream_id, last.batch_id)
+    if taken is None:
+        raise AssertionError("a batch whose files are in the ledger is in it, too")
+    return _Looked(_already(standing, taken, len(files)))
+
+
+def _already(standing: Standing, taken: Taken, files: int) -> AppendReport:
+    counted = (taken.commit_id, taken.counts, files)
+    return AppendReport(standing.stream.name, taken.batch_id, *counted, already=True, stable=standing.stable)
+
+
+def _set_aside(site: Site, batch: Batch, standing: Standing, looked: _Looked, error: ErrataError) -> Sequence[HeldFile]:
+    """Set aside the landed files for which taking the batch in has failed; none if it has failed for something else."""
+    if not (batch.landed and isinstance(error, BadFile)) or batch.strict:
+        return ()
+    return set_aside(site, standing, looked.files, error)
+
+
+def _finished(site: Site, stream: Stream, looked: _Looked, report: AppendReport, on_step: OnStep) -> AppendReport:
+    """Put away landed files whose rows are committed, and compact what has to be at once."""
+    if looked.landed:
+        try:
+            clear(stream, [*looked.to_clear, *looked.files])
+        except ErrataError as error:
+            report = replace(report, trouble=error)
+    if stream.layout is Layout.CLUSTERED and report.counts.appended and not report.already:
+        # Pieces of one sorted table never overlap: those that the batch reaches into are merged with it at once.
+        compact(site, [stream.name], on_step=on_step)
+    return report
+
+
+def _not_strict(aside: Sequence[HeldFile]) -> Refused:
+    quoted = [f"{each.name}: {each.reason}" for each in aside[:SHOWN]]
+    return Refused(
+        f"{len(aside):,} of the files are bad, and the batch is strict: nothing was taken in",
+        why="\n    ".join(quoted),
+        how="mend the files, or leave --strict out: then they are set aside and the rest goes in",
+    )
 
 
 def _check(batch: Batch) -> None:
@@ -118,71 +205,28 @@ def _check(batch: Batch) -> None:
         raise UsageError("name files, or take what has landed with --landed: one of the two")
     if batch.landed and batch.batch_id is not None:
         raise UsageError(
-            "what has landed is named by its content",
+            "what has landed is named by its names, contents and times",
             why="between two tries more may land, and the same id must always be the same content",
             how="leave --batch-id out, or name the files",
         )
 
 
-def _to_take(site: Site, batch: Batch, standing: Standing) -> list[SourceFile]:
-    """The files of the batch; of those that have landed, the ones that have not been taken in before."""
-    if not batch.landed:
-        return inspect_all(resolve(batch.paths))
-    stream = site.project.streams[batch.stream]
-    files = inspect_all(waiting(stream, site.catalog.clock.now()))
-    known = ledger.earlier(site.catalog, standing.stream_id, [file.sha256 for file in files])
-    clear(stream, [file for file in files if file.sha256 in known])
-    return [file for file in files if file.sha256 not in known]
-
-
-def _refuse_known(site: Site, standing: Standing, named: Named, default_op: Op) -> None:
-    """Refuse files that came with another batch. Files without rows are alike on many days, and bring nothing twice."""
-    known = ledger.earlier(site.catalog, standing.stream_id, [file.sha256 for file in named.files])
-    for file in named.files:
-        if file.sha256 in known and has_rows(file, read_layout(file, standing.stream, default_op)):
-            raise Refused(
-                f"{file.name} has been taken in before",
-                why=f"its content came with batch {known[file.sha256]}; batch {named.batch_id} would bring it again",
-                how="leave it out, or insist with --again (rows that are there already are then dropped)",
-            )
-
-
-def _own_id(site: Site, batch: Batch, standing: Standing, content: str) -> str:
-    """The id of a batch that was given none: its content, and with --again how often that has been taken in."""
-    times = ledger.times_taken(site.catalog, standing.stream_id, content) if batch.again else 0
-    return f"{content}+{times}" if times else content
-
-
-def _taken_before(site: Site, standing: Standing, named: Named) -> AppendReport | None:
-    taken = ledger.taken(site.catalog, standing.stream_id, named.batch_id)
-    if taken is None:
-        return None
-    if taken.content_hash != named.content:
-        raise Refused(
-            f"batch {named.batch_id} was taken in before, with other content",
-            why=f"commit {taken.commit_id} holds what it said then",
-            how="give these files a batch id of their own; corrections of rows go in as rows with _op",
-        )
-    counted = (taken.commit_id, taken.counts, len(named.files))
-    return AppendReport(standing.stream.name, named.batch_id, *counted, already=True, stable=standing.stable)
-
-
-def _take_in(site: Site, batch: Batch, named: Named, on_step: OnStep) -> AppendReport:
-    count = len(named.files)
+def _take_in(site: Site, batch: Batch, new: Named, on_step: OnStep) -> AppendReport:
+    count = len(new.files)
     site.warehouse.check()
     for attempt in range(TRIES):
         with on_basis(site, batch.stream, "append to") as basis, spark_failures():
             # What can be refused by a look at the files' beginnings is, before Spark is started for it.
-            layouts = [read_layout(file, basis.stream, batch.default_op) for file in named.files]
-            prepared = prepare(site.catalog, _intent(site, basis), named.files, layouts, _known(basis))
+            layouts = [read_layout(file, basis.stream, batch.default_op) for file in new.files]
+            prepared = prepare(site.catalog, _intent(site, basis), new.files, layouts, _known(basis))
             if not prepared.small:
                 on_step("starting Spark")
             session = None if prepared.small else site.session()
             on_step(f"reading {count:,} file{'s' if count > 1 else ''} and writing buckets")
             arranged = arrange(prepared, session)
         arranged = replace(arranged, faults=replace(arranged.faults, retried=batch.retried))
-        bad = _worth_committing(batch, named, arranged)
-        arrived = _arrived(batch, named, arranged, bad, layouts)
+        bad = _worth_committing(batch, new, arranged)
+        arrived = _arrived(batch, new, arranged, bad, layouts)
         on_step("committing")
         # Should the database fail here, nobody knows whether it has committed: the files then stay, for vacuum.
         try:
@@ -196,17 +240,26 @@ def _take_in(site: Site, batch: Batch, named: Named, on_step: OnStep) -> AppendR
             raise
         except AlreadyTakenError:
             arranged.discard()
-            report = _taken_before(site, basis, named)
-            if report is None:
+            taken = ledger.taken(site.catalog, basis.stream_id, new.batch_id)
+            if taken is None:
                 raise AssertionError("whoever took the batch in has committed it") from None
-            return report
+            if taken.content_hash != new.content:
+                raise other_content(taken) from None
+            return _already(basis, taken, count)
         else:
             on_step("committed")
             arranged.faults.discard()
             stable = streams.standing(site.catalog, batch.stream).stable
             quoted = tuple(bad[:SHOWN])
             return AppendReport(
-                batch.stream, named.batch_id, commit_id, arranged.counts, count, stable=stable, bad=quoted
+                batch.stream,
+                new.batch_id,
+                commit_id,
+                arranged.counts,
+                count,
+                stable=stable,
+                bad=quoted,
+                repeated=new.earlier,
             )
     raise _too_busy(batch)
 
@@ -234,13 +287,13 @@ def _known(basis: Standing) -> Scan | None:
     return Scan(basis, basis.changed_in, interval)
 
 
-def _worth_committing(batch: Batch, named: Named, arranged: Arranged) -> list[BadRow]:
+def _worth_committing(batch: Batch, new: Named, arranged: Arranged) -> list[BadRow]:
     """The bad rows, read from their files before anything is locked: all, or the first few when they are very many.
 
     Nothing is worth committing when a file is no longer what its hash says, or when the batch is strict and not clean.
     """
     try:
-        _check_unchanged(named.files)
+        _check_unchanged(new.files)
         if batch.strict:
             _check_clean(arranged)
         return list(islice(arranged.faults.rows(), HELD))
@@ -259,19 +312,20 @@ def _check_unchanged(files: Sequence[SourceFile]) -> None:
 
 
 def _arrived(
-    batch: Batch, named: Named, arranged: Arranged, bad: Sequence[BadRow], layouts: Sequence[FileLayout]
+    batch: Batch, new: Named, arranged: Arranged, bad: Sequence[BadRow], layouts: Sequence[FileLayout]
 ) -> Arrived:
-    with_rows = {read.split.file.sha256 for read in arranged.splits if read.lines}
     return Arrived(
-        named.batch_id,
-        named.content,
-        [replace(file, header=layout.header) for file, layout in zip(named.files, layouts, strict=True)],
+        new.batch_id,
+        new.content,
+        [replace(file, header=layout.header) for file, layout in zip(new.files, layouts, strict=True)],
         arranged.splits,
         arranged.counts,
         arranged.buckets,
         bad if arranged.faults.count <= HELD else arranged.faults.rows(),
         arranged.on_time,
-        frozenset() if batch.again and not batch.landed else frozenset(with_rows),
+        frozenset(file.sha256 for file in new.files) if new.guarded else frozenset(),
+        new.known,
+        new.again_of,
         batch.default_op,
         () if batch.retried is None else batch.retried.ids,
     )

@@ -10,8 +10,11 @@ from upath import UPath
 
 from errata.catalog import ledger, streams
 from errata.catalog.streams import Standing
+from errata.errors import ErrataError
 from errata.flows.site import Site
-from errata.flows.taking.landing import waiting
+from errata.flows.taking.landing import look
+from errata.intake.find import glance
+from errata.intake.places import escaped
 from errata.model.stream import Then
 
 
@@ -41,15 +44,23 @@ def landed_files(site: Site) -> Landed:
 
 def not_taken(site: Site, of: Standing, files: Iterable[UPath]) -> list[tuple[str, int]]:
     """Of files in a stream's landing folder those that have not been taken in, with their sizes."""
-    found = [(str(file), file.stat().st_size) for file in files]
+    found = [(escaped(file), *look) for file in files if (look := glance(file)) is not None]
     if of.stream.landing is None or of.stream.landing.then is not Then.KEEP:
-        return found
-    # Files that stay are told from new ones by name and size: to read them all would be no quick look.
-    known = ledger.known_names(site.catalog, of.stream_id, [name for name, _ in found])
-    return [each for each in found if each not in known]
+        return [(name, size) for name, size, _ in found]
+    # Files that stay are told from new ones by name, size and time: to read them all would be no quick look.
+    known = ledger.known_files(site.catalog, of.stream_id, [name for name, *_ in found])
+    return [
+        (name, size)
+        for name, size, changed in found
+        if (name, size, changed) not in known and (name, size, None) not in known
+    ]
 
 
 def _new(site: Site, of: Standing) -> tuple[tuple[str, int], ...]:
     if of.stream.landing is None:
         return ()
-    return tuple(sorted(not_taken(site, of, waiting(of.stream, site.catalog.clock.now()))))
+    try:
+        return tuple(sorted(not_taken(site, of, look(site, of, of.stream).ready)))
+    except ErrataError:
+        # Whoever takes in what has landed is told what is wrong with the folder.
+        return ((of.stream.landing.path, 0),)

@@ -1,4 +1,4 @@
-"""Rows in quarantine taken in once more, as things are now."""
+"""Rows and files in quarantine taken in once more, as things are now."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ class RetryReport:
 
     @property
     def quarantined(self) -> int:
-        """How many of the rows are in quarantine still, or again."""
-        return len(self.left) + sum(each.counts.quarantined for each in self.batches)
+        """How many of the rows and files are in quarantine still, or again."""
+        again = sum(each.counts.quarantined + len(each.set_aside) for each in self.batches)
+        return len(self.left) + again
 
 
 def retry(site: Site, selected: Selected, on_step: OnStep = lambda _: None) -> RetryReport:
     """Take the rows in again as things are now, and settle them in the same commit: late ones become revisions, and
-    those that are still bad are held again, as rows of the new batch."""
+    those that are still bad are held again, as rows of the new batch. Files are read again, as they are now."""
     site.declared(selected.stream.name)
     left = [(each, why) for each in selected.rows if (why := _unreadable(each))]
     kept = {each.quarantine_id for each, _ in left}
@@ -47,6 +48,9 @@ def retry(site: Site, selected: Selected, on_step: OnStep = lambda _: None) -> R
             by_op[each.default_op].append(each)
     # One batch, unless some of the rows came as revisions without an `_op` and others did not.
     batches = [_retry(site, selected.stream, op, rows, on_step) for op, rows in by_op.items()]
+    if selected.files:
+        names = frozenset(each.name for each in selected.files)
+        batches.append(append(site, Batch(selected.stream.name, landed=True, retried_files=names), on_step))
     return RetryReport(batches, left)
 
 

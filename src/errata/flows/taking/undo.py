@@ -16,10 +16,12 @@ from errata.archive.undo import Corrected, take_back_corrected
 from errata.catalog import streams
 from errata.catalog import undo as ledger
 from errata.catalog.append import AlreadyTakenError, BasisMovedError
+from errata.catalog.ledger import files_of
 from errata.catalog.streams import Standing
 from errata.catalog.undo import Undoable, Undoing, commit_undo
 from errata.errors import ErrataError, Refused
 from errata.flows.site import Site, on_basis
+from errata.flows.taking.landing import put_away
 from errata.flows.taking.revise import revise_stream
 from errata.model.bucket import NewBucket
 from errata.model.stream import OnRevision, Stream
@@ -122,6 +124,7 @@ def undo(
         on_step("looking for what the batch did")
         with on_basis(site, stream, "undo in") as basis, spark_failures():
             plan, written = _work_out(site, basis, undoable, write=True, keep_later=keep_later)
+        put_away(before.stream, files_of(site.catalog, before.stream_id, undoable.batch_no))
         withdrawn = ledger.pending_of(site.catalog, basis, undoable.batch_no)
         plan = replace(plan, withdrawn=sum(bucket.rows for bucket in withdrawn))
         on_step("committing")

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from upath import UPath
-
 from errata.catalog import commits, holdings, leases, ledger, quarantine, queries, streams
 from errata.catalog.buckets import overlays_ever
 from errata.catalog.holders import Life
@@ -17,19 +15,19 @@ from errata.catalog.published import Published, all_published, refusals
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.stopped import Stopped, all_stopped
 from errata.catalog.streams import Standing
-from errata.errors import unknown
+from errata.errors import ErrataError, unknown
 from errata.flows.answering.due import all_read, behind, left_out, reached, taken_up
 from errata.flows.correcting.deferrals import Deferrals
 from errata.flows.declaring.drift import drifted
 from errata.flows.site import Site
 from errata.flows.taking.landed import not_taken
-from errata.intake.find import landed
+from errata.flows.taking.landing import look
 from errata.model.bucket import INLINE_STREAM_BYTES, Bucket, Role
 from errata.model.compaction import worth_folding
 from errata.model.evaluation import Refusal, together
 from errata.model.instants import MINUTE
 from errata.model.query import CheckedQuery
-from errata.model.stream import Landing, Stream
+from errata.model.stream import Stream
 
 COMPARED = 1_000
 """Of more queries than this the files are not read to tell which have changed: a look should be quick."""
@@ -67,6 +65,10 @@ class StreamStatus:
     quarantined: int = 0
     waiting: int | None = None
     """Files in the landing folder that have not been taken in; None when there is no such folder."""
+    set_aside: int = 0
+    """Files in the landing folder of which nothing can be taken in."""
+    landing_fault: str | None = None
+    """Why nobody can look into the landing folder."""
 
     @property
     def compaction_due(self) -> bool:
@@ -302,7 +304,7 @@ def status(site: Site, names: Sequence[str] = ()) -> list[StreamStatus]:
                 standing.stable,
                 pending.rows,
                 held.get(name, 0),
-                _waiting(site, standing),
+                *_waiting(site, standing),
             )
         )
     return found
@@ -310,8 +312,10 @@ def status(site: Site, names: Sequence[str] = ()) -> list[StreamStatus]:
 
 def unsettled(site: Site, name: str) -> int:
     """How many files have landed and are passed over, because they changed a moment ago."""
-    landing = site.project.streams[name].landing
-    return 0 if landing is None else len(_all_landed(site, landing)) - len(landed(landing, site.catalog.clock.now()))
+    stream = site.project.streams[name]
+    if stream.landing is None:
+        return 0
+    return len(look(site, streams.standing(site.catalog, name), stream).unsettled)
 
 
 def _agreement(recorded: Stream, declared: Stream | None) -> Declared:
@@ -320,10 +324,12 @@ def _agreement(recorded: Stream, declared: Stream | None) -> Declared:
     return Declared.AGREED if declared == recorded else Declared.CHANGED
 
 
-def _waiting(site: Site, standing: Standing) -> int | None:
-    landing = standing.stream.landing
-    return None if landing is None else len(not_taken(site, standing, _all_landed(site, landing)))
-
-
-def _all_landed(site: Site, landing: Landing) -> Sequence[UPath]:
-    return landed(replace(landing, settle=0), site.catalog.clock.now())
+def _waiting(site: Site, standing: Standing) -> tuple[int | None, int, str | None]:
+    """Files that wait in the landing folder, files of it that are set aside, and what is wrong with the folder."""
+    if standing.stream.landing is None:
+        return None, 0, None
+    try:
+        folder = look(site, standing, standing.stream)
+    except ErrataError as error:
+        return None, 0, str(error)
+    return len(not_taken(site, standing, [*folder.ready, *folder.unsettled])), folder.held, None
