@@ -27,7 +27,8 @@ def a_query(name: str, text: str = "SELECT of FROM ticks WHERE of <> 'é'") -> C
     query = Query(name, f"queries/{name}.sql", text, OnRevision.HISTORY, Emit.EARLY, Retention(span=5), in_units=True)
     columns = (Column("of", ColumnType.parse("string")), Column("n", ColumnType.parse("decimal(10,2)")))
     key, digest = ("of", "_branch"), name.encode().hex().ljust(64, "0")
-    return CheckedQuery(query, columns, key, ("ticks",), Pattern.KEYED, OnRevision.IGNORE, "f" * 64, digest)
+    plan = text.encode().hex()[:64].ljust(64, "f")
+    return CheckedQuery(query, columns, key, ("ticks",), Pattern.KEYED, OnRevision.IGNORE, plan, digest)
 
 
 def write(catalog: Catalog, *written: CheckedQuery, drop: tuple[str, ...] = (), **planned: object) -> int:
@@ -72,7 +73,7 @@ def test_another_table_or_file_is_no_other_form(catalog: Catalog) -> None:
     assert after["a"] == replace(before["a"], checked=elsewhere)
     assert after["b"] == before["b"]
     # With anything else it is one.
-    other = replace(elsewhere, query=replace(elsewhere.query, emit=Emit.FINAL, serve=None))
+    other = replace(elsewhere, query=replace(elsewhere.query, since="5", serve=None))
     write(catalog, other)
     assert (known(catalog)["a"], queries.recorded(catalog)["a"].added_in) == (other, 3)
     assert known(catalog, 2)["a"] == elsewhere
@@ -91,9 +92,22 @@ def test_another_time_to_sweep_is_no_other_form(catalog: Catalog) -> None:
     write(catalog, first, planned_on={"a": 1})
     assert queries.recorded(catalog)["a"] == RecordedQuery(1, first, 1)
     # With anything else it is one.
-    other = replace(first, query=replace(first.query, emit=Emit.FINAL, sweep=Deferral.parse("never")))
+    other = replace(first, fingerprint="0" * 64, query=replace(first.query, sweep=Deferral.parse("never")))
     write(catalog, other)
     assert queries.recorded(catalog)["a"] == RecordedQuery(2, other, 5)
+
+
+def test_what_is_worded_otherwise_is_no_other_form(catalog: Catalog) -> None:
+    first = a_query("a")
+    write(catalog, first)
+    reworded = replace(first, query=replace(first.query, text="SELECT  1", retention=None), digest="e" * 64)
+    write(catalog, reworded, planned_on={"a": 1})
+    assert queries.recorded(catalog)["a"] == RecordedQuery(1, reworded, 1)
+    # Of one whose record does not tell, whoever has read it says so.
+    told = replace(reworded, fingerprint="0" * 64)
+    write(catalog, told, planned_on={"a": 1}, keeps=["a"])
+    assert queries.recorded(catalog)["a"] == RecordedQuery(1, told, 1)
+    assert queries.with_id(catalog, 1) == told
 
 
 def served(name: str, table: str | None) -> CheckedQuery:

@@ -1,10 +1,10 @@
-"""Queries as the catalog has recorded them. A query that changes is another row; the old one ends where it begins.
-Where its text is, in which table it is served and when it is swept is changed in the row that there is: it answers the
-same."""
+"""Queries as the catalog has recorded them. Each form of a query, that is, each plan with what decides about its
+results, is a row; the old one ends where the new one begins. Whatever else changes, such as the wording of its text or
+a column that it does not read, is changed in the row that there is: its results stay."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +46,8 @@ class QueryWrites:
     drop: Sequence[str] = ()
     planned_on: Mapping[str, int] | None = field(default=None)
     """The queries there were when this was planned, and the commit that had recorded each; None: whatever there is."""
+    keeps: Collection[str] = ()
+    """Of those to write, the ones that are known to have the recorded form, whatever the record says of it."""
 
 
 def recorded(catalog: Catalog, commit_id: int | None = None) -> dict[str, RecordedQuery]:
@@ -62,6 +64,13 @@ def recorded(catalog: Catalog, commit_id: int | None = None) -> dict[str, Record
         return {row.name: RecordedQuery(row.query_id, _checked(row, kinds), row.added_in) for row in rows}
 
 
+def with_id(catalog: Catalog, query_id: int) -> CheckedQuery:
+    """The form of a query that has this id, whether it is still in force or not."""
+    with catalog.reading() as connection:
+        row = connection.execute(select(queries).where(queries.c.query_id == query_id)).one()
+    return _checked(row, {})
+
+
 def consumer(query: str) -> str:
     """By what name a query consumes the revisions of the streams that it reads."""
     return f"query {query}"
@@ -71,7 +80,11 @@ def record(connection: Connection, commit_id: int, writes: QueryWrites) -> None:
     """Write what is planned, in the transaction of the commit."""
     live = _live(connection, sorted({*writes.drop, *(each.name for each in writes.write)}))
     result_tables.agree(connection, (each.checked for each in live.values()), writes.write)
-    kept = {each.name for each in writes.write if each.name in live and each.same_form(live[each.name].checked)}
+    kept = {
+        each.name
+        for each in writes.write
+        if each.name in live and (each.name in writes.keeps or each.same_form(live[each.name].checked))
+    }
     gone = sorted(each.query_id for name, each in live.items() if name not in kept)
     for start in range(0, len(gone), _AT_ONCE):
         ended = queries.c.query_id.in_(gone[start : start + _AT_ONCE])
@@ -79,7 +92,7 @@ def record(connection: Connection, commit_id: int, writes: QueryWrites) -> None:
     for each in writes.write:
         if each.name in kept:
             same = queries.c.query_id == live[each.name].query_id
-            connection.execute(update(queries).where(same).values(options=to_record(each.query)))
+            connection.execute(update(queries).where(same).values(_wording(each)))
     created = [_values(each, commit_id) for each in writes.write if each.name not in kept]
     if not created:
         return
@@ -108,19 +121,26 @@ def check_unmoved(connection: Connection, writes: QueryWrites) -> None:
         raise QueriesMovedError
 
 
-def _values(checked: CheckedQuery, commit_id: int) -> dict[str, Any]:
+def _wording(checked: CheckedQuery) -> dict[str, Any]:
+    """What may change without a new form."""
     return {
-        "name": checked.name,
-        "added_in": commit_id,
         "sql": checked.query.text,
         "options": to_record(checked.query),
+        "fingerprint": checked.fingerprint,
+        "digest": checked.digest,
+    }
+
+
+def _values(checked: CheckedQuery, commit_id: int) -> dict[str, Any]:
+    return {
+        **_wording(checked),
+        "name": checked.name,
+        "added_in": commit_id,
         "columns": columns_record(checked.columns),
         "key": list(checked.key),
         "reads": list(checked.reads),
         "pattern": checked.pattern.value,
         "on_revision": checked.on_revision.value,
-        "fingerprint": checked.fingerprint,
-        "digest": checked.digest,
     }
 
 

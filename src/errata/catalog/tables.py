@@ -129,7 +129,8 @@ queries = Table(
     ),
 )
 """Every form that a query has had, and what its plan tells of its results. `options` are declared, `on_revision` is in
-force. Equal fingerprints: the texts mean the same; equal digests: nothing that decides about the query has changed."""
+force. Equal fingerprints: the texts mean the same over the columns that they read; equal digests: neither the text nor
+what is declared of its inputs has changed, so that it need not be read again."""
 
 positions = Table(
     "positions",

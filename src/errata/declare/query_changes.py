@@ -16,6 +16,8 @@ class QueryChange:
 
     after: CheckedQuery
     details: tuple[str, ...]
+    keeps_results: bool
+    """Whether it is another wording of the same form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ def plan_query_changes(declared: Mapping[str, CheckedQuery], recorded: Mapping[s
         if before is None:
             creates.append(after)
         elif before != after:
-            changes.append(QueryChange(after, describe(before, after)))
+            changes.append(QueryChange(after, describe(before, after), after.same_form(before)))
     drops = [name for name in sorted(recorded) if name not in declared]
     return QueryChanges(tuple(creates), tuple(changes), tuple(drops))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -90,7 +90,8 @@ class CheckedQuery:
     on_revision: OnRevision
     """What is in force: declared, or the weakest of what it reads."""
     fingerprint: str
-    """Tells plans apart: equal for texts that mean the same."""
+    """Tells plans apart: equal for texts that mean the same, whatever else the streams have that they read. Empty in
+    records of versions that took the whole declarations of these in."""
     digest: str
     """Of all that decided this: where it is the same, the query need not be read again."""
 
@@ -98,11 +99,16 @@ class CheckedQuery:
     def name(self) -> str:
         return self.query.name
 
+    @property
+    def form(self) -> tuple[object, ...]:
+        """All that the results depend on: the plan over the columns that it reads, and what is declared that changes
+        what is kept of it. Not the wording of its text, nor how long results are kept, who else holds the answer and
+        when it is corrected."""
+        return self.fingerprint, self.on_revision, self.query.since, self.query.lineage
+
     def same_form(self, other: CheckedQuery) -> bool:
-        """Whether they differ at most in where the text is, who else holds the answer and when it is corrected."""
-        own = self.query
-        query = replace(other.query, sql_file=own.sql_file, serve=own.serve, sweep=own.sweep)
-        return replace(other, query=query) == self
+        """Whether results of the one are results of the other."""
+        return self.form == other.form
 
 
 def to_record(query: Query) -> dict[str, Any]:

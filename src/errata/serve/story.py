@@ -42,8 +42,18 @@ class Edit:
     """The query reads otherwise than before, or was worked out anew."""
 
     anew: bool = False
+    """Somebody asked for it."""
     dropped: bool = False
     """It is no longer there, or has another key."""
+    reads: str | None = None
+    """A query that it reads: the results of that one have been replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redeclared:
+    """A stream that the query reads is declared otherwise, and so the query means something else."""
+
+    stream: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +84,7 @@ class ResultChanged:
     causes: Causes
 
 
-Cause = Batch | Correction | Edit | Replayed | Swept | ResultChanged
+Cause = Batch | Correction | Edit | Redeclared | Replayed | Swept | ResultChanged
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from errata.serve.story import (
     Causes,
     Correction,
     Edit,
+    Redeclared,
     Replayed,
     ResultChanged,
     Story,
@@ -89,14 +90,23 @@ def _cause(cause: Cause) -> Record:
             }
         case Correction():
             return _correction(cause)
-        case Edit():
-            return {"type": "query", "anew": cause.anew, "dropped": cause.dropped}
-        case Replayed():
-            return {"type": "replay"}
+        case Edit() | Redeclared() | Replayed():
+            return _decided(cause)
         case Swept():
             return {"type": "revisions", "source": cause.source, "first": cause.first, "last": cause.last}
         case ResultChanged():
             return _result(cause)
+
+
+def _decided(cause: Edit | Redeclared | Replayed) -> Record:
+    """What a person has done to the query or to what it reads."""
+    match cause:
+        case Edit():
+            return {"type": "query", "anew": cause.anew, "dropped": cause.dropped, "reads": cause.reads}
+        case Redeclared():
+            return {"type": "stream", "stream": cause.stream}
+        case Replayed():
+            return {"type": "replay"}
 
 
 def _correction(cause: Correction) -> Record:

@@ -14,6 +14,7 @@ from errata.serve.story import (
     Correction,
     Edit,
     Fate,
+    Redeclared,
     Replayed,
     ResultChanged,
     Row,
@@ -77,6 +78,8 @@ def _cause(cause: Cause) -> Iterator[str]:
             yield from _correction(cause)
         case Edit():
             yield _edited(cause)
+        case Redeclared():
+            yield f"{cause.stream}, which the query reads, was declared otherwise"
         case Replayed():
             yield "this range of the results was replayed"
         case Swept():
@@ -121,6 +124,8 @@ def _change(was: Said | None, now: Said | None) -> str:
 def _edited(cause: Edit) -> str:
     if cause.dropped:
         return "the query was dropped, or edited to another key"
+    if cause.reads is not None:
+        return f"query {cause.reads}, which the query reads, was edited or worked out anew"
     return "the query was worked out anew" if cause.anew else "the query was edited"
 
 

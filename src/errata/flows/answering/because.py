@@ -7,18 +7,20 @@ from typing import Any
 from errata.catalog.published import evaluations_of
 from errata.evaluate.difference import comparable
 from errata.flows.answering.inputs import Inputs
+from errata.flows.answering.replaced import replacement_cause
 from errata.flows.answering.task import Task
 from errata.model.interval import LOWEST
 
 
 def cause_of(task: Task, inputs: Inputs) -> dict[str, Any]:
-    """Why results change: the batches that have come."""
+    """Why results change: the batches that have come; of results that take the place of others, what made that
+    necessary."""
     told: dict[str, Any] = {"feed": "whole" if task.route.covering else "rows"}
     if task.left:
         told["part"] = True
     if task.replaces is not None:
         alike = comparable(task.replaces.shape, task.shape)
-        return {"type": "query", "id": task.name, "feed": "whole" if alike else "reset"}
+        return {**replacement_cause(task, task.replaces, inputs), "feed": "whole" if alike else "reset"}
     return {**inputs.batches(task.revisions, _rows_since(task, inputs)), **told}
 
 

@@ -18,6 +18,7 @@ from errata.declare.query_changes import QueryChanges, plan_query_changes
 from errata.errors import ErrataError, UsageError
 from errata.flows.site import Site
 from errata.model.query import CheckedQuery, Query
+from errata.model.stream import Stream
 
 TRIES = 8
 """So often appends may come between planning and recording."""
@@ -90,7 +91,7 @@ def plan(project: Project, drop: Collection[str] = (), shown: ApplyPlan | None =
         tables,
         changes,
         {name: each.changed_in for name, each in there.streams.items()},
-        QueryChanges() if changes.refusals else plan_query_changes(checked, applied),
+        QueryChanges() if changes.refusals else plan_query_changes(checked, _comparable(applied, checked, recorded)),
         texts,
         checked,
         {name: each.added_in for name, each in there.queries.items()},
@@ -132,6 +133,19 @@ def _check(
     from errata.flows.declaring.check import check  # noqa: PLC0415
 
     return check(project, texts, known)
+
+
+def _comparable(
+    applied: Mapping[str, CheckedQuery], checked: Mapping[str, CheckedQuery], recorded: Mapping[str, Stream]
+) -> Mapping[str, CheckedQuery]:
+    """The applied queries, with fingerprints where older versions have left none and they are to be compared."""
+    wanted = [name for name, each in applied.items() if not each.fingerprint and name in checked]
+    wanted = [name for name in wanted if checked[name].fingerprint]
+    if not wanted:
+        return applied
+    from errata.flows.declaring.check import with_fingerprints  # noqa: PLC0415
+
+    return {**applied, **with_fingerprints(applied, wanted, recorded)}
 
 
 def apply(planned: ApplyPlan, drop: Collection[str] = (), clock: Clock = SYSTEM) -> int | None:
@@ -176,7 +190,10 @@ def _record(site: Site, planned: ApplyPlan) -> int:
         summary={name: names for name, names in summary.items() if names},
         planned_on=planned.planned_on,
         query_writes=queries.QueryWrites(
-            [*of_queries.creates, *(each.after for each in of_queries.changes)], of_queries.drops, planned.queries_on
+            [*of_queries.creates, *(each.after for each in of_queries.changes)],
+            of_queries.drops,
+            planned.queries_on,
+            keeps=[each.after.name for each in of_queries.changes if each.keeps_results],
         ),
     )
 

@@ -6,14 +6,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
 from errata.declare.project import Project
 from errata.declare.queries import QueryFile
 from errata.declare.reader import Problems
-from errata.errors import UsageError
+from errata.errors import ErrataError, UsageError
 from errata.evaluate.route import route
 from errata.evaluate.storing import why_not_stored
+from errata.language.needed_columns import over_needed_columns
 from errata.language.nodes import scans
 from errata.language.patterns import pattern
 from errata.language.plan import Plan, Source
@@ -75,8 +77,30 @@ def read(
     for plan in plans.values():
         # Of each after those that it reads, so that no chain of queries is too long for Python's stack.
         pattern(plan)
-        fingerprint(plan)
+        _fingerprint(plan)
     return plans
+
+
+def _fingerprint(plan: Plan) -> str:
+    """Tells apart plans that differ in what they read or in what they make of it."""
+    return fingerprint(over_needed_columns(plan))
+
+
+def with_fingerprints(
+    applied: Mapping[str, CheckedQuery], wanted: Iterable[str], recorded: Mapping[str, Stream]
+) -> dict[str, CheckedQuery]:
+    """Applied queries as this version tells them apart, read over the streams as they were recorded; those that can no
+    longer be read are left out."""
+    declared = {name: each.query for name, each in applied.items()}
+    reads = {name: each.reads for name, each in applied.items()}
+    found = {}
+    for name in wanted:
+        try:
+            plan = read(recorded, declared, with_inputs([name], reads))[name]
+        except ErrataError:
+            continue
+        found[name] = replace(applied[name], fingerprint=_fingerprint(plan))
+    return found
 
 
 def sources_of(known: Iterable[Stream]) -> dict[str, Source]:
@@ -163,9 +187,7 @@ def _still_good(
 
 def _renamed(was: CheckedQuery, query: Query) -> CheckedQuery:
     """The same from another file, or served or swept otherwise."""
-    return CheckedQuery(
-        query, was.columns, was.key, was.reads, was.pattern, was.on_revision, was.fingerprint, was.digest
-    )
+    return replace(was, query=query)
 
 
 def _in_order(reads: Mapping[str, Iterable[str]]) -> Iterator[str]:
@@ -198,7 +220,7 @@ def _checked(
         raise AssertionError("queries are read after those that they read")
     columns = tuple(Column(field.name, field.type) for field in plan.visible)
     in_force = query.on_revision or allowed[weakest]
-    return CheckedQuery(query, columns, plan.key, reads, pattern(plan), in_force, fingerprint(plan), digest)
+    return CheckedQuery(query, columns, plan.key, reads, pattern(plan), in_force, _fingerprint(plan), digest)
 
 
 def _check_policy(

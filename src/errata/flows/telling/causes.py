@@ -32,7 +32,7 @@ from errata.model.interval import LOWEST, Interval
 from errata.model.results import OLD_VE, OP, RUN, VE, VS, old
 from errata.model.stream import Stream
 from errata.serve.said import said_rows
-from errata.serve.story import Batch, Cause, Causes, Correction, Edit, Replayed, ResultChanged, Swept
+from errata.serve.story import Batch, Cause, Causes, Correction, Edit, Redeclared, Replayed, ResultChanged, Swept
 
 MOST = 20
 """So many causes of one kind are told."""
@@ -65,7 +65,9 @@ class Tracer:
         evaluation = result.evaluation
         match evaluation.cause.get("type"):
             case "query":
-                return Causes([self._edit(result.of)])
+                return Causes([self._edit(result.of, evaluation)])
+            case "stream":
+                return Causes([Redeclared(str(evaluation.cause["id"]))])
             case "replay":
                 return Causes([Replayed()])
         form = self.forms.of(result.of)
@@ -85,7 +87,10 @@ class Tracer:
             found = [*self._batches(form, reads, result), *found]
         return Causes(found[:most], max(0, len(found) - most))
 
-    def _edit(self, of: Published) -> Edit:
+    def _edit(self, of: Published, evaluation: Evaluation) -> Edit:
+        caused_by = evaluation.cause.get("id", of.name)
+        if caused_by != of.name:
+            return Edit(reads=caused_by)
         archives = [each for each, _ in ever_published(self.site.catalog, of.name)]
         earlier = [each for each in archives if each.added_in < of.added_in]
         return Edit(bool(earlier) and earlier[-1].query_id == of.query_id)

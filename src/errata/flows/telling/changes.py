@@ -36,6 +36,9 @@ from errata.serve.rows import Rows
 from errata.spark.failures import question_failures
 from errata.spark.session import obeying
 
+_REPLACES = ("query", "stream")
+"""Types of causes for which results take the place of others."""
+
 FEW = 50_000
 """So many records are brought here together; an evaluation that tells of more is read by Spark."""
 
@@ -159,7 +162,7 @@ def _led_over(catalog: Catalog, later: Sequence[tuple[Published, int | None]], e
     if not later or later[0][0].added_in != ended:
         return False
     first = evaluations_of(catalog, later[0][0].stream_id, up_to=ended)[0]
-    return bool(first.cause.get("type") == "query" and _is_whole(first))
+    return bool(first.cause.get("type") in _REPLACES and _is_whole(first))
 
 
 def _is_whole(evaluation: Evaluation) -> bool:
