@@ -101,6 +101,11 @@ class Done:
         return () if self.keeps_state else (Role.STATE,)
 
     @property
+    def is_replay(self) -> bool:
+        """Whether it takes nothing up that the results have not contained before."""
+        return self.swept is not None and not self.swept.revisions
+
+    @property
     def number(self) -> int:
         return 1 if self.basis is None else self.basis.last.number + 1
 
@@ -213,7 +218,8 @@ def commit_evaluation(catalog: Catalog, done: Done, cause: Cause) -> int:
         )
         streams.record_position(connection, stream_id, commit_id)
         connection.execute(insert(evaluations).values(_values(done, stream_id, commit_id)))
-        connection.execute(delete(faults).where(faults.c.query_id == done.query_id))
+        if not done.is_replay:
+            connection.execute(delete(faults).where(faults.c.query_id == done.query_id))
         for base, revision in done.holds.items():
             consumers.note(connection, base, queries.consumer(done.query), revision)
         if done.serves is not None:

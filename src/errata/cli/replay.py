@@ -27,6 +27,7 @@ FIELDS = (
     Field("rows", "rows read about", right=True),
     Field("results", "results looked at", right=True),
     Field("changed", "changed", right=True),
+    Field("verified", "verified"),
     Field("commits", "commits"),
 )
 
@@ -76,6 +77,7 @@ def _record(report: ReplayReport) -> dict[str, object]:
         "rows": report.rows,
         "results": report.results,
         "changed": report.changed,
+        "verified": report.verified,
         "commits": [each.commit_id for each in report.done],
     }
 
@@ -88,8 +90,9 @@ def _lines(report: ReplayReport, *, dry: bool) -> Iterator[str]:
         return
     again = ", going on with what had been broken off" if report.resumed else ""
     if report.fault is not None:
-        yield f"{what}: stopped{again}"
-    elif not report.changed:
+        same = f"{report.results - report.changed:,} of {counted(report.results, 'result')} came out as published"
+        yield f"{what}: not verified{again}, for the query has stopped; {same}"
+    elif report.verified:
         yield f"{what}: verified{again}, {counted(report.results, 'result')} came out as published"
     else:
         some = f"{report.changed:,} of {counted(report.results, 'result')}"

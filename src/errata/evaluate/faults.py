@@ -106,7 +106,8 @@ def in_words(fault: Fault, query: str, *, timed: bool = True) -> ErrataError:
         return ErrataError(
             f"query {query} stopped: its answer cannot be worked out",
             why=fault.reason,
-            how="mend the cause; if it is a row, correct it with `errata revise`, or let the query give NULL for it",
+            how="mend the cause; if it is a row, correct it with `errata revise`, or let the query give NULL for it. "
+            f"If all rows are right, `errata run --anew {query}` works it out from them alone",
         )
     return ErrataError(
         f"query {query} stopped: {fault.expression} cannot be computed{_for_what(fault, timed=timed)}",

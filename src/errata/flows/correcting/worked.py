@@ -72,6 +72,8 @@ class Worked:
 
 _NOTHING = Laid([], 0, 0)
 
+_NOT_ADJUSTED = "what was kept of the windows could not be adjusted, so their rows are read"
+
 
 @dataclass
 class _Reading:
@@ -109,6 +111,9 @@ def worked_out(sweeping: Sweeping, inputs: Inputs) -> Worked:
         with loggers_quiet():
             found = _found(sweeping, reading)
     except JOB_FAILURES as error:
+        if sweeping.technique is Technique.DIRECT and of_some_row(error):
+            # On the way from what was kept to what is right there may be a number that is in neither.
+            return worked_out(replace(sweeping, technique=Technique.MINIMAL, why=_NOT_ADJUSTED), inputs)
         frames = {name: each.frame for name, each in reading.read.items()}
         if sweeping.technique is Technique.DIRECT:
             frames = windows.revised_rows(sweeping, inputs, "came") | frames

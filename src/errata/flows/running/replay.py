@@ -69,6 +69,12 @@ class ReplayReport:
     resumed: bool = False
     """Whether it went on with one that had been broken off."""
     fault: Fault | None = None
+    """Why the query has stopped: here, or before, and then the results lack what it could not take up."""
+
+    @property
+    def verified(self) -> bool:
+        """Whether the results of the range are known to be right."""
+        return self.fault is None and not self.changed
 
 
 def replay(
@@ -159,7 +165,8 @@ def _replayed(
         until = inputs.published[report.query].frontier
         stopped.note(site.catalog, query.query_id, inputs.commit_id, until, stop.fault)
         return _report(report, begun, done, resumed=resumed, fault=stop.fault)
-    return _report(report, begun, done, resumed=resumed)
+    known = stopped.all_stopped(site.catalog).get(query.query_id)
+    return _report(report, begun, done, resumed=resumed, fault=None if known is None else known.fault)
 
 
 def _check_ours(lease: Lease) -> None:

@@ -280,8 +280,8 @@ class Rounds:
     def _unchanged(self, turn: Turn, known: Stopped) -> bool:
         """Whether nothing has come since a query stopped that could let it go on."""
         task = turn.task if turn.sweeping is None else turn.sweeping.task
-        if task is None or task.anew:
-            return False
+        if task is None or task.anew or self._wanted.technique is not Technique.AUTO:
+            return False  # who asks for a technique wants it tried
         return not any(self._inputs.standings[name].changed_in > known.data_commit for name in task.revisions)
 
     def _note(self, name: str, outcome: Outcome) -> None:

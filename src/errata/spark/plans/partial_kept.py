@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TypeVar
 
 from errata.language.expr import Expr
@@ -30,6 +31,8 @@ class Part:
     """The aggregate that makes many of them one."""
     ever: bool = False
     """Whether a row that is taken away adds to it, too: then it tells how much has been there at any time."""
+    scale: int | None = None
+    """Of a decimal whose numbers may have more digits than Spark can negate: the digits after its point."""
     ranked: int = 0
     """Of a part that is a struct: how many of its fields rows go by; the others are only carried along. 0: all."""
 
@@ -41,7 +44,21 @@ class Part:
     @property
     def taken(self) -> str:
         """What a row that is taken away adds to it. To an extreme it adds what it was."""
-        return f"-({self.row})" if self.signed and not self.ever else self.row
+        if not self.signed or self.ever:
+            return self.row
+        return f"-({self.row})" if self.scale is None else _negative(self.row, self.scale)
+
+
+NEGATED_EXACTLY = 34
+"""Digits of a decimal that Spark's minus sign keeps: it rounds to those of an IEEE 754 decimal128."""
+
+
+def _negative(number: str, scale: int) -> str:
+    """A decimal of 38 digits with the other sign, and all of its digits."""
+    limit = f"{Decimal(1).scaleb(NEGATED_EXACTLY - scale):f}BD"
+    text = f"CAST({number} AS STRING)"
+    turned = f"IF({number} < 0BD, substr({text}, 2), concat('-', {text}))"
+    return f"IF({number} > -{limit} AND {number} < {limit}, -({number}), CAST({turned} AS DECIMAL(38,{scale})))"
 
 
 @dataclass
@@ -88,9 +105,9 @@ class Kept:
         """The column of a part; the same for all who need it."""
         return self.made(Part(row, total=total))
 
-    def some(self, row: str, of: str, *, centred: bool = False, ever: bool = False) -> str:
+    def some(self, row: str, of: str, *, centred: bool = False, ever: bool = False, scale: int | None = None) -> str:
         """The column of a part that is nothing where there are no values."""
-        return self.made(Part(row, centred, self.count(of) if self.corrected else "", ever=ever))
+        return self.made(Part(row, centred, self.count(of) if self.corrected else "", ever=ever, scale=scale))
 
     def made(self, part: Part) -> str:
         return _named(self.parts, "_p", part)

@@ -11,7 +11,7 @@ from errata.language.nodes import Aggregate
 from errata.language.partial import FLOATING, WHOLE, PartialGroup
 from errata.model.columns import ColumnType, Kind
 from errata.spark.plans.partial_doubles import spread_of_doubles, sum_of_finite
-from errata.spark.plans.partial_kept import INFINITE, NAN, OWN, Kept, Part
+from errata.spark.plans.partial_kept import INFINITE, NAN, NEGATED_EXACTLY, OWN, Kept, Part
 
 
 def kept_of(found: PartialGroup) -> Kept:
@@ -57,7 +57,8 @@ def _alike(one: Aggregate, other: Aggregate) -> bool:
 
 def _exact(kept: Kept, of: str, kind: ColumnType) -> str:
     """The sum of whole numbers or decimals."""
-    return kept.some(f"CAST({of} AS DECIMAL(38,{kind.scale}))", of)
+    wide = kind.kind is Kind.DECIMAL and kind.precision > NEGATED_EXACTLY
+    return kept.some(f"CAST({of} AS DECIMAL(38,{kind.scale}))", of, scale=kind.scale if wide else None)
 
 
 def _sum(kept: Kept, of: str, kind: ColumnType, to: ColumnType) -> str:
