@@ -3,8 +3,8 @@ recorded before is compared anew when it is next read."""
 
 from alembic import op
 
-revision = "0021"
-down_revision = "0006"
+revision = "0008"
+down_revision = "0007"
 
 
 def upgrade() -> None:
