@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport MAKEFLAGS MFLAGS MAKEOVERRIDES ARGS NAME SCALE OUT
 export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.tools/compiled
 
-.PHONY: help setup demo test lint airflow bench docs clean lock
+.PHONY: help setup demo test chaos outages lint airflow bench docs clean lock
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -30,6 +30,12 @@ demo: $(STAMP)  ## see queries kept answered over a stream, and the past correct
 
 test: $(STAMP)  ## run the tests (ARGS='tests/spark --long' for some of them, or longer)
 	@unset MAKELEVEL; $(BIN)/pytest $(ARGS)
+
+chaos: $(STAMP)  ## ten minutes of kills, four processes at work, the oracle at every quiet point (ARGS='--minutes 2 --seed 7')
+	@PYTHONPATH=tests $(BIN)/python -m chaos $(ARGS)
+
+outages: $(STAMP)  ## PostgreSQL away for a minute at twenty moments of what Airflow does; about an hour
+	@$(BIN)/pytest tests/airflow/test_outages.py -k any_moment --long $(ARGS)
 
 lint: $(STAMP)  ## style, types and the walls between rooms
 	$(BIN)/ruff check

@@ -1,0 +1,20 @@
+"""A little of the chaos, so that it is ready when it is wanted: `make chaos` is ten minutes of it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from chaos.conductor import Chaos, Conductor
+
+
+def test_after_kills_all_is_as_it_has_to_be(tmp_path: Path, chance: random.Random) -> None:
+    told: list[str] = []
+    chaos = Chaos(tmp_path, "sqlite:///errata.db", chance.randrange(10**9), rounds=1, seconds=15, every=4)
+    conductor = Conductor(chaos, told.append)
+    conductor.go()
+    counts = conductor.tally.counts
+    assert counts["deliveries"] > 2
+    assert counts["workers killed"] + counts["JVMs killed"] > 0
+    assert counts["answers compared"] > 50
+    assert told[0].startswith("round 1 of 1: ")
