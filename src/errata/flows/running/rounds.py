@@ -168,6 +168,7 @@ class Rounds:
         self._inputs = Inputs(site, commit_id, standings, all_published(site.catalog), plans, spark)
         self._site, self._known, self._on_step, self._wanted = site, known, on_step, wanted
         self._stopped_before = stopped.all_stopped(site.catalog)
+        self._reads = {name: each.checked.reads for name, each in known.items()}
         self.evaluated: list[Evaluated] = []
         self.deferred: list[Sweeping] = []
         """Corrections that are not due yet."""
@@ -248,15 +249,15 @@ class Rounds:
     def _may_go_on(self, name: str) -> bool:
         """Whether a query, or one that it reads, had stopped and something has come since: corrections that mend what
         stopped it let it go on, though only they are taken up otherwise."""
-        reads = {each: of.checked.reads for each, of in self._known.items()}
-        return any(self._has_changed(each) for each in (name, *all_read(name, reads)) if each in self._known)
+        if not self._stopped_before:
+            return False
+        return any(self._has_changed(each) for each in (name, *all_read(name, self._reads)) if each in self._known)
 
     def _has_changed(self, name: str) -> bool:
         known = self._stopped_before.get(self._known[name].query_id)
         if known is None:
             return False
-        reads = {each: of.checked.reads for each, of in self._known.items()}
-        bases = [each for each in all_read(name, reads) if each in self._inputs.standings]
+        bases = [each for each in all_read(name, self._reads) if each in self._inputs.standings]
         return any(self._inputs.standings[each].changed_in > known.data_commit for each in bases)
 
     def _sweeping(self, query: RecordedQuery, plan: Plan) -> Sweeping | None:
