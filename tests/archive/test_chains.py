@@ -19,36 +19,43 @@ FEED = a_feed(moment="bigint")
 BATCHES = range(1, 7)
 
 
-def by_hand(batches: Sequence[int], undoes: dict[int, int], own: int) -> list[list[int]]:
-    """The runs that count, as indexes of versions: what undoes the run before it takes it away, and itself."""
+def by_hand(batches: Sequence[int], said: Sequence[int], undoes: dict[int, int], own: int) -> list[list[int]]:
+    """The runs that count, as indexes of versions: what undoes the run before it takes it away, and itself, and a run
+    after which the row is as it was before does not count."""
     runs: list[list[int]] = []
     for batch, run in groupby(range(len(batches)), key=lambda at: batches[at]):
         top = batches[runs[-1][-1]] if runs else None
         if top is not None and undoes.get(batch) == top and batch != own:
             runs.pop()
-        elif batch == top:
+            continue
+        if batch == top:
             runs[-1].extend(run)
         else:
             runs.append(list(run))
+        if said[runs[-1][-1]] == (said[runs[-2][-1]] if len(runs) > 1 else NONE):
+            runs.pop()
     return runs
 
 
 @given(
-    rows=st.lists(st.lists(st.sampled_from(BATCHES), min_size=1, max_size=8), max_size=4),
+    rows=st.lists(
+        st.lists(st.tuples(st.sampled_from(BATCHES), st.integers(NONE, 2)), min_size=1, max_size=8), max_size=4
+    ),
     undoes=st.dictionaries(st.sampled_from(BATCHES), st.sampled_from(BATCHES)),
     own=st.sampled_from(BATCHES),
 )
 def test_what_counts_of_many_rows_is_what_counts_of_each(
-    rows: list[list[int]], undoes: dict[int, int], own: int
+    rows: list[list[tuple[int, int]]], undoes: dict[int, int], own: int
 ) -> None:
     undoes = {batch: of for batch, of in undoes.items() if batch != of}
-    batch = np.array([each for row in rows for each in row], dtype=np.int64)
+    batch, said = (np.array([each[at] for row in rows for each in row], dtype=np.int64) for at in (0, 1))
     row = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
-    numbers, last, before = standing(row, batch, undone(batch, undoes, own))
+    numbers, last, before = standing(row, batch, undone(batch, undoes, own), said, own)
     expected = {}
-    for number, batches in enumerate(rows):
+    for number, each in enumerate(rows):
         start = int(np.searchsorted(row, number))
-        if runs := by_hand(batches, undoes, own):
+        runs = by_hand([batch for batch, _ in each], [says for _, says in each], undoes, own)
+        if any(each[run[0]][0] == own for run in runs):
             expected[number] = (start + runs[-1][-1], start + runs[-2][-1] if len(runs) > 1 else NONE)
     assert dict(zip(numbers.tolist(), zip(last.tolist(), before.tolist(), strict=True), strict=True)) == expected
 

@@ -155,6 +155,23 @@ def test_keys_that_are_none(house: House, key: Mapping[str, str], wrong: str) ->
         history(house.site, "feed", key)
 
 
+def test_what_came_to_nothing_is_not_in_the_way_of_an_undo(a_house: Builder) -> None:
+    house = a_house(replace(FEED, key=("who",), group=(), slack=2))
+    took(house, "A", line(0, "a"), line(1, "b"), line(9, "z"))
+    # Of one row the batch makes another, of the other in the end what it was.
+    took(house, "B", line(0, "a", 2.0, Op.DELETE), line(1, "b", 2.0, Op.REPLACE), line(1, "b", 1.0, Op.REPLACE))
+    revise(house.site)
+    took(house, "C", line(1, "b", 3.0, Op.REPLACE))
+    revise(house.site)
+    undo(house.site, "feed", "B")
+    assert told(history(house.site, "feed", {"who": "b"}))[-1][3:] == (4, "C", "b", 3.0)
+    assert told(history(house.site, "feed", {"who": "a"}))[-1][2:] == ("brought back", 5, "undo-B", "a", 1.0)
+    # Nor is it in the way of the batch before: what that has made of the row is what stands.
+    undo(house.site, "feed", "C")
+    undo(house.site, "feed", "A")
+    assert house.scan() == []
+
+
 AT, WHO = st.integers(0, 3), st.sampled_from("abc")
 
 

@@ -50,25 +50,33 @@ def undone(batches: np.ndarray, undoes: Mapping[int, int], own: int) -> np.ndarr
     return of_each
 
 
-def standing(row: np.ndarray, batch: np.ndarray, undone: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each row: its number, the last run of its versions that still counts, and the one before that (or NONE).
+def standing(
+    row: np.ndarray, batch: np.ndarray, undone: np.ndarray, content: np.ndarray, own: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each row of which batch `own` has made something that still counts: its number, the last run of its versions
+    that counts, and the one before that (or NONE).
 
     A run is what one batch made of a row in a go, told by the index of its last version. What was undone, and what
-    undid it, does not count: so batches can be undone one after the other. Versions come row by row, oldest first.
+    undid it, does not count: so batches can be undone one after the other. What came to nothing does not count, either:
+    a run after which the row says what it said before. Versions come row by row, oldest first; `content` is a number
+    for what each says, equal for equal values, and NONE where the row is not there.
     """
     last = np.flatnonzero(_ends(row, batch))
     while True:
-        of, by, takes = row[last], batch[last], undone[last]
-        cancel = np.flatnonzero((of[1:] == of[:-1]) & (takes[1:] == by[:-1]))
-        if not len(cancel):
+        of, by, takes, says = row[last], batch[last], undone[last], content[last]
+        follows = np.append(False, of[1:] == of[:-1]) if len(of) else np.zeros(0, dtype=bool)
+        takes_back = follows & (takes == np.roll(by, 1))
+        event = np.flatnonzero(takes_back | (says == np.where(follows, np.roll(says, 1), NONE)))
+        if not len(event):
             break
-        # Of each row the first, and then again: what stands behind may undo what is left.
-        cancel = cancel[np.unique(of[cancel], return_index=True)[1]]
+        # Of each row the first, and then again: what stands behind may undo what is left, or go on with it.
+        event = event[np.unique(of[event], return_index=True)[1]]
         kept = np.ones(len(last), dtype=bool)
-        kept[cancel] = kept[cancel + 1] = False
+        kept[event] = False
+        kept[event[takes_back[event]] - 1] = False
         last = last[kept]
         last = last[_ends(row[last], batch[last])]
-    ends = np.flatnonzero(_ends(of, of))
+    ends = np.flatnonzero(_ends(of, of) & np.isin(of, of[by == own]))
     before = np.where((ends > 0) & (of[ends - 1] == of[ends]), last[ends - 1], NONE)
     return of[ends], last[ends], before
 

@@ -78,6 +78,13 @@ class _Versions:
     def of(self, chosen: np.ndarray) -> _Versions:
         return _Versions(self.row[chosen], self.batch[chosen], self.image[chosen], self.revision[chosen], self.values)
 
+    @property
+    def content(self) -> np.ndarray:
+        """A number for what each says, equal where the values are, or NONE."""
+        numbers = key_numbers(self.values)
+        content: np.ndarray = np.where(self.image == NONE, NONE, numbers[self.image])
+        return content
+
     def says(self, chosen: np.ndarray) -> pa.Table:
         """The values of some of the versions, all of which say something."""
         return self.values.take(pa.array(self.image[chosen]))
@@ -102,7 +109,8 @@ def take_back_corrected(place: Place, batch_no: int, commit_id: int, undoes: Map
     versions = _versions(stream, overlays, batch_no, undoes)
     if not len(versions.row):
         return Corrected((), 0, 0, 0, 0, versions.values.select(list(stream.key)).slice(0, 0), 0, ())
-    row, top, before = standing(versions.row, versions.batch, undone(versions.batch, undoes, batch_no))
+    taken = undone(versions.batch, undoes, batch_no)
+    row, top, before = standing(versions.row, versions.batch, taken, versions.content, batch_no)
     newest = np.searchsorted(versions.row, row, side="right") - 1
     former = np.where((before != NONE) & (versions.image[before] != NONE), before, NONE)
     rows = _Returns(newest, former)
