@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from sqlalchemy import select
 
 import errata
+from errata.catalog.tables import batches
 from errata.errors import ErrataError, UsageError
 from errata.flows.running.sweep import sweep
 from errata.flows.taking.revise import revise
@@ -335,3 +337,40 @@ def _vacuumed(project: Answering) -> None:
     (behind,) = story.behind
     assert behind.then.rows is None or behind.then.lost
     assert behind.now.rows == 1
+
+
+def test_of_several_batches_the_one_is_named_that_decided(tmp_path: Path, spark: SparkSession) -> None:
+    project = Answering.begin(tmp_path, {"closed": QUERIES["closed"]}, {})
+    try:
+        # Three editions before the first run: the first brings the rows, each corrects one of them.
+        first, *_ = project.take(quotes=["1,a,5", "2,a,1", "9,a,1"])
+        project.take(quotes=["1,a,6;replace", "2,a,7;replace"])
+        (last,) = project.take(quotes=["1,a,8;replace"])
+        project.run()
+        (told_first,) = causes(why(project.site, "closed", {"of": "a", "window_start": "0"}))
+        assert [(each.batch_id, each.was, each.now) for each in told_first if isinstance(each, Correction)] == [
+            (project_batch(project, 2), {"at": 2, "of": "a", "price": 1}, {"at": 2, "of": "a", "price": 7}),
+            (last, {"at": 1, "of": "a", "price": 5}, {"at": 1, "of": "a", "price": 8}),
+        ]
+        assert not [each for each in told_first if isinstance(each, Batch)], f"{first} brought what was replaced"
+        # And three before a sweep: one row comes back to what it was, so nobody has changed it.
+        project.take(quotes=["1,a,9;replace", "2,a,3;replace"])
+        project.take(quotes=["1,a,2;replace"])
+        (last,) = project.take(quotes=["1,a,4;replace", "2,a,7;replace"])
+        sweep(project.site)
+        *_, (cause,) = causes(why(project.site, "closed", {"of": "a", "window_start": "0"}))
+        assert isinstance(cause, Correction)
+        assert (cause.batch_id, cause.was, cause.now) == (
+            last,
+            {"at": 1, "of": "a", "price": 8},
+            {"at": 1, "of": "a", "price": 4},
+        )
+        project.check()
+    finally:
+        project.close()
+
+
+def project_batch(project: Answering, number: int) -> str:
+    """The id of the batch that was taken in as the nth."""
+    with project.site.catalog.reading() as connection:
+        return str(connection.execute(select(batches.c.batch_id).where(batches.c.batch_no == number)).scalar_one())

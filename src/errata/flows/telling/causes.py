@@ -6,27 +6,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from errata.archive.keys import key_numbers
 from errata.archive.masks import read_overlays, sources
-from errata.archive.overlay import BATCH, LIVE, MASKS, REVISION
+from errata.archive.overlay import BATCH, REVISION
 from errata.archive.result_rows import feed_schema
-from errata.archive.wire import conformed, old_column
+from errata.archive.wire import conformed
 from errata.archive.written import POS
 from errata.catalog import buckets, ledger, streams
 from errata.catalog.origins import origins
 from errata.catalog.published import Published, evaluations_of, ever_published, published
 from errata.catalog.streams import Standing
+from errata.catalog.undo import undoings
 from errata.evaluate.reads import Reach
 from errata.flows.answering.forms import Form, Forms
 from errata.flows.answering.needed import base_names, needed
 from errata.flows.site import Site
 from errata.flows.telling.leading import Side, as_constants, leading
+from errata.flows.telling.net_revisions import NetRevisions, net_revisions
 from errata.intake.arrow_types import arrow_schema
 from errata.language.expr import Value
 from errata.language.lineage import Axis, Region
-from errata.model.bucket import Role
+from errata.model.bucket import Bucket, Role
 from errata.model.evaluation import Evaluation
 from errata.model.interval import LOWEST, Interval
 from errata.model.results import OLD_VE, OP, RUN, VE, VS, old
@@ -39,6 +43,11 @@ MOST = 20
 
 MOST_BELOW = 3
 """So many of a change that is itself told as a cause."""
+
+
+ROWS_READ = 50_000
+"""Rows of a bucket that are read to learn whether its batch brought any behind a result; of a larger one that lies
+there it is taken for granted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +87,17 @@ class Tracer:
             for name, (since, up_to) in evaluation.swept.revisions.items():
                 found += self._taken_up(form, region, name, since, up_to, result) or _together(name, since, up_to)
         else:
-            reads = form.reads(region)
+            reads, gone = form.reads(region), dict[str, pa.Table]()
             for name in form.sources:
                 since, up_to = (0 if each is None else each.revisions.get(name, 0) for each in (before, evaluation))
-                if before is not None and up_to > since:
+                if up_to > since:
                     standing = streams.standing(self.site.catalog, name, evaluation.commit_id)
-                    found += self._revisions(form, region, standing, reads[name], since, up_to)
-            found = [*self._batches(form, reads, result), *found]
+                    net = self._revised(form, region, standing, reads[name], since, up_to)
+                    gone[name] = net.was.filter(net.was_there)
+                    found += self._corrections(standing.stream, net)
+            arrived = self._batches(form, region, reads, result, gone)
+            if not found or any(each.brings for each in arrived):
+                found = [*arrived, *found]
         return Causes(found[:most], max(0, len(found) - most))
 
     def _edit(self, of: Published, evaluation: Evaluation) -> Edit:
@@ -124,19 +137,28 @@ class Tracer:
             found += self._versions(form, region, standing, reads, (before.data_commit, commit_id - 1))
         return found
 
-    def _batches(self, form: Form, reads: Mapping[str, Sequence[Reach]], result: Result) -> list[Cause]:
-        """The batches that have come since the evaluation before: those that can have brought rows behind the result,
-        and if there are none, all."""
+    def _batches(
+        self,
+        form: Form,
+        region: Region,
+        reads: Mapping[str, Sequence[Reach]],
+        result: Result,
+        gone: Mapping[str, pa.Table],
+    ) -> list[Batch]:
+        """The batches that have come since the evaluation before: those that can have brought rows behind the result
+        that were not `gone` by then, and if there are none, all."""
         catalog, evaluation = self.site.catalog, result.evaluation
         since = self._rows_since(result.of, evaluation)
         spans = _spans(form, reads, result.at)
-        ids = {streams.standing(catalog, name, evaluation.commit_id).stream_id: name for name in base_names(form.plan)}
+        standings = {name: streams.standing(catalog, name, evaluation.commit_id) for name in base_names(form.plan)}
+        ids = {each.stream_id: name for name, each in standings.items()}
         came = [each for each in ledger.since(catalog, since, evaluation.data_commit) if each[0] in ids]
         bringing = {
             (stream_id, bucket.added_in)
             for stream_id in {stream_id for stream_id, _, _ in came}
             for bucket in buckets.added(catalog, stream_id, [Role.BASE], after=since, up_to=evaluation.data_commit)
             if any(span.meets(bucket.vs_min, bucket.vs_max) for span in spans.get(ids[stream_id], ()))
+            and self._brings(form, region, standings[ids[stream_id]], reads, bucket, gone)
         }
         brought = [each for each in came if each[:2] in bringing]
         return [
@@ -144,10 +166,37 @@ class Tracer:
             for stream_id, commit_id, batch_id in brought or came
         ]
 
+    def _brings(
+        self,
+        form: Form,
+        region: Region,
+        of: Standing,
+        reads: Mapping[str, Sequence[Reach]],
+        bucket: Bucket,
+        gone: Mapping[str, pa.Table],
+    ) -> bool:
+        """Whether a bucket that was brought can have rows behind a region that were not gone by then."""
+        name, key = of.stream.name, list(of.stream.key)
+        if bucket.rows > ROWS_READ or any(scan.source.plan is not None for scan in form.scans):
+            return True
+        (source,) = sources(self.site.catalog, [bucket])
+        rows = conformed(source.read(self.site.warehouse), arrow_schema(of.stream))
+        if (left := gone.get(name)) is not None:
+            numbers = key_numbers(pa.concat_tables([left.select(key), rows.select(key)]))
+            rows = rows.filter(pa.array(~np.isin(numbers[left.num_rows :], numbers[: left.num_rows])))
+        sides = [Side(rows, pa.array(np.ones(rows.num_rows, np.bool_)))]
+        return len(leading(form, region, reads[name], name, sides, of.stream)) > 0
+
     def _revisions(
         self, form: Form, region: Region, of: Standing, reads: Sequence[Reach], since: int, up_to: int
     ) -> list[Cause]:
-        """The revisions after one and up to another that lead to a region."""
+        """The revisions after one and up to another that lead to a region: of each row the last."""
+        return [*self._corrections(of.stream, self._revised(form, region, of, reads, since, up_to))]
+
+    def _revised(
+        self, form: Form, region: Region, of: Standing, reads: Sequence[Reach], since: int, up_to: int
+    ) -> NetRevisions:
+        """The same as rows."""
         site, stream = self.site, of.stream
         hull = Interval(
             min((_begins(each) for each in reads), default=0), max((each.interval.end for each in reads), default=0)
@@ -156,17 +205,16 @@ class Tracer:
         found = [each for each in ever if (each.revision_last or 0) > since and (each.revision_first or 0) <= up_to]
         rows = read_overlays(stream, site.warehouse, sources(site.catalog, found))
         rows = rows.filter(pc.and_(pc.greater(rows[REVISION], since), pc.less_equal(rows[REVISION], up_to)))
-        rows = rows.sort_by(REVISION)
-        was = rows.select([old_column(name) for name in stream.names]).rename_columns(stream.names)
-        now = rows.select(stream.names)
-        told = leading(form, region, reads, stream.name, [Side(was, rows[MASKS]), Side(now, rows[LIVE])], stream)
-        return list(self._corrections(stream, rows.take(told), was.take(told), now.take(told)))
+        net = net_revisions(stream, rows.sort_by(REVISION), undoings(site.catalog, of.stream_id))
+        sides = [Side(net.was, net.was_there), Side(net.now, net.now_there)]
+        return net.take(leading(form, region, reads, stream.name, sides, stream))
 
-    def _corrections(self, stream: Stream, rows: pa.Table, was: pa.Table, now: pa.Table) -> Iterator[Cause]:
-        known = origins(self.site.catalog, rows[BATCH].to_pylist())
+    def _corrections(self, stream: Stream, net: NetRevisions) -> Iterator[Cause]:
+        known = origins(self.site.catalog, net.last[BATCH].to_pylist())
         undone = origins(self.site.catalog, [each.undoes for each in known.values() if each.undoes is not None])
-        told = rows.select([REVISION, BATCH, POS, MASKS, LIVE]).to_pylist()
-        for said, before, after in zip(told, said_rows(was), said_rows(now), strict=True):
+        told = net.last.select([REVISION, BATCH, POS]).to_pylist()
+        there = zip(net.was_there.to_pylist(), net.now_there.to_pylist(), strict=True)
+        for said, before, after, (was, now) in zip(told, said_rows(net.was), said_rows(net.now), there, strict=True):
             origin = known[said[BATCH]]
             yield Correction(
                 stream.name,
@@ -174,8 +222,8 @@ class Tracer:
                 origin.batch_id,
                 *origin.line_of(said[POS]),
                 None if origin.undoes is None else undone[origin.undoes].batch_id,
-                before if said[MASKS] else None,
-                after if said[LIVE] else None,
+                before if was else None,
+                after if now else None,
             )
 
     def _versions(
