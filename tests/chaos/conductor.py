@@ -107,8 +107,8 @@ class Conductor:
             for number in range(1, self.chaos.rounds + 1):
                 self._work()
                 self._settle()
+                check_left(self.project)  # at once: a pin of a killed reader may expire at any time
                 compared = check(self.project, TEXTS, all_held(self.sources), self._follower, checks)
-                check_left(self.project)
                 self.tally.add("answers compared", compared)
                 self.say(f"round {number} of {self.chaos.rounds}: {self.tally}")
         finally:
