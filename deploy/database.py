@@ -91,6 +91,11 @@ def start_database(
     return database
 
 
+def forget_database(folder: Path) -> None:
+    """Remove the data of a server that is stopped, also where it is not in the folder."""
+    shutil.rmtree(_place(folder, _account()), ignore_errors=True)
+
+
 def _make_data(
     children: Children,
     programs: Path,

@@ -20,7 +20,7 @@ from typing import Any
 
 from deploy import connect as spark_connect
 from deploy.database import NAME as DATABASE
-from deploy.database import Database, start_database
+from deploy.database import Database, forget_database, start_database
 from deploy.environment import (
     CATALOG,
     HOUSE,
@@ -116,11 +116,11 @@ def airflow_here(
     say: Say = lambda _: None,
     wait: Wait = time.sleep,
 ) -> Iterator[Here]:
-    """Everything in one folder, up and healthy; stopped again afterwards, the data kept.
+    """Everything in one folder, up and healthy; stopped again afterwards, the data kept if it is `lasting`.
 
     Without a project it is the example, copied into the folder. Where the catalog is not embedded the project's own
-    declaration holds. What is not `lasting` need not survive the machine's power cut. `settings` are variables that
-    Airflow's processes get whatever else is said. `wait` may raise, to break off the start.
+    declaration holds. What is not `lasting` is made in haste, and its databases are gone afterwards. `settings` are
+    variables that Airflow's processes get whatever else is said. `wait` may raise, to break off the start.
     """
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -139,6 +139,8 @@ def airflow_here(
             )  # fmt: skip
         finally:
             _stop_all(children, say)
+            if not lasting:
+                forget_database(folder)
 
 
 def _bring_up(

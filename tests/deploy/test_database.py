@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psycopg2
 import pytest
-from deploy.database import start_database
+from deploy.database import forget_database, start_database
 from deploy.processes import Children
 
 
@@ -36,6 +36,8 @@ def test_data_outlives_the_server(tmp_path: Path) -> None:
         assert command(again.url("errata"), "SELECT n FROM kept") == [(7,)]
     finally:
         children.stop(*children.running)
+        forget_database(tmp_path)
+    assert not first.data.exists()
     log = (children.logs / "postgresql.log").read_text()
     assert log.count("database system is shut down") == 2
     assert "not properly shut down" not in log

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import psycopg2
 import pytest
+from deploy.database import forget_database
 from deploy.rest import NotAnswering, request
 
 from errata.errors import ErrataError
@@ -108,6 +109,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     finally:
         process.terminate()
         process.wait(120)
+        forget_database(found.folder)
 
 
 def test_a_shell_that_sources_the_environment_has_airflow_and_its_database(running: Running) -> None:
