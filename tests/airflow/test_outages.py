@@ -5,18 +5,21 @@ should be. The services are started once; each test goes on from where the one b
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psutil
 import psycopg2
 import pytest
+from hypothesis import settings
 
-from fixtures.airflow_up import Exchange, exchange, trades, tried_for
+from errata.errors import ErrataError
+from fixtures.airflow_up import Exchange, Key, exchange, trades, tried_for
 
 QUERIES = {
     "by_minute": "SELECT symbol, window_start, count(*) AS n, sum(price) AS total FROM trades "
@@ -39,6 +42,11 @@ def failure(context):
 NINE = datetime(2026, 11, 16, 9, 0, 5, tzinfo=UTC)
 AWAY = 20.0
 """Seconds that the catalog's database is away."""
+OUTAGE, CURRENT = 60.0, 90.0
+"""Seconds that PostgreSQL is away, with Airflow's own database, and after which all has to be current again."""
+WORK = 25.0
+"""Seconds that it takes from landing to the corrected answer: an outage begins at any moment of them."""
+MOMENTS = 20 if settings().max_examples > 25 else 1
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +163,44 @@ def test_a_query_that_stops_is_told_once_and_fails_no_run(up: Exchange) -> None:
     assert (over["event"], over["fault_id"]) == ("over", told["fault_id"])
     up.await_answer()
     assert len(heard(up)) == 2
+
+
+def next_trades(up: Exchange) -> dict[Key, float]:
+    """Trades of the next hour that nothing is known of yet."""
+    last = max((moment for _, moment in up.trades), default=NINE)
+    moment = last.replace(minute=0, second=0) + timedelta(hours=1)
+    times = [moment + timedelta(minutes=minute) for minute in range(3)]
+    return {(symbol, each): 7.0 + each.minute for symbol in ("IBM", "SUN") for each in times}
+
+
+def answers(up: Exchange) -> bool:
+    try:
+        return bool(up.rows("SELECT 1"))
+    except ErrataError:
+        return False
+
+
+@pytest.mark.parametrize("moment", range(MOMENTS))
+def test_an_outage_at_any_moment_needs_no_hand(up: Exchange, chance: random.Random, moment: int) -> None:
+    before = len(heard(up))
+    up.land(next_trades(up))
+    up.await_answer()
+    up.land(next_trades(up))
+    up.land({chance.choice(sorted(up.trades)): chance.randrange(100, 200) / 2}, corrections=True)
+    time.sleep(chance.uniform(0, WORK))
+    up.here.stop("postgresql")
+    up.land(next_trades(up))  # sources do not know of it
+    end = time.monotonic() + OUTAGE
+    while time.monotonic() < end:
+        up.here.check()
+        time.sleep(1)
+    up.here.start("postgresql")
+    began = time.monotonic()
+    awaited(up, lambda: answers(up), "PostgreSQL answers again")
+    up.await_answer()
+    print(f"current {time.monotonic() - began:.0f} seconds after the outage's end")
+    assert time.monotonic() - began < CURRENT
+    assert len(heard(up)) <= before + 1, f"one fault is told once: {heard(up)[before:]}"
 
 
 def test_nothing_is_left(up: Exchange) -> None:
