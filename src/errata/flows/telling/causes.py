@@ -267,7 +267,10 @@ class Tracer:
         found = buckets.added(site.catalog, of.stream_id, [Role.FEED], after=first, up_to=last)
         read = [conformed(each.read(site.warehouse), schema) for each in sources(site.catalog, found)]
         rows = pa.concat_tables([schema.empty_table(), *read])
-        rows = rows.filter(pc.is_in(rows[RUN], pa.array([each.number for each in sweeps], pa.int64())))
+        rows = rows.filter(pc.is_in(rows[RUN], pa.array([each.number for each in sweeps], pa.int64()))).sort_by(RUN)
+        # Of several corrections of one result the last is what was read.
+        _, from_end = np.unique(key_numbers(rows.select([*shape.key, VS]))[::-1], return_index=True)
+        rows = rows.take(pa.array(np.sort(rows.num_rows - 1 - from_end)))
         names = inner.fields
         olds = [old(kept) if kept in shape.payload else kept for kept in names.values()]
         was = pa.table([*(rows[each] for each in olds), rows[VS], rows[OLD_VE]], [*names, VS, VE])
