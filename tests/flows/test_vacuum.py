@@ -23,6 +23,7 @@ from upath import UPath
 from errata.archive.warehouse import Warehouse
 from errata.catalog import buckets, commits, pins, streams, tables
 from errata.catalog import vacuum as index
+from errata.catalog.forgetting import Forgotten
 from errata.catalog.open import Catalog, open_catalog
 from errata.clock import FixedClock
 from errata.errors import ErrataError, UsageError
@@ -149,7 +150,7 @@ def test_what_is_freed_is_told_by_stream_and_kind(archive: Archive) -> None:
 
 def test_nothing_to_do_makes_no_commit(archive: Archive) -> None:
     archive.change([archive.bucket()])
-    assert archive.planned_and_done() == Vacuumed([], [], 0, 0, 0, [])
+    assert archive.planned_and_done() == Vacuumed([], [], 0, 0, 0, Forgotten(), [])
     assert commits.newest(archive.catalog) == 2
     with pytest.raises(UsageError, match="did you mean feed"):
         vacuum(archive.site, ["fed"])

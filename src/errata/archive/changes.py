@@ -63,6 +63,10 @@ class Part:
     """Only the rows of this evaluation; None: all."""
 
 
+FORGOTTEN = "forgotten"
+"""The type of a cause that lies behind the horizon."""
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """By which commit results have changed, and why."""
@@ -79,7 +83,8 @@ class Stretch:
     of: Published
     parts: Sequence[Part]
     told: Mapping[int, Told]
-    """For each number that records bear."""
+    """For each number that records bear; those of which nothing is known any more are told with the next one, but for
+    the cause."""
     masks: Sequence[Bucket] = ()
     """What of the parts is not told. Of those that tell what an evaluation has added nothing is held back: what takes
     it back later is told later."""

@@ -93,6 +93,12 @@ def oldest_pinned(catalog: Catalog) -> int:
         return int(connection.execute(select(head.c.commit_id)).scalar_one()) if oldest is None else oldest
 
 
+def drop_expired(catalog: Catalog) -> int:
+    """Clear the pins of readers that were killed; how many they were."""
+    with catalog.writing() as connection:
+        return int(connection.execute(delete(pins).where(pins.c.expires_at <= catalog.clock.now())).rowcount)
+
+
 def oldest_living(connection: Connection, now: int) -> int | None:
     """The oldest commit that a living pin needs, as things are at this moment; None when there is none."""
     return connection.execute(select(func.min(pins.c.commit_id)).where(pins.c.expires_at > now)).scalar()

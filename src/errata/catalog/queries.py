@@ -8,12 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from errata.catalog import result_tables
 from errata.catalog.open import Catalog
-from errata.catalog.tables import queries
+from errata.catalog.tables import faults, queries
 from errata.model.columns import Column, ColumnType
 from errata.model.pattern import Pattern
 from errata.model.query import CheckedQuery, columns_record, from_record, to_record
@@ -89,6 +89,7 @@ def record(connection: Connection, commit_id: int, writes: QueryWrites) -> None:
     for start in range(0, len(gone), _AT_ONCE):
         ended = queries.c.query_id.in_(gone[start : start + _AT_ONCE])
         connection.execute(update(queries).where(ended).values(removed_in=commit_id))
+        connection.execute(delete(faults).where(faults.c.query_id.in_(gone[start : start + _AT_ONCE])))
     for each in writes.write:
         if each.name in kept:
             same = queries.c.query_id == live[each.name].query_id

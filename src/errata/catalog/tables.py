@@ -144,7 +144,8 @@ positions = Table(
     Column("aged_to", BigInteger),
     Column("folded", BigInteger, nullable=False),
 )
-"""Where a stream stood after each commit that moved it: what a reader of an old commit needs."""
+"""Where a stream stood after each commit that moved it: what a reader of an old commit needs. Behind the horizon vacuum
+forgets all but those that tell when revisions were applied and rows aged out."""
 
 batches = Table(
     "batches",
@@ -336,8 +337,8 @@ evaluations = Table(
     ),
 )
 """How far each query's results have been worked out, from which state of the streams, and what it took. The last one is
-the query's position. `swept` is of those that corrected what had been published, `refused` how many revisions they
-could not take up."""
+the query's position. Vacuum forgets those behind the horizon, but never the first. `swept` is of those that corrected
+what had been published, `refused` how many revisions they could not take up."""
 
 faults = Table(
     "faults",

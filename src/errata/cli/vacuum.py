@@ -63,6 +63,9 @@ def report_lines(done: Vacuumed, *, plan: bool, grace: int) -> Iterator[str]:
         yield f"{'would free' if plan else 'freed'} {what}{_commits(done)}"
     else:
         yield "nothing to free"
+    gone = [f"{getattr(done.forgotten, name):,} {name}" for name in ("evaluations", "positions", "pins")]
+    if told := [each for each in gone if not each.startswith("0 ")]:
+        yield f"{'would forget' if plan else 'forgot'} {', '.join(told)} that no commit within the horizon needs"
     if done.folders:
         yield f"{counted(done.folders, 'empty folder')} {'would be ' if plan else ''}removed"
     if done.young:

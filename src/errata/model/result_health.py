@@ -126,7 +126,8 @@ def advance_findings(answers: Answers, found: Sequence[Advance], stable: int | N
     why = "each evaluation goes on where the one before it has ended"
     how = f"{answers.anew} works the answer out from the beginning"
     numbers = [each.number for each in found]
-    if numbers != list(range(1, len(found) + 1)) or not found:
+    # Vacuum forgets numbers behind the horizon, and never the first.
+    if numbers[:1] != [1] or numbers != sorted(set(numbers)):
         what = f"its evaluations have the numbers {', '.join(map(str, numbers[:5])) or 'none'}, and should be from 1 on"
         yield Finding(answers.name, Kind.NUMBERS, what, ROW, why, how, severity=Severity.DAMAGE)
     for one, other in pairwise(found):

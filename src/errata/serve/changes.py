@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rich.table import Table
 from rich.text import Text
 
-from errata.archive.changes import Told
+from errata.archive.changes import FORGOTTEN, Told
 from errata.archive.result_rows import feed_schema
 from errata.archive.wire import conformed
 from errata.intake.arrow_types import arrow_type
@@ -168,13 +168,16 @@ def _ends(ends: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _causes(runs: pa.ChunkedArray, told: Mapping[int, Told]) -> dict[str, pa.Array]:
     """For each record, by the number that it bears, the commit and the cause."""
-    numbers = np.array(sorted(told), np.int64)
+    numbers, wanted = np.array(sorted(told), np.int64), runs.to_numpy()
     known = [told[int(each)] for each in numbers]
-    places = pa.array(np.searchsorted(numbers, runs.to_numpy()))
-    causes = pa.array([{"type": each.type, "id": each.id} for each in known], _CAUSE)
+    places = np.searchsorted(numbers, wanted)
+    forgotten = np.flatnonzero(~np.isin(wanted, numbers))
+    of_cause = places.copy()
+    of_cause[forgotten] = len(known)
+    causes = pa.array([*({"type": each.type, "id": each.id} for each in known), {"type": FORGOTTEN, "id": ""}], _CAUSE)
     return {
-        "commit": pa.array([each.commit_id for each in known], pa.int64()).take(places),
-        "cause": causes.take(places),
+        "commit": pa.array([each.commit_id for each in known], pa.int64()).take(pa.array(places)),
+        "cause": causes.take(pa.array(of_cause)),
     }
 
 

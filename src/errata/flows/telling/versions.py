@@ -32,6 +32,8 @@ class Version:
     """None where nothing counts any more."""
     cut: bool = False
     """What there was before is no longer kept."""
+    forgotten: bool = False
+    """Nor is which evaluation gave it: the one that is named is the next one of which anything is known."""
 
 
 @dataclass
@@ -79,9 +81,10 @@ def _looks(catalog: Catalog, archive: Archive, held: _Held, whole: int, newest: 
         held.take(records.standing)
         before = [each for each in told if each.commit_id <= whole]
         reached = bool(before) and before[-1].frontier >= at
-        brought = next((each for each in before if each.number == held.run), None)
+        brought = next((each for each in before if each.number >= held.run > 0), None)
         if reached and brought is not None:
-            yield held.version(brought.commit_id, of, brought, cut=True)
+            found = held.version(brought.commit_id, of, brought, cut=True)
+            yield replace(found, forgotten=brought.number != held.run)
     for each in told:
         if each.commit_id <= whole:
             continue

@@ -201,7 +201,7 @@ class _Telling:
             causes = Causes([Edit(dropped=True)])
             if each.evaluation is not None:
                 result = Result(each.of, each.evaluation, plain, each.vs, self.at)
-                causes = tracer.causes(result)
+                causes = Causes() if each.forgotten else tracer.causes(result)
                 form = self.forms.of(each.of)
                 moments.append(Moment(form, each.evaluation, form.region(plain, each.vs, self.at)))
             values.append(Value(known[each.commit_id], each.values, each.vs, each.ve, causes, each.cut))

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from errata.archive.warehouse import own_name
+from errata.catalog import forgetting, pins
 from errata.catalog import vacuum as index
+from errata.catalog.forgetting import Forgotten
 from errata.catalog.vacuum import Recorded, Spent
 from errata.errors import unknown
 from errata.flows.site import Site
@@ -60,6 +62,8 @@ class Vacuumed:
     """Files that no index row names and that stay, because they may be in use."""
     foreign: int
     """Files that are not Errata's, and stay."""
+    forgotten: Forgotten
+    """Records of the past that no commit within the horizon needs, and pins that have expired."""
     stuck: Sequence[str]
     """Files that could not be removed, with the reason; the next vacuum tries again."""
 
@@ -77,6 +81,8 @@ def plan(site: Site, names: Sequence[str] = (), grace: int = GRACE, on_step: OnS
         run.count_spent(each, spent)
         run.going |= {bucket.path for bucket in spent if bucket.path is not None}
     run.sweep({each.name for each in chosen}, everywhere=not names)
+    if not names:
+        run.forgotten = forgetting.forgettable(site.catalog)
     return run.result()
 
 
@@ -84,6 +90,7 @@ def vacuum(site: Site, names: Sequence[str] = (), grace: int = GRACE, on_step: O
     """Remove what the streams named no longer need, or all there are and were, and what has been left lying about."""
     chosen = _chosen(site, names)
     run = _Run(site, grace, on_step, act=True)
+    expired = pins.drop_expired(site.catalog)
     run.remove_doomed(run.count_unfinished)
     for each in chosen:
         on_step(f"removing what {each.name} no longer needs from the index")
@@ -91,6 +98,8 @@ def vacuum(site: Site, names: Sequence[str] = (), grace: int = GRACE, on_step: O
         run.commits += [] if commit_id is None else [commit_id]
         run.count_spent(each, spent)
         run.remove_doomed()
+    if not names:  # the records of one archive are needed by others
+        run.forgotten = replace(forgetting.forget(site.catalog), pins=expired)
     run.sweep({each.name for each in chosen}, everywhere=not names)
     return run.result()
 
@@ -128,11 +137,12 @@ class _Run:
     folders: int = 0
     young: int = 0
     foreign: int = 0
+    forgotten: Forgotten = field(default_factory=Forgotten)
 
     def result(self) -> Vacuumed:
         freed = [Freed(*about, *amounts) for about, amounts in sorted(self.tally.items())]
         stuck = [f"{path}: {why}" for path, why in sorted(self.stuck.items())]
-        return Vacuumed(freed, self.commits, self.folders, self.young, self.foreign, stuck)
+        return Vacuumed(freed, self.commits, self.folders, self.young, self.foreign, self.forgotten, stuck)
 
     def count(self, stream: str, what: What, kind: str, buckets: int, files: int, size: int) -> None:
         amounts = self.tally[stream, what, kind]
