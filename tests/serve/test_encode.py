@@ -9,11 +9,13 @@ import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from errata.intake.csv_lines import parse_csv
 from errata.serve.encode import csv_header, csv_lines, json_lines, plain_text
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -110,3 +112,28 @@ def test_a_piece_of_a_batch_and_nothing_at_all() -> None:
     whole = batch([("a", 1, "x"), ("b", 2, "y"), ("c", 3, "z")])
     assert csv_lines(whole.slice(1, 1)) == b"b,2,y\n"
     assert csv_lines(whole.slice(0, 0)) == json_lines(whole.slice(3)) == b""
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.int64(), [1, None, 3, None]),
+        (pa.float64(), [None, 0.5]),
+        (pa.string(), ["a", None, "b", ""]),
+        (TIME, [None]),
+        (pa.bool_(), [None, None]),
+    ],
+)
+@pytest.mark.parametrize("columns", [1, 2])
+def test_every_row_of_nulls_is_a_row_to_every_reader(kind: pa.DataType, values: list[object], columns: int) -> None:
+    names = [f"c{number}" for number in range(columns)]
+    batch = pa.RecordBatch.from_arrays([pa.array(values, kind)] * columns, names)
+    text = csv_header(names) + csv_lines(batch)
+    missing = [value in (None, "") for value in values]
+    assert pd.read_csv(io.BytesIO(text))["c0"].isna().tolist() == missing
+    read = list(csv.DictReader(io.StringIO(text.decode())))
+    assert [row["c0"] == "" for row in read] == missing
+    ours = parse_csv(csv_lines(batch), names)
+    assert (ours.lines, len(ours.columns["c0"]), ours.bad) == (len(values), len(values), {})
+    if columns > 1:
+        assert [value is None for value in ours.columns["c0"].to_pylist()] == [value is None for value in values]

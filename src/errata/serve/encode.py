@@ -1,6 +1,7 @@
 """Rows of an archive as CSV and JSON lines: whole Arrow columns at a time, in the spelling that Errata also reads.
 
-NULL is empty in CSV and null in JSON, an empty string is `""`. Doubles are the shortest text that reads back the same.
+NULL is empty in CSV and null in JSON, an empty string is `""`. Where a line of CSV has one column, NULL is `""`, too:
+an empty line is no row to pandas, to Python's csv or to Errata. Doubles are the shortest text that reads back the same.
 JSON has no numbers for NaN and infinities; they are strings there.
 """
 
@@ -27,7 +28,8 @@ def csv_header(names: Sequence[str]) -> bytes:
 
 def csv_lines(batch: pa.RecordBatch) -> bytes:
     """The rows, a line each unless a string has line breaks of its own."""
-    return _joined([pc.fill_null(_csv_text(column), "") for column in batch.columns], ",")
+    null = '""' if batch.num_columns == 1 else ""
+    return _joined([pc.fill_null(_csv_text(column), null) for column in batch.columns], ",")
 
 
 def json_lines(batch: pa.RecordBatch) -> bytes:
