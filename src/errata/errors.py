@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable, Sequence
 
 EXIT_FAILED = 1
@@ -52,6 +53,20 @@ class UsageError(ErrataError):
 
 class Refused(ErrataError):
     """What was asked for is understood and not done, because it would lose or contradict something."""
+
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What the system says when there is no room for more: none on the disk, none of a quota, none in one file."""
+
+
+def disk_full(where: str, why: str, what: str = "the disk is full") -> ErrataError:
+    """That there is no room to write."""
+    return ErrataError(
+        what,
+        where=where,
+        why=why,
+        how="make room there, and run it again: what is not committed is not there, and vacuum removes what it left",
+    )
 
 
 class BadFile(ErrataError):

@@ -56,8 +56,14 @@ def test_a_warehouse_that_cannot_be_made_is_named(project: Path, errata: Errata)
     (project / "file").write_text("in the way")
     declared = (project / "errata.yaml").read_text().replace("./warehouse", "./file/warehouse")
     (project / "errata.yaml").write_text(declared)
-    (project / "one.csv").write_text(lines([1]))
+    refused = errata("apply", "--yes")
+    assert (refused.code, "(warehouse): the warehouse cannot be at" in refused.err) == (2, True)
+    assert "file is no folder" in refused.err
+    # One that was there when it was applied.
+    (project / "file").unlink()
     assert errata("apply", "--yes").code == 0
+    (project / "file").write_text("in the way")
+    (project / "one.csv").write_text(lines([1]))
     done = errata("ingest", "quotes", "one.csv")
     assert done.code == 1
     assert "the warehouse cannot be written" in done.err

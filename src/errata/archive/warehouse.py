@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from upath import UPath
 
-from errata.errors import ErrataError
+from errata.errors import FULL, ErrataError, disk_full
+from errata.intake.places import reaching
 from errata.model.instants import to_datetime, to_micros
 from errata.model.stream import Stream
 
@@ -74,10 +75,13 @@ class Warehouse:
 
     def check(self) -> None:
         """Refuse a warehouse that cannot be written, before any work is done for it."""
-        root = UPath(self.uri)
         try:
+            with reaching(self.uri):
+                root = UPath(self.uri)
             root.mkdir(parents=True, exist_ok=True)
             writable = root.protocol not in _LOCAL or os.access(root.path, os.W_OK | os.X_OK)
+        except NotImplementedError as error:
+            raise self._unwritable("what is behind this address can only be read") from error
         except OSError as error:
             raise self._unwritable(error.strerror or str(error)) from error
         if not writable:
@@ -91,20 +95,26 @@ class Warehouse:
         """Write a file and see it safely on disk: a commit must never be more durable than what it names."""
         target = UPath(self.path(relative))
         for last in (False, False, True):
-            target.parent.mkdir(parents=True, exist_ok=True)
             try:
+                target.parent.mkdir(parents=True, exist_ok=True)
                 file = target.open("wb")
             except FileNotFoundError:
                 # Vacuum removes folders that it finds empty, and has taken this one for such.
                 if last:
                     raise
                 continue
-            with file:
-                file.write(data)
-                if target.protocol in _LOCAL:
-                    file.flush()
-                    os.fsync(file.fileno())
-                    _sync_folder(target.parent.path)
+            except OSError as error:
+                raise _no_room(target, error) from error
+            try:
+                with file:
+                    file.write(data)
+                    if target.protocol in _LOCAL:
+                        file.flush()
+                        os.fsync(file.fileno())
+                        _sync_folder(target.parent.path)
+            except OSError as error:
+                self.remove(relative)
+                raise _no_room(target, error) from error
             return
 
     def read(self, relative: str) -> bytes:
@@ -132,8 +142,9 @@ class Warehouse:
 
     def entries(self, folder: str = "") -> list[Entry]:
         """What lies in a folder, as it is now; nothing in one that is not there."""
-        place = UPath(self.path(folder))
-        place.fs.invalidate_cache()
+        with reaching(self.uri):
+            place = UPath(self.path(folder))
+            place.fs.invalidate_cache()
         own = place.path.rstrip("/")
         try:
             found = place.fs.ls(place.path, detail=True)
@@ -201,6 +212,11 @@ def _is_day(folder: str, streams: Collection[str]) -> bool:
 def own_name(day: str, name: str) -> bool:
     """Whether a file in one of the folders of `days` bears a name that Errata gives."""
     return KINDS[day.split("/")[1]][1].fullmatch(name) is not None
+
+
+def _no_room(target: UPath, error: OSError) -> Exception:
+    """In words, that the disk is full; another error as it is."""
+    return disk_full(str(target), error.strerror or str(error)) if error.errno in FULL else error
 
 
 def _sync_folder(path: str) -> None:

@@ -14,6 +14,7 @@ from errata.errors import ErrataError, UsageError
 from errata.model.commit import Cause, Commit
 from errata.model.horizon import readable
 from errata.model.instants import format_duration, format_instant, parse_instant
+from errata.model.numbers import whole
 
 
 def take(
@@ -89,7 +90,7 @@ def find(catalog: Catalog, as_of: str | int | None) -> int:
     if as_of is None:
         return newest(catalog)
     if isinstance(as_of, int) or as_of.strip().isdecimal():
-        wanted = int(as_of)
+        wanted = as_of if isinstance(as_of, int) else whole(as_of.strip())
         last = newest(catalog)
         if not 0 < wanted <= last:
             there = f"commits are 1 to {last}" if last else "there is none yet"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, InternalError, NoSuchModuleError, OperationalError
 
 from errata.clock import SYSTEM, Clock
-from errata.errors import ErrataError, UsageError
+from errata.errors import ErrataError, UsageError, disk_full
+
+DISK_FULL = "53100"
+"""PostgreSQL's code for it."""
 
 LOCK_PATIENCE = 60
 """Seconds that a writer waits for another one before it gives up."""
@@ -42,12 +46,24 @@ def answering(engine: Engine) -> Iterator[None]:
     except DatabaseError as error:
         if type(error) not in (DatabaseError, OperationalError, InternalError):
             raise  # a statement of ours is wrong, and nothing that a person could mend
+        if _is_full(error):
+            place = engine.url.render_as_string(hide_password=True)
+            why = str(error.orig).strip().splitlines()[0]
+            raise disk_full(place, why, "the disk of the catalog is full") from None
         raise ErrataError(
             "the catalog's database does not answer as it should",
             where=engine.url.render_as_string(hide_password=True),
             why=str(error.orig).strip().splitlines()[0],
             how="check that it is up, reachable and writable (`catalog:` in errata.yaml), and run it again",
         ) from None
+
+
+def _is_full(error: DatabaseError) -> bool:
+    """Whether the database has no room to write."""
+    told = error.orig
+    if isinstance(told, sqlite3.Error):
+        return getattr(told, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    return getattr(told, "pgcode", None) == DISK_FULL
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +132,10 @@ def newest_version() -> str:
 
 def prepare_catalog(url: str, clock: Clock = SYSTEM) -> Catalog:
     """The catalog at the URL, its tables made or brought up to date first."""
-    if make_url(url).get_backend_name() == "sqlite" and (place := make_url(url).database):
-        Path(place).parent.mkdir(parents=True, exist_ok=True)
-    catalog = Catalog(_engine(url), clock)
+    engine = _engine(url)
+    if (file := database_file(url)) is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    catalog = Catalog(engine, clock)
     with catalog.writing() as connection:
         if connection.dialect.name == "postgresql":
             # Two that prepare one catalog at once: the second waits and then finds nothing to do.
@@ -131,14 +148,22 @@ def prepare_catalog(url: str, clock: Clock = SYSTEM) -> Catalog:
 
 def peek(url: str) -> Catalog | None:
     """The catalog if its tables are there and up to date; None where `prepare_catalog` has work to do."""
-    parsed = make_url(url)
-    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").exists():
-        return None
     catalog = Catalog(_engine(url), SYSTEM)
+    if (file := database_file(url)) is not None and not file.exists():
+        return None
     if version(catalog) == newest_version():
         return catalog
     catalog.close()
     return None
+
+
+def database_file(url: str) -> Path | None:
+    """The file in which a catalog of SQLite lives; None of another database."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise _unreadable() from None
+    return Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None
 
 
 def shown(url: str) -> str:
@@ -161,15 +186,21 @@ def _engine(url: str) -> Engine:
             options = f"-c timezone=UTC -c lock_timeout={LOCK_PATIENCE}s"
             noticed = {name: value for name, value in NOTICED.items() if name not in parsed.query}
             return create_engine(url, connect_args={"options": options, **noticed}, pool_pre_ping=True)
-    except (ArgumentError, NoSuchModuleError):
-        raise UsageError(
-            "the catalog's URL cannot be read",
-            how="write sqlite:///errata.db or postgresql+psycopg2://user@host:5432/database",
-        ) from None
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        raise _unreadable() from None
     raise UsageError(
         f"a catalog cannot live in {parsed.get_backend_name()}",
         where=shown(url),
         how="PostgreSQL and SQLite are supported",
+    )
+
+
+def _unreadable() -> UsageError:
+    # What is wrong with it is not told in its own words: it may hold a password.
+    return UsageError(
+        "the catalog's URL cannot be read",
+        why="its port is a number, and what is special in a name or a password stands as %XX",
+        how="write sqlite:///errata.db or postgresql+psycopg2://user@host:5432/database",
     )
 
 

@@ -17,7 +17,7 @@ from errata.serve.words import counted
 
 
 def quotes(
-    rows: Annotated[int, typer.Option("--rows", help="Quotes to write, besides corrections and mistakes.")],
+    rows: Annotated[int, typer.Option("--rows", max=10**11, help="Quotes to write, besides corrections and mistakes.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write to.")] = Path("feed"),
     revisions: Annotated[
         str, typer.Option("--revisions", metavar="NONE|LOW|MOD|HIGH", help="How often a quote is corrected later.")

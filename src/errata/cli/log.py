@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from errata.catalog import commits, streams
-from errata.cli.options import MaybeStream, Printed, given
+from errata.cli.options import MOST_ROWS, MaybeStream, Printed, given
 from errata.cli.talk import say
 from errata.flows.site import at_site
 from errata.model.commit import Commit
@@ -37,7 +37,9 @@ FIELDS = tuple(
 def log(
     context: typer.Context,
     stream: MaybeStream = None,
-    last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="Only the last N commits.")] = None,
+    last: Annotated[
+        int | None, typer.Option("--last", metavar="N", min=1, max=MOST_ROWS, help="Only the last N commits.")
+    ] = None,
     kind: Printed = Format.TABLE,
 ) -> None:
     """List commits, oldest first: when, what made them, what they did."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -16,10 +17,11 @@ from typer.core import TyperGroup
 from errata import __version__
 from errata.cli.doors import Door, Given, group
 from errata.cli.talk import complain
-from errata.errors import EXIT_FAILED, ErrataError
+from errata.errors import EXIT_FAILED, FULL, ErrataError, disk_full
 
 DEBUG = "ERRATA_DEBUG"
 INTERRUPTED = 130
+_ENDLESS = re.compile(r"\S{1000,}")
 
 COMMANDS = {
     "init": ("Begin a project with a commented errata.yaml.", "errata.cli.init:init"),
@@ -187,8 +189,12 @@ def _failed(error: Exception, debug: bool) -> int:
         return _stopped()
     error = _lost_spark(error) or error
     if isinstance(error, ErrataError):
-        complain(str(error))
+        complain(_cut(str(error)))
         return error.exit_code
+    if isinstance(error, OSError) and error.errno in FULL:
+        full = disk_full(_cut(str(error.filename or "here")), error.strerror or str(error))
+        complain(str(full))
+        return full.exit_code
     complain(_sentence(error) + ("" if debug else f"; --debug (or {DEBUG}=1) shows where"))
     return EXIT_FAILED
 
@@ -200,6 +206,11 @@ def _lost_spark(error: Exception) -> ErrataError | None:
     from errata.spark.lost import lost_spark  # noqa: PLC0415 - most commands need no Spark
 
     return lost_spark(error)
+
+
+def _cut(text: str) -> str:
+    """The text with words that nobody would read to their end cut: names and values that somebody gave."""
+    return _ENDLESS.sub(lambda word: f"{word[0][:100]}…({len(word[0]):,} letters)", text)
 
 
 def _interrupted(error: BaseException | None) -> bool:
@@ -219,4 +230,5 @@ def _sentence(error: Exception) -> str:
     told = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     if isinstance(error, OSError) and error.strerror:
         told = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    told = _cut(told)
     return f"errata failed unexpectedly: {type(error).__name__}{': ' if told else ''}{told}"

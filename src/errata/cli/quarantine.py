@@ -10,7 +10,7 @@ import typer
 
 from errata.catalog.held_files import HeldFile
 from errata.catalog.quarantine import Held, State
-from errata.cli.options import MaybeStream, Printed, StreamName, given
+from errata.cli.options import MOST_ROWS, MaybeStream, Printed, StreamName, given
 from errata.cli.talk import confirm, say
 from errata.errors import EXIT_FAILED
 from errata.flows.site import at_site
@@ -67,7 +67,9 @@ def ls(
     everything: Annotated[bool, typer.Option("--all", help="Also what was retried or dropped.")] = False,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", metavar="N", min=1, help="Only the last N rows; as a table 50 unless told."),
+        typer.Option(
+            "--limit", metavar="N", min=1, max=MOST_ROWS, help="Only the last N rows; as a table 50 unless told."
+        ),
     ] = None,
     kind: Printed = Format.TABLE,
 ) -> None:

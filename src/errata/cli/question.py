@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from errata.declare.queries import read_sql
+from errata.declare.text_files import QUERY_BYTES, is_file, read_stream_within
 from errata.errors import UsageError, candidates
 
 QueryGiven = Annotated[
@@ -44,7 +45,7 @@ def meant(query: str | None, sql: str | None, names: Collection[str]) -> Meant:
     if said.lower() in {name.lower() for name in names}:
         return Meant(said)
     path = Path(said)
-    if path.is_file():
+    if is_file(path):
         return Meant(text=read_sql(path), where=said)
     if " " in said.strip():
         raise UsageError(f"{said!r} is neither a query's name nor a file", how="write a text behind --sql")
@@ -52,7 +53,4 @@ def meant(query: str | None, sql: str | None, names: Collection[str]) -> Meant:
 
 
 def _from_input() -> str:
-    try:
-        return sys.stdin.read()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"the input is not UTF-8 at byte {error.start}", how="give it as UTF-8") from None
+    return read_stream_within(sys.stdin, "the input", QUERY_BYTES)

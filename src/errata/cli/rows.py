@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from errata.cli.options import MOST_ROWS, check_place
 from errata.cli.talk import say, steps
 from errata.errors import UsageError
 from errata.serve.formats import ScanFormat, console_on
@@ -19,7 +20,10 @@ SHOWN = 50
 Kind = Annotated[ScanFormat, typer.Option("--format", help="How rows are given out.", case_sensitive=False)]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")]
 Limit = Annotated[
-    int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N rows; as a table 50 unless told.")
+    int | None,
+    typer.Option(
+        "--limit", metavar="N", min=1, max=MOST_ROWS, help="Only the first N rows; as a table 50 unless told."
+    ),
 ]
 
 
@@ -29,6 +33,7 @@ def check_format(kind: ScanFormat, out: Path | None) -> None:
         raise UsageError("Parquet goes into files only", how="name a file with --out")
     if kind is ScanFormat.TABLE and out is not None:
         raise UsageError("a table is for looking at", how="add --format csv, json or parquet to write to a file")
+    check_place(out)
 
 
 def give_objects(some: Iterable[tuple[Mapping[str, object], Rows, Sequence[str]]], limit: int | None) -> None:

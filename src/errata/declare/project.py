@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from errata.declare.locations import catalog_url, place
+from errata.declare.locations import at_home, catalog_url, place
 from errata.declare.marked import Table, compose
 from errata.declare.queries import (
     QueryFile,
@@ -20,6 +20,7 @@ from errata.declare.queries import (
 )
 from errata.declare.reader import Place, Problems, Section
 from errata.declare.streams import read_relation, read_stream
+from errata.declare.text_files import PROJECT_BYTES, is_file, is_folder, read_within
 from errata.errors import UsageError
 from errata.model.columns import check_name
 from errata.model.deferral import ALWAYS, Deferral
@@ -87,10 +88,10 @@ def load_project(path: Path | None = None, environ: Mapping[str, str] | None = N
 
 
 def _found(path: Path | None, environ: Mapping[str, str]) -> Path:
-    named = path or (Path(environ[VARIABLE]).expanduser() if environ.get(VARIABLE) else None)
+    named = path or (at_home(environ[VARIABLE]) if environ.get(VARIABLE) else None)
     if named is not None:
-        file = named / FILE_NAME if named.is_dir() else named
-        if not file.is_file():
+        file = named / FILE_NAME if is_folder(named) else named
+        if not is_file(file):
             who = "" if path else f"{VARIABLE} says {named}; "
             raise UsageError(
                 f"there is no file {file}", how=f"{who}name the file or its folder; `errata init` makes one"
@@ -98,7 +99,7 @@ def _found(path: Path | None, environ: Mapping[str, str]) -> Path:
         return file.resolve()
     here = Path.cwd()
     for folder in (here, *here.parents):
-        if (folder / FILE_NAME).is_file():
+        if is_file(folder / FILE_NAME):
             return folder / FILE_NAME
     raise UsageError(
         f"there is no {FILE_NAME} in {here} or a folder above it",
@@ -108,11 +109,9 @@ def _found(path: Path | None, environ: Mapping[str, str]) -> Path:
 
 def _text(file: Path, shown: str) -> str:
     try:
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"the file is not UTF-8 at byte {error.start}", where=shown, how="save it as UTF-8") from None
-    except OSError as error:
-        raise UsageError(f"the file cannot be read: {error.strerror}", where=shown) from None
+        return read_within(file, shown, PROJECT_BYTES)
+    except FileNotFoundError:
+        raise UsageError("the file is gone", where=shown) from None
 
 
 def _project(section: Section, root: Path, remote: str | None) -> Project:

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from errata.declare.locations import local_path
 from errata.declare.reader import Place, Problems, Section
 from errata.declare.streams import UNITS, parse_retention
+from errata.declare.text_files import QUERY_BYTES, is_folder, read_within
 from errata.errors import UsageError, candidates
 from errata.model.deferral import Deferral
 from errata.model.deferral_rule import EXAMPLE
@@ -64,7 +66,9 @@ def read_query_file(name: str, section: Section, root: Path) -> QueryFile | None
         return None
     retention, in_units = kept or (None, False)
     lines = {option: section.where(option).line for option in section.names()}
-    path = root / Path(file).expanduser()
+    path = section.read("sql", lambda text: local_path(text, root))
+    if path is None:
+        return None
     return QueryFile(name, file, path, on_revision, emit, retention, in_units, table, since, sweep, lineage, lines)
 
 
@@ -175,20 +179,14 @@ def read_sql(path: Path) -> str:
 
 def _text(path: Path, shown: str) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_within(path, shown, QUERY_BYTES)
     except FileNotFoundError:
         raise UsageError(f"there is no file {shown}", how=_nearby(path)) from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{shown} is not UTF-8 at byte {error.start}", how="save it as UTF-8") from None
-    except OSError as error:
-        raise UsageError(
-            f"{shown} cannot be read: {error.strerror}", how="name a file of SQL that can be read"
-        ) from None
 
 
 def _nearby(path: Path) -> str:
     """What may have been meant: the folder's files of SQL."""
-    if not path.parent.is_dir():
+    if not is_folder(path.parent):
         return f"there is no folder {path.parent.name} either; paths are relative to the folder of errata.yaml"
     names = sorted(each.name for each in path.parent.glob("*.sql"))[:20]
     return candidates(path.name, names) if names else "write it; the folder has no .sql file yet"

@@ -10,6 +10,7 @@ from typing import TypeVar
 from errata.declare.environment import expand
 from errata.declare.marked import Entry, Listing, Node, Scalar, Table
 from errata.errors import UsageError, candidates
+from errata.model.numbers import whole
 
 T = TypeVar("T")
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -171,6 +172,6 @@ class Section:
 def whole_number(text: str) -> int:
     """A whole number of at least 1, as people write it: 500000 or 500_000."""
     digits = text.replace("_", "")
-    if not (digits.isascii() and digits.isdecimal()) or int(digits) < 1:
+    if not (digits.isascii() and digits.isdecimal()) or not digits.strip("0"):
         raise UsageError(f"{text!r} is not a number", how="write a whole number of 1 or more, such as 500000")
-    return int(digits)
+    return whole(digits)

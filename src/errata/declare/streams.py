@@ -13,6 +13,7 @@ from errata.errors import UsageError, unknown
 from errata.model.bucket import Layout
 from errata.model.columns import Column, ColumnType, Kind, check_name
 from errata.model.instants import DAY, SECOND, parse_duration
+from errata.model.numbers import whole
 from errata.model.stream import (
     ARRIVAL,
     DEFAULT_BUCKET_ROWS,
@@ -198,7 +199,7 @@ def parse_span(text: str, timed: bool) -> int:
         raise UsageError(
             f"{text!r} is not a stretch of a bigint order field", how="write a whole number of units, such as 1000"
         )
-    return int(digits)
+    return whole(digits)
 
 
 def _columns(section: Section) -> Columns:

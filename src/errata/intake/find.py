@@ -52,10 +52,12 @@ def landed(landing: Landing) -> dict[UPath, tuple[int, int]]:
     Names that do not end like a format are left where they are: a stray file must not hold up the rest.
     """
     folder = landing_folder(landing)
-    if not folder.is_dir():
-        return {}
-    found = [file for file in _within(folder) if _parts(folder, file)[0] != TAKEN and _ending(file)]
-    return {file: look for file in found if (look := glance(file)) is not None}
+    with reaching(landing.path):
+        if not folder.is_dir():
+            return {}
+    with reaching(landing.path):
+        found = [file for file in _within(folder) if _parts(folder, file)[0] != TAKEN and _ending(file)]
+        return {file: look for file in found if (look := glance(file)) is not None}
 
 
 def landing_folder(landing: Landing) -> UPath:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from errata.errors import UsageError, candidates
+from errata.model.numbers import whole
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
@@ -52,7 +53,7 @@ class ColumnType:
         """The type that a declaration's text names, such as 'double' or 'decimal(10,2)'."""
         name = text.strip().lower()
         if (decimal := _DECIMAL.fullmatch(name)) is not None:
-            return cls(Kind.DECIMAL, int(decimal[1]), int(decimal[2]))
+            return cls(Kind.DECIMAL, whole(decimal[1]), whole(decimal[2]))
         known = [kind.value for kind in Kind if kind is not Kind.DECIMAL]
         if name not in known:
             raise UsageError(f"unknown type {text!r}", how=candidates(name, {*known, "decimal(p,s)"}))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from errata.errors import UsageError, candidates
 from errata.model.instants import DAY, HOUR, MINUTE, parse_duration
+from errata.model.numbers import DIGITS
 
 DEEP = 20
 """Brackets are nested no more deeply than this."""
@@ -159,7 +160,7 @@ class _Reader:
 
     def _number(self) -> int:
         digits = self._next.replace("_", "")
-        if not _NUMBER.fullmatch(digits) or int(digits) < 1:
+        if not _NUMBER.fullmatch(digits) or len(digits) > DIGITS or int(digits) < 1:
             raise self._refused("write a whole number of 1 or more, such as queue >= 10")
         self._at += 1
         return int(digits)

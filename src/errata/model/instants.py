@@ -7,11 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 from errata.errors import UsageError
 from errata.model.interval import LOWEST
+from errata.model.numbers import SHOWN, whole
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
+LONGEST = 36_525_000 * DAY
+"""Microseconds of the longest duration that is read, 100,000 years: added to any instant it is within a bigint."""
 
 _UNITS = {
     "microsecond": 1,
@@ -37,13 +40,15 @@ def parse_duration(text: str) -> int:
         unit = _SHORT.get(part[2], part[2].removesuffix("s") if part[2] not in _SHORT else part[2])
         if unit not in _UNITS:
             break
-        total += int(part[1]) * _UNITS[unit]
+        total += whole(part[1]) * _UNITS[unit]
         end = part.end()
     if end == 0 or spaced[end:].strip():
         raise UsageError(
             f"{text!r} is not a duration",
             how="write a whole number and a unit, such as '5 seconds', '90 minutes', '24 hours' or '7 days'",
         )
+    if total > LONGEST:
+        raise UsageError(f"{text[:SHOWN]!r} is too long a duration", how="100,000 years are the most")
     return total
 
 

@@ -26,6 +26,7 @@ _OF_SOME_ROW_IN_JAVA = ("java.lang.ArithmeticException", "java.time.DateTimeExce
 _OF_DATA = "22"
 """How the states begin that SQL gives to what is wrong with data."""
 _OUT_OF_MEMORY = re.compile(r"OutOfMemory|UNABLE_TO_ACQUIRE_MEMORY|Java heap space|GC overhead limit")
+_DISK_FULL = re.compile(r"No space left on device|the disk is full|Disk quota exceeded")
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 # Without those rules answers would be wrong, and the state's number tells a person nothing.
 _NO_HELP = re.compile(r'\s*If necessary,? set "?spark\.sql\.ansi\.enabled[^.]*\.|\s*SQLSTATE: \w+')
@@ -65,6 +66,8 @@ def question_failures() -> Iterator[None]:
 
 def how_to_mend(error: Exception) -> str:
     """What a person can do where a job failed, but not for the rows."""
+    if _DISK_FULL.search(str(error)) is not None:
+        return "make room on the disk"
     if _OUT_OF_MEMORY.search(str(error)) is None:
         return "mend the cause"
     names = "spark.driver.memory (on a cluster spark.executor.memory)"

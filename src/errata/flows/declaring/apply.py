@@ -16,6 +16,7 @@ from errata.declare.differences import Changes, plan_changes
 from errata.declare.project import Project
 from errata.declare.query_changes import QueryChanges, plan_query_changes
 from errata.errors import ErrataError, UsageError
+from errata.flows.declaring.places import check_places
 from errata.flows.site import Site
 from errata.model.query import CheckedQuery, Query
 from errata.model.stream import Stream
@@ -66,6 +67,7 @@ class _There:
 def plan(project: Project, drop: Collection[str] = (), shown: ApplyPlan | None = None) -> ApplyPlan:
     """Compare what is declared with what is there; nothing is touched. `shown` is a plan that was made just before:
     the texts of the queries are taken from it."""
+    check_places(project)
     catalog = peek(project.catalog)
     if catalog is None:
         tables, there = f"{shown_url(project.catalog)} (tables of version {newest_version()})", _There()

@@ -24,6 +24,7 @@ _DAY = r"\d{4}-\d\d-\d\d"
 _WRITTEN = re.compile(_DAY + r"([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)? ?(Z|UTC|[+-]\d\d:?\d\d)?)?", re.ASCII)
 _CALENDAR = re.compile(r"months?|mons?|quarters?|years?|yrs?|\d[my]o?\b", re.IGNORECASE)
 _INT, _BIGINT = 2**31, 2**63
+_MOST_DIGITS = 1_000
 _FLOAT = ColumnType(Kind.FLOAT)
 _FIXED_UNITS = "MICROSECOND, MILLISECOND, SECOND, MINUTE, HOUR, DAY or WEEK"
 
@@ -41,6 +42,11 @@ def number(text: Text, node: exp.Expression, written: str, sign: str = "") -> Li
     if found[3] or (suffix == "L" and found[2]):
         raise text.mistake(node, f"{written} is not a number", how=f"write the digits in full before {suffix}")
     if found[2] or suffix == "BD":
+        return _decimal(text, node, digits)
+    if len(digits) > _MOST_DIGITS:
+        # Python reads no number of thousands of digits, and no type of the language holds one.
+        if suffix == "L":
+            raise text.mistake(node, "the number is too large for a bigint")
         return _decimal(text, node, digits)
     return _whole(text, node, int(digits), suffix == "L")
 

@@ -21,13 +21,14 @@ from errata.model.instants import parse_duration
 WITHOUT = "_without"
 """The columns on the right of a negation are called by its alias and this."""
 _LONGEST = 2**60
+_MOST_DIGITS = 100
 _FUNCTIONS = ("sliding", "sliding_rows", "negation")
 
 
 def whole_number(text: Text, node: exp.Expression, what: str) -> int:
     """A number above 0 that stands in the text as it is."""
     value = node.this if isinstance(node, exp.Literal) and not node.is_string else ""
-    if not value.isdigit() or not 0 < int(value) < _LONGEST:
+    if not (value.isascii() and value.isdigit()) or len(value) > _MOST_DIGITS or not 0 < int(value) < _LONGEST:
         raise text.mistake(node, f"{what} is a whole number above 0", how="write the number as it is, such as 1000")
     return int(value)
 
