@@ -6,12 +6,17 @@ import gzip
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fixtures.commands import Errata
+from fixtures.kills import kill_while_running
+
+HOUSE = Path(__file__).resolve().parents[2]
 
 YAML = """\
 project: p
@@ -216,3 +221,36 @@ def test_programs_are_told_of_files_set_aside(folder: Path, errata: Errata) -> N
     assert told["fault"]["file"].endswith("landing/bad/x.csv")
     status = [json.loads(line) for line in errata("status", "--format", "json").out.splitlines()]
     assert {each["stream"]: each["set_aside"] for each in status} == {"bad": 1, "good": 0}
+
+
+def test_the_job_of_airflow_takes_in_the_other_streams(folder: Path, errata: Errata) -> None:
+    landing = folder / "landing"
+    _cut(landing / "bad")
+    for name in ("good/1.csv", "bad/1.csv"):
+        (landing / name).write_text(SOUND)
+    (landing / "good" / "taken").write_text("")
+    job = [sys.executable, str(HOUSE / "jobs" / "append.py"), "--project", "errata.yaml", "--landed", "good", "bad"]
+    done = subprocess.run(job, capture_output=True, text=True, timeout=120, check=False)
+    # Rows of both are in; that files of one stream cannot be put away is a failure, and the last that is said.
+    assert done.returncode == 1
+    assert "x.csv.gz is set aside: the gzip file is cut off" in done.stderr
+    assert done.stderr.count("3 rows appended") == 2
+    assert "landing/good/taken is a file" in done.stderr.splitlines()[-2]
+    (landing / "good" / "taken").unlink()
+    _wrong_header(landing / "bad")
+    for accepted, code in ((("--accept-quarantine",), 0), ((), 3)):
+        os.utime(landing / "bad" / "x.csv", (code + 1, code + 1))
+        done = subprocess.run([*job, *accepted], capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == code, done.stderr
+        assert "unknown column 'whom'" in done.stderr
+
+
+def test_a_run_that_is_killed_after_it_set_a_file_aside_loses_nothing(folder: Path, errata: Errata) -> None:
+    bad = _wrong_header(folder / "landing" / "bad")
+    (folder / "landing" / "bad" / "1.csv").write_text(SOUND)
+    kill_while_running(folder, 1)
+    assert "unknown column 'whom'" in errata("quarantine", "ls").out
+    assert errata("run").code == 0
+    assert errata("results", "bads", "--format", "csv").out.splitlines()[1].endswith("16")
+    assert bad.exists()
+    assert "1 landed file of bad set aside" in errata("status").err

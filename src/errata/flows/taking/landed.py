@@ -13,7 +13,7 @@ from errata.catalog.streams import Standing
 from errata.errors import ErrataError
 from errata.flows.site import Site
 from errata.flows.taking.landing import look
-from errata.intake.find import glance
+from errata.intake.find import glance, landed
 from errata.intake.places import escaped
 from errata.model.stream import Then
 
@@ -60,6 +60,8 @@ def _new(site: Site, of: Standing) -> tuple[tuple[str, int], ...]:
     if of.stream.landing is None:
         return ()
     try:
+        if not landed(of.stream.landing):
+            return ()  # looked at often, and mostly so: the catalog need not be asked
         return tuple(sorted(not_taken(site, of, look(site, of, of.stream).ready)))
     except ErrataError:
         # Whoever takes in what has landed is told what is wrong with the folder.
