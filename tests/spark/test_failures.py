@@ -25,4 +25,8 @@ def test_who_is_short_of_memory_is_told_where_to_give_more(said: str) -> None:
 
 
 def test_other_failures_are_for_persons_to_mend() -> None:
-    assert how_to_mend(PySparkException("No space left on device")) == "mend the cause"
+    assert how_to_mend(PySparkException("the worker has no such interpreter")) == "mend the cause"
+
+
+def test_who_is_short_of_disk_is_told_to_make_room() -> None:
+    assert how_to_mend(PySparkException("java.io.IOException: No space left on device")) == "make room on the disk"
