@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
+
+
+import shutil
+import sqlite3
 import threading
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy.exc import OperationalError
 
 from errata.catalog import ageing, buckets, commits, pins, streams, tables
 from errata.catalog.append import BasisMovedError, commit_append
-from errata.catalog.open import Catalog, open_catalog, peek, prepare_catalog, version
+from errata.catalog.open import Catalog, answering, open_catalog, peek, prepare_catalog, version
 from errata.clock import FixedClock
 from errata.errors import ErrataError, UsageError
 from errata.model.commit import Cause
@@ -250,3 +255,17 @@ def test_a_heartbeat_that_fails_once_goes_on(
 def test_a_reader_that_lost_its_pin_fails_clearly(catalog: Catalog, clock: FixedClock, ticks: Stream) -> None:
     with pytest.raises(ErrataError, match="has expired"), pins.pinned(catalog, 1, "slow"):
         clock.advance(pins.LEASE)
+
+
+@pytest.mark.parametrize(("free", "says"), [(0, "the disk of the catalog is full"), (1 << 30, "does not answer")])
+def test_a_disk_without_any_room_is_told_where_sqlite_names_no_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, says: str
+) -> None:
+    """What SQLite raised when a catalog was opened on a file system with no byte left."""
+    catalog = prepare_catalog(f"sqlite:///{tmp_path}/errata.db")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1 << 30, 0, free))
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+    with pytest.raises(ErrataError, match=says), answering(catalog.engine):
+        raise OperationalError("BEGIN", None, error)
+    catalog.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import sysconfig
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,9 @@ from errata.errors import ErrataError, UsageError, disk_full
 
 DISK_FULL = "53100"
 """PostgreSQL's code for it."""
+
+SQLITE_ROOM = 64 * 1024
+"""Bytes that must be free for SQLite to begin: it makes its shared-memory file in pieces of 32 KiB."""
 
 LOCK_PATIENCE = 60
 """Seconds that a writer waits for another one before it gives up."""
@@ -46,7 +50,7 @@ def answering(engine: Engine) -> Iterator[None]:
     except DatabaseError as error:
         if type(error) not in (DatabaseError, OperationalError, InternalError):
             raise  # a statement of ours is wrong, and nothing that a person could mend
-        if _is_full(error):
+        if _is_full(engine, error):
             place = engine.url.render_as_string(hide_password=True)
             why = str(error.orig).strip().splitlines()[0]
             raise disk_full(place, why, "the disk of the catalog is full") from None
@@ -58,11 +62,16 @@ def answering(engine: Engine) -> Iterator[None]:
         ) from None
 
 
-def _is_full(error: DatabaseError) -> bool:
+def _is_full(engine: Engine, error: DatabaseError) -> bool:
     """Whether the database has no room to write."""
     told = error.orig
     if isinstance(told, sqlite3.Error):
-        return getattr(told, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        code = getattr(told, "sqlite_errorcode", 0)
+        if code & 0xFF != sqlite3.SQLITE_IOERR:
+            return code == sqlite3.SQLITE_FULL
+        # On a disk without any room SQLite cannot even make the files that it works with, and says no more than that.
+        folder = Path(engine.url.database or ".").parent
+        return folder.exists() and shutil.disk_usage(folder).free < SQLITE_ROOM
     return getattr(told, "pgcode", None) == DISK_FULL
 
 
