@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-
-
 import shutil
 import sqlite3
 import threading
