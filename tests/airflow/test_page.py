@@ -15,6 +15,8 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from errata.catalog import held_files, streams
+from errata.catalog.held_files import HeldFile
 from errata.catalog.lately import Strip
 from errata.catalog.leases import TERM
 from errata.catalog.open import Catalog
@@ -35,6 +37,7 @@ from errata_airflow.page.drawing import drawn
 from errata_airflow.page.panel import all_panels
 from errata_airflow.page.words import ROUTES, ago, lasting, span, task_path, ticks, where
 from fixtures.airflow import HOUSE
+from fixtures.catalog import NOW
 from fixtures.leasing import left_elsewhere
 from fixtures.looking import Looked, looked
 
@@ -261,6 +264,18 @@ def test_quarantine_tells_why_and_how(client: TestClient, place: Looked) -> None
         assert part in text.replace("&#39;", "'")
     assert "2 rows are in quarantine, of feed" in seen(client, "")
     assert "Nothing of other is in quarantine." in seen(client, "quarantine?stream=other")
+
+
+def test_files_that_were_set_aside_are_told_with_the_way_out(client: TestClient, place: Looked) -> None:
+    catalog = place.site.catalog
+    file = HeldFile("other", "landing/other/cut.csv.gz", 10, 5, "the gzip file ends too early", "send it anew", NOW)
+    held_files.set_aside(catalog, streams.standing(catalog, "other").stream_id, [file])
+    text = seen(client, "quarantine")
+    for part in ("cut.csv.gz", "the gzip file ends too early", "send it anew", "errata quarantine retry other"):
+        assert part in text
+    place.hold(2)
+    assert "Landed files" in seen(client, "quarantine")
+    assert "cut.csv.gz" not in seen(client, "quarantine?stream=feed")
 
 
 def test_what_rows_say_is_never_taken_for_a_page(client: TestClient, place: Looked) -> None:

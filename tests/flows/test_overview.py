@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,12 @@ from errata.catalog.leases import TERM, held
 from errata.catalog.tables import leases
 from errata.errors import UsageError
 from errata.flows.overview.corrections import correction, course, deeds, replay
-from errata.flows.overview.front import Level, front, named
+from errata.flows.overview.front import Level, front, named, worth_a_look
 from errata.flows.overview.patterns import IN_WORDS, POLICIES, query_story
 from errata.flows.overview.set_aside import set_aside
 from errata.flows.overview.timelines import lanes, stream_story
 from errata.flows.overview.upkeep import upkeep
-from errata.flows.telling.status import LONG, State
+from errata.flows.telling.status import LONG, State, status
 from errata.model.bucket import Role
 from errata.model.evaluation import Refusal
 from errata.model.pattern import Pattern
@@ -98,6 +99,15 @@ def test_a_query_that_somebody_works_on_is_well_unless_that_takes_long(place: Lo
         assert [each.words.partition(" waits for ")[0] for each in front(place.site).points] == ["dear"]
         place.answer("dear")
         assert front(place.site).points == [], "it has nothing to take up"
+
+
+def test_landed_files_that_were_set_aside_are_worth_a_look(place: Looked) -> None:
+    (feed, other) = status(place.site)
+    points = list(worth_a_look([replace(feed, set_aside=2), replace(other, landing_fault="taken is a file")], []))
+    assert [(each.words, each.panel) for each in points] == [
+        ("2 landed files of feed could not be taken in", "quarantine"),
+        ("nobody can look into the landing folder of other", "streams"),
+    ]
 
 
 def test_what_waits_and_what_for(place: Looked) -> None:

@@ -75,6 +75,10 @@ class Front:
         return sum(each.quarantined for each in self.streams)
 
     @property
+    def set_aside(self) -> int:
+        return sum(each.set_aside for each in self.streams)
+
+    @property
     def stopped(self) -> Sequence[QueryStatus]:
         return [each for each in self.queries if each.stopped is not None]
 
@@ -129,6 +133,7 @@ def worth_a_look(streams: Sequence[StreamStatus], queries: Sequence[QueryStatus]
         words = f"{counted(total, 'row is', 'rows are')} in quarantine, of {of}"
         how = "Correct and retry them, or drop them; the page Quarantine tells how."
         yield Point(words, how, panel="quarantine")
+    yield from _landing(streams)
     yield from _blocked(queries)
     differ = [each.stream.name for each in streams if each.declared is not Declared.AGREED]
     differ += [each.name for each in queries if each.declared is not Declared.AGREED]
@@ -140,6 +145,21 @@ def worth_a_look(streams: Sequence[StreamStatus], queries: Sequence[QueryStatus]
         total = sum(refusal.count for each in refused for refusal in each.refused)
         words = f"{counted(total, 'correction')} could not reach {named(each.name for each in refused)}"
         yield Point(words, "These results stay as they were; the queries' pages tell why.", panel="queries")
+
+
+def _landing(streams: Sequence[StreamStatus]) -> Iterator[Point]:
+    """Files that were set aside where they landed, and landing folders that cannot be looked into."""
+    held = [each for each in streams if each.set_aside]
+    if held:
+        total, of = sum(each.set_aside for each in held), named(each.stream.name for each in held)
+        words = f"{counted(total, 'landed file', 'landed files')} of {of} could not be taken in"
+        yield Point(
+            words, "Correct and land them anew, retry or drop them; the page Quarantine tells how.", panel="quarantine"
+        )
+    for each in streams:
+        if each.landing_fault is not None:
+            words = f"nobody can look into the landing folder of {each.stream.name}"
+            yield Point(words, each.landing_fault, panel="streams")
 
 
 def waiting(queries: Iterable[QueryStatus]) -> list[Waiting]:

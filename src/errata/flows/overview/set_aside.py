@@ -1,4 +1,4 @@
-"""What is in quarantine: the rows, why each is there, and how many of a stream."""
+"""What is in quarantine: rows and landed files, why each is there, and how many of a stream."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from errata.catalog import quarantine, streams
+from errata.catalog import held_files, quarantine, streams
+from errata.catalog.held_files import HeldFile
 from errata.catalog.quarantine import Held
 from errata.errors import unknown
 from errata.flows.site import Site
@@ -17,17 +18,25 @@ MOST = 200
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """Rows in quarantine, the newest first."""
+    """Rows and files in quarantine, the newest first."""
 
     stream: str | None
     """Only of this stream; None: of all."""
     counts: Mapping[str, int]
     """How many rows of each stream."""
     rows: Sequence[Held]
+    file_counts: Mapping[str, int]
+    """How many files of each stream."""
+    files: Sequence[HeldFile]
 
     @property
     def total(self) -> int:
         return sum(self.counts.values())
+
+    @property
+    def all_counts(self) -> Mapping[str, int]:
+        """How many rows and files of each stream that has any."""
+        return dict(Counter(self.counts) + Counter(self.file_counts))
 
     @property
     def of_these(self) -> int:
@@ -46,8 +55,9 @@ def set_aside(site: Site, stream: str | None = None, most: int = MOST) -> SetAsi
         there = {each.stream.name for each in streams.standings(site.catalog)}
         if stream not in there:
             raise unknown("stream", stream, there)
-    counts = quarantine.counts(site.catalog)
-    return SetAside(stream, counts, quarantine.held(site.catalog, stream=stream, last=most)[::-1])
+    counts, rows = quarantine.counts(site.catalog), quarantine.held(site.catalog, stream=stream, last=most)
+    files = held_files.held(site.catalog, stream=stream)[-most:]
+    return SetAside(stream, counts, rows[::-1], held_files.counts(site.catalog), files[::-1])
 
 
 def _kind(reason: str) -> str:
