@@ -14,7 +14,7 @@ from errata.errors import EXIT_DECISION, EXIT_FAILED, EXIT_QUARANTINE, ErrataErr
 from errata.flows.answering.evaluate import Evaluated
 from errata.flows.running.outcome import job_exit_code, told
 from errata.flows.running.replay import REPLAYS_WAIT, Range, replay
-from errata.flows.running.rounds import Report
+from errata.flows.running.report import Report
 from errata.flows.running.run import run
 from errata.flows.running.sweep import sweep
 from errata.flows.site import at_site

@@ -28,7 +28,6 @@ from errata.flows.correcting.sweeping import Sweeping, sweeping_for
 from errata.flows.correcting.swept import sweep_query
 from errata.flows.declaring.check import read, with_inputs
 from errata.flows.site import Site
-from errata.flows.taking.revise import RevisedReport
 from errata.language.plan import Plan
 from errata.model.evaluation import Fault
 from errata.model.interval import LOWEST
@@ -130,29 +129,6 @@ class Outcome:
     def halted(self) -> bool:
         """Whether nothing more can be done now."""
         return self.busy or self.fault is not None or self.error is not None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """What came of queries in rounds."""
-
-    evaluated: Sequence[Evaluated] = ()
-    current: Sequence[str] = ()
-    """Queries of which nothing was to be done."""
-    stopped: Sequence[tuple[str, Fault]] = ()
-    """Queries that cannot go on, and why: they wait for a person."""
-    failed: Sequence[tuple[str, ErrataError]] = ()
-    """Queries that could not be taken further, and why: the next run tries again."""
-    held: Sequence[tuple[str, str]] = ()
-    """Queries that wait for another one, and for which."""
-    busy: Sequence[str] = ()
-    """Queries that another runner is at work on, or has just taken further."""
-    holders: Mapping[str, Holder] = field(default_factory=dict)
-    """Of busy queries who is at work on them, if somebody is."""
-    deferred: Sequence[Sweeping] = ()
-    """Corrections that wait, as their queries declare; only where what is due was asked for."""
-    revised: Sequence[RevisedReport] = ()
-    """Streams to whose history what was pending was applied."""
 
 
 class Rounds:

@@ -9,7 +9,8 @@ from errata.catalog import commits, pins, queries
 from errata.catalog.leases import Patience
 from errata.errors import ErrataError, UsageError
 from errata.flows.correcting.deferrals import Deferrals
-from errata.flows.running.rounds import OnStep, Report, Rounds, Wanted, wanted_queries
+from errata.flows.running.report import Report
+from errata.flows.running.rounds import OnStep, Rounds, Wanted, wanted_queries
 from errata.flows.running.sweep import apply_pending
 from errata.flows.site import Site
 from errata.flows.taking.append import AppendReport, Batch, append

@@ -11,7 +11,8 @@ from errata.catalog.streams import Standing
 from errata.flows.answering.evaluate import Evaluated
 from errata.flows.correcting.deferrals import Deferrals
 from errata.flows.declaring.check import with_inputs
-from errata.flows.running.rounds import OnStep, Report, Rounds, Wanted, wanted_queries
+from errata.flows.running.report import Report
+from errata.flows.running.rounds import OnStep, Rounds, Wanted, wanted_queries
 from errata.flows.site import Site
 from errata.flows.taking.revise import RevisedReport, revise_stream
 from errata.revise.technique import Technique
