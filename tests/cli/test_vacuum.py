@@ -9,12 +9,16 @@ import os
 import runpy
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from errata.catalog import buckets, commits, streams
+from errata.catalog.forgetting import Forgotten
+from errata.cli.vacuum import report_lines
 from errata.flows.site import at_site
+from errata.flows.upkeep.vacuum import GRACE, Vacuumed
 from errata.model.commit import Cause
 from errata.model.instants import DAY, SECOND
 from fixtures.catalog import a_bucket
@@ -134,3 +138,16 @@ def test_the_job_does_the_same(
     with at_site(littered) as site:
         [commit] = commits.listed(site.catalog, last=1)
     assert (commit.cause.flow, commit.cause.dag_id, commit.cause.run_id) == ("vacuum", "vacuum", "r")
+
+
+def test_records_and_pins_are_told_apart() -> None:
+    done = Vacuumed([], [], 0, 0, 0, Forgotten(pins=1, evaluations=1, positions=1_200), [])
+    assert list(report_lines(done, plan=False, grace=GRACE)) == [
+        "nothing to free",
+        "removed records behind the horizon: 1 evaluation, 1,200 positions",
+        "dropped 1 expired pin",
+    ]
+    assert list(report_lines(replace(done, forgotten=Forgotten(pins=2)), plan=True, grace=GRACE)) == [
+        "nothing to free",
+        "would drop 2 expired pins",
+    ]

@@ -63,9 +63,12 @@ def report_lines(done: Vacuumed, *, plan: bool, grace: int) -> Iterator[str]:
         yield f"{'would free' if plan else 'freed'} {what}{_commits(done)}"
     else:
         yield "nothing to free"
-    gone = [f"{getattr(done.forgotten, name):,} {name}" for name in ("evaluations", "positions", "pins")]
-    if told := [each for each in gone if not each.startswith("0 ")]:
-        yield f"{'would forget' if plan else 'forgot'} {', '.join(told)} that no commit within the horizon needs"
+    forgotten = done.forgotten
+    records = {"evaluation": forgotten.evaluations, "position": forgotten.positions}
+    if told := [counted(count, record) for record, count in records.items() if count]:
+        yield f"{'would remove' if plan else 'removed'} records behind the horizon: {', '.join(told)}"
+    if forgotten.pins:
+        yield f"{'would drop' if plan else 'dropped'} {counted(forgotten.pins, 'expired pin')}"
     if done.folders:
         yield f"{counted(done.folders, 'empty folder')} {'would be ' if plan else ''}removed"
     if done.young:
