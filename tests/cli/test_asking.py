@@ -133,6 +133,7 @@ def test_queries_stand_below_the_streams(errata: Errata, declared: Path) -> None
         "on_revision": "history",
         "waits_for": None,
         "fault": None,
+        "lease": None,
         "declared": "as declared",
     }
 
@@ -156,7 +157,7 @@ def test_a_project_without_queries(errata: Errata, project: Path) -> None:
     assert (done.out, done.err) == ("", "no queries: declare some in errata.yaml and run `errata apply`\n")
     header = errata("status", "--queries", "--format", "csv").out
     assert header.startswith("query,reads,columns,pattern,state,answered,as_of,")
-    assert (header.count("\n"), header.endswith(",fault,declared\n")) == (1, True)
+    assert (header.count("\n"), header.endswith(",fault,lease,declared\n")) == (1, True)
 
 
 def test_a_table(errata: Errata, there: Path) -> None:
