@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -271,18 +271,23 @@ class TestWhereToCut:
         st.integers(0, 120),
         st.integers(-1000, 1000),
     )
+    @example([2, 1, 6, 10], 4, 5, -3)
+    @example([3, 6], 2, 5, 0)  # the last instant alone brings more than half
     def test_parts_lead_to_the_end(self, each: list[int], most: int, known: int, begins: int) -> None:
         so_far = list(accumulate(each, initial=known))
         low, until = begins, begins + len(each)
         parts = 0
-        while cut := cut_at(lambda at, low=low: so_far[at - begins] - so_far[low - begins] + known, low, until, most):
+        # A cut at 0 is one.
+        while (
+            cut := cut_at(lambda at, low=low: so_far[at - begins] - so_far[low - begins] + known, low, until, most)
+        ) is not None:
             assert low < cut < until
             fresh = so_far[cut - begins] - so_far[low - begins]
             size = max(most, known)
             assert fresh >= size * 2 / 3, "no splinters"
             assert fresh - each[cut - begins - 1] <= size * 3 / 2, "no more than about so many, but for one instant"
             low, parts = cut, parts + 1
-        assert so_far[-1] - so_far[low - begins] <= 1.5 * max(most, known) or low + 1 >= until
+        assert so_far[-2] - so_far[low - begins] <= 1.5 * max(most, known), "nor at the end, but for its last instant"
         assert parts <= sum(each) / most * 1.5
 
     def test_what_is_at_one_instant_cannot_be_cut(self) -> None:
