@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import psutil
 import psycopg2
 import pytest
 from hypothesis import settings
@@ -205,4 +204,4 @@ def test_an_outage_at_any_moment_needs_no_hand(up: Exchange, chance: random.Rand
 
 def test_nothing_is_left(up: Exchange) -> None:
     awaited(up, lambda: not up.rows("SELECT 1 FROM leases"), "no lease is left", 60)
-    assert not [each for each in psutil.process_iter(["status"]) if each.pid in {one.pid for one in up.jobs("run")}]
+    awaited(up, lambda: not up.jobs("run"), "no job is left", 60)
