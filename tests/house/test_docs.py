@@ -90,7 +90,7 @@ def test_make_says_what_it_would_run(target: str, words: list[str]) -> None:
 
 def test_make_hands_nothing_of_its_own_to_a_make_that_its_recipe_calls(tmp_path: Path) -> None:
     house = tmp_path / "errata"  # a nested make names the folder that it enters, so the name must not matter either
-    recipe = house / ".venv" / "bin" / "pytest"
+    recipe = house / ".venv" / "bin" / "python"
     recipe.parent.mkdir(parents=True)
     (house / ".ci").mkdir()
     for name in ("pyproject.toml", "requirements.lock", ".ci/setup", ".ci/setup.py", ".venv/errata-setup"):
