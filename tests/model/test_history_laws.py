@@ -75,7 +75,9 @@ def test_what_holds_of_every_state(stream: Stream, data: st.DataObject, late: bo
         assert one.aged_to is None or (other.aged_to is not None and one.aged_to <= other.aged_to)
     for commit, state in enumerate(history.states):
         numbers = [revision.number for revision in state.pending]
-        assert numbers == list(range(state.applied + 1, state.revisions + 1))
+        # A batch that is withdrawn while others wait leaves its numbers behind; when nothing waits, all are settled.
+        assert numbers == sorted({each for each in numbers if state.applied < each <= state.revisions})
+        assert numbers or state.applied == state.revisions
         assert replayed(stream, history.steps[: commit + 1], state.applied) == state.live
         assert all(key == version.key for key, version in state.live.items())
         begins = aged_to(history, commit)
