@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -55,6 +56,8 @@ class Worker:
             for each in psutil.Process(process.pid).children(recursive=True):
                 if each.name() == "java":
                     each.kill()
+                    while each.status() != psutil.STATUS_ZOMBIE:  # else the next command may find it alive
+                        time.sleep(0.01)
                     return True
         return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from textwrap import dedent
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -97,3 +98,20 @@ def test_a_connect_server_that_is_gone_is_told_as_that(run_on_connect: RunOnConn
         "Spark was killed by signal 9; the kernel does so when memory is short",
         "the connection to Spark was lost",
     )
+
+
+def test_a_process_whose_jvm_has_ended_starts_another() -> None:
+    script = """
+        from pyspark import SparkContext
+        from errata.spark.session import open_session
+
+        counts = []
+        for _ in range(2):
+            spark = open_session("local[1]", None, {"spark.driver.memory": "512m"}, "errata tests")
+            counts.append(spark.range(3).count())
+            SparkContext._gateway.proc.kill()
+            SparkContext._gateway.proc.wait()
+        print(counts)
+    """
+    made = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True, check=True)
+    assert made.stdout == "[3, 3]\n"

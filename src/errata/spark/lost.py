@@ -53,6 +53,20 @@ def lost_spark(error: BaseException) -> SparkLostError | None:
     return SparkLostError(ended(code, "Spark, while it started," if starting else "Spark"), how=how_to_mend_end(code))
 
 
+def forget_lost_spark() -> None:
+    """Let a new JVM be started where the one that this process had started has ended: PySpark would go on asking that
+    one for as long as the process lives."""
+    process = _started()
+    if process is None or process.poll() is None:
+        return
+    from pyspark.core.context import SparkContext  # noqa: PLC0415 - a client of Spark Connect may not have it
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+
+    with SparkContext._lock:
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
+
+
 _AGAIN = "run it again: what is committed stands, and the same command does what is left"
 
 

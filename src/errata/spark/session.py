@@ -19,6 +19,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from errata.spark.java import quiet_java, require_java
+from errata.spark.lost import forget_lost_spark
 
 RULES: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -98,6 +99,7 @@ def prepare_environment(environ: MutableMapping[str, str], *, local: bool) -> No
 
 def open_session(master: str | None, remote: str | None, conf: Mapping[str, str], app: str) -> SparkSession:
     """A session to these rules: the active one if there is one, else Spark Connect at `remote`, else on `master`."""
+    forget_lost_spark()
     active = SparkSession.getActiveSession()
     if active is not None:
         return obeying(active, conf)
