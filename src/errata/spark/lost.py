@@ -62,9 +62,9 @@ def forget_lost_spark() -> None:
     from pyspark.core.context import SparkContext  # noqa: PLC0415 - a client of Spark Connect may not have it
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
-    with SparkContext._lock:
-        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-        SparkSession._instantiatedSession = None
+    for of in ("_gateway", "_jvm", "_active_spark_context"):  # PySpark has no other way
+        setattr(SparkContext, of, None)
+    setattr(SparkSession, "_instantiatedSession", None)  # noqa: B010 - as above
 
 
 _AGAIN = "run it again: what is committed stands, and the same command does what is left"
