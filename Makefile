@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml requirements.lock .ci/setup .ci/setup.py
 demo: $(STAMP)  ## see queries kept answered over a stream, and the past corrected
 	@$(BIN)/errata demo $(ARGS)
 
-test: $(STAMP)  ## run the tests (ARGS='tests/spark --long' for some of them, or longer)
+test: $(STAMP)  ## run the tests (ARGS='tests/engine --long' for some of them, or longer)
 	@unset MAKELEVEL; $(BIN)/python .ci/test.py $(ARGS)
 
 chaos: $(STAMP)  ## ten minutes of kills, four processes at work, the oracle at every quiet point (ARGS='--minutes 2 --seed 7')

@@ -8,7 +8,7 @@ from bench.archive_day import Amounts
 from bench.archive_layouts import LayoutAmounts, layout_figures
 from bench.archive_revisions import revision_figures
 from bench.measure import Outcome, Scale
-from errata.spark.session import open_session
+from errata.engine.session import open_session
 
 MIXES = {"LOW": 1, "MOD": 2, "HIGH": 10}
 """Corrections in a million rows, as the paper has them; in fewer rows at a smaller scale."""

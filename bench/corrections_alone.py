@@ -7,7 +7,7 @@ from pathlib import Path
 from bench.archive import REVISIONS
 from bench.archive_revisions import revision_figures
 from bench.measure import Outcome, Scale
-from errata.spark.session import open_session
+from errata.engine.session import open_session
 
 
 def measure(scale: Scale, folder: Path) -> Outcome:

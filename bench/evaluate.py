@@ -22,10 +22,10 @@ from bench.evaluate_reads import Reading
 from bench.evaluate_windows import PAIRS, Pair, WindowAmounts, window_figures
 from bench.measure import Grid, Metric, Outcome, Picture, Scale, Timings, talk
 from bench.report import bars
+from errata.engine.session import open_session
 from errata.flows.answering.evaluate import Evaluated
 from errata.flows.running.run import RunReport, run
 from errata.flows.site import Site
-from errata.spark.session import open_session
 
 
 @dataclass(frozen=True, slots=True)

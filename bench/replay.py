@@ -15,7 +15,7 @@ from bench.replay_overhead import OverheadAmounts, overhead_figures
 from bench.replay_peers import PeerAmounts, peer_figures
 from bench.replay_table import TableAmounts, table_figures
 from bench.report import figure
-from errata.spark.session import open_session
+from errata.engine.session import open_session
 
 
 @dataclass(frozen=True, slots=True)

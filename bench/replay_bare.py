@@ -23,6 +23,7 @@ from errata.archive.wire import conformed
 from errata.catalog import published
 from errata.catalog.open import Catalog
 from errata.catalog.published import Done
+from errata.engine.plans.advanced import Advanced
 from errata.evaluate.advance import Given, advance
 from errata.evaluate.deposit import Depositor
 from errata.evaluate.route import Route
@@ -31,7 +32,6 @@ from errata.language.plan import Plan
 from errata.model.commit import Cause
 from errata.model.evaluation import Step
 from errata.model.results import RUN, VS, Shape
-from errata.spark.plans.advanced import Advanced
 
 _SETTLE = "errata.evaluate.deposit.settle"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from deploy.database import Database
 from deploy.kept import Secrets, write_privately
 from deploy.ports import HOST
-from errata.spark.java import cache_folder
-from errata.spark.session import local_conf, prepare_environment
+from errata.engine.java import cache_folder
+from errata.engine.session import local_conf, prepare_environment
 
 HOUSE = Path(__file__).resolve().parents[1]
 

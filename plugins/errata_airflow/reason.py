@@ -31,7 +31,7 @@ def reason(lines: Iterable[str]) -> str:
 
 def reason_of(code: int, lines: Sequence[str], job: str) -> str:
     """Why a job has failed: how it was ended if something has ended it, else what it said last."""
-    from errata.spark.lost import MEMORY, ended, how_to_mend_end, signal_of  # noqa: PLC0415 - DAGs are read without it
+    from errata.engine.lost import MEMORY, ended, how_to_mend_end, signal_of  # noqa: PLC0415 - DAGs are read without it
 
     if code == MEMORY or signal_of(code) is not None:
         words = ended(code, f"jobs/{job}.py")

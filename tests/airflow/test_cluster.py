@@ -27,9 +27,9 @@ from sqlalchemy import text
 from errata.archive.scan import Scan, scan_rows
 from errata.catalog import commits, streams
 from errata.clock import SYSTEM
+from errata.engine.java import require_java, wheel_java
 from errata.model.instants import format_instant, to_micros
 from errata.model.results import VE, VS
-from errata.spark.java import require_java, wheel_java
 from fixtures.airflow import HOUSE
 from fixtures.cluster import WORKERS, Cluster, standalone
 from fixtures.duck import answers

@@ -41,7 +41,7 @@ def test_a_file_that_cannot_be_taken_is_refused_without_spark(
     def no_session(*_: object) -> None:
         raise AssertionError("Spark is not needed to refuse this")
 
-    monkeypatch.setattr("errata.spark.session.open_session", no_session)
+    monkeypatch.setattr("errata.engine.session.open_session", no_session)
     content, says = FILES[name]
     (applied / name).write_bytes(content)
     done = errata("ingest", "quotes", name)

@@ -10,6 +10,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from errata.engine.failures import JOB_FAILURES, loggers_quiet, question_failures
+from errata.engine.plans.compile import compile_plan
 from errata.errors import ErrataError
 from errata.evaluate import culprits, fallible
 from errata.evaluate.faults import find, in_words
@@ -23,8 +25,6 @@ from errata.model.columns import ColumnType
 from errata.model.evaluation import Fault
 from errata.model.instants import MINUTE, parse_instant
 from errata.model.interval import HIGHEST
-from errata.spark.failures import JOB_FAILURES, loggers_quiet, question_failures
-from errata.spark.plans.compile import compile_plan
 from fixtures.compiled import INTERPRETED, configured
 
 Row = Mapping[str, Any]

@@ -15,6 +15,7 @@ from errata.catalog import commits, pins, streams
 from errata.catalog.open import Catalog, open_catalog
 from errata.clock import FixedClock
 from errata.declare.project import load_project
+from errata.engine.failures import question_failures
 from errata.errors import ErrataError, UsageError
 from errata.flows.site import Site
 from errata.flows.taking.append import Batch, append
@@ -23,7 +24,6 @@ from errata.flows.telling.ask import Asked, Question, answering, understood
 from errata.flows.upkeep.age_out import age_out
 from errata.model.commit import Cause
 from errata.model.instants import HOUR, parse_instant
-from errata.spark.failures import question_failures
 from fixtures.projects import STREAMS, Written
 
 NOW = parse_instant("2026-11-18T02:05:00")

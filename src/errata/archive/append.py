@@ -23,6 +23,7 @@ from errata.archive.scan import Found, Scan, candidates, scan_rows
 from errata.archive.wire import ASIDE, SLOT, Intent, Said, heard_bucket, row_schema, told_schema, unpacked
 from errata.archive.written import POS
 from errata.catalog.open import Catalog
+from errata.engine.types import arrow_ddl
 from errata.errors import BadFile, ErrataError
 from errata.intake.fetch import fetch_lines
 from errata.intake.layout import FileLayout, number_lines, plan_splits
@@ -31,7 +32,6 @@ from errata.intake.spans import order_spans
 from errata.model.batch import BadRow, Counts, ReadSplit, Retried, SourceFile, Split, place
 from errata.model.bucket import NewBucket, Role
 from errata.model.interval import Interval
-from errata.spark.types import arrow_ddl
 
 SMALL_BYTES = 1024 * 1024
 SMALL_ROWS = 50_000

@@ -31,12 +31,12 @@ from errata.archive.written import POS, BucketWriter, order_values
 from errata.catalog import buckets
 from errata.catalog.open import Catalog
 from errata.catalog.streams import Standing
+from errata.engine.types import arrow_ddl
 from errata.intake.arrow_types import arrow_schema
 from errata.model.bucket import INLINE_STREAM_BYTES, NewBucket, Role
 from errata.model.interval import Interval
 from errata.model.revision import Op
 from errata.model.stream import Stream
-from errata.spark.types import arrow_ddl
 
 IN_PROCESS_BYTES = 16 * 1024 * 1024
 """Buckets of less than this together are read without a Spark job, which would take longer to begin."""

@@ -31,10 +31,10 @@ from errata.archive.warehouse import Warehouse
 from errata.archive.wire import conformed
 from errata.catalog.open import Catalog
 from errata.catalog.published import Published
+from errata.engine.types import arrow_ddl
+from errata.engine.values import as_frame
 from errata.model.bucket import Bucket
 from errata.model.results import OLD_VE, OP, RUN, VE, VS, Shape, old
-from errata.spark.types import arrow_ddl
-from errata.spark.values import as_frame
 
 ENDED = 0
 """In the place of an evaluation's number: the archive itself has ended."""

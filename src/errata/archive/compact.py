@@ -23,12 +23,12 @@ from errata.archive.wire import Said, conformed, heard_bucket, old_column, told,
 from errata.archive.written import POS, BucketWriter, order_values
 from errata.catalog.open import Catalog
 from errata.catalog.streams import Standing
+from errata.engine.types import arrow_ddl
 from errata.intake.arrow_types import arrow_schema
 from errata.model.bucket import INLINE_STREAM_BYTES, Bucket, NewBucket, Role
 from errata.model.compaction import Due, Why
 from errata.model.interval import HIGHEST, LOWEST, Interval
 from errata.model.stream import Stream
-from errata.spark.types import arrow_ddl
 
 IN_PROCESS_BYTES = 16 * 1024 * 1024
 """Runs of less than this together are rewritten without a Spark job, which would take longer to begin."""

@@ -21,9 +21,9 @@ from errata.archive.result_inspect import ResultWard, inspected_results
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import packed, unpacked
 from errata.catalog.open import Catalog
+from errata.engine.types import arrow_ddl
 from errata.model.bucket import Bucket, Groups
 from errata.model.health import Figures, Seen
-from errata.spark.types import arrow_ddl
 
 IN_PROCESS_BYTES = 16 * 1024 * 1024
 """Archives of less than this are looked at without a Spark job, which would take longer to begin."""

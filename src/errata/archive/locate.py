@@ -23,10 +23,10 @@ from errata.archive.wire import unpacked
 from errata.archive.written import row_group_of
 from errata.catalog import buckets as index
 from errata.catalog.open import Catalog
+from errata.engine.types import arrow_ddl
 from errata.intake.values import as_text
 from errata.model.bucket import Bucket
 from errata.model.stream import Stream
-from errata.spark.types import arrow_ddl
 
 MOST_BYTES = 256 * 1024 * 1024
 MOST_ROWS = 20_000_000

@@ -21,11 +21,11 @@ from errata.archive.scan import opened
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import conformed
 from errata.catalog.open import Catalog
+from errata.engine.plans.rows import quoted
+from errata.engine.types import arrow_ddl
+from errata.engine.values import as_frame
 from errata.model.bucket import Bucket, Role
 from errata.model.results import RUN, VE, VS, Shape
-from errata.spark.plans.rows import quoted
-from errata.spark.types import arrow_ddl
-from errata.spark.values import as_frame
 
 FEW = 50_000
 """So many masks are read here and handed to Spark as values, which it then has at hand in every task."""

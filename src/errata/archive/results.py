@@ -28,11 +28,11 @@ from errata.archive.written import as_arrow, as_parquet, checksum, cut
 from errata.catalog import buckets
 from errata.catalog.open import Catalog
 from errata.catalog.published import Published
+from errata.engine.types import arrow_ddl
+from errata.engine.values import as_frame
 from errata.model.bucket import INLINE_BYTES, Bucket, Ends, Groups, NewBucket, Role, masking
 from errata.model.interval import EVERYTHING, Interval
 from errata.model.results import RUN, VE, VS, Shape
-from errata.spark.types import arrow_ddl
-from errata.spark.values import as_frame
 
 BUCKET_ROWS = 500_000
 """A bucket of results has at most so many rows."""

@@ -22,13 +22,13 @@ from errata.archive.wire import conformed, old_column, unpacked
 from errata.catalog import buckets
 from errata.catalog.open import Catalog
 from errata.catalog.streams import Standing, aged_to_at
+from errata.engine.types import arrow_ddl, ddl
+from errata.engine.values import as_frame
 from errata.errors import ErrataError
 from errata.intake.arrow_types import arrow_schema
 from errata.model.bucket import Bucket, Role
 from errata.model.interval import EVERYTHING, HIGHEST, LOWEST, Interval
 from errata.model.stream import Stream
-from errata.spark.types import arrow_ddl, ddl
-from errata.spark.values import as_frame
 
 Group = tuple[str | None, ...]
 

@@ -203,7 +203,7 @@ def _lost_spark(error: Exception) -> ErrataError | None:
     """The error in words where it came of Spark being gone, whatever the call was that noticed it."""
     if "pyspark" not in sys.modules:
         return None
-    from errata.spark.lost import lost_spark  # noqa: PLC0415 - most commands need no Spark
+    from errata.engine.lost import lost_spark  # noqa: PLC0415 - most commands need no Spark
 
     return lost_spark(error)
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
+from errata.engine.plans import tails
+from errata.engine.plans.advanced import Advanced
+from errata.engine.plans.compile import compile_plan
+from errata.engine.plans.partials import advance_group, rebuild
 from errata.evaluate.needs import ARRIVING, KEPT, LEAVING, WHOLE
 from errata.evaluate.route import Kind, Route
 from errata.language.plan import Plan
 from errata.model.evaluation import Step
-from errata.spark.plans import tails
-from errata.spark.plans.advanced import Advanced
-from errata.spark.plans.compile import compile_plan
-from errata.spark.plans.partials import advance_group, rebuild
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from errata.engine.failures import JOB_FAILURES
+from errata.engine.plans.rows import VE, VS, Rows
+from errata.engine.types import arrow_ddl
+from errata.engine.values import as_frame
 from errata.evaluate.fallible import Computed, Fallible, doubt, either, innermost
 from errata.language.expr import Expr
-from errata.spark.failures import JOB_FAILURES
-from errata.spark.plans.rows import VE, VS, Rows
-from errata.spark.types import arrow_ddl
-from errata.spark.values import as_frame
 
 _FEW = 1_000
 """So many rows are looked at here, without another job."""

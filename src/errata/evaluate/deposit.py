@@ -15,13 +15,13 @@ from pyspark.sql import functions as sf
 from errata.archive.result_rows import feed_schema, result_schema
 from errata.archive.results import ResultWriter
 from errata.archive.wire import conformed
+from errata.engine.plans.at_hand import AtHand
+from errata.engine.plans.rows import quoted
+from errata.engine.types import arrow_ddl
 from errata.evaluate.settle import Settled, Told, settle
 from errata.model.bucket import Groups, NewBucket, Role
 from errata.model.interval import HIGHEST
 from errata.model.results import RUN, VE, VS, Shape
-from errata.spark.plans.at_hand import AtHand
-from errata.spark.plans.rows import quoted
-from errata.spark.types import arrow_ddl
 
 _STATE, _IS_STATE, _BEFORE = "_state", "_is_state", "_before"
 TOLD = pa.schema(

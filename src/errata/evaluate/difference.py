@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from errata.engine.plans.rows import quoted
+from errata.engine.types import spark_type
 from errata.model.results import OLD_VE, OP, RUN, VE, VS, Shape, old
-from errata.spark.plans.rows import quoted
-from errata.spark.types import spark_type
 
 _OLD, _THERE, _WAS_THERE = "_o_", "_there", "_was_there"
 

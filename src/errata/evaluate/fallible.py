@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce, singledispatch
 
+from errata.engine.plans.joins import parted
 from errata.language.expr import (
     BOOLEAN,
     OR,
@@ -26,7 +27,6 @@ from errata.language.functions import total
 from errata.language.nodes import Aggregate, Filter, Group, Join, Project, RelationJoin
 from errata.language.plan import Plan
 from errata.model.columns import Kind
-from errata.spark.plans.joins import parted
 
 _TRIED = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide", "%": "try_mod"}
 """Operators, and the functions that give NULL where they fail."""

@@ -8,6 +8,9 @@ from pyspark.errors import AnalysisException, SparkRuntimeException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from errata.engine.failures import JOB_FAILURES, loggers_quiet, of_some_row, reason_of
+from errata.engine.plans.compile import rows_of
+from errata.engine.plans.rows import VE, VS, quoted
 from errata.errors import ErrataError
 from errata.evaluate.culprits import culprit, fails
 from errata.evaluate.fallible import Fallible, Overflow, fallible
@@ -16,9 +19,6 @@ from errata.language.expr import TIMESTAMP, sql
 from errata.language.nodes import scans
 from errata.language.plan import Plan, Source
 from errata.model.evaluation import Fault
-from errata.spark.failures import JOB_FAILURES, loggers_quiet, of_some_row, reason_of
-from errata.spark.plans.compile import rows_of
-from errata.spark.plans.rows import VE, VS, quoted
 
 _PERHAPS = (AnalysisException, SparkRuntimeException)
 """What is also raised because of a row: of a pattern that is none Spark tells only when it is used."""

@@ -9,6 +9,7 @@ from functools import singledispatch
 
 import pyarrow as pa
 
+from errata.engine.plans.rows import VS
 from errata.language.expr import Expr, refs
 from errata.language.nodes import (
     BRANCH,
@@ -26,7 +27,6 @@ from errata.language.nodes import (
 from errata.language.plan import Plan, SourceKind
 from errata.model.columns import ColumnType, Kind
 from errata.model.instants import format_instant
-from errata.spark.plans.rows import VS
 
 _NULL = "NULL"
 _LONGEST = 100

@@ -11,6 +11,12 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from errata.engine.plans.compile import compile_plan, named, rows_of, upon
+from errata.engine.plans.grouping import grouped
+from errata.engine.plans.rows import OPEN, VE, Rows, Way, chosen, quoted
+from errata.engine.plans.windows import WINDOW, in_row_windows
+from errata.engine.types import arrow_ddl
+from errata.engine.values import as_frame
 from errata.evaluate.advance import Given
 from errata.evaluate.needs import ARRIVING, KEPT, WHOLE
 from errata.evaluate.route import Kind, Route
@@ -23,12 +29,6 @@ from errata.language.tails import Tail
 from errata.model.evaluation import Step
 from errata.model.interval import LOWEST
 from errata.model.results import FIRST, FROM, VS
-from errata.spark.plans.compile import compile_plan, named, rows_of, upon
-from errata.spark.plans.grouping import grouped
-from errata.spark.plans.rows import OPEN, VE, Rows, Way, chosen, quoted
-from errata.spark.plans.windows import WINDOW, in_row_windows
-from errata.spark.types import arrow_ddl
-from errata.spark.values import as_frame
 
 _KNOWN, _COUNT, _LAST, _SEQUENCE, _START = "_known", "_count", "_last", "_s0", "_start"
 _OF, _BEGINS, _ENDS, _HASH, _NUMBER = "_q", "_qf", "_qt", "_qh", "_qn"

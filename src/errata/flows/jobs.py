@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from errata.catalog.leases import Patience
+from errata.engine.lost import lost_spark
 from errata.errors import EXIT_DECISION, EXIT_FAILED, EXIT_QUARANTINE, ErrataError
 from errata.flows.answering.evaluate import Evaluated
 from errata.flows.running.outcome import job_exit_code, told
@@ -27,7 +28,6 @@ from errata.flows.upkeep.doctor import Orders, doctor
 from errata.flows.upkeep.vacuum import vacuum
 from errata.model.commit import Cause
 from errata.revise.technique import Technique
-from errata.spark.lost import lost_spark
 
 RUNS_WAIT = 60.0
 """Seconds that a run or a sweep waits for a query that another runner is at work on. Most are done by then; what takes

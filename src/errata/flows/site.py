@@ -37,7 +37,7 @@ class Site:
 
     def session(self) -> SparkSession:
         # PySpark takes seconds to import, and many commands need no session.
-        from errata.spark.session import open_session  # noqa: PLC0415
+        from errata.engine.session import open_session  # noqa: PLC0415
 
         spark = self.project.spark
         return open_session(spark.master, spark.remote, spark.conf, f"errata {self.project.name}")

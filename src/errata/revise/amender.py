@@ -14,13 +14,13 @@ from pyspark.sql import functions as sf
 from errata.archive.result_rows import result_schema
 from errata.archive.results import ResultWriter
 from errata.archive.wire import conformed
+from errata.engine.plans.rows import quoted
+from errata.engine.types import arrow_ddl
 from errata.evaluate.deposit import TOLD, as_told, from_told
 from errata.language.lineage import Region
 from errata.model.bucket import NewBucket, Role
 from errata.model.results import RUN, Shape
 from errata.revise.amend import Amended, Amending, amend
-from errata.spark.plans.rows import quoted
-from errata.spark.types import arrow_ddl
 
 _BEFORE, _CHANGED, _COMPARED = "_before", "_changed", "_compared"
 _FOUND = pa.schema([*TOLD, pa.field(_CHANGED, pa.int64()), pa.field(_COMPARED, pa.int64())])

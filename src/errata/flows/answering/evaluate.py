@@ -25,6 +25,11 @@ from errata.archive.wire import conformed
 from errata.catalog import published
 from errata.catalog.append import BasisMovedError
 from errata.catalog.published import Done, Published
+from errata.engine.failures import JOB_FAILURES, how_to_mend, last_word, loggers_quiet, of_some_row
+from errata.engine.plans.advanced import Advanced
+from errata.engine.plans.partials import results_of
+from errata.engine.types import arrow_ddl
+from errata.engine.values import as_frame
 from errata.errors import ErrataError
 from errata.evaluate import faults
 from errata.evaluate.advance import Given, advance
@@ -45,11 +50,6 @@ from errata.model.bucket import NewBucket, Role
 from errata.model.evaluation import Fault, Measures, Step, Swept
 from errata.model.interval import LOWEST
 from errata.model.results import VS
-from errata.spark.failures import JOB_FAILURES, how_to_mend, last_word, loggers_quiet, of_some_row
-from errata.spark.plans.advanced import Advanced
-from errata.spark.plans.partials import results_of
-from errata.spark.types import arrow_ddl
-from errata.spark.values import as_frame
 
 SMALL = 200_000
 """Steps that read about so many rows are brought here whole; larger ones are settled in Spark's tasks."""

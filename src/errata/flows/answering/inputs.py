@@ -19,6 +19,9 @@ from errata.archive.scan import Found, Group, Scan, candidates, moment, scan_row
 from errata.catalog import ledger
 from errata.catalog.published import Published
 from errata.catalog.streams import Standing
+from errata.engine.plans.rows import quoted
+from errata.engine.types import ddl
+from errata.engine.values import as_frame
 from errata.evaluate.reads import NOTHING, Reach
 from errata.flows.answering.late_session import LateSession
 from errata.flows.site import Site
@@ -28,9 +31,6 @@ from errata.model.bucket import Bucket
 from errata.model.evaluation import Measures
 from errata.model.interval import LOWEST, Interval, joined
 from errata.model.stream import Stream
-from errata.spark.plans.rows import quoted
-from errata.spark.types import ddl
-from errata.spark.values import as_frame
 
 LOCAL_ROWS = 50_000
 """So few rows are read here and handed to Spark as values: to open their files in every job would take longer."""

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 
 from pyspark.sql import SparkSession
 
+from errata.engine.session import configured
 from errata.flows.site import Site
-from errata.spark.session import configured
 
 
 class LateSession:

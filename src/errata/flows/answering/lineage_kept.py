@@ -13,6 +13,8 @@ from pyspark.sql import functions as sf
 from errata.archive.result_rows import lineage_schema
 from errata.archive.results import ResultWriter
 from errata.archive.wire import conformed
+from errata.engine.plans.rows import quoted
+from errata.engine.types import arrow_ddl
 from errata.evaluate.advance import Given
 from errata.evaluate.deposit import TOLD, as_told, from_told
 from errata.evaluate.stored import lineage_columns, lineage_of_rows, lineage_of_step
@@ -24,8 +26,6 @@ from errata.model.interval import LOWEST
 from errata.model.query import Lineage
 from errata.model.results import RUN, VS
 from errata.revise.regions import within
-from errata.spark.plans.rows import quoted
-from errata.spark.types import arrow_ddl
 
 
 def stores(task: Task) -> bool:

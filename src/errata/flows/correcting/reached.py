@@ -13,12 +13,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from errata.archive.match import matches
+from errata.engine.plans.rows import quoted
 from errata.evaluate.reads import Reach
 from errata.language.lineage import Axis
 from errata.model.interval import HIGHEST
 from errata.model.results import VE, VS
 from errata.model.stream import Stream
-from errata.spark.plans.rows import quoted
 
 
 def with_times(rows: pa.Table, stream: Stream | None) -> pa.Table:

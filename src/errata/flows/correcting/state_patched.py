@@ -16,6 +16,9 @@ import pyarrow.compute as pc
 from errata.archive.masked_results import spelled
 from errata.archive.match import matches
 from errata.catalog.published import Published
+from errata.engine.plans.compile import compile_plan
+from errata.engine.types import ddl
+from errata.engine.values import as_frame
 from errata.evaluate.route import Kind
 from errata.evaluate.storing import spans_below
 from errata.flows.answering.inputs import Inputs
@@ -29,9 +32,6 @@ from errata.revise import work
 from errata.revise.in_place import parted
 from errata.revise.revised import Revised
 from errata.revise.work import Answered
-from errata.spark.plans.compile import compile_plan
-from errata.spark.types import ddl
-from errata.spark.values import as_frame
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pyspark.sql import functions as sf
 
 from errata.archive.results import beginning
 from errata.archive.scan import moment
+from errata.engine.plans.rows import quoted
 from errata.evaluate.reads import Reach, reaches
 from errata.flows.answering import parts
 from errata.flows.answering.inputs import Inputs, Read
@@ -17,7 +18,6 @@ from errata.language.lineage import Axis, Region
 from errata.language.plan import Plan
 from errata.model.bucket import Bucket
 from errata.model.interval import HIGHEST, LOWEST, Interval
-from errata.spark.plans.rows import quoted
 
 
 def stretches(opened: Sequence[Bucket], rows: int, regions: Sequence[Region], until: int) -> list[Interval]:

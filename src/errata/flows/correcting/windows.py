@@ -16,6 +16,13 @@ from errata.archive.masks import sources
 from errata.archive.match import matches
 from errata.archive.result_rows import rows_schema
 from errata.catalog import buckets
+from errata.engine.plans.adjusted import FATE, GONE, STANDS, UNDECIDED, adjust_group
+from errata.engine.plans.advanced import Advanced
+from errata.engine.plans.at_hand import AtHand
+from errata.engine.plans.partials import advance_group, results_of
+from errata.engine.plans.simple_sql import NotSimpleError
+from errata.engine.types import arrow_ddl, ddl
+from errata.engine.values import as_frame
 from errata.evaluate.deposit import gathered, kept
 from errata.evaluate.windows import EMPTY, as_kept, latest, vanished
 from errata.flows.answering.inputs import Inputs, Read
@@ -29,13 +36,6 @@ from errata.model.bucket import Role
 from errata.model.interval import LOWEST, Interval
 from errata.model.results import RUN, VS
 from errata.revise.regions import holds
-from errata.spark.plans.adjusted import FATE, GONE, STANDS, UNDECIDED, adjust_group
-from errata.spark.plans.advanced import Advanced
-from errata.spark.plans.at_hand import AtHand
-from errata.spark.plans.partials import advance_group, results_of
-from errata.spark.plans.simple_sql import NotSimpleError
-from errata.spark.types import arrow_ddl, ddl
-from errata.spark.values import as_frame
 
 AT_HAND = 100_000
 """Up to so many revised rows windows are corrected in this process, if that is simple."""

@@ -16,6 +16,8 @@ from errata.archive.published_between import results_beginning, results_counting
 from errata.archive.result_rows import rows_schema
 from errata.archive.results import ResultWriter, buckets_beginning, buckets_counting, frame_of
 from errata.archive.wire import conformed
+from errata.engine.failures import JOB_FAILURES, how_to_mend, last_word, loggers_quiet, of_some_row
+from errata.engine.plans.compile import compile_plan
 from errata.errors import ErrataError
 from errata.evaluate import faults
 from errata.evaluate.deposit import kept
@@ -37,8 +39,6 @@ from errata.revise.amender import Amender, Laid
 from errata.revise.stored import unlike_stored
 from errata.revise.technique import Technique
 from errata.revise.work import Stored, Work, rereading
-from errata.spark.failures import JOB_FAILURES, how_to_mend, last_word, loggers_quiet, of_some_row
-from errata.spark.plans.compile import compile_plan
 
 LARGE = 2_000_000
 """What is made of more rows than this is laid against what is published in Spark's tasks."""

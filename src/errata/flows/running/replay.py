@@ -13,6 +13,7 @@ from errata.catalog.leases import Lease, Patience
 from errata.catalog.published import Published, all_published
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.replays import Replay
+from errata.engine.failures import loggers_quiet
 from errata.errors import ErrataError, UsageError, unknown
 from errata.flows.answering.answered import not_answered_yet, words
 from errata.flows.answering.evaluate import Evaluated, StoppedError
@@ -30,7 +31,6 @@ from errata.model.evaluation import Fault
 from errata.model.instants import event_time
 from errata.model.interval import Interval
 from errata.revise.technique import Technique
-from errata.spark.failures import loggers_quiet
 
 PART_ROWS = 5_000_000
 """A part of a replay reads about so many rows; each is a commit, if anything comes out different."""

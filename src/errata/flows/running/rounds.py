@@ -16,6 +16,8 @@ from errata.catalog.leases import Holder, Lease, Patience
 from errata.catalog.published import all_published, published
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.stopped import Stopped
+from errata.engine.failures import loggers_quiet
+from errata.engine.lost import lost_spark
 from errata.errors import ErrataError, unknown
 from errata.evaluate.route import Kind
 from errata.flows.answering.answered import words
@@ -32,8 +34,6 @@ from errata.language.plan import Plan
 from errata.model.evaluation import Fault
 from errata.model.interval import LOWEST
 from errata.revise.technique import Technique
-from errata.spark.failures import loggers_quiet
-from errata.spark.lost import lost_spark
 
 AT_ONCE = 4
 """So many queries are worked on at the same time."""

@@ -16,6 +16,7 @@ from errata.catalog.held_files import HeldFile
 from errata.catalog.ledger import Taken
 from errata.catalog.quarantine import SettledError
 from errata.catalog.streams import Standing
+from errata.engine.failures import spark_failures
 from errata.errors import BadFile, ErrataError, Refused, UsageError
 from errata.flows.site import Site, on_basis
 from errata.flows.taking.deliveries import Named, Sorted, named, named_so, other_content, sort_out
@@ -28,7 +29,6 @@ from errata.model.bucket import INLINE_STREAM_BYTES, Layout
 from errata.model.interval import EVERYTHING, HIGHEST, Interval
 from errata.model.revision import Op
 from errata.model.stream import Stream
-from errata.spark.failures import spark_failures
 
 TRIES = 8
 """Other writers can come first this often before we give up and say so."""

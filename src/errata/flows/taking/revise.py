@@ -10,11 +10,11 @@ from errata.archive.correct import Place, claim, decide
 from errata.catalog import streams
 from errata.catalog.append import BasisMovedError
 from errata.catalog.revise import Decided, commit_revisions
+from errata.engine.failures import spark_failures
 from errata.errors import ErrataError
 from errata.flows.site import Site, on_basis
 from errata.flows.upkeep.age_out import age_out_lazily
 from errata.model.batch import BadRevision, Settled
-from errata.spark.failures import spark_failures
 
 TRIES = 8
 """Other writers can come first this often before we give up and say so."""

@@ -19,6 +19,7 @@ from errata.catalog.append import AlreadyTakenError, BasisMovedError
 from errata.catalog.ledger import files_of
 from errata.catalog.streams import Standing
 from errata.catalog.undo import Undoable, Undoing, commit_undo
+from errata.engine.failures import spark_failures
 from errata.errors import ErrataError, Refused
 from errata.flows.site import Site, on_basis
 from errata.flows.taking.landing import put_away
@@ -26,7 +27,6 @@ from errata.flows.taking.revise import revise_stream
 from errata.model.bucket import NewBucket
 from errata.model.stream import OnRevision, Stream
 from errata.serve.values import texts
-from errata.spark.failures import spark_failures
 
 TRIES = 8
 """Other writers can come first this often before we give up and say so."""

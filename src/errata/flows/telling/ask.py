@@ -17,6 +17,10 @@ from errata.catalog import commits, pins, queries, streams
 from errata.catalog.open import Catalog, open_catalog
 from errata.catalog.streams import Standing
 from errata.declare.project import load_project
+from errata.engine.failures import question_failures
+from errata.engine.plans.compile import compile_plan
+from errata.engine.plans.rows import quoted
+from errata.engine.session import obeying
 from errata.errors import ErrataError, UsageError, unknown
 from errata.flows.answering.needed import base_names, needed
 from errata.flows.declaring.check import read, sources_of, with_inputs
@@ -29,10 +33,6 @@ from errata.language.tree import is_timed
 from errata.model.instants import event_time, format_instant
 from errata.model.interval import Interval
 from errata.model.query import Query
-from errata.spark.failures import question_failures
-from errata.spark.plans.compile import compile_plan
-from errata.spark.plans.rows import quoted
-from errata.spark.session import obeying
 
 _NAME = re.compile(r"\w+")
 

@@ -19,6 +19,9 @@ from errata.archive.results import buckets_beginning, buckets_counting, frame_of
 from errata.archive.scan import Scan, candidates, scan_rows
 from errata.catalog import commits, streams
 from errata.catalog.published import Published, evaluations_of, published
+from errata.engine.plans.rows import quoted
+from errata.engine.types import arrow_ddl
+from errata.engine.values import as_frame
 from errata.errors import ErrataError
 from errata.evaluate.reads import Reach
 from errata.flows.answering.answered import horizon_of_results
@@ -35,9 +38,6 @@ from errata.model.results import VE, VS
 from errata.serve.rows import Rows
 from errata.serve.said import Said, said_rows
 from errata.serve.story import Behind, Fate, Row, State
-from errata.spark.plans.rows import quoted
-from errata.spark.types import arrow_ddl
-from errata.spark.values import as_frame
 
 SHOWN = 20
 """So many rows of a source are shown."""

@@ -24,6 +24,8 @@ from errata.catalog import buckets, commits, pins
 from errata.catalog.open import Catalog, open_catalog
 from errata.catalog.published import Published, evaluations_of, ever_published
 from errata.declare.project import load_project
+from errata.engine.failures import question_failures
+from errata.engine.session import obeying
 from errata.errors import ErrataError
 from errata.evaluate.difference import comparable
 from errata.flows.answering.answered import horizon_of_results, named, not_answered_yet
@@ -33,8 +35,6 @@ from errata.model.evaluation import Evaluation
 from errata.model.results import Shape
 from errata.serve.changes import as_changes, changes_frame, no_changes
 from errata.serve.rows import Rows
-from errata.spark.failures import question_failures
-from errata.spark.session import obeying
 
 _REPLACES = ("query", "stream")
 """Types of causes for which results take the place of others."""

@@ -19,6 +19,7 @@ from errata.archive.written import POS
 from errata.catalog import commits, streams, undo
 from errata.catalog.origins import Origin, origins
 from errata.catalog.streams import Standing
+from errata.engine.failures import spark_failures
 from errata.errors import ErrataError, UsageError, unknown
 from errata.flows.site import Site, on_basis
 from errata.intake.convert import convert
@@ -26,7 +27,6 @@ from errata.model.commit import Commit
 from errata.model.feed import canonical
 from errata.model.revision import Op
 from errata.model.stream import Stream
-from errata.spark.failures import spark_failures
 
 Values = Mapping[str, object]
 

@@ -15,6 +15,8 @@ from errata.catalog import commits, pins, streams
 from errata.catalog.open import Catalog, open_catalog
 from errata.catalog.streams import Standing
 from errata.declare.project import load_project
+from errata.engine.failures import spark_failures
+from errata.engine.session import obeying
 from errata.errors import UsageError, unknown
 from errata.flows.site import Site
 from errata.flows.upkeep.age_out import age_out_lazily
@@ -22,8 +24,6 @@ from errata.intake.values import value_text
 from errata.model.instants import parse_instant
 from errata.model.interval import HIGHEST, LOWEST, Interval
 from errata.model.stream import Stream
-from errata.spark.failures import spark_failures
-from errata.spark.session import obeying
 
 
 @dataclass(frozen=True, slots=True)

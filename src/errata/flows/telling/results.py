@@ -18,6 +18,9 @@ from errata.catalog import commits, pins, result_ageing
 from errata.catalog.open import Catalog, open_catalog
 from errata.catalog.published import Published, evaluation_for, evaluations_of, ever_published, published
 from errata.declare.project import load_project
+from errata.engine.failures import question_failures
+from errata.engine.plans.rows import quoted
+from errata.engine.session import obeying
 from errata.errors import ErrataError, UsageError
 from errata.flows.answering.answered import horizon_of_results, named, not_answered_yet, notes_on, words
 from errata.flows.site import Site
@@ -26,9 +29,6 @@ from errata.model.evaluation import Evaluation
 from errata.model.instants import event_time
 from errata.model.interval import Interval
 from errata.serve.rows import Rows
-from errata.spark.failures import question_failures
-from errata.spark.plans.rows import quoted
-from errata.spark.session import obeying
 
 FEW = 50_000
 """Answers in buckets of so many rows at most are read without Spark."""

@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 from errata.archive.changes import records_table
 from errata.catalog import commits, pins
 from errata.catalog.published import Published, ever_published
+from errata.engine.failures import question_failures
+from errata.engine.session import obeying
 from errata.errors import ErrataError, UsageError
 from errata.evaluate.difference import comparable
 from errata.flows.answering.answered import named, not_answered_yet, notes_on, words
@@ -30,8 +32,6 @@ from errata.model.results import OLD_VE, VE, VS
 from errata.serve.said import Said, said_rows, word
 from errata.serve.story import Causes, Edit, Story, Value
 from errata.serve.story_record import as_record
-from errata.spark.failures import question_failures
-from errata.spark.session import obeying
 
 NAMED = 20
 """So many results are named where it is not told which is meant."""

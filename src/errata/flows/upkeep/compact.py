@@ -13,11 +13,11 @@ from errata.catalog import buckets, pins, streams
 from errata.catalog.append import BasisMovedError
 from errata.catalog.compact import Compacted, commit_compaction, foldable
 from errata.catalog.streams import Standing
+from errata.engine.failures import spark_failures
 from errata.errors import ErrataError
 from errata.flows.site import Site
 from errata.model.bucket import Bucket, NewBucket, Role
 from errata.model.compaction import Due, Why, due
-from errata.spark.failures import spark_failures
 
 TRIES = 8
 """Other writers can come first this often before we give up and say so."""

@@ -17,6 +17,7 @@ from errata.catalog.health import Case
 from errata.catalog.mending import Figured, Mending
 from errata.catalog.streams import Standing
 from errata.catalog.vacuum import Recorded
+from errata.engine.failures import spark_failures
 from errata.errors import ErrataError, unknown
 from errata.flows.site import Site
 from errata.flows.upkeep import vacuum as sweeping
@@ -37,7 +38,6 @@ from errata.model.health import (
     wrong_figures,
 )
 from errata.model.wholeness import ledger_findings, number_findings, overlap_findings, position_findings
-from errata.spark.failures import spark_failures
 
 TRIES = 8
 """Other writers can come first this often before we give up and say so."""

@@ -1,0 +1,110 @@
+"""Which engine does a piece of work: near, in this process, or far, Spark; and the change to far where near fails.
+
+A piece of work is a function of a session that has no effect until its caller commits: it can be done again. This is
+the one place that decides; the budget is in rows and bytes that the bucket index knows before anything is read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
+
+from errata.engine.failures import JOB_FAILURES, last_word
+from errata.engine.near import near_is_installed, near_session
+
+T = TypeVar("T")
+
+ROWS = 2_000_000
+"""Rows of a piece of work above which the far engine does it."""
+BYTES = 256 * 1024 * 1024
+"""Bytes in buckets of a piece of work above which the far engine does it."""
+
+_log = logging.getLogger(__name__)
+
+
+class Engine(Enum):
+    """What runs a plan."""
+
+    NEAR = "near"
+    FAR = "far"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What the near engine is given at most."""
+
+    rows: int = ROWS
+    size: int = BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a piece of work reads, as the bucket index tells."""
+
+    rows: int = 0
+    size: int = 0
+    """Bytes in buckets."""
+    obstacle: str | None = None
+    """Why the near engine cannot be asked, whatever the size: a function whose results there are not proven, say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The engine that does a piece of work, and why."""
+
+    engine: Engine
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.engine.value}: {self.why}"
+
+
+def choose(demand: Demand, budget: Budget | None) -> Choice:
+    """The engine for a demand; without a budget there is no near engine."""
+    if budget is None:
+        return Choice(Engine.FAR, "near is off")
+    if demand.obstacle is not None:
+        return Choice(Engine.FAR, demand.obstacle)
+    if demand.rows > budget.rows:
+        return Choice(Engine.FAR, f"{demand.rows:,} rows are more than near's {budget.rows:,}")
+    if demand.size > budget.size:
+        return Choice(Engine.FAR, f"{demand.size:,} bytes are more than near's {budget.size:,}")
+    return Choice(Engine.NEAR, f"{demand.rows:,} rows")
+
+
+@dataclass(slots=True)
+class Engines:
+    """The two engines of a process. The far one is opened when it is first needed."""
+
+    open_far: Callable[[], SparkSession]
+    budget: Budget | None = field(default_factory=lambda: Budget() if near_is_installed() else None)
+    """None: everything is done by the far engine."""
+    far_opened: SparkSession | None = None
+    """The far engine's session, if it has been needed."""
+
+    def run(self, demand: Demand, work: Callable[[SparkSession], T]) -> tuple[T, Choice]:
+        """Do a piece of work on the engine that suits it. Where near fails, far decides, and its words are told."""
+        choice = choose(demand, self.budget)
+        if choice.engine is Engine.NEAR:
+            try:
+                return work(near_session()), choice
+            except NEAR_FAILURES as error:
+                why = last_word(error)
+                _log.info("near has failed, far decides: %s", why)
+                choice = Choice(Engine.FAR, f"near failed: {why}")
+        return work(self.far()), choice
+
+    def far(self) -> SparkSession:
+        """The far engine's session."""
+        if self.far_opened is None:
+            self.far_opened = self.open_far()
+        return self.far_opened
+
+
+NEAR_FAILURES: tuple[type[Exception], ...] = JOB_FAILURES
+"""What a piece of work raises for the engine's sake, and not for its own."""

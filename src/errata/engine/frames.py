@@ -1,0 +1,37 @@
+"""Steps on frames that the DataFrame API takes as columns only, written as SQL text.
+
+A `pyspark.sql.functions` column belongs to a classic session or to Spark Connect, and a process may have both. Text
+belongs to neither: with these a plan is written once for every engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+
+
+def column(frame: DataFrame, text: str) -> Column:
+    """SQL text as a column that the frame's own session takes."""
+    if is_of_connect(frame):
+        from pyspark.sql.connect.functions import expr as connect_expr  # noqa: PLC0415 - takes a second to import
+
+        return connect_expr(text)
+    from pyspark.sql.functions import expr  # noqa: PLC0415 - a client of Spark Connect may not need it
+
+    return expr(text)
+
+
+def is_of_connect(frame: DataFrame) -> bool:
+    """Whether a frame belongs to a session of Spark Connect."""
+    return type(frame).__module__.startswith("pyspark.sql.connect")
+
+
+def grouped_by(frame: DataFrame, by: Sequence[str], aggregates: Sequence[str]) -> DataFrame:
+    """One row for each group, by columns' names, with aggregates in SQL."""
+    return frame.groupBy(*by).agg(*(column(frame, text) for text in aggregates))
+
+
+def joined(left: DataFrame, right: DataFrame, condition: str, how: str = "inner") -> DataFrame:
+    """A join on a condition in SQL. Both sides' columns have different names."""
+    return left.join(right, column(left, condition), how)

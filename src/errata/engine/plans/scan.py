@@ -1,0 +1,78 @@
+"""What is read: streams, queries' results, versions of relations; and windows over streams."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sf
+
+from errata.engine.plans.rows import OPEN, VE, VS, Rows, Way, later, lineage_columns, place, quoted
+from errata.language.expr import TIMESTAMP
+from errata.language.nodes import Scan, Sliding, SlidingRows
+from errata.language.plan import Plan, PlanError, Source
+from errata.model.interval import LOWEST
+
+
+def scanned(plan: Scan, frame: DataFrame, way: Way, number: int, scope: tuple[str, ...]) -> Rows:
+    """What a source has said; at an instant, what of it counts then."""
+    rows = history(plan, frame, way, number, scope)
+    if way.at is None:
+        return rows
+    now = f"{way.at}L"
+    live = rows.frame.filter(f"{VS} <= {now}" if rows.timing.for_ever else f"{VS} <= {now} AND {now} < {VE}")
+    return Rows(plan, live.select(*rows.columns, *rows.beside), way, rows.scans)
+
+
+def history(plan: Scan, frame: DataFrame, way: Way, number: int, scope: tuple[str, ...]) -> Rows:
+    """All that a source has said, with lifetimes whatever is asked for."""
+    source = plan.source
+    columns = [f"{quoted(plan.of_source(field.name))} AS {place(at)}" for at, field in enumerate(plan.fields)]
+    named = [f"{quoted(name)} AS {inner}" for name, inner in zip(scope, way.scope, strict=True)]
+    times = _lifetime(source)
+    gone = [] if source.deleted is None else [f"{quoted(source.deleted)} AS _gone"]
+    lineage = [f"{times[VS]} AS {each}" for each in lineage_columns(number)] if way.lineage else []
+    if source.kind.is_relation:
+        thing = ", ".join(map(quoted, [*scope, *source.key]))
+        times[VE] = f"coalesce(lead({times[VS]}) OVER (PARTITION BY {thing} ORDER BY {times[VS]}), {OPEN})"
+    lived = [f"{text} AS {name}" for name, text in times.items()]
+    read = frame.selectExpr(*columns, *named, *lived, *lineage, *gone)
+    if gone:
+        read = read.filter("NOT coalesce(_gone, FALSE)").drop("_gone")
+    return Rows(plan, read if source.timed else read.filter(f"{VS} < {VE}"), way, range(number, number + 1))
+
+
+def _lifetime(source: Source) -> dict[str, str]:
+    if source.plan is not None:
+        return {VS: VS, VE: VE}
+    if source.order is None:
+        raise PlanError("it is not known from when a row counts", where=source.name)
+    kind = next(each.type for each in source.fields if each.name == source.order)
+    order = quoted(source.order)
+    return {VS: f"unix_micros({order})" if kind == TIMESTAMP else f"CAST({order} AS BIGINT)", VE: OPEN}
+
+
+def slid(plan: Sliding, below: Rows) -> Rows:
+    """Rows that count for a span only."""
+    _must_have_happened(plan, below)
+    at = below.way.at
+    if at is not None:
+        return below.over(plan, below.frame.filter(f"{VS} > {max(at - plan.span, LOWEST)}L"))
+    ends = later(VS, plan.span)
+    return below.over(plan, below.frame.withColumn(VE, sf.expr(f"least({VE}, {ends})")))
+
+
+def slid_by_rows(plan: SlidingRows, below: Rows) -> Rows:
+    """Rows that count until so many have come after them. All of them are in one order, so one task does it."""
+    _must_have_happened(plan, below)
+    window = Window.partitionBy(*below.way.scope)
+    if below.way.at is not None:
+        newest = window.orderBy(*(sf.col(name).desc_nulls_last() for name in below.order))
+        numbered = below.frame.withColumn("_newer", sf.row_number().over(newest))
+        return below.over(plan, numbered.filter(f"_newer <= {plan.rows}").drop("_newer"))
+    after = sf.lead(VS, plan.rows).over(window.orderBy(*(sf.col(name).asc_nulls_first() for name in below.order)))
+    ended = below.frame.withColumn(VE, sf.least(sf.col(VE), after))
+    return below.over(plan, ended.filter(f"{VS} < {VE}"))
+
+
+def _must_have_happened(plan: Plan, below: Rows) -> None:
+    if not below.timing.happened:
+        raise PlanError("a window needs rows that happened", where=type(plan).__name__)

@@ -1,0 +1,203 @@
+"""Groups carried on from partial aggregates, step by step, say what the whole history says."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+from pyspark.errors import ArithmeticException
+from pyspark.sql import SparkSession
+
+from errata.engine.plans.partials import TURNS
+from errata.language.expr import BIGINT, BOOLEAN, DOUBLE, Call, Expr, Lit
+from errata.language.nodes import Aggregate, Filter, Group, Scan, Sliding, TimeWindow
+from errata.language.plan import Plan
+from errata.language.tree import tree
+from errata.model.evaluation import Step
+from errata.model.instants import to_micros
+from fixtures.chance import seeds
+from fixtures.choices import stream
+from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate, live, taken_out
+from fixtures.duck import Row, same
+from fixtures.partials import Run, random_run, steps_to
+from fixtures.plans import Trial, instants
+
+BATCH, DATA_SETS = 6, 12
+BATCHES = max(2, settings.default.max_examples // 12)
+
+Found = dict[int, list[Lived]]
+
+
+def difference(run: Run, found: Sequence[Found], whole: Found) -> str:
+    """The first instant at which a step says something else than the whole history, in words; nothing if none does."""
+    for case, data in enumerate(run.trial.cases):
+        for number, step in enumerate(run.steps):
+            for at in seen(run, step, case):
+                got, want = (said(run, step, rows.get(case, []), at) for rows in (found[number], whole))
+                if not same(got, want):
+                    words = [f"step {number} of {run.steps}", f"at {at} the plan", tree(run.trial.plan), "over"]
+                    words += [f"  {name}: {row}" for name, rows in data.items() for row in rows]
+                    return "\n".join([*words, f"in case {case} gave", *map(str, got), "instead of", *map(str, want)])
+    return ""
+
+
+def said(run: Run, step: Step, rows: Sequence[Lived], at: int) -> list[tuple[object, ...]]:
+    """What counts at an instant; of final windows, which are only added, those that end then."""
+    if run.found.closes is not None:
+        # Of windows that had closed by the beginning of the step nothing is said any more.
+        name, size = run.found.closes
+        place = [each.name for each in run.trial.plan.fields].index(name)
+        rows = [row for row in rows if moment(row.values[place]) + size > step.since]
+    if run.found.covering:
+        return live(rows, at)
+    return [row.values for row in rows if row.start == at]
+
+
+def moment(value: Any) -> int:
+    return value if isinstance(value, int) else to_micros(value)
+
+
+def seen(run: Run, step: Step, case: int) -> Iterator[int]:
+    """The instants that a step answers; the last only where all that happens then has come."""
+    return (at for at in instants(run.trial.plan) if step.since <= at <= step.until - case % 2)
+
+
+def check(spark: SparkSession, runs: Sequence[Run]) -> int:
+    """All in one job. How many results were compared."""
+    steps = [(run.trial.plan, step.rows) for run in runs for step in run.advanced(spark)]
+    found = iter(taken_out(steps))
+    wholes = evaluate(spark, [Asked(run.trial.plan, run.trial.cases) for run in runs])
+    for run, whole in zip(runs, wholes, strict=True):
+        wrong = difference(run, [next(found) for _ in run.steps], whole)
+        assert not wrong, wrong
+    return sum(len(rows) for whole in wholes for rows in whole.values())
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_steps_say_what_the_whole_history_says(spark: SparkSession, batch: int) -> None:
+    # The first ones run as in production.
+    drawn = seeds(f"{__name__} {batch}", BATCH if batch else 2)
+    with configured(spark, {"spark.sql.adaptive.enabled": "false"} if batch == 0 else INTERPRETED):
+        compared = check(spark, [random_run(seed, data_sets=DATA_SETS) for seed in drawn])
+    assert compared or len(drawn) < BATCH, f"seeds {drawn}: nothing was compared"
+
+
+LINK = Scan(stream("link1", False), "a")
+X, ID, SRC, TIME = (LINK.ref(f"a.{name}") for name in ("x", "id", "src", "time"))
+
+
+def event(time: int, x: float | None = None, src: str | None = "s") -> Row:
+    return {"time": time, "id": time, "src": src, "n": 1, "x": x, "price": None, "ok": True}
+
+
+def grouped(plan: Plan, *aggregates: Aggregate, by: tuple[Expr, ...] = (), window: TimeWindow | None = None) -> Group:
+    return Group(plan, by, aggregates, window, timed=False)
+
+
+def of(function: str, argument: Expr | None = X, kind: Any = DOUBLE) -> Aggregate:
+    return Aggregate(function, argument, kind)
+
+
+COUNT = of("count", None, BIGINT)
+
+
+def go(spark: SparkSession, plan: Plan, events: Sequence[Row], *ends: int) -> tuple[list[Lived], pa.Table]:
+    """What the last of some steps yields, and what it keeps."""
+    run = Run(Trial(plan, [{"link1": list(events)}]), steps_to(*ends))
+    with configured(spark, INTERPRETED):
+        last = run.advanced(spark)[-1]
+        assert last.state is not None
+        rows = taken_out([(plan, last.rows)])[0].get(0, [])
+        return sorted(rows, key=lambda row: (row.start, str(row.values))), last.state.toArrow()
+
+
+def test_numbers_that_are_gone_leave_no_trace(spark: SparkSession) -> None:
+    far = [1e300, -1e300, 1e17, float("inf"), float("nan"), -float("inf"), 1e308, 1e308]
+    near = [(10, 0.1), (11, 0.3), (12, 1e-9)]
+    events = [*(event(time, x) for time, x in enumerate(far)), *(event(time, x) for time, x in near)]
+    rows, _ = go(spark, grouped(Sliding(LINK, 8), of("sum"), of("avg")), events, 4, 9, 12, 16)
+    assert live(rows, 16) == [pytest.approx((0.400000001, 0.400000001 / 3), rel=1e-15, abs=0)]
+
+
+def test_equal_values_do_not_differ_whatever_was_there_before(spark: SparkSession) -> None:
+    events = [event(0, 7.3), event(1, -4.1), *(event(time, 1.1) for time in (3, 4, 5))]
+    rows, _ = go(spark, grouped(Sliding(LINK, 4), of("stddev")), events, 2, 6)
+    assert live(rows, 6) == [(0.0,)]
+
+
+@pytest.mark.parametrize(("first", "values"), [(0.0, [64_000.2, 64_000.7, 64_000.5]), (1e6, [0.1, 0.3, 0.2])])
+def test_values_far_from_the_first_ones_differ_as_they_do(
+    spark: SparkSession, first: float, values: list[float]
+) -> None:
+    events = [event(0, first), *(event(time + 6, x) for time, x in enumerate(values))]
+    rows, _ = go(spark, grouped(Sliding(LINK, 6), of("stddev")), events, 2, 7, 9)
+    assert live(rows, 9) == [pytest.approx((statistics.stdev(values),), rel=1e-12, abs=0)]
+
+
+def test_a_sum_that_does_not_fit_is_an_error_and_only_that(spark: SparkSession) -> None:
+    most = Call("+", (Call("*", (TIME, Lit(0, BIGINT)), BIGINT), Lit(2**63 - 5, BIGINT)), BIGINT)
+    plan = grouped(LINK, of("sum", most, BIGINT))
+    assert live(go(spark, plan, [event(0)], 1, 2)[0], 2) == [(2**63 - 5,)]
+    with pytest.raises(ArithmeticException):
+        go(spark, plan, [event(0), event(3)], 1, 4)
+    gone = grouped(Sliding(LINK, 3), of("sum", most, BIGINT))
+    assert live(go(spark, gone, [event(0), event(3)], 1, 4)[0], 4) == [(2**63 - 5,)]
+
+
+def test_what_ceased_to_count_is_not_kept(spark: SparkSession) -> None:
+    plan = grouped(Sliding(LINK, 4), COUNT, of("max"), of("last"), by=(SRC,))
+    events = [event(0, 1.0, "a"), event(1, 2.0, None), event(5, 3.0, "b")]
+    rows, state = go(spark, plan, events, 2, 6)
+    # What counts for the last time just before the last instant is taken out there by the next step.
+    assert live(rows, 6) == [("b", 1, 3.0, 3.0)]
+    assert state.column("_g0").to_pylist() == ["b", "b"]
+    assert go(spark, plan, events, 2, 9)[1].num_rows == 2
+    assert go(spark, plan, events, 2, 10)[1].num_rows == 0
+
+
+@pytest.mark.parametrize(("values", "kept"), [([5.0] * 6, 1), ([1.0, 2.0, 3.0], 1), ([3.0, 2.0, 1.0], 3)])
+def test_of_rows_that_a_later_one_outdoes_none_is_kept(spark: SparkSession, values: list[float], kept: int) -> None:
+    plan = grouped(Sliding(LINK, 100), of("max"))
+    _, state = go(spark, plan, [event(time, x) for time, x in enumerate(values)], 4, 50)
+    assert sum(own is not None for own in state.column("_own").to_pylist()) == kept
+
+
+def test_windows_that_have_ended_are_not_kept(spark: SparkSession) -> None:
+    plan = grouped(LINK, COUNT, window=TimeWindow(4, 2))
+    rows, state = go(spark, plan, [event(time) for time in range(8)], 5, 8)
+    assert [(row.values[1], row.values[2]) for row in rows] == [(6, 4), (8, 4)]
+    assert sorted(zip(state.column("_w").to_pylist(), state.column("_p0").to_pylist(), strict=True)) == [(4, 4), (6, 2)]
+
+
+@pytest.mark.parametrize("by", [(), (SRC,)])
+@pytest.mark.parametrize("below", [LINK, Sliding(LINK, 3)])
+def test_of_no_rows_nothing_is_said_and_nothing_kept(spark: SparkSession, below: Plan, by: tuple[Expr, ...]) -> None:
+    plan = grouped(below, COUNT, of("sum"), of("max"), of("stddev"), by=by)
+    rows, state = go(spark, plan, [event(20, 1.0)], 3, 3, 9)
+    assert rows == []
+    assert state.num_rows == 0
+
+
+def test_nothing_that_happens_changes_nothing(spark: SparkSession) -> None:
+    plan = grouped(LINK, COUNT, of("sum"), by=(SRC,))
+    events = [event(0, 1.0, "a"), event(1, 2.0, "b")]
+    rows, state = go(spark, plan, events, 5, 5, 9)
+    assert [(row.values, row.start) for row in rows] == [(("a", 1, 1.0), 5), (("b", 1, 2.0), 5)]
+    assert state.num_rows == 2
+
+
+def test_sums_that_may_drift_tell_how_often_they_were_carried_on(spark: SparkSession) -> None:
+    events = [event(time, 1.5) for time in range(9)]
+    assert go(spark, grouped(Sliding(LINK, 4), of("sum")), events, 2, 4, 6)[1].column(TURNS).to_pylist() == [3]
+    assert TURNS not in go(spark, grouped(LINK, of("sum")), events, 2, 4, 6)[1].column_names
+
+
+def test_what_stands_above_the_group_is_asked_of_each_result(spark: SparkSession) -> None:
+    group = grouped(LINK, COUNT, by=(SRC,))
+    plan = Filter(group, Call(">", (group.ref("count(*)"), Lit(1, BIGINT)), BOOLEAN))
+    rows, _ = go(spark, plan, [event(0), event(3), event(4, src="t")], 2, 5)
+    assert [(row.values, row.start) for row in rows] == [(("s", 2), 3)]
