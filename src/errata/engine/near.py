@@ -29,6 +29,11 @@ def near_session() -> SparkSession:
         return _running[1]
 
 
+def is_near(session: SparkSession) -> bool:
+    """Whether a session, that of a frame say, is the near engine's."""
+    return _running is not None and session is _running[1]
+
+
 def near_is_installed() -> bool:
     """Whether this machine has the near engine."""
     try:
