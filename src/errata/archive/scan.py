@@ -202,7 +202,7 @@ class _Masking:
         freed = self.overlaid.where((number > self.up_to) & (number <= floor))
         freed = freed.where(before.isNull() | (before <= self.up_to))
         if aged_to is not None:
-            freed = freed.where(sf.col(old_column(self.stream.order)) >= moment(self.stream, aged_to))
+            freed = freed.where(sf.col(old_column(self.stream.order)) >= sf.expr(moment(self.stream, aged_to)))
         return self._without(rows, self._masks(freed), [*self.stream.key])
 
     def surviving(self) -> DataFrame:
@@ -308,9 +308,9 @@ def inline_rows(catalog: Catalog, schema: pa.Schema, bucket_ids: Sequence[int]) 
     return pa.concat_tables([schema.empty_table(), *(conformed(unpacked(data[each]), schema) for each in bucket_ids)])
 
 
-def moment(stream: Stream, value: int) -> Column:
-    """A place as Spark compares the order field with it."""
-    return sf.timestamp_micros(sf.lit(value)) if stream.timed else sf.lit(value)
+def moment(stream: Stream, value: int) -> str:
+    """A place as SQL compares the order field with it."""
+    return f"timestamp_micros({value}L)" if stream.timed else f"{value}L"
 
 
 def _asked(rows: DataFrame, scan: Scan, base: Iterable[Bucket] | None = None) -> DataFrame:
@@ -320,9 +320,9 @@ def _asked(rows: DataFrame, scan: Scan, base: Iterable[Bucket] | None = None) ->
     reaches_back = aged_to is not None and (base is None or any(bucket.vs_min < aged_to for bucket in base))
     start = max(interval.start, aged_to) if reaches_back and aged_to is not None else interval.start
     if start > LOWEST:
-        rows = rows.where(sf.col(stream.order) >= moment(stream, start))
+        rows = rows.where(sf.col(stream.order) >= sf.expr(moment(stream, start)))
     if interval.end < HIGHEST:
-        rows = rows.where(sf.col(stream.order) < moment(stream, interval.end))
+        rows = rows.where(sf.col(stream.order) < sf.expr(moment(stream, interval.end)))
     return rows if scan.groups is None else rows.where(_of_groups(stream, scan.groups))
 
 

@@ -14,8 +14,9 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from errata.engine.failures import JOB_FAILURES, last_word
+from errata.engine.failures import last_word
 from errata.engine.near import near_is_installed, near_session
+from errata.errors import ErrataError
 
 T = TypeVar("T")
 
@@ -87,13 +88,19 @@ class Engines:
     far_opened: SparkSession | None = None
     """The far engine's session, if it has been needed."""
 
+    def choice(self, demand: Demand) -> Choice:
+        """The engine for a piece of work."""
+        return choose(demand, self.budget)
+
     def run(self, demand: Demand, work: Callable[[SparkSession], T]) -> tuple[T, Choice]:
         """Do a piece of work on the engine that suits it. Where near fails, far decides, and its words are told."""
-        choice = choose(demand, self.budget)
+        choice = self.choice(demand)
         if choice.engine is Engine.NEAR:
             try:
                 return work(near_session()), choice
-            except NEAR_FAILURES as error:
+            except ErrataError:
+                raise  # told by the work itself, and the same there
+            except Exception as error:  # noqa: BLE001 - for whatever reason near fails, far decides
                 why = last_word(error)
                 _log.info("near has failed, far decides: %s", why)
                 choice = Choice(Engine.FAR, f"near failed: {why}")
@@ -104,7 +111,3 @@ class Engines:
         if self.far_opened is None:
             self.far_opened = self.open_far()
         return self.far_opened
-
-
-NEAR_FAILURES: tuple[type[Exception], ...] = JOB_FAILURES
-"""What a piece of work raises for the engine's sake, and not for its own."""

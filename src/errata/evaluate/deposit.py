@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 from errata.archive.result_rows import feed_schema, result_schema
 from errata.archive.results import ResultWriter
 from errata.archive.wire import conformed
-from errata.engine.plans.at_hand import AtHand
+from errata.engine.near import is_near
 from errata.engine.plans.rows import quoted
 from errata.engine.types import arrow_ddl
 from errata.evaluate.settle import Settled, Told, settle
@@ -65,21 +65,25 @@ class Depositor:
     def in_tasks(self, rows: DataFrame, before: DataFrame, tasks: int) -> Deposit:
         """The same in as many tasks. Where results are only added each task has a range of time; else it has some keys,
         and sees all that is said of them."""
-        whole = rows.withColumn(RUN, sf.lit(0).cast("bigint")).withColumn(_BEFORE, sf.lit(False))
-        whole = whole.unionByName(before.withColumn(_BEFORE, sf.lit(True)))
+        whole = rows.selectExpr("*", f"0L AS {RUN}", f"FALSE AS {_BEFORE}")
+        whole = whole.unionByName(before.selectExpr("*", f"TRUE AS {_BEFORE}"))
         told = self.told
         if not told.covering:
             whole = whole.where(f"{VS} >= {told.since}L AND {VS} <= {told.until}L").repartitionByRange(tasks, VS)
         elif self.shape.key:
-            whole = whole.repartition(tasks, *(sf.col(quoted(name)) for name in self.shape.key))
+            whole = whole.repartition(tasks, *map(quoted, self.shape.key))
         else:
             whole = whole.coalesce(1)
         # Plain names, since Arrow functions look columns up by them.
         found = whole.mapInArrow(self._task, arrow_ddl(TOLD)).toArrow()
         return Deposit([from_told(each) for each in found.to_pylist()])
 
+    def feed(self, records: DataFrame) -> list[NewBucket]:
+        """Buckets of change records, written in this process."""
+        return self.writer.write(Role.FEED, conformed(records.toArrow(), feed_schema(self.shape)))
+
     def feed_in_tasks(self, records: DataFrame) -> list[NewBucket]:
-        """Buckets of change records."""
+        """The same, written by tasks."""
         writer, schema = self.writer, feed_schema(self.shape)
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -104,10 +108,11 @@ class Depositor:
 
 def gathered(rows: DataFrame, state: DataFrame | None, schema: pa.Schema) -> tuple[pa.Table, pa.Table | None]:
     """Results and state in memory, by one job."""
-    if isinstance(rows, AtHand):
-        return conformed(rows.table, schema), state.table if isinstance(state, AtHand) else None
     if state is None:
         return conformed(rows.toArrow(), schema), None
+    if is_near(rows.sparkSession):
+        # Two jobs there cost less than one that packs both: nothing is planned by a JVM.
+        return conformed(rows.toArrow(), schema), state.toArrow()
     # A struct of NULLs and not NULL itself, or Arrow would find NULLs within that a column of the state cannot have.
     nothing = sf.struct(*(sf.lit(None).cast(each.dataType).alias(each.name) for each in state.schema))
     packed = state.select(sf.struct(*(sf.col(quoted(name)) for name in state.columns)).alias(_STATE))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from errata.catalog.open import Catalog, open_catalog
 from errata.catalog.streams import Standing
 from errata.clock import SYSTEM, Clock
 from errata.declare.project import Project, load_project
+from errata.engine.engines import Engines
 from errata.errors import ErrataError, unknown
 from errata.model.bucket import NewBucket
 from errata.model.commit import Cause
@@ -41,6 +42,10 @@ class Site:
 
         spark = self.project.spark
         return open_session(spark.master, spark.remote, spark.conf, f"errata {self.project.name}")
+
+    def engines_with(self, open_far: Callable[[], SparkSession]) -> Engines:
+        """The engines of a run, with its own way to open the far one."""
+        return Engines(open_far)
 
     def caused_by(self, flow: str, session: SparkSession | None = None) -> Cause:
         """What a commit of the flow is to say of its making."""

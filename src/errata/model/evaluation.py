@@ -41,6 +41,8 @@ class Measures:
     """Results that were published."""
     micros: int = 0
     route: str = ""
+    engine: str = ""
+    """The engine that did the work, and why it."""
 
     def record(self) -> dict[str, Any]:
         return asdict(self)

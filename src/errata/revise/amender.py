@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 
 from errata.archive.result_rows import result_schema
 from errata.archive.results import ResultWriter
@@ -51,12 +50,10 @@ class Amender:
 
     def in_tasks(self, new: DataFrame, before: DataFrame, tasks: int) -> Laid:
         """The same in so many tasks."""
-        whole = new.withColumn(RUN, sf.lit(0).cast("bigint")).withColumn(_BEFORE, sf.lit(False))
-        whole = whole.unionByName(before.withColumn(_BEFORE, sf.lit(True)))
-        if self.shape.key:
-            whole = whole.repartition(tasks, *(sf.col(quoted(name)) for name in self.shape.key))
-        else:
-            whole = whole.coalesce(1)
+        whole = new.selectExpr("*", f"0L AS {RUN}", f"FALSE AS {_BEFORE}")
+        whole = whole.unionByName(before.selectExpr("*", f"TRUE AS {_BEFORE}"))
+        key = list(map(quoted, self.shape.key))
+        whole = whole.repartition(tasks, *key) if key else whole.coalesce(1)
         found = whole.mapInArrow(self._task, arrow_ddl(_FOUND)).toArrow().to_pylist()
         changed, compared = (sum(each.pop(name) or 0 for each in found) for name in (_CHANGED, _COMPARED))
         made = [from_told(each) for each in found if each["role"] is not None]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -114,17 +115,23 @@ def evaluate(task: Task, inputs: Inputs) -> Evaluated:
     """Do what there is to do for a query, and commit it."""
     began = time.perf_counter()
     before = former(inputs.site, task)
-    if task.replaces is None:
-        read = [_read(task, inputs, before)]
-        deposit = _tried(task, inputs, read[0])
-    else:
-        read, deposit = _instead(task, task.replaces, inputs)
+    (read, deposit), choice = inputs.run(task.demand(inputs), partial(_deposited, task, before))
     micros = round((time.perf_counter() - began) * 1e6)
     told = (Role.FEED,) if task.route.covering else (Role.BASE, Role.TIP)
     rows, asked = deposit.rows(*told), sum(each.rows for each in read)
     cost = measured(each for some in read for each in some.all)
-    measures = replace(cost, rows_asked=asked, rows=rows, micros=micros, route=task.route.kind.value)
+    measures = replace(
+        cost, rows_asked=asked, rows=rows, micros=micros, route=task.route.kind.value, engine=str(choice)
+    )
     return _finished(task, inputs, deposit, before, measures)
+
+
+def _deposited(task: Task, before: Former, inputs: Inputs) -> tuple[list[_Read], Deposit]:
+    """What a task's step, or all of its parts, has read and written."""
+    if task.replaces is not None:
+        return _instead(task, task.replaces, inputs)
+    read = _read(task, inputs, before)
+    return [read], _tried(task, inputs, read)
 
 
 def _instead(task: Task, was: Published, inputs: Inputs) -> tuple[list[_Read], Deposit]:
@@ -145,6 +152,9 @@ def _instead(task: Task, was: Published, inputs: Inputs) -> tuple[list[_Read], D
         with loggers_quiet():
             return read, _compared(task, was, inputs, made)
     except JOB_FAILURES as error:
+        if inputs.near:
+            inputs.site.discard(made)
+            raise  # the far engine decides
         raise _broken_off(task, error) from error
 
 
@@ -159,6 +169,8 @@ def _tried(task: Task, inputs: Inputs, read: _Read) -> Deposit:
         with loggers_quiet():
             return _deposit(task, inputs, read)
     except JOB_FAILURES as error:
+        if inputs.near:
+            raise  # the far engine decides
         fault = _fault(task, read, error)
         if fault.expression or of_some_row(error):
             raise StoppedError(fault) from error
@@ -199,13 +211,14 @@ def _deposit(task: Task, inputs: Inputs, read: _Read) -> Deposit:
     beginning = _begins(task, before)
     given = Given(read.frames(), _state(inputs, before), _known(task, inputs, before), beginning=beginning, parts=True)
     results = advance(task.rewritten, task.route, task.step, given)
-    if results.windows is not None and read.rows > SMALL:
+    if results.windows is not None and read.rows > SMALL and not inputs.near:
         results = _added_up_once(task, inputs, given, results.windows)
     beside = results.state if results.windows is None else results.windows
     rows_frame = kept(results.rows, task.shape, [each.name for each in task.plan.fields])
     if task.results_from > LOWEST:
         rows_frame = rows_frame.where(f"{VS} >= {task.results_from}L")
-    if read.rows <= SMALL or results.windows is not None:
+    here = inputs.near or read.rows <= SMALL
+    if here or results.windows is not None:
         rows, state = gathered(rows_frame, beside, rows_schema(task.shape))
         deposit = depositor.in_memory(rows, _table(task, inputs, before))
     else:
@@ -217,7 +230,7 @@ def _deposit(task: Task, inputs: Inputs, read: _Read) -> Deposit:
     if state is not None:
         deposit.buckets.extend(writer.write_state(state, task.step.until))
     if lineage_kept.stores(task):
-        tasks = 0 if read.rows <= SMALL else max(2, read.rows // TASK_ROWS)
+        tasks = 0 if here else max(2, read.rows // TASK_ROWS)
         deposit.buckets.extend(lineage_kept.of_step(task, given, since, writer, tasks))
     return deposit
 
@@ -255,7 +268,8 @@ def _compared(task: Task, was: Published, inputs: Inputs, written: Sequence[NewB
     answer = [each for each in made if each.role in ANSWER]
     after = frame_of_new(inputs.session, site.warehouse, result_schema(task.shape), answer)
     records = differences(before, was.shape, after, task.shape, task.number)
-    return Deposit([*made, *_depositor(task, inputs, task.step.since).feed_in_tasks(records)])
+    depositor = _depositor(task, inputs, task.step.since)
+    return Deposit([*made, *(depositor.feed(records) if inputs.near else depositor.feed_in_tasks(records))])
 
 
 def _table(task: Task, inputs: Inputs, before: Former) -> pa.Table:

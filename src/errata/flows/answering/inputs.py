@@ -4,24 +4,22 @@ that the run works on. Queries that need the same rows share them."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
+from typing import TypeVar
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive import few
 from errata.archive.results import as_source, beginning, buckets_beginning, buckets_counting, counting, frame_of
 from errata.archive.scan import Found, Group, Scan, candidates, moment, scan_rows
 from errata.catalog import ledger
 from errata.catalog.published import Published
 from errata.catalog.streams import Standing
+from errata.engine.engines import Choice, Demand
+from errata.engine.near import is_near
 from errata.engine.plans.rows import quoted
-from errata.engine.types import ddl
-from errata.engine.values import as_frame
 from errata.evaluate.reads import NOTHING, Reach
 from errata.flows.answering.late_session import LateSession
 from errata.flows.site import Site
@@ -32,11 +30,7 @@ from errata.model.evaluation import Measures
 from errata.model.interval import LOWEST, Interval, joined
 from errata.model.stream import Stream
 
-LOCAL_ROWS = 50_000
-"""So few rows are read here and handed to Spark as values: to open their files in every job would take longer."""
-
-LOCAL_LOOKED_AT = 200_000
-"""So many are looked at here where those of a few groups are wanted only."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,6 +55,8 @@ class Inputs:
     """The results of queries, as far as they are."""
     plans: Mapping[str, Plan]
     spark: LateSession
+    session_of: SparkSession | None = None
+    """The session of the engine that a piece of work is done on; None: nothing is being worked out."""
     _shared: dict[object, Read] = field(default_factory=dict)
     _found: dict[object, Found] = field(default_factory=dict)
     _batches: dict[int, list[tuple[int, int, str]]] = field(default_factory=dict)
@@ -68,8 +64,21 @@ class Inputs:
 
     @property
     def session(self) -> SparkSession:
-        """Spark, opened if nothing has needed it before."""
-        return self.spark.open()
+        """The session of the engine that works; outside of a piece of work the far engine's."""
+        return self.spark.open() if self.session_of is None else self.session_of
+
+    @property
+    def near(self) -> bool:
+        """Whether the near engine works. What it makes is taken into this process whole."""
+        return self.session_of is not None and is_near(self.session_of)
+
+    def choice(self, demand: Demand) -> Choice:
+        """The engine that would do a piece of work."""
+        return self.spark.engines.choice(demand)
+
+    def run(self, demand: Demand, work: Callable[[Inputs], T]) -> tuple[T, Choice]:
+        """Do a piece of work, which has no effect until it is committed, on the engine that suits its size."""
+        return self.spark.engines.run(demand, lambda session: work(replace(self, session_of=session)))
 
     def size(self, name: str, reach: Reach, until: int) -> int:
         """About how many rows there are to read."""
@@ -139,7 +148,7 @@ class Inputs:
         self, standing: Standing, interval: Interval, groups: frozenset[Group] | None, revision: int | None
     ) -> Read:
         up_to = None if revision is None or revision >= standing.applied else revision
-        key = (standing.stream_id, interval, groups, up_to)
+        key = (self.near, standing.stream_id, interval, groups, up_to)
         # One at a time: the second that needs the same rows finds them.
         with self._lock:
             if key not in self._shared:
@@ -149,21 +158,8 @@ class Inputs:
     def _scanned(self, scan: Scan) -> Read:
         found = self._candidates(scan)
         rows = estimated(found.all, scan.interval)
-        if self._is_small(scan, found, rows):
-            table = few.rows_of(self.site.catalog, self.site.warehouse, scan, found, [scan.interval])
-            return self._handed_over(scan, found, table)
         frame = scan_rows(self.session, self.site.catalog, self.site.warehouse, scan, found)
         return Read(frame, rows, tuple(found.all))
-
-    @staticmethod
-    def _is_small(scan: Scan, found: Found, rows: int) -> bool:
-        """Whether rows are read here: if they are few, or few groups of not too many."""
-        most = LOCAL_ROWS if scan.groups is None else LOCAL_LOOKED_AT
-        return not scan.leaves_out and rows <= most and sum(each.rows for each in found.overlays) <= LOCAL_ROWS
-
-    def _handed_over(self, scan: Scan, found: Found, table: pa.Table) -> Read:
-        frame = as_frame(self.session, table, ddl(scan.standing.stream))
-        return Read(frame, table.num_rows, tuple(found.all))
 
     def _of_stretches(
         self, standing: Standing, reaches: Sequence[Reach], intervals: Sequence[Interval], revision: int | None
@@ -184,9 +180,6 @@ class Inputs:
             overlays |= {bucket.bucket_id: bucket for bucket in some.overlays}
             aged |= some.aged_before
         found = Found(list(base.values()), list(overlays.values()), aged)
-        if self._is_small(scan, found, rows):
-            table = few.rows_of(self.site.catalog, self.site.warehouse, scan, found, intervals)
-            return self._handed_over(scan, found, table)
         frame = scan_rows(self.session, self.site.catalog, self.site.warehouse, scan, found)
         return Read(frame.where(_in_any(standing.stream, intervals)), rows, tuple(found.all))
 
@@ -234,11 +227,11 @@ class Inputs:
         return Read(as_source(narrowed, of.shape, fields), estimated(some, interval), tuple(some))
 
 
-def _in_any(stream: Stream, intervals: Iterable[Interval]) -> Column:
-    """That a row's order field lies in one of the intervals."""
-    order = sf.col(quoted(stream.order))
-    return reduce(
-        or_, ((order >= moment(stream, each.start)) & (order < moment(stream, each.end)) for each in intervals)
+def _in_any(stream: Stream, intervals: Iterable[Interval]) -> str:
+    """That a row's order field lies in one of the intervals, in SQL."""
+    order = quoted(stream.order)
+    return " OR ".join(
+        f"({order} >= {moment(stream, each.start)} AND {order} < {moment(stream, each.end)})" for each in intervals
     )
 
 

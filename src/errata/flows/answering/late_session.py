@@ -21,6 +21,8 @@ class LateSession:
         self._opened: SparkSession | None = None
         self._conf: Mapping[str, str] = {}
         self._for_a_while: ExitStack | None = None
+        self.engines = site.engines_with(self.open)
+        """What chooses between the near engine and this session."""
 
     @property
     def opened(self) -> SparkSession | None:

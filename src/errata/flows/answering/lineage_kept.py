@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 
 from errata.archive.result_rows import lineage_schema
 from errata.archive.results import ResultWriter
@@ -60,9 +59,8 @@ def of_regions(
 
 def _as_kept(task: Task, rows: DataFrame) -> DataFrame:
     """Lineage under the names by which results are kept."""
-    names = task.kept_names
-    key = [sf.col(quoted(name)).alias(names[name]) for name in task.plan.key]
-    return rows.select(*key, VS, *lineage_columns(task.rewritten))
+    key = [f"{quoted(name)} AS {quoted(task.kept_names[name])}" for name in task.plan.key]
+    return rows.selectExpr(*key, VS, *lineage_columns(task.rewritten))
 
 
 @dataclass(frozen=True, slots=True)

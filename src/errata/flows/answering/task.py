@@ -9,13 +9,15 @@ from errata.catalog import buckets
 from errata.catalog.published import Published, evaluations_of
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.streams import Standing
+from errata.engine.engines import Demand
 from errata.evaluate.ageing import first_whole, results_from
 from errata.evaluate.needs import first_step, needs
-from errata.evaluate.route import Route, closing, route
+from errata.evaluate.route import Kind, Route, closing, route
 from errata.flows.answering.due import behind, no_further, reached, taken_up
 from errata.flows.answering.inputs import Inputs
 from errata.flows.answering.needed import base_names
 from errata.flows.answering.parts import Part, part_of
+from errata.language.near import obstacle
 from errata.language.nodes import scans
 from errata.language.patterns import pattern
 from errata.language.plan import Plan
@@ -79,6 +81,11 @@ class Task:
         """About how many rows it reads."""
         parts = needs(self.rewritten, self.route, self.step, beginning=self.basis is None).values()
         return sum(inputs.size(name, reach, self.step.until) for part in parts for name, reach in part.items())
+
+    def demand(self, inputs: Inputs) -> Demand:
+        """What the step asks of an engine."""
+        known = self.basis.rows if self.basis is not None and self.route.kind is Kind.NEW_VALUES else 0
+        return Demand(self.size(inputs) + known, obstacle=obstacle(self.rewritten))
 
 
 def task_for(query: RecordedQuery, plan: Plan, inputs: Inputs, *, anew: bool = False) -> Task | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.archive import few
 from errata.archive.masks import read_overlays, sources
 from errata.archive.overlay import BATCH
 from errata.archive.result_rows import feed_schema
@@ -29,7 +28,6 @@ from errata.language.plan import Plan
 from errata.language.rewrite import rewrite
 from errata.model.bucket import Role
 from errata.model.evaluation import Step
-from errata.model.interval import LOWEST, Interval
 from errata.model.results import RUN, VS
 from errata.revise.revised import Revised, of_arrivals, of_overlays, of_records
 from errata.revise.work import Answered
@@ -133,9 +131,8 @@ def _of_versions(of: Standing, basis: Published, inputs: Inputs, known: int) -> 
     some = [each for each in came if each.batch_no is not None and each.vs_min < basis.frontier]
     schema = arrow_schema(of.stream)
     read = [conformed(each.read(inputs.site.warehouse), schema) for each in sources(inputs.site.catalog, some)]
-    rows = few.within(
-        pa.concat_tables([schema.empty_table(), *read]), of.stream.order, [Interval(LOWEST, basis.frontier)]
-    )
+    rows = pa.concat_tables([schema.empty_table(), *read])
+    rows = rows.filter(pc.less(rows[of.stream.order].cast(pa.int64()), basis.frontier))
     if rows.num_rows:
         yield of_arrivals(of.stream, rows, known, min(each.added_in for each in some))
 

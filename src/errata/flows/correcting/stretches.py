@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pyspark.sql import functions as sf
-
 from errata.archive.results import beginning
 from errata.archive.scan import moment
 from errata.engine.plans.rows import quoted
@@ -67,10 +65,9 @@ def _narrowed(name: str, read: Read, reach: Reach, inputs: Inputs) -> Read:
     stream = inputs.standings[name].stream
     if stream.relation is not None:
         return read
-    order = sf.col(quoted(stream.order))
-    frame = read.frame
+    order, frame = quoted(stream.order), read.frame
     if interval.end < HIGHEST:
-        frame = frame.where(order < moment(stream, interval.end))
+        frame = frame.where(f"{order} < {moment(stream, interval.end)}")
     if interval.start > LOWEST:
-        frame = frame.where(order >= moment(stream, interval.start))
+        frame = frame.where(f"{order} >= {moment(stream, interval.start)}")
     return replace(read, frame=frame)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from errata.catalog import buckets
 from errata.catalog.published import Published
 from errata.catalog.queries import RecordedQuery
+from errata.engine.engines import Demand
 from errata.flows.answering.inputs import Inputs
 from errata.flows.answering.standing_results import lost_for_good
 from errata.flows.answering.task import Task, below
@@ -16,6 +17,7 @@ from errata.flows.correcting.lineage_asked import asked
 from errata.flows.correcting.stands import Stands, answered, revised_of
 from errata.flows.correcting.state_patched import fate
 from errata.flows.correcting.techniques import chosen, rows_to_read
+from errata.language.near import obstacle
 from errata.language.plan import Plan
 from errata.model.bucket import Role
 from errata.model.evaluation import Refusal
@@ -61,6 +63,11 @@ class Sweeping:
     def size(self, inputs: Inputs) -> int:
         """About how many rows it reads."""
         return rows_to_read(inputs, self.work, self.task.step.until)
+
+    def demand(self, inputs: Inputs) -> Demand:
+        """What the correction asks of an engine."""
+        revised = sum(each.rows.num_rows for each in self.revised)
+        return Demand(self.size(inputs) + revised, obstacle=obstacle(self.task.rewritten))
 
 
 def sweeping_for(

@@ -18,9 +18,7 @@ from errata.archive.result_rows import rows_schema
 from errata.catalog import buckets
 from errata.engine.plans.adjusted import FATE, GONE, STANDS, UNDECIDED, adjust_group
 from errata.engine.plans.advanced import Advanced
-from errata.engine.plans.at_hand import AtHand
 from errata.engine.plans.partials import advance_group, results_of
-from errata.engine.plans.simple_sql import NotSimpleError
 from errata.engine.types import arrow_ddl, ddl
 from errata.engine.values import as_frame
 from errata.evaluate.deposit import gathered, kept
@@ -36,9 +34,6 @@ from errata.model.bucket import Role
 from errata.model.interval import LOWEST, Interval
 from errata.model.results import RUN, VS
 from errata.revise.regions import holds
-
-AT_HAND = 100_000
-"""Up to so many revised rows windows are corrected in this process, if that is simple."""
 
 MANY = 500_000
 """Rows that are added up twice, for the results and for what is kept of them, sooner than by two jobs."""
@@ -95,7 +90,7 @@ def _replayed(sweeping: Sweeping, inputs: Inputs, read: Mapping[str, Read], regi
         return Reworked(schema.empty_table(), _gone(before, sweeping.task.number))
     frames = {name: each.frame for name, each in read.items()}
     done = advance_group(found, frames, None, None, LOWEST, until, parts=True)
-    if sum(each.rows for each in read.values()) > MANY and done.windows is not None:
+    if sum(each.rows for each in read.values()) > MANY and not inputs.near and done.windows is not None:
         # So many are added up once, and the results made of what is kept.
         all_windows = done.windows.toArrow()
         local = as_frame(inputs.session, all_windows, arrow_ddl(all_windows.schema))
@@ -112,7 +107,7 @@ def adjusted(sweeping: Sweeping, inputs: Inputs) -> Adjusted:
     number = sweeping.task.number
     parts = kept_of(sweeping, inputs, [each.interval for each in sweeping.work.regions])
     plain = parts.drop_columns([name for name in (EMPTY, RUN) if name in parts.column_names])
-    rows, windows = _at_hand(sweeping, inputs, plain) or _by_spark(sweeping, inputs, plain)
+    rows, windows = _adjusted(sweeping, inputs, plain)
     by_fate = {fate: windows.filter(pc.equal(windows[FATE], fate)).drop_columns([FATE]) for fate in (STANDS, GONE)}
     kept_now = together(as_kept(by_fate[STANDS], number), as_kept(by_fate[GONE], number, empty=True))
     undecided = windows.filter(pc.equal(windows[FATE], UNDECIDED))
@@ -120,21 +115,8 @@ def adjusted(sweeping: Sweeping, inputs: Inputs) -> Adjusted:
     return Adjusted(rows, kept_now, named(sweeping, undecided), named(sweeping, windows), before)
 
 
-def _at_hand(sweeping: Sweeping, inputs: Inputs, parts: pa.Table) -> tuple[pa.Table, pa.Table] | None:
-    """Results and windows without Spark, where they follow from the kept parts simply."""
-    tables = [_revised_tables(sweeping, inputs, which) for which in ("gone", "came")]
-    if not parts.column_names or sum(each.num_rows for some in tables for each in some.values()) > AT_HAND:
-        return None
-    gone, came = ({name: AtHand(each) for name, each in some.items()} for some in tables)
-    try:
-        done = adjust_group(_partial(sweeping), gone, came, AtHand(parts), sweeping.task.step.until)
-        return _brought(sweeping, done.rows, done.windows)
-    except NotSimpleError:
-        return None
-
-
-def _by_spark(sweeping: Sweeping, inputs: Inputs, parts: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The same by Spark."""
+def _adjusted(sweeping: Sweeping, inputs: Inputs, parts: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Results and windows, from what was kept of them and the rows that revisions take away and bring."""
     gone, came = (revised_rows(sweeping, inputs, which) for which in ("gone", "came"))
     known = _known(sweeping, inputs, parts)
     done = adjust_group(_partial(sweeping), gone, came, known, sweeping.task.step.until)
@@ -142,7 +124,7 @@ def _by_spark(sweeping: Sweeping, inputs: Inputs, parts: pa.Table) -> tuple[pa.T
 
 
 def _known(sweeping: Sweeping, inputs: Inputs, parts: pa.Table) -> DataFrame:
-    """What was kept, for Spark; where nothing was, as many columns as there would be."""
+    """What was kept, as a frame; where nothing was, as many columns as there would be."""
     if parts.column_names:
         return as_frame(inputs.session, parts, arrow_ddl(parts.schema))
     found, empty = _partial(sweeping), revised_rows(sweeping, inputs, None)

@@ -101,22 +101,32 @@ class _Found:
     parts: pa.Table | None = None
     """What is to be kept of final windows, where it is."""
     refused: tuple[Refusal, ...] = ()
+    state: pa.Table | None = None
+    """What the strategy keeps, where rows in it were put right."""
 
 
 def worked_out(sweeping: Sweeping, inputs: Inputs) -> Worked:
     """Work out again what has to be, and lay it against what is published."""
     began = time.perf_counter()
-    task, reading = sweeping.task, _Reading(inputs)
+    task, readings = sweeping.task, [_Reading(inputs)]
+
+    def work(inputs: Inputs) -> _Found:
+        readings.append(_Reading(inputs))
+        found = _found(sweeping, readings[-1])
+        if not sweeping.patches_state:
+            return found
+        return replace(found, state=patched(task, sweeping.basis, inputs, sweeping.revised))
+
     try:
         with loggers_quiet():
-            found = _found(sweeping, reading)
+            found, choice = inputs.run(sweeping.demand(inputs), work)
     except JOB_FAILURES as error:
         if sweeping.technique is Technique.DIRECT and of_some_row(error):
             # On the way from what was kept to what is right there may be a number that is in neither.
             return worked_out(replace(sweeping, technique=Technique.MINIMAL, why=_NOT_ADJUSTED), inputs)
-        frames = {name: each.frame for name, each in reading.read.items()}
+        frames = {name: each.frame for name, each in readings[-1].read.items()}
         if sweeping.technique is Technique.DIRECT:
-            frames = windows.revised_rows(sweeping, inputs, "came") | frames
+            frames = windows.revised_rows(sweeping, readings[-1].inputs, "came") | frames
         fault = faults.find(task.rewritten, frames, error, until=task.step.until)
         if fault.expression or of_some_row(error):
             raise StoppedError(fault) from error
@@ -125,20 +135,20 @@ def worked_out(sweeping: Sweeping, inputs: Inputs) -> Worked:
             why=last_word(error),
             how=f"{how_to_mend(error)} and run it again: what was published stands, and what was revised still waits",
         ) from error
-    micros = round((time.perf_counter() - began) * 1e6)
+    micros, reading = round((time.perf_counter() - began) * 1e6), readings[-1]
     measures = replace(
         measured(reading.all),
         rows_asked=sum(each.rows for each in reading.all),
         rows=found.laid.changed,
         micros=micros,
         route=sweeping.technique.value,
+        engine=str(choice),
     )
     laid = found.laid
     if found.parts is not None:
         laid.buckets.extend(_writer(sweeping, inputs).write(Role.PARTS, found.parts))
-    if sweeping.patches_state:
-        state = patched(task, sweeping.basis, inputs, sweeping.revised)
-        laid.buckets.extend(_writer(sweeping, inputs).write_state(state, task.step.until))
+    if found.state is not None:
+        laid.buckets.extend(_writer(sweeping, inputs).write_state(found.state, task.step.until))
     return Worked(sweeping, laid, (*sweeping.work.refused, *found.refused), measures)
 
 
@@ -171,7 +181,8 @@ def _replayed(sweeping: Sweeping, reading: _Reading, amender: Amender) -> Laid:
     new: pa.Table | None = schema.empty_table()
     if any(each.opened for each in read.values()):
         frame = _worked_out(sweeping, read, regions)
-        if (rows := sum(each.rows for each in read.values())) <= LARGE or sweeping.task.route.keeps_parts:
+        rows = sum(each.rows for each in read.values())
+        if reading.inputs.near or rows <= LARGE or sweeping.task.route.keeps_parts:
             new = conformed(frame.toArrow(), schema)
         elif (new := _few(sweeping, reading.inputs, frame, regions)) is None:
             tasks = max(2, rows // TASK_ROWS)

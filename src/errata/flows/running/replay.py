@@ -153,7 +153,6 @@ def _replayed(
     site = inputs.site
     begun = replays.begin(site.catalog, inputs.published[report.query].stream_id, report.interval)
     resumed = begun.done_to > report.interval.start
-    inputs.spark.open()
     done: list[Evaluated] = []
     try:
         with loggers_quiet():

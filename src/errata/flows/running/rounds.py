@@ -16,6 +16,7 @@ from errata.catalog.leases import Holder, Lease, Patience
 from errata.catalog.published import all_published, published
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.stopped import Stopped
+from errata.engine.engines import Engine
 from errata.engine.failures import loggers_quiet
 from errata.engine.lost import lost_spark
 from errata.errors import ErrataError, unknown
@@ -54,9 +55,6 @@ TINY_JOBS: Mapping[str, str] = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """To compile Java for each takes longer than it can save, and the instants in it make it another one each time."""
-
-WITHOUT_SPARK = frozenset({Technique.DIRECT, Technique.NONE})
-"""Corrections of which most are done without it."""
 
 OnStep = Callable[[str], None]
 
@@ -97,10 +95,12 @@ class Turn:
     def idle(self) -> bool:
         return self.sweeping is None and self.task is None
 
-    @property
-    def needs_spark(self) -> bool:
-        """Whether it is known beforehand that Spark is needed: results that are adjusted directly seldom need it."""
-        return self.task is not None or (self.sweeping is not None and self.sweeping.technique not in WITHOUT_SPARK)
+    def goes_far(self, inputs: Inputs) -> bool:
+        """Whether it is known beforehand that the far engine is needed."""
+        demands = [] if self.task is None else [self.task.demand(inputs)]
+        if self.sweeping is not None and self.sweeping.technique is not Technique.NONE:
+            demands.append(self.sweeping.demand(inputs))
+        return any(inputs.choice(each).engine is Engine.FAR for each in demands)
 
     def size(self, inputs: Inputs) -> int:
         """About how many rows the greater step reads."""
@@ -207,7 +207,7 @@ class Rounds:
                 turns.append(turn)
         if not turns:
             return
-        if any(each.needs_spark for each in turns):
+        if any(each.goes_far(self._inputs) for each in turns):
             self._inputs.spark.open()  # here, where a failure to start it ends the run and not a query
         for some, conf in _by_size(turns, self._inputs):
             with self._inputs.spark.configured(conf), ThreadPoolExecutor(AT_ONCE) as pool:

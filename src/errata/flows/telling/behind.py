@@ -26,7 +26,7 @@ from errata.errors import ErrataError
 from errata.evaluate.reads import Reach
 from errata.flows.answering.answered import horizon_of_results
 from errata.flows.answering.forms import Form, Forms
-from errata.flows.answering.inputs import LOCAL_ROWS, estimated
+from errata.flows.answering.inputs import estimated
 from errata.flows.correcting.reached import asked, frame_with_times, reached, valid, with_times
 from errata.flows.site import Site
 from errata.flows.telling.read import horizon_of
@@ -44,6 +44,9 @@ SHOWN = 20
 
 DIFFERING = 1_000
 """Of so many rows that differ it is looked at which was which, where many have to be compared."""
+
+LOCAL_ROWS = 50_000
+"""Rows of a source up to which they are read in this process."""
 
 MOST_READ = 500_000
 """Results in buckets of so many rows at most are read here."""
