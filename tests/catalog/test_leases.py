@@ -144,7 +144,7 @@ def test_a_holder_elsewhere_that_renews_its_lease_lives(real: Catalog) -> None:
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(leases._await, real, Lease("query one"), "", Patience())
         while not asked.done():
-            assert leases._renewed(real, theirs)
+            assert leases._renewed(real, [theirs.token])
             time.sleep(0.05)
         found = asked.result()
     assert found is not None
@@ -219,6 +219,32 @@ def test_who_has_lost_a_lease_notices_and_does_not_take_it_back(real: Catalog) -
             assert until(lambda: lease.lost)
             assert rows(real)["query one"][2] == "other"
         assert leases.living(real) == set()
+
+
+def test_leases_are_taken_and_given_back_together_but_for_those_that_somebody_has(real: Catalog) -> None:
+    with leases.held(real, "query two", OWNER):
+        with leases.held_together(real, ["query one", "query two", "query three"], "run") as held:
+            assert sorted(held) == ["query one", "query three"]
+            assert all(each.ours for each in held.values())
+            time.sleep(0.8)  # longer than a term: they are renewed
+            assert {name: row[2] for name, row in rows(real).items()} == {
+                "query one": "run",
+                "query three": "run",
+                "query two": OWNER,
+            }
+            leases.release(real, OWNER)
+            assert not any(each.lost for each in held.values())
+        assert rows(real) == {}
+
+
+def test_of_leases_held_together_one_can_be_lost(real: Catalog) -> None:
+    with leases.held_together(real, ["query one", "query two"]) as held:
+        (found,) = (each for each in leases.holders(real) if each.name == "query two")
+        assert leases.take_away(real, found)
+        assert until(lambda: held["query two"].lost)
+        assert until(lambda: not held["query one"].lost and leases.living(real) == {"query one"})
+        time.sleep(0.5)
+        assert not held["query one"].lost
 
 
 class Away:

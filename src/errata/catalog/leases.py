@@ -19,12 +19,12 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from errata.catalog import notices
@@ -107,16 +107,45 @@ def held(catalog: Catalog, name: str, owner: str = "", patience: Patience | None
     if not lease.ours:
         yield lease
         return
+    with _renewing(catalog, [lease]):
+        yield lease
+
+
+@contextmanager
+def held_together(catalog: Catalog, names: Sequence[str], owner: str = "") -> Iterator[Mapping[str, Lease]]:
+    """Those of the leases that are free, by name, taken and given back in one transaction each. The others are left
+    out: whoever wants to wait for one asks for it alone."""
+    asked = [Lease(name) for name in sorted(names)]
+    taken = time.monotonic()
+    try:
+        with catalog.writing() as connection:
+            found = [each for each in asked if _take_in(connection, catalog, each, owner, "") is None]
+    except IntegrityError:  # somebody else has just taken one
+        yield {}
+        return
+    for each in found:
+        each.ends = taken + TERM / SECOND
+    with _renewing(catalog, found):
+        yield {each.name: each for each in found}
+
+
+@contextmanager
+def _renewing(catalog: Catalog, held: Sequence[Lease]) -> Iterator[None]:
+    """Renew leases until the block ends, and give them back then."""
+    if not held:
+        yield
+        return
     done = threading.Event()
-    heart = threading.Thread(target=_beat, args=(catalog, lease, done), name=f"lease {name}", daemon=True)
+    name = f"lease {held[0].name}" + ("" if len(held) == 1 else f" and {len(held) - 1} more")
+    heart = threading.Thread(target=_beat, args=(catalog, held, done), name=name, daemon=True)
     heart.start()
     try:
-        yield lease
+        yield
     finally:
         done.set()
         # It may be waiting for a catalog that is away; what it would renew then is not there any more.
         heart.join(PAUSE)
-        _give_back_own(catalog, lease)
+        _give_back_own(catalog, held)
 
 
 def release(catalog: Catalog, owner: str) -> list[str]:
@@ -196,28 +225,32 @@ def _free(catalog: Catalog, row: Row[Any], silent: str) -> bool:
 
 
 def _take(catalog: Catalog, lease: Lease, owner: str, silent: str) -> Holder | None:
+    with catalog.writing() as connection:
+        return _take_in(connection, catalog, lease, owner, silent)
+
+
+def _take_in(connection: Connection, catalog: Catalog, lease: Lease, owner: str, silent: str) -> Holder | None:
     now = catalog.clock.now()
     process = this_process().record()
     values = {"holder": lease.token, "expires_at": now + TERM, "since": now, "owner": owner, "process": process}
-    with catalog.writing() as connection:
-        row = connection.execute(select(leases).where(leases.c.name == lease.name).with_for_update()).first()
-        if row is None:
-            connection.execute(insert(leases).values(values | {"name": lease.name, "fence": 1}))
-            return None
-        if not _free(catalog, row, silent):
-            return _holder(row)
-        more = values | {"fence": row.fence + 1}
-        connection.execute(update(leases).where(leases.c.name == lease.name).values(more))
+    row = connection.execute(select(leases).where(leases.c.name == lease.name).with_for_update()).first()
+    if row is None:
+        connection.execute(insert(leases).values(values | {"name": lease.name, "fence": 1}))
         return None
+    if not _free(catalog, row, silent):
+        return _holder(row)
+    more = values | {"fence": row.fence + 1}
+    connection.execute(update(leases).where(leases.c.name == lease.name).values(more))
+    return None
 
 
-def _give_back_own(catalog: Catalog, lease: Lease) -> None:
-    """Give a lease back; a catalog that is away is asked again until the lease has run out by itself."""
+def _give_back_own(catalog: Catalog, held: Sequence[Lease]) -> None:
+    """Give leases back; a catalog that is away is asked again until they have run out by themselves."""
     while True:
         try:
-            _give_back(catalog, (leases.c.name == lease.name) & (leases.c.holder == lease.token))
+            _give_back(catalog, leases.c.holder.in_([each.token for each in held]))
         except ErrataError:
-            if time.monotonic() >= lease.ends:
+            if time.monotonic() >= max(each.ends for each in held):
                 return
             time.sleep(min(_AWAY, TERM / SECOND / 10))
         else:
@@ -233,23 +266,30 @@ def _give_back(catalog: Catalog, which: ColumnElement[bool]) -> list[str]:
         return sorted(gone)
 
 
-def _beat(catalog: Catalog, lease: Lease, done: threading.Event) -> None:
-    """Renew a lease while it is held. An outage of the catalog is outlasted, however long: a lease that has run out
+def _beat(catalog: Catalog, held: Sequence[Lease], done: threading.Event) -> None:
+    """Renew leases while they are held. An outage of the catalog is outlasted, however long: a lease that has run out
     meanwhile and that nobody has taken is ours again. It is not taken again once somebody else has it."""
     usual = pause = TERM / SECOND / 3
     while not done.wait(pause):
         asked = time.monotonic()
         try:
-            if not _renewed(catalog, lease):
-                lease.lost = True
-                return
-            lease.ends, pause = asked + TERM / SECOND, usual
+            renewed = _renewed(catalog, [each.token for each in held if not each.lost])
         except ErrataError:
             pause = usual / 10
+            continue
+        for each in held:
+            if each.token in renewed:
+                each.ends = asked + TERM / SECOND
+            else:
+                each.lost = True
+        if not renewed:
+            return
+        pause = usual
 
 
-def _renewed(catalog: Catalog, lease: Lease) -> bool:
-    mine = (leases.c.name == lease.name) & (leases.c.holder == lease.token)
+def _renewed(catalog: Catalog, tokens: Sequence[str]) -> set[str]:
+    """The tokens of those leases that are still held."""
+    mine = leases.c.holder.in_(tokens)
     with catalog.writing() as connection:
-        later = update(leases).where(mine).values(expires_at=catalog.clock.now() + TERM)
-        return bool(connection.execute(later).rowcount)
+        later = update(leases).where(mine).values(expires_at=catalog.clock.now() + TERM).returning(leases.c.holder)
+        return set(connection.execute(later).scalars())

@@ -210,8 +210,14 @@ class Rounds:
         if any(each.goes_far(self._inputs) for each in turns):
             self._inputs.spark.open()  # here, where a failure to start it ends the run and not a query
         for some, conf in _by_size(turns, self._inputs):
-            with self._inputs.spark.configured(conf), ThreadPoolExecutor(AT_ONCE) as pool:
-                for turn, outcome in zip(some, pool.map(self._one, some), strict=True):
+            names, owner = [_lease_of(each) for each in some], self._site.cause.owner
+            with (
+                self._inputs.spark.configured(conf),
+                leases.held_together(self._site.catalog, names, owner) as held,
+                ThreadPoolExecutor(AT_ONCE) as pool,
+            ):
+                outcomes = pool.map(lambda turn, held=held: self._one(turn, held.get(_lease_of(turn))), some)
+                for turn, outcome in zip(some, outcomes, strict=True):
                     self._note(turn.name, outcome)
 
     def _turn(self, name: str) -> Turn:
@@ -277,18 +283,25 @@ class Rounds:
             if outcome.holder is not None:
                 self.holders[name] = outcome.holder
 
-    def _one(self, turn: Turn) -> Outcome:
+    def _one(self, turn: Turn, held: Lease | None) -> Outcome:
+        """Do all that there is to do for a query, with its lease; one that could not be had at once is waited for."""
         outcome = Outcome()
+        if held is not None:
+            self._whole(turn, outcome, held)
+            return outcome
+        owner, patience = self._site.cause.owner, self._wanted.patience
+        with leases.held(self._site.catalog, _lease_of(turn), owner, patience) as lease:
+            if lease.ours:
+                self._whole(turn, outcome, lease)
+            else:
+                outcome.busy, outcome.holder = True, lease.by
+        return outcome
+
+    def _whole(self, turn: Turn, outcome: Outcome, lease: Lease) -> None:
         left: Turn | None = turn
         while left is not None:
-            owner, patience = self._site.cause.owner, self._wanted.patience
-            with leases.held(self._site.catalog, f"query {turn.name}", owner, patience) as lease:
-                if lease.ours:
-                    self._once(left, outcome, lease)
-                else:
-                    outcome.busy, outcome.holder = True, lease.by
+            self._once(left, outcome, lease)
             left = self._left(turn, outcome)
-        return outcome
 
     def _once(self, turn: Turn, outcome: Outcome, lease: Lease) -> None:
         """Correct the query's results and take it a step further."""
@@ -365,6 +378,11 @@ class Rounds:
                 outcome.done.append(done)
                 return
         outcome.busy = True
+
+
+def _lease_of(turn: Turn) -> str:
+    """The name of the lease on a query."""
+    return f"query {turn.name}"
 
 
 def wanted_queries(known: Mapping[str, RecordedQuery], names: Sequence[str]) -> Mapping[str, RecordedQuery]:
