@@ -318,6 +318,8 @@ def _values(done: Done, stream_id: int, commit_id: int) -> dict[str, Any]:
 
 def _summary(done: Done) -> dict[str, object]:
     told: dict[str, object] = {"query": done.query, "data_commit": done.data_commit, "results": done.measures.rows}
+    if done.measures.engine:
+        told |= {"engine": done.measures.engine, "engine_why": done.measures.engine_why}
     if (swept := done.swept) is not None:
         told |= {"technique": swept.technique, "compared": swept.compared, "changed": swept.changed}
         if swept.refused:

@@ -32,6 +32,7 @@ ANSWERED = (
     Field("commit", "commit", right=True),
     Field("rows", "results", right=True),
     Field("route", "route"),
+    Field("engine", "engine"),
     Field("rows_read", "rows read", right=True),
     Field("ms", "ms", right=True),
 )
@@ -47,6 +48,8 @@ FIELDS = (
     Field("batch", "batch"),
     Field("counts", "counts"),
     Field("route", "route"),
+    Field("engine", "engine"),
+    Field("engine_why", "engine_why"),
     Field("rows_read", "rows_read"),
     Field("ms", "ms"),
     Field("waits_for", "waits_for"),
@@ -208,6 +211,8 @@ def _of_evaluated(each: Evaluated) -> Record:
         until=place(each.step.until, each.published.shape.timed),
         rows=each.measures.rows,
         route=each.measures.route,
+        engine=each.measures.engine,
+        engine_why=each.measures.engine_why,
         rows_read=each.measures.rows_read,
         ms=round(each.measures.micros / 1000),
     )

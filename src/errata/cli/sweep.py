@@ -31,6 +31,7 @@ FIELDS = (
     Field("revisions", "revisions"),
     Field("compared", "results looked at", right=True),
     Field("changed", "changed", right=True),
+    Field("engine", "engine"),
     Field("rows_read", "rows read", right=True),
     Field("ms", "ms", right=True),
     Field("commit", "commit", right=True),
@@ -43,6 +44,7 @@ PLANNED = (
     Field("regions", "stretches", right=True),
     Field("rows", "rows to read", right=True),
     Field("all_rows", "of all", right=True),
+    Field("engine", "engine"),
     Field("why", "why"),
     Field("waits", "errata run"),
 )
@@ -115,6 +117,7 @@ def _record(each: Evaluated) -> Record | None:
         "revisions": ", ".join(f"{name} {_numbers(*ends)}" for name, ends in swept.revisions.items()),
         "compared": swept.compared,
         "changed": swept.changed,
+        "engine": each.measures.engine,
         "rows_read": each.measures.rows_read,
         "ms": round(each.measures.micros / 1000),
         "commit": each.commit_id,
@@ -160,6 +163,8 @@ def _planned(each: Planned) -> Record:
         "regions": each.regions,
         "rows": each.rows,
         "all_rows": each.all_rows,
+        "engine": "" if each.choice is None else each.choice.engine.value,
+        "engine_why": "" if each.choice is None else each.choice.why,
         "why": each.why,
         "waits": each.waits,
     }

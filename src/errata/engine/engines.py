@@ -61,9 +61,6 @@ class Choice:
     engine: Engine
     why: str
 
-    def __str__(self) -> str:
-        return f"{self.engine.value}: {self.why}"
-
 
 def choose(demand: Demand, budget: Budget | None) -> Choice:
     """The engine for a demand; without a budget there is no near engine."""

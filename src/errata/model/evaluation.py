@@ -42,7 +42,9 @@ class Measures:
     micros: int = 0
     route: str = ""
     engine: str = ""
-    """The engine that did the work, and why it."""
+    """The engine that did the work: `near`, in the process that ran it, or `far`, Spark."""
+    engine_why: str = ""
+    """Why that one."""
 
     def record(self) -> dict[str, Any]:
         return asdict(self)

@@ -194,7 +194,13 @@ def _evaluated(summary: Mapping[str, object]) -> str:
     results = counted(_number(summary, "results"), "new result")
     form = " in its new form" if summary.get("new_form") else " anew" if summary.get("anew") else ""
     as_of = _number(summary, "data_commit")
-    return f"query {summary.get('query', '')}{form} answered as of commit {as_of}: {results}"
+    return f"query {summary.get('query', '')}{form} answered as of commit {as_of}: {results}{_by_engine(summary)}"
+
+
+def _by_engine(summary: Mapping[str, object]) -> str:
+    """The engine that did the work, and why the far one had to where the near one could not."""
+    engine, why = summary.get("engine"), summary.get("engine_why")
+    return "" if not engine else f" ({engine}: {why})" if engine == "far" else f" ({engine})"
 
 
 def _corrected(summary: Mapping[str, object]) -> str:
@@ -207,7 +213,7 @@ def _corrected(summary: Mapping[str, object]) -> str:
     told = [f"{changed:,} of {compared} came out different" if _number(summary, "compared") else "no result touched"]
     if refused := _number(summary, "refused"):
         told.append(f"{counted(refused, 'correction')} refused")
-    return f"{query} {done} {as_of} ({technique}): {', '.join(told)}"
+    return f"{query} {done} {as_of} ({technique}): {', '.join(told)}{_by_engine(summary)}"
 
 
 _DEEDS: Mapping[str, Callable[[Mapping[str, object]], str]] = {

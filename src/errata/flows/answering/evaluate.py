@@ -120,8 +120,9 @@ def evaluate(task: Task, inputs: Inputs) -> Evaluated:
     told = (Role.FEED,) if task.route.covering else (Role.BASE, Role.TIP)
     rows, asked = deposit.rows(*told), sum(each.rows for each in read)
     cost = measured(each for some in read for each in some.all)
+    route = task.route.kind.value
     measures = replace(
-        cost, rows_asked=asked, rows=rows, micros=micros, route=task.route.kind.value, engine=str(choice)
+        cost, rows_asked=asked, rows=rows, micros=micros, route=route, engine=choice.engine.value, engine_why=choice.why
     )
     return _finished(task, inputs, deposit, before, measures)
 

@@ -142,7 +142,8 @@ def worked_out(sweeping: Sweeping, inputs: Inputs) -> Worked:
         rows=found.laid.changed,
         micros=micros,
         route=sweeping.technique.value,
-        engine=str(choice),
+        engine=choice.engine.value,
+        engine_why=choice.why,
     )
     laid = found.laid
     if found.parts is not None:

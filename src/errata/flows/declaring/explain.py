@@ -14,6 +14,7 @@ from errata.errors import unknown
 from errata.evaluate.route import route
 from errata.flows.declaring.check import read, sources_of
 from errata.language.explaining.explain import Explanation, explain
+from errata.language.near import obstacle
 from errata.language.queries import names_read, query_source, read_query
 from errata.model.bucket import Role
 from errata.model.instants import SECOND
@@ -46,7 +47,9 @@ def explained(project: Project, name: str | None, text: str = "", where: str = "
 def evaluated(explanation: Explanation) -> str:
     """How `errata run` takes the query further, as a section of the explanation."""
     chosen = route(explanation.after.plan)
-    return f"\nHow errata run takes it further\n  {chosen.kind}: {chosen.why}\n"
+    why_far = obstacle(explanation.after.plan)
+    engine = "near while a step is small, far when it is large" if why_far is None else f"far, for {why_far}"
+    return f"\nHow errata run takes it further\n  {chosen.kind}: {chosen.why}\n  engine: {engine}\n"
 
 
 def _texts(project: Project, names: Iterable[str], written: Mapping[str, str]) -> dict[str, Query]:

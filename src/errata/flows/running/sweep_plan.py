@@ -17,6 +17,7 @@ from errata.catalog import commits, pins, queries, streams
 from errata.catalog.published import all_published
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.streams import Standing
+from errata.engine.engines import Choice, Demand
 from errata.flows.answering.inputs import Inputs
 from errata.flows.answering.late_session import LateSession
 from errata.flows.correcting.deferrals import Deferrals
@@ -27,6 +28,7 @@ from errata.flows.declaring.check import read
 from errata.flows.running.rounds import wanted_queries
 from errata.flows.running.sweep import pending
 from errata.flows.site import Site
+from errata.language.near import obstacle
 from errata.language.plan import Plan
 from errata.model.evaluation import Refusal
 from errata.model.interval import HIGHEST
@@ -55,6 +57,8 @@ class Planned:
     refused: Sequence[Refusal] = ()
     waits: str | None = None
     """Why `errata run` would leave them for now, if it would."""
+    choice: Choice | None = None
+    """The engine that would do it, where there is anything to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,8 @@ class _Plans:
         rows, all_rows = (rows_to_read(self.inputs, each, of.until) for each in (needed, whole))
         rows = 0 if chosen is Technique.DIRECT else rows
         regions = len(needed.regions)
-        self.planned.append(Planned(name, count, chosen, why, regions, rows, all_rows, needed.refused, waits))
+        choice = self.inputs.choice(Demand(rows + count, obstacle=obstacle(task.rewritten)))
+        self.planned.append(Planned(name, count, chosen, why, regions, rows, all_rows, needed.refused, waits, choice))
 
 
 def _changes(query: str, work: Work) -> list[Cluster]:
