@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 
 from errata.archive import health
 from errata.archive.inspect import masks_of
@@ -22,6 +21,7 @@ from errata.archive.warehouse import Warehouse
 from errata.archive.written import order_values
 from errata.catalog.open import Catalog
 from errata.catalog.streams import Standing
+from errata.engine.plans.rows import quoted
 from errata.intake.arrow_types import arrow_schema
 from errata.intake.values import as_text
 from errata.model.bucket import Bucket
@@ -157,12 +157,13 @@ def _doubles(keys: pa.Table) -> pa.Table:
 
 def _doubles_by_spark(rows: DataFrame, stream: Stream) -> pa.Table:
     """First by one number for each key, which is little to move; by the keys themselves only where it occurs twice."""
-    key = [sf.col(name) for name in stream.key]
-    hashes = rows.select(sf.xxhash64(*key).alias("_hash")).groupBy("_hash").count().where("count > 1")
+    key = [quoted(name) for name in stream.key]
+    hashed = rows.selectExpr("*", f"xxhash64({', '.join(key)}) AS _hash")
+    hashes = hashed.groupBy("_hash").count().where("count > 1")
     suspects = hashes.limit(SUSPECTS).toArrow()["_hash"].to_pylist()
     if not suspects:
         return arrow_schema(stream).empty_table()
-    some = rows.where(sf.xxhash64(*key).isin(suspects)).groupBy(*key).count()
+    some = hashed.where(f"_hash IN ({', '.join(f'{each}L' for each in suspects)})").groupBy(*key).count()
     return some.where("count > 1").orderBy(*key).toArrow()
 
 

@@ -14,8 +14,7 @@ from enum import Enum
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive.masked_results import (
     frame_without_masked,
@@ -27,10 +26,14 @@ from errata.archive.masked_results import (
 from errata.archive.masks import sources
 from errata.archive.order import by_columns
 from errata.archive.result_rows import feed_schema, result_schema
+from errata.archive.scan import by_access, files_frame
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import conformed
 from errata.catalog.open import Catalog
 from errata.catalog.published import Published
+from errata.engine.frames import broadcast, joined
+from errata.engine.near import is_near
+from errata.engine.plans.rows import quoted
 from errata.engine.types import arrow_ddl
 from errata.engine.values import as_frame
 from errata.model.bucket import Bucket
@@ -125,14 +128,14 @@ def records_frame(session: SparkSession, catalog: Catalog, warehouse: Warehouse,
     frames = [] if feed is None else [feed]
     if added is not None:
         rows = added if feed is None else _not_replaced(added, feed, shape)
-        frames.append(rows.withColumn(OP, sf.lit("insert")))
+        frames.append(rows.selectExpr("*", f"'insert' AS {OP}"))
     if gone is not None:
         frames.append(_deleted(gone, shape))
     names = feed_schema(shape).names
     whole = session.createDataFrame(feed_schema(shape).empty_table(), arrow_ddl(feed_schema(shape)))
     for each in frames:
         whole = whole.unionByName(each, allowMissingColumns=True)
-    return whole.select(*map(_column, names)).orderBy(*map(_column, _order(shape)))
+    return whole.select(*map(quoted, names)).orderBy(*map(quoted, _order(shape)))
 
 
 def _parts(stretch: Stretch, how: How) -> list[Part]:
@@ -178,14 +181,15 @@ def _deletions(gone: pa.Table, shape: Shape) -> pa.Table:
 def _frame(session: SparkSession, catalog: Catalog, warehouse: Warehouse, stretch: Stretch, how: How) -> DataFrame:
     schema = (feed_schema if how is How.FEED else result_schema)(stretch.of.shape)
     parts = _parts(stretch, how)
-    inline = _read(catalog, warehouse, schema, [each for each in parts if each.bucket.inline])
-    frame = as_frame(session, inline, arrow_ddl(schema))
-    files = [each for each in parts if each.bucket.path is not None]
-    if not files:
-        return frame
-    paths = [warehouse.spark_path(each.bucket.path or "") for each in files]
-    opened = session.read.schema(arrow_ddl(schema)).parquet(*paths)
-    return _of_their_runs(session, opened, files).unionByName(frame)
+    by_name, _ = by_access(session, warehouse, [each.bucket for each in parts])
+    named = {each.bucket_id for each in by_name}
+    files = [each for each in parts if each.bucket.bucket_id in named]
+    if len({each.run for each in files}) > 1 and is_near(session):
+        files = []  # it does not tell which file a row is of
+    here = [each for each in parts if each not in files]
+    frame = as_frame(session, _read(catalog, warehouse, schema, here), arrow_ddl(schema))
+    opened = files_frame(session, warehouse, [each.bucket for each in files], arrow_ddl(schema))
+    return frame if opened is None else _of_their_runs(session, opened, files).unionByName(frame)
 
 
 def _of_their_runs(session: SparkSession, opened: DataFrame, files: Sequence[Part]) -> DataFrame:
@@ -194,29 +198,23 @@ def _of_their_runs(session: SparkSession, opened: DataFrame, files: Sequence[Par
     if runs == {None}:
         return opened
     if len(runs) == 1:
-        return opened.where(sf.col(RUN) == sf.lit(runs.pop()))
+        return opened.where(f"{RUN} = {runs.pop()}L")
     names = [(each.bucket.path or "").rpartition("/")[2] for each in files]
     known = pa.table({_FILE: pa.array(names), _OF: pa.array([each.run for each in files], pa.int64())})
-    asked = sf.broadcast(as_frame(session, known, arrow_ddl(known.schema)))
-    named = opened.withColumn("_name", sf.col("_metadata.file_name"))
-    same = (sf.col("_name") == sf.col(_FILE)) & (sf.col(RUN) == sf.col(_OF))
-    return named.join(asked, same, "left_semi").drop("_name")
+    asked = broadcast(as_frame(session, known, arrow_ddl(known.schema)))
+    named = opened.selectExpr("*", "_metadata.file_name AS _name")
+    return joined(named, asked, f"_name = {_FILE} AND {RUN} = {_OF}", "left_semi").drop("_name")
 
 
 def _not_replaced(added: DataFrame, feed: DataFrame, shape: Shape) -> DataFrame:
     names = _identity(shape)
-    again = feed.where(sf.col(OP) == "replace").select(*(_column(name).alias(_REPLACED + name) for name in names))
-    same = sf.lit(True)
-    for name in names:
-        same &= _column(name).eqNullSafe(_column(_REPLACED + name))
-    return added.join(again, same, "left_anti")
+    again = feed.where(f"{OP} = 'replace'")
+    again = again.selectExpr(*(f"{quoted(name)} AS {quoted(_REPLACED + name)}" for name in names))
+    same = " AND ".join(f"{quoted(name)} <=> {quoted(_REPLACED + name)}" for name in names)
+    return joined(added, again, same, "left_anti")
 
 
 def _deleted(gone: DataFrame, shape: Shape) -> DataFrame:
-    before = [_column(name).alias(old(name)) for name in shape.payload]
-    ends = [sf.col(VS).alias(VE), sf.col(VE).alias(OLD_VE), sf.lit(ENDED).cast("bigint").alias(RUN)]
-    return gone.select(sf.lit("delete").alias(OP), *map(_column, [*shape.key, VS]), *ends, *before)
-
-
-def _column(name: str) -> Column:
-    return sf.col(f"`{name}`")
+    before = (f"{quoted(name)} AS {quoted(old(name))}" for name in shape.payload)
+    ends = (f"{VS} AS {VE}", f"{VE} AS {OLD_VE}", f"{ENDED}L AS {RUN}")
+    return gone.selectExpr(f"'delete' AS {OP}", *map(quoted, [*shape.key, VS]), *ends, *before)

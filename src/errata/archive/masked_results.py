@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 
 from errata.archive.masks import sources
 from errata.archive.match import matches
@@ -21,6 +20,7 @@ from errata.archive.scan import opened
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import conformed
 from errata.catalog.open import Catalog
+from errata.engine.frames import broadcast, joined
 from errata.engine.plans.rows import quoted
 from errata.engine.types import arrow_ddl
 from errata.engine.values import as_frame
@@ -135,13 +135,12 @@ def masks_frame(
     schema = mask_schema(shape)
     if sum(each.rows for each in masks) > FEW:
         return opened(session, catalog, warehouse, masks, schema, arrow_ddl(schema))
-    return sf.broadcast(as_frame(session, masks_in(catalog, warehouse, shape, masks), arrow_ddl(schema)))
+    return broadcast(as_frame(session, masks_in(catalog, warehouse, shape, masks), arrow_ddl(schema)))
 
 
 def frame_without_masked(rows: DataFrame, masks: DataFrame, shape: Shape) -> DataFrame:
     """The rows that no mask takes back."""
-    renamed = masks.select(*(sf.col(quoted(name)).alias(_MASK + name) for name in (*shape.key, VS, RUN)))
-    same = (sf.col(VS) == sf.col(_MASK + VS)) & (sf.col(RUN) < sf.col(_MASK + RUN))
-    for name in shape.key:
-        same &= sf.col(quoted(name)).eqNullSafe(sf.col(quoted(_MASK + name)))
-    return rows.join(renamed, same, "left_anti")
+    renamed = masks.selectExpr(*(f"{quoted(name)} AS {quoted(_MASK + name)}" for name in (*shape.key, VS, RUN)))
+    same = [f"{VS} = {quoted(_MASK + VS)}", f"{RUN} < {quoted(_MASK + RUN)}"]
+    same += [f"{quoted(name)} <=> {quoted(_MASK + name)}" for name in shape.key]
+    return joined(rows, renamed, " AND ".join(same), "left_anti")

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 
 from errata.archive.masked_results import (
     concerned,
@@ -19,15 +18,15 @@ from errata.archive.masked_results import (
     parted,
     without_masked,
 )
-from errata.archive.masks import sources
 from errata.archive.result_rows import first_rows, result_schema
-from errata.archive.scan import opened
+from errata.archive.scan import by_access, files_frame, opened, rows_in
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import conformed, unpacked
 from errata.archive.written import as_arrow, as_parquet, checksum, cut
 from errata.catalog import buckets
 from errata.catalog.open import Catalog
 from errata.catalog.published import Published
+from errata.engine.plans.rows import quoted
 from errata.engine.types import arrow_ddl
 from errata.engine.values import as_frame
 from errata.model.bucket import INLINE_BYTES, Bucket, Ends, Groups, NewBucket, Role, masking
@@ -145,12 +144,6 @@ def table_of(catalog: Catalog, warehouse: Warehouse, shape: Shape, found: Iterab
     return pa.concat_tables([rows, counting])
 
 
-def rows_in(catalog: Catalog, warehouse: Warehouse, schema: pa.Schema, found: Iterable[Bucket]) -> pa.Table:
-    """The rows of some buckets as they are kept, whatever they are."""
-    read = [conformed(each.read(warehouse), schema) for each in sources(catalog, found)]
-    return pa.concat_tables([schema.empty_table(), *read])
-
-
 def read_new(warehouse: Warehouse, bucket: NewBucket) -> pa.Table:
     """The rows of a bucket that has been written and is not yet visible."""
     return unpacked(bucket.data) if bucket.data is not None else warehouse.read_table(bucket.path or "")
@@ -160,20 +153,18 @@ def frame_of_new(
     session: SparkSession, warehouse: Warehouse, schema: pa.Schema, some: Iterable[NewBucket]
 ) -> DataFrame:
     """The rows of buckets that have been written and are not yet visible."""
-    paths, tables = [], [schema.empty_table()]
-    for each in some:
-        if each.path is not None:
-            paths.append(warehouse.spark_path(each.path))
-        elif each.data is not None:
-            tables.append(conformed(unpacked(each.data), schema))
-    rows = as_frame(session, pa.concat_tables(tables), arrow_ddl(schema))
-    return rows if not paths else rows.unionByName(session.read.schema(arrow_ddl(schema)).parquet(*paths))
+    declared = arrow_ddl(schema)
+    by_name, others = by_access(session, warehouse, some)
+    here = [conformed(read_new(warehouse, each), schema) for each in others]
+    rows = as_frame(session, pa.concat_tables([schema.empty_table(), *here]), declared)
+    frame = files_frame(session, warehouse, by_name, declared)
+    return rows if frame is None else rows.unionByName(frame)
 
 
 def as_source(rows: DataFrame, shape: Shape, fields: Sequence[str]) -> DataFrame:
     """Results as a plan reads them that reads the query: under the names of the query's fields."""
-    named = [sf.col(kept).alias(name) for kept, name in zip(shape.names, fields, strict=True)]
-    return rows.select(*named, VS, VE)
+    named = (f"{quoted(kept)} AS {quoted(name)}" for kept, name in zip(shape.names, fields, strict=True))
+    return rows.selectExpr(*named, VS, VE)
 
 
 def beginning(rows: DataFrame, interval: Interval) -> DataFrame:

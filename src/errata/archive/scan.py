@@ -1,4 +1,4 @@
-"""Scans: the index names the buckets, Spark is given exactly those with a declared schema, and filters inside them.
+"""Scans: the index names the buckets, an engine is given exactly those with a declared schema, and filters inside them.
 
 What has been corrected lies in overlays. A row of a base bucket counts unless an overlay masks it (by key and place),
 and the rows of overlays count that no later one masks.
@@ -10,26 +10,31 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import TypeVar
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive.masks import read_overlays, sources
 from errata.archive.overlay import LIVE, MASKS, OLD_REVISION, REVISION, overlay_schema
 from errata.archive.warehouse import Warehouse
-from errata.archive.wire import conformed, old_column, unpacked
+from errata.archive.wire import conformed, old_column
 from errata.catalog import buckets
 from errata.catalog.open import Catalog
 from errata.catalog.streams import Standing, aged_to_at
+from errata.engine.frames import broadcast, joined
+from errata.engine.near import is_near
+from errata.engine.plans.rows import quoted
 from errata.engine.types import arrow_ddl, ddl
 from errata.engine.values import as_frame
 from errata.errors import ErrataError
 from errata.intake.arrow_types import arrow_schema
-from errata.model.bucket import Bucket, Role
+from errata.language.expr import STRING, Lit, literal
+from errata.model.bucket import Bucket, NewBucket, Role
 from errata.model.interval import EVERYTHING, HIGHEST, LOWEST, Interval
 from errata.model.stream import Stream
 
+B = TypeVar("B", Bucket, NewBucket)
 Group = tuple[str | None, ...]
 
 LOCAL_ROWS = 50_000
@@ -197,55 +202,49 @@ class _Masking:
     def not_displaced(self, rows: DataFrame, floor: int, aged_to: int | None) -> DataFrame:
         """Rows of base buckets without those that could only come because a revision that is left out, up to the
         floor, had freed their key: the row that has it without that revision is then still there."""
-        number = sf.col(REVISION)
-        before = sf.col(OLD_REVISION)
-        freed = self.overlaid.where((number > self.up_to) & (number <= floor))
-        freed = freed.where(before.isNull() | (before <= self.up_to))
+        freed = self.overlaid.where(
+            f"{REVISION} > {self.up_to}L AND {REVISION} <= {floor}L"
+            f" AND ({OLD_REVISION} IS NULL OR {OLD_REVISION} <= {self.up_to}L)"
+        )
         if aged_to is not None:
-            freed = freed.where(sf.col(old_column(self.stream.order)) >= sf.expr(moment(self.stream, aged_to)))
+            freed = freed.where(f"{quoted(old_column(self.stream.order))} >= {place(self.stream, aged_to)}")
         return self._without(rows, self._masks(freed), [*self.stream.key])
 
     def surviving(self) -> DataFrame:
         """Rows of the overlays that no later one masks."""
-        rows = self._known.where(sf.col(LIVE)).select(*map(sf.col, self.stream.names), REVISION)
+        rows = self._known.where(LIVE).selectExpr(*map(quoted, self.stream.names), REVISION)
         if not self.chained:
             return rows.drop(REVISION)
-        later = sf.col(_MASK_NUMBER) > sf.col(REVISION)
-        return self._without(rows, self._masks(self._known), self._places, later).select(*self.stream.names)
+        left = self._without(rows, self._masks(self._known), self._places, f" AND {_MASK_NUMBER} > {REVISION}")
+        return left.drop(REVISION)
 
-    def _without(
-        self, rows: DataFrame, masks: DataFrame, columns: Sequence[str], condition: Column | None = None
-    ) -> DataFrame:
+    def _without(self, rows: DataFrame, masks: DataFrame, columns: Sequence[str], also: str = "") -> DataFrame:
         # One number to look for in a hash table of numbers, and the columns themselves only when it is found. Spark
         # would put every equality into the table's key, and the table would be several times slower to ask: so the
         # columns are compared by what Spark does not know for an equality.
-        masks = masks.withColumn(_MASK_HASH, self._number([_masked(name) for name in columns]))
-        same = sf.col(_HASH) == sf.col(_MASK_HASH)
-        for name in columns:
-            same &= (sf.col(name) >= sf.col(_masked(name))) & (sf.col(name) <= sf.col(_masked(name)))
-        if condition is not None:
-            same &= condition
-        hashed = rows.withColumn(_HASH, self._number(columns))
-        return hashed.join(sf.broadcast(masks) if self.size <= BROADCAST_ROWS else masks, same, "left_anti").drop(_HASH)
+        masks = masks.selectExpr("*", f"{self._number([_masked(name) for name in columns])} AS {_MASK_HASH}")
+        pairs = [(quoted(name), quoted(_masked(name))) for name in columns]
+        same = "".join(f" AND {own} >= {masked} AND {own} <= {masked}" for own, masked in pairs)
+        hashed = rows.selectExpr("*", f"{self._number(columns)} AS {_HASH}")
+        masks = broadcast(masks) if self.size <= BROADCAST_ROWS else masks
+        return joined(hashed, masks, f"{_HASH} = {_MASK_HASH}{same}{also}", "left_anti").drop(_HASH)
 
-    def _number(self, columns: Sequence[str]) -> Column:
+    def _number(self, columns: Sequence[str]) -> str:
         """A number that rows share which agree in the columns: the place if it is among them, since few rows have the
         same, and nothing has to be computed for it."""
         order = next((name for name in columns if name in (self.stream.order, _masked(self.stream.order))), None)
         if order is None:
-            return sf.xxhash64(*columns)
-        return sf.unix_micros(order) if self.stream.timed else sf.col(order)
+            return f"xxhash64({', '.join(map(quoted, columns))})"
+        return f"unix_micros({quoted(order)})" if self.stream.timed else quoted(order)
 
     def _masks(self, overlaid: DataFrame, floor: int | None = None) -> DataFrame:
-        masks = overlaid.where(sf.col(MASKS))
-        if floor is not None:
-            masks = masks.where(sf.col(REVISION) > floor)
-        old = [sf.col(old_column(name)).alias(_masked(name)) for name in self._places]
-        return masks.select(sf.col(REVISION).alias(_MASK_NUMBER), *old)
+        masks = overlaid.where(MASKS if floor is None else f"{MASKS} AND {REVISION} > {floor}L")
+        old = (f"{quoted(old_column(name))} AS {quoted(_masked(name))}" for name in self._places)
+        return masks.selectExpr(f"{REVISION} AS {_MASK_NUMBER}", *old)
 
     @property
     def _known(self) -> DataFrame:
-        return self.overlaid if self.up_to == HIGHEST else self.overlaid.where(sf.col(REVISION) <= self.up_to)
+        return self.overlaid if self.up_to == HIGHEST else self.overlaid.where(f"{REVISION} <= {self.up_to}L")
 
     @property
     def _places(self) -> list[str]:
@@ -292,23 +291,45 @@ def opened(
     declared: str,
 ) -> DataFrame:
     """All rows of some buckets, with a schema that is also declared in Spark's words."""
-    paths = [warehouse.spark_path(bucket.path) for bucket in found if bucket.path is not None]
-    inline = [bucket.bucket_id for bucket in found if bucket.inline]
-    frames = []
-    if paths:
-        frames.append(session.read.schema(declared).parquet(*paths))
-    if inline or not paths:
-        frames.append(as_frame(session, inline_rows(catalog, schema, inline), declared))
-    return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
+    by_name, here = by_access(session, warehouse, found)
+    frame = files_frame(session, warehouse, by_name, declared)
+    if here or frame is None:
+        rows = as_frame(session, rows_in(catalog, warehouse, schema, here), declared)
+        return rows if frame is None else frame.unionByName(rows)
+    return frame
 
 
-def inline_rows(catalog: Catalog, schema: pa.Schema, bucket_ids: Sequence[int]) -> pa.Table:
-    """The rows of inline buckets."""
-    data = buckets.inline_data(catalog, bucket_ids)
-    return pa.concat_tables([schema.empty_table(), *(conformed(unpacked(data[each]), schema) for each in bucket_ids)])
+def files_frame(
+    session: SparkSession, warehouse: Warehouse, found: Iterable[Bucket | NewBucket], declared: str
+) -> DataFrame | None:
+    """All rows of buckets that are files; None where there are none."""
+    paths = [warehouse.spark_path(each.path or "") for each in found]
+    return session.read.schema(declared).parquet(*paths) if paths else None
 
 
-def moment(stream: Stream, value: int) -> str:
+def by_access(session: SparkSession, warehouse: Warehouse, found: Iterable[B]) -> tuple[list[B], list[B]]:
+    """Buckets of whose files the engine is told the names, and those whose rows it is handed. To the near engine a file
+    that is not there has no rows: it is only told of files that are there, whole, under a name that is no pattern."""
+    near = is_near(session)
+    by_name: list[B] = []
+    here: list[B] = []
+    for each in found:
+        named = each.path is not None and (not near or warehouse.plain_size(each.path) == each.size)
+        (by_name if named else here).append(each)
+    return by_name, here
+
+
+def rows_in(catalog: Catalog, warehouse: Warehouse, schema: pa.Schema, found: Iterable[Bucket]) -> pa.Table:
+    """The rows of some buckets as they are kept, whatever they are."""
+    try:
+        read = [conformed(each.read(warehouse), schema) for each in sources(catalog, found)]
+    except (FileNotFoundError, pa.ArrowInvalid) as error:
+        how = "`errata doctor` tells what else is damaged, and what can be done"
+        raise ErrataError("a bucket cannot be read", why=str(error), how=how) from error
+    return pa.concat_tables([schema.empty_table(), *read])
+
+
+def place(stream: Stream, value: int) -> str:
     """A place as SQL compares the order field with it."""
     return f"timestamp_micros({value}L)" if stream.timed else f"{value}L"
 
@@ -320,20 +341,24 @@ def _asked(rows: DataFrame, scan: Scan, base: Iterable[Bucket] | None = None) ->
     reaches_back = aged_to is not None and (base is None or any(bucket.vs_min < aged_to for bucket in base))
     start = max(interval.start, aged_to) if reaches_back and aged_to is not None else interval.start
     if start > LOWEST:
-        rows = rows.where(sf.col(stream.order) >= sf.expr(moment(stream, start)))
+        rows = rows.where(f"{quoted(stream.order)} >= {place(stream, start)}")
     if interval.end < HIGHEST:
-        rows = rows.where(sf.col(stream.order) < sf.expr(moment(stream, interval.end)))
+        rows = rows.where(f"{quoted(stream.order)} < {place(stream, interval.end)}")
     return rows if scan.groups is None else rows.where(_of_groups(stream, scan.groups))
 
 
-def _of_groups(stream: Stream, groups: frozenset[Group]) -> Column:
-    """The group columns equal one of the groups, compared as values, not as text, so that Parquet can prune by it."""
-    found = sf.lit(False)
-    for group in sorted(groups, key=repr):
-        same = sf.lit(True)
-        for name, text in zip(stream.group, group, strict=True):
-            kind = str(stream.column(name).type)
-            value = sf.lit(None) if text is None else sf.lit(text).cast(kind)
-            same &= sf.col(name).eqNullSafe(value) if text is None else sf.col(name) == value
-        found |= same
-    return found
+def _of_groups(stream: Stream, groups: frozenset[Group]) -> str:
+    """That the group columns equal one of the groups, compared as values, not as text, so that Parquet can prune."""
+    return (
+        " OR ".join(
+            " AND ".join(_equal(stream, *each) for each in zip(stream.group, group, strict=True))
+            for group in sorted(groups, key=repr)
+        )
+        or "false"
+    )
+
+
+def _equal(stream: Stream, name: str, text: str | None) -> str:
+    if text is None:
+        return f"{quoted(name)} IS NULL"
+    return f"{quoted(name)} = CAST({literal(Lit(text, STRING))} AS {stream.column(name).type})"

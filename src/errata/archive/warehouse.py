@@ -35,6 +35,8 @@ KINDS = {
 }
 """What lies in the folder of a stream, and how the folders in there, and the files in these, are called. Of `retried`
 nothing is needed once its batch has been taken in, or has failed."""
+_MARKS = re.compile(r"[\[\]{}*?\\%#]")
+"""What some readers take for a pattern, or for letters of a URI."""
 _PATTERN_MARKS = re.compile(r"[\[\]{}*?\\]")
 
 
@@ -62,6 +64,16 @@ class Warehouse:
     def spark_path(self, relative: str) -> str:
         """The same for Spark's readers, which take what they are given for a pattern."""
         return _PATTERN_MARKS.sub(r"\\\g<0>", self.path(relative))
+
+    def plain_size(self, relative: str) -> int | None:
+        """The size of a file that lies on a disk of this machine, if its path means the same to every reader."""
+        path = UPath(self.path(relative))
+        if path.protocol not in _LOCAL or _MARKS.search(str(path)) is not None:
+            return None
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            return None
 
     def new_name(self, stream: Stream, vs: int, kind: str = "base", ending: str = "parquet") -> str:
         """A name never used before, in a folder of the stream and of the day on which its rows begin, if they say."""

@@ -35,3 +35,8 @@ def grouped_by(frame: DataFrame, by: Sequence[str], aggregates: Sequence[str]) -
 def joined(left: DataFrame, right: DataFrame, condition: str, how: str = "inner") -> DataFrame:
     """A join on a condition in SQL. Both sides' columns have different names."""
     return left.join(right, column(left, condition), how)
+
+
+def broadcast(frame: DataFrame) -> DataFrame:
+    """The frame, marked as small enough to go to every task whole."""
+    return frame.hint("broadcast")

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +16,7 @@ from rich.text import Text
 from errata.archive.changes import FORGOTTEN, Told
 from errata.archive.result_rows import feed_schema
 from errata.archive.wire import conformed
+from errata.engine.frames import column
 from errata.intake.arrow_types import arrow_type
 from errata.model.interval import HIGHEST
 from errata.model.results import OLD_VE, OP, RUN, VE, VS, Kept, Shape, old
@@ -91,7 +91,8 @@ def last_changes(some: Rows, most: int) -> pa.Table:
     if isinstance(some, pa.Table):
         return some.slice(max(0, some.num_rows - most))
     order = ("commit", "vs", "key")
-    return some.orderBy(*map(sf.desc, order)).limit(most).orderBy(*order).toArrow()
+    last = some.orderBy(*(column(some, name).desc() for name in order)).limit(most)
+    return last.orderBy(*order).toArrow()
 
 
 def last_of(some: Sequence[pa.Table], most: int) -> tuple[list[pa.Table], bool]:

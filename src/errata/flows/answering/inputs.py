@@ -13,7 +13,7 @@ from typing import TypeVar
 from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive.results import as_source, beginning, buckets_beginning, buckets_counting, counting, frame_of
-from errata.archive.scan import Found, Group, Scan, candidates, moment, scan_rows
+from errata.archive.scan import Found, Group, Scan, candidates, place, scan_rows
 from errata.catalog import ledger
 from errata.catalog.published import Published
 from errata.catalog.streams import Standing
@@ -231,7 +231,7 @@ def _in_any(stream: Stream, intervals: Iterable[Interval]) -> str:
     """That a row's order field lies in one of the intervals, in SQL."""
     order = quoted(stream.order)
     return " OR ".join(
-        f"({order} >= {moment(stream, each.start)} AND {order} < {moment(stream, each.end)})" for each in intervals
+        f"({order} >= {place(stream, each.start)} AND {order} < {place(stream, each.end)})" for each in intervals
     )
 
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 from errata.archive.masked_results import last_told, latest, masks_between, masks_in, without_masked
 from errata.archive.masks import sources
 from errata.archive.result_rows import feed_schema, result_schema
-from errata.archive.results import ResultWriter, rows_in, table_of
+from errata.archive.results import ResultWriter, table_of
+from errata.archive.scan import rows_in
 from errata.catalog import buckets
 from errata.catalog.published import Published
 from errata.flows.site import Site

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from errata.archive.results import beginning
-from errata.archive.scan import moment
+from errata.archive.scan import place
 from errata.engine.plans.rows import quoted
 from errata.evaluate.reads import Reach, reaches
 from errata.flows.answering import parts
@@ -67,7 +67,7 @@ def _narrowed(name: str, read: Read, reach: Reach, inputs: Inputs) -> Read:
         return read
     order, frame = quoted(stream.order), read.frame
     if interval.end < HIGHEST:
-        frame = frame.where(f"{order} < {moment(stream, interval.end)}")
+        frame = frame.where(f"{order} < {place(stream, interval.end)}")
     if interval.start > LOWEST:
-        frame = frame.where(f"{order} >= {moment(stream, interval.start)}")
+        frame = frame.where(f"{order} >= {place(stream, interval.start)}")
     return replace(read, frame=frame)
