@@ -11,8 +11,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from errata.engine.plans.adjusted import FATE, GONE, STANDS, UNDECIDED, Adjusted, adjust_group
-from errata.engine.plans.at_hand import AtHand
+from errata.engine.plans.adjusted import FATE, GONE, STANDS, UNDECIDED, adjust_group
 from errata.engine.plans.partial_kept import Kept
 from errata.engine.plans.partial_sums import kept_of
 from errata.engine.plans.partials import advance_group
@@ -22,7 +21,7 @@ from errata.language.partial import adjustable, partial_group
 from errata.language.plan import Plan, PlanError
 from errata.model.evaluation import Step
 from errata.model.interval import LOWEST
-from fixtures.adjusted import Corrected, Correction, Windows, by_result, by_window, carried, random_corrected, to_spark
+from fixtures.adjusted import Corrected, Correction, Windows, by_result, by_window, carried, random_corrected
 from fixtures.chance import seeds
 from fixtures.choices import stream
 from fixtures.compiled import INTERPRETED, Asked, configured, evaluate, taken_out
@@ -52,22 +51,6 @@ def equal(got: Any, want: Any) -> bool:
     if isinstance(got, dict) and isinstance(want, dict):
         return got.keys() == want.keys() and all(equal(got[name], want[name]) for name in got)
     return bool(got == want)
-
-
-def check_at_hand(here: Adjusted | None, told: pa.Table) -> None:
-    """Where corrected rows are added up without Spark, they come to the same."""
-    if here is None:
-        return
-    assert isinstance(here.windows, AtHand)
-    table = here.windows.table
-    assert table.schema.names == told.schema.names
-    assert table.schema.types == told.schema.types
-    got, want = by_window(table), by_window(told)
-    assert got.keys() == want.keys()
-    for key, window in got.items():
-        if window[FATE] != UNDECIDED:
-            assert equal(window, want[key]), f"{window} instead of {want[key]}"
-        assert window[FATE] == want[key][FATE]
 
 
 def check_windows(run: Corrected, correction: Correction, told: Windows, parts: Windows, anew: Windows) -> None:
@@ -132,14 +115,9 @@ def check(spark: SparkSession, runs: Sequence[Corrected]) -> dict[str, int]:
         for number, correction in enumerate(run.corrections, start=1):
             done = run.adjusted(spark, correction, parts)
             told.append(done.windows.toArrow())
-            here = run.at_hand(correction, parts)
-            check_at_hand(here, told[-1])
             check_windows(run, correction, by_window(told[-1]), by_window(parts), by_window(anew[number]))
             parts = carried(parts, told[-1], anew[number])
             adjusted.append((run.plan, done.rows))
-            if here is not None and isinstance(here.rows, AtHand):
-                # Whoever adjusts them, these are the right results.
-                adjusted[-1] = (run.plan, to_spark(spark, here.rows.table))
             for fate in told[-1].column(FATE).to_pylist():
                 fates[fate] += 1
         found.append(told)
@@ -204,8 +182,6 @@ class Told:
             done = self.run.adjusted(self.spark, correction, self.parts, self.state if self.open else None)
             self.rows = {row.values[0]: row.values[2:] for row in taken_out([(self.plan, done.rows)])[0].get(0, [])}
             self.windows = done.windows.toArrow()
-        self.here = self.run.at_hand(correction, self.parts, self.state if self.open else None)
-        check_at_hand(self.here, self.windows)
         self.done = done
         self.parts = carried(self.parts, self.windows, self.windows.slice(0, 0).drop_columns([FATE]))
         return {row["_w"]: row[FATE] for row in self.windows.to_pylist()}
@@ -290,24 +266,6 @@ def test_of_no_values_there_is_no_sum_and_no_trace(spark: SparkSession) -> None:
     assert told.rows == {0: (None, None, None, 0, 1)}
     assert told.correct([], [event(0, 0.1), event(2, 0.1)]) == {0: STANDS}
     assert told.rows == {0: (0.2, 0.1, 0.0, 2, 3)}
-
-
-@pytest.mark.parametrize(
-    ("aggregates", "simple"),
-    [
-        ([COUNT, of("count", X, BIGINT), of("sum", N, BIGINT), of("avg", N)], True),
-        ([of("sum"), of("avg"), of("max"), of("min", SRC, SRC.type)], True),
-        ([of("stddev")], False),
-        ([of("first")], False),
-    ],
-)
-def test_what_is_simple_is_adjusted_without_spark(
-    spark: SparkSession, aggregates: Sequence[Aggregate], *, simple: bool
-) -> None:
-    rows = [event(0, 0.5), event(1, 2.5, n=None), event(12, 1.5)]
-    told = Told(spark, grouped(*aggregates, window=TimeWindow(10, 5)), 25, rows)
-    assert told.correct([event(0, 0.5)], [event(0, 1.0, n=7), event(3)]) == {-5: STANDS, 0: STANDS}
-    assert (told.here is not None) is simple
 
 
 def test_parts_that_are_not_of_the_rows_are_not_believed(spark: SparkSession) -> None:

@@ -6,7 +6,7 @@ belongs to neither: with these a plan is written once for every engine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 
@@ -30,6 +30,11 @@ def is_of_connect(frame: DataFrame) -> bool:
 def grouped_by(frame: DataFrame, by: Sequence[str], aggregates: Sequence[str]) -> DataFrame:
     """One row for each group, by columns' names, with aggregates in SQL."""
     return frame.groupBy(*by).agg(*(column(frame, text) for text in aggregates))
+
+
+def having(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
+    """A frame with more columns from SQL, or with others in the place of those that are called so."""
+    return frame.withColumns({name: column(frame, text) for name, text in columns.items()}) if columns else frame
 
 
 def joined(left: DataFrame, right: DataFrame, condition: str, how: str = "inner") -> DataFrame:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 
 from errata.engine.failures import JOB_FAILURES
-from errata.engine.plans.rows import VE, VS, Rows
+from errata.engine.frames import grouped_by
+from errata.engine.plans.rows import VE, VS, Rows, instant
 from errata.engine.types import arrow_ddl
 from errata.engine.values import as_frame
 from errata.evaluate.fallible import Computed, Fallible, doubt, either, innermost
@@ -58,7 +58,7 @@ def _probe(rows: Rows, exprs: Sequence[Expr]) -> str:
 
 def _job_fails(frame: DataFrame, probe: str) -> bool:
     try:
-        frame.agg(sf.max(sf.expr(probe))).collect()
+        grouped_by(frame, [], [f"max({probe})"]).collect()
     except JOB_FAILURES:
         return True
     return False
@@ -67,7 +67,7 @@ def _job_fails(frame: DataFrame, probe: str) -> bool:
 def _first(rows: Rows, frame: DataFrame) -> pa.Table:
     """The first rows in order of time and key; one more than are looked at tells that there are others."""
     columns = [*rows.columns, VS, VE]
-    order = [sf.col(VS), *(sf.col(rows.column(name)) for name in rows.plan.key)]
+    order = [VS, *map(rows.column, rows.plan.key)]
     return frame.select(*columns).orderBy(*order).limit(_FEW + 1).toArrow()
 
 
@@ -87,18 +87,18 @@ def _few(rows: Rows, probe: str) -> pa.Table:
 def _first_part(frame: DataFrame, position: str, probe: str) -> DataFrame:
     """Of as many parts by position, about equally large, the first in which the expression fails."""
     shares = ", ".join(f"{number / _PARTS}D" for number in range(1, _PARTS))
-    cuts = frame.agg(sf.expr(f"approx_percentile({position}, array({shares}))")).collect()[0][0]
+    cuts = grouped_by(frame, [], [f"approx_percentile({position}, array({shares}))"]).collect()[0][0]
     ends = sorted(set(cuts or ()))
     low, high = 0, len(ends)
     while low < high:
         middle = (low + high) // 2
-        if _job_fails(frame.filter(f"{position} <= {ends[middle]}L"), probe):
+        if _job_fails(frame.filter(f"{position} <= {instant(ends[middle])}"), probe):
             high = middle
         else:
             low = middle + 1
     if low < len(ends):
-        frame = frame.filter(f"{position} <= {ends[low]}L")
-    return frame.filter(f"{position} > {ends[low - 1]}L") if low else frame
+        frame = frame.filter(f"{position} <= {instant(ends[low])}")
+    return frame.filter(f"{position} > {instant(ends[low - 1])}") if low else frame
 
 
 def _first_failing(rows: Rows, suspects: pa.Table, probe: str) -> int | None:
@@ -119,7 +119,7 @@ def _failure(rows: Rows, suspects: pa.Table, probe: str) -> Exception | None:
     """What becomes of rows that are here: no job is needed."""
     local = as_frame(rows.frame.sparkSession, suspects, arrow_ddl(suspects.schema))
     try:
-        local.select(sf.expr(probe)).collect()
+        local.selectExpr(probe).collect()
     except JOB_FAILURES as error:
         return error
     return None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame
 
-from errata.engine.plans.rows import quoted
+from errata.engine.frames import joined
+from errata.engine.plans.rows import chosen, quoted
 from errata.engine.types import spark_type
 from errata.model.results import OLD_VE, OP, RUN, VE, VS, Shape, old
 
@@ -28,20 +28,14 @@ def differences(was: DataFrame, was_shape: Shape, now: DataFrame, shape: Shape, 
     reached further: what it says of later instants is withdrawn, too. Columns that it did not have were NULL."""
     types = {each.name: each.type for each in was_shape.columns}
     payload = [name for name in shape.payload if types.get(name) == shape_type(shape, name)]
-    before = was.select(
-        *(sf.col(quoted(name)).alias(_OLD + name) for name in (*shape.key, *payload, VS, VE)),
-        sf.lit(True).alias(_WAS_THERE),
-    )
-    after = now.select(*map(quoted, shape.names), VS, VE, sf.lit(True).alias(_THERE))
-    same = sf.col(VS) == sf.col(_OLD + VS)
-    for name in shape.key:
-        same &= sf.col(quoted(name)).eqNullSafe(sf.col(quoted(_OLD + name)))
-    both = after.join(before, same, "full_outer")
-    differs = sf.col(_THERE).isNull() | sf.col(_WAS_THERE).isNull() | ~_alike([*payload, VE])
-    for name in shape.payload:
-        if name not in payload:
-            differs |= sf.col(quoted(name)).isNotNull()
-    return both.where(differs).select(*_record(shape, payload, run))
+    former = {_former(name): quoted(name) for name in (*shape.key, *payload, VS, VE)}
+    before = chosen(was, [], **former, **{_WAS_THERE: "TRUE"})
+    after = chosen(now, [*map(quoted, shape.names), VS, VE], **{_THERE: "TRUE"})
+    same = [f"{VS} = {_former(VS)}", *(_alike(name) for name in shape.key)]
+    both = joined(after, before, " AND ".join(same), "full_outer")
+    differs = [f"{_THERE} IS NULL", f"{_WAS_THERE} IS NULL", *(f"NOT ({_alike(name)})" for name in (*payload, VE))]
+    differs += [f"{quoted(name)} IS NOT NULL" for name in shape.payload if name not in payload]
+    return chosen(both.filter(" OR ".join(differs)), [], **_record(shape, payload, run))
 
 
 def shape_type(shape: Shape, name: str) -> object:
@@ -49,24 +43,23 @@ def shape_type(shape: Shape, name: str) -> object:
     return next(each.type for each in shape.columns if each.name == name)
 
 
-def _alike(names: Sequence[str]) -> Column:
-    found = sf.lit(True)
-    for name in names:
-        found &= sf.col(quoted(name)).eqNullSafe(sf.col(quoted(_OLD + name)))
-    return found
+def _former(name: str) -> str:
+    return quoted(_OLD + name)
 
 
-def _record(shape: Shape, known: Sequence[str], run: int) -> list[Column]:
-    gone = sf.col(_THERE).isNull()
-    new = sf.col(_WAS_THERE).isNull()
-    op = sf.when(gone, "delete").when(new, "insert").otherwise("replace").alias(OP)
-    key = [sf.coalesce(sf.col(quoted(name)), sf.col(quoted(_OLD + name))).alias(name) for name in shape.key]
-    columns = dict(zip(shape.key, key, strict=True))
-    ordered = [columns.get(name, sf.col(quoted(name))) for name in shape.names]
-    times = [sf.coalesce(VS, _OLD + VS).alias(VS), sf.col(VE), sf.col(_OLD + VE).alias(OLD_VE)]
-    before = []
-    for each in shape.columns:
-        if not each.key:
-            value = sf.col(quoted(_OLD + each.name)) if each.name in known else sf.lit(None).cast(spark_type(each.type))
-            before.append(value.alias(old(each.name)))
-    return [op, *ordered, *times, *before, sf.lit(run).cast("bigint").alias(RUN)]
+def _alike(name: str) -> str:
+    return f"{quoted(name)} <=> {_former(name)}"
+
+
+def _record(shape: Shape, known: Sequence[str], run: int) -> dict[str, str]:
+    either = {name: f"coalesce({quoted(name)}, {_former(name)})" for name in (*shape.key, VS)}
+    told = {quoted(name): either.get(name, quoted(name)) for name in (*shape.names, VS, VE)}
+    before = {
+        quoted(old(each.name)): _former(each.name)
+        if each.name in known
+        else f"CAST(NULL AS {spark_type(each.type).simpleString()})"
+        for each in shape.columns
+        if not each.key
+    }
+    op = f"CASE WHEN {_THERE} IS NULL THEN 'delete' WHEN {_WAS_THERE} IS NULL THEN 'insert' ELSE 'replace' END"
+    return {OP: op, **told, OLD_VE: _former(VE), **before, RUN: f"{run}L"}

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 from pyspark.errors import AnalysisException, SparkRuntimeException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 
 from errata.engine.failures import JOB_FAILURES, loggers_quiet, of_some_row, reason_of
 from errata.engine.plans.compile import rows_of
-from errata.engine.plans.rows import VE, VS, quoted
+from errata.engine.plans.rows import VE, VS, instant, quoted
 from errata.errors import ErrataError
 from errata.evaluate.culprits import culprit, fails
 from errata.evaluate.fallible import Fallible, Overflow, fallible
@@ -51,10 +50,10 @@ def _counting(plan: Plan, frames: Mapping[str, DataFrame], until: int) -> dict[s
 
 def _by(source: Source, until: int) -> str:
     if source.order is None:
-        return f"{VS} <= {until}L"
+        return f"{VS} <= {instant(until)}"
     kind = next(each.type for each in source.fields if each.name == source.order)
     order = quoted(source.order)
-    return f"{f'unix_micros({order})' if kind == TIMESTAMP else order} <= {until}L"
+    return f"{f'unix_micros({order})' if kind == TIMESTAMP else order} <= {instant(until)}"
 
 
 def _found(plan: Plan, frames: Mapping[str, DataFrame], unknown: Fault) -> Fault:
@@ -91,7 +90,7 @@ def _in_sums(found: Overflow, frames: Mapping[str, DataFrame], reason: str) -> F
     tried = found.tried
     rows = rows_of(tried, frames)
     total, count = rows.columns[-2:]
-    order = [sf.col(VS), *(sf.col(rows.column(name)) for name in tried.key)]
+    order = [VS, *map(rows.column, tried.key)]
     large = rows.frame.filter(f"{total} IS NULL AND {count} > 0").orderBy(*order).limit(1)
     row = large.select(*rows.columns, VS, VE).toArrow()
     if row.num_rows == 0:

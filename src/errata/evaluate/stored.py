@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame
 
+from errata.engine.frames import grouped_by, joined
 from errata.engine.plans.compile import compile_plan, named, rows_of, upon
 from errata.engine.plans.grouping import grouped
-from errata.engine.plans.rows import OPEN, VE, Rows, Way, chosen, quoted
+from errata.engine.plans.rows import OPEN, VE, Rows, Way, chosen, instant, moved, over, quoted, value
 from errata.engine.plans.windows import WINDOW, in_row_windows
 from errata.engine.types import arrow_ddl
 from errata.engine.values import as_frame
@@ -30,7 +30,7 @@ from errata.model.evaluation import Step
 from errata.model.interval import LOWEST
 from errata.model.results import FIRST, FROM, VS
 
-_KNOWN, _COUNT, _LAST, _SEQUENCE, _START = "_known", "_count", "_last", "_s0", "_start"
+_KNOWN, _COUNT, _LAST, _SEQUENCE, _START, _PLACE = "_known", "_count", "_last", "_s0", "_start", "_place"
 _OF, _BEGINS, _ENDS, _HASH, _NUMBER = "_q", "_qf", "_qt", "_qh", "_qn"
 
 
@@ -56,10 +56,10 @@ def lineage_of_rows(plan: Plan, route: Route, frames: Mapping[str, DataFrame], s
     """Of which rows the results were made that some rows make; without those that have ended by an instant."""
     if route.kind is not Kind.ROW_WINDOWS:
         rows = compile_plan(plan, frames, lineage=True, since=since)
-        columns = [sf.col(quoted(name)) for name in (*plan.key, VS, *stored_columns(plan))]
-        return rows.select(*columns, sf.lit(None).cast("bigint").alias(FIRST))
+        columns = map(quoted, (*plan.key, VS, *stored_columns(plan)))
+        return chosen(rows, [*columns], **{FIRST: "CAST(NULL AS BIGINT)"})
     rows_below = rows_of(_tail(route).input, frames)
-    frame = rows_below.frame.withColumn(_KNOWN, sf.lit(None).cast("bigint"))
+    frame = chosen(rows_below.frame, ["*"], **{_KNOWN: "CAST(NULL AS BIGINT)"})
     return _of_windows(plan, _tail(route), rows_below.over(rows_below.plan, frame))
 
 
@@ -77,8 +77,8 @@ def _window(found: Tail[Group]) -> RowWindow:
 
 def _happened(found: Tail[Group], frames: Mapping[str, DataFrame], since: int, until: int) -> Rows:
     rows = rows_of(found.input, frames)
-    since_then = "TRUE" if since == LOWEST else f"{VS} >= {since}L"
-    return rows.over(found.input, rows.frame.filter(f"{since_then} AND {VS} <= {until}L"))
+    since_then = f"{VS} >= {instant(since)}"
+    return rows.over(found.input, rows.frame.filter(f"{since_then} AND {VS} <= {instant(until)}"))
 
 
 def _with_former(rows: Rows, found: Tail[Group], step: Step, given: Given) -> Rows:
@@ -96,24 +96,23 @@ def _with_former(rows: Rows, found: Tail[Group], step: Step, given: Given) -> Ro
 def _of_windows(plan: Plan, found: Tail[Group], rows: Rows) -> DataFrame:
     """Of which rows windows were made that are full."""
     window = _window(found)
-    by = {f"_g{number}": rows.expr(expr) for number, expr in enumerate(found.node.by)}
-    frame = rows.frame.withColumns(by) if by else rows.frame
-    placed = in_row_windows(frame, window, list(by), rows.order, _KNOWN)
-    first = sf.min_by(_hash(rows), sf.struct(*rows.order)).alias(FIRST)
-    times = [sf.min(VS).alias(_START), sf.max(VS).alias(_LAST), sf.count(sf.lit(1)).alias(_COUNT)]
-    whole = placed.groupBy(*by, WINDOW).agg(*times, first).filter(f"{_COUNT} = {window.size}")
+    by = {f"_g{number}": rows.sql(expr) for number, expr in enumerate(found.node.by)}
+    placed = in_row_windows(chosen(rows.frame, ["*"], **by), window, list(by), rows.order, _KNOWN)
+    first = f"min_by({_hash(rows)}, {value(rows.order)}) AS {FIRST}"
+    times = [f"min({VS}) AS {_START}", f"max({VS}) AS {_LAST}", f"count(1) AS {_COUNT}"]
+    whole = grouped_by(placed, [*by, WINDOW], [*times, first]).filter(f"{_COUNT} = {window.size}")
     # The key goes through what stands above unchanged, whatever its columns are called there.
-    key = [sf.col(inner).alias(name) for inner, name in zip((*by, WINDOW), plan.key, strict=True)]
-    reach = []
+    told = {quoted(name): inner for inner, name in zip((*by, WINDOW), plan.key, strict=True)}
+    told[VS] = _LAST
     for number, span in enumerate(spans_below(found.input)):
-        reach += [sf.expr(f"{_START} - {span.high}L").alias(f"_from_{number}")]
-        reach += [sf.expr(f"{_LAST} - {span.low}L").alias(f"_to_{number}")]
-    return whole.select(*key, sf.col(_LAST).alias(VS), *reach, FIRST)
+        told[f"_from_{number}"] = moved(_START, -span.high)
+        told[f"_to_{number}"] = moved(_LAST, -span.low)
+    return chosen(whole, [], **told, **{FIRST: FIRST})
 
 
-def _hash(rows: Rows) -> Column:
+def _hash(rows: Rows) -> str:
     """What tells a row from others of the same time."""
-    return sf.xxhash64(*(rows.column(name) for name in rows.plan.key))
+    return f"xxhash64({', '.join(map(rows.column, rows.plan.key))})"
 
 
 def sequences(route: Route, rows: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -159,19 +158,16 @@ def replayed(route: Route, frames: Mapping[str, DataFrame], of: pa.Table) -> Dat
     found = _tail(route)
     rows = rows_of(found.input, frames)
     session = rows.frame.sparkSession
-    wanted = sf.broadcast(as_frame(session, of, arrow_ddl(of.schema)))
-    by = {f"_g{place}": rows.expr(expr) for place, expr in enumerate(found.node.by)}
-    mine = sf.expr(f"{VS} >= {_BEGINS} AND {VS} <= {_ENDS}")
-    for place in range(len(by)):
-        mine &= sf.col(f"_g{place}").eqNullSafe(sf.col(f"_q{place}"))
-    placed = (rows.frame.withColumns(by) if by else rows.frame).join(wanted, mine)
+    wanted = as_frame(session, of, arrow_ddl(of.schema)).hint("broadcast")
+    by = {f"_g{place}": rows.sql(expr) for place, expr in enumerate(found.node.by)}
+    mine = [f"{VS} >= {_BEGINS} AND {VS} <= {_ENDS}", *(f"_g{place} <=> _q{place}" for place in range(len(by)))]
+    placed = joined(chosen(rows.frame, ["*"], **by), wanted, " AND ".join(mine))
     # Rows of the same time as the first one may come before it.
-    order = sf.struct(*rows.order)
-    is_first = sf.expr(f"{VS} = {_BEGINS}") & (_hash(rows) == sf.col(_HASH))
-    start = sf.min(sf.when(is_first, order)).over(Window.partitionBy(_OF))
-    placed = placed.withColumn(_START, start).where(order >= sf.col(_START))
-    known = sf.when(order == sf.col(_START), sf.col(_NUMBER)).alias(_KNOWN)
-    frame = placed.select(*rows.columns, sf.col(_OF).alias(_SEQUENCE), VS, VE, known)
+    numbers = {_PLACE: f"row_number() {over([_OF], rows.order)}"}
+    firsts = f"min(IF({VS} = {_BEGINS} AND {_hash(rows)} = {_HASH}, {_PLACE}, NULL)) {over([_OF])}"
+    placed = chosen(chosen(placed, ["*"], **numbers), ["*"], **{_START: firsts}).filter(f"{_PLACE} >= {_START}")
+    known = f"IF({_PLACE} = {_START}, {_NUMBER}, NULL)"
+    frame = chosen(placed, [*rows.columns, VS, VE], **{_SEQUENCE: _OF, _KNOWN: known})
     apart = replace(rows, frame=frame, way=Way(None, (_SEQUENCE,), lineage=False))
     filled = grouped(found.node, apart, _KNOWN)
     return named(upon(found.above, filled), [_OF]).drop(_OF)

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from pyspark.sql import DataFrame
 
-from errata.engine.plans.at_hand import added_up
+from errata.engine.frames import grouped_by
 from errata.engine.plans.compile import named, upon
 from errata.engine.plans.grouping import finished
 from errata.engine.plans.partial_events import SIGN, Frames, GroupEvents, with_layers
 from errata.engine.plans.partial_kept import OWN, Part, cleared
 from errata.engine.plans.partial_sums import kept_of
-from errata.engine.plans.rows import OPEN, VE, VS
+from errata.engine.plans.rows import OPEN, VE, VS, instant
 from errata.language.partial import PartialGroup, adjustable
 from errata.language.plan import PlanError
 from errata.model.interval import LOWEST
@@ -70,7 +70,7 @@ def adjust_group(
     if state is not None:
         # A window that ends at `until` is in both.
         events = events.unionAll(work.known(state, until))
-        parts = parts.filter(f"{VS} < {until}L")
+        parts = parts.filter(f"{VS} < {instant(until)}")
     windows = work.judged(events.unionAll(work.known(parts, until)))
     rows = named(upon(found.above, finished(found.node, new.below, work.by, work.right(windows))), scope)
     return Adjusted(rows, work.kept_on(windows))
@@ -87,13 +87,13 @@ class _Adjusting(GroupEvents):
 
     def judged(self, events: DataFrame) -> DataFrame:
         """What is left of each window, and whether that decides."""
-        closed = events if self.open else events.filter(f"{self.window_end} <= {self.until}L")
+        closed = events if self.open else events.filter(f"{self.window_end} <= {instant(self.until)}")
         counts = [f"count_if({SIGN} {sign}) AS {name}" for name, sign in _COUNTS.items()]
         totals = [text for name, part in self.kept.parts.items() for text in _totals(name, part)]
         totals += [f"max({name}) AS {name}" for name in self.kept.centres]
-        sums = added_up(self.centred(closed), self.group, [*totals, *counts])
+        sums = grouped_by(self.centred(closed), self.group, [*totals, *counts])
         touched = f"{_TAKEN} + {_BROUGHT} > 0"
-        sums = sums.filter(f"{touched} OR {self.window_end} >= {self.until}L" if self.open else touched)
+        sums = sums.filter(f"{touched} OR {self.window_end} >= {instant(self.until)}" if self.open else touched)
         extremes = {name: part for name, part in self.kept.parts.items() if not part.signed}
         lost = sums.selectExpr("*", *(f"{_is_lost(name, part)} AS _x{name}" for name, part in extremes.items()))
         left = {name: f"IF(_x{name} OR {self._all_new}, _b{name}, {name})" for name in extremes}
@@ -120,7 +120,7 @@ class _Adjusting(GroupEvents):
 
     def right(self, windows: DataFrame) -> DataFrame:
         """The aggregates of windows that have closed."""
-        stand = windows.filter(f"{FATE} = '{STANDS}' AND {_TOUCHED} AND {self.window_end} <= {self.until}L")
+        stand = windows.filter(f"{FATE} = '{STANDS}' AND {_TOUCHED} AND {self.window_end} <= {instant(self.until)}")
         return stand.selectExpr(*self.group, *self.results, f"{self.window_end} AS {VS}", f"{OPEN} AS {VE}")
 
     def kept_on(self, windows: DataFrame) -> DataFrame:

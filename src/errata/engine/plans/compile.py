@@ -12,7 +12,7 @@ from errata.engine.plans import scan
 from errata.engine.plans.grouping import grouped
 from errata.engine.plans.joins import joined, joined_as_of
 from errata.engine.plans.negation import negated
-from errata.engine.plans.rows import VE, VS, Rows, Way, place, quoted
+from errata.engine.plans.rows import VE, VS, Rows, Way, instant, place, quoted
 from errata.engine.plans.rowwise import filtered, projected, united
 from errata.engine.plans.sets import distinct, intersection
 from errata.errors import unknown
@@ -75,7 +75,7 @@ def named(rows: Rows, scope: Sequence[str] = ()) -> DataFrame:
     """The rows of a node as `compile_plan` gives them."""
     way = rows.way
     columns = [f"{place(number)} AS {quoted(each.name)}" for number, each in enumerate(rows.plan.fields)]
-    times = [VS, VE] if way.at is None else [f"{way.at}L AS {VS}", f"{way.at + 1}L AS {VE}"]
+    times = [VS, VE] if way.at is None else [f"{instant(way.at)} AS {VS}", f"{way.at + 1}L AS {VE}"]
     apart = [f"{inner} AS {quoted(name)}" for inner, name in zip(way.scope, scope, strict=True)]
     return rows.frame.selectExpr(*columns, *times, *apart, *rows.lineage)
 
@@ -97,7 +97,7 @@ class _Inputs:
         found = self._rows(plan, number, since)
         if since is None or found.timing.for_ever:
             return found
-        return found.over(plan, found.frame.filter(f"{VE} > {since}L"))
+        return found.over(plan, found.frame.filter(f"{VE} > {instant(since)}"))
 
     def _rows(self, plan: Plan, number: int, since: int | None) -> Rows:
         if isinstance(plan, Scan):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 
 from errata.engine.plans import sequenced
-from errata.engine.plans.rows import OPEN, VE, VS, Rows, lineage_of, place
+from errata.engine.plans.rows import OPEN, VE, VS, Rows, chosen, lineage_of, place, value
 from errata.engine.plans.sequenced import Grouping
 from errata.engine.plans.windows import WINDOW, in_row_windows, in_time_windows
 from errata.language.nodes import Aggregate, Group, RowWindow, TimeWindow
@@ -26,9 +25,7 @@ def grouped(plan: Group, below: Rows, numbers: str | None = None) -> Rows:
     arguments = {f"_a{number}": _argument(below, each) for number, each in enumerate(plan.aggregates)}
     ordered = [_ORDER] if _needs_order(plan) else []
     times = [VS, VE] if below.way.at is None else ([_OWN] if isinstance(plan.window, RowWindow) else [])
-    read = frame.select(
-        *group, *times, *ordered, *below.lineage, *(sf.expr(text).alias(name) for name, text in arguments.items())
-    )
+    read = chosen(frame, [*group, *times, *ordered, *below.lineage], **arguments)
     results = {f"_r{number}": _result(each, f"_a{number}") for number, each in enumerate(plan.aggregates)}
     grouping = Grouping(
         read,
@@ -41,14 +38,14 @@ def grouped(plan: Group, below: Rows, numbers: str | None = None) -> Rows:
 
 
 def _with_groups(plan: Group, below: Rows, by: Sequence[str]) -> DataFrame:
-    columns = {name: below.expr(expr) for name, expr in zip(by, plan.by, strict=True)}
+    columns = {name: below.sql(expr) for name, expr in zip(by, plan.by, strict=True)}
     if below.own is not None:
-        columns[_OWN] = sf.col(below.own)
+        columns[_OWN] = below.own
     if _needs_order(plan):
         if below.own is None:
             raise PlanError("rows without a time of their own have no first and no last", where="Group")
-        columns[_ORDER] = sf.struct(*below.order)
-    return below.frame.select("*", *(column.alias(name) for name, column in columns.items()))
+        columns[_ORDER] = value(below.order)
+    return chosen(below.frame, ["*"], **columns)
 
 
 def _windowed(plan: Group, below: Rows, frame: DataFrame, group: Sequence[str], numbers: str | None) -> DataFrame:
@@ -96,10 +93,10 @@ def _aggregated(plan: Group, below: Rows, grouping: Grouping) -> DataFrame:
         case RowWindow(size=size):
             last = _OWN if below.way.at is not None else VS
             whole = sequenced.at_once(grouping, {_SIZE: "count(1)", VS: f"max({last})"}).filter(f"{_SIZE} = {size}")
-            return whole if below.way.at is not None else whole.withColumn(VE, sf.expr(OPEN))
+            return whole if below.way.at is not None else chosen(whole, ["*"], **{VE: OPEN})
         case TimeWindow(size=size, early=False) if below.timing.for_ever:
             whole = sequenced.at_once(grouping, {})
-            return whole.withColumns({VS: sf.expr(f"{WINDOW} + {size}L"), VE: sf.expr(OPEN)})
+            return chosen(whole, ["*"], **{VS: f"{WINDOW} + {size}L", VE: OPEN})
     if below.way.at is not None:
         return sequenced.at_once(grouping, {_SIZE: "count(1)"}).filter(f"{_SIZE} > 0")
     if below.timing.for_ever:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pyspark.sql import functions as sf
-
-from errata.engine.plans.rows import OTHER, TS, VE, VS, Rows, place, places
+from errata.engine.frames import joined as joined_on
+from errata.engine.plans.rows import OTHER, TS, VE, VS, Rows, chosen, place, places
 from errata.engine.plans.rowwise import guarded
 from errata.language.expr import EQUAL, SAME, Call, Expr, conjunction, conjuncts, refs
 from errata.language.nodes import Join, RelationJoin
@@ -40,18 +39,19 @@ def _pairs(
     way = left.way
     pair = Rows(plan, left.frame, way, range(left.scans.start, right.scans.stop))
     theirs = places(len(right.plan.fields), len(left.plan.fields))
-    renamed = right.frame.select(
-        *(sf.col(place(at)).alias(name) for at, name in enumerate(theirs)),
-        *(sf.col(name).alias(f"{OTHER}{name}") for name in (*way.scope, *their_times)),
-        *right.lineage,
+    renamed = chosen(
+        right.frame,
+        right.lineage,
+        **{name: place(at) for at, name in enumerate(theirs)},
+        **{f"{OTHER}{name}": name for name in (*way.scope, *their_times)},
     )
     scope = [f"{name} = {OTHER}{name}" for name in way.scope]
     equal, rest = parted(plan)
     parts = [*scope, *(pair.sql(part) for part in equal), *together]
     parts.append(guarded(pair, conjunction(rest), " AND ".join(together) or None))
-    found = left.frame.join(renamed, sf.expr(" AND ".join(f"({part})" for part in parts)))
-    times = [sf.expr(text).alias(name) for name, text in _times(plan, left, right)]
-    return pair.over(plan, found.select(*left.columns, *theirs, *way.scope, *times, *pair.lineage))
+    found = joined_on(left.frame, renamed, " AND ".join(f"({part})" for part in parts))
+    columns = [*left.columns, *theirs, *way.scope, *pair.lineage]
+    return pair.over(plan, chosen(found, columns, **dict(_times(plan, left, right))))
 
 
 def parted(plan: Join | RelationJoin) -> tuple[list[Expr], list[Expr]]:

@@ -6,21 +6,21 @@ on the right (Golab and Özsu, 2005, equation 1).
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame
 
-from errata.engine.plans.rows import OTHER, TS, VALUE, VE, VS, Rows, chosen, lineage_of, value
+from errata.engine.frames import grouped_by, having, joined
+from errata.engine.plans.rows import ALL, OTHER, TS, UP_TO_NOW, VALUE, VE, VS, Rows, chosen, lineage_of, over, value
 from errata.language.nodes import Negation
 from errata.language.times import Own
 
-_NO, _DELTA, _AT, _NEXT, _COUNT, _WAS = "_no", "_delta", "_p", "_next", "_count", "_was"
+_NO, _DELTA, _AT, _NEXT, _COUNT, _WAS, _STANDS = "_no", "_delta", "_p", "_next", "_count", "_was", "_stands"
 
 
 def negated(plan: Negation, left: Rows, right: Rows) -> Rows:
     """The rows that stand, each for as long as it does."""
     whole = Rows(plan, left.frame, left.way, range(left.scans.start, right.scans.stop))
     ranked = _ranked(plan, left)
-    others = right.frame.withColumn(VALUE, sf.expr(value([right.column(name) for _, name in plan.columns])))
+    others = chosen(right.frame, ["*"], **{VALUE: value([right.column(name) for _, name in plan.columns])})
     if left.way.at is None:
         return whole.over(plan, _standing(whole, left, right, ranked, others))
     return whole.over(plan, _standing_now(whole, left, right, ranked, others))
@@ -28,15 +28,15 @@ def negated(plan: Negation, left: Rows, right: Rows) -> Rows:
 
 def _ranked(plan: Negation, left: Rows) -> DataFrame:
     """The left rows with their value and their number within it, the oldest first."""
-    mine = left.frame.withColumn(VALUE, sf.expr(value([left.column(name) for name, _ in plan.columns])))
+    mine = {VALUE: value([left.column(name) for name, _ in plan.columns])}
     told = [left.column(name) for name in plan.rank or ()]
     order = [*told, *(name for name in left.order if name not in told)]
     order += [VS] if left.way.at is None and VS not in order else []
     # Without any order there is one row at most.
-    line = Window.partitionBy(*left.way.scope, VALUE).orderBy(*(map(sf.col, order) if order else [sf.lit(0)]))
+    line = over([*left.way.scope, VALUE], order or ["0"])
     if left.timing.own is Own.START:
-        mine = mine.withColumn(TS, sf.col(VS))
-    return mine.withColumn(_NO, sf.row_number().over(line))
+        mine[TS] = VS
+    return chosen(chosen(left.frame, ["*"], **mine), ["*"], **{_NO: f"row_number() {line}"})
 
 
 def _standing(whole: Rows, left: Rows, right: Rows, ranked: DataFrame, others: DataFrame) -> DataFrame:
@@ -51,14 +51,14 @@ def _standing(whole: Rows, left: Rows, right: Rows, ranked: DataFrame, others: D
     theirs = before.unionAll(against.repartition(*(f"{OTHER}{name}" for name in by)))
     parts = [f"{name} = {OTHER}{name}" for name in by]
     parts += [f"{OTHER}{_NO} <= {_NO}", f"{OTHER}{VS} < {VE}", f"{VS} < {OTHER}{VE}"]
-    met = mine.join(theirs, sf.expr(" AND ".join(parts)))
+    met = joined(mine, theirs, " AND ".join(parts))
     counted = f"IF({_NO} = {OTHER}{_NO}, 0, {_DELTA})"
     steps = (
         f"inline(array(struct(greatest({VS}, {OTHER}{VS}) AS {_AT}, {counted} AS {_COUNT}), "
         f"struct({OTHER}{VE} AS {_AT}, -{counted} AS {_COUNT})))"
     )
     their_lineage = [f"{OTHER}{name}" for name in whole.lineage]
-    stepped = met.select(*by, _NO, VE, *kept, *their_lineage, sf.expr(steps)).filter(f"{_AT} < {VE}")
+    stepped = met.selectExpr(*by, _NO, VE, *kept, *their_lineage, steps).filter(f"{_AT} < {VE}")
     return _pieces(whole, stepped, [*by, _NO], kept)
 
 
@@ -73,34 +73,29 @@ def _told(
 
 def _pieces(whole: Rows, stepped: DataFrame, row: list[str], kept: list[str]) -> DataFrame:
     """From the steps of each row's count the intervals in which it is not below nothing."""
-    line = Window.partitionBy(*row).orderBy(_AT)
-    running = sf.sum(_COUNT).over(line.rangeBetween(Window.unboundedPreceding, Window.currentRow))
-    following = sf.lead(_AT).over(line)
-    everything = line.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    met = [
-        sf.expr(text.replace("(", f"({OTHER}", 1)).over(everything).alias(f"{OTHER}{name}")
+    line = over(row, [_AT])
+    met = {
+        f"{OTHER}{name}": f"{text.replace('(', f'({OTHER}', 1)} {over(row, [_AT], ALL)}"
         for name, text in lineage_of(whole.lineage).items()
-    ]
-    counted = stepped.select(*row, VE, *kept, _AT, running.alias(_COUNT), following.alias(_NEXT), *met).filter(
-        f"{_NEXT} IS NULL OR {_NEXT} > {_AT}"
-    )
-    stands = sf.expr(f"{_COUNT} >= 0")
-    changed = counted.withColumn("_stands", stands).withColumn(_WAS, sf.lag("_stands").over(line))
-    turns = changed.filter(f"{_WAS} IS NULL OR {_WAS} != _stands").withColumn(_NEXT, sf.lead(_AT).over(line))
+    }
+    columns = [*row, VE, *kept, _AT, *met]
+    running = {_COUNT: f"sum({_COUNT}) {over(row, [_AT], UP_TO_NOW)}", _NEXT: f"lead({_AT}) {line}"}
+    counted = chosen(stepped, columns[: -len(met) or None], **running, **met)
+    last = chosen(counted.filter(f"{_NEXT} IS NULL OR {_NEXT} > {_AT}"), columns, **{_STANDS: f"{_COUNT} >= 0"})
+    changed = chosen(last, ["*"], **{_WAS: f"lag({_STANDS}) {line}"}).filter(f"{_WAS} IS NULL OR {_WAS} != {_STANDS}")
+    turns = chosen(changed, columns, **{_STANDS: _STANDS, _NEXT: f"lead({_AT}) {line}"}).filter(_STANDS)
     lineage = {name: f"{OTHER}{name}" for name in whole.lineage}
-    times = {VS: _AT, VE: f"coalesce({_NEXT}, {VE})"}
-    return chosen(turns.filter("_stands"), [*whole.way.scope, *kept], **times, **lineage)
+    return chosen(turns, [*whole.way.scope, *kept], **{VS: _AT, VE: f"coalesce({_NEXT}, {VE})"}, **lineage)
 
 
 def _standing_now(whole: Rows, left: Rows, right: Rows, ranked: DataFrame, others: DataFrame) -> DataFrame:
     by = [*whole.way.scope, VALUE]
-    merged = [sf.expr(text).alias(name) for name, text in lineage_of(right.lineage).items()]
-    counts = others.groupBy(*by).agg(sf.count("*").alias(_COUNT), *merged)
-    theirs = counts.select(*(sf.col(name).alias(f"{OTHER}{name}") for name in by), _COUNT, *right.lineage)
+    merged = [f"{text} AS {name}" for name, text in lineage_of(right.lineage).items()]
+    counts = grouped_by(others, by, [f"count(1) AS {_COUNT}", *merged])
+    theirs = chosen(counts, [_COUNT, *right.lineage], **{f"{OTHER}{name}": name for name in by})
     on = " AND ".join(f"{name} = {OTHER}{name}" for name in by)
     if left.lineage:
-        line = Window.partitionBy(*by).orderBy(_NO)
-        upto = {name: sf.expr(text).over(line) for name, text in lineage_of(left.lineage).items()}
-        ranked = ranked.withColumns(upto)
-    met = ranked.join(theirs, sf.expr(on), "left").filter(f"{_NO} > coalesce({_COUNT}, 0)")
+        upto = {name: f"{text} {over(by, [_NO])}" for name, text in lineage_of(left.lineage).items()}
+        ranked = having(ranked, upto)
+    met = joined(ranked, theirs, on, "left").filter(f"{_NO} > coalesce({_COUNT}, 0)")
     return met.select(*left.columns, *whole.beside)

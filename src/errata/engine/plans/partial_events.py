@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from errata.engine.plans.compile import rows_of
 from errata.engine.plans.partial_extremes import AT
 from errata.engine.plans.partial_kept import OWN, Kept
-from errata.engine.plans.rows import VS, Rows, quoted
+from errata.engine.plans.rows import VS, Rows, instant, quoted
 from errata.engine.plans.windows import WINDOW, in_time_windows
 from errata.language.nodes import TimeWindow
 from errata.language.partial import PartialGroup
@@ -96,8 +96,8 @@ class GroupEvents:
     def read(self, frames: Frames, first: int, last: int) -> Read:
         """The rows of the group's input whose own time is from `first` to `last`, both included."""
         below = rows_of(self.found.node.input, frames, self.scope)
-        low = f"{VS} >= {first}L AND " if first > LOWEST else ""
-        rows = below.frame.filter(f"{low}{VS} <= {last}L" if last >= LOWEST else "FALSE")
+        low = f"{VS} >= {instant(first)} AND " if first > LOWEST else ""
+        rows = below.frame.filter(f"{low}{VS} <= {instant(last)}" if last >= LOWEST else "FALSE")
         columns = [f"{below.sql(expr)} AS {name}" for name, expr in zip(self.by, self.found.node.by, strict=True)]
         columns += [f"{below.sql(expr)} AS {name}" for name, expr in self.kept.arguments.items()]
         columns += [f"{text} AS {name}" for name, text in zip(self.kept.order, below.order, strict=True)]
@@ -127,7 +127,7 @@ class GroupEvents:
         columns = [*self.kept.parts, *self.beside]
         columns += [f"0 AS {SIGN}"] if self.signed else []
         columns += [f"NULL AS {name}" for name in self.kept.arguments] if self.kept.centres else []
-        return state.selectExpr(*self.of_state, f"{at}L AS {AT}", *columns)
+        return state.selectExpr(*self.of_state, f"{instant(at)} AS {AT}", *columns)
 
     def centred(self, events: DataFrame) -> DataFrame:
         """With the number that each group's values are taken from: the one that is kept, or else one among them."""

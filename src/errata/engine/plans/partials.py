@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
+from errata.engine.frames import grouped_by
 from errata.engine.plans.advanced import Advanced
-from errata.engine.plans.at_hand import added_up
 from errata.engine.plans.compile import named, upon
 from errata.engine.plans.grouping import finished
 from errata.engine.plans.partial_events import SIZE, TURNS, Frames, GroupEvents, partition_by, with_layers
@@ -16,7 +16,7 @@ from errata.engine.plans.partial_extremes import AT, Extremes
 from errata.engine.plans.partial_extremes import ORDER as ORDER_OF_BLOCKS
 from errata.engine.plans.partial_kept import OWN, cleared
 from errata.engine.plans.partial_sums import kept_of
-from errata.engine.plans.rows import OPEN, VE, VS
+from errata.engine.plans.rows import OPEN, VE, VS, instant
 from errata.language.partial import PartialGroup
 from errata.language.plan import PlanError
 from errata.model.interval import LOWEST
@@ -63,7 +63,7 @@ def advance_group(
     if not parts:
         return Advanced(result, step.state(events, came.frame, state))
     windows = step.windows(events)
-    return Advanced(result, windows.filter(f"{VS} >= {until}L").drop(VS), windows)
+    return Advanced(result, windows.filter(f"{VS} >= {instant(until)}").drop(VS), windows)
 
 
 def results_of(
@@ -119,24 +119,24 @@ class _Step(GroupEvents):
 
     def closed(self, events: DataFrame) -> DataFrame:
         """The windows that have ended by `until`."""
-        whole = with_layers(self._at_once(events.filter(f"{self.window_end} <= {self.until}L")), self.kept.told)
+        whole = with_layers(self._at_once(events.filter(f"{self.window_end} <= {instant(self.until)}")), self.kept.told)
         return whole.selectExpr(*self.group, *self.results, f"{self.window_end} AS {VS}", f"{OPEN} AS {VE}")
 
     def windows(self, events: DataFrame) -> DataFrame:
         """What is kept of final windows that end from `since` on: of those that have ended by `until`, all; of others,
         what the next step needs, and that is what is kept of those that end just then, too."""
         # No row of the last instant is of a window that has ended.
-        whole = self._at_once(events.filter(f"{AT} < {self.until}L"))
+        whole = self._at_once(events.filter(f"{AT} < {instant(self.until)}"))
         return whole.selectExpr(*self.to_state, *cleared(self.kept), f"{self.window_end} AS {VS}")
 
     def state(self, events: DataFrame, came: DataFrame, state: DataFrame | None) -> DataFrame:
         """What is to be kept of rows with an own time before `until`."""
         if not self.found.covering:
-            return self.windows(events).filter(f"{VS} >= {self.until}L").drop(VS)
-        before = events.filter(f"{AT} < {self.until}L")
+            return self.windows(events).filter(f"{VS} >= {instant(self.until)}").drop(VS)
+        before = events.filter(f"{AT} < {instant(self.until)}")
         if self.found.closes is not None:
             # The rows of the last instant are of windows that end after it.
-            before = before.filter(f"{self.window_end} > {self.until}L")
+            before = before.filter(f"{self.window_end} > {instant(self.until)}")
         turns = [f"{TURNS} + 1 AS {TURNS}"] if self.found.drifts else []
         groups, left = self._at_once(before), cleared(self.kept)
         extremes = self._extremes()
@@ -144,7 +144,7 @@ class _Step(GroupEvents):
             return groups.selectExpr(*self.to_state, *left, *turns)
         others = [*self.kept.parts, *self.kept.centres, *([TURNS] if turns else [])]
         none = [f"NULL AS {name}" for name in others]
-        live = f"{OWN} < {self.until}L AND {OWN} >= {max(self.until - extremes.span, LOWEST)}L"
+        live = f"{OWN} < {instant(self.until)} AND {OWN} >= {instant(max(self.until - extremes.span, LOWEST))}"
         rows = extremes.undone(self._candidates(came, state).filter(live))
         none_best = [f"NULL AS {name}" for name in self.kept.extremes]
         sums = groups.selectExpr(
@@ -156,7 +156,7 @@ class _Step(GroupEvents):
         """All that is added to each group together; groups that have no rows left are none."""
         turns = [f"max({TURNS}) AS {TURNS}"] if self.found.drifts else []
         totals = [f"{text} AS {name}" for name, text in self._totals().items()]
-        whole = added_up(events, self.group, [*totals, *turns, f"count(1) AS {SIZE}"])
+        whole = grouped_by(events, self.group, [*totals, *turns, f"count(1) AS {SIZE}"])
         return whole.filter(f"{self.kept.live or SIZE} > 0")
 
     def _totals(self) -> dict[str, str]:

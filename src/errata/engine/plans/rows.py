@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame
 
 from errata.language.expr import Expr, sql
 from errata.language.plan import Plan
 from errata.language.times import Own, Timing, timing
-from errata.model.interval import HIGHEST
+from errata.model.interval import HIGHEST, LOWEST
 
 VS, VE, TS = "_vs", "_ve", "_ts"
 OPEN = f"{HIGHEST}L"
@@ -101,9 +100,6 @@ class Rows:
         found = self._places
         return sql(expr, found.__getitem__)
 
-    def expr(self, expr: Expr) -> Column:
-        return sf.expr(self.sql(expr))
-
     @property
     def order(self) -> list[str]:
         """What the rows' order goes by: the own time if they have one, and the key."""
@@ -135,9 +131,35 @@ def value(columns: Sequence[str]) -> str:
     return f"named_struct({', '.join(named)})"
 
 
+def instant(at: int) -> str:
+    """An instant in SQL."""
+    # The near engine reads the minus sign apart from the number, which is too large without it.
+    return f"CAST('{at}' AS BIGINT)" if at == LOWEST else f"{at}L"
+
+
 def later(moment: str, by: int) -> str:
     """An instant so much later, or never."""
     return f"CASE WHEN {moment} >= {HIGHEST - by}L THEN {OPEN} ELSE {moment} + {by}L END"
+
+
+def moved(moment: str, by: int) -> str:
+    """An instant so much later or, below zero, earlier: the last of all, or the first, where there is none."""
+    if by < 0:
+        return f"CASE WHEN {moment} <= {instant(LOWEST - by)} THEN {instant(LOWEST)} ELSE {moment} - {-by}L END"
+    return later(moment, by)
+
+
+def over(by: Sequence[str], order: Sequence[str] = (), rows: str = "") -> str:
+    """The window of a function: the rows with the same values, their order, and which of them."""
+    parts = [f"PARTITION BY {', '.join(by)}"] if by else []
+    parts += [f"ORDER BY {', '.join(order)}"] if order else []
+    return f"OVER ({' '.join([*parts, *([rows] if rows else [])])})"
+
+
+UP_TO_NOW = "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+"""Of a window's rows those up to the row, and all that are equal to it in order."""
+EARLIER = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+ALL = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 
 
 def chosen(frame: DataFrame, columns: Sequence[str], **made: str) -> DataFrame:

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame
 
-from errata.engine.plans.rows import OPEN, VE, VS, Rows, Way, later, lineage_columns, place, quoted
+from errata.engine.frames import having
+from errata.engine.plans.rows import (
+    OPEN,
+    VE,
+    VS,
+    Rows,
+    Way,
+    chosen,
+    instant,
+    later,
+    lineage_columns,
+    over,
+    place,
+    quoted,
+)
 from errata.language.expr import TIMESTAMP
 from errata.language.nodes import Scan, Sliding, SlidingRows
 from errata.language.plan import Plan, PlanError, Source
@@ -17,7 +30,7 @@ def scanned(plan: Scan, frame: DataFrame, way: Way, number: int, scope: tuple[st
     rows = history(plan, frame, way, number, scope)
     if way.at is None:
         return rows
-    now = f"{way.at}L"
+    now = instant(way.at)
     live = rows.frame.filter(f"{VS} <= {now}" if rows.timing.for_ever else f"{VS} <= {now} AND {now} < {VE}")
     return Rows(plan, live.select(*rows.columns, *rows.beside), way, rows.scans)
 
@@ -55,21 +68,20 @@ def slid(plan: Sliding, below: Rows) -> Rows:
     _must_have_happened(plan, below)
     at = below.way.at
     if at is not None:
-        return below.over(plan, below.frame.filter(f"{VS} > {max(at - plan.span, LOWEST)}L"))
+        return below.over(plan, below.frame.filter(f"{VS} > {instant(max(at - plan.span, LOWEST))}"))
     ends = later(VS, plan.span)
-    return below.over(plan, below.frame.withColumn(VE, sf.expr(f"least({VE}, {ends})")))
+    return below.over(plan, having(below.frame, {VE: f"least({VE}, {ends})"}))
 
 
 def slid_by_rows(plan: SlidingRows, below: Rows) -> Rows:
     """Rows that count until so many have come after them. All of them are in one order, so one task does it."""
     _must_have_happened(plan, below)
-    window = Window.partitionBy(*below.way.scope)
     if below.way.at is not None:
-        newest = window.orderBy(*(sf.col(name).desc_nulls_last() for name in below.order))
-        numbered = below.frame.withColumn("_newer", sf.row_number().over(newest))
+        newest = over(below.way.scope, [f"{name} DESC NULLS LAST" for name in below.order])
+        numbered = chosen(below.frame, ["*"], _newer=f"row_number() {newest}")
         return below.over(plan, numbered.filter(f"_newer <= {plan.rows}").drop("_newer"))
-    after = sf.lead(VS, plan.rows).over(window.orderBy(*(sf.col(name).asc_nulls_first() for name in below.order)))
-    ended = below.frame.withColumn(VE, sf.least(sf.col(VE), after))
+    oldest = over(below.way.scope, [f"{name} ASC NULLS FIRST" for name in below.order])
+    ended = having(below.frame, {VE: f"least({VE}, lead({VS}, {plan.rows}) {oldest})"})
     return below.over(plan, ended.filter(f"{VS} < {VE}"))
 
 

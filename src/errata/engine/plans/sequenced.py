@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame
 
-from errata.engine.plans.rows import OPEN, OTHER, VALUE, VE, VS, chosen, value
+from errata.engine.frames import grouped_by, having, joined
+from errata.engine.plans.rows import OPEN, OTHER, UP_TO_NOW, VALUE, VE, VS, chosen, over, value
 
 _AT, _NEXT, _ALIVE, _LIVE = "_p", "_next", "_alive", "_live"
 
@@ -35,12 +35,12 @@ class Grouping:
 
 def at_once(given: Grouping, more: Mapping[str, str]) -> DataFrame:
     """All rows of a group together, whatever their lifetimes; of no rows at all there may be a row."""
-    return given.frame.groupBy(*given.group).agg(*_aggregates(given, more))
+    return grouped_by(given.frame, given.group, _aggregates(given, more))
 
 
-def _aggregates(given: Grouping, more: Mapping[str, str]) -> list[Column]:
+def _aggregates(given: Grouping, more: Mapping[str, str]) -> list[str]:
     texts = {**{name: _distinct(given, text) for name, text in given.results.items()}, **more}
-    return [sf.expr(text).alias(name) for name, text in texts.items()] or [sf.count("*").alias(_LIVE)]
+    return [f"{text} AS {name}" for name, text in texts.items()] or [f"count(1) AS {_LIVE}"]
 
 
 def _distinct(given: Grouping, text: str) -> str:
@@ -55,29 +55,27 @@ def growing(given: Grouping) -> DataFrame:
     if given.once and given.group:
         frame = frame.repartition(*given.group)
     for name in sorted(given.once):
-        first = sf.row_number().over(Window.partitionBy(*given.group, name).orderBy(VS)) == 1
-        frame = frame.withColumn(name, sf.when(first, sf.col(name)))
-    line = Window.partitionBy(*given.group).orderBy(VS)
-    upto = line.rangeBetween(Window.unboundedPreceding, Window.currentRow)
-    results = [sf.expr(text).over(upto).alias(name) for name, text in given.results.items()]
-    run = frame.select(*given.group, VS, sf.lead(VS).over(line).alias(_NEXT), *results)
-    return _stretches(run.withColumnRenamed(VS, _AT), [*given.group, *given.results])
+        first = f"row_number() {over([*given.group, name], [VS])} = 1"
+        frame = having(frame, {name: f"IF({first}, {name}, NULL)"})
+    upto = over(given.group, [VS], UP_TO_NOW)
+    results = {name: f"{text} {upto}" for name, text in given.results.items()}
+    run = chosen(frame, given.group, **{_AT: VS, _NEXT: f"lead({VS}) {over(given.group, [VS])}"}, **results)
+    return _stretches(run, [*given.group, *given.results])
 
 
 def sliding(given: Grouping, span: int, *, timed: bool) -> DataFrame:
     """Of rows that all count for the same span: at each beginning and end the rows of the span up to there."""
     marks = f"inline(array(struct({VS} AS {_AT}, TRUE AS {_ALIVE}), struct({VE} AS {_AT}, FALSE AS {_ALIVE})))"
-    marked = given.frame.select(*given.group, *given.values, sf.expr(marks)).filter(f"{_AT} < {OPEN}")
+    marked = given.frame.selectExpr(*given.group, *given.values, marks).filter(f"{_AT} < {OPEN}")
     # A mark of an end only says that there is something to work out again.
     values = {name: f"IF({_ALIVE}, {name}, NULL)" for name in given.values}
     points = chosen(marked, [*given.group, _AT], **values, **{_ALIVE: f"IF({_ALIVE}, 1, NULL)"})
-    line = Window.partitionBy(*given.group).orderBy(_AT)
     # Near the lowest number a span would reach below it; decimals have room. Times never come near.
-    wide = line if timed else Window.partitionBy(*given.group).orderBy(sf.col(_AT).cast("decimal(20,0)"))
-    live = wide.rangeBetween(1 - span, Window.currentRow)
+    order = _AT if timed else f"CAST({_AT} AS DECIMAL(20,0))"
+    live = over(given.group, [order], f"RANGE BETWEEN {span - 1}{'L' if timed else 'BD'} PRECEDING AND CURRENT ROW")
     aggregates = {**given.results, _LIVE: f"count({_ALIVE})"}
-    results = [sf.expr(text).over(live).alias(name) for name, text in aggregates.items()]
-    run = points.select(*given.group, _AT, sf.lead(_AT).over(line).alias(_NEXT), *results)
+    results = {name: f"{text} {live}" for name, text in aggregates.items()}
+    run = chosen(points, [*given.group, _AT], **{_NEXT: f"lead({_AT}) {over(given.group, [_AT])}"}, **results)
     return _stretches(run, [*given.group, *aggregates]).filter(f"{_LIVE} > 0")
 
 
@@ -91,11 +89,11 @@ def changing(given: Grouping) -> DataFrame:
     """Of rows with any lifetimes: at each beginning and end the rows that count there."""
     keys = value(given.group) if given.group else "0"
     rows = chosen(given.frame, [*given.group, *given.values, VS, VE], **{VALUE: keys})
-    ends = rows.select(VALUE, sf.explode(sf.array(VS, VE)).alias(_AT)).filter(f"{_AT} < {OPEN}")
-    following = sf.lead(_AT).over(Window.partitionBy(VALUE).orderBy(_AT))
-    points = ends.distinct().select(sf.col(VALUE).alias(f"{OTHER}{VALUE}"), _AT, following.alias(_NEXT))
+    ends = rows.selectExpr(VALUE, f"explode(array({VS}, {VE})) AS {_AT}").filter(f"{_AT} < {OPEN}")
+    following = f"lead({_AT}) {over([VALUE], [_AT])}"
+    points = chosen(ends.distinct(), [_AT], **{f"{OTHER}{VALUE}": VALUE, _NEXT: following})
     on = f"{VALUE} = {OTHER}{VALUE} AND {VS} <= {_AT} AND {_AT} < {VE}"
-    met = rows.select(VALUE, *given.values, VS, VE).join(points, sf.expr(on))
-    found = met.groupBy(VALUE, _AT, _NEXT).agg(*_aggregates(given, {}))
+    met = joined(rows.select(VALUE, *given.values, VS, VE), points, on)
+    found = grouped_by(met, [VALUE, _AT, _NEXT], _aggregates(given, {}))
     groups = {name: f"{VALUE}.v{number}" for number, name in enumerate(given.group)}
     return chosen(found, [*given.results], **groups, **{VS: _AT, VE: f"coalesce({_NEXT}, {OPEN})"})

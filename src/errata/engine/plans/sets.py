@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 
+from errata.engine.frames import grouped_by, joined
 from errata.engine.plans.lifetimes import islands
 from errata.engine.plans.rows import OPEN, OTHER, VALUE, VE, VS, Rows, chosen, lineage_of, place, value
 from errata.language.nodes import Distinct, Intersect
@@ -26,8 +26,8 @@ def _once(below: Rows, frame: DataFrame, by: Sequence[str]) -> DataFrame:
         return islands(frame, by, below.lineage)
     if below.way.at is None:
         merged = {VS: f"min({VS})", VE: OPEN, **merged}
-    aggregates = [sf.expr(text).alias(name) for name, text in merged.items()]
-    return frame.groupBy(*by).agg(*aggregates) if aggregates else frame.select(*by).distinct()
+    aggregates = [f"{text} AS {name}" for name, text in merged.items()]
+    return grouped_by(frame, by, aggregates) if aggregates else frame.select(*by).distinct()
 
 
 def intersection(plan: Intersect, left: Rows, right: Rows) -> Rows:
@@ -43,6 +43,6 @@ def intersection(plan: Intersect, left: Rows, right: Rows) -> Rows:
         parts += [f"{VS} < {OTHER}{VE}", f"{OTHER}{VS} < {VE}"]
         times = {VS: f"greatest({VS}, {OTHER}{VS})", VE: f"least({VE}, {OTHER}{VE})"}
     renamed = chosen(theirs, right.lineage, **{f"{OTHER}{name}": name for name in (*by, *times)})
-    found = mine.join(renamed, sf.expr(" AND ".join(parts)))
+    found = joined(mine, renamed, " AND ".join(parts))
     unpacked = {place(at): f"{VALUE}.v{at}" for at in range(len(plan.fields))}
     return whole.over(plan, chosen(found, [*left.way.scope, *whole.lineage], **unpacked, **times))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame
 
+from errata.engine.frames import joined
 from errata.engine.plans.advanced import Advanced
 from errata.engine.plans.compile import named, rows_of, upon
 from errata.engine.plans.grouping import grouped
-from errata.engine.plans.rows import OPEN, OTHER, VALUE, VE, VS, Rows, chosen, quoted, value
+from errata.engine.plans.rows import ALL, OPEN, OTHER, VALUE, VE, VS, Rows, chosen, instant, over, quoted, value
 from errata.engine.plans.windows import NUMBER, numbered
 from errata.language.nodes import Distinct, Group, RowWindow, SlidingRows
 from errata.language.plan import PlanError
@@ -42,10 +42,9 @@ def advance_row_windows(
 
 def _of_groups_that_go_on(group: Group, rows: Rows, since: int) -> Rows:
     """The rows of groups for which something arrives. Of the others, which may be many more, no window will be full."""
-    everything = Window.partitionBy(*rows.way.scope, *map(rows.expr, group.by)).orderBy(*rows.order)
-    newest = sf.max(VS).over(everything.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))
-    marked = rows.frame.withColumn(_NEWEST, newest)
-    return rows.over(rows.plan, marked.filter(f"{_NEWEST} >= {since}L").drop(_NEWEST))
+    everything = over([*rows.way.scope, *map(rows.sql, group.by)], rows.order, ALL)
+    marked = chosen(rows.frame, ["*"], **{_NEWEST: f"max({VS}) {everything}"})
+    return rows.over(rows.plan, marked.filter(f"{_NEWEST} >= {instant(since)}").drop(_NEWEST))
 
 
 def kept_for_row_windows(found: Tail[Group], frames: Frames, since: int, scope: Sequence[str] = ()) -> DataFrame:
@@ -60,14 +59,14 @@ def _for_open_windows(found: Tail[Group], rows: Rows, until: int, scope: Sequenc
     window = found.node.window
     if not isinstance(window, RowWindow):
         raise PlanError("a group without windows of rows keeps no rows", where="Group")
-    by = {f"_g{number}": rows.expr(expr) for number, expr in enumerate(found.node.by)}
-    before = rows.frame.filter(f"{VS} < {until}L").withColumns(by) if by else rows.frame.filter(f"{VS} < {until}L")
+    by = {f"_g{number}": rows.sql(expr) for number, expr in enumerate(found.node.by)}
+    before = chosen(rows.frame.filter(f"{VS} < {instant(until)}"), ["*"], **by)
     group = [*rows.way.scope, *by]
     placed = numbered(before, group, rows.order, _KNOWN)
-    counted = placed.withColumn(_COUNT, sf.max(NUMBER).over(Window.partitionBy(*group)) + 1)
+    counted = chosen(placed, ["*"], **{_COUNT: f"max({NUMBER}) {over(group)} + 1L"})
     first_open = f"(({_COUNT} - {window.size}L) DIV {window.step}L + 1) * {window.step}L"
     needed = f"least({_COUNT} - 1, IF({_COUNT} < {window.size}L, 0, {first_open}))"
-    return _outside(rows, counted.filter(f"{NUMBER} >= {needed}"), scope, sf.col(NUMBER).alias(_KNOWN))
+    return _outside(rows, counted.filter(f"{NUMBER} >= {needed}"), scope, **{_KNOWN: NUMBER})
 
 
 def advance_last_rows(
@@ -95,8 +94,8 @@ def kept_for_last_rows(found: Tail[SlidingRows], frames: Frames, since: int, sco
 
 def _last(found: Tail[SlidingRows], rows: Rows, until: int, scope: Sequence[str]) -> DataFrame:
     """The last rows before `until`."""
-    newest = Window.partitionBy(*rows.way.scope).orderBy(*(sf.col(name).desc_nulls_last() for name in rows.order))
-    placed = rows.frame.filter(f"{VS} < {until}L").withColumn(_NEWER, sf.row_number().over(newest))
+    newest = over(rows.way.scope, [f"{name} DESC NULLS LAST" for name in rows.order])
+    placed = chosen(rows.frame.filter(f"{VS} < {instant(until)}"), ["*"], **{_NEWER: f"row_number() {newest}"})
     return _outside(rows, placed.filter(f"{_NEWER} <= {found.node.rows}"), scope)
 
 
@@ -108,7 +107,7 @@ def advance_new_values(
     the scope. None: there are none before `since`."""
     values = upon([found.node], _happened(found, arriving, since, until, scope))
     if known is not None:
-        values = _not_among(found, values, known.filter(f"{VS} < {since}L"), scope)
+        values = _not_among(found, values, known.filter(f"{VS} < {instant(since)}"), scope)
     return Advanced(named(upon(found.above, values), scope), None)
 
 
@@ -119,15 +118,15 @@ def _not_among(found: Tail[Distinct], values: Rows, known: DataFrame, scope: Seq
     key = [quoted(name) for name in found.plan.key]
     published = chosen(known, [], **{f"{OTHER}{VALUE}": value(key)}, **apart)
     new = chosen(values.frame, ["*"], **{VALUE: value(values.columns)})
-    same = sf.expr(" AND ".join(f"{name} = {OTHER}{name}" for name in (VALUE, *values.way.scope)))
-    again = published.join(new, same, "left_semi")
-    return values.over(values.plan, new.join(again, same, "left_anti").drop(VALUE))
+    same = " AND ".join(f"{name} = {OTHER}{name}" for name in (VALUE, *values.way.scope))
+    again = joined(published, new, same, "left_semi")
+    return values.over(values.plan, joined(new, again, same, "left_anti").drop(VALUE))
 
 
 def _happened(found: Tail[N], frames: Frames, since: int, until: int, scope: Sequence[str]) -> Rows:
     """The rows of the operator's input that happened from `since` to `until`, both included."""
     rows = rows_of(found.input, frames, scope)
-    within = f"{VS} <= {until}L" if since == LOWEST else f"{_from(since)} AND {VS} <= {until}L"
+    within = f"{_from(since)} AND {VS} <= {instant(until)}"
     return rows.over(found.input, rows.frame.filter(within))
 
 
@@ -149,7 +148,7 @@ def _with_state(rows: Rows, more: Mapping[str, str], state: DataFrame | None, sc
     return rows.over(rows.plan, frame)
 
 
-def _outside(rows: Rows, frame: DataFrame, scope: Sequence[str], *more: Column) -> DataFrame:
+def _outside(rows: Rows, frame: DataFrame, scope: Sequence[str], **more: str) -> DataFrame:
     """Rows as they are kept: their columns, their own time, and the scope under the names that others know."""
-    apart = [sf.col(inner).alias(name) for inner, name in zip(rows.way.scope, scope, strict=True)]
-    return frame.select(*rows.columns, VS, *more, *apart)
+    apart = {quoted(name): inner for inner, name in zip(rows.way.scope, scope, strict=True)}
+    return chosen(frame, [*rows.columns, VS], **more, **apart)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame
 
-from errata.engine.plans.rows import VE, VS
+from errata.engine.frames import having
+from errata.engine.plans.rows import VE, VS, chosen, instant, over
 from errata.language.nodes import RowWindow, TimeWindow
 
 WINDOW, NUMBER = "_w", "_n"
-_INTO, _BACK, _FIRST = "_into", "_back", "_first"
+_BACK, _FIRST, _COUNT = "_back", "_first", "_place"
 
 
 def in_time_windows(frame: DataFrame, window: TimeWindow, own: str, at: int | None) -> DataFrame:
@@ -25,8 +25,8 @@ def in_time_windows(frame: DataFrame, window: TimeWindow, own: str, at: int | No
         return starts
     end = f"{WINDOW} + {window.size}L"
     if at is not None:
-        return starts.filter(f"{end} <= {at}L")
-    return starts.withColumn(VS, sf.expr(f"greatest({VS}, {end})")).filter(f"{VS} < {VE}")
+        return starts.filter(f"{end} <= {instant(at)}")
+    return having(starts, {VS: f"greatest({VS}, {end})"}).filter(f"{VS} < {VE}")
 
 
 def in_row_windows(
@@ -36,19 +36,16 @@ def in_row_windows(
     first row that is there are left out; see `numbered`."""
     placed = _back(numbered(frame, group, order, known), NUMBER, window.size, window.step)
     placed = placed.filter(f"{_BACK} <= {NUMBER} - {_FIRST}")
-    return placed.withColumn(WINDOW, sf.expr(f"({NUMBER} - {_BACK}) DIV {window.step}L")).drop(_BACK, NUMBER, _FIRST)
+    return chosen(placed, ["*"], **{WINDOW: f"({NUMBER} - {_BACK}) DIV {window.step}L"}).drop(_BACK, NUMBER, _FIRST)
 
 
 def numbered(frame: DataFrame, group: Sequence[str], order: Sequence[str], known: str | None = None) -> DataFrame:
     """The rows with their number among those of their group, from 0 on. `known` is the column of numbers that are known
     already: those of a group's first rows, where rows before them are not there."""
-    line = Window.partitionBy(*group).orderBy(*order)
-    first = sf.lit(0).cast("bigint")
-    if known is not None:
-        least = sf.min(known).over(line.rowsBetween(Window.unboundedPreceding, Window.currentRow))
-        first = sf.coalesce(least, first)
-    count = sf.row_number().over(line).cast("bigint") - 1
-    return frame.withColumns({NUMBER: first + count, _FIRST: first})
+    so_far = over(group, order, "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW")
+    first = "0L" if known is None else f"coalesce(min({known}) {so_far}, 0L)"
+    placed = chosen(frame, ["*"], **{_FIRST: first, _COUNT: f"row_number() {over(group, order)}"})
+    return chosen(placed, ["*"], **{NUMBER: f"{_FIRST} + {_COUNT} - 1L"}).drop(_COUNT)
 
 
 def _back(frame: DataFrame, moment: str, size: int, step: int) -> DataFrame:
