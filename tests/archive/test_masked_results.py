@@ -232,20 +232,20 @@ def test_readers_are_given_what_counts(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize("few", [0, 50_000])
-def test_spark_is_given_the_same(
-    archive: Archive, spark: SparkSession, few: int, monkeypatch: pytest.MonkeyPatch
+def test_an_engine_is_given_the_same(
+    archive: Archive, either: SparkSession, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(masked_results, "FEW", few)
     grown(archive)
     catalog, of, last = archive.catalog, archive.of, archive.of.last.commit_id
     found = buckets_beginning(catalog, of, last)
-    frame = frame_of(spark, catalog, archive.warehouse, SHAPE, found)
+    frame = frame_of(either, catalog, archive.warehouse, SHAPE, found)
     assert frame.columns == result_schema(SHAPE).names
     whole = table_of(catalog, archive.warehouse, SHAPE, found)
     assert told(frame.toArrow().cast(whole.schema).to_pylist()) == told(whole.to_pylist())
     at = Interval(30, 31)
     found = buckets_counting(catalog, of, last, at)
-    some = counting(frame_of(spark, catalog, archive.warehouse, SHAPE, found), at).toArrow()
+    some = counting(frame_of(either, catalog, archive.warehouse, SHAPE, found), at).toArrow()
     assert told(some.cast(whole.schema).to_pylist()) == told(live_at(whole, 30).to_pylist())
 
 

@@ -232,7 +232,7 @@ def breaking_off(house: House, step: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_every_scan_of_every_commit_is_the_oracles(
-    name: str, tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest
+    name: str, tmp_path: Path, spark: SparkSession, near: SparkSession, request: pytest.FixtureRequest
 ) -> None:
     kind = KINDS[name]
     short = not request.config.getoption("--long")
@@ -248,7 +248,7 @@ def test_every_scan_of_every_commit_is_the_oracles(
         try:
             life = Life(builder(kind.stream), kind, History(kind.stream))
             _live(life, data)
-            _read_again(life, spark, data)
+            _read_again(life, spark, near, data)
         finally:
             builder.close()
 
@@ -271,7 +271,7 @@ def _live(life: Life, data: st.DataObject) -> None:
         life.agree()
 
 
-def _read_again(life: Life, spark: SparkSession, data: st.DataObject) -> None:
+def _read_again(life: Life, spark: SparkSession, near: SparkSession, data: st.DataObject) -> None:
     """All commits, each with all revisions and with the first few; and some intervals and groups."""
     catalog, site, stream = life.house.catalog, life.house.site, life.kind.stream
     frames: list[DataFrame] = []
@@ -292,6 +292,8 @@ def _read_again(life: Life, spark: SparkSession, data: st.DataObject) -> None:
             rows = scan_rows(spark, catalog, site.warehouse, scan, found)
             frames.append(rows.withColumn("case", sf.lit(len(frames))))
             expected.append(life.history.scan(interval, groups, commit, number))
+            read = scan_rows(near, catalog, site.warehouse, scan, found).toArrow()
+            assert in_order(stream, read) == [canonical_row(row) for row in expected[-1]]
     table = reduce(DataFrame.unionByName, frames).toArrow()
     for case, wanted in enumerate(expected):
         read = in_order(stream, table.filter(sf_equal(table["case"], case)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import TypeVar
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from errata.archive.wire import conformed, old_column
 from errata.catalog import buckets
 from errata.catalog.open import Catalog
 from errata.catalog.streams import Standing, aged_to_at
-from errata.engine.frames import broadcast, joined
+from errata.engine.frames import broadcast, joined, united
 from errata.engine.near import is_near
 from errata.engine.plans.rows import quoted
 from errata.engine.types import arrow_ddl, ddl
@@ -143,7 +142,7 @@ def scan_rows(
         rows = rows if how.floor is None else masking.unmasked(rows, how.floor)
         parts.append(rows if how.later is None else masking.not_displaced(rows, how.later, how.aged_to))
     parts.append(_asked(masking.surviving(), scan))
-    return reduce(DataFrame.unionByName, parts)
+    return united(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ belongs to neither: with these a plan is written once for every engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 
@@ -45,3 +46,9 @@ def joined(left: DataFrame, right: DataFrame, condition: str, how: str = "inner"
 def broadcast(frame: DataFrame) -> DataFrame:
     """The frame, marked as small enough to go to every task whole."""
     return frame.hint("broadcast")
+
+
+def united(frames: Iterable[DataFrame]) -> DataFrame:
+    """The rows of one or more frames whose columns have the same names."""
+    # Not by `DataFrame.unionByName` as a function: that is of the kind of session that the process began with.
+    return reduce(lambda left, right: left.unionByName(right), frames)
