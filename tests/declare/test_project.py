@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from errata.declare.project import Project, SparkSettings, load_project
+from errata.declare.project import NearSettings, NearUse, Project, SparkSettings, load_project
 from errata.errors import UsageError
 from errata.model.columns import Column, ColumnType
 from errata.model.instants import DAY, HOUR, SECOND
@@ -55,7 +55,8 @@ class TestCompleteExample:
         assert (project.name, project.root) == ("quotes", tmp_path)
         assert project.catalog == f"sqlite:///{tmp_path}/errata.db"
         assert project.warehouse == f"{tmp_path}/warehouse"
-        assert project.spark == SparkSettings("local[*]", None, {"spark.driver.memory": "2g"})
+        near = NearSettings(NearUse.AUTO, 2_000_000, 256 * 1024 * 1024)
+        assert project.spark == SparkSettings("local[*]", None, {"spark.driver.memory": "2g"}, near)
         assert list(project.streams) == ["quotes", "readings", "notes", "companies"]
         assert project.streams["companies"].relation is RelationKind.NRR
         assert list(project.queries) == ["avg_5m", "named"]
@@ -118,6 +119,9 @@ class TestCompleteExample:
             "spark.master",
             "spark.remote",
             "spark.conf",
+            "spark.near",
+            "spark.near.rows",
+            "spark.near.bytes",
         } < explained
 
 
@@ -296,6 +300,8 @@ MISTAKES = {
     "a catalog of another kind": "project: p\ncatalog: mysql://me:secret@host/db\n",
     "a catalog in memory": "project: p\ncatalog: 'sqlite:///:memory:'\n",
     "master and remote": "project: p\nspark: {master: local, remote: 'sc://h'}\n",
+    "near at times": "project: p\nspark: {near: sometimes}\n",
+    "near with limits of nothing": "project: p\nspark: {near: {rows: 0, bytes: lots, size: 3}}\n",
     "not YAML": "project: p\nstreams: {a: b\n",
     "several at once": stream_text(colums="{a: int}", order="tme", slack="5", on_revision="all").replace(
         "project", "projct"
@@ -322,3 +328,28 @@ def test_every_mistake_has_a_line_and_a_way_to_mend_it(load: Load, name: str) ->
         load(MISTAKES[name])
     assert "how to mend: " in str(raised.value)
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "said", "expected"),
+    [
+        ("", "", NearSettings()),
+        ("spark: {near: auto}", "", NearSettings()),
+        ("spark: {near: off}", "", NearSettings(NearUse.OFF)),
+        ("spark: {near: off}", "auto", NearSettings()),
+        ("spark: {master: local}", "off", NearSettings(NearUse.OFF)),
+        ("spark: {near: {rows: 5_000}}", "off", NearSettings(NearUse.OFF, 5_000)),
+        ("spark: {near: {bytes: 7}}", "", NearSettings(size=7)),
+        ("spark: {near: {bytes: 3 KB, rows: 1}}", "", NearSettings(rows=1, size=3 * 1024)),
+        ("spark: {near: {bytes: 2GB}}", "", NearSettings(size=2 * 1024**3)),
+    ],
+)
+def test_near_is_as_declared_unless_the_environment_says_otherwise(
+    load: Load, written: str, said: str, expected: NearSettings
+) -> None:
+    assert load(f"project: p\n{written}\n", ERRATA_NEAR=said).spark.near == expected
+
+
+def test_the_environment_names_one_of_the_choices(load: Load) -> None:
+    with pytest.raises(UsageError, match="ERRATA_NEAR=on is not a choice"):
+        load("project: p\n", ERRATA_NEAR="on")

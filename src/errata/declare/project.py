@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from errata.declare.queries import (
     readable_texts,
     with_texts,
 )
-from errata.declare.reader import Place, Problems, Section
+from errata.declare.reader import Place, Problems, Section, byte_count, whole_number
 from errata.declare.streams import read_relation, read_stream
 from errata.declare.text_files import PROJECT_BYTES, is_file, is_folder, read_within
 from errata.errors import UsageError
@@ -32,8 +33,29 @@ T = TypeVar("T")
 FILE_NAME = "errata.yaml"
 VARIABLE = "ERRATA_PROJECT"
 REMOTE = "ERRATA_SPARK_REMOTE"
+NEAR = "ERRATA_NEAR"
 DEFAULT_CATALOG = "sqlite:///errata.db"
 DEFAULT_WAREHOUSE = "./warehouse"
+
+
+class NearUse(StrEnum):
+    """Whether the near engine is used."""
+
+    AUTO = "auto"
+    """For work that is small, where it is installed."""
+    OFF = "off"
+    """Spark does everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class NearSettings:
+    """Which work the near engine is given; None: as much as it is given unless somebody says otherwise."""
+
+    use: NearUse = NearUse.AUTO
+    rows: int | None = None
+    """Rows at most."""
+    size: int | None = None
+    """Bytes in buckets at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +65,8 @@ class SparkSettings:
     master: str = "local[*]"
     remote: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
+    near: NearSettings = NearSettings()
+    """What is done without Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +106,7 @@ def load_project(path: Path | None = None, environ: Mapping[str, str] | None = N
     if not isinstance(tree, Table):
         raise UsageError("the file is not a mapping", where=f"{shown}:{tree.line}", how="begin with 'project: NAME'")
     problems = Problems(shown)
-    project = _project(Section(tree, Place(1, ""), problems, environ), file.parent, environ.get(REMOTE) or None)
+    project = _project(Section(tree, Place(1, ""), problems, environ), file.parent, environ)
     problems.check()
     return project
 
@@ -114,11 +138,11 @@ def _text(file: Path, shown: str) -> str:
         raise UsageError("the file is gone", where=shown) from None
 
 
-def _project(section: Section, root: Path, remote: str | None) -> Project:
+def _project(section: Section, root: Path, environ: Mapping[str, str]) -> Project:
     name = section.required("project", "name the project: 'project: quotes'") or ""
     catalog = section.read("catalog", lambda text: catalog_url(text, root)) or catalog_url(DEFAULT_CATALOG, root)
     warehouse = section.read("warehouse", lambda text: place(text, root)) or place(DEFAULT_WAREHOUSE, root)
-    spark = _spark(section.section("spark"), remote)
+    spark = _spark(section.section("spark"), environ)
     sweep = read_sweep(section) or ALWAYS
     names = _Names()
     streams = _declared(section.section("streams"), "stream", names, root, read_stream)
@@ -129,10 +153,11 @@ def _project(section: Section, root: Path, remote: str | None) -> Project:
     return Project(name, catalog, warehouse, spark, streams, root, queries, sweep, section.problems.file)
 
 
-def _spark(section: Section | None, named: str | None) -> SparkSettings:
-    """What is declared; a Connect server that the environment names comes before it."""
+def _spark(section: Section | None, environ: Mapping[str, str]) -> SparkSettings:
+    """What is declared; what the environment says comes before it."""
+    named = environ.get(REMOTE) or None
     if section is None:
-        return SparkSettings(remote=named)
+        return SparkSettings(remote=named, near=_near(None, environ))
     master, remote = section.text("master"), section.text("remote")
     if master and remote:
         section.mistake(
@@ -143,8 +168,24 @@ def _spark(section: Section | None, named: str | None) -> SparkSettings:
     settings = section.section("conf")
     if settings is not None:
         conf = {name: value for name in settings.names() if (value := settings.text(name)) is not None}
+    near = _near(section.section("near", "use"), environ)
     section.finish()
-    return SparkSettings(master or "local[*]", named or remote, conf)
+    return SparkSettings(master or "local[*]", named or remote, conf, near)
+
+
+def _near(section: Section | None, environ: Mapping[str, str]) -> NearSettings:
+    """Either one word, or the limits."""
+    use, rows, size = None, None, None
+    if section is not None:
+        use = section.choice("use", NearUse)
+        rows, size = section.read("rows", whole_number), section.read("bytes", byte_count)
+        section.finish()
+    if said := environ.get(NEAR):
+        known = [each.value for each in NearUse]
+        if said not in known:
+            raise UsageError(f"{NEAR}={said} is not a choice", how=f"choose one of {', '.join(known)}")
+        use = NearUse(said)
+    return NearSettings(use or NearUse.AUTO, rows, size)
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -175,3 +176,17 @@ def whole_number(text: str) -> int:
     if not (digits.isascii() and digits.isdecimal()) or not digits.strip("0"):
         raise UsageError(f"{text!r} is not a number", how="write a whole number of 1 or more, such as 500000")
     return whole(digits)
+
+
+_BYTES = re.compile(r"([0-9_]+) ?(KB|MB|GB)?")
+_UNITS = {None: 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3}
+
+
+def byte_count(text: str) -> int:
+    """A number of bytes: 1048576, 1024 KB or 1 MB."""
+    found = _BYTES.fullmatch(text)
+    if found is None or not found[1].replace("_", "").strip("0"):
+        raise UsageError(
+            f"{text!r} is not a number of bytes", how="write a whole number, or one of KB, MB or GB: 256 MB"
+        )
+    return whole(found[1].replace("_", "")) * _UNITS[found[2]]

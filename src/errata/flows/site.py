@@ -15,8 +15,7 @@ from errata.catalog import commits, pins, streams
 from errata.catalog.open import Catalog, open_catalog
 from errata.catalog.streams import Standing
 from errata.clock import SYSTEM, Clock
-from errata.declare.project import Project, load_project
-from errata.engine.engines import Engines
+from errata.declare.project import NearUse, Project, load_project
 from errata.errors import ErrataError, unknown
 from errata.model.bucket import NewBucket
 from errata.model.commit import Cause
@@ -24,6 +23,8 @@ from errata.model.stream import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from errata.engine.engines import Engines
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,19 @@ class Site:
         spark = self.project.spark
         return open_session(spark.master, spark.remote, spark.conf, f"errata {self.project.name}")
 
+    def engines(self) -> Engines:
+        """The engines that do what is asked for."""
+        return self.engines_with(self.session)
+
     def engines_with(self, open_far: Callable[[], SparkSession]) -> Engines:
-        """The engines of a run, with its own way to open the far one."""
-        return Engines(open_far)
+        """The same for a run, with its own way to open the far one."""
+        from errata.engine.engines import BYTES, ROWS, Budget, Engines  # noqa: PLC0415 - it imports PySpark, too
+        from errata.engine.near import near_is_installed  # noqa: PLC0415 - as above
+
+        near = self.project.spark.near
+        if near.use is NearUse.OFF or not near_is_installed():
+            return Engines(open_far, None)
+        return Engines(open_far, Budget(near.rows or ROWS, near.size or BYTES))
 
     def caused_by(self, flow: str, session: SparkSession | None = None) -> Cause:
         """What a commit of the flow is to say of its making."""
