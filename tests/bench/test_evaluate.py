@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from bench.evaluate import AMOUNTS, WINDOWS, Amounts, Found, Round, figures, mix_metrics
+from bench.evaluate import AMOUNTS, WINDOWS, Amounts, Found, Round, mix_figures, mix_metrics, together
 from bench.evaluate_day import Stretch, as_texts, declared_project
+from bench.evaluate_fixed import FixedAmounts, fixed_figures
 from bench.evaluate_plain import differs
 from bench.evaluate_queries import MIX, Engine, Mixed
 from bench.evaluate_reads import Amount
 from bench.evaluate_reads import Amounts as Reads
-from bench.evaluate_windows import PAIRS, WindowAmounts
+from bench.evaluate_windows import PAIRS, WindowAmounts, window_figures
 from bench.measure import USUAL, Outcome, Scale
 from pyspark.sql import SparkSession
 
@@ -23,37 +24,48 @@ from errata.model.query import Emit, Query
 
 TINY = Amounts(day=24_000, bucket_rows=6_000, rounds=1, batch=10_000, idle=1, warm_up=0)
 TINY_WINDOWS = WindowAmounts(end=120_000, bucket_rows=30_000, rounds=1, batch=10_000, warm_up=0)
+TINY_FIXED = FixedAmounts(areas=20, history=90, corrections=100, days=1, warm_up=0)
 FEW = [query for query in MIX if query.name in {"minutes", "moving", "energy", "swings"}]
 FRONTIER = parse_instant("2026-11-18T02:07:31.25")
 
 
 @pytest.fixture(scope="module")
 def outcome(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return figures(TINY, TINY_WINDOWS, tmp_path_factory.mktemp("evaluate"), FEW, PAIRS[:1])
+    folder = tmp_path_factory.mktemp("evaluate")
+    return together(
+        [
+            mix_figures(TINY, FEW, folder / "mix"),
+            window_figures(TINY_WINDOWS, PAIRS[:1], folder / "windows"),
+            fixed_figures(TINY_FIXED, folder / "fixed"),
+        ]
+    )
 
 
 def test_every_figure_comes_out(outcome: Outcome) -> None:
     assert all(math.isfinite(metric.value) and metric.value > 0 for metric in outcome.metrics)
     goals = {metric.metric: metric.goal for metric in outcome.metrics if metric.goal is not None}
     assert goals == {
-        "10,000 rows: recomputing with Spark, beside a run": ">= 10",
+        "10,000 rows: recomputing with Spark, beside a run": ">= 15",
+        "10,000 rows: recomputing with DuckDB, beside a run": ">= 8",
         "a run over ten times the archive": "<= 1.2",
         "a run in which nothing is due": "< 300",
-        "200 rows: a run, for each query": "< 250",
+        "200 rows: a run, for each query": "< 25",
         "rows read beside those asked for": "<= 2",
         "bytes read beside those asked for": "<= 2",
         "closed: ten times the window": "<= 1.3",
+        "fixed: a day's ingest, sweep and run": "< 1.0",
     }
 
 
 def test_each_query_has_a_line(outcome: Outcome) -> None:
-    queries, windows = outcome.grids
+    queries, windows, fixed = outcome.grids
     assert list(queries.rows) == [query.name for query in FEW]
     asked, read = (queries.columns.index(name) for name in ("rows asked", "rows read"))
     assert all(0 < line[asked] <= line[read] for line in queries.rows.values())
     assert list(windows.rows) == ["closed narrow", "closed wide"]
     # Both lengths of windows touch as many results: one of each of the 200 symbols.
     assert [line[windows.columns.index("results")] for line in windows.rows.values()] == [200, 200]
+    assert list(fixed.rows) == ["taking in", "sweep", "run", "together", "DuckDB"]
 
 
 def test_the_mix_is_of_all_kinds(tmp_path: Path) -> None:
