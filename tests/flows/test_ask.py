@@ -24,6 +24,7 @@ from errata.flows.telling.ask import Asked, Question, answering, understood
 from errata.flows.upkeep.age_out import age_out
 from errata.model.commit import Cause
 from errata.model.instants import HOUR, parse_instant
+from errata.serve.rows import whole
 from fixtures.projects import STREAMS, Written
 
 NOW = parse_instant("2026-11-18T02:05:00")
@@ -79,7 +80,7 @@ def took_in(site: Site, stream: str, *lines: str) -> None:
 
 def answer(site: Site, question: Question) -> tuple[Asked, Rows]:
     with answering(site, question) as found:
-        columns = found.rows.toArrow().to_pydict()
+        columns = whole(found.rows).to_pydict()
         assert list(columns) == found.asked.columns
         return found.asked, sorted(zip(*columns.values(), strict=True))
 

@@ -27,6 +27,7 @@ from errata.flows.upkeep.doctor import doctor
 from errata.flows.upkeep.vacuum import vacuum
 from errata.model.health import Finding, Severity
 from errata.model.instants import DAY
+from errata.serve.rows import whole
 from fixtures.catalog import NOW
 from fixtures.postgres import DRIVER, FreshDatabase
 from fixtures.runs import DEAR, QUERIES, Answering
@@ -93,7 +94,7 @@ def newest(of: Answering) -> int:
 
 def scanned(of: Answering, commit: int | None = None) -> list[dict[str, object]]:
     with reading(of.site, Wanted("quotes", as_of=commit)) as found:
-        return sorted(found.rows.toArrow().to_pylist(), key=repr)
+        return sorted(whole(found.rows).to_pylist(), key=repr)
 
 
 def damage(of: Answering) -> list[Finding]:

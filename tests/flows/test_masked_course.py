@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.archive.changes import ENDED, records_frame, records_table
+from errata.archive.changes import ENDED, records_frame
 from errata.archive.result_rows import feed_schema, mask_schema, result_schema
 from errata.archive.results import ANSWER, ResultWriter, table_of
 from errata.catalog import commits, result_ageing, result_tables
@@ -173,38 +173,34 @@ def test_a_result_table_that_is_made_anew_has_what_stays(there: Answering) -> No
     assert any(kept(there, name, role) for name in TEXTS for role in (Role.OPEN, Role.TIP))
 
 
-def test_who_reads_from_the_beginning_is_told_what_counts(there: Answering, spark: SparkSession) -> None:
+def test_who_reads_from_the_beginning_is_told_what_counts(there: Answering, either: SparkSession) -> None:
     for name in TEXTS:
         correct(there, name)
         site, of = there.site, there.of(name)
         now = of.last.commit_id
         (stretch,) = stretches(site.catalog, name, now, now, restated=True)
         assert stretch.masks
-        assert stretch.rows > len(there.rows(name))
-        records = records_table(site.catalog, site.warehouse, stretch)
+        assert sum(each.rows for each in stretch.opened) > len(there.rows(name))
+        records = records_frame(either, site.catalog, site.warehouse, stretch).toArrow()
         assert {each[OP] for each in records.to_pylist()} == {"insert"}
         assert seen(_plain(of.shape, records)) == seen(there.rows(name))
-        frame = records_frame(spark, site.catalog, site.warehouse, stretch).toArrow()
-        assert seen(_plain(of.shape, frame)) == seen(there.rows(name))
 
 
 def _plain(shape: Shape, records: pa.Table) -> list[Row]:
     return records.select([*shape.names, VS, VE]).to_pylist()
 
 
-def test_who_is_told_that_an_archive_has_ended(there: Answering, spark: SparkSession) -> None:
+def test_who_is_told_that_an_archive_has_ended(there: Answering, either: SparkSession) -> None:
     correct(there, "sums")
     rows, site = there.rows("sums"), there.site
     there.edit({name: TEXTS[name] for name in ("dear", "closed")})
     newest = commits.newest(site.catalog)
     *_, last = stretches(site.catalog, "sums", 0, newest, restated=False)
-    gone = records_table(site.catalog, site.warehouse, last)
+    gone = records_frame(either, site.catalog, site.warehouse, last).toArrow()
     shape = ever_published(site.catalog, "sums")[-1][0].shape
     assert {(each[OP], each[RUN]) for each in gone.to_pylist()} == {("delete", ENDED)}
     right = seen({name: row[name] for name in (*shape.key, VS)} for row in rows)
     assert seen(gone.select([*shape.key, VS]).to_pylist()) == right
-    frame = records_frame(spark, site.catalog, site.warehouse, last).toArrow()
-    assert seen(frame.select([*shape.key, VS]).to_pylist()) == right
 
 
 def test_another_form_is_compared_with_what_counts(there: Answering) -> None:

@@ -10,6 +10,7 @@ from errata.errors import ErrataError
 from errata.flows.telling.read import Wanted, find, reading
 from errata.model.commit import Cause
 from errata.model.instants import DAY, SECOND, format_instant
+from errata.serve.rows import whole
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed
 from fixtures.sources import Line, Source
@@ -64,7 +65,7 @@ def test_what_is_found_readable_is_pinned_already(a_house: Builder, monkeypatch:
     monkeypatch.setattr(commits, "check_readable", looked)
     for as_of in (2, "2", format_instant(NOW + SECOND)):
         with reading(house.site, Wanted("feed", as_of=as_of)) as found:
-            assert (found.scan.commit_id, found.rows.count()) == (2, 1)
+            assert (found.scan.commit_id, whole(found.rows).num_rows) == (2, 1)
             assert pins.oldest_pinned(house.catalog) == 2
         assert pins.oldest_pinned(house.catalog) == 4
     assert pinned == [2, 2, 2]

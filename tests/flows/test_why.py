@@ -13,6 +13,7 @@ from sqlalchemy import select
 
 import errata
 from errata.catalog.tables import batches
+from errata.engine import engines
 from errata.errors import ErrataError, UsageError
 from errata.flows.running.sweep import sweep
 from errata.flows.taking.revise import revise
@@ -234,11 +235,11 @@ def test_what_cannot_be_meant(
     assert says in str(raised.value)
 
 
-def test_many_rows_are_compared_by_spark(there: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_are_compared_by_the_far_engine(there: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, dict[str, object], Any]] = [("sums", {"of": "a"}, 3), ("most", {}, 3)]
     before = [why(there.site, *each) for each in asked]
     monkeypatch.setattr(reading, "LOCAL_ROWS", 0)
-    monkeypatch.setattr(reading, "MOST_READ", 0)
+    monkeypatch.setattr(engines, "ROWS", 0)
     assert [why(there.site, *each) for each in asked] == before
 
 

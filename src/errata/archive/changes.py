@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
@@ -19,16 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from errata.archive.masked_results import (
     frame_without_masked,
     masks_frame,
-    masks_in,
-    same_results,
-    without_masked,
 )
-from errata.archive.masks import sources
-from errata.archive.order import by_columns
 from errata.archive.result_rows import feed_schema, result_schema
-from errata.archive.scan import by_access, files_frame
+from errata.archive.scan import by_access, files_frame, rows_in
 from errata.archive.warehouse import Warehouse
-from errata.archive.wire import conformed
 from errata.catalog.open import Catalog
 from errata.catalog.published import Published
 from errata.engine.frames import broadcast, joined
@@ -93,33 +86,18 @@ class Stretch:
     it back later is told later."""
 
     @property
-    def rows(self) -> int:
-        """How many rows are read at most."""
-        return sum(each.bucket.rows for each in self.parts) + sum(each.rows for each in self.masks)
+    def opened(self) -> list[Bucket]:
+        """All that is read."""
+        return [*(each.bucket for each in self.parts), *self.masks]
 
 
-def records_table(
-    catalog: Catalog, warehouse: Warehouse, stretch: Stretch, only: pc.Expression | None = None
-) -> pa.Table:
-    """The change records in the order of evaluation, vs and key: for those that are known to be few. `only`: those for
-    which this is true, which is about columns of the key and about vs."""
+def records_frame(
+    session: SparkSession, catalog: Catalog, warehouse: Warehouse, stretch: Stretch, only: str = "true"
+) -> DataFrame:
+    """The change records in the order of evaluation, vs and key. `only`: those for which this is true, which is SQL
+    about columns of the key and about vs."""
     shape = stretch.of.shape
-    feed = _read(catalog, warehouse, feed_schema(shape), _parts(stretch, How.FEED), only)
-    masks = masks_in(catalog, warehouse, shape, stretch.masks)
-    added, gone = (
-        without_masked(_read(catalog, warehouse, result_schema(shape), _parts(stretch, how), only), masks, shape)
-        for how in (How.ADDED, How.GONE)
-    )
-    added = _without_replaced(added, feed, shape)
-    inserts = added.append_column(OP, pa.repeat(pa.scalar("insert"), added.num_rows))
-    records = [feed, conformed(inserts, feed.schema), conformed(_deletions(gone, shape), feed.schema)]
-    return by_columns(pa.concat_tables(records), _order(shape))
-
-
-def records_frame(session: SparkSession, catalog: Catalog, warehouse: Warehouse, stretch: Stretch) -> DataFrame:
-    """The same as a frame."""
-    shape = stretch.of.shape
-    opened = {how: _frame(session, catalog, warehouse, stretch, how) for how in How if _parts(stretch, how)}
+    opened = {how: _frame(session, catalog, warehouse, stretch, how).where(only) for how in How if _parts(stretch, how)}
     if stretch.masks:
         masks = masks_frame(session, catalog, warehouse, shape, stretch.masks)
         standing = [how for how in opened if how is not How.FEED]
@@ -135,7 +113,7 @@ def records_frame(session: SparkSession, catalog: Catalog, warehouse: Warehouse,
     whole = session.createDataFrame(feed_schema(shape).empty_table(), arrow_ddl(feed_schema(shape)))
     for each in frames:
         whole = whole.unionByName(each, allowMissingColumns=True)
-    return whole.select(*map(quoted, names)).orderBy(*map(quoted, _order(shape)))
+    return whole.select(*map(quoted, names)).orderBy(*map(quoted, _identity(shape)))
 
 
 def _parts(stretch: Stretch, how: How) -> list[Part]:
@@ -146,36 +124,12 @@ def _identity(shape: Shape) -> list[str]:
     return [RUN, VS, *shape.key]
 
 
-def _order(shape: Shape) -> list[str]:
-    return _identity(shape)
-
-
-def _read(
-    catalog: Catalog, warehouse: Warehouse, schema: pa.Schema, parts: Sequence[Part], only: pc.Expression | None = None
-) -> pa.Table:
+def _read(catalog: Catalog, warehouse: Warehouse, schema: pa.Schema, parts: Sequence[Part]) -> pa.Table:
     tables = [schema.empty_table()]
-    for part, source in zip(parts, sources(catalog, [each.bucket for each in parts]), strict=True):
-        read = source.read(warehouse) if only is None else source.read_where(warehouse, only)
-        rows = conformed(read, schema)
+    for part in parts:
+        rows = rows_in(catalog, warehouse, schema, [part.bucket])
         tables.append(rows if part.run is None else rows.filter(pc.equal(rows[RUN], part.run)))
-    return pa.concat_tables(tables).combine_chunks()
-
-
-def _without_replaced(added: pa.Table, feed: pa.Table, shape: Shape) -> pa.Table:
-    """Rows without those of which the feed tells what they have replaced."""
-    again = feed.filter(pc.equal(feed[OP], "replace"))
-    if not again.num_rows or not added.num_rows:
-        return added
-    stays = np.ones(added.num_rows, np.bool_)
-    stays[same_results(added, again, shape, [RUN])[0]] = False
-    return added.filter(pa.array(stays))
-
-
-def _deletions(gone: pa.Table, shape: Shape) -> pa.Table:
-    columns = {name: gone[name] for name in (*shape.key, VS)}
-    columns |= {VE: gone[VS], OLD_VE: gone[VE], **{old(name): gone[name] for name in shape.payload}}
-    columns |= {OP: pa.repeat(pa.scalar("delete"), gone.num_rows), RUN: pa.repeat(ENDED, gone.num_rows)}
-    return pa.table(columns)
+    return pa.concat_tables(tables)
 
 
 def _frame(session: SparkSession, catalog: Catalog, warehouse: Warehouse, stretch: Stretch, how: How) -> DataFrame:

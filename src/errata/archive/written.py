@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -136,7 +136,10 @@ def as_parquet(rows: pa.Table, filtered: tuple[str, ...] = (), layout: Layout = 
     row_group = row_group_of(rows.num_rows)
     sink = pa.BufferOutputStream()
     encoding = {name: "DELTA_BINARY_PACKED" for name in rows.column_names if name == POS}
-    dictionary = [name for name in rows.column_names if name not in encoding]
+    # Who looks for 0.0 in a dictionary passes over rows that have -0.0, and in statistics, which leave NaN out, whoever
+    # looks for what is greater than something passes over NaN: there are none of columns that have such.
+    dictionary = [name for name in rows.column_names if name not in {*encoding, *_with(rows, _is_minus_zero)}]
+    telling = [name for name in rows.column_names if name not in _with(rows, np.isnan)]
     pq.write_table(
         rows,
         sink,
@@ -145,12 +148,23 @@ def as_parquet(rows: pa.Table, filtered: tuple[str, ...] = (), layout: Layout = 
         use_dictionary=dictionary,
         column_encoding=encoding or None,
         # Of one growing table without an index nothing is known, not even by Parquet.
-        write_statistics=layout is not Layout.PLAIN,
+        write_statistics=layout is not Layout.PLAIN and telling,
         write_page_index=layout is not Layout.PLAIN,
         bloom_filter_options=filter_options(rows, filtered, row_group) or None,
     )
     data: bytes = sink.getvalue().to_pybytes()
     return data
+
+
+def _with(rows: pa.Table, some: Callable[[np.ndarray], np.ndarray]) -> set[str]:
+    """The floating columns that have some value of a kind."""
+    floating = [name for name in rows.column_names if pa.types.is_floating(rows[name].type)]
+    return {name for name in floating if some(rows[name].drop_null().to_numpy()).any()}
+
+
+def _is_minus_zero(values: np.ndarray) -> np.ndarray:
+    found: np.ndarray = (values == 0) & np.signbit(values)
+    return found
 
 
 def checksum(data: bytes) -> str:

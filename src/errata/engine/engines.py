@@ -7,16 +7,19 @@ the one place that decides; the budget is in rows and bytes that the bucket inde
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from errata.engine.failures import last_word
-from errata.engine.near import near_is_installed, near_session
+from errata.engine.near import is_near, near_is_installed, near_session
 from errata.errors import ErrataError
+from errata.model.bucket import Bucket
 
 T = TypeVar("T")
 
@@ -52,6 +55,11 @@ class Demand:
     """Bytes in buckets."""
     obstacle: str | None = None
     """Why the near engine cannot be asked, whatever the size: a function whose results there are not proven, say."""
+
+    @classmethod
+    def of(cls, found: Collection[Bucket], obstacle: str | None = None) -> Demand:
+        """To read all of some buckets."""
+        return cls(sum(each.rows for each in found), sum(each.size for each in found), obstacle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,20 @@ class Engines:
                 _log.info("near has failed, far decides: %s", why)
                 choice = Choice(Engine.FAR, f"near failed: {why}")
         return work(self.far()), choice
+
+    def read(self, demand: Demand, made: Callable[[SparkSession], DataFrame]) -> tuple[DataFrame | pa.Table, Choice]:
+        """The rows of a frame: in memory where near has made them, else the far engine's frame, still to be read."""
+
+        def work(session: SparkSession) -> DataFrame | pa.Table:
+            frame = made(session)
+            if not is_near(session) or self.budget is None:
+                return frame
+            rows = frame.limit(self.budget.rows + 1).toArrow()
+            if rows.num_rows > self.budget.rows:
+                raise PySparkException(f"more than {self.budget.rows:,} rows come of it")
+            return rows
+
+        return self.run(demand, work)
 
     def far(self) -> SparkSession:
         """The far engine's session."""

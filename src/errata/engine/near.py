@@ -9,12 +9,23 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from errata.engine.session import RULES
+
+SETTINGS: Mapping[str, str] = {
+    # The statistics of Parquet leave NaN out, and Sail would pass over row groups that have it, and tell a maximum by
+    # them. Which files are read is what the bucket index has decided.
+    "SAIL_EXECUTION__COLLECT_STATISTICS": "false",
+    "SAIL_PARQUET__PRUNING": "false",
+    "SAIL_PARQUET__ENABLE_PAGE_INDEX": "false",
+    # A session that has been idle for a quarter of an hour would be forgotten, and what it was told.
+    "SAIL_SPARK__SESSION_TIMEOUT_SECS": str(10 * 365 * 24 * 3600),
+}
+"""What the engine reads from the environment, once, and what its answers depend on."""
 
 _lock = threading.Lock()
 _running: tuple[Any, SparkSession] | None = None
@@ -56,7 +67,8 @@ def stop_near() -> None:
 
 
 def _start() -> tuple[Any, SparkSession]:
-    os.environ.setdefault("RUST_LOG", "error")  # Sail reads its settings from the environment, once
+    os.environ.setdefault("RUST_LOG", "error")
+    os.environ.update(SETTINGS)
     from pysail.spark import SparkConnectServer  # noqa: PLC0415 - it may be absent, and loads 195 MB
 
     server = SparkConnectServer(ip="127.0.0.1", port=0)

@@ -26,10 +26,15 @@ from errata.serve.encode import Encoder, csv_header, csv_lines, json_lines, plai
 from errata.serve.formats import Field, ScanFormat, drawn
 
 Rows: TypeAlias = DataFrame | pa.Table
-"""What is given out: a DataFrame, or a table where the rows are few and at hand."""
+"""What is given out: the far engine's DataFrame, or a table where the rows are in memory."""
 
 FEW = 10_000
 """So many rows at most are fetched whole and encoded here, which spares the start of Python workers."""
+
+
+def whole(rows: Rows) -> pa.Table:
+    """All of the rows, in memory."""
+    return rows if isinstance(rows, pa.Table) else rows.toArrow()
 
 
 def in_order(rows: Rows, columns: Sequence[str], limit: int | None) -> Rows:
@@ -102,8 +107,7 @@ def first_rows(rows: Rows, limit: int, width: int) -> tuple[Table | Text, bool]:
 def blocks(rows: Rows, encode: Encoder, limit: int | None = None) -> Iterator[bytes]:
     """The rows, encoded, in their order."""
     if isinstance(rows, pa.Table) or (limit is not None and limit <= FEW):
-        table = rows if isinstance(rows, pa.Table) else rows.toArrow()
-        yield from (encode(batch) for batch in table.to_batches() if batch.num_rows)
+        yield from (encode(batch) for batch in whole(rows).to_batches() if batch.num_rows)
         return
 
     def encoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from functools import reduce
-from operator import or_
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame
 
 from errata.archive.match import matches
 from errata.engine.plans.rows import quoted
 from errata.evaluate.reads import Reach
+from errata.language.expr import BIGINT, Lit, literal
 from errata.language.lineage import Axis
-from errata.model.interval import HIGHEST
+from errata.model.columns import ColumnType, Kind
+from errata.model.interval import HIGHEST, LOWEST
 from errata.model.results import VE, VS
 from errata.model.stream import Stream
 
@@ -32,23 +31,28 @@ def with_times(rows: pa.Table, stream: Stream | None) -> pa.Table:
 
 def frame_with_times(rows: DataFrame, stream: Stream) -> DataFrame:
     """The same as a frame."""
-    order = sf.unix_micros(stream.order) if stream.timed else sf.col(stream.order)
-    return rows.select("*", order.alias(VS), sf.lit(HIGHEST).alias(VE))
+    order = quoted(stream.order)
+    begins = f"unix_micros({order})" if stream.timed else order
+    return rows.selectExpr("*", f"{begins} AS {VS}", f"{HIGHEST}L AS {VE}")
 
 
-def asked(rows: DataFrame, reads: Iterable[Reach]) -> DataFrame:
-    """The rows, with their lifetimes, that one of several asks for."""
-    times = {name for name, kind in rows.dtypes if kind == "timestamp"}
-    return rows.where(reduce(or_, (_wanted(each, times) for each in reads), sf.lit(False)))
+def asked(rows: DataFrame, reads: Iterable[Reach], kinds: Mapping[str, ColumnType]) -> DataFrame:
+    """The rows, with their lifetimes, that one of several asks for; `kinds` are the types of their columns."""
+    return rows.where(" OR ".join(f"({_wanted(each, kinds)})" for each in reads) or "false")
 
 
-def _wanted(reach: Reach, times: Collection[str]) -> Column:
-    vs, ve, span = sf.col(VS), sf.col(VE), reach.interval
-    found = (vs < span.end) & ((vs >= span.start) if reach.axis is Axis.START else (ve > span.start))
+def _wanted(reach: Reach, kinds: Mapping[str, ColumnType]) -> str:
+    span = reach.interval
+    found = [] if span.end == HIGHEST else [f"{VS} < {span.end}L"]
+    if span.start > LOWEST:
+        found.append(
+            f"{VS if reach.axis is Axis.START else VE} {'>=' if reach.axis is Axis.START else '>'} {span.start}L"
+        )
     for name, value in reach.values.items():
-        column = sf.col(quoted(name))
-        found &= (sf.unix_micros(column) if name in times else column).eqNullSafe(sf.lit(value))
-    return found
+        timed = kinds[name].kind is Kind.TIMESTAMP
+        column = f"unix_micros({quoted(name)})" if timed else quoted(name)
+        found.append(f"{column} <=> {literal(Lit(value, BIGINT if timed else kinds[name]))}")
+    return " AND ".join(found) or "true"
 
 
 def reached(rows: pa.Table, reach: Reach) -> np.ndarray:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive.scan import Scan, scan_rows
+from errata.archive.scan import Found, Scan, candidates, scan_rows
 from errata.archive.warehouse import Warehouse
 from errata.catalog import commits, pins, queries, streams
 from errata.catalog.open import Catalog, open_catalog
 from errata.catalog.streams import Standing
 from errata.declare.project import load_project
+from errata.engine.engines import Choice, Demand
 from errata.engine.failures import question_failures
 from errata.engine.plans.compile import compile_plan
 from errata.engine.plans.rows import quoted
@@ -26,6 +27,7 @@ from errata.flows.answering.needed import base_names, needed
 from errata.flows.declaring.check import read, sources_of, with_inputs
 from errata.flows.site import Site
 from errata.flows.telling.read import horizon_of
+from errata.language.near import obstacle
 from errata.language.plan import Plan
 from errata.language.queries import names_read, query_source, read_query
 from errata.language.rewrite import rewrite
@@ -33,6 +35,7 @@ from errata.language.tree import is_timed
 from errata.model.instants import event_time, format_instant
 from errata.model.interval import Interval
 from errata.model.query import Query
+from errata.serve.rows import Rows
 
 _NAME = re.compile(r"\w+")
 
@@ -92,7 +95,9 @@ class Answer:
     """An answer in the making."""
 
     asked: Asked
-    rows: DataFrame
+    rows: Rows
+    choice: Choice
+    """The engine that makes them."""
     pin: pins.Pin
     """Holds until the reading ends; its `check` tells whether what has been read so far was whole."""
 
@@ -104,7 +109,14 @@ def answering(site: Site, question: Question) -> Iterator[Answer]:
     holder = f"answer of {question.name or 'a query'}"
     with pins.pinned(site.catalog, commit_id, holder) as pin, question_failures():
         asked = understood(site.catalog, question, commit_id)
-        yield Answer(asked, answer_rows(site.session(), site.catalog, site.warehouse, asked), pin)
+        reads = scans(site.catalog, asked)
+        opened = [bucket for _, found in reads.values() for bucket in found.all]
+        told = (obstacle(rewrite(each).plan) for each in (*asked.inner.values(), asked.plan))
+        rows, choice = site.engines().read(
+            Demand.of(opened, next(filter(None, told), None)),
+            lambda session: answer_rows(session, site.catalog, site.warehouse, asked, reads),
+        )
+        yield Answer(asked, rows, choice, pin)
 
 
 def ask(
@@ -129,7 +141,8 @@ def ask(
         asked = understood(catalog, question, commits.find(catalog, as_of))
         if asked.aged:
             warnings.warn(asked.left_over, stacklevel=3)
-        return answer_rows(spark, catalog, Warehouse(declared.warehouse), asked).orderBy(*map(quoted, asked.columns))
+        rows = answer_rows(spark, catalog, Warehouse(declared.warehouse), asked, scans(catalog, asked))
+        return rows.orderBy(*map(quoted, asked.columns))
     finally:
         catalog.close()
 
@@ -156,12 +169,21 @@ def understood(catalog: Catalog, question: Question, commit_id: int) -> Asked:
     return Asked(plan, plans, bases, commit_id, moment, needed(plan, moment))
 
 
-def answer_rows(session: SparkSession, catalog: Catalog, warehouse: Warehouse, asked: Asked) -> DataFrame:
+def scans(catalog: Catalog, asked: Asked) -> dict[str, tuple[Scan, Found]]:
+    """What is read of each base, and what of it is opened."""
+    wanted = {name: Scan(each, asked.commit_id, asked.needed[name]) for name, each in asked.bases.items()}
+    return {name: (scan, candidates(catalog, scan)) for name, scan in wanted.items()}
+
+
+def answer_rows(
+    session: SparkSession,
+    catalog: Catalog,
+    warehouse: Warehouse,
+    asked: Asked,
+    reads: Mapping[str, tuple[Scan, Found]],
+) -> DataFrame:
     """The rows of the answer, in no particular order."""
-    frames = {
-        name: scan_rows(session, catalog, warehouse, Scan(each, asked.commit_id, asked.needed[name]))
-        for name, each in asked.bases.items()
-    }
+    frames = {name: scan_rows(session, catalog, warehouse, scan, found) for name, (scan, found) in reads.items()}
     for name, plan in asked.inner.items():
         frames[name] = compile_plan(rewrite(plan).plan, frames)
     rows = compile_plan(rewrite(asked.plan).plan, frames, at=asked.at)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive import few
 from errata.archive.match import matches
-from errata.archive.results import buckets_beginning, buckets_counting, frame_of, table_of
+from errata.archive.results import buckets_beginning, buckets_counting, frame_of
 from errata.archive.scan import Scan, candidates, scan_rows
 from errata.catalog import commits, streams
 from errata.catalog.published import Published, evaluations_of, published
+from errata.engine.engines import Demand
+from errata.engine.frames import column
 from errata.engine.plans.rows import quoted
 from errata.engine.types import arrow_ddl
 from errata.engine.values import as_frame
@@ -27,7 +25,7 @@ from errata.evaluate.reads import Reach
 from errata.flows.answering.answered import horizon_of_results
 from errata.flows.answering.forms import Form, Forms
 from errata.flows.answering.inputs import estimated
-from errata.flows.correcting.reached import asked, frame_with_times, reached, valid, with_times
+from errata.flows.correcting.reached import asked, frame_with_times, valid
 from errata.flows.site import Site
 from errata.flows.telling.read import horizon_of
 from errata.language.lineage import Axis, Region
@@ -47,9 +45,6 @@ DIFFERING = 1_000
 
 LOCAL_ROWS = 50_000
 """Rows of a source up to which they are read in this process."""
-
-MOST_READ = 500_000
-"""Results in buckets of so many rows at most are read here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +136,18 @@ class Reader:
         scan = Scan(standing, commit_id, hull, None, up_to)
         found = candidates(site.catalog, scan, indexed=True)
         shown = {each: each for each in stream.names}
-        if not scan.leaves_out and estimated(found.all, hull) <= LOCAL_ROWS:
-            rows = with_times(few.rows_of(site.catalog, site.warehouse, scan, found, spans), stream)
-        else:
-            frame = scan_rows(site.session(), site.catalog, site.warehouse, scan, found)
-            frame = asked(frame_with_times(frame, stream), reads)
-            if (count := frame.count()) > LOCAL_ROWS:
-                return _Rows(commit_id, frame.drop(VE), count, stream.key, shown, standing.aged_to)
-            rows = frame.toArrow()
-        rows = _asked(rows, reads)
+        kinds = {each.name: each.type for each in stream.columns}
+
+        def made(session: SparkSession) -> DataFrame:
+            rows = scan_rows(session, site.catalog, site.warehouse, scan, found)
+            return asked(frame_with_times(rows, stream), reads, kinds)
+
+        demand = Demand(estimated(found.all, hull), sum(each.size for each in found.all))
+        rows, _ = site.engines().read(demand, made)
+        if not isinstance(rows, pa.Table):
+            if (count := rows.count()) > LOCAL_ROWS:
+                return _Rows(commit_id, rows.drop(VE), count, stream.key, shown, standing.aged_to)
+            rows = rows.toArrow()
         if stream.relation is not None:
             rows = valid(rows, stream, reads)
         return _Rows(commit_id, rows.drop_columns([VE]), rows.num_rows, stream.key, shown, standing.aged_to)
@@ -171,12 +169,15 @@ class Reader:
             found |= {bucket.bucket_id: bucket for bucket in find(site.catalog, of, commit_id, each.interval)}
         shown = {each.name: each.shown for each in shape.columns if each.key or not each.hidden}
         columns, key = [*shape.names, VS], [*shape.key, VS]
-        if sum(bucket.rows for bucket in found.values()) <= MOST_READ:
-            rows = _asked(table_of(site.catalog, site.warehouse, shape, found.values()), kept).select(columns)
-            return _Rows(commit_id, rows, rows.num_rows, key, shown, None)
-        frame = frame_of(site.session(), site.catalog, site.warehouse, shape, list(found.values()))
-        frame = asked(frame, kept).select(*map(quoted, columns))
-        return _Rows(commit_id, frame, frame.count(), key, shown, None)
+        kinds = {each.name: each.type for each in shape.columns}
+
+        def made(session: SparkSession) -> DataFrame:
+            rows = frame_of(session, site.catalog, site.warehouse, shape, list(found.values()))
+            return asked(rows, kept, kinds).select(*map(quoted, columns))
+
+        rows, _ = site.engines().read(Demand.of(found.values()), made)
+        count = rows.num_rows if isinstance(rows, pa.Table) else rows.count()
+        return _Rows(commit_id, rows, count, key, shown, None)
 
     def _compared(self, name: str, noun: str, was: _Rows, now: _Rows, lost: str) -> Behind:
         aged_to = LOWEST if now.aged_to is None else now.aged_to
@@ -203,7 +204,7 @@ class Reader:
         )
         now = now.select(*map(quoted, was.columns))
         gone, came, same = (
-            each.orderBy(sf.desc(VS)).limit(most).toArrow()
+            _latest(each, most)
             for each, most in ((was.subtract(now), DIFFERING), (now.subtract(was), DIFFERING), (now, SHOWN))
         )
         return gone, came, differing(came, same)[1]
@@ -225,11 +226,6 @@ def _since(of: _Rows, place: int) -> tuple[Rows, int]:
         return rows, rows.num_rows
     frame = of.rows.where(f"{VS} >= {place}L")
     return frame, frame.count()
-
-
-def _asked(rows: pa.Table, reads: Iterable[Reach]) -> pa.Table:
-    found = reduce(or_, (reached(rows, each) for each in reads), np.zeros(rows.num_rows, np.bool_))
-    return rows.filter(pa.array(found))
 
 
 def _others(rows: pa.Table, places: np.ndarray) -> pa.Table:
@@ -260,9 +256,13 @@ def _without(count: int, places: np.ndarray) -> list[int]:
 def _last(rows: Rows, most: int = SHOWN) -> pa.Table:
     """The latest of some rows, in the order of time."""
     if not isinstance(rows, pa.Table):
-        rows = rows.orderBy(sf.desc(VS)).limit(most).toArrow()
+        rows = _latest(rows, most)
     rows = rows.sort_by(VS)
     return rows.slice(max(0, rows.num_rows - most))
+
+
+def _latest(rows: DataFrame, most: int) -> pa.Table:
+    return rows.orderBy(column(rows, VS).desc()).limit(most).toArrow()
 
 
 def _said(of: _Rows, rows: pa.Table) -> list[Said]:

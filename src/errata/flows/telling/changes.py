@@ -11,12 +11,12 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive.changes import ENDED, How, Part, Stretch, Told, records_frame, records_table
+from errata.archive.changes import ENDED, How, Part, Stretch, Told, records_frame
 from errata.archive.masked_results import parted
 from errata.archive.results import ANSWER, buckets_beginning
 from errata.archive.warehouse import Warehouse
@@ -24,7 +24,9 @@ from errata.catalog import buckets, commits, pins
 from errata.catalog.open import Catalog, open_catalog
 from errata.catalog.published import Published, evaluations_of, ever_published
 from errata.declare.project import load_project
+from errata.engine.engines import Demand, Engines
 from errata.engine.failures import question_failures
+from errata.engine.frames import united
 from errata.engine.session import obeying
 from errata.errors import ErrataError
 from errata.evaluate.difference import comparable
@@ -40,7 +42,7 @@ _REPLACES = ("query", "stream")
 """Types of causes for which results take the place of others."""
 
 FEW = 50_000
-"""So many records are brought here together; an evaluation that tells of more is read by Spark."""
+"""So many records are told together; an evaluation that has more is read by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Feed:
     def __init__(self, site: Site, query: str, since: str | int | None = None) -> None:
         catalog = site.catalog
         self._site = site
+        self._engines = site.engines()
         self.query = named(catalog, query, commits.newest(catalog))
         self._since = since
         self.told: int | None = None if since is None else commits.find(catalog, since)
@@ -94,11 +97,19 @@ class Feed:
         return after
 
     def _read(self, stretch: Stretch) -> Rows:
-        site, shape = self._site, stretch.of.shape
-        if stretch.rows <= FEW:
-            return as_changes(records_table(site.catalog, site.warehouse, stretch), shape, stretch.told)
-        records = records_frame(site.session(), site.catalog, site.warehouse, stretch)
-        return changes_frame(records, shape, stretch.told)
+        records = read_records(self._engines, self._site, stretch)
+        made = as_changes if isinstance(records, pa.Table) else changes_frame
+        return made(records, stretch.of.shape, stretch.told)
+
+
+def read_records(engines: Engines, site: Site, stretch: Stretch, only: str = "true") -> Rows:
+    """The change records of a stretch for which something is true."""
+
+    def made(session: SparkSession) -> DataFrame:
+        return records_frame(session, site.catalog, site.warehouse, stretch, only)
+
+    records, _ = engines.read(Demand.of(stretch.opened), made)
+    return records
 
 
 def changes(
@@ -232,4 +243,4 @@ def _one_frame(
     frames = [
         changes_frame(records_frame(spark, catalog, warehouse, each), each.of.shape, each.told, shape) for each in kept
     ]
-    return reduce(DataFrame.unionByName, frames) if frames else no_changes(spark, shape)
+    return united(frames) if frames else no_changes(spark, shape)

@@ -15,6 +15,7 @@ from errata.catalog import commits, pins, streams
 from errata.catalog.open import Catalog, open_catalog
 from errata.catalog.streams import Standing
 from errata.declare.project import load_project
+from errata.engine.engines import Choice, Demand
 from errata.engine.failures import spark_failures
 from errata.engine.session import obeying
 from errata.errors import UsageError, unknown
@@ -24,6 +25,7 @@ from errata.intake.values import value_text
 from errata.model.instants import parse_instant
 from errata.model.interval import HIGHEST, LOWEST, Interval
 from errata.model.stream import Stream
+from errata.serve.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,9 @@ class Reading:
     scan: Scan
     found: Found
     """The buckets that hold them, and overlays."""
-    rows: DataFrame
+    rows: Rows
+    choice: Choice
+    """The engine that reads them."""
     pin: pins.Pin
     """Holds until the reading ends; its `check` tells whether what has been read so far was whole."""
 
@@ -99,7 +103,10 @@ def reading(site: Site, wanted: Wanted) -> Iterator[Reading]:
         # Looked up behind the pin: what is found readable now stays so.
         scan = find(site.catalog, wanted if wanted.as_of is None else replace(wanted, as_of=commit_id))
         found = candidates(site.catalog, scan)
-        yield Reading(scan, found, scan_rows(site.session(), site.catalog, site.warehouse, scan, found), pin)
+        rows, choice = site.engines().read(
+            Demand.of(found.all), lambda session: scan_rows(session, site.catalog, site.warehouse, scan, found)
+        )
+        yield Reading(scan, found, rows, choice, pin)
 
 
 def table(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from errata.archive.masked_results import spelled
+from errata.archive.match import matches
+from errata.engine.plans.rows import quoted
 from errata.errors import UsageError, unknown
 from errata.intake.arrow_types import arrow_type
 from errata.intake.convert import convert
-from errata.language.expr import Value
+from errata.language.expr import Lit, Value, literal
 from errata.model.columns import Kind
 from errata.model.instants import parse_instant
 from errata.model.results import Kept, Shape
@@ -71,21 +73,19 @@ def _array(value: object) -> pa.Array | None:
         return None
 
 
-def condition(key: Mapping[str, pa.Scalar]) -> pc.Expression | None:
-    """That rows have this key, or this part of one; None where nothing is said."""
-    found: pc.Expression | None = None
-    for name, value in key.items():
-        same = _same(pc.field(name), value)
-        found = same if found is None else found & same
-    return found
+def condition(shape: Shape, key: Mapping[str, pa.Scalar]) -> str:
+    """That rows have this key, or this part of one, in SQL."""
+    kinds = {each.name: each.type for each in shape.columns}
+    plain = constants(key)
+    same = (f"{quoted(name)} <=> {literal(Lit(plain[name], kinds[name]))}" for name in key)
+    return " AND ".join(same) or "true"
 
 
-def _same(column: pc.Expression, value: pa.Scalar) -> pc.Expression:
-    if not value.is_valid:
-        return column.is_null()
-    if pa.types.is_floating(value.type) and value.as_py() != value.as_py():
-        return pc.is_nan(column)
-    return column == value
+def of_key(rows: pa.Table, key: pa.Table) -> pa.Table:
+    """The rows that have a key, which is a table of one row."""
+    names = key.column_names
+    found, _ = matches(spelled(rows, names), spelled(key, names), names)
+    return rows.take(pa.array(found))
 
 
 def constants(key: Mapping[str, pa.Scalar]) -> dict[str, Value]:

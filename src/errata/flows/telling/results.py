@@ -9,8 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive.results import buckets_counting, counting, frame_of, live_at, table_of
 from errata.archive.warehouse import Warehouse
@@ -18,6 +17,7 @@ from errata.catalog import commits, pins, result_ageing
 from errata.catalog.open import Catalog, open_catalog
 from errata.catalog.published import Published, evaluation_for, evaluations_of, ever_published, published
 from errata.declare.project import load_project
+from errata.engine.engines import Demand
 from errata.engine.failures import question_failures
 from errata.engine.plans.rows import quoted
 from errata.engine.session import obeying
@@ -31,7 +31,8 @@ from errata.model.interval import Interval
 from errata.serve.rows import Rows
 
 FEW = 50_000
-"""Answers in buckets of so many rows at most are read without Spark."""
+"""Answers in buckets of so many rows at most are read without an engine, of which even the near one takes a second to
+load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,25 +257,22 @@ def _check_readable(catalog: Catalog, found: Found, commit_id: int, wanted: Want
 def _answer(site: Site, chosen: Chosen, at: int) -> Answer:
     catalog, of = site.catalog, chosen.of
     opened = buckets_counting(catalog, of, chosen.commit_id, Interval(at, at + 1))
-    if sum(each.rows for each in opened) > FEW:
-        rows = _frame(site.session(), catalog, site.warehouse, chosen, opened, at)
-    else:
-        rows = live_at(table_of(catalog, site.warehouse, of.shape, opened), at)
-        rows = rows.select(chosen.columns)
-    return Answer(chosen, opened, rows)
+    if sum(each.rows for each in opened) <= FEW:
+        rows = live_at(table_of(catalog, site.warehouse, of.shape, opened), at).select(chosen.columns)
+        return Answer(chosen, opened, rows)
+    read, _ = site.engines().read(
+        Demand.of(opened), lambda session: _frame(session, catalog, site.warehouse, chosen, opened, at)
+    )
+    return Answer(chosen, opened, read)
 
 
 def _frame(
     session: SparkSession, catalog: Catalog, warehouse: Warehouse, chosen: Chosen, opened: Sequence[Bucket], at: int
 ) -> DataFrame:
     rows = frame_of(session, catalog, warehouse, chosen.of.shape, opened)
-    return counting(rows, Interval(at, at + 1)).select(*map(_column, chosen.columns))
+    return counting(rows, Interval(at, at + 1)).select(*map(quoted, chosen.columns))
 
 
 def _frame_in_order(spark: SparkSession, catalog: Catalog, warehouse: Warehouse, chosen: Chosen, at: int) -> DataFrame:
     opened = buckets_counting(catalog, chosen.of, chosen.commit_id, Interval(at, at + 1))
-    return _frame(spark, catalog, warehouse, chosen, opened, at).orderBy(*map(_column, chosen.columns))
-
-
-def _column(name: str) -> Column:
-    return sf.col(quoted(name))
+    return _frame(spark, catalog, warehouse, chosen, opened, at).orderBy(*map(quoted, chosen.columns))

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from errata.archive.changes import records_table
+from errata.archive.result_rows import feed_schema
+from errata.archive.wire import conformed
 from errata.catalog import commits, pins
 from errata.catalog.published import Published, ever_published
 from errata.engine.failures import question_failures
@@ -23,12 +24,13 @@ from errata.flows.answering.forms import Forms
 from errata.flows.site import Site, at_site
 from errata.flows.telling.behind import Moment, Reader
 from errata.flows.telling.causes import Result, Tracer
-from errata.flows.telling.changes import stretches
-from errata.flows.telling.result_keys import condition, constants, typed
+from errata.flows.telling.changes import read_records, stretches
+from errata.flows.telling.result_keys import condition, constants, of_key, typed
 from errata.flows.telling.versions import Archive, versions
 from errata.model.instants import event_time
 from errata.model.interval import Interval
 from errata.model.results import OLD_VE, VE, VS
+from errata.serve.rows import whole
 from errata.serve.said import Said, said_rows, word
 from errata.serve.story import Causes, Edit, Story, Value
 from errata.serve.story_record import as_record
@@ -101,10 +103,7 @@ class _Telling:
             for of, ended in ever
             if comparable(of.shape, self.of.shape)
         }
-        only = condition(self.key)
-        if at is not None:
-            earlier = pc.field(VS) <= at
-            only = earlier if only is None else only & earlier
+        engines = self.site.engines()
         span = self.forms.of(self.of).beginnings(constants(self.key))
         span = Interval(span.start, span.end if at is None else min(span.end, at + 1))
         for each in stretches(
@@ -116,7 +115,9 @@ class _Telling:
             known = span if each.of.query_id == self.of.query_id else Interval(end=span.end)
             parts = [part for part in each.parts if known.meets(part.bucket.vs_min, part.bucket.vs_max)]
             stretch = replace(each, parts=parts)
-            archive.read.append((stretch, records_table(self.site.catalog, self.site.warehouse, stretch, only)))
+            only = condition(each.of.shape, self.key) + ("" if at is None else f" AND {VS} <= {at}L")
+            records = whole(read_records(engines, self.site, stretch, only))
+            archive.read.append((stretch, conformed(records, feed_schema(each.of.shape))))
         self.archives = [each for each in archives.values() if each.ended is None or each.ended > self.whole]
         if len(archives) < len(ever):
             self.notes.append(f"{self.name} has had another key, too: what it said then is left out")
@@ -140,9 +141,8 @@ class _Telling:
         self.key = {name: row[name][0] for name in names}
         if names and at is not None:
             # Others with this part of the key had ended by then.
-            only = condition(self.key)
             for each in self.archives:
-                each.read = [(stretch, table.filter(only)) for stretch, table in each.read]
+                each.read = [(stretch, of_key(table, row.select(names))) for stretch, table in each.read]
         self.at = row[VS][0].as_py() if at is None else at
 
     def _no_such(self, said: Mapping[str, object], at: int | None) -> ErrataError:
