@@ -22,6 +22,7 @@ from errata.archive.written import order_values
 from errata.catalog.open import Catalog
 from errata.catalog.streams import Standing
 from errata.engine.plans.rows import quoted
+from errata.engine.values import fetch
 from errata.intake.arrow_types import arrow_schema
 from errata.intake.values import as_text
 from errata.model.bucket import Bucket
@@ -160,11 +161,11 @@ def _doubles_by_spark(rows: DataFrame, stream: Stream) -> pa.Table:
     key = [quoted(name) for name in stream.key]
     hashed = rows.selectExpr("*", f"xxhash64({', '.join(key)}) AS _hash")
     hashes = hashed.groupBy("_hash").count().where("count > 1")
-    suspects = hashes.limit(SUSPECTS).toArrow()["_hash"].to_pylist()
+    suspects = fetch(hashes.limit(SUSPECTS))["_hash"].to_pylist()
     if not suspects:
         return arrow_schema(stream).empty_table()
     some = hashed.where(f"_hash IN ({', '.join(f'{each}L' for each in suspects)})").groupBy(*key).count()
-    return some.where("count > 1").orderBy(*key).toArrow()
+    return fetch(some.where("count > 1").orderBy(*key))
 
 
 def _places(patient: Patient, masks: pa.Table) -> str:

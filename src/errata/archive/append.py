@@ -24,6 +24,7 @@ from errata.archive.wire import ASIDE, SLOT, Intent, Said, heard_bucket, row_sch
 from errata.archive.written import POS
 from errata.catalog.open import Catalog
 from errata.engine.types import arrow_ddl
+from errata.engine.values import fetch
 from errata.errors import BadFile, ErrataError
 from errata.intake.fetch import fetch_lines
 from errata.intake.layout import FileLayout, number_lines, plan_splits
@@ -172,7 +173,7 @@ def arrange(prepared: Prepared, session: SparkSession | None) -> Arranged:
         intent, told = prepared.intent, _here(prepared)
     else:
         intent, job = _planned(prepared, session)
-        told = job.toArrow()
+        told = fetch(job)
     return _heard(intent, [split for split, _ in prepared.work], told)
 
 

@@ -32,6 +32,7 @@ from errata.catalog import buckets
 from errata.catalog.open import Catalog
 from errata.catalog.streams import Standing
 from errata.engine.types import arrow_ddl
+from errata.engine.values import fetch
 from errata.intake.arrow_types import arrow_schema
 from errata.model.bucket import INLINE_STREAM_BYTES, NewBucket, Role
 from errata.model.interval import Interval
@@ -85,7 +86,7 @@ def delete_brought(
         said = pa.Table.from_batches(_delete_all(work, range(len(found))), told_schema())
     else:
         numbers = session().range(0, len(found), 1, len(found))
-        said = numbers.mapInArrow(_task(work), arrow_ddl(told_schema())).toArrow()
+        said = fetch(numbers.mapInArrow(_task(work), arrow_ddl(told_schema())))
     told_rows = sorted(said.to_pylist(), key=lambda row: row["slot"])
     count = sum(row["rows"] for row in told_rows if row["said"] == Said.COUNT.value)
     return count, [heard_bucket(row) for row in told_rows if row["said"] == Said.PENDING.value]

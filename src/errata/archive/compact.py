@@ -24,6 +24,7 @@ from errata.archive.written import POS, BucketWriter, order_values
 from errata.catalog.open import Catalog
 from errata.catalog.streams import Standing
 from errata.engine.types import arrow_ddl
+from errata.engine.values import fetch
 from errata.intake.arrow_types import arrow_schema
 from errata.model.bucket import INLINE_STREAM_BYTES, Bucket, NewBucket, Role
 from errata.model.compaction import Due, Why
@@ -188,7 +189,7 @@ def rewrite(
     if sum(source.bucket.size for source in (*found, *work.overlays)) <= IN_PROCESS_BYTES:
         said = pa.Table.from_batches(_carried_out(work, range(count)), told_schema())
     else:
-        said = session().range(0, count, 1, count).mapInArrow(_task(work), arrow_ddl(told_schema())).toArrow()
+        said = fetch(session().range(0, count, 1, count).mapInArrow(_task(work), arrow_ddl(told_schema())))
     return _heard(plan, said)
 
 

@@ -22,6 +22,7 @@ from errata.archive.warehouse import Warehouse
 from errata.archive.wire import packed, unpacked
 from errata.catalog.open import Catalog
 from errata.engine.types import arrow_ddl
+from errata.engine.values import fetch
 from errata.model.bucket import Bucket, Groups
 from errata.model.health import Figures, Seen
 
@@ -81,7 +82,7 @@ def look(
     for start in range(0, len(tasks), JOB_TASKS):
         some = tasks[start : start + JOB_TASKS]
         job = session().range(0, len(some), 1, len(some)).mapInArrow(_function(ward, some), arrow_ddl(_TOLD))
-        told += job.toArrow().to_batches()
+        told += fetch(job).to_batches()
         on_done(sum(map(len, some)))
     return _heard(told)
 

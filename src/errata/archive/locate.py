@@ -24,6 +24,7 @@ from errata.archive.written import row_group_of
 from errata.catalog import buckets as index
 from errata.catalog.open import Catalog
 from errata.engine.types import arrow_ddl
+from errata.engine.values import fetch
 from errata.intake.values import as_text
 from errata.model.bucket import Bucket
 from errata.model.stream import Stream
@@ -129,7 +130,7 @@ def by_spark(session: SparkSession, probe: Probe, files: Sequence[tuple[str, Sou
 
     cores = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
     numbers = session.range(0, len(files), 1, min(len(files), TASKS * cores))
-    return numbers.mapInArrow(run, arrow_ddl(schema)).toArrow().cast(schema)
+    return fetch(numbers.mapInArrow(run, arrow_ddl(schema))).cast(schema)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from errata.engine.failures import last_word
 from errata.engine.near import is_near, near_is_installed, near_session
+from errata.engine.values import fetch
 from errata.errors import ErrataError
 from errata.model.bucket import Bucket
 
@@ -118,7 +119,7 @@ class Engines:
             frame = made(session)
             if not is_near(session) or self.budget is None:
                 return frame
-            rows = frame.limit(self.budget.rows + 1).toArrow()
+            rows = fetch(frame.limit(self.budget.rows + 1))
             if rows.num_rows > self.budget.rows:
                 raise PySparkException(f"more than {self.budget.rows:,} rows come of it")
             return rows

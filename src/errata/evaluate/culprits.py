@@ -12,7 +12,7 @@ from errata.engine.failures import JOB_FAILURES
 from errata.engine.frames import grouped_by
 from errata.engine.plans.rows import VE, VS, Rows, instant
 from errata.engine.types import arrow_ddl
-from errata.engine.values import as_frame
+from errata.engine.values import as_frame, fetch
 from errata.evaluate.fallible import Computed, Fallible, doubt, either, innermost
 from errata.language.expr import Expr
 
@@ -68,7 +68,7 @@ def _first(rows: Rows, frame: DataFrame) -> pa.Table:
     """The first rows in order of time and key; one more than are looked at tells that there are others."""
     columns = [*rows.columns, VS, VE]
     order = [VS, *map(rows.column, rows.plan.key)]
-    return frame.select(*columns).orderBy(*order).limit(_FEW + 1).toArrow()
+    return fetch(frame.select(*columns).orderBy(*order).limit(_FEW + 1))
 
 
 def _few(rows: Rows, probe: str) -> pa.Table:

@@ -18,6 +18,7 @@ from errata.archive.wire import conformed
 from errata.engine.near import is_near
 from errata.engine.plans.rows import quoted
 from errata.engine.types import arrow_ddl
+from errata.engine.values import fetch
 from errata.evaluate.settle import Settled, Told, settle
 from errata.model.bucket import Groups, NewBucket, Role
 from errata.model.interval import HIGHEST
@@ -75,12 +76,12 @@ class Depositor:
         else:
             whole = whole.coalesce(1)
         # Plain names, since Arrow functions look columns up by them.
-        found = whole.mapInArrow(self._task, arrow_ddl(TOLD)).toArrow()
+        found = fetch(whole.mapInArrow(self._task, arrow_ddl(TOLD)))
         return Deposit([from_told(each) for each in found.to_pylist()])
 
     def feed(self, records: DataFrame) -> list[NewBucket]:
         """Buckets of change records, written in this process."""
-        return self.writer.write(Role.FEED, conformed(records.toArrow(), feed_schema(self.shape)))
+        return self.writer.write(Role.FEED, conformed(fetch(records), feed_schema(self.shape)))
 
     def feed_in_tasks(self, records: DataFrame) -> list[NewBucket]:
         """The same, written by tasks."""
@@ -91,7 +92,7 @@ class Depositor:
             made = writer.write(Role.FEED, pa.concat_tables(read)) if read else []
             yield from pa.Table.from_pylist([as_told(each) for each in made], TOLD).to_batches()
 
-        return [from_told(each) for each in records.mapInArrow(task, arrow_ddl(TOLD)).toArrow().to_pylist()]
+        return [from_told(each) for each in fetch(records.mapInArrow(task, arrow_ddl(TOLD))).to_pylist()]
 
     def _task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = result_schema(self.shape).append(pa.field(_BEFORE, pa.bool_()))
@@ -109,15 +110,15 @@ class Depositor:
 def gathered(rows: DataFrame, state: DataFrame | None, schema: pa.Schema) -> tuple[pa.Table, pa.Table | None]:
     """Results and state in memory, by one job."""
     if state is None:
-        return conformed(rows.toArrow(), schema), None
+        return conformed(fetch(rows), schema), None
     if is_near(rows.sparkSession):
         # Two jobs there cost less than one that packs both: nothing is planned by a JVM.
-        return conformed(rows.toArrow(), schema), state.toArrow()
+        return conformed(fetch(rows), schema), fetch(state)
     # A struct of NULLs and not NULL itself, or Arrow would find NULLs within that a column of the state cannot have.
     nothing = sf.struct(*(sf.lit(None).cast(each.dataType).alias(each.name) for each in state.schema))
     packed = state.select(sf.struct(*(sf.col(quoted(name)) for name in state.columns)).alias(_STATE))
     plain = rows.select("*", nothing.alias(_STATE), sf.lit(False).alias(_IS_STATE))
-    both = plain.unionByName(packed.withColumn(_IS_STATE, sf.lit(True)), allowMissingColumns=True).toArrow()
+    both = fetch(plain.unionByName(packed.withColumn(_IS_STATE, sf.lit(True)), allowMissingColumns=True))
     is_state = both[_IS_STATE]
     found = conformed(both.filter(pc.invert(is_state)), schema)
     structs = both.filter(is_state)[_STATE].combine_chunks()

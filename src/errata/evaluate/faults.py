@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from errata.engine.failures import JOB_FAILURES, loggers_quiet, of_some_row, reason_of
 from errata.engine.plans.compile import rows_of
 from errata.engine.plans.rows import VE, VS, instant, quoted
+from errata.engine.values import fetch
 from errata.errors import ErrataError
 from errata.evaluate.culprits import culprit, fails
 from errata.evaluate.fallible import Fallible, Overflow, fallible
@@ -92,7 +93,7 @@ def _in_sums(found: Overflow, frames: Mapping[str, DataFrame], reason: str) -> F
     total, count = rows.columns[-2:]
     order = [VS, *map(rows.column, tried.key)]
     large = rows.frame.filter(f"{total} IS NULL AND {count} > 0").orderBy(*order).limit(1)
-    row = large.select(*rows.columns, VS, VE).toArrow()
+    row = fetch(large.select(*rows.columns, VS, VE))
     if row.num_rows == 0:
         return None
     group = named(tried, row.rename_columns([*(each.name for each in tried.fields), VS, VE]))

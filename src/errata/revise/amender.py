@@ -15,6 +15,7 @@ from errata.archive.results import ResultWriter
 from errata.archive.wire import conformed
 from errata.engine.plans.rows import quoted
 from errata.engine.types import arrow_ddl
+from errata.engine.values import fetch
 from errata.evaluate.deposit import TOLD, as_told, from_told
 from errata.language.lineage import Region
 from errata.model.bucket import NewBucket, Role
@@ -54,7 +55,7 @@ class Amender:
         whole = whole.unionByName(before.selectExpr("*", f"TRUE AS {_BEFORE}"))
         key = list(map(quoted, self.shape.key))
         whole = whole.repartition(tasks, *key) if key else whole.coalesce(1)
-        found = whole.mapInArrow(self._task, arrow_ddl(_FOUND)).toArrow().to_pylist()
+        found = fetch(whole.mapInArrow(self._task, arrow_ddl(_FOUND))).to_pylist()
         changed, compared = (sum(each.pop(name) or 0 for each in found) for name in (_CHANGED, _COMPARED))
         made = [from_told(each) for each in found if each["role"] is not None]
         return Laid([self._numbered(each) for each in made], changed, compared)

@@ -17,6 +17,7 @@ from errata.archive.changes import FORGOTTEN, Told
 from errata.archive.result_rows import feed_schema
 from errata.archive.wire import conformed
 from errata.engine.frames import column
+from errata.engine.values import fetch
 from errata.intake.arrow_types import arrow_type
 from errata.model.interval import HIGHEST
 from errata.model.results import OLD_VE, OP, RUN, VE, VS, Kept, Shape, old
@@ -92,7 +93,7 @@ def last_changes(some: Rows, most: int) -> pa.Table:
         return some.slice(max(0, some.num_rows - most))
     order = ("commit", "vs", "key")
     last = some.orderBy(*(column(some, name).desc() for name in order)).limit(most)
-    return last.orderBy(*order).toArrow()
+    return fetch(last.orderBy(*order))
 
 
 def last_of(some: Sequence[pa.Table], most: int) -> tuple[list[pa.Table], bool]:

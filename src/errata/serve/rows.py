@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from errata.archive.order import by_columns
+from errata.engine.values import fetch
 from errata.errors import ErrataError
 from errata.serve.encode import Encoder, csv_header, csv_lines, json_lines, plain_text
 from errata.serve.formats import Field, ScanFormat, drawn
@@ -34,7 +35,7 @@ FEW = 10_000
 
 def whole(rows: Rows) -> pa.Table:
     """All of the rows, in memory."""
-    return rows if isinstance(rows, pa.Table) else rows.toArrow()
+    return rows if isinstance(rows, pa.Table) else fetch(rows)
 
 
 def in_order(rows: Rows, columns: Sequence[str], limit: int | None) -> Rows:
@@ -124,7 +125,7 @@ def _names(rows: Rows) -> list[str]:
 
 
 def _first(rows: Rows, limit: int) -> pa.Table:
-    return rows.slice(0, limit) if isinstance(rows, pa.Table) else rows.limit(limit).toArrow()
+    return rows.slice(0, limit) if isinstance(rows, pa.Table) else fetch(rows.limit(limit))
 
 
 def _field(name: str, kind: pa.DataType) -> Field:

@@ -30,7 +30,7 @@ from errata.engine.failures import JOB_FAILURES, how_to_mend, last_word, loggers
 from errata.engine.plans.advanced import Advanced
 from errata.engine.plans.partials import results_of
 from errata.engine.types import arrow_ddl
-from errata.engine.values import as_frame
+from errata.engine.values import as_frame, fetch
 from errata.errors import ErrataError
 from errata.evaluate import faults
 from errata.evaluate.advance import Given, advance
@@ -224,7 +224,7 @@ def _deposit(task: Task, inputs: Inputs, read: _Read) -> Deposit:
         deposit = depositor.in_memory(rows, _table(task, inputs, before))
     else:
         deposit = depositor.in_tasks(rows_frame, _frame(task, inputs, before), max(2, read.rows // TASK_ROWS))
-        state = None if beside is None else beside.toArrow()
+        state = None if beside is None else fetch(beside)
     if state is not None and results.windows is not None:
         parts, state = closed_and_open(state, task.step, task.number)
         deposit.buckets.extend(writer.write(Role.PARTS, parts))
@@ -250,7 +250,7 @@ def _added_up_once(task: Task, inputs: Inputs, given: Given, windows: DataFrame)
     """The same results from what is kept of their windows: many rows are added up once, and not for each."""
     if task.route.partial is None:
         raise AssertionError("only groups keep windows")
-    rows = windows.toArrow()
+    rows = fetch(windows)
     local = as_frame(inputs.session, rows, arrow_ddl(rows.schema))
     found = results_of(task.route.partial, given.frames[ARRIVING], local, task.step.until)
     return Advanced(found, None, local)

@@ -14,6 +14,7 @@ from errata.archive.results import ResultWriter
 from errata.archive.wire import conformed
 from errata.engine.plans.rows import quoted
 from errata.engine.types import arrow_ddl
+from errata.engine.values import fetch
 from errata.evaluate.advance import Given
 from errata.evaluate.deposit import TOLD, as_told, from_told
 from errata.evaluate.stored import lineage_columns, lineage_of_rows, lineage_of_step
@@ -75,8 +76,8 @@ class _Lineage:
 
     def written(self, rows: DataFrame, tasks: int) -> list[NewBucket]:
         if not tasks:
-            return list(self._buckets(rows.toArrow()))
-        made = rows.repartitionByRange(tasks, VS).mapInArrow(self._task, arrow_ddl(TOLD)).toArrow()
+            return list(self._buckets(fetch(rows)))
+        made = fetch(rows.repartitionByRange(tasks, VS).mapInArrow(self._task, arrow_ddl(TOLD)))
         return [from_told(each) for each in made.to_pylist()]
 
     def _task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -18,7 +18,7 @@ from errata.archive.match import matches
 from errata.catalog.published import Published
 from errata.engine.plans.compile import compile_plan
 from errata.engine.types import ddl
-from errata.engine.values import as_frame
+from errata.engine.values import as_frame, fetch
 from errata.evaluate.route import Kind
 from errata.evaluate.storing import spans_below
 from errata.flows.answering.inputs import Inputs
@@ -83,7 +83,7 @@ def patched(task: Task, basis: Published, inputs: Inputs, revised: Sequence[Revi
     (rows,) = (each.after for each in revised if each.source == scan.source.name)
     frame = as_frame(inputs.session, rows, ddl(inputs.standings[scan.source.name].stream))
     fields = [f"c{place}" for place in range(len(below.fields))]
-    now = compile_plan(below, {scan.source.name: frame}).toDF(*fields, VS, "_ve").drop("_ve").toArrow()
+    now = fetch(compile_plan(below, {scan.source.name: frame}).toDF(*fields, VS, "_ve").drop("_ve"))
     now = now.cast(pa.schema([state.schema.field(name) for name in now.column_names]))
     names = [VS, *_key_columns(below)]
     mine, theirs = matches(spelled(state, names), spelled(now, names), names)

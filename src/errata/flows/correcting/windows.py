@@ -20,7 +20,7 @@ from errata.engine.plans.adjusted import FATE, GONE, STANDS, UNDECIDED, adjust_g
 from errata.engine.plans.advanced import Advanced
 from errata.engine.plans.partials import advance_group, results_of
 from errata.engine.types import arrow_ddl, ddl
-from errata.engine.values import as_frame
+from errata.engine.values import as_frame, fetch
 from errata.evaluate.deposit import gathered, kept
 from errata.evaluate.windows import EMPTY, as_kept, latest, vanished
 from errata.flows.answering.inputs import Inputs, Read
@@ -92,7 +92,7 @@ def _replayed(sweeping: Sweeping, inputs: Inputs, read: Mapping[str, Read], regi
     done = advance_group(found, frames, None, None, LOWEST, until, parts=True)
     if sum(each.rows for each in read.values()) > MANY and not inputs.near and done.windows is not None:
         # So many are added up once, and the results made of what is kept.
-        all_windows = done.windows.toArrow()
+        all_windows = fetch(done.windows)
         local = as_frame(inputs.session, all_windows, arrow_ddl(all_windows.schema))
         done = Advanced(results_of(found, frames, local, until), None, local)
     rows, windows = _brought(sweeping, done.rows, done.windows)

@@ -18,6 +18,7 @@ from errata.archive.results import ResultWriter, buckets_beginning, buckets_coun
 from errata.archive.wire import conformed
 from errata.engine.failures import JOB_FAILURES, how_to_mend, last_word, loggers_quiet, of_some_row
 from errata.engine.plans.compile import compile_plan
+from errata.engine.values import fetch
 from errata.errors import ErrataError
 from errata.evaluate import faults
 from errata.evaluate.deposit import kept
@@ -184,7 +185,7 @@ def _replayed(sweeping: Sweeping, reading: _Reading, amender: Amender) -> Laid:
         frame = _worked_out(sweeping, read, regions)
         rows = sum(each.rows for each in read.values())
         if reading.inputs.near or rows <= LARGE or sweeping.task.route.keeps_parts:
-            new = conformed(frame.toArrow(), schema)
+            new = conformed(fetch(frame), schema)
         elif (new := _few(sweeping, reading.inputs, frame, regions)) is None:
             tasks = max(2, rows // TASK_ROWS)
             laid = amender.in_tasks(frame, _published(sweeping, reading.inputs, regions), tasks)
@@ -197,7 +198,7 @@ def _few(sweeping: Sweeping, inputs: Inputs, frame: DataFrame, regions: Sequence
     if sum(each.rows for each in _buckets_of(sweeping, inputs, regions)) > FEW:
         return None
     # What has few results may come to have many: a company whose name comes late is joined with all of its quotes.
-    found = frame.limit(FEW + 1).toArrow()
+    found = fetch(frame.limit(FEW + 1))
     return None if found.num_rows > FEW else conformed(found, rows_schema(sweeping.task.shape))
 
 
@@ -225,7 +226,7 @@ def _by_stored(sweeping: Sweeping, stored: Stored, reading: _Reading, amender: A
     )
     regions = [_kept_region(sweeping, each) for each in stored.regions]
     found = _in_hull(sweeping, kept(rows, task.shape, [each.name for each in task.plan.fields]), regions)
-    new = conformed(found.toArrow(), rows_schema(task.shape))
+    new = conformed(fetch(found), rows_schema(task.shape))
     there, _ = same_results(stored.rows, new, task.shape)
     lost = np.ones(stored.rows.num_rows, np.bool_)
     lost[there] = False

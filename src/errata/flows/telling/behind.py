@@ -19,7 +19,7 @@ from errata.engine.engines import Demand
 from errata.engine.frames import column
 from errata.engine.plans.rows import quoted
 from errata.engine.types import arrow_ddl
-from errata.engine.values import as_frame
+from errata.engine.values import as_frame, fetch
 from errata.errors import ErrataError
 from errata.evaluate.reads import Reach
 from errata.flows.answering.answered import horizon_of_results
@@ -147,7 +147,7 @@ class Reader:
         if not isinstance(rows, pa.Table):
             if (count := rows.count()) > LOCAL_ROWS:
                 return _Rows(commit_id, rows.drop(VE), count, stream.key, shown, standing.aged_to)
-            rows = rows.toArrow()
+            rows = fetch(rows)
         if stream.relation is not None:
             rows = valid(rows, stream, reads)
         return _Rows(commit_id, rows.drop_columns([VE]), rows.num_rows, stream.key, shown, standing.aged_to)
@@ -262,7 +262,7 @@ def _last(rows: Rows, most: int = SHOWN) -> pa.Table:
 
 
 def _latest(rows: DataFrame, most: int) -> pa.Table:
-    return rows.orderBy(column(rows, VS).desc()).limit(most).toArrow()
+    return fetch(rows.orderBy(column(rows, VS).desc()).limit(most))
 
 
 def _said(of: _Rows, rows: pa.Table) -> list[Said]:
