@@ -227,6 +227,8 @@ def literal(lit: Lit) -> str:
 
 def _text(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
+    # Spark puts the values of variables into the text of a statement, constants not excepted.
+    escaped = escaped.replace("${", "\\u0024{")
     return f"'{escaped}'"
 
 

@@ -21,7 +21,7 @@ from errata.language.expr import (
     Lit,
     children,
 )
-from errata.language.widening import Family, adjusted, arithmetic, as_decimal, family
+from errata.language.widening import Family, adjusted, arithmetic, as_decimal, family, is_shortened
 from errata.model.columns import ColumnType, Kind
 
 Gives = Callable[[tuple[Expr, ...]], "ColumnType | None"]
@@ -36,6 +36,33 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
+class Unlike:
+    """Arguments for which the near engine does not give what Spark gives, also when it is written around."""
+
+    words: str
+    fits: Callable[[Expr], bool]
+    """Whether a call of the function has such arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """How far the near engine does what Spark does. All that is said of it is tested, in both directions."""
+
+    unlike: tuple[Unlike, ...] = ()
+    """Where it does not: far decides before anything is tried."""
+    fails: str | None = None
+    """For which values it fails and Spark does not, so that far decides afterwards."""
+
+    def obstacle(self, call: Expr) -> Unlike | None:
+        """What about the call is not the same there."""
+        return next((each for each in self.unlike if each.fits(call)), None)
+
+
+SAME = Near()
+"""The near engine does it as Spark does, whatever the arguments."""
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
     """A function by its arguments."""
 
@@ -47,6 +74,8 @@ class Function:
     """Whether more arguments like the last may follow."""
     total: bool = True
     """Whether it never fails, whatever the arguments' values."""
+    near: Near = SAME
+    """Whether the near engine, too, gives what Spark gives."""
 
     def accepts(self, args: tuple[Expr, ...]) -> bool:
         """Whether it takes these arguments."""
@@ -120,10 +149,39 @@ def _rounded(args: tuple[Expr, ...]) -> ColumnType:
     return ColumnType(Kind.DECIMAL, min(before + scale, 38), scale)
 
 
-def _tried(operator: str) -> Function:
-    return Function((_NUMBER, _NUMBER), lambda args: arithmetic(operator, args[0], args[1]))
+def _tried(operator: str, near: Near) -> Function:
+    return Function((_NUMBER, _NUMBER), lambda args: arithmetic(operator, args[0], args[1]), near=near)
 
 
+def _has_decimal(call: Expr) -> bool:
+    return Kind.DECIMAL in (call.type.kind, *(each.type.kind for each in children(call)))
+
+
+def _over_digits(call: Expr) -> bool:
+    return isinstance(call, Call) and is_shortened(call.name, *call.args)
+
+
+def _is_floating(call: Expr) -> bool:
+    return call.type.kind in (Kind.FLOAT, Kind.DOUBLE)
+
+
+def _starts_anywhere(call: Expr) -> bool:
+    start = children(call)[1]
+    return not isinstance(start, Lit) or _whole_value(start) < 0
+
+
+DECIMALS = Unlike("decimals", _has_decimal)
+OVER_DIGITS = Unlike("decimals whose exact result has more than 38 digits", _over_digits)
+SIGNED_DIGITS = Unlike(
+    "decimals of more than 34 digits: Spark rounds them to 34",
+    lambda call: call.type.kind is Kind.DECIMAL and call.type.precision > 34,
+)
+_FLOATS_TO_PLACES = Unlike(
+    "floats and doubles to a number of places", lambda call: _is_floating(call) and len(children(call)) > 1
+)
+_STARTS = Unlike("a start that is no constant, or counts from the end", _starts_anywhere)
+_LAST_BITS = Near((Unlike("anything: the last bits differ", lambda _call: True),))
+_FAR_DATES = Near(fails="dates hundreds of thousands of years away")
 _DOUBLE_OF_NUMBER = Function((_NUMBER,), _always(DOUBLE))
 _INT_OF_TIME = Function((_TIME,), _always(INT))
 _INT_OF_TIMESTAMP = Function((_TIMESTAMP,), _always(INT))
@@ -135,21 +193,22 @@ _PADDED = Function((_STRING, _LENGTH, _STRING), _always(STRING), optional=1)
 _TEST = Function((_STRING, _STRING), _always(BOOLEAN))
 
 FUNCTIONS: Mapping[str, Function] = {
-    "abs": Function((_NUMBER,), _same, total=False),
+    "abs": Function((_NUMBER,), _same, total=False, near=Near((SIGNED_DIGITS,))),
     "ceil": Function((_NUMBER,), _rounded_whole),
     "floor": Function((_NUMBER,), _rounded_whole),
-    "round": Function((_NUMBER, _PLACES), _rounded, optional=1, total=False),
-    **dict.fromkeys(("sqrt", "exp", "ln", "log10", "log2", "sign"), _DOUBLE_OF_NUMBER),
-    "power": Function((_NUMBER, _NUMBER), _always(DOUBLE)),
+    "round": Function((_NUMBER, _PLACES), _rounded, optional=1, total=False, near=Near((_FLOATS_TO_PLACES,))),
+    **dict.fromkeys(("sqrt", "sign"), _DOUBLE_OF_NUMBER),
+    **dict.fromkeys(("exp", "ln", "log10", "log2"), Function((_NUMBER,), _always(DOUBLE), near=_LAST_BITS)),
+    "power": Function((_NUMBER, _NUMBER), _always(DOUBLE), near=_LAST_BITS),
     "isnan": Function((_FLOATING,), _always(BOOLEAN)),
-    "try_add": _tried("+"),
-    "try_subtract": _tried("-"),
-    "try_multiply": _tried("*"),
-    "try_divide": _tried("/"),
+    "try_add": _tried("+", Near((OVER_DIGITS,))),
+    "try_subtract": _tried("-", Near((OVER_DIGITS,))),
+    "try_multiply": _tried("*", Near((OVER_DIGITS,))),
+    "try_divide": _tried("/", Near((DECIMALS,))),
     **dict.fromkeys(("upper", "lower", "reverse"), _STRING_OF_STRING),
     **dict.fromkeys(("trim", "ltrim", "rtrim"), _TRIMMED),
     "length": Function((_STRING,), _always(INT)),
-    "substring": Function((_STRING, _INTEGER, _INTEGER), _always(STRING), optional=1),
+    "substring": Function((_STRING, _INTEGER, _INTEGER), _always(STRING), optional=1, near=Near((_STARTS,))),
     "left": _PART,
     "right": _PART,
     "lpad": _PADDED,
@@ -160,9 +219,11 @@ FUNCTIONS: Mapping[str, Function] = {
     **dict.fromkeys(("startswith", "endswith", "contains"), _TEST),
     **dict.fromkeys(("year", "quarter", "month", "day", "dayofweek", "dayofyear", "weekofyear"), _INT_OF_TIME),
     **dict.fromkeys(("hour", "minute", "second"), _INT_OF_TIMESTAMP),
-    "date_trunc": Function((_UNIT, _TIMESTAMP), _always(TIMESTAMP)),
-    "date_add": Function((_DATE, _INTEGER), _always(DATE), total=False),
-    "date_sub": Function((_DATE, _INTEGER), _always(DATE), total=False),
+    "date_trunc": Function(
+        (_UNIT, _TIMESTAMP), _always(TIMESTAMP), near=Near(fails="times before 1677 and after 2262")
+    ),
+    "date_add": Function((_DATE, _INTEGER), _always(DATE), total=False, near=_FAR_DATES),
+    "date_sub": Function((_DATE, _INTEGER), _always(DATE), total=False, near=_FAR_DATES),
     "datediff": Function((_DATE, _DATE), _always(INT)),
     **dict.fromkeys(("unix_micros", "unix_millis", "unix_seconds"), _BIGINT_OF_TIMESTAMP),
     "timestamp_micros": Function((_WHOLE,), _always(TIMESTAMP)),
@@ -209,7 +270,7 @@ def known_names() -> list[str]:
     return sorted(name for name in written if name.isidentifier())
 
 
-def near(name: str) -> list[str]:
+def similar(name: str) -> list[str]:
     """Known functions whose names are like this one."""
     return difflib.get_close_matches(name, known_names(), n=3, cutoff=0.6)
 

@@ -29,12 +29,14 @@ from errata.language.expr import (
     sql,
     transform,
 )
+from errata.language.functions import total
 from errata.language.widening import as_decimal, common_type
 from errata.model.columns import ColumnType, Kind
 
 _WIDE = ColumnType(Kind.DECIMAL, 38, 0)
 _WHOLE = (Kind.INT, Kind.BIGINT)
 _FLOATING = (Kind.FLOAT, Kind.DOUBLE)
+_LEAST = {Kind.INT: -(2**31), Kind.BIGINT: -(2**63)}
 
 
 def near_sql(expr: Expr, ref: Callable[[str], str] = str) -> str:
@@ -47,12 +49,52 @@ def spelled(expr: Expr) -> Expr:
     match expr:
         case Call(name=name) if name in _SPELLINGS:
             return _SPELLINGS[name](expr)
-        case Cast(arg=arg, type=kind) if arg.type.kind is Kind.DECIMAL and kind.kind in _FLOATING:
-            # A division by a power of ten would round once more.
-            return replace(expr, arg=Cast(arg, STRING))
-        case Lit(value=int(value), type=kind) if kind == BIGINT and value == -(2**63):
-            return Cast(Lit(str(value), STRING), BIGINT)
+        case Cast():
+            return _converted(expr)
+        case Case() if expr.type == BOOLEAN and not total(expr):
+            return _lazy(expr)
+        case Lit(value=int(value), type=kind) if value == _LEAST.get(kind.kind):
+            # The sign is taken for an operator there, and the digits alone do not fit.
+            return Cast(Lit(str(value), STRING), kind)
     return expr
+
+
+_CONTROLS = "".join(map(chr, range(33))) + "\x7f"
+"""What Spark leaves out before and after a text that it converts."""
+
+
+_TRUTHS = ("t", "true", "y", "yes", "1", "f", "false", "n", "no", "0")
+
+
+def _converted(expr: Cast) -> Expr:
+    match expr.arg.type.kind, expr.type.kind:
+        case Kind.DECIMAL, Kind.FLOAT | Kind.DOUBLE:
+            # A division by a power of ten would round once more.
+            return replace(expr, arg=Cast(expr.arg, STRING))
+        case Kind.STRING, Kind.INT | Kind.BIGINT | Kind.DATE | Kind.FLOAT | Kind.DOUBLE:
+            return replace(expr, arg=_trimmed(expr.arg))
+        case Kind.STRING, Kind.BOOLEAN:
+            # Parts of these words, and others, are booleans there; an empty text never is.
+            text = _trimmed(expr.arg)
+            known = _call("in", BOOLEAN, _call("lower", STRING, text), *(Lit(each, STRING) for each in _TRUTHS))
+            no = _call("not", BOOLEAN, known)
+            return replace(expr, arg=Case(((no, Lit("", STRING)),), text, STRING))
+    return expr
+
+
+def _trimmed(text: Expr) -> Expr:
+    return _call("btrim", STRING, text, Lit(_CONTROLS, STRING))
+
+
+def _lazy(expr: Case) -> Expr:
+    """Of a CASE between booleans the near engine would work out all parts."""
+
+    def number(value: Expr) -> Expr:
+        return Cast(value, INT)
+
+    branches = tuple((when, number(then)) for when, then in expr.branches)
+    otherwise = None if expr.otherwise is None else number(expr.otherwise)
+    return _call(EQUAL, BOOLEAN, Case(branches, otherwise, INT), Lit(1, INT))
 
 
 def _as(expr: Expr, kind: ColumnType) -> Expr:
@@ -134,7 +176,9 @@ def _in_its_type(expr: Call) -> Expr:
 
 
 def _rounded(expr: Call) -> Expr:
-    return Cast(expr, expr.type) if expr.type.kind is Kind.DECIMAL else expr
+    if expr.type.kind in _FLOATING:  # there is no -0.0 among what Spark rounds to
+        return _call("+", expr.type, expr, _zero(expr.type))
+    return _in_its_type(expr) if expr.type.kind is Kind.DECIMAL else expr
 
 
 def _isnan(expr: Call) -> Expr:
@@ -164,10 +208,7 @@ def _part(expr: Call) -> Expr:
 
 def _substring(expr: Call) -> Expr:
     text, start, *lengths = expr.args
-    cut = replace(expr, args=(text, start, *map(_not_negative, lengths)))
-    if isinstance(start, Lit):
-        return cut
-    return Case(((_call("is_not_null", BOOLEAN, start), cut),), None, STRING)
+    return replace(expr, args=(text, start, *map(_not_negative, lengths)))
 
 
 def _week(expr: Call) -> Expr:

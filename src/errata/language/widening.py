@@ -109,6 +109,18 @@ def _decimal(operator: str, left: ColumnType, right: ColumnType) -> ColumnType:
     return adjusted(max(before) + scale + 1, scale)
 
 
+def is_shortened(operator: str, left: Expr, right: Expr) -> bool:
+    """Whether Spark takes digits off the exact type of the decimal that + - * or % of two numbers gives."""
+    kinds = {left.type.kind, right.type.kind}
+    if Kind.DECIMAL not in kinds or kinds & {Kind.FLOAT, Kind.DOUBLE}:
+        return False
+    one, other = _operand(left), _operand(right)
+    if operator in ("*", "try_multiply"):
+        return one.precision + other.precision + 1 > MAX_PRECISION
+    before, scale = max(one.precision - one.scale, other.precision - other.scale), max(one.scale, other.scale)
+    return before + scale + (operator != "%") > MAX_PRECISION
+
+
 def adjusted(precision: int, scale: int) -> ColumnType:
     """A decimal of at most 38 digits; digits after the point go first, down to six."""
     if precision > MAX_PRECISION:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from sqlglot import exp
 
 from errata.language.expr import BOOLEAN, DATE, EQUAL, TIMESTAMP, Call, Expr, Lit
-from errata.language.functions import ALIASES, FUNCTIONS, WITH_COMMON_TYPE, Function, near
+from errata.language.functions import ALIASES, FUNCTIONS, WITH_COMMON_TYPE, Function, similar
 from errata.language.reading.literals import TYPES
 from errata.language.reading.mistakes import LanguageError
 from errata.language.reading.operators import converted, matched, negated
@@ -64,7 +64,7 @@ def _unknown(reader: Reader, node: exp.Expression, name: str) -> LanguageError:
         return reader.text.mistake(node, *not_deterministic(name))
     if name in ELSEWHERE:
         return reader.text.mistake(node, *ELSEWHERE[name])
-    likely = near(name)
+    likely = similar(name)
     how = f"did you mean {' or '.join(likely)}?" if likely else "the functions are in the documentation of the language"
     return reader.text.mistake(node, f"unknown function {node.name}", how=how)
 

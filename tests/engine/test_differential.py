@@ -1,0 +1,217 @@
+"""The near engine gives what Spark gives, for all that `language.near` says so of; and for what it does not, there is
+a row that tells why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
+from itertools import product
+
+import pytest
+from pyspark.sql import SparkSession
+
+from errata.language.expr import (
+    AND,
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    NOT,
+    OR,
+    SAME,
+    SHIFT,
+    STRING,
+    TIMESTAMP,
+    Call,
+    Case,
+    Cast,
+    Expr,
+    Lit,
+    children,
+    sql,
+)
+from errata.language.functions import FUNCTIONS, TRUNCATED, Unlike, castable
+from errata.language.near import CONVERSIONS, OPERATORS, proof, unlike
+from errata.language.reading.expressions import coerced
+from errata.language.widening import Family, arithmetic, common_type, comparable, family
+from errata.model.columns import ColumnType, Kind
+from fixtures.edges import TYPES, ref, refs, table
+from fixtures.engines_compared import Verdict, verdicts
+
+A, B, C, W = map(refs, "abcw")
+_MOST_UNLIKE = 6
+"""So many expressions that are not the same for one reason are tried."""
+NUMBERS = (
+    Lit(0, INT),
+    Lit(7, INT),
+    Lit(-(2**31), INT),
+    Lit(5, BIGINT),
+    Lit(-(2**63), BIGINT),
+    Lit(-1e300, DOUBLE),
+    Lit(1.5, ColumnType(Kind.FLOAT)),
+    Lit(Decimal("0.05"), ColumnType(Kind.DECIMAL, 2, 2)),
+    Lit(Decimal(-12), ColumnType(Kind.DECIMAL, 2, 0)),
+)
+CONSTANTS = (
+    *NUMBERS,
+    Lit(2**40, BIGINT),
+    Lit(5e-324, DOUBLE),
+    Lit(float("inf"), DOUBLE),
+    Lit(float("nan"), ColumnType(Kind.FLOAT)),
+    Lit(Decimal("123456789012345678901234567890.12345678"), ColumnType(Kind.DECIMAL, 38, 8)),
+    *(Lit(micros, TIMESTAMP) for micros in (0, -1, 1_700_000_000_123_456, -62_135_596_800_000_000)),
+    *(Lit(day, DATE) for day in (date(1, 1, 1), date(1969, 12, 31), date(9999, 12, 31))),
+    *(Lit(text, STRING) for text in ("", "it's", '"', "\\", "\\\\n", "\n\r\t", "\0", "\x1a", "%\\_", "\\%", "é𝄞")),
+    *(Lit(text, STRING) for text in ("\\u0041", "\\x41", "--/*", "\\101", "''", "${x}", "?", ":a", "`", "e\u0301")),
+    *(Lit(None, kind) for kind in TYPES.values()),
+    Lit(True, BOOLEAN),
+)
+LIKE = ("a%", "%", "_", "a\\_b", "", "%a%", "a", "\\\\", "A_", "\\%", "_b%", "%\n%")
+RLIKE = ("a", "^a", "[a-z]+", "[^a-z]", "^[A-Z][a-z]*", "a|b", "(ab)+", "", "a{2}", "a{2,}", "b*", "\\.", "\\+", "a +")
+UNLIKE_RLIKE = ("^.$", "b$", "\\d", "\\w", "\\s", "[[:alpha:]]", "(", "a{")
+
+
+def _functions() -> Iterator[Expr]:
+    for name, function in FUNCTIONS.items():
+        for count in range(len(function.takes) - function.optional, len(function.takes) + 1 + function.repeated):
+            for args in product(*_arguments(name, count)):
+                if function.accepts(args) and (kind := function.gives(args)) is not None:
+                    yield Call(name, args, kind)
+
+
+def _arguments(name: str, count: int) -> list[list[Expr]]:
+    if name == "date_trunc":
+        return [[Lit(unit, STRING) for unit in TRUNCATED], list(W)]
+    if name == "round":
+        return [list(W), [Lit(places, INT) for places in (0, 1, 2, -1, -3, 10)]][:count]
+    small = [Lit(value, INT) for value in (-3, 0, 1, 2, 30)]
+    texts = [Lit(value, STRING) for value in ("", "a", "xy")]
+    return [list(W)] if count == 1 else [list(A), [*B, *small, *texts], [*C, *small, *texts]][:count]
+
+
+def _operators() -> Iterator[Expr]:
+    for left, right in [*product(A, B), *product(A, NUMBERS), *product(NUMBERS[:3], B)]:
+        for name in ("+", "-", "*", "/", "%", "div"):
+            if (kind := arithmetic(name, left, right)) is not None:
+                yield Call(name, (left, right), kind)
+        if comparable(left.type, right.type):
+            yield from (Call(name, (left, right), BOOLEAN) for name in ("=", "<>", "<", "<=", ">", ">=", SAME))
+            yield Call("nullif", (left, right), left.type)
+    for each in W:
+        yield from (Call(name, (each,), BOOLEAN) for name in ("is_null", "is_not_null"))
+        if family(each.type) is Family.NUMBER:
+            yield Call("neg", (each,), each.type)
+    yield from (Call(name, (ref("a", "boolean"), ref("b", "boolean")), BOOLEAN) for name in (AND, OR))
+    yield Call(NOT, (ref("a", "boolean"),), BOOLEAN)
+    for by in (0, 1, -1_500_000, 60_000_000, 86_400_000_000 * 400, -86_400_000_000 * 400):
+        yield Call(SHIFT, (ref("w", "timestamp"), Lit(by, BIGINT)), TIMESTAMP)
+
+
+def _of_common_type() -> Iterator[Expr]:
+    asked = ref("c", "boolean")
+    for left, right in product(A, B):
+        if (common := common_type([left.type, right.type])) is None:
+            continue
+        both = (coerced(left, common), coerced(right, common))
+        yield from (Call(name, both, common) for name in ("coalesce", "greatest", "least"))
+        yield from (Call("if", (asked, *both), common), Case(((asked, both[0]),), both[1], common))
+        yield from (Case(((asked, both[0]),), None, common), Call("in", (*both, both[0]), BOOLEAN))
+    for each, third in zip(A, C, strict=True):
+        yield from (Call(name, (third, each, Lit(None, each.type)), each.type) for name in ("greatest", "least"))
+    divided = Call("div", (ref("a", "int"), ref("b", "int")), BIGINT)
+    yield Case(((asked, Call(">", (divided, Lit(0, BIGINT)), BOOLEAN)),), ref("a", "boolean"), BOOLEAN)
+
+
+def _texts() -> Iterator[Expr]:
+    one, other, any_text = ref("a", "string"), ref("b", "string"), ref("w", "string")
+    yield Call("||", (one, other), STRING)
+    for name, patterns in (("like", LIKE), ("rlike", (*RLIKE, *UNLIKE_RLIKE))):
+        yield Call(name, (one, other), BOOLEAN)
+        yield from (Call(name, (any_text, Lit(pattern, STRING)), BOOLEAN) for pattern in patterns)
+    lowered = [Call("lower", (each,), STRING) for each in (any_text, Lit("A%", STRING))]
+    yield Call("like", (lowered[0], lowered[1]), BOOLEAN)
+
+
+def _conversions() -> Iterator[Expr]:
+    more = map(ColumnType.parse, ("decimal(3,0)", "decimal(1,1)", "decimal(18,6)"))
+    for each, kind in product(W, [*TYPES.values(), *more]):
+        if castable(each.type, kind):
+            yield from (Cast(each, kind), Cast(each, kind, safe=True))
+
+
+def _name(expr: Expr) -> str:
+    return expr.name if isinstance(expr, Call) else type(expr).__name__
+
+
+def _signature(expr: Expr) -> tuple[str, ...]:
+    """Name and kinds of value."""
+    return (_name(expr), *(each.type.kind for each in (*children(expr), expr)))
+
+
+def _reason(expr: Expr) -> tuple[str, Unlike] | None:
+    """What the expression's outermost operator is not the same for, if its parts are the same."""
+    known = proof(expr)
+    why = None if known is None else known.obstacle(expr)
+    inner = any(next(unlike(child), None) is not None for child in children(expr))
+    return None if why is None or inner else (_name(expr), why)
+
+
+def _chosen() -> list[Expr]:
+    """All that shall be the same, and some of what shall not."""
+    chosen: list[Expr] = []
+    unlikes: dict[tuple[str, Unlike], list[Expr]] = defaultdict(list)
+    everything = (_functions(), _operators(), _of_common_type(), _texts(), _conversions(), CONSTANTS)
+    for expr in (each for some in everything for each in some):
+        if (reason := _reason(expr)) is not None:
+            unlikes[reason].append(expr)
+        elif next(unlike(expr), None) is None:
+            chosen.append(expr)
+    for some in unlikes.values():
+        chosen += some[:: max(1, len(some) // _MOST_UNLIKE)]
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def compared(spark: SparkSession, near: SparkSession) -> list[Verdict]:
+    return verdicts(spark, near, table(), _chosen())
+
+
+def test_what_shall_be_the_same_is(compared: list[Verdict]) -> None:
+    wrong = [each.wrong for each in compared if each.wrong is not None and next(unlike(each.expr), None) is None]
+    assert not wrong, f"{len(wrong)} differ\n" + "\n".join(wrong[:20])
+
+
+def test_what_fails_near_is_said_to(compared: list[Verdict]) -> None:
+    failing = [each for each in compared if each.failure is not None and next(unlike(each.expr), None) is None]
+    untold = [each.failure for each in failing if (known := proof(each.expr)) is None or known.fails is None]
+    assert not untold, "\n".join(filter(None, untold[:20]))
+    answers: dict[tuple[str, ...], int] = defaultdict(int)
+    for each in compared:
+        answers[_signature(each.expr)] += each.answers
+    assert not [each.failure for each in failing if not answers[_signature(each.expr)]]
+    fail = {_name(each.expr) for each in failing}
+    told = {name for name, function in FUNCTIONS.items() if function.near.fails}
+    told |= {name for name, known in OPERATORS.items() if known.fails} | ({"Cast"} if CONVERSIONS.fails else set())
+    assert told == fail
+
+
+def test_what_goes_to_spark_would_be_otherwise_near(compared: list[Verdict]) -> None:
+    unproven: dict[tuple[str, str], list[Verdict]] = defaultdict(list)
+    for each in compared:
+        if (reason := _reason(each.expr)) is not None:
+            unproven[reason[0], reason[1].words].append(each)
+    known = {(name, each.words) for name, function in FUNCTIONS.items() for each in function.near.unlike}
+    known |= {(name, each.words) for name, known in OPERATORS.items() for each in known.unlike}
+    known |= {("Cast", each.words) for each in CONVERSIONS.unlike}
+    assert set(unproven) == known
+    same = [key for key, some in unproven.items() if not any(each.wrong or each.failure for each in some)]
+    assert not same, f"they are the same near after all: {same}"
+
+
+def test_everything_is_compared(compared: list[Verdict]) -> None:
+    names = {_name(each.expr) for each in compared}
+    assert names >= {*FUNCTIONS, *OPERATORS, "Cast", "Case", "Lit"}
+    assert len({sql(each.expr) for each in compared}) > 1_500
