@@ -22,14 +22,14 @@ from errata.model.results import VE, VS
 
 def results_beginning(catalog: Catalog, warehouse: Warehouse, of: Published, spans: Sequence[Interval]) -> pa.Table:
     """The results that begin in one of the spans, which lie apart and in order."""
-    found = {each.bucket_id: each for span in spans for each in buckets_beginning(catalog, of, of.last.commit_id, span)}
-    return _read(catalog, warehouse, of, list(found.values()), spans, VS)
+    found = buckets_beginning(catalog, of, of.last.commit_id, *spans) if spans else []
+    return _read(catalog, warehouse, of, found, spans, VS)
 
 
 def results_counting(catalog: Catalog, warehouse: Warehouse, of: Published, spans: Sequence[Interval]) -> pa.Table:
     """The results that count at an instant of one of the spans, which lie apart and in order."""
-    found = {each.bucket_id: each for span in spans for each in buckets_counting(catalog, of, of.last.commit_id, span)}
-    return _read(catalog, warehouse, of, list(found.values()), spans, VE)
+    found = buckets_counting(catalog, of, of.last.commit_id, *spans)
+    return _read(catalog, warehouse, of, found, spans, VE)
 
 
 def _read(

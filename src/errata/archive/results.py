@@ -100,20 +100,21 @@ def _ends(rows: pa.Table, name: str) -> Ends:
     return ends["min"].as_py(), ends["max"].as_py()
 
 
-def buckets_beginning(catalog: Catalog, of: Published, commit_id: int, interval: Interval = EVERYTHING) -> list[Bucket]:
-    """Buckets of the published answer that can hold results which begin in the interval, and those that mask some."""
+def buckets_beginning(catalog: Catalog, of: Published, commit_id: int, *intervals: Interval) -> list[Bucket]:
+    """Buckets of the published answer that can hold results which begin in one of the intervals, or of all without any,
+    and those that mask some."""
     at = (catalog, of.stream_id, commit_id)
-    found = [each for role in ANSWER for each in buckets.visible(*at, interval, role=role)]
+    found = buckets.meeting(*at, intervals or (EVERYTHING,), ANSWER)
     # Mostly there are none, and to ask for all of them is the shortest question.
     return [*found, *masking(buckets.visible(*at, role=Role.MASK), found)] if found else found
 
 
-def buckets_counting(catalog: Catalog, of: Published, commit_id: int, instants: Interval) -> list[Bucket]:
-    """Buckets of the published answer that can hold results which count at an instant of the interval, and those that
-    mask some."""
+def buckets_counting(catalog: Catalog, of: Published, commit_id: int, *instants: Interval) -> list[Bucket]:
+    """Buckets of the published answer that can hold results which count at an instant of one of the intervals, and
+    those that mask some."""
     at = (catalog, of.stream_id, commit_id, instants)
-    found = [each for role in ANSWER for each in buckets.counting(*at, role)]
-    return [*found, *masking(buckets.counting(*at, Role.MASK), found)] if found else found
+    found = buckets.meeting_instants(*at, ANSWER)
+    return [*found, *masking(buckets.meeting_instants(*at, (Role.MASK,)), found)] if found else found
 
 
 def frame_of(

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     Connection,
     Integer,
     Row,
@@ -24,6 +25,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    literal,
     literal_column,
     or_,
     select,
@@ -46,6 +48,11 @@ def _lowest(number: int) -> str:
 def _moment(name: str) -> Any:
     # PostgreSQL would take -2^63 for a numeric, and then not use the index.
     return cast(bindparam(name, type_=BigInteger), BigInteger)
+
+
+def _literal(moment: int) -> Any:
+    """The same of a value."""
+    return cast(literal(moment, BigInteger), BigInteger)
 
 
 def _everywhere() -> Select[Any]:
@@ -121,8 +128,81 @@ def visible(
         given |= {_CLASSES: json.dumps(lowest)} if dialect == "sqlite" else by_class
     with catalog.reading() as connection:
         found = [_bucket(row) for row in connection.execute(query, given)]
-    found.sort(key=lambda bucket: (bucket.vs_min, bucket.vs_max, bucket.bucket_id))
-    return prune(found, interval, groups)
+    return prune(_in_order(found), interval, groups)
+
+
+FEW = 2_000
+"""Buckets between the first of several intervals and the last up to which all of them are asked for at once."""
+
+
+def meeting(
+    catalog: Catalog, stream_id: int, commit_id: int, intervals: Sequence[Interval], roles: Sequence[Role]
+) -> list[Bucket]:
+    """The buckets of these roles, visible at the commit, that can hold rows which begin in one of the intervals, in
+    stream order. Mostly by one question, however many intervals there are."""
+    asked = [each for each in intervals if not each.empty]
+    hull = _hull_of(asked)
+    start, end = _literal(hull.start), _literal(hull.end)
+    found = _of_roles(catalog, stream_id, commit_id, roles, buckets.c.vs_min < end, buckets.c.vs_max >= start)
+    if found is None:
+        each_by_itself = (
+            bucket
+            for interval in asked
+            for role in roles
+            for bucket in visible(catalog, stream_id, commit_id, interval, role=role)
+        )
+        return _in_order({bucket.bucket_id: bucket for bucket in each_by_itself}.values())
+    return _in_order(each for each in found if any(one.meets(each.vs_min, each.vs_max) for one in asked))
+
+
+def meeting_instants(
+    catalog: Catalog, stream_id: int, commit_id: int, intervals: Sequence[Interval], roles: Sequence[Role]
+) -> list[Bucket]:
+    """The same for buckets of results that can hold some which count at an instant of one of the intervals."""
+    asked = [each for each in intervals if not each.empty]
+    hull = _hull_of(asked)
+    start, end = _literal(hull.start), _literal(hull.end)
+    found = _of_roles(catalog, stream_id, commit_id, roles, buckets.c.vs_min < end, buckets.c.ve_max > start)
+    if found is None:
+        each_by_itself = (
+            bucket
+            for interval in asked
+            for role in roles
+            for bucket in counting(catalog, stream_id, commit_id, interval, role)
+        )
+        return _in_order({bucket.bucket_id: bucket for bucket in each_by_itself}.values())
+    return _in_order(
+        each
+        for each in found
+        if each.ends is not None and any(each.vs_min < one.end and each.ends[1] > one.start for one in asked)
+    )
+
+
+def _hull_of(intervals: Sequence[Interval]) -> Interval:
+    starts, ends = [each.start for each in intervals], [each.end for each in intervals]
+    return Interval(min(starts, default=0), max(ends, default=0))
+
+
+def _of_roles(
+    catalog: Catalog, stream_id: int, commit_id: int, roles: Sequence[Role], *conditions: ColumnElement[bool]
+) -> list[Bucket] | None:
+    """The buckets of some roles at a commit that fulfil the conditions; None where they are many."""
+    columns = buckets.c
+    query = (
+        select(buckets, batches.c.batch_id)
+        .join(batches, batches.c.batch_no == columns.batch_no, isouter=True)
+        .where(columns.stream_id == stream_id, columns.role.in_([role.value for role in roles]), *conditions)
+        .where(columns.added_in <= commit_id)
+        .where(or_(columns.removed_in.is_(None), columns.removed_in > commit_id))
+        .limit(FEW + 1)
+    )
+    with catalog.reading() as connection:
+        found = [_bucket(row) for row in connection.execute(query)]
+    return found if len(found) <= FEW else None
+
+
+def _in_order(some: Iterable[Bucket]) -> list[Bucket]:
+    return sorted(some, key=lambda bucket: (bucket.vs_min, bucket.vs_max, bucket.bucket_id))
 
 
 def counting(
@@ -136,7 +216,7 @@ def counting(
     with catalog.reading() as connection:
         rows = connection.execute(query, {**given, "start": instants.start, "end": instants.end})
         found = [_bucket(row) for row in rows]
-    return sorted(found, key=lambda bucket: (bucket.vs_min, bucket.vs_max, bucket.bucket_id))
+    return _in_order(found)
 
 
 def forget(connection: Connection, some: Iterable[Bucket]) -> int:

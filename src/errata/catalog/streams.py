@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -118,6 +118,21 @@ def aged_to_at(connection: Connection, stream_id: int, commit_id: int) -> int | 
 def aged_to_now(connection: Connection, stream_id: int) -> int | None:
     """How far it has been aged."""
     return connection.execute(select(streams.c.aged_to).where(streams.c.stream_id == stream_id)).scalar()
+
+
+@dataclass(frozen=True, slots=True)
+class Ageing:
+    """How far an archive has been aged."""
+
+    stream_id: int
+    aged_to: int | None
+
+
+def aged(connection: Connection, names: Collection[str]) -> dict[str, Ageing]:
+    """How far the streams and results of these names have been aged."""
+    query = select(streams.c.name, streams.c.stream_id, streams.c.aged_to)
+    query = query.where(streams.c.name.in_(names), streams.c.removed_in.is_(None))
+    return {row.name: Ageing(row.stream_id, row.aged_to) for row in connection.execute(query)}
 
 
 def settled_in(connection: Connection, stream_id: int, numbers: Iterable[int]) -> dict[int, int]:

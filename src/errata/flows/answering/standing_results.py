@@ -3,7 +3,7 @@ that are due to be merged."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,8 +15,7 @@ from errata.archive.wire import unpacked
 from errata.archive.written import checksum
 from errata.catalog import buckets, streams
 from errata.catalog.open import Catalog
-from errata.catalog.published import Published, all_published, evaluations_of
-from errata.catalog.streams import Standing
+from errata.catalog.published import Published, evaluations_of
 from errata.errors import ErrataError
 from errata.evaluate.ageing import lost_with
 from errata.evaluate.route import Route
@@ -24,6 +23,7 @@ from errata.flows.answering.inputs import Inputs
 from errata.flows.answering.merged_results import is_due, merged
 from errata.flows.answering.task import Task
 from errata.flows.site import Site
+from errata.language.nodes import scans
 from errata.language.plan import Plan
 from errata.model.bucket import Bucket, NewBucket, Role, masking
 
@@ -98,7 +98,7 @@ def check_can_be_made_anew(task: Task, inputs: Inputs) -> None:
     """Refuse to go on without what the strategy kept, if rows that it was made of have been aged out since."""
     if task.basis is None:
         return
-    lost = lost_for_good(inputs.site.catalog, task.rewritten, task.route, task.basis, inputs.standings)
+    lost = lost_for_good(inputs.site.catalog, task.rewritten, task.route, task.basis)
     if lost:
         raise ErrataError(
             f"query {task.name} cannot go on: what it kept of earlier rows is lost",
@@ -114,14 +114,15 @@ def still_whole(inputs: Inputs, of: Published, some: Sequence[Bucket]) -> list[B
     return [each for each in some if seen[each.bucket_id].whole(each)]
 
 
-def lost_for_good(
-    catalog: Catalog, plan: Plan, chosen: Route, of: Published, standings: Mapping[str, Standing]
-) -> list[str]:
+def lost_for_good(catalog: Catalog, plan: Plan, chosen: Route, of: Published) -> list[str]:
     """The streams and queries of which rows have been aged out, since the results began, that only the state knows."""
-    archives = {each.name: each.stream_id for each in all_published(catalog).values()}
-    archives |= {name: each.stream_id for name, each in standings.items()}
+    with catalog.reading() as connection:
+        archives = streams.aged(connection, {each.source.name for each in scans(plan)})
+    now = {name: each.aged_to for name, each in archives.items()}
+    lost = lost_with(plan, chosen, of.frontier, now)
+    if not lost:
+        return []
     first = evaluations_of(catalog, of.stream_id)[0].data_commit
     with catalog.reading() as connection:
-        now = {name: streams.aged_to_now(connection, each) for name, each in archives.items()}
-        then = {name: streams.aged_to_at(connection, each, first) for name, each in archives.items()}
-    return [name for name in lost_with(plan, chosen, of.frontier, now) if then[name] != now[name]]
+        then = {name: streams.aged_to_at(connection, archives[name].stream_id, first) for name in lost}
+    return [name for name in lost if then[name] != now[name]]

@@ -118,7 +118,7 @@ def sweeping_for(
 def _is_lost_for_good(task: Task, basis: Published, inputs: Inputs) -> bool:
     """Whether what the strategy keeps could not be made anew, since rows that it was made of have been aged out: then
     it stays as it is, as the results do that were made of them."""
-    return bool(lost_for_good(inputs.site.catalog, task.rewritten, task.route, basis, inputs.standings))
+    return bool(lost_for_good(inputs.site.catalog, task.rewritten, task.route, basis))
 
 
 def _beyond_repair(revised: Iterable[Revised], known: Iterable[Refusal]) -> Iterator[Refusal]:

@@ -155,12 +155,8 @@ def kept_of(sweeping: Sweeping, inputs: Inputs, spans: Iterable[Interval]) -> pa
     """What is kept of the windows that end in some intervals; a table without columns where there is nothing."""
     catalog, basis = inputs.site.catalog, sweeping.basis
     wanted = list(spans)
-    found = {
-        each.bucket_id: each
-        for span in wanted
-        for each in buckets.visible(catalog, basis.stream_id, basis.last.commit_id, span, role=Role.PARTS)
-    }
-    read = [each.read(inputs.site.warehouse) for each in sources(catalog, found.values())]
+    found = buckets.meeting(catalog, basis.stream_id, basis.last.commit_id, wanted, (Role.PARTS,))
+    read = [each.read(inputs.site.warehouse) for each in sources(catalog, found)]
     if not read:
         return pa.table({})
     schema = read[0].schema

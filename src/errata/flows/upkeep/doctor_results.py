@@ -122,4 +122,4 @@ def _unmade(site: Site, case: ResultCase, seen: dict[int, Seen]) -> Sequence[str
     names = with_inputs([case.name], {name: each.checked.reads for name, each in known.items()})
     texts = {name: known[name].checked.query for name in names}
     plan = rewrite(read({name: each.stream for name, each in standings.items()}, texts, names)[case.name]).plan
-    return lost_for_good(site.catalog, plan, route(plan), of, standings)
+    return lost_for_good(site.catalog, plan, route(plan), of)
