@@ -9,8 +9,21 @@ from typing import TYPE_CHECKING, overload
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from errata.open_project import OpenProject
+
 __version__ = "0.1.0"
-__all__ = ["__version__", "ask", "changes", "results", "table", "why"]
+__all__ = ["__version__", "ask", "changes", "open", "results", "table", "why"]
+
+
+def open(project: Path | str | None = None) -> OpenProject:  # noqa: A001 - as files are opened: errata.open("folder")
+    """A project, by its folder or its errata.yaml, to be read and brought up to date without a session of Spark.
+
+    Without an argument it is the nearest errata.yaml.
+    """
+    # The same as below: importing errata must stay quick.
+    from errata.open_project import OpenProject  # noqa: PLC0415
+
+    return OpenProject(Path(project) if project is not None else None)
 
 
 def table(

@@ -70,6 +70,19 @@ def test_a_table(errata: Errata, there: Path) -> None:
     assert errata("results", "dear", "--limit", "2").err.startswith("more rows; a greater --limit shows them")
 
 
+def test_the_engine_is_told(errata: Errata, there: Path) -> None:
+    assert errata("results", "highest", "--verbose").err.startswith("no engine: ")
+    for words in (("changes", "highest"), ("ask", "highest"), ("archive", "scan", "quotes")):
+        done = errata(*words, "--verbose")
+        assert (done.code, done.err.partition(":")[0]) == (0, "near")
+        assert "near" not in errata(*words).err
+
+
+def test_near_can_be_turned_off(errata: Errata, there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ERRATA_NEAR", "off")
+    assert errata("--verbose", "archive", "scan", "quotes").err.startswith("far: near is off\n")
+
+
 def test_files_and_lines(errata: Errata, there: Path) -> None:
     done = errata("results", "dear", "--at", "2026-11-18T02:00:50", "--format", "csv")
     assert (done.code, done.err) == (0, "")

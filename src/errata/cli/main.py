@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import re
 import sys
@@ -16,7 +17,7 @@ from typer.core import TyperGroup
 
 from errata import __version__
 from errata.cli.doors import Door, Given, group
-from errata.cli.talk import complain
+from errata.cli.talk import complain, say
 from errata.errors import EXIT_FAILED, FULL, ErrataError, disk_full
 
 DEBUG = "ERRATA_DEBUG"
@@ -152,16 +153,32 @@ def _before(
     debug: Annotated[  # noqa: ARG001 - read by main, which also sees failures before a command begins
         bool, typer.Option("--debug", help="Show tracebacks of failures.")
     ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Tell which engine does what, and why.")] = False,
     version: Annotated[  # noqa: ARG001 - done by its callback, since it needs no command
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
     """Archives streams, keeps continuous queries answered, and corrects the answers when the past changes."""
+    _tell_engines(verbose=verbose)
     context.obj = Given(project)
 
 
+def _tell_engines(*, verbose: bool) -> None:
+    """Let what is logged, which is what the engines do, be said or not."""
+    log = logging.getLogger("errata")
+    log.setLevel(logging.INFO if verbose else logging.NOTSET)
+    log.handlers = [_Said()] if verbose else []
+
+
+class _Said(logging.Handler):
+    """Says what is logged."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
+
+
 def _globals_first(argv: Sequence[str]) -> list[str]:
-    """The arguments with --project and --debug moved before the command, so that they may stand anywhere.
+    """The arguments with --project, --debug and --verbose moved before the command, so that they may stand anywhere.
 
     Behind `init` a --project is another thing: the name of the project that is begun.
     """
@@ -173,7 +190,7 @@ def _globals_first(argv: Sequence[str]) -> list[str]:
             rest.append(word)
             break
         elsewhere = rest[:1] != ["init"]
-        if word == "--debug" or (word.startswith("--project=") and elsewhere):
+        if word in ("--debug", "--verbose") or (word.startswith("--project=") and elsewhere):
             front.append(word)
         elif word == "--project" and elsewhere:
             front += [word, *[value for value in [next(words, None)] if value is not None]]

@@ -101,6 +101,7 @@ class Engines:
     def run(self, demand: Demand, work: Callable[[SparkSession], T]) -> tuple[T, Choice]:
         """Do a piece of work on the engine that suits it. Where near fails, far decides, and its words are told."""
         choice = self.choice(demand)
+        _log.info("%s: %s", choice.engine.value, choice.why)
         if choice.engine is Engine.NEAR:
             try:
                 return work(near_session()), choice
@@ -108,8 +109,8 @@ class Engines:
                 raise  # told by the work itself, and the same there
             except Exception as error:  # noqa: BLE001 - for whatever reason near fails, far decides
                 why = last_word(error)
-                _log.info("near has failed, far decides: %s", why)
                 choice = Choice(Engine.FAR, f"near failed: {why}")
+                _log.info("%s: %s", choice.engine.value, choice.why)
         return work(self.far()), choice
 
     def read(self, demand: Demand, made: Callable[[SparkSession], DataFrame]) -> tuple[DataFrame | pa.Table, Choice]:

@@ -17,7 +17,7 @@ from errata.catalog import commits, pins, queries, streams
 from errata.catalog.open import Catalog, open_catalog
 from errata.catalog.streams import Standing
 from errata.declare.project import load_project
-from errata.engine.engines import Choice, Demand
+from errata.engine.engines import Demand
 from errata.engine.failures import question_failures
 from errata.engine.plans.compile import compile_plan
 from errata.engine.plans.rows import quoted
@@ -96,8 +96,6 @@ class Answer:
 
     asked: Asked
     rows: Rows
-    choice: Choice
-    """The engine that makes them."""
     pin: pins.Pin
     """Holds until the reading ends; its `check` tells whether what has been read so far was whole."""
 
@@ -112,11 +110,11 @@ def answering(site: Site, question: Question) -> Iterator[Answer]:
         reads = scans(site.catalog, asked)
         opened = [bucket for _, found in reads.values() for bucket in found.all]
         told = (obstacle(rewrite(each).plan) for each in (*asked.inner.values(), asked.plan))
-        rows, choice = site.engines().read(
+        rows, _ = site.engines().read(
             Demand.of(opened, next(filter(None, told), None)),
             lambda session: answer_rows(session, site.catalog, site.warehouse, asked, reads),
         )
-        yield Answer(asked, rows, choice, pin)
+        yield Answer(asked, rows, pin)
 
 
 def ask(
@@ -134,8 +132,7 @@ def ask(
     """
     obeying(spark, {})
     declared = load_project(Path(project) if project is not None else None)
-    named = _NAME.fullmatch(query.strip()) is not None
-    question = Question(query.strip(), at=at, as_of=as_of) if named else Question(text=query, at=at, as_of=as_of)
+    question = question_of(query, at, as_of)
     catalog = open_catalog(declared.catalog)
     try:
         asked = understood(catalog, question, commits.find(catalog, as_of))
@@ -145,6 +142,12 @@ def ask(
         return rows.orderBy(*map(quoted, asked.columns))
     finally:
         catalog.close()
+
+
+def question_of(query: str, at: str | int | None, as_of: str | int | None) -> Question:
+    """A question of which a program says in one word or text what it is about."""
+    named = _NAME.fullmatch(query.strip()) is not None
+    return Question(query.strip(), at=at, as_of=as_of) if named else Question(text=query, at=at, as_of=as_of)
 
 
 def understood(catalog: Catalog, question: Question, commit_id: int) -> Asked:

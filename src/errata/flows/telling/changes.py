@@ -35,8 +35,8 @@ from errata.flows.site import Site
 from errata.model.bucket import Bucket, Role
 from errata.model.evaluation import Evaluation
 from errata.model.results import Shape
-from errata.serve.changes import as_changes, changes_frame, no_changes
-from errata.serve.rows import Rows
+from errata.serve.changes import as_changes, change_schema, changes_frame, no_changes
+from errata.serve.rows import Rows, whole
 
 _REPLACES = ("query", "stream")
 """Types of causes for which results take the place of others."""
@@ -123,19 +123,55 @@ def changes(
     declared = load_project(Path(project) if project is not None else None)
     catalog = open_catalog(declared.catalog)
     try:
-        newest = commits.newest(catalog)
-        name = named(catalog, query, newest)
-        whole = commits.whole_from(catalog, name)
-        after = whole if since is None else commits.find(catalog, since)
-        _check_whole(name, after, whole)
-        if since is not None:
-            commits.check_readable(catalog, after, horizon_of_results(catalog), name, "query")
-        if not ever_published(catalog, name):
-            raise not_answered_yet(catalog, name)
-        found = list(stretches(catalog, name, after, newest, restated=since is None, most=None))
-        return _one_frame(spark, catalog, Warehouse(declared.warehouse), name, found)
+        warehouse = Warehouse(declared.warehouse)
+        shape, found = _comparable(catalog, query, since)
+        frames = [
+            changes_frame(records_frame(spark, catalog, warehouse, each), each.of.shape, each.told, shape)
+            for each in found
+        ]
+        return united(frames) if frames else no_changes(spark, shape)
     finally:
         catalog.close()
+
+
+def changes_table(site: Site, query: str, since: str | int | None = None) -> pa.Table:
+    """The same in memory."""
+    catalog, engines = site.catalog, site.engines()
+    name = named(catalog, query, commits.newest(catalog))
+    after = commits.whole_from(catalog, name) if since is None else commits.find(catalog, since)
+    # The oldest of all that is read, and looked at behind the pin: what commits after it have removed stays, too.
+    with pins.pinned(catalog, max(after, 1), f"changes of {name}") as pin, question_failures():
+        shape, found = _comparable(catalog, name, since)
+        tables = [
+            as_changes(whole(read_records(engines, site, each)), each.of.shape, each.told, shape) for each in found
+        ]
+        pin.check()
+    return pa.concat_tables([change_schema(shape).empty_table(), *tables])
+
+
+def _comparable(catalog: Catalog, query: str, since: str | int | None) -> tuple[Shape, list[Stretch]]:
+    """The shape of the results of a query, and their changes, as long as results can be told to be the same ones: what
+    came when the query had another key is left out."""
+    newest = commits.newest(catalog)
+    name = named(catalog, query, newest)
+    whole_from = commits.whole_from(catalog, name)
+    after = whole_from if since is None else commits.find(catalog, since)
+    _check_whole(name, after, whole_from)
+    if since is not None:
+        commits.check_readable(catalog, after, horizon_of_results(catalog), name, "query")
+    ever = ever_published(catalog, name)
+    if not ever:
+        raise not_answered_yet(catalog, name)
+    shape = ever[-1][0].shape
+    found = list(stretches(catalog, name, after, newest, restated=since is None, most=None))
+    for place in range(len(found) - 1, -1, -1):
+        if not comparable(found[place].of.shape, shape):
+            kept = found[place + 1 :]
+            first = kept[0].told if kept else {}
+            commit = min((each.commit_id for each in first.values()), default=0)
+            warnings.warn(f"{name} had another key before commit {commit}; those changes are left out", stacklevel=4)
+            return shape, kept
+    return shape, found
 
 
 def stretches(
@@ -224,23 +260,3 @@ def _check_whole(name: str, after: int, whole: int) -> None:
             why=f"vacuum has removed what only commits before {whole} needed",
             how=f"read them since commit {whole} or a later one, or from the beginning, without --since",
         )
-
-
-def _one_frame(
-    spark: SparkSession, catalog: Catalog, warehouse: Warehouse, name: str, found: Sequence[Stretch]
-) -> DataFrame:
-    """All in one frame, as long as results can be told to be the same ones: what came when the query had another key is
-    left out."""
-    shape = ever_published(catalog, name)[-1][0].shape
-    kept = list(found)
-    for place in range(len(found) - 1, -1, -1):
-        if not comparable(found[place].of.shape, shape):
-            kept = list(found[place + 1 :])
-            first = kept[0].told if kept else {}
-            commit = min((each.commit_id for each in first.values()), default=0)
-            warnings.warn(f"{name} had another key before commit {commit}; those changes are left out", stacklevel=4)
-            break
-    frames = [
-        changes_frame(records_frame(spark, catalog, warehouse, each), each.of.shape, each.told, shape) for each in kept
-    ]
-    return united(frames) if frames else no_changes(spark, shape)

@@ -15,7 +15,7 @@ from errata.catalog import commits, pins, streams
 from errata.catalog.open import Catalog, open_catalog
 from errata.catalog.streams import Standing
 from errata.declare.project import load_project
-from errata.engine.engines import Choice, Demand
+from errata.engine.engines import Demand
 from errata.engine.failures import spark_failures
 from errata.engine.session import obeying
 from errata.errors import UsageError, unknown
@@ -52,8 +52,6 @@ class Reading:
     found: Found
     """The buckets that hold them, and overlays."""
     rows: Rows
-    choice: Choice
-    """The engine that reads them."""
     pin: pins.Pin
     """Holds until the reading ends; its `check` tells whether what has been read so far was whole."""
 
@@ -103,10 +101,10 @@ def reading(site: Site, wanted: Wanted) -> Iterator[Reading]:
         # Looked up behind the pin: what is found readable now stays so.
         scan = find(site.catalog, wanted if wanted.as_of is None else replace(wanted, as_of=commit_id))
         found = candidates(site.catalog, scan)
-        rows, choice = site.engines().read(
+        rows, _ = site.engines().read(
             Demand.of(found.all), lambda session: scan_rows(session, site.catalog, site.warehouse, scan, found)
         )
-        yield Reading(scan, found, rows, choice, pin)
+        yield Reading(scan, found, rows, pin)
 
 
 def table(

@@ -3,6 +3,7 @@ several queries as of one state of the streams."""
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -29,6 +30,8 @@ from errata.model.evaluation import Evaluation
 from errata.model.instants import event_time
 from errata.model.interval import Interval
 from errata.serve.rows import Rows
+
+_log = logging.getLogger(__name__)
 
 FEW = 50_000
 """Answers in buckets of so many rows at most are read without an engine, of which even the near one takes a second to
@@ -257,7 +260,8 @@ def _check_readable(catalog: Catalog, found: Found, commit_id: int, wanted: Want
 def _answer(site: Site, chosen: Chosen, at: int) -> Answer:
     catalog, of = site.catalog, chosen.of
     opened = buckets_counting(catalog, of, chosen.commit_id, Interval(at, at + 1))
-    if sum(each.rows for each in opened) <= FEW:
+    if (count := sum(each.rows for each in opened)) <= FEW:
+        _log.info("no engine: %s rows", f"{count:,}")
         rows = live_at(table_of(catalog, site.warehouse, of.shape, opened), at).select(chosen.columns)
         return Answer(chosen, opened, rows)
     read, _ = site.engines().read(
