@@ -136,11 +136,11 @@ def check(spark: SparkSession, runs: Sequence[Corrected]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
-def test_corrected_windows_say_what_the_corrected_history_says(spark: SparkSession, batch: int) -> None:
+def test_corrected_windows_say_what_the_corrected_history_says(either: SparkSession, batch: int) -> None:
     drawn = seeds(f"{__name__} {batch}", BATCH if batch else 1)
     # The first one runs as in production.
-    with configured(spark, {"spark.sql.adaptive.enabled": "false"} if batch == 0 else INTERPRETED):
-        fates = check(spark, [random_corrected(seed, data_sets=DATA_SETS) for seed in drawn])
+    with configured(either, {"spark.sql.adaptive.enabled": "false"} if batch == 0 else INTERPRETED):
+        fates = check(either, [random_corrected(seed, data_sets=DATA_SETS) for seed in drawn])
     assert batch == 0 or fates[STANDS], f"seeds {drawn}: nothing was compared"
 
 
@@ -189,10 +189,10 @@ class Told:
 
 @pytest.mark.parametrize(("function", "extreme", "other", "beyond"), [("max", 5.0, 2.0, 7.0), ("min", 2.0, 5.0, 1.0)])
 def test_an_extreme_that_was_taken_away_is_told_by_nobody_but_the_rows(
-    spark: SparkSession, function: str, extreme: float, other: float, beyond: float
+    either: SparkSession, function: str, extreme: float, other: float, beyond: float
 ) -> None:
     before = [event(0, extreme), event(1, other), event(10, extreme), event(20, extreme), event(21, other)]
-    told = Told(spark, grouped(of(function), COUNT), 30, [*before, event(22), event(11, other)])
+    told = Told(either, grouped(of(function), COUNT), 30, [*before, event(22), event(11, other)])
     # The extreme goes; what is no extreme goes; what takes its place is beyond it.
     fates = told.correct(
         [event(0, extreme), event(11, other), event(20, extreme)], [event(12, other), event(20, beyond)]
@@ -203,14 +203,14 @@ def test_an_extreme_that_was_taken_away_is_told_by_nobody_but_the_rows(
     assert told.rows == {10: (extreme, 2), 20: (beyond, 3)}
 
 
-def test_an_extreme_whose_row_is_corrected_elsewhere_stays(spark: SparkSession) -> None:
-    told = Told(spark, grouped(of("max"), of("sum", N, BIGINT)), 10, [event(0, 5.0), event(1, 2.0)])
+def test_an_extreme_whose_row_is_corrected_elsewhere_stays(either: SparkSession) -> None:
+    told = Told(either, grouped(of("max"), of("sum", N, BIGINT)), 10, [event(0, 5.0), event(1, 2.0)])
     assert told.correct([event(0, 5.0)], [event(0, 5.0, n=8)]) == {0: STANDS}
     assert told.rows == {0: (5.0, 9)}
 
 
-def test_where_all_rows_are_new_nothing_else_has_to_be_known(spark: SparkSession) -> None:
-    told = Told(spark, grouped(of("max"), of("first"), of("last")), 10, [event(0, 5.0)])
+def test_where_all_rows_are_new_nothing_else_has_to_be_known(either: SparkSession) -> None:
+    told = Told(either, grouped(of("max"), of("first"), of("last")), 10, [event(0, 5.0)])
     assert told.correct([event(0, 5.0)], [event(3, 2.0), event(4, 1.0)]) == {0: STANDS}
     assert told.rows == {0: (2.0, 2.0, 1.0)}
     assert told.correct([event(3, 2.0), event(4, 1.0)], []) == {0: GONE}
@@ -222,10 +222,10 @@ def test_where_all_rows_are_new_nothing_else_has_to_be_known(spark: SparkSession
 
 @pytest.mark.parametrize(("time", "value"), [(0, 1.0), (0, None), (0, 9.0), (2, 1.0), (2, 9.0)])
 def test_the_first_and_the_last_row_are_known_by_their_order(
-    spark: SparkSession, time: int, value: float | None
+    either: SparkSession, time: int, value: float | None
 ) -> None:
     values = {0: 5.0, 1: 6.0, 2: 5.0}
-    told = Told(spark, grouped(of("first"), of("last")), 10, [event(at, x) for at, x in values.items()])
+    told = Told(either, grouped(of("first"), of("last")), 10, [event(at, x) for at, x in values.items()])
     assert told.correct([event(time, values[time])], [event(time, value)]) == {0: STANDS}
     values[time] = value
     assert told.rows == {0: (values[0], values[2])}
@@ -233,62 +233,62 @@ def test_the_first_and_the_last_row_are_known_by_their_order(
 
 
 @pytest.mark.parametrize("function", ["sum", "avg", "stddev"])
-def test_numbers_that_leave_a_trace_are_added_up_anew(spark: SparkSession, function: str) -> None:
+def test_numbers_that_leave_a_trace_are_added_up_anew(either: SparkSession, function: str) -> None:
     rows = [event(0, 0.1), event(1, 0.4)]
     for far in (1e17, float("inf"), float("nan")):
-        told = Told(spark, grouped(of(function)), 10, [*rows, event(2, far)])
+        told = Told(either, grouped(of(function)), 10, [*rows, event(2, far)])
         assert told.correct([event(2, far)], [event(2, 0.2)]) == {0: UNDECIDED}
-    told = Told(spark, grouped(of(function)), 10, [*rows, event(2, 5.0)])
+    told = Told(either, grouped(of(function)), 10, [*rows, event(2, 5.0)])
     assert told.correct([event(2, 5.0)], [event(2, 0.2)]) == {0: STANDS}
     want = {"sum": 0.7, "avg": 0.7 / 3, "stddev": (0.07 / 3) ** 0.5}[function]
     assert told.rows == {0: (pytest.approx(want, rel=1e-9),)}
 
 
-def test_traces_are_not_forgotten(spark: SparkSession) -> None:
+def test_traces_are_not_forgotten(either: SparkSession) -> None:
     """Each time what is there becomes less by so little that it could be endured once."""
-    told = Told(spark, grouped(of("sum")), 10, [event(0, 1e9), event(1, 0.1)])
+    told = Told(either, grouped(of("sum")), 10, [event(0, 1e9), event(1, 0.1)])
     assert told.correct([event(0, 1e9)], [event(0, 1e6)]) == {0: STANDS}
     assert told.correct([event(0, 1e6)], [event(0, 1e3)]) == {0: UNDECIDED}
 
 
 @pytest.mark.parametrize("far", [1e17, float("inf"), float("nan")])
-def test_traces_are_found_when_they_come_to_matter(spark: SparkSession, far: float) -> None:
+def test_traces_are_found_when_they_come_to_matter(either: SparkSession, far: float) -> None:
     """Of one value there is no spread, and so no trace either; of two there is."""
-    told = Told(spark, grouped(of("stddev")), 10, [event(0, far)])
+    told = Told(either, grouped(of("stddev")), 10, [event(0, far)])
     fates = [told.correct(gone, came) for gone, came in ([[event(0, far)], [event(0, 0.5)]], [[], [event(1, 1.1)]])]
     assert fates == ([{0: STANDS}, {0: UNDECIDED}] if far == 1e17 else [{0: UNDECIDED}, {0: STANDS}])
 
 
-def test_of_no_values_there_is_no_sum_and_no_trace(spark: SparkSession) -> None:
+def test_of_no_values_there_is_no_sum_and_no_trace(either: SparkSession) -> None:
     plan = grouped(of("sum"), of("avg"), of("stddev"), of("count", X, BIGINT), COUNT)
-    told = Told(spark, plan, 10, [event(0, 1e300), event(1)])
+    told = Told(either, plan, 10, [event(0, 1e300), event(1)])
     assert told.correct([event(0, 1e300)], []) == {0: STANDS}
     assert told.rows == {0: (None, None, None, 0, 1)}
     assert told.correct([], [event(0, 0.1), event(2, 0.1)]) == {0: STANDS}
     assert told.rows == {0: (0.2, 0.1, 0.0, 2, 3)}
 
 
-def test_parts_that_are_not_of_the_rows_are_not_believed(spark: SparkSession) -> None:
-    told = Told(spark, grouped(COUNT), 20, [event(0)])
+def test_parts_that_are_not_of_the_rows_are_not_believed(either: SparkSession) -> None:
+    told = Told(either, grouped(COUNT), 20, [event(0)])
     assert told.correct([event(0), event(1)], []) == {0: UNDECIDED}
     assert told.correct([event(10)], [event(10), event(11)]) == {10: UNDECIDED}
 
 
-def test_a_row_that_comes_to_lie_elsewhere_leaves_its_windows_for_others(spark: SparkSession) -> None:
-    told = Told(spark, grouped(COUNT, window=TimeWindow(4, 2)), 10, [event(0), event(1), event(5)])
+def test_a_row_that_comes_to_lie_elsewhere_leaves_its_windows_for_others(either: SparkSession) -> None:
+    told = Told(either, grouped(COUNT, window=TimeWindow(4, 2)), 10, [event(0), event(1), event(5)])
     assert told.correct([event(1)], [event(7)]) == {-2: STANDS, 0: STANDS, 4: STANDS, 6: STANDS}
     assert told.rows == {-2: (1,), 0: (1,), 4: (2,), 6: (1,)}
 
 
-def test_windows_that_have_not_closed_are_left_out_unless_the_state_is_there(spark: SparkSession) -> None:
+def test_windows_that_have_not_closed_are_left_out_unless_the_state_is_there(either: SparkSession) -> None:
     before = [event(0), event(12), event(22), event(23)]
     gone, came = [event(0), event(12)], [event(1), event(11), event(24), event(40), event(25)]
-    assert Told(spark, grouped(COUNT), 25, before).correct(gone, came) == {0: STANDS, 10: STANDS}
-    told = Told(spark, grouped(COUNT), 20, [*before, event(13), event(18)], open_too=True)
+    assert Told(either, grouped(COUNT), 25, before).correct(gone, came) == {0: STANDS, 10: STANDS}
+    told = Told(either, grouped(COUNT), 20, [*before, event(13), event(18)], open_too=True)
     # Of windows that are open rows from the last instant on are not in the state.
     assert told.correct(gone, [*came, event(19)]) == {0: STANDS, 10: STANDS}
     assert told.rows == {0: (1,), 10: (4,)}
-    told = Told(spark, grouped(COUNT), 24, before, open_too=True)
+    told = Told(either, grouped(COUNT), 24, before, open_too=True)
     assert told.correct([event(22)], [event(21), event(20), event(24)]) == {20: STANDS}
     assert told.rows == {}
     assert told.windows.column("_p0").to_pylist() == [3]
@@ -298,22 +298,22 @@ def test_windows_that_have_not_closed_are_left_out_unless_the_state_is_there(spa
     ).to_pylist() == [2]
 
 
-def test_windows_that_a_filter_above_leaves_out_are_kept(spark: SparkSession) -> None:
+def test_windows_that_a_filter_above_leaves_out_are_kept(either: SparkSession) -> None:
     group = grouped(COUNT)
     plan = Filter(group, Call(">", (group.ref("count(*)"), Lit(1, BIGINT)), BOOLEAN))
-    told = Told(spark, plan, 20, [event(0), event(10), event(11)])
+    told = Told(either, plan, 20, [event(0), event(10), event(11)])
     assert told.parts.num_rows == 2
     assert told.correct([event(11)], [event(1)]) == {0: STANDS, 10: STANDS}
     assert told.rows == {0: (2,)}
     assert sorted(told.parts.column("_p0").to_pylist()) == [1, 2]
 
 
-def test_parts_of_a_window_are_told_when_it_closes(spark: SparkSession) -> None:
+def test_parts_of_a_window_are_told_when_it_closes(either: SparkSession) -> None:
     run = Corrected(Trial(grouped(COUNT), [{"link1": [event(time) for time in (0, 1, 11)]}]), [], [])
-    with configured(spark, INTERPRETED):
+    with configured(either, INTERPRETED):
         for steps, ends in (([Step(LOWEST, 10), Step(10, 20)], [10, 20]), ([Step(LOWEST, 9), Step(9, 19)], [10])):
             run.steps = [*steps, Step(steps[-1].until, steps[-1].until)]
-            parts, state = run.published(spark)
+            parts, state = run.published(either)
             assert parts.column("_vs").to_pylist() == ends
             assert state.column("_vs").to_pylist() == [20]
 
@@ -324,7 +324,7 @@ def reason(plan: Plan) -> str | None:
     return adjustable(found)
 
 
-def test_what_cannot_be_adjusted_is_told_from_the_plan(spark: SparkSession) -> None:
+def test_what_cannot_be_adjusted_is_told_from_the_plan(either: SparkSession) -> None:
     other = Scan(stream("link2", False), "b")
     joined = Join(LINK, other, Call("=", (SRC, other.ref("b.src")), BOOLEAN))
     assert "depends on other rows" in (reason(grouped(COUNT, below=joined)) or "")
@@ -339,7 +339,7 @@ def test_what_cannot_be_adjusted_is_told_from_the_plan(spark: SparkSession) -> N
     assert reason(grouped(COUNT, below=Union((LINK, other)))) is None
     found = partial_group(grouped(COUNT, below=joined))
     assert found is not None
-    nothing = spark.createDataFrame([], "_w BIGINT")
+    nothing = either.createDataFrame([], "_w BIGINT")
     with pytest.raises(PlanError, match="depends on other rows"):
         adjust_group(found, {}, {}, nothing, 10)
     early = partial_group(grouped(COUNT, window=TimeWindow(4, 2, early=True)))

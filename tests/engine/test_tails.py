@@ -81,24 +81,24 @@ def check(spark: SparkSession, runs: Sequence[Run]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
-def test_steps_say_what_the_whole_history_says(spark: SparkSession, batch: int) -> None:
+def test_steps_say_what_the_whole_history_says(either: SparkSession, batch: int) -> None:
     drawn = seeds(f"{__name__} {batch}", BATCH)
     runs = [random_run(kind, seed, data_sets=DATA_SETS) for kind in FINDERS for seed in drawn]
-    with configured(spark, INTERPRETED):
-        compared = check(spark, runs)
+    with configured(either, INTERPRETED):
+        compared = check(either, runs)
     assert all(compared[kind] > 0 for kind in FINDERS), f"seeds {drawn}: nothing was compared"
 
 
 @pytest.mark.parametrize(("size", "step"), [(1, 1), (3, 1), (4, 2), (3, 3), (2, 5), (5, 3)])
-def test_only_rows_of_open_windows_are_kept(spark: SparkSession, size: int, step: int) -> None:
+def test_only_rows_of_open_windows_are_kept(either: SparkSession, size: int, step: int) -> None:
     plan = group(scan("a", "src"), (Ref("a.src", STRING),), count(), window=RowWindow(size, step))
     found = row_windows(plan)
     assert found is not None
     # So many rows in each group, and one more at the last instant, which says nothing yet.
     rows = [event(at, at, str(many)) for many in range(1, 12) for at in range(many)]
     rows += [event(20, 50 + many, str(many)) for many in range(1, 12)]
-    table = spark.createDataFrame(arrow(POOL["link1"], [{"link1": rows}]))
-    with configured(spark, INTERPRETED):
+    table = either.createDataFrame(arrow(POOL["link1"], [{"link1": rows}]))
+    with configured(either, INTERPRETED):
         state = advance_row_windows(found, {"link1": table}, None, LOWEST, 20).state
         assert state is not None
         kept: dict[int, set[int]] = defaultdict(set)
@@ -112,7 +112,7 @@ def test_only_rows_of_open_windows_are_kept(spark: SparkSession, size: int, step
 
 
 @pytest.mark.parametrize("kind", FINDERS)
-def test_what_is_kept_can_be_stored(spark: SparkSession, kind: str) -> None:
+def test_what_is_kept_can_be_stored(either: SparkSession, kind: str) -> None:
     rows = [event(at // 2, at, [None, "a", "b"][at % 3], x=[float("nan"), -0.0][at % 2]) for at in range(12)]
     below = scan("a", "src", "x")
     plan: Plan = {
@@ -122,22 +122,22 @@ def test_what_is_kept_can_be_stored(spark: SparkSession, kind: str) -> None:
     }[kind]
     trial = Trial(plan, [{"link1": rows}, {"link1": rows[::2]}])
     run = Run(kind, trial, [Step(LOWEST, 1), Step(1, 3), Step(3, 3), Step(3, 5)], stored=True)
-    with configured(spark, INTERPRETED):
-        assert check(spark, [run])[kind] > 5
+    with configured(either, INTERPRETED):
+        assert check(either, [run])[kind] > 5
 
 
-def test_among_rows_of_one_time_the_last_are_kept_and_null_is_first(spark: SparkSession) -> None:
+def test_among_rows_of_one_time_the_last_are_kept_and_null_is_first(either: SparkSession) -> None:
     source = replace(POOL["link1"], key=("time", "src"))
     plan = SlidingRows(Scan(source, "a", ("time", "src")), 2)
     rows = [event(1, number, src) for number, src in enumerate(["b", None, "a"])]
     run = Run("last_rows", Trial(plan, [{"link1": [*rows, event(3, 3, None)]}]), [Step(LOWEST, 2), Step(2, 4)])
-    with configured(spark, INTERPRETED):
-        _, second = taken_out([(plan, each) for each in run.rows(spark)])
+    with configured(either, INTERPRETED):
+        _, second = taken_out([(plan, each) for each in run.rows(either)])
     lived = {(row.values, row.start, row.end) for row in second[0]}
     assert lived == {((1, "a"), 1, 3), ((1, "b"), 1, HIGHEST), ((3, None), 3, HIGHEST)}
 
 
-def test_nothing_is_worked_out_from_rows_some_of_which_are_not_kept(spark: SparkSession) -> None:
+def test_nothing_is_worked_out_from_rows_some_of_which_are_not_kept(either: SparkSession) -> None:
     least, most = (Aggregate(name, Ref("a.n", INT), INT) for name in ("min", "max"))
     groups = group(SlidingRows(scan("a", "n"), 3), (), least, most, count())
     several = Filter(groups, Call(">", (groups.ref("count(*)"), Lit(1, INT)), BOOLEAN))
@@ -146,16 +146,16 @@ def test_nothing_is_worked_out_from_rows_some_of_which_are_not_kept(spark: Spark
     # Of 5 and 5 it could not be computed, but they never were alone: at 3 the row of 1 was still there.
     rows = [event(at, at, n=n) for at, n in enumerate([3, 5, 5, 7, 9], start=1)]
     run = Run("last_rows", Trial(plan, [{"link1": rows}]), [Step(LOWEST, 5), Step(5, 6)])
-    with configured(spark, INTERPRETED):
-        assert check(spark, [run])["last_rows"] == 4
+    with configured(either, INTERPRETED):
+        assert check(either, [run])["last_rows"] == 4
 
 
-def test_a_value_that_was_published_is_not_new_again(spark: SparkSession) -> None:
+def test_a_value_that_was_published_is_not_new_again(either: SparkSession) -> None:
     below = scan("a", "src")
     plan = Distinct(Project(below, (Output("src", below.ref("a.src")),)))
     rows = [event(at, at, src) for at, src in enumerate(["x", None, "y", None, "x", "z", "y"])]
     run = Run("new_values", Trial(plan, [{"link1": rows}]), [Step(LOWEST, 2), Step(2, 4), Step(4, 9)])
-    with configured(spark, INTERPRETED):
-        found = taken_out([(plan, each) for each in run.rows(spark)])
+    with configured(either, INTERPRETED):
+        found = taken_out([(plan, each) for each in run.rows(either)])
     starts = [sorted((row.start, row.values[0]) for row in each.get(0, [])) for each in found]
     assert starts[1:] == [[(2, "y")], [(5, "z")]]

@@ -176,13 +176,14 @@ def unlike_its_feed(query: Answered) -> str:
     return "" if one == other else f"missing: {missing[:5]}, too much: {more[:5]}"
 
 
-def check(spark: SparkSession, seed: int, *, spread: bool) -> Counter[Kind]:
-    """All plans of a batch, round by round. How many results were compared, by the route that they came by."""
+def check(engines: Sequence[SparkSession], seed: int, *, spread: bool) -> Counter[Kind]:
+    """All plans of a batch, round by round, the engines taking turns. How many results were compared, by the route that
+    they came by."""
     runs = runs_of(random.Random(seed), spread=spread)
     compared: Counter[Kind] = Counter()
     former: dict[int, Answer] = {}
     for place in range(ROUNDS):
-        go_on(spark, runs, place)
+        go_on(engines[place % len(engines)], runs, place)
         for run in runs:
             for query in run.queries.values():
                 wrong = difference(run, query, place, former.get(id(query), {}))
@@ -202,8 +203,17 @@ DONE: dict[int, Counter[Kind]] = {}
 def test_steps_by_every_route_say_what_the_whole_history_says(spark: SparkSession, batch: int) -> None:
     spread = batch == 0  # one batch runs as in production
     with configured(spark, INTERPRETED if spread else FEW):
-        DONE[batch] = check(spark, SEEDS[batch], spread=spread)
+        DONE[batch] = check([spark], SEEDS[batch], spread=spread)
     assert set(DONE[batch]) == set(Kind), "a route was not taken"
     if len(DONE) == BATCHES:
         compared = sum(DONE.values(), Counter[Kind]())
         assert all(compared[kind] for kind in Kind), f"seeds {SEEDS}: nothing was compared, {compared}"
+
+
+def test_so_do_those_of_the_near_engine(near: SparkSession) -> None:
+    assert set(check([near], seeds(f"{__name__} near", 1)[0], spread=True)) == set(Kind)
+
+
+def test_what_one_engine_kept_the_other_goes_on_from(spark: SparkSession, near: SparkSession) -> None:
+    with configured(spark, FEW):
+        assert set(check([near, spark], seeds(f"{__name__} in turns", 1)[0], spread=False)) == set(Kind)

@@ -52,3 +52,9 @@ def united(frames: Iterable[DataFrame]) -> DataFrame:
     """The rows of one or more frames whose columns have the same names."""
     # Not by `DataFrame.unionByName` as a function: that is of the kind of session that the process began with.
     return reduce(lambda left, right: left.unionByName(right), frames)
+
+
+def stacked(*frames: DataFrame) -> DataFrame:
+    """The rows of one or more frames whose columns stand in the same places, under the names of the first."""
+    # What is stacked already comes first: Sail loses the columns of a union that is the right side of another.
+    return reduce(lambda left, right: left.unionAll(right), frames)

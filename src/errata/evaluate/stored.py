@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from errata.engine.frames import grouped_by, joined
+from errata.engine.frames import grouped_by, joined, stacked
 from errata.engine.plans.compile import compile_plan, named, rows_of, upon
 from errata.engine.plans.grouping import grouped
 from errata.engine.plans.rows import OPEN, VE, Rows, Way, chosen, instant, moved, over, quoted, value
@@ -87,16 +87,16 @@ def _with_former(rows: Rows, found: Tail[Group], step: Step, given: Given) -> Ro
     frame = chosen(rows.frame, [*rows.columns, VS, VE], **unknown)
     if KEPT in given.frames:
         former = _happened(found, given.frames[KEPT], LOWEST, step.since - 1)
-        frame = frame.unionAll(chosen(former.frame, [*rows.columns, VS, VE], **unknown))
+        frame = stacked(frame, chosen(former.frame, [*rows.columns, VS, VE], **unknown))
     elif given.state is not None:
-        frame = frame.unionAll(chosen(given.state, rows.columns, **{VS: VS, VE: OPEN, _KNOWN: _KNOWN}))
+        frame = stacked(frame, chosen(given.state, rows.columns, **{VS: VS, VE: OPEN, _KNOWN: _KNOWN}))
     return rows.over(rows.plan, frame)
 
 
 def _of_windows(plan: Plan, found: Tail[Group], rows: Rows) -> DataFrame:
     """Of which rows windows were made that are full."""
     window = _window(found)
-    by = {f"_g{number}": rows.sql(expr) for number, expr in enumerate(found.node.by)}
+    by = {f"_g{number}": rows.key(expr) for number, expr in enumerate(found.node.by)}
     placed = in_row_windows(chosen(rows.frame, ["*"], **by), window, list(by), rows.order, _KNOWN)
     first = f"min_by({_hash(rows)}, {value(rows.order)}) AS {FIRST}"
     times = [f"min({VS}) AS {_START}", f"max({VS}) AS {_LAST}", f"count(1) AS {_COUNT}"]

@@ -20,7 +20,7 @@ def normal(spark: SparkSession, rows: list[tuple[object, ...]]) -> list[tuple[ob
     return sorted((tuple(row) for row in found.collect()), key=str)
 
 
-def test_equal_values_that_touch_are_one(spark: SparkSession) -> None:
+def test_equal_values_that_touch_are_one(either: SparkSession) -> None:
     rows: list[tuple[object, ...]] = [
         (0, "a", 1.0, 5, 9),
         (0, "a", 1.0, 1, 5),
@@ -34,7 +34,7 @@ def test_equal_values_that_touch_are_one(spark: SparkSession) -> None:
         (0, "c", 1.0, 1, 2),
         (1, "c", 1.0, 2, 3),  # another data set
     ]
-    assert normal(spark, rows) == sorted(
+    assert normal(either, rows) == sorted(
         [
             (0, "a", 1.0, 1, 9),
             (0, "a", 1.0, 10, 12),
@@ -49,7 +49,7 @@ def test_equal_values_that_touch_are_one(spark: SparkSession) -> None:
     )
 
 
-def test_it_is_the_same_however_the_lifetimes_were_cut(spark: SparkSession) -> None:
+def test_it_is_the_same_however_the_lifetimes_were_cut(either: SparkSession) -> None:
     rng = random_for(__name__)
     whole, cut = [], []
     for number in range(40):
@@ -61,4 +61,4 @@ def test_it_is_the_same_however_the_lifetimes_were_cut(spark: SparkSession) -> N
             cut += [(0, key, NAN, low, high) for low, high in pairwise(marks)]
             start = end + rng.randrange(1, 4)
     rng.shuffle(cut)
-    assert str(normal(spark, cut)) == str(sorted(whole, key=str))
+    assert str(normal(either, cut)) == str(sorted(whole, key=str))

@@ -53,10 +53,10 @@ def trials(seed: int) -> list[Trial]:
     return found
 
 
-def test_a_row_is_made_of_its_lineage_alone(spark: SparkSession) -> None:
+def test_a_row_is_made_of_its_lineage_alone(either: SparkSession) -> None:
     asked = trials(8)
-    with configured(spark, INTERPRETED):
-        found = evaluate(spark, [Asked(each.plan, each.cases, lineage=True) for each in asked])
+    with configured(either, INTERPRETED):
+        found = evaluate(either, [Asked(each.plan, each.cases, lineage=True) for each in asked])
     seen = 0
     for trial, results in zip(asked, found, strict=True):
         rows = [(case, row) for case, lived in results.items() for row in lived[:FEW]]

@@ -64,7 +64,7 @@ def check(spark: SparkSession, seeds: Sequence[int]) -> None:
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
-def test_random_plans_give_what_duckdb_gives(spark: SparkSession, batch: int) -> None:
+def test_random_plans_give_what_duckdb_gives(either: SparkSession, batch: int) -> None:
     # One batch runs as in production.
-    with configured(spark, {} if batch == 0 else INTERPRETED):
-        check(spark, SEEDS[batch])
+    with configured(either, {} if batch == 0 else INTERPRETED):
+        check(either, SEEDS[batch])

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from pyspark.sql import DataFrame
 
-from errata.engine.frames import grouped_by
+from errata.engine.frames import grouped_by, stacked
 from errata.engine.plans.compile import named, upon
 from errata.engine.plans.grouping import finished
-from errata.engine.plans.partial_events import SIGN, Frames, GroupEvents, with_layers
+from errata.engine.plans.partial_events import SIGN, Frames, GroupEvents, any_near, with_layers
 from errata.engine.plans.partial_kept import OWN, Part, cleared
 from errata.engine.plans.partial_sums import kept_of
 from errata.engine.plans.rows import OPEN, VE, VS, instant
@@ -64,14 +64,14 @@ def adjust_group(
     """
     if (why := adjustable(found)) is not None:
         raise PlanError(why, where="Group")
-    work = _Adjusting(found, kept_of(found), tuple(scope), until, open=state is not None)
+    work = _Adjusting(found, kept_of(found), tuple(scope), any_near(came), until, open=state is not None)
     new, old = (work.read(frames, LOWEST, until - 1) for frames in (came, gone))
-    events = work.brought(new.frame, OWN, "").unionAll(work.brought(old.frame, OWN, "-"))
+    events = stacked(work.brought(new.frame, OWN, ""), work.brought(old.frame, OWN, "-"))
     if state is not None:
         # A window that ends at `until` is in both.
-        events = events.unionAll(work.known(state, until))
+        events = stacked(events, work.known(state, until))
         parts = parts.filter(f"{VS} < {instant(until)}")
-    windows = work.judged(events.unionAll(work.known(parts, until)))
+    windows = work.judged(stacked(events, work.known(parts, until)))
     rows = named(upon(found.above, finished(found.node, new.below, work.by, work.right(windows))), scope)
     return Adjusted(rows, work.kept_on(windows))
 
@@ -89,7 +89,7 @@ class _Adjusting(GroupEvents):
         """What is left of each window, and whether that decides."""
         closed = events if self.open else events.filter(f"{self.window_end} <= {instant(self.until)}")
         counts = [f"count_if({SIGN} {sign}) AS {name}" for name, sign in _COUNTS.items()]
-        totals = [text for name, part in self.kept.parts.items() for text in _totals(name, part)]
+        totals = [text for name, part in self.kept.parts.items() for text in _totals(name, part, near=self.near)]
         totals += [f"max({name}) AS {name}" for name in self.kept.centres]
         sums = grouped_by(self.centred(closed), self.group, [*totals, *counts])
         touched = f"{_TAKEN} + {_BROUGHT} > 0"
@@ -136,12 +136,13 @@ def _any(conditions: Sequence[str]) -> str:
     return f"({' OR '.join(f'({each})' for each in conditions) or 'FALSE'})"
 
 
-def _totals(name: str, part: Part) -> list[str]:
+def _totals(name: str, part: Part, *, near: bool) -> list[str]:
     """All of a part together; of an extreme what is there, what was taken and what was brought, each for itself."""
     if part.signed:
         return [f"sum({name}) AS {name}"]
     signs = {"": ">= 0", "_l": "< 0", "_b": "> 0"}
-    return [f"{part.total}({name}) FILTER (WHERE {SIGN} {sign}) AS {which}{name}" for which, sign in signs.items()]
+    whole = part.together(name, near=near)
+    return [f"{whole} FILTER (WHERE {SIGN} {sign}) AS {which}{name}" for which, sign in signs.items()]
 
 
 def _is_lost(name: str, part: Part) -> str:

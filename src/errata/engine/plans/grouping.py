@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from errata.engine.plans import sequenced
 from errata.engine.plans.rows import OPEN, VE, VS, Rows, chosen, lineage_of, place, value
 from errata.engine.plans.sequenced import Grouping
+from errata.engine.plans.spelling import brought_back, extreme, summand
 from errata.engine.plans.windows import WINDOW, in_row_windows, in_time_windows
 from errata.language.nodes import Aggregate, Group, RowWindow, TimeWindow
 from errata.language.plan import PlanError
@@ -26,7 +27,7 @@ def grouped(plan: Group, below: Rows, numbers: str | None = None) -> Rows:
     ordered = [_ORDER] if _needs_order(plan) else []
     times = [VS, VE] if below.way.at is None else ([_OWN] if isinstance(plan.window, RowWindow) else [])
     read = chosen(frame, [*group, *times, *ordered, *below.lineage], **arguments)
-    results = {f"_r{number}": _result(each, f"_a{number}") for number, each in enumerate(plan.aggregates)}
+    results = {f"_r{number}": _result(below, each, f"_a{number}") for number, each in enumerate(plan.aggregates)}
     grouping = Grouping(
         read,
         tuple(group),
@@ -38,7 +39,7 @@ def grouped(plan: Group, below: Rows, numbers: str | None = None) -> Rows:
 
 
 def _with_groups(plan: Group, below: Rows, by: Sequence[str]) -> DataFrame:
-    columns = {name: below.sql(expr) for name, expr in zip(by, plan.by, strict=True)}
+    columns = {name: below.key(expr) for name, expr in zip(by, plan.by, strict=True)}
     if below.own is not None:
         columns[_OWN] = below.own
     if _needs_order(plan):
@@ -71,13 +72,24 @@ def _counts_once(aggregate: Aggregate) -> bool:
 
 
 def _argument(below: Rows, aggregate: Aggregate) -> str:
-    text = "1" if aggregate.argument is None else below.sql(aggregate.argument)
-    # The first row's value is the first even if it is NULL, and aggregates overlook NULL: so it comes wrapped.
-    return f"named_struct('v', {text})" if aggregate.function in ("first", "last") else text
-
-
-def _result(aggregate: Aggregate, argument: str) -> str:
+    if aggregate.argument is None:
+        return "1"
+    if _counts_once(aggregate):
+        return summand(below.key(aggregate.argument), aggregate.argument.type, near=below.near)
+    text = below.sql(aggregate.argument)
     match aggregate.function:
+        case "first" | "last":
+            # The first row's value is the first even if it is NULL, and aggregates overlook NULL: so it comes wrapped.
+            return f"named_struct('v', {text})"
+        case "sum":
+            return summand(text, aggregate.argument.type, near=below.near)
+    return text
+
+
+def _result(below: Rows, aggregate: Aggregate, argument: str) -> str:
+    match aggregate.function:
+        case "min" | "max" if aggregate.argument is not None:
+            return extreme(aggregate.function, argument, str(aggregate.argument.type), near=below.near)
         case "first":
             return f"min_by({argument}, {_ORDER})"
         case "last":
@@ -102,7 +114,7 @@ def _aggregated(plan: Group, below: Rows, grouping: Grouping) -> DataFrame:
     if below.timing.for_ever:
         return sequenced.growing(grouping)
     kept = plan.window is None or (isinstance(plan.window, TimeWindow) and plan.window.early)
-    if kept and below.timing.exact and below.timing.longest is not None and not grouping.once:
+    if kept and below.timing.exact and below.timing.longest is not None and not grouping.once and not below.near:
         return sequenced.sliding(grouping, below.timing.longest, timed=_timed(plan))
     return sequenced.changing(grouping)
 
@@ -120,7 +132,8 @@ def finished(plan: Group, below: Rows, by: Sequence[str], frame: DataFrame) -> R
         case RowWindow():
             texts.append(WINDOW)
     for number, each in enumerate(plan.aggregates):
-        texts.append(f"_r{number}{'.v' if each.function in ('first', 'last') else ''}")
+        wrapped = each.function in ("first", "last")
+        texts.append(f"_r{number}.v" if wrapped else brought_back(f"_r{number}", each, near=below.near))
     whole = below.over(plan, frame)
     columns = [f"{text} AS {place(at)}" for at, text in enumerate(texts)]
     return below.over(plan, frame.selectExpr(*columns, *whole.beside))

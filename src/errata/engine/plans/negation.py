@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from errata.engine.frames import grouped_by, having, joined
+from errata.engine.frames import grouped_by, having, joined, stacked
 from errata.engine.plans.rows import ALL, OTHER, TS, UP_TO_NOW, VALUE, VE, VS, Rows, chosen, lineage_of, over, value
 from errata.language.nodes import Negation
 from errata.language.times import Own
@@ -20,7 +20,7 @@ def negated(plan: Negation, left: Rows, right: Rows) -> Rows:
     """The rows that stand, each for as long as it does."""
     whole = Rows(plan, left.frame, left.way, range(left.scans.start, right.scans.stop))
     ranked = _ranked(plan, left)
-    others = chosen(right.frame, ["*"], **{VALUE: value([right.column(name) for _, name in plan.columns])})
+    others = chosen(right.frame, ["*"], **{VALUE: value(right.keys(name for _, name in plan.columns))})
     if left.way.at is None:
         return whole.over(plan, _standing(whole, left, right, ranked, others))
     return whole.over(plan, _standing_now(whole, left, right, ranked, others))
@@ -28,7 +28,7 @@ def negated(plan: Negation, left: Rows, right: Rows) -> Rows:
 
 def _ranked(plan: Negation, left: Rows) -> DataFrame:
     """The left rows with their value and their number within it, the oldest first."""
-    mine = {VALUE: value([left.column(name) for name, _ in plan.columns])}
+    mine = {VALUE: value(left.keys(name for name, _ in plan.columns))}
     told = [left.column(name) for name in plan.rank or ()]
     order = [*told, *(name for name in left.order if name not in told)]
     order += [VS] if left.way.at is None and VS not in order else []
@@ -48,7 +48,7 @@ def _standing(whole: Rows, left: Rows, right: Rows, ranked: DataFrame, others: D
     before = _told(ranked, by, _NO, "1", left.lineage, whole.lineage)
     against = _told(others, by, "-1", "-1", right.lineage, whole.lineage)
     # Both are brought together by value, and a union of such stays so.
-    theirs = before.unionAll(against.repartition(*(f"{OTHER}{name}" for name in by)))
+    theirs = stacked(before, against.repartition(*(f"{OTHER}{name}" for name in by)))
     parts = [f"{name} = {OTHER}{name}" for name in by]
     parts += [f"{OTHER}{_NO} <= {_NO}", f"{OTHER}{VS} < {VE}", f"{VS} < {OTHER}{VE}"]
     met = joined(mine, theirs, " AND ".join(parts))

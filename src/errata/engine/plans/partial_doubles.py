@@ -40,11 +40,13 @@ class Finite:
 def sum_of_finite(kept: Kept, pieces: Sequence[str], *, centred: bool = False) -> Finite:
     """The sum of those doubles that are numbers, such that any can be taken away again. Each is given in pieces."""
 
-    def part(of_piece: Callable[[str], str], only_if: str = "") -> str:
+    def part(of_piece: Callable[[str], str], only_if: str = "", kind: str = "DOUBLE") -> str:
         row = " + ".join(map(of_piece, pieces))
-        return kept.made(Part(f"CAST({row} AS DECIMAL(38,0))" if of_piece is _units else row, centred, only_if))
+        if of_piece is _units:
+            return kept.made(Part(f"CAST({row} AS DECIMAL(38,0))", "DECIMAL(38,0)", centred, only_if))
+        return kept.made(Part(row, kind, centred, only_if))
 
-    any_far = part(lambda of: f"IF({_far(of)}, 1L, 0L)")
+    any_far = part(lambda of: f"IF({_far(of)}, 1L, 0L)", kind="BIGINT")
     return Finite(part(_units), part(_rest), any_far, part(lambda of: f"IF({_far(of)}, {of}, 0D)", any_far))
 
 
@@ -75,12 +77,12 @@ def spread_of_doubles(kept: Kept, of: str) -> str:
     number, count = f"CAST({of} AS DOUBLE)", kept.count(of)
     away = kept.first(0, f"{number} - {kept.centre(number, count)}")
     if kept.for_ever:
-        once, squares = (kept.some(row, of, centred=True) for row in (away, f"{away} * {away}"))
+        once, squares = (kept.some(row, of, "DOUBLE", centred=True) for row in (away, f"{away} * {away}"))
         infinite = f"isnan({squares}) OR {squares} = {INFINITE}"
         rough = kept.then(1, _roughly(once, squares, count))
         variance = _but_noise(rough, f"{squares} / {count} * {_NOISE!r}D")
         if kept.corrected:
-            traces = kept.some(f"{away} * {away}", of, centred=True, ever=True)
+            traces = kept.some(f"{away} * {away}", of, "DOUBLE", centred=True, ever=True)
             kept.traced(of, squares, traces, f"{count} > 1", f"({rough} * {count})")
     else:
         infinite = f"{kept.part(f'IF(abs({number}) >= {INFINITE}, 1L, 0L)')} > 0"
@@ -111,13 +113,18 @@ def _but_noise(value: str, noise: str) -> str:
     return f"IF({value} < {noise}, 0D, {value})"
 
 
+def product(one: str, other: str) -> str:
+    """Of two whole decimals, where it has few enough digits."""
+    return f"IF(abs(CAST({one} AS DOUBLE) * CAST({other} AS DOUBLE)) < 1e37D, {one} * {other}, NULL)"
+
+
 def _variance(kept: Kept, once: Finite, squares: Finite, count: str) -> str:
     """The same without loss, where the values are far enough apart from zero for units and not too large for them."""
     some = f"nullif({count}, 0L)"
     mean = kept.then(0, f"CAST({once.units} / {some} AS DECIMAL(38,0))")
     sums = kept.then(0, once.text), kept.then(0, squares.text)
     more = f"((CAST({once.units} - {mean} * {count} AS DOUBLE) + {once.rest}) / {some})"
-    apart = f"CAST({squares.units} / {some} - try_multiply({mean}, {mean}) / {_UNIT}BD AS DOUBLE)"
+    apart = f"CAST({squares.units} / {some} - {product(mean, mean)} / {_UNIT}BD AS DOUBLE)"
     crossed = f"(2D * CAST({mean} AS DOUBLE) + {more}) * {more} / {_UNIT}D"
     exact = kept.then(1, f"({apart} + {squares.rest} / {some} - {crossed}) / {_UNIT}D")
     rough = kept.then(1, _roughly(*sums, count))

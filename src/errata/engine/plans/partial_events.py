@@ -8,10 +8,12 @@ from typing import ClassVar
 
 from pyspark.sql import DataFrame
 
+from errata.engine.near import is_near
 from errata.engine.plans.compile import rows_of
 from errata.engine.plans.partial_extremes import AT
 from errata.engine.plans.partial_kept import OWN, Kept
-from errata.engine.plans.rows import VS, Rows, instant, quoted
+from errata.engine.plans.rows import OPEN, VS, Rows, instant, missing, quoted
+from errata.engine.plans.spelling import one_nan
 from errata.engine.plans.windows import WINDOW, in_time_windows
 from errata.language.nodes import TimeWindow
 from errata.language.partial import PartialGroup
@@ -22,6 +24,9 @@ TURNS = "_turns"
 """Of the state of sums in which taking away may leave traces: how many evaluations have carried a group's on since it
 was made of the rows themselves."""
 SIGN, SIZE = "_sign", "_size"
+
+_NONE = f"{VS} > {OPEN}"
+"""Of no row. Not plainly FALSE: where such is the first part of a union, the near engine loses its columns' names."""
 
 Frames = Mapping[str, DataFrame]
 """What the group's input reads, as `compile_plan` takes it."""
@@ -42,6 +47,8 @@ class GroupEvents:
     found: PartialGroup
     kept: Kept
     scope: tuple[str, ...]
+    near: bool
+    """Whether the near engine works it out."""
     correcting: ClassVar[bool] = False
     """Whether rows that are taken away were wrong, and have not just ended: the extremes may have been theirs."""
 
@@ -97,9 +104,12 @@ class GroupEvents:
         """The rows of the group's input whose own time is from `first` to `last`, both included."""
         below = rows_of(self.found.node.input, frames, self.scope)
         low = f"{VS} >= {instant(first)} AND " if first > LOWEST else ""
-        rows = below.frame.filter(f"{low}{VS} <= {instant(last)}" if last >= LOWEST else "FALSE")
-        columns = [f"{below.sql(expr)} AS {name}" for name, expr in zip(self.by, self.found.node.by, strict=True)]
-        columns += [f"{below.sql(expr)} AS {name}" for name, expr in self.kept.arguments.items()]
+        rows = below.frame.filter(f"{low}{VS} <= {instant(last)}" if last >= LOWEST else _NONE)
+        columns = [f"{below.key(expr)} AS {name}" for name, expr in zip(self.by, self.found.node.by, strict=True)]
+        columns += [
+            f"{one_nan(below.sql(expr), str(expr.type), near=self.near)} AS {name}"
+            for name, expr in self.kept.arguments.items()
+        ]
         columns += [f"{text} AS {name}" for name, text in zip(self.kept.order, below.order, strict=True)]
         frame = rows.selectExpr(*self.inner_scope, *columns, f"{VS} AS {OWN}")
         if isinstance(self.found.node.window, TimeWindow):
@@ -109,8 +119,8 @@ class GroupEvents:
     def brought(self, rows: DataFrame, at: str, sign: str) -> DataFrame:
         """What rows add at their own time, or with a sign take away when they end."""
         columns = [self._brought_part(name, sign) for name in self.kept.parts]
-        columns += [f"CAST(NULL AS DOUBLE) AS {name}" for name in self.kept.centres]
-        columns += [f"{'NULL' if sign else of} AS {name}" for name, (_, of) in self.kept.extremes.items()]
+        columns += [f"{missing('DOUBLE')} AS {name}" for name in self.kept.centres]
+        columns += [f"{missing(each.type) if sign else each.of} AS {name}" for name, each in self.kept.extremes.items()]
         columns += [f"0L AS {TURNS}"] if self.found.drifts else []
         columns += [f"{sign}1 AS {SIGN}"] if self.signed else []
         columns += [*self.kept.arguments] if self.kept.centres else []
@@ -119,14 +129,16 @@ class GroupEvents:
     def _brought_part(self, name: str, sign: str) -> str:
         part = self.kept.parts[name]
         if part.centred or (sign and not part.signed and not self.correcting):
-            return f"NULL AS {name}"
+            return f"{missing(part.type)} AS {name}"
         return f"{part.taken if sign else part.row} AS {name}"
 
     def known(self, state: DataFrame, at: int) -> DataFrame:
         """What was kept, as events of an instant."""
-        columns = [*self.kept.parts, *self.beside]
+        columns = [f"{one_nan(name, part.type, near=self.near)} AS {name}" for name, part in self.kept.parts.items()]
+        columns += self.beside
         columns += [f"0 AS {SIGN}"] if self.signed else []
-        columns += [f"NULL AS {name}" for name in self.kept.arguments] if self.kept.centres else []
+        arguments = self.kept.arguments if self.kept.centres else {}
+        columns += [f"{missing(str(each.type))} AS {name}" for name, each in arguments.items()]
         return state.selectExpr(*self.of_state, f"{instant(at)} AS {AT}", *columns)
 
     def centred(self, events: DataFrame) -> DataFrame:
@@ -147,6 +159,11 @@ class GroupEvents:
             if part.centred
         }
         return near.selectExpr(*(made.get(name, name) for name in columns if name != SIGN or self.correcting))
+
+
+def any_near(frames: Frames) -> bool:
+    """Whether the near engine has what is read."""
+    return any(is_near(frame.sparkSession) for frame in frames.values())
 
 
 def with_layers(frame: DataFrame, layers: Sequence[Mapping[str, str]]) -> DataFrame:

@@ -13,64 +13,79 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from errata.engine.plans.partial_kept import OWN
+from errata.engine.frames import stacked
+from errata.engine.plans.partial_kept import OWN, Extreme
+from errata.engine.plans.rows import missing
 from errata.model.interval import HIGHEST
 
 AT = "_at"
 _BLOCK, _LATE, _OLDER, _BEST = "_b", "_late", "_e", "_best"
 ORDER = f"{_BLOCK}, {AT}"
 """What the rows of a group go by in one pass over all blocks."""
+_BEYOND = {"max": ">", "min": "<"}
 
 
 @dataclass(frozen=True)
 class Extremes:
-    """Extremes of groups, by the columns that the values are in: `max` or `min`."""
+    """Extremes of groups, by the columns that the values are in."""
 
-    functions: Mapping[str, str]
+    extremes: Mapping[str, Extreme]
     group: Sequence[str]
     span: int
     since: int
     """A block begins here."""
+    near: bool
+
+    def _together(self, name: str, text: str) -> str:
+        return self.extremes[name].together(text, near=self.near)
 
     def _block(self, moment: str) -> str:
         """The number of the block that an instant is in; nothing overflows on the way."""
         down = f"{moment} DIV {self.span}L - IF({moment} % {self.span}L < 0, 1L, 0L)"
         return f"{down} - IF(pmod({moment}, {self.span}L) < {self.since % self.span}L, 1L, 0L)"
 
-    def swept(self, events: DataFrame, others: Sequence[str], late: DataFrame | None) -> DataFrame:
+    def swept(self, events: DataFrame, others: Mapping[str, str], late: DataFrame | None) -> DataFrame:
         """The events with what is extreme among rows of the block before that still count; `late` are rows that may.
 
-        The events' columns are the group, the instant, the others, and the values of rows that begin then.
+        The events' columns are the group, the instant, the others, told by their types, and the values of rows that
+        begin then.
         """
-        columns = [*self.group, AT, *others, *self.functions]
+        columns = [*self.group, AT, *others, *self.extremes]
         marked = events.selectExpr(*columns, f"{self._block(AT)} AS {_BLOCK}", f"FALSE AS {_LATE}")
         if late is None:
-            return marked.selectExpr("*", *(f"NULL AS {_OLDER}{name}" for name in self.functions))
+            return marked.selectExpr(
+                "*", *(f"{missing(each.type)} AS {_OLDER}{name}" for name, each in self.extremes.items())
+            )
         last = f"least({OWN}, {HIGHEST - self.span}L) + {self.span - 1}L AS {AT}"
-        unknown = [f"NULL AS {name}" for name in others]
+        unknown = [f"{missing(kind)} AS {name}" for name, kind in others.items()]
         next_block = f"{self._block(OWN)} + 1L AS {_BLOCK}"
-        ends = late.selectExpr(*self.group, last, *unknown, *self.functions, next_block, f"TRUE AS {_LATE}")
-        whole = marked.unionAll(ends)
+        ends = late.selectExpr(*self.group, last, *unknown, *self.extremes, next_block, f"TRUE AS {_LATE}")
+        whole = stacked(marked, ends)
         # By group, so that what comes next needs no other order of tasks.
         apart = whole.repartition(*self.group) if self.group else whole.repartition(1)
         back = f"OVER (PARTITION BY {', '.join([*self.group, _BLOCK])} ORDER BY {AT} DESC)"
-        older = (f"{of}(IF({_LATE}, {name}, NULL)) {back} AS {_OLDER}{name}" for name, of in self.functions.items())
+        older = (
+            f"{self._together(name, f'IF({_LATE}, {name}, NULL)')} {back} AS {_OLDER}{name}" for name in self.extremes
+        )
         return apart.selectExpr("*", *older).filter(f"NOT {_LATE}")
 
     def found(self) -> list[str]:
         """The extremes at each event of a sweep, as columns of their own."""
         upto = f"OVER (PARTITION BY {', '.join([*self.group, _BLOCK])} ORDER BY {AT})"
         either = {"max": "greatest", "min": "least"}
-        return [f"{either[of]}({_OLDER}{name}, {of}({name}) {upto}) AS {name}" for name, of in self.functions.items()]
+        return [
+            f"{either[each.function]}({_OLDER}{name}, {self._together(name, name)} {upto}) AS {name}"
+            for name, each in self.extremes.items()
+        ]
 
     def undone(self, rows: DataFrame) -> DataFrame:
         """Of rows with their group, own time and values those that no later one outdoes; other values become NULL."""
         partition = f"PARTITION BY {', '.join(self.group)} " if self.group else ""
         after = f"OVER ({partition}ORDER BY {OWN} DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-        best = [f"{of}({name}) {after} AS {_BEST}{name}" for name, of in self.functions.items()]
+        best = [f"{self._together(name, name)} {after} AS {_BEST}{name}" for name in self.extremes]
         stands = [
-            f"IF({_BEST}{name} IS NULL OR {name} {'>' if of == 'max' else '<'} {_BEST}{name}, {name}, NULL) AS {name}"
-            for name, of in self.functions.items()
+            f"IF({_BEST}{name} IS NULL OR {name} {_BEYOND[each.function]} {_BEST}{name}, {name}, NULL) AS {name}"
+            for name, each in self.extremes.items()
         ]
-        left = rows.selectExpr(*self.group, OWN, *self.functions, *best).selectExpr(*self.group, OWN, *stands)
-        return left.filter(" OR ".join(f"{name} IS NOT NULL" for name in self.functions))
+        left = rows.selectExpr(*self.group, OWN, *self.extremes, *best).selectExpr(*self.group, OWN, *stands)
+        return left.filter(" OR ".join(f"{name} IS NOT NULL" for name in self.extremes))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TypeVar
 
+from errata.engine.plans.spelling import extreme
 from errata.language.expr import Expr
 
 V = TypeVar("V")
@@ -23,6 +25,8 @@ class Part:
 
     row: str
     """What a row adds to it: SQL over the arguments, and over the number that a group's values are taken from."""
+    type: str = "BIGINT"
+    """In SQL."""
     centred: bool = False
     """Whether it is of values less the group's own number."""
     only_if: str = ""
@@ -48,6 +52,24 @@ class Part:
             return self.row
         return f"-({self.row})" if self.scale is None else _negative(self.row, self.scale)
 
+    def together(self, name: str, *, near: bool) -> str:
+        """The aggregate that makes one of all in a column."""
+        return extreme(self.total, name, self.type, near=near)
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """The greatest or the least of rows that cease to count."""
+
+    function: str
+    """`max` or `min`."""
+    of: str
+    type: str
+
+    def together(self, name: str, *, near: bool) -> str:
+        """The aggregate that makes one of all in a column."""
+        return extreme(self.function, name, self.type, near=near)
+
 
 NEGATED_EXACTLY = 34
 """Digits of a decimal that Spark's minus sign keeps: it rounds to those of an IEEE 754 decimal128."""
@@ -66,8 +88,8 @@ class Kept:
     """All that is kept of a group, and how its aggregates are told from it."""
 
     for_ever: bool
-    order: tuple[str, ...]
-    """The columns that the rows of a group go by, one after the other."""
+    order: Mapping[str, str]
+    """The columns that the rows of a group go by, one after the other, and their types."""
     corrected: bool = False
     """Whether rows that count for ever may be taken away all the same, when they are corrected."""
     arguments: dict[str, Expr] = field(default_factory=dict)
@@ -78,8 +100,8 @@ class Kept:
     """The columns of the state with the number that a group's values are taken from, and the values as doubles."""
     counts: dict[str, str] = field(default_factory=dict)
     """By these columns, the parts that count the values."""
-    extremes: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """What is greatest or least among rows that cease to count: `max` or `min`, and of what, by the column it is in."""
+    extremes: dict[str, Extreme] = field(default_factory=dict)
+    """What is greatest or least among rows that cease to count, by the column it is in."""
     near: list[dict[str, str]] = field(default_factory=lambda: [{}, {}, {}])
     """What is worked out of each row first, once its group's number is known: columns that read those before them."""
     told: list[dict[str, str]] = field(default_factory=lambda: [{}, {}])
@@ -94,6 +116,11 @@ class Kept:
     """Conditions under which so much has been taken away by now that what is left may be too far from that."""
 
     @property
+    def types(self) -> dict[str, str]:
+        """The types of the columns that rows add something to, in SQL."""
+        return {**{name: part.type for name, part in self.parts.items()}, **dict.fromkeys(self.centres, "DOUBLE")}
+
+    @property
     def taken(self) -> bool:
         """Whether rows can be taken away."""
         return self.corrected or not self.for_ever
@@ -101,13 +128,15 @@ class Kept:
     def argument(self, expr: Expr) -> str:
         return _named(self.arguments, "_a", expr)
 
-    def part(self, row: str, total: str = "sum") -> str:
+    def part(self, row: str, total: str = "sum", kind: str = "BIGINT") -> str:
         """The column of a part; the same for all who need it."""
-        return self.made(Part(row, total=total))
+        return self.made(Part(row, kind, total=total))
 
-    def some(self, row: str, of: str, *, centred: bool = False, ever: bool = False, scale: int | None = None) -> str:
+    def some(
+        self, row: str, of: str, kind: str, *, centred: bool = False, ever: bool = False, scale: int | None = None
+    ) -> str:
         """The column of a part that is nothing where there are no values."""
-        return self.made(Part(row, centred, self.count(of) if self.corrected else "", ever=ever, scale=scale))
+        return self.made(Part(row, kind, centred, self.count(of) if self.corrected else "", ever=ever, scale=scale))
 
     def made(self, part: Part) -> str:
         return _named(self.parts, "_p", part)
@@ -129,7 +158,9 @@ class Kept:
     def nearest(self, of: str, over: str) -> str:
         """The number of a group that is the nearest to zero, so that no other is farther from it than from zero. Where
         numbers are taken away again, their squares are exact, and only large ones have to be made smaller."""
-        least = f"min_by({of}, IF(abs({of}) < {INFINITE}, abs({of}), NULL)) {over}"
+        finite = f"abs({of}) < {INFINITE}"
+        # NULL in both: where there is nothing to go by, the near engine takes any value.
+        least = f"min_by(IF({finite}, {of}, NULL), IF({finite}, abs({of}), NULL)) {over}"
         return least if self.for_ever else f"IF(abs({least}) < {_LARGE}, 0D, {least})"
 
     def count(self, of: str) -> str:
@@ -140,13 +171,13 @@ class Kept:
         """What is taken away from a sum leaves a trace as large as the last digits of what was ever there. Where that
         is much more than what the result is measured by, too few digits of it are left. `sizes` is the sum of sizes of
         what is there, and as long as nothing is taken away the traces are the same."""
-        doubt = f"{self.count(of)} > 0 AND NOT coalesce({sizes} < {INFINITE}, FALSE)"
+        doubt = f"{self.count(of)} > 0 AND NOT coalesce(abs({sizes}) < {INFINITE}, FALSE)"
         worn = f"{when} AND NOT coalesce({traces} <= {_WORN} * {measure}, FALSE)"
         self.doubts += [doubt] if doubt not in self.doubts else []
         self.worn += [worn] if worn not in self.worn else []
 
-    def extreme(self, function: str, of: str) -> str:
-        return _named(self.extremes, "_m", (function, of))
+    def extreme(self, of: str, function: str, kind: str) -> str:
+        return _named(self.extremes, "_m", Extreme(function, of, kind))
 
 
 def _named(columns: dict[str, V], prefix: str, value: V) -> str:

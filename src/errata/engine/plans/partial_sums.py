@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from errata.engine.plans.partial_doubles import spread_of_doubles, sum_of_finite
+from errata.engine.plans.partial_doubles import product, spread_of_doubles, sum_of_finite
 from errata.engine.plans.partial_kept import INFINITE, NAN, NEGATED_EXACTLY, OWN, Kept, Part
-from errata.language.expr import sql
+from errata.language.expr import BIGINT, sql
 from errata.language.nodes import Aggregate
 from errata.language.partial import FLOATING, WHOLE, PartialGroup
 from errata.model.columns import ColumnType, Kind
@@ -16,7 +16,9 @@ from errata.model.columns import ColumnType, Kind
 
 def kept_of(found: PartialGroup) -> Kept:
     """What has to be kept for a group."""
-    order = tuple(f"_o{number}" for number in range(len(found.node.input.key) + 1))
+    below = found.node.input
+    types = [BIGINT, *(below.types[name] for name in below.key)]
+    order = {f"_o{number}": str(each) for number, each in enumerate(types)}
     kept = Kept(found.span is None, order, corrected=not found.covering)
     if kept.taken:
         kept.live = kept.part("1L")
@@ -32,7 +34,7 @@ def _result(kept: Kept, aggregate: Aggregate, others: Iterable[Aggregate]) -> st
     if function in ("first", "last"):
         return _end(kept, aggregate, others)
     if function in ("min", "max"):
-        return kept.part(of, function) if kept.for_ever else kept.extreme(function, of)
+        return (kept.part if kept.for_ever else kept.extreme)(of, function, str(kind))
     if function == "count":
         return kept.count(of)
     results = {"sum": _sum, "avg": _average, "stddev": _spread}
@@ -42,11 +44,12 @@ def _result(kept: Kept, aggregate: Aggregate, others: Iterable[Aggregate]) -> st
 def _end(kept: Kept, aggregate: Aggregate, others: Iterable[Aggregate]) -> str:
     """The first or the last row's value; all values of that row are kept together, after what it goes by."""
     texts = {sql(each.argument): each.argument for each in others if _alike(each, aggregate) and each.argument}
-    columns = [*kept.order, *map(kept.argument, texts.values())]
+    columns = {**kept.order, **{kept.argument(each): str(each.type) for each in texts.values()}}
+    fields = ", ".join(f"v{place}: {kind}" for place, kind in enumerate(columns.values()))
     # Where a whole struct can be NULL, Arrow wants that of all its parts.
     row = ", ".join(f"'v{place}', IF({OWN} IS NULL, NULL, {name})" for place, name in enumerate(columns))
     total = "min" if aggregate.function == "first" else "max"
-    part = kept.made(Part(f"named_struct({row})", total=total, ranked=len(kept.order)))
+    part = kept.made(Part(f"named_struct({row})", f"STRUCT<{fields}>", total=total, ranked=len(kept.order)))
     mine = len(kept.order) + (list(texts).index(sql(aggregate.argument)) if aggregate.argument is not None else 0)
     return f"named_struct('v', {part}.v{mine})"
 
@@ -58,7 +61,8 @@ def _alike(one: Aggregate, other: Aggregate) -> bool:
 def _exact(kept: Kept, of: str, kind: ColumnType) -> str:
     """The sum of whole numbers or decimals."""
     wide = kind.kind is Kind.DECIMAL and kind.precision > NEGATED_EXACTLY
-    return kept.some(f"CAST({of} AS DECIMAL(38,{kind.scale}))", of, scale=kind.scale if wide else None)
+    exact = f"DECIMAL(38,{kind.scale})"
+    return kept.some(f"CAST({of} AS {exact})", of, exact, scale=kind.scale if wide else None)
 
 
 def _sum(kept: Kept, of: str, kind: ColumnType, to: ColumnType) -> str:
@@ -88,9 +92,9 @@ def _sum_of_doubles(kept: Kept, of: str) -> str:
     number = f"CAST({of} AS DOUBLE)"
     if kept.for_ever:
         if kept.corrected:
-            sizes, traces = (kept.some(f"abs({number})", of, ever=ever) for ever in (False, True))
+            sizes, traces = (kept.some(f"abs({number})", of, "DOUBLE", ever=ever) for ever in (False, True))
             kept.traced(of, sizes, traces, f"{kept.count(of)} > 0", sizes)
-        return _if_any(kept, of, kept.some(number, of))
+        return _if_any(kept, of, kept.some(number, of, "DOUBLE"))
     of = number
     up = kept.part(f"IF(isnan({of}) OR {of} = {INFINITE}, 1L, 0L)")
     down = kept.part(f"IF(isnan({of}) OR {of} = -{INFINITE}, 1L, 0L)")
@@ -110,7 +114,7 @@ def _spread_of_whole(kept: Kept, of: str) -> str:
     count = kept.count(of)
     plain = f"CAST({of} AS DECIMAL(10,0))"
     rows = (f"CAST({of} AS DECIMAL(38,0))", f"CAST({plain} * {plain} AS DECIMAL(38,0))")
-    once, squares = (kept.some(row, of) for row in rows)
-    exact = f"try_subtract(try_multiply(CAST({count} AS DECIMAL(20,0)), {squares}), try_multiply({once}, {once}))"
+    once, squares = (kept.some(row, of, "DECIMAL(38,0)") for row in rows)
+    exact = f"{product(f'CAST({count} AS DECIMAL(20,0))', squares)} - {product(once, once)}"
     rough = f"CAST({squares} AS DOUBLE) * {count} - CAST({once} AS DOUBLE) * CAST({once} AS DOUBLE)"
     return f"IF({count} > 1, sqrt(coalesce(CAST({exact} AS DOUBLE), {rough}) / {count} / ({count} - 1)), NULL)"

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from errata.engine.frames import grouped_by
+from errata.engine.frames import grouped_by, stacked
+from errata.engine.near import is_near
 from errata.engine.plans.advanced import Advanced
 from errata.engine.plans.compile import named, upon
 from errata.engine.plans.grouping import finished
-from errata.engine.plans.partial_events import SIZE, TURNS, Frames, GroupEvents, partition_by, with_layers
+from errata.engine.plans.partial_events import SIZE, TURNS, Frames, GroupEvents, any_near, partition_by, with_layers
 from errata.engine.plans.partial_extremes import AT, Extremes
 from errata.engine.plans.partial_extremes import ORDER as ORDER_OF_BLOCKS
 from errata.engine.plans.partial_kept import OWN, cleared
 from errata.engine.plans.partial_sums import kept_of
-from errata.engine.plans.rows import OPEN, VE, VS, instant
+from errata.engine.plans.rows import OPEN, VE, VS, instant, missing
+from errata.engine.plans.spelling import one_nan
 from errata.language.partial import PartialGroup
 from errata.language.plan import PlanError
 from errata.model.interval import LOWEST
@@ -47,14 +49,14 @@ def advance_group(
     """
     if parts and found.covering:
         raise PlanError("only what is kept of final windows is told when they close", where="Group")
-    step = _Step(found, kept_of(found), tuple(scope), since, until)
+    step = _Step(found, kept_of(found), tuple(scope), any_near(arriving), since, until)
     came = step.read(arriving, since, until)
     brought = step.brought(came.frame, OWN, "")
     if found.span is not None:
         if leaving is None:
             raise PlanError("rows that cease to count have to be read again", where="Group")
         gone = step.read(leaving, since - found.span, until - found.span)
-        brought = brought.unionAll(step.brought(gone.frame, f"{OWN} + {found.span}L", "-"))
+        brought = stacked(brought, step.brought(gone.frame, f"{OWN} + {found.span}L", "-"))
     events = step.events(brought, state)
     rows = step.changes(events, came.frame, state) if found.covering else step.closed(events)
     result = named(upon(found.above, finished(found.node, came.below, step.by, rows)), scope)
@@ -72,7 +74,7 @@ def results_of(
     """The results of final windows that have ended by `until`, from what is kept of them as `Advanced.windows` tells
     it: where the rows are many, they need be added up but once. Of `reads`, what the group's input reads, no row is
     looked at."""
-    step = _Step(found, kept_of(found), tuple(scope), LOWEST, until)
+    step = _Step(found, kept_of(found), tuple(scope), is_near(windows.sparkSession), LOWEST, until)
     below = step.read(reads, LOWEST, until).below
     rows = step.closed(step.centred(step.known(windows, until)))
     return named(upon(found.above, finished(found.node, below, step.by, rows)), scope)
@@ -81,7 +83,7 @@ def results_of(
 def rebuild(found: PartialGroup, live: Frames, since: int, scope: Sequence[str] = ()) -> DataFrame:
     """The state with which `since` is gone on from, made anew. Over `live` the group's input yields all rows with an
     own time before it that count just before it, or, of windows, those of windows that end no earlier."""
-    step = _Step(found, kept_of(found), tuple(scope), LOWEST, since)
+    step = _Step(found, kept_of(found), tuple(scope), any_near(live), LOWEST, since)
     low = LOWEST if found.span is None else since - found.span
     came = step.read(live, low, since - 1)
     return step.state(step.events(step.brought(came.frame, OWN, ""), None), came.frame, None)
@@ -98,15 +100,14 @@ class _Step(GroupEvents):
         """What is added to each group, and when; what was kept of it is added at the beginning."""
         if state is not None:
             groups = state.filter(f"{OWN} IS NULL") if self.kept.extremes else state
-            brought = self.known(groups, self.since).unionAll(brought)
+            brought = stacked(brought, self.known(groups, self.since))
         return self.centred(brought)
 
     def changes(self, events: DataFrame, came: DataFrame, state: DataFrame | None) -> DataFrame:
         """Each group's results from each instant on at which something is added or taken away."""
         order, extremes = AT, self._extremes()
         if extremes is not None:
-            others = [*self.kept.parts, *self.kept.centres]
-            events, order = extremes.swept(events, others, self._late(came, state)), ORDER_OF_BLOCKS
+            events, order = extremes.swept(events, self.kept.types, self._late(came, state)), ORDER_OF_BLOCKS
         over = f"OVER ({partition_by(self.group)}ORDER BY {order})"
         totals = [f"{text} {over} AS {name}" for name, text in self._totals().items()]
         following = f"lead({AT}) {over} AS {_NEXT}"
@@ -142,15 +143,15 @@ class _Step(GroupEvents):
         extremes = self._extremes()
         if extremes is None:
             return groups.selectExpr(*self.to_state, *left, *turns)
-        others = [*self.kept.parts, *self.kept.centres, *([TURNS] if turns else [])]
-        none = [f"NULL AS {name}" for name in others]
+        others = {**self.kept.types, **dict.fromkeys([TURNS] if turns else [], "BIGINT")}
+        none = [f"{missing(kind)} AS {name}" for name, kind in others.items()]
         live = f"{OWN} < {instant(self.until)} AND {OWN} >= {instant(max(self.until - extremes.span, LOWEST))}"
         rows = extremes.undone(self._candidates(came, state).filter(live))
-        none_best = [f"NULL AS {name}" for name in self.kept.extremes]
+        none_best = [f"{missing(each.type)} AS {name}" for name, each in self.kept.extremes.items()]
         sums = groups.selectExpr(
-            *self.to_state, f"CAST(NULL AS BIGINT) AS {OWN}", *cleared(self.kept), *turns, *none_best
+            *self.to_state, f"{missing('BIGINT')} AS {OWN}", *cleared(self.kept), *turns, *none_best
         )
-        return sums.unionAll(rows.selectExpr(*self.to_state, OWN, *none, *extremes.functions))
+        return stacked(sums, rows.selectExpr(*self.to_state, OWN, *none, *extremes.extremes))
 
     def _at_once(self, events: DataFrame) -> DataFrame:
         """All that is added to each group together; groups that have no rows left are none."""
@@ -160,24 +161,24 @@ class _Step(GroupEvents):
         return whole.filter(f"{self.kept.live or SIZE} > 0")
 
     def _totals(self) -> dict[str, str]:
-        parts = {name: f"{part.total}({name})" for name, part in self.kept.parts.items()}
+        parts = {name: part.together(name, near=self.near) for name, part in self.kept.parts.items()}
         return {**parts, **{name: f"max({name})" for name in self.kept.centres}}
 
     def _extremes(self) -> Extremes | None:
         if self.found.span is None or not self.kept.extremes:
             return None
-        functions = {name: function for name, (function, _) in self.kept.extremes.items()}
-        return Extremes(functions, self.group, self.found.span, self.since)
+        return Extremes(self.kept.extremes, self.group, self.found.span, self.since, self.near)
 
     def _candidates(self, came: DataFrame, state: DataFrame | None) -> DataFrame:
         """Rows that may be the greatest or the least: those that were kept, and those that came."""
-        values = [f"{of} AS {name}" for name, (_, of) in self.kept.extremes.items()]
+        values = [f"{each.of} AS {name}" for name, each in self.kept.extremes.items()]
         new = came.selectExpr(*self.group, OWN, *values)
-        return new if state is None else self._kept_candidates(state).unionAll(new)
+        return new if state is None else stacked(self._kept_candidates(state), new)
 
     def _kept_candidates(self, state: DataFrame) -> DataFrame:
         kept = state.filter(f"{OWN} IS NOT NULL")
-        return kept.selectExpr(*self.of_state, OWN, *self.kept.extremes)
+        values = [f"{one_nan(name, each.type, near=self.near)} AS {name}" for name, each in self.kept.extremes.items()]
+        return kept.selectExpr(*self.of_state, OWN, *values)
 
     def _late(self, came: DataFrame, state: DataFrame | None) -> DataFrame | None:
         """Rows that may count in the block after their own; those of a short step cannot before it is over."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
+from errata.engine.near import is_near
+from errata.engine.plans.spelling import told_apart
 from errata.language.expr import Expr, sql
+from errata.language.near_spelling import near_sql
 from errata.language.plan import Plan
 from errata.language.times import Own, Timing, timing
 from errata.model.interval import HIGHEST, LOWEST
@@ -98,7 +101,21 @@ class Rows:
     def sql(self, expr: Expr) -> str:
         """An expression over the node's columns."""
         found = self._places
-        return sql(expr, found.__getitem__)
+        return (near_sql if self.near else sql)(expr, found.__getitem__)
+
+    def key(self, expr: Expr) -> str:
+        """An expression that rows are told apart by."""
+        return told_apart(self.sql(expr), expr.type, near=self.near)
+
+    def keys(self, names: Iterable[str]) -> list[str]:
+        """Columns of the node that rows are told apart by."""
+        types = self.plan.types
+        return [told_apart(self.column(name), types[name], near=self.near) for name in names]
+
+    @property
+    def near(self) -> bool:
+        """Whether the near engine has them."""
+        return is_near(self.frame.sparkSession)
 
     @property
     def order(self) -> list[str]:
@@ -109,6 +126,10 @@ class Rows:
     def visible(self) -> list[str]:
         """The columns that are part of the answer."""
         return [self.column(each.name) for each in self.plan.visible]
+
+    def values(self) -> list[str]:
+        """The same, as equal answers are told from others."""
+        return self.keys(each.name for each in self.plan.visible)
 
     def over(self, plan: Plan, frame: DataFrame) -> Rows:
         """The rows of a node above this one."""
@@ -129,6 +150,11 @@ def value(columns: Sequence[str]) -> str:
     """Columns in one struct; see VALUE."""
     named = [f"'v{number}', {name}" for number, name in enumerate(columns)]
     return f"named_struct({', '.join(named)})"
+
+
+def missing(kind: str) -> str:
+    """NULL of a type, in SQL. Without one the near engine cannot always put rows below others."""
+    return f"CAST(NULL AS {kind})"
 
 
 def instant(at: int) -> str:

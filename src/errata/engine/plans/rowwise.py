@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 from pyspark.sql import DataFrame
 
+from errata.engine.frames import stacked
 from errata.engine.plans.rows import TS, VE, VS, Rows, lineage_columns, place
 from errata.engine.types import spark_type
 from errata.language.expr import Expr, conjuncts
@@ -30,7 +30,8 @@ def guarded(rows: Rows, predicate: Expr | None, when: str | None) -> str:
     safe = [f"({rows.sql(part)})" for part in parts if when is None or total(part)]
     risky = [f"({rows.sql(part)})" for part in parts if when is not None and not total(part)]
     if risky:
-        safe.append(f"CASE WHEN {when} THEN {' AND '.join(risky)} ELSE FALSE END")
+        # As a number: of truths the near engine works out both branches.
+        safe.append(f"CASE WHEN {when} THEN IF({' AND '.join(risky)}, 1, 0) ELSE 0 END = 1")
     return " AND ".join(safe) or "TRUE"
 
 
@@ -45,7 +46,7 @@ def united(plan: Union, branches: Sequence[Rows]) -> Rows:
     """The rows of all branches."""
     whole = Rows(plan, branches[0].frame, branches[0].way, range(branches[0].scans.start, branches[-1].scans.stop))
     parts = [_branch(plan, number, whole, rows) for number, rows in enumerate(branches)]
-    return whole.over(plan, reduce(lambda one, other: one.unionAll(other), parts))
+    return whole.over(plan, stacked(*parts))
 
 
 def _branch(plan: Union, number: int, whole: Rows, rows: Rows) -> DataFrame:

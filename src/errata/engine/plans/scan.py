@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from errata.engine.frames import having
+from errata.engine.near import is_near
 from errata.engine.plans.rows import (
     OPEN,
     VE,
@@ -19,6 +20,7 @@ from errata.engine.plans.rows import (
     place,
     quoted,
 )
+from errata.engine.plans.spelling import told_apart
 from errata.language.expr import TIMESTAMP
 from errata.language.nodes import Scan, Sliding, SlidingRows
 from errata.language.plan import Plan, PlanError, Source
@@ -44,8 +46,10 @@ def history(plan: Scan, frame: DataFrame, way: Way, number: int, scope: tuple[st
     gone = [] if source.deleted is None else [f"{quoted(source.deleted)} AS _gone"]
     lineage = [f"{times[VS]} AS {each}" for each in lineage_columns(number)] if way.lineage else []
     if source.kind.is_relation:
-        thing = ", ".join(map(quoted, [*scope, *source.key]))
-        times[VE] = f"coalesce(lead({times[VS]}) OVER (PARTITION BY {thing} ORDER BY {times[VS]}), {OPEN})"
+        types = {each.name: each.type for each in source.fields}
+        near = is_near(frame.sparkSession)
+        thing = [*map(quoted, scope), *(told_apart(quoted(name), types[name], near=near) for name in source.key)]
+        times[VE] = f"coalesce(lead({times[VS]}) {over(thing, [times[VS]])}, {OPEN})"
     lived = [f"{text} AS {name}" for name, text in times.items()]
     read = frame.selectExpr(*columns, *named, *lived, *lineage, *gone)
     if gone:

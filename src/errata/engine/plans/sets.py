@@ -14,7 +14,7 @@ from errata.language.nodes import Distinct, Intersect
 
 def distinct(plan: Distinct, below: Rows) -> Rows:
     """Each combination of visible columns once."""
-    columns = {place(at): name for at, name in enumerate(below.visible())}
+    columns = {place(at): text for at, text in enumerate(below.values())}
     frame = chosen(below.frame, below.beside, **columns)
     return below.over(plan, _once(below, frame, [*below.way.scope, *columns]))
 
@@ -35,7 +35,7 @@ def intersection(plan: Intersect, left: Rows, right: Rows) -> Rows:
     whole = Rows(plan, left.frame, left.way, range(left.scans.start, right.scans.stop))
     by = [*left.way.scope, VALUE]
     mine, theirs = (
-        _once(rows, chosen(rows.frame, rows.beside, **{VALUE: value(rows.visible())}), by) for rows in (left, right)
+        _once(rows, chosen(rows.frame, rows.beside, **{VALUE: value(rows.values())}), by) for rows in (left, right)
     )
     parts = [f"{name} = {OTHER}{name}" for name in by]
     times = {}

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
 
-from errata.engine.frames import joined
+from errata.engine.frames import joined, stacked
 from errata.engine.plans.advanced import Advanced
 from errata.engine.plans.compile import named, rows_of, upon
 from errata.engine.plans.grouping import grouped
 from errata.engine.plans.rows import ALL, OPEN, OTHER, VALUE, VE, VS, Rows, chosen, instant, over, quoted, value
+from errata.engine.plans.spelling import told_apart
 from errata.engine.plans.windows import NUMBER, numbered
 from errata.language.nodes import Distinct, Group, RowWindow, SlidingRows
 from errata.language.plan import PlanError
@@ -42,7 +43,7 @@ def advance_row_windows(
 
 def _of_groups_that_go_on(group: Group, rows: Rows, since: int) -> Rows:
     """The rows of groups for which something arrives. Of the others, which may be many more, no window will be full."""
-    everything = over([*rows.way.scope, *map(rows.sql, group.by)], rows.order, ALL)
+    everything = over([*rows.way.scope, *map(rows.key, group.by)], rows.order, ALL)
     marked = chosen(rows.frame, ["*"], **{_NEWEST: f"max({VS}) {everything}"})
     return rows.over(rows.plan, marked.filter(f"{_NEWEST} >= {instant(since)}").drop(_NEWEST))
 
@@ -59,7 +60,7 @@ def _for_open_windows(found: Tail[Group], rows: Rows, until: int, scope: Sequenc
     window = found.node.window
     if not isinstance(window, RowWindow):
         raise PlanError("a group without windows of rows keeps no rows", where="Group")
-    by = {f"_g{number}": rows.sql(expr) for number, expr in enumerate(found.node.by)}
+    by = {f"_g{number}": rows.key(expr) for number, expr in enumerate(found.node.by)}
     before = chosen(rows.frame.filter(f"{VS} < {instant(until)}"), ["*"], **by)
     group = [*rows.way.scope, *by]
     placed = numbered(before, group, rows.order, _KNOWN)
@@ -115,9 +116,10 @@ def _not_among(found: Tail[Distinct], values: Rows, known: DataFrame, scope: Seq
     """The values that are not known. Those that are known and come again are found first: they are few, and so the many
     that are known need not be moved."""
     apart = {f"{OTHER}{inner}": quoted(name) for inner, name in zip(values.way.scope, scope, strict=True)}
-    key = [quoted(name) for name in found.plan.key]
+    types = found.plan.types
+    key = [told_apart(quoted(name), types[name], near=values.near) for name in found.plan.key]
     published = chosen(known, [], **{f"{OTHER}{VALUE}": value(key)}, **apart)
-    new = chosen(values.frame, ["*"], **{VALUE: value(values.columns)})
+    new = chosen(values.frame, ["*"], **{VALUE: value(values.keys(each.name for each in values.plan.fields))})
     same = " AND ".join(f"{name} = {OTHER}{name}" for name in (VALUE, *values.way.scope))
     again = joined(published, new, same, "left_semi")
     return values.over(values.plan, joined(new, again, same, "left_anti").drop(VALUE))
@@ -144,7 +146,7 @@ def _with_state(rows: Rows, more: Mapping[str, str], state: DataFrame | None, sc
     if state is not None:
         apart = {inner: quoted(name) for inner, name in zip(rows.way.scope, scope, strict=True)}
         kept = chosen(state, rows.columns, **apart, **{VS: VS, VE: OPEN}, **{name: name for name in more})
-        frame = frame.unionAll(kept)
+        frame = stacked(frame, kept)
     return rows.over(rows.plan, frame)
 
 
