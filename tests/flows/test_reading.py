@@ -78,3 +78,13 @@ def test_what_cannot_be_read_is_not_kept(a_house: Builder) -> None:
     with pytest.raises(ErrataError, match="behind the horizon"), reading(house.site, Wanted("feed", as_of=2)):
         pass
     assert pins.oldest_pinned(house.catalog) == 3
+
+
+def test_a_bucket_that_is_gone_is_told_in_words(a_house: Builder) -> None:
+    house = a_house(a_feed())
+    rows = [{"at": NOW + second, "who": str(second), "price": second / 7, "note": None} for second in range(6_000)]
+    house.append([Source("many.csv", [Line(row) for row in rows])])
+    (file,) = house.files()
+    house.site.warehouse.remove(file)
+    with pytest.raises(ErrataError, match="a bucket cannot be read"), reading(house.site, Wanted("feed")):
+        pass
