@@ -82,7 +82,7 @@ def test_what_cannot_be_read_is_not_kept(a_house: Builder) -> None:
 
 def test_a_bucket_that_is_gone_is_told_in_words(a_house: Builder) -> None:
     house = a_house(a_feed())
-    rows = [{"at": NOW + second, "who": str(second), "price": second / 7, "note": None} for second in range(6_000)]
+    rows = [{"at": NOW + second, "who": str(second), "price": second / 7, "note": None} for second in range(30_000)]
     house.append([Source("many.csv", [Line(row) for row in rows])])
     (file,) = house.files()
     house.site.warehouse.remove(file)
