@@ -104,7 +104,8 @@ class Engines:
         _log.info("%s: %s", choice.engine.value, choice.why)
         if choice.engine is Engine.NEAR:
             try:
-                return work(near_session()), choice
+                with near_session() as session:
+                    return work(session), choice
             except ErrataError:
                 raise  # told by the work itself, and the same there
             except Exception as error:  # noqa: BLE001 - for whatever reason near fails, far decides

@@ -1,20 +1,38 @@
-"""The near engine: Sail, served in this process, spoken to by Spark Connect. It needs no Java.
+"""The near engine: Sail, in a process beside this one, spoken to by Spark Connect. It needs no Java.
 
-One server and one session serve the process, and start when they are first asked for, in about a quarter of a second.
-Plans come as SQL text and DataFrames of Spark Connect. What Sail computes otherwise than Spark is known to
-`language.functions`, and never comes here; where it fails, the far engine decides.
+One server serves the process and starts when it is first asked for, in a twentieth of a second. Plans come as SQL text
+and DataFrames of Spark Connect. What Sail computes otherwise than Spark is known to `language.near`, and never comes
+here; where it fails, the far engine decides.
+
+Sail 0.7 keeps some ten kilobytes for each expression that it reads, for as long as its process lives. So a server that
+has grown is retired: work that it has begun is done by it, and what comes next by a new one. A server outlives neither
+the process that has started it, however that ends. A process that is forked from one with a server has no near engine:
+gRPC, by which it is spoken to, does not survive that.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from errata.engine.session import RULES
+
+MEMORY_SHARE = 0.25
+"""Share of the machine's memory in which the engine sorts, joins and adds up; beyond it writes to disk or gives up."""
+
+GROWN = 768 * 2**20
+"""Bytes that a server holds when it is retired."""
 
 SETTINGS: Mapping[str, str] = {
     # The statistics of Parquet leave NaN out, and Sail would pass over row groups that have it, and tell a maximum by
@@ -24,65 +42,155 @@ SETTINGS: Mapping[str, str] = {
     "SAIL_PARQUET__ENABLE_PAGE_INDEX": "false",
     # A session that has been idle for a quarter of an hour would be forgotten, and what it was told.
     "SAIL_SPARK__SESSION_TIMEOUT_SECS": str(10 * 365 * 24 * 3600),
+    "SAIL_RUNTIME__MEMORY_POOL__TYPE": "fair",
+    "RUST_LOG": "error",
 }
-"""What the engine reads from the environment, once, and what its answers depend on."""
+"""What the server reads from its environment, and what its answers depend on."""
+
+
+@dataclass(eq=False)
+class _Server:
+    """A server, and what works on it."""
+
+    process: subprocess.Popen[str]
+    session: SparkSession
+    users: int = 0
+
+    @property
+    def grown(self) -> bool:
+        """Whether it holds so much that it is to be retired; one that has ended is as good as that."""
+        try:
+            self._send("\n")
+            return int(self._told()) > GROWN
+        except (OSError, ValueError):
+            return True
+
+    def end(self) -> None:
+        """Let go of it. It ends by itself when nobody can speak to it any more."""
+        self.session.client.close()
+        self.process.kill()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with suppress(OSError):  # of a server that has died
+                    pipe.close()
+        self.process.wait()
+
+    def _send(self, text: str) -> None:
+        if self.process.stdin is not None:
+            self.process.stdin.write(text)
+            self.process.stdin.flush()
+
+    def _told(self) -> str:
+        return "" if self.process.stdout is None else self.process.stdout.readline()
+
 
 _lock = threading.Lock()
-_running: tuple[Any, SparkSession] | None = None
+_servers: list[_Server] = []
+"""The one that is given new work comes last; the others are retired, and end with the work that they have begun."""
 
 
-def near_session() -> SparkSession:
-    """The session of the near engine."""
-    global _running  # noqa: PLW0603 - one for the process
+_forked = False
+"""Whether this process was forked from one that had a server."""
+
+
+@contextmanager
+def near_session() -> Iterator[SparkSession]:
+    """The session of the near engine, for a piece of work."""
+    if _forked:
+        raise NearError("the process was forked from one that uses the near engine")
     with _lock:
-        if _running is None:
-            _running = _start()
-        return _running[1]
+        if not _servers or _servers[-1].grown:
+            _servers.append(_start())
+            _end_idle()
+        server = _servers[-1]
+        server.users += 1
+    try:
+        yield server.session
+    finally:
+        with _lock:
+            server.users -= 1
+            _end_idle()
 
 
 def is_near(session: SparkSession) -> bool:
     """Whether a session, that of a frame say, is the near engine's."""
-    return _running is not None and session is _running[1]
+    return any(each.session is session for each in _servers)
 
 
 def near_is_installed() -> bool:
     """Whether this machine has the near engine."""
-    try:
-        import pysail  # noqa: F401, PLC0415 - it may be absent
-    except ImportError:
-        return False
-    return True
+    return find_spec("pysail") is not None
 
 
 def stop_near() -> None:
-    """Let go of the server and all that it holds; the next session starts another."""
-    global _running  # noqa: PLW0603 - one for the process
+    """Let go of the servers and all that they hold; the next piece of work starts another."""
     with _lock:
-        if _running is None:
-            return
-        server, session = _running
-        _running = None
-        session.client.close()
-        server.stop()
+        while _servers:
+            _servers.pop().end()
 
 
-def _start() -> tuple[Any, SparkSession]:
-    os.environ.setdefault("RUST_LOG", "error")
-    os.environ.update(SETTINGS)
-    from pysail.spark import SparkConnectServer  # noqa: PLC0415 - it may be absent, and loads 195 MB
+def _end_idle() -> None:
+    """End those that are retired and have nothing to do."""
+    for each in _servers[:-1]:
+        if not each.users:
+            _servers.remove(each)
+            each.end()
 
-    server = SparkConnectServer(ip="127.0.0.1", port=0)
-    server.start(background=True)
-    _, port = server.listening_address
-    session = _connected(f"sc://127.0.0.1:{port}")
+
+def _start() -> _Server:
+    pool = {"SAIL_RUNTIME__MEMORY_POOL__FAIR__MAX_SIZE": str(round(_memory() * MEMORY_SHARE))}
+    process = subprocess.Popen(  # noqa: S603 - of this package
+        [sys.executable, "-I", str(Path(__file__).with_name("near_server.py"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**pool, **os.environ, **SETTINGS},
+    )
+    port = process.stdout.readline().strip() if process.stdout is not None else ""
+    if not port:
+        raise NearError(f"the near engine's server ended with exit code {process.wait()}")
+    session = _connected(int(port))
     for name in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled"):
         session.conf.set(name, RULES[name])
-    return server, session
+    return _Server(process, session)
 
 
-def _connected(address: str) -> SparkSession:
-    from pyspark.sql.connect.session import SparkSession as ConnectSession  # noqa: PLC0415 - takes a second to import
+class NearError(Exception):
+    """The near engine could not be started."""
 
-    create: Callable[[], Any] = ConnectSession.builder.remote(address).create
-    session: SparkSession = create()
-    return session
+
+def _connected(port: int) -> SparkSession:
+    from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - takes a second to import
+    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - as above
+    from pyspark.sql.connect.session import SparkSession as ConnectSession  # noqa: PLC0415 - as above
+
+    channel: Any = DefaultChannelBuilder(f"sc://127.0.0.1:{port}")
+    channel.setChannelOption("grpc.enable_http_proxy", 0)
+    session: Any = ConnectSession.builder.channelBuilder(channel).create()
+    # A server that has died is not waited for: the far engine does the work.
+    session.client.set_retry_policies([DefaultPolicy(max_retries=1)])
+    found: SparkSession = session
+    return found
+
+
+def _memory() -> int:
+    """Bytes of memory that the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _forget() -> None:
+    """In a forked process: what speaks to the servers of the other one is of no use here."""
+    global _lock, _forked  # noqa: PLW0603 - another thread of the other process may have held the lock
+    _lock = threading.Lock()
+    _forked = _forked or bool(_servers)
+    for each in _servers:
+        each.process.returncode = 0  # it is no child of this process
+    _servers.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+atexit.register(stop_near)
+# Before gRPC is loaded: it would tell of each subprocess that it does nothing for it.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

@@ -148,7 +148,7 @@ class Inputs:
         self, standing: Standing, interval: Interval, groups: frozenset[Group] | None, revision: int | None
     ) -> Read:
         up_to = None if revision is None or revision >= standing.applied else revision
-        key = (self.near, standing.stream_id, interval, groups, up_to)
+        key = (id(self.session_of), standing.stream_id, interval, groups, up_to)
         # One at a time: the second that needs the same rows finds them.
         with self._lock:
             if key not in self._shared:
