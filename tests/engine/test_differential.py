@@ -142,6 +142,24 @@ def _conversions() -> Iterator[Expr]:
             yield from (Cast(each, kind), Cast(each, kind, safe=True))
 
 
+def _far_times() -> Iterator[Expr]:
+    """Times that no column holds, but arithmetic may come to; and parts that must not be looked at."""
+    moment = Call("timestamp_micros", (ref("w", "bigint"),), TIMESTAMP)
+    for name, function in FUNCTIONS.items():
+        args = (Lit("day", STRING), moment) if name == "date_trunc" else (moment,)
+        if function.accepts(args) and (kind := function.gives(args)) is not None:
+            yield Call(name, args, kind)
+    yield from (Cast(moment, kind, safe) for kind in (STRING, DATE) for safe in (False, True))
+    yield from (Call(SHIFT, (moment, Lit(by, BIGINT)), TIMESTAMP) for by in (1, -86_400_000_000, 2**62, -(2**62)))
+    yield Call("<", (ref("a", "date"), moment), BOOLEAN)
+    zero, divided = (
+        Lit(0, INT),
+        Call(">", (Call("div", (Lit(7, INT), ref("a", "int")), BIGINT), Lit(1, BIGINT)), BOOLEAN),
+    )
+    yield Call(AND, (Call("<>", (ref("a", "int"), zero), BOOLEAN), divided), BOOLEAN)
+    yield Call(OR, (Call("=", (ref("a", "int"), zero), BOOLEAN), divided), BOOLEAN)
+
+
 def _name(expr: Expr) -> str:
     return expr.name if isinstance(expr, Call) else type(expr).__name__
 
@@ -163,7 +181,7 @@ def _chosen() -> list[Expr]:
     """All that shall be the same, and some of what shall not."""
     chosen: list[Expr] = []
     unlikes: dict[tuple[str, Unlike], list[Expr]] = defaultdict(list)
-    everything = (_functions(), _operators(), _of_common_type(), _texts(), _conversions(), CONSTANTS)
+    everything = (_functions(), _operators(), _of_common_type(), _texts(), _conversions(), _far_times(), CONSTANTS)
     for expr in (each for some in everything for each in some):
         if (reason := _reason(expr)) is not None:
             unlikes[reason].append(expr)

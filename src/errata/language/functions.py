@@ -21,7 +21,7 @@ from errata.language.expr import (
     Lit,
     children,
 )
-from errata.language.widening import Family, adjusted, arithmetic, as_decimal, family, is_shortened
+from errata.language.widening import Family, adjusted, arithmetic, as_decimal, family, fits_division, is_shortened
 from errata.model.columns import ColumnType, Kind
 
 Gives = Callable[[tuple[Expr, ...]], "ColumnType | None"]
@@ -170,7 +170,12 @@ def _starts_anywhere(call: Expr) -> bool:
     return not isinstance(start, Lit) or _whole_value(start) < 0
 
 
+def _divides_long(call: Expr) -> bool:
+    return call.type.kind is Kind.DECIMAL and not fits_division(*children(call))
+
+
 DECIMALS = Unlike("decimals", _has_decimal)
+LONG_DIVISION = Unlike("decimals whose division has more than 38 digits on the way", _divides_long)
 OVER_DIGITS = Unlike("decimals whose exact result has more than 38 digits", _over_digits)
 SIGNED_DIGITS = Unlike(
     "decimals of more than 34 digits: Spark rounds them to 34",
@@ -183,8 +188,9 @@ _STARTS = Unlike("a start that is no constant, or counts from the end", _starts_
 _LAST_BITS = Near((Unlike("anything: the last bits differ", lambda _call: True),))
 _FAR_DATES = Near(fails="dates hundreds of thousands of years away")
 _DOUBLE_OF_NUMBER = Function((_NUMBER,), _always(DOUBLE))
-_INT_OF_TIME = Function((_TIME,), _always(INT))
-_INT_OF_TIMESTAMP = Function((_TIMESTAMP,), _always(INT))
+_CALENDAR = Near(fails="times after the year 262142, where its calendar ends")
+_INT_OF_TIME = Function((_TIME,), _always(INT), near=_CALENDAR)
+_INT_OF_TIMESTAMP = Function((_TIMESTAMP,), _always(INT), near=_CALENDAR)
 _BIGINT_OF_TIMESTAMP = Function((_TIMESTAMP,), _always(BIGINT))
 _STRING_OF_STRING = Function((_STRING,), _always(STRING))
 _TRIMMED = Function((_STRING,), _always(STRING))
@@ -204,7 +210,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "try_add": _tried("+", Near((OVER_DIGITS,))),
     "try_subtract": _tried("-", Near((OVER_DIGITS,))),
     "try_multiply": _tried("*", Near((OVER_DIGITS,))),
-    "try_divide": _tried("/", Near((DECIMALS,))),
+    "try_divide": _tried("/", Near((LONG_DIVISION,))),
     **dict.fromkeys(("upper", "lower", "reverse"), _STRING_OF_STRING),
     **dict.fromkeys(("trim", "ltrim", "rtrim"), _TRIMMED),
     "length": Function((_STRING,), _always(INT)),

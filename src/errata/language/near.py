@@ -15,6 +15,7 @@ from errata.language.expr import AND, NOT, OR, SAME, SHIFT, Call, Case, Cast, Ex
 from errata.language.functions import (
     DECIMALS,
     FUNCTIONS,
+    LONG_DIVISION,
     OVER_DIGITS,
     SIGNED_DIGITS,
     Near,
@@ -72,7 +73,7 @@ _NULL_BY_ZERO = "NULL divided by 0"
 OPERATORS: Mapping[str, Near] = {
     **dict.fromkeys(("+", "-", "*"), _EXACT),
     "neg": Near((SIGNED_DIGITS,)),
-    "/": Near((DECIMALS,), _NULL_BY_ZERO),
+    "/": Near((LONG_DIVISION,), _NULL_BY_ZERO),
     "%": Near((OVER_DIGITS,), _NULL_BY_ZERO),
     "div": Near((DECIMALS,), _NULL_BY_ZERO),
     **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", SAME, "nullif"), _COMPARED),
@@ -108,13 +109,13 @@ CONVERSIONS = Near(
         Unlike("boolean to decimal", _converts(_BOOLEAN, _DECIMAL)),
         Unlike("decimal to boolean", _converts(_DECIMAL, _BOOLEAN)),
         Unlike(
-            "decimal of more than 18 digits to int: Spark goes by way of a double",
-            _converts(lambda kind: kind.kind is Kind.DECIMAL and kind.precision > 18 and kind.scale > 0, _of(Kind.INT)),
+            "decimal of more than 15 digits to int: Spark goes by way of a double",
+            _converts(lambda kind: kind.kind is Kind.DECIMAL and kind.precision > 15 and kind.scale > 0, _of(Kind.INT)),
         ),
         Unlike("string to float, double and date by TRY_CAST", _safely(_converts(_TEXT, _of(*_FLOATING, Kind.DATE)))),
         Unlike("float and double to bigint by TRY_CAST", _safely(_converts(_FLOATS, _of(Kind.BIGINT)))),
     ),
-    "texts such as '1D' as numbers, dates with more behind them, 2^63 as a bigint",
+    "texts such as '1D' as numbers, dates with more behind them, 2^63 as a bigint, times after the year 262142",
 )
 """CAST and TRY_CAST."""
 
@@ -182,7 +183,7 @@ with Spark, over values at the edges of all types. What is not the same goes to 
 near fails at: then the work is done again by Spark, and what Spark says counts.
 
 Sums, averages and standard deviations of floating point numbers are the same within 1e-9: the order in which numbers
-are added up tells in the last bits, in Spark, too.
+are added up tells in the last bits, in Spark, too. Beyond 1e150, where squares are infinite, the order tells more.
 
 The page is what `python -m errata.language.near` prints.
 """

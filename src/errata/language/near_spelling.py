@@ -20,6 +20,7 @@ from errata.language.expr import (
     EQUAL,
     INT,
     STRING,
+    TIMESTAMP,
     Call,
     Case,
     Cast,
@@ -30,7 +31,7 @@ from errata.language.expr import (
     transform,
 )
 from errata.language.functions import total
-from errata.language.widening import as_decimal, common_type
+from errata.language.widening import as_decimal, common_type, scaled_dividend
 from errata.model.columns import ColumnType, Kind
 
 _WIDE = ColumnType(Kind.DECIMAL, 38, 0)
@@ -71,6 +72,8 @@ def _converted(expr: Cast) -> Expr:
         case Kind.DECIMAL, Kind.FLOAT | Kind.DOUBLE:
             # A division by a power of ten would round once more.
             return replace(expr, arg=Cast(expr.arg, STRING))
+        case Kind.TIMESTAMP, Kind.STRING:
+            return _in_calendar(expr, expr.arg)
         case Kind.STRING, Kind.INT | Kind.BIGINT | Kind.DATE | Kind.FLOAT | Kind.DOUBLE:
             return replace(expr, arg=_trimmed(expr.arg))
         case Kind.STRING, Kind.BOOLEAN:
@@ -80,6 +83,16 @@ def _converted(expr: Cast) -> Expr:
             no = _call("not", BOOLEAN, known)
             return replace(expr, arg=Case(((no, Lit("", STRING)),), text, STRING))
     return expr
+
+
+def _in_calendar(expr: Expr, moment: Expr) -> Expr:
+    """What the near engine has nothing right to say of where its calendar ends, made to fail there as a date does."""
+    there = _call("is_not_null", BOOLEAN, Cast(moment, DATE))
+    return Case(((there, expr),), None, expr.type)
+
+
+def _field(expr: Call) -> Expr:
+    return _in_calendar(expr, expr.args[0]) if expr.args[0].type == TIMESTAMP else expr
 
 
 def _trimmed(text: Expr) -> Expr:
@@ -137,7 +150,15 @@ def _converted_first(expr: Call) -> Expr:
 
 
 def _divided(expr: Call) -> Expr:
-    return _converted_first(expr) if expr.type.kind is Kind.DECIMAL else _all_as(expr, expr.type)
+    if expr.type.kind is not Kind.DECIMAL:
+        return _all_as(expr, expr.type)
+    if expr.name != "/":
+        return _converted_first(expr)
+    # The quotient is cut off there after four digits more than the dividend has, and the conversion rounds it.
+    left, right = expr.args
+    scale = scaled_dividend(as_decimal(left.type), expr.type)
+    dividend = Cast(left, ColumnType(Kind.DECIMAL, 38, scale))
+    return Cast(replace(expr, args=(dividend, _as(right, as_decimal(right.type)))), expr.type)
 
 
 def _compared(expr: Call) -> Expr:
@@ -243,6 +264,8 @@ _SPELLINGS: dict[str, Callable[[Call], Expr]] = {
     **dict.fromkeys(("sqrt", "exp", "ln", "log10", "log2", "power"), _of_double),
     **dict.fromkeys(("try_add", "try_subtract", "try_multiply", "try_divide"), _tried),
     **dict.fromkeys(("left", "right"), _part),
+    **dict.fromkeys(("year", "quarter", "month", "day", "dayofweek", "dayofyear"), _field),
+    **dict.fromkeys(("hour", "minute", "second"), _field),
     "nullif": _nullif,
     "sign": _sign,
     "round": _rounded,

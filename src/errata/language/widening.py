@@ -121,6 +121,21 @@ def is_shortened(operator: str, left: Expr, right: Expr) -> bool:
     return before + scale + (operator != "%") > MAX_PRECISION
 
 
+def scaled_dividend(left: ColumnType, quotient: ColumnType) -> int:
+    """The scale that a dividend needs for a quotient with one digit more than its type, where a division that cuts off
+    gives four digits more than the dividend has."""
+    return max(left.scale, quotient.scale - 3)
+
+
+def fits_division(left: Expr, right: Expr) -> bool:
+    """Whether a division of decimals stays below 38 digits in all that it goes by way of, in Spark (which rounds to 38
+    digits after the point, and then once more) and where the dividend is scaled."""
+    one, other = _operand(left), _operand(right)
+    quotient = _decimal("/", one, other)
+    scaled = one.precision - one.scale + scaled_dividend(one, quotient) + 4 + other.scale
+    return max(scaled, other.precision + quotient.scale + 2) <= MAX_PRECISION
+
+
 def adjusted(precision: int, scale: int) -> ColumnType:
     """A decimal of at most 38 digits; digits after the point go first, down to six."""
     if precision > MAX_PRECISION:
