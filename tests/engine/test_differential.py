@@ -121,6 +121,12 @@ def _of_common_type() -> Iterator[Expr]:
         yield from (Case(((asked, both[0]),), None, common), Call("in", (*both, both[0]), BOOLEAN))
     for each, third in zip(A, C, strict=True):
         yield from (Call(name, (third, each, Lit(None, each.type)), each.type) for name in ("greatest", "least"))
+    for kind in ("float", "double"):
+        # A NaN that arithmetic makes has a sign.
+        one = ref("a", kind)
+        made = Call("-", (one, one), one.type)
+        yield from (Call(name, (made, one), BOOLEAN) for name in ("=", "<", SAME, "in"))
+        yield Call("greatest", (made, one), one.type)
     divided = Call("div", (ref("a", "int"), ref("b", "int")), BIGINT)
     yield Case(((asked, Call(">", (divided, Lit(0, BIGINT)), BOOLEAN)),), ref("a", "boolean"), BOOLEAN)
 

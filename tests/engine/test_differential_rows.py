@@ -43,10 +43,10 @@ def _types(rows: pa.Table) -> list[pa.DataType]:
 
 
 def _key(name: str, kind: ColumnType) -> str:
-    """A value that rows are told apart by: without a zero below zero."""
+    """A value that rows are told apart by, as the compiler spells it: with one NaN, and without a zero below zero."""
     if kind.kind not in _FLOATING:
         return name
-    return f"{name} + {'0D' if kind.kind is Kind.DOUBLE else 'CAST(0 AS FLOAT)'}"
+    return f"nanvl({name} + CAST(0 AS {kind}), CAST('NaN' AS {kind}))"
 
 
 def test_columns_come_in_and_go_out(near: SparkSession) -> None:

@@ -14,7 +14,12 @@ from fixtures.terms import read
         ("n1 * n0", "CAST(CAST(n1 AS DECIMAL(38,0)) * CAST(n0 AS DECIMAL(38,0)) AS BIGINT)"),
         ("-n1", "CAST(-(CAST(n1 AS DECIMAL(38,0))) AS BIGINT)"),
         ("n3 + n0", "n3 + CAST(n0 AS DOUBLE)"),
-        ("n3 > n4", "n3 > CAST(CAST(n4 AS STRING) AS DOUBLE)"),
+        (
+            "n3 > n4",
+            "nanvl(n3, CAST('nan' AS DOUBLE)) > nanvl(CAST(CAST(n4 AS STRING) AS DOUBLE), CAST('nan' AS DOUBLE))",
+        ),
+        ("n4 / n0", "CAST(CAST(n4 AS DECIMAL(38,10)) / CAST(n0 AS DECIMAL(10,0)) AS DECIMAL(21,13))"),
+        ("hour(t)", "CASE WHEN CAST(t AS DATE) IS NOT NULL THEN hour(t) END"),
         ("n4 + n0", "CAST(n4 + CAST(n0 AS DECIMAL(10,0)) AS DECIMAL(13,2))"),
         ("try_add(n0, n0)", "TRY_CAST(CAST(n0 AS BIGINT) + CAST(n0 AS BIGINT) AS INT)"),
         ("nullif(n0, 0L)", "CASE WHEN CAST(n0 AS BIGINT) = 0L THEN CAST(NULL AS INT) ELSE n0 END"),

@@ -8,6 +8,7 @@ written around is declared in `functions` and `near`, and never comes here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -163,7 +164,18 @@ def _divided(expr: Call) -> Expr:
 
 def _compared(expr: Call) -> Expr:
     common = common_type([each.type for each in expr.args])
-    return expr if common is None else _all_as(expr, common)
+    return expr if common is None else _with_one_nan(_all_as(expr, common))
+
+
+def _with_one_nan(expr: Call) -> Call:
+    """With one NaN among the operands: there are several, some of them less than all numbers."""
+    return replace(expr, args=tuple(map(_one_nan, expr.args)))
+
+
+def _one_nan(expr: Expr) -> Expr:
+    if expr.type.kind not in _FLOATING or isinstance(expr, Lit):
+        return expr
+    return _call("nanvl", expr.type, expr, Lit(math.nan, expr.type))
 
 
 def _nullif(expr: Call) -> Expr:
@@ -176,7 +188,7 @@ def _extreme(expr: Call) -> Expr:
     """Of zeros with different signs Spark takes the first."""
     if expr.type.kind not in _FLOATING:
         return expr
-    zero = _zero(expr.type)
+    expr, zero = _with_one_nan(expr), _zero(expr.type)
     zeros = (Case(((_call(EQUAL, BOOLEAN, each, zero), each),), None, expr.type) for each in expr.args)
     return Case(((_call(EQUAL, BOOLEAN, expr, zero), _call("coalesce", expr.type, *zeros)),), expr, expr.type)
 
@@ -261,6 +273,7 @@ _SPELLINGS: dict[str, Callable[[Call], Expr]] = {
     **dict.fromkeys(("/", "%", "div"), _divided),
     **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), _compared),
     **dict.fromkeys(("greatest", "least"), _extreme),
+    "in": _with_one_nan,
     **dict.fromkeys(("sqrt", "exp", "ln", "log10", "log2", "power"), _of_double),
     **dict.fromkeys(("try_add", "try_subtract", "try_multiply", "try_divide"), _tried),
     **dict.fromkeys(("left", "right"), _part),
