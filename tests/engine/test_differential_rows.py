@@ -14,10 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from errata.engine.failures import JOB_FAILURES, loggers_quiet
 from errata.engine.frames import grouped_by, joined
+from errata.engine.plans.spelling import brought_back, extreme, summand, told_apart
 from errata.language.expr import Ref
 from errata.language.functions import Unlike
 from errata.language.near import AGGREGATES
 from errata.language.nodes import AGGREGATES as FUNCTIONS
+from errata.language.nodes import Aggregate
 from errata.language.reading.aggregates import aggregate_type
 from errata.model.columns import ColumnType, Kind
 from fixtures.edges import TYPES, table
@@ -42,13 +44,6 @@ def _types(rows: pa.Table) -> list[pa.DataType]:
     return [simple(each) for each in rows.schema.types]
 
 
-def _key(name: str, kind: ColumnType) -> str:
-    """A value that rows are told apart by, as the compiler spells it: with one NaN, and without a zero below zero."""
-    if kind.kind not in _FLOATING:
-        return name
-    return f"nanvl({name} + CAST(0 AS {kind}), CAST('NaN' AS {kind}))"
-
-
 def test_columns_come_in_and_go_out(near: SparkSession) -> None:
     rows = near.createDataFrame(ROWS).toArrow()
     assert _types(rows) == _types(ROWS)
@@ -69,9 +64,9 @@ def test_columns_of_files(spark: SparkSession, near: SparkSession, tmp_path: Pat
 
 @pytest.mark.parametrize("name", TYPES)
 def test_groups_and_distinct_values(spark: SparkSession, near: SparkSession, name: str) -> None:
-    key = _key(f"a_{name}", TYPES[name])
     found = []
     for session in (spark, near):
+        key = told_apart(f"a_{name}", TYPES[name], near=session is near)
         rows = session.createDataFrame(ROWS).selectExpr(f"{key} AS k", "b_int")
         groups = _sorted(grouped_by(rows, ["k"], ["count(1) AS n", "count(DISTINCT b_int) AS d"]))
         windows = rows.selectExpr("k", "count(1) OVER (PARTITION BY k) AS n").distinct()
@@ -87,8 +82,8 @@ def test_joins(spark: SparkSession, near: SparkSession, name: str) -> None:
     found = []
     for session in (spark, near):
         rows = session.createDataFrame(ROWS)
-        left = rows.selectExpr(f"{_key(f'a_{name}', TYPES[name])} AS x").distinct()
-        right = rows.selectExpr(f"{_key(f'w_{name}', TYPES[name])} AS y", "1 AS one").distinct()
+        left = rows.selectExpr(f"{told_apart(f'a_{name}', TYPES[name], near=True)} AS x").distinct()
+        right = rows.selectExpr(f"{told_apart(f'w_{name}', TYPES[name], near=True)} AS y", "1 AS one").distinct()
         found.append([_sorted(joined(left, right, condition, how)) for how, condition in JOINS])
     assert found[0] == found[1]
 
@@ -97,7 +92,9 @@ def test_joins(spark: SparkSession, near: SparkSession, name: str) -> None:
 def test_order(spark: SparkSession, near: SparkSession, name: str) -> None:
     found = []
     for session in (spark, near):
-        rows = session.createDataFrame(ROWS).selectExpr("row", f"{_key(f'w_{name}', TYPES[name])} AS x")
+        rows = session.createDataFrame(ROWS).selectExpr(
+            "row", f"{told_apart(f'w_{name}', TYPES[name], near=True)} AS x"
+        )
         ways = [f"x {way} NULLS {ends}, row" for way in ("ASC", "DESC") for ends in ("FIRST", "LAST")]
         numbered = rows.selectExpr(
             "row", *(f"row_number() OVER (ORDER BY {way}) AS n{at}" for at, way in enumerate(ways))
@@ -116,10 +113,11 @@ def _text(function: str, name: str, kind: ColumnType, *, near: bool) -> str:
         case "first" | "last":
             which = "min_by" if function == "first" else "max_by"
             return f"{which}(named_struct('v', {name}), named_struct('t', row)).v"
-        case "min" | "max" if near and kind.kind in _FLOATING:
-            return f"{function}_by({name}, IF({name} IS NULL, NULL, named_struct('n', isnan({name}), 'v', {name})))"
-        case "sum" if near and kind.kind in _WHOLE:
-            return f"CAST(sum(CAST({name} AS DECIMAL(38,0))) AS BIGINT)"
+        case "min" | "max":
+            return extreme(function, name, str(kind), near=near)
+        case "sum":
+            whole = Aggregate(function, Ref(name, kind), aggregate_type(function, kind) or kind)
+            return brought_back(f"sum({summand(name, kind, near=near)})", whole, near=near)
     return f"{function}({name})"
 
 
