@@ -48,6 +48,9 @@ SETTINGS: Mapping[str, str] = {
 """What the server reads from its environment, and what its answers depend on."""
 
 
+_TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - its name
+
+
 @dataclass(eq=False)
 class _Server:
     """A server, and what works on it."""
@@ -84,6 +87,7 @@ class _Server:
         return "" if self.process.stdout is None else self.process.stdout.readline()
 
 
+_WORD = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _lock = threading.Lock()
 _servers: list[_Server] = []
 """The one that is given new work comes last; the others are retired, and end with the work that they have begun."""
@@ -165,9 +169,16 @@ def _connected(port: int) -> SparkSession:
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - as above
     from pyspark.sql.connect.session import SparkSession as ConnectSession  # noqa: PLC0415 - as above
 
-    channel: Any = DefaultChannelBuilder(f"sc://127.0.0.1:{port}")
-    channel.setChannelOption("grpc.enable_http_proxy", 0)
-    session: Any = ConnectSession.builder.channelBuilder(channel).create()
+    # Where the far engine is a Connect server that PySpark has started, its token is in the environment, and with one
+    # the client speaks TLS, which this server does not.
+    token = os.environ.pop(_TOKEN, None)
+    try:
+        channel: Any = DefaultChannelBuilder(f"sc://127.0.0.1:{port}")
+        channel.setChannelOption("grpc.enable_http_proxy", 0)
+        session: Any = ConnectSession.builder.channelBuilder(channel).create()
+    finally:
+        if token is not None:
+            os.environ[_TOKEN] = token
     # A server that has died is not waited for: the far engine does the work.
     session.client.set_retry_policies([DefaultPolicy(max_retries=1)])
     found: SparkSession = session
