@@ -2,6 +2,11 @@
 
 So a row stands at an instant if and only if at least as many rows of its value rank before it on the left as there are
 on the right (Golab and Özsu, 2005, equation 1).
+
+Where rows of the left end in the order that they begin in, as those of a stream do, the rows of a value that stand are
+always those from one number up to another. Both only go by how many have begun, have ended and are on the right, which
+one pass over a value's beginnings and ends counts; a step of either brings in or out as many rows as it is long. In any
+other order each row is met with all that count while it does: this costs the square of how many do.
 """
 
 from __future__ import annotations
@@ -9,11 +14,26 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from errata.engine.frames import grouped_by, having, joined, stacked
-from errata.engine.plans.rows import ALL, OTHER, TS, UP_TO_NOW, VALUE, VE, VS, Rows, chosen, lineage_of, over, value
+from errata.engine.plans.rows import (
+    ALL,
+    OPEN,
+    OTHER,
+    TS,
+    UP_TO_NOW,
+    VALUE,
+    VE,
+    VS,
+    Rows,
+    chosen,
+    lineage_of,
+    over,
+    value,
+)
 from errata.language.nodes import Negation
 from errata.language.times import Own
 
 _NO, _DELTA, _AT, _NEXT, _COUNT, _WAS, _STANDS = "_no", "_delta", "_p", "_next", "_count", "_was", "_stands"
+_CAME, _GONE, _UP_TO, _FIRST, _LAST = "_came", "_gone", "_upto", "_first", "_last"
 
 
 def negated(plan: Negation, left: Rows, right: Rows) -> Rows:
@@ -21,6 +41,9 @@ def negated(plan: Negation, left: Rows, right: Rows) -> Rows:
     whole = Rows(plan, left.frame, left.way, range(left.scans.start, right.scans.stop))
     ranked = _ranked(plan, left)
     others = chosen(right.frame, ["*"], **{VALUE: value(right.keys(name for _, name in plan.columns))})
+    in_line = left.timing.happened and left.timing.exact and not plan.rank and not whole.lineage
+    if left.way.at is None and in_line:
+        return whole.over(plan, _standing_in_line(whole, left, ranked, others))
     if left.way.at is None:
         return whole.over(plan, _standing(whole, left, right, ranked, others))
     return whole.over(plan, _standing_now(whole, left, right, ranked, others))
@@ -37,6 +60,37 @@ def _ranked(plan: Negation, left: Rows) -> DataFrame:
     if left.timing.own is Own.START:
         mine[TS] = VS
     return chosen(chosen(left.frame, ["*"], **mine), ["*"], **{_NO: f"row_number() {line}"})
+
+
+def _standing_in_line(whole: Rows, left: Rows, ranked: DataFrame, others: DataFrame) -> DataFrame:
+    by = [*whole.way.scope, VALUE]
+    steps = [_steps(ranked, by, came=1, gone=0, ended=1), _steps(others, by, came=0, gone=1, ended=-1)]
+    met = grouped_by(stacked(*steps), [*by, _AT], [f"sum({name}) AS {name}" for name in (_CAME, _GONE)])
+    upto = {f"{_UP_TO}{name}": f"sum({name}) {over(by, [_AT], UP_TO_NOW)}" for name in (_CAME, _GONE)}
+    came, gone = upto
+    run = chosen(met.filter(f"{_AT} < {OPEN}"), ["*"], **upto)
+    # Before, those from `gone - _gone` up to `came - _came` stood; now those from `gone` up to `came`.
+    first, last = f"{gone} - {_GONE} + 1L", f"{came} - {_CAME}"
+    stretches = (
+        f"struct({gone} + 1L AS {_FIRST}, least({first} - 1L, {last}) AS {_LAST}, TRUE AS {_STANDS})",
+        f"struct(greatest({last}, {gone}) + 1L AS {_FIRST}, {came} AS {_LAST}, TRUE AS {_STANDS})",
+        f"struct({first} AS {_FIRST}, least({gone}, {last}) AS {_LAST}, FALSE AS {_STANDS})",
+    )
+    changed = run.selectExpr(*by, _AT, f"inline(array({', '.join(stretches)}))").filter(f"{_FIRST} <= {_LAST}")
+    each = changed.selectExpr(*by, _AT, _STANDS, f"explode(sequence({_FIRST}, {_LAST}, 1L)) AS {_NO}")
+    line = over([*by, _NO], [_AT])
+    told = chosen(each, [*by, _NO, _AT, _STANDS], **{_NEXT: f"lead({_AT}) {line}"}).filter(_STANDS)
+    renamed = {f"{OTHER}{name}": name for name in (*by, _NO)}
+    kept = [*left.columns, *([TS] if TS in whole.times else [])]
+    same = " AND ".join(f"{name} = {OTHER}{name}" for name in (*by, _NO))
+    found = joined(chosen(ranked, [*by, _NO, *kept]), chosen(told, [_AT, _NEXT], **renamed), same)
+    return chosen(found, [*whole.way.scope, *kept], **{VS: _AT, VE: f"coalesce({_NEXT}, {OPEN})"})
+
+
+def _steps(frame: DataFrame, by: list[str], *, came: int, gone: int, ended: int) -> DataFrame:
+    """What a row's beginning and end add to how many came and how many are gone."""
+    begins = f"struct({VS} AS {_AT}, {came} AS {_CAME}, {gone} AS {_GONE})"
+    return frame.selectExpr(*by, f"inline(array({begins}, struct({VE} AS {_AT}, 0 AS {_CAME}, {ended} AS {_GONE})))")
 
 
 def _standing(whole: Rows, left: Rows, right: Rows, ranked: DataFrame, others: DataFrame) -> DataFrame:
