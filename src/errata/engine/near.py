@@ -87,7 +87,6 @@ class _Server:
         return "" if self.process.stdout is None else self.process.stdout.readline()
 
 
-_WORD = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _lock = threading.Lock()
 _servers: list[_Server] = []
 """The one that is given new work comes last; the others are retired, and end with the work that they have begun."""
