@@ -107,10 +107,12 @@ class Depositor:
         yield from pa.Table.from_pylist(made, TOLD).to_batches()
 
 
-def gathered(rows: DataFrame, state: DataFrame | None, schema: pa.Schema) -> tuple[pa.Table, pa.Table | None]:
-    """Results and state in memory, by one job."""
-    if state is None:
-        return conformed(fetch(rows), schema), None
+def gathered(
+    rows: DataFrame, state: DataFrame | pa.Table | None, schema: pa.Schema
+) -> tuple[pa.Table, pa.Table | None]:
+    """Results and state in memory, by one job. A state that has been fetched stays as it is."""
+    if state is None or isinstance(state, pa.Table):
+        return conformed(fetch(rows), schema), state
     if is_near(rows.sparkSession):
         # Two jobs there cost less than one that packs both: nothing is planned by a JVM.
         return conformed(fetch(rows), schema), fetch(state)

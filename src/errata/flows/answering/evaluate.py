@@ -212,9 +212,9 @@ def _deposit(task: Task, inputs: Inputs, read: _Read) -> Deposit:
     beginning = _begins(task, before)
     given = Given(read.frames(), _state(inputs, before), _known(task, inputs, before), beginning=beginning, parts=True)
     results = advance(task.rewritten, task.route, task.step, given)
-    if results.windows is not None and read.rows > SMALL and not inputs.near:
-        results = _added_up_once(task, inputs, given, results.windows)
     beside = results.state if results.windows is None else results.windows
+    if results.windows is not None and (inputs.near or read.rows > SMALL):
+        results, beside = _added_up_once(task, inputs, given, results.windows)
     rows_frame = kept(results.rows, task.shape, [each.name for each in task.plan.fields])
     if task.results_from > LOWEST:
         rows_frame = rows_frame.where(f"{VS} >= {task.results_from}L")
@@ -224,7 +224,7 @@ def _deposit(task: Task, inputs: Inputs, read: _Read) -> Deposit:
         deposit = depositor.in_memory(rows, _table(task, inputs, before))
     else:
         deposit = depositor.in_tasks(rows_frame, _frame(task, inputs, before), max(2, read.rows // TASK_ROWS))
-        state = None if beside is None else fetch(beside)
+        state = beside if beside is None or isinstance(beside, pa.Table) else fetch(beside)
     if state is not None and results.windows is not None:
         parts, state = closed_and_open(state, task.step, task.number)
         deposit.buckets.extend(writer.write(Role.PARTS, parts))
@@ -246,14 +246,14 @@ def _begins(task: Task, before: Former) -> bool:
     return task.basis is None and not before.goes_on
 
 
-def _added_up_once(task: Task, inputs: Inputs, given: Given, windows: DataFrame) -> Advanced:
-    """The same results from what is kept of their windows: many rows are added up once, and not for each."""
+def _added_up_once(task: Task, inputs: Inputs, given: Given, windows: DataFrame) -> tuple[Advanced, pa.Table]:
+    """The same results from what is kept of their windows, and that: rows are added up once, and not for each."""
     if task.route.partial is None:
         raise AssertionError("only groups keep windows")
     rows = fetch(windows)
     local = as_frame(inputs.session, rows, arrow_ddl(rows.schema))
     found = results_of(task.route.partial, given.frames[ARRIVING], local, task.step.until)
-    return Advanced(found, None, local)
+    return Advanced(found, None, local), rows
 
 
 def _compared(task: Task, was: Published, inputs: Inputs, written: Sequence[NewBucket]) -> Deposit:

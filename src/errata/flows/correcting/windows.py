@@ -17,7 +17,6 @@ from errata.archive.match import matches
 from errata.archive.result_rows import rows_schema
 from errata.catalog import buckets
 from errata.engine.plans.adjusted import FATE, GONE, STANDS, UNDECIDED, adjust_group
-from errata.engine.plans.advanced import Advanced
 from errata.engine.plans.partials import advance_group, results_of
 from errata.engine.types import arrow_ddl, ddl
 from errata.engine.values import as_frame, fetch
@@ -90,12 +89,13 @@ def _replayed(sweeping: Sweeping, inputs: Inputs, read: Mapping[str, Read], regi
         return Reworked(schema.empty_table(), _gone(before, sweeping.task.number))
     frames = {name: each.frame for name, each in read.items()}
     done = advance_group(found, frames, None, None, LOWEST, until, parts=True)
-    if sum(each.rows for each in read.values()) > MANY and not inputs.near and done.windows is not None:
-        # So many are added up once, and the results made of what is kept.
-        all_windows = fetch(done.windows)
-        local = as_frame(inputs.session, all_windows, arrow_ddl(all_windows.schema))
-        done = Advanced(results_of(found, frames, local, until), None, local)
-    rows, windows = _brought(sweeping, done.rows, done.windows)
+    made, beside = done.rows, done.windows
+    if beside is not None and (inputs.near or sum(each.rows for each in read.values()) > MANY):
+        # They are added up once, and the results made of what is kept.
+        beside = fetch(beside)
+        local = as_frame(inputs.session, beside, arrow_ddl(beside.schema))
+        made = results_of(found, frames, local, until)
+    rows, windows = _brought(sweeping, made, beside)
     windows = windows.filter(pc.less_equal(windows[VS], until))
     windows = windows.filter(pa.array(_in_regions(sweeping, windows, regions)))
     now = as_kept(windows, sweeping.task.number)
@@ -193,7 +193,7 @@ def _in_regions(sweeping: Sweeping, windows: pa.Table, regions: Iterable[Region]
     return inside
 
 
-def _brought(sweeping: Sweeping, rows: DataFrame, windows: DataFrame | None) -> tuple[pa.Table, pa.Table]:
+def _brought(sweeping: Sweeping, rows: DataFrame, windows: DataFrame | pa.Table | None) -> tuple[pa.Table, pa.Table]:
     """Results and windows, by one job."""
     task = sweeping.task
     if windows is None:
