@@ -19,7 +19,7 @@ PURPOSES = {
     "evaluate": ("queries kept answered", "what changed, worked out and compared"),
     "archive": ("append and scan", "rows into buckets and back, on Spark"),
     "intake": ("files into typed rows", "Arrow, no Spark"),
-    "spark": ("sessions, Java, types", "local, submitted or Connect"),
+    "engine": ("near and far", "plans as frames; Sail beside us, or Spark"),
     "catalog": ("the commit point", "the only room that knows SQLAlchemy"),
     "declare": ("errata.yaml", "read strictly, compared with what is"),
     "language": ("SQL into plans", "and all that a plan tells; no Spark"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, overload
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from errata.open_project import OpenProject
+    from errata.flows.open_project import OpenProject
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "ask", "changes", "open", "results", "table", "why"]
@@ -21,7 +21,7 @@ def open(project: Path | str | None = None) -> OpenProject:  # noqa: A001 - as f
     Without an argument it is the nearest errata.yaml.
     """
     # The same as below: importing errata must stay quick.
-    from errata.open_project import OpenProject  # noqa: PLC0415
+    from errata.flows.open_project import OpenProject  # noqa: PLC0415
 
     return OpenProject(Path(project) if project is not None else None)
 
