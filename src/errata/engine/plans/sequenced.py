@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from errata.engine.frames import grouped_by, having, joined
-from errata.engine.plans.rows import OPEN, OTHER, UP_TO_NOW, VALUE, VE, VS, chosen, over, value
+from errata.engine.frames import grouped_by, having
+from errata.engine.plans.rows import OPEN, UP_TO_NOW, VE, VS, chosen, over
 
 _AT, _NEXT, _ALIVE, _LIVE = "_p", "_next", "_alive", "_live"
+_ROW, _POINT, _MET = "_row", "_point", "_met"
 
 
 @dataclass(frozen=True)
@@ -86,14 +87,24 @@ def _stretches(run: DataFrame, kept: Sequence[str]) -> DataFrame:
 
 
 def changing(given: Grouping) -> DataFrame:
-    """Of rows with any lifetimes: at each beginning and end the rows that count there."""
-    keys = value(given.group) if given.group else "0"
-    rows = chosen(given.frame, [*given.group, *given.values, VS, VE], **{VALUE: keys})
-    ends = rows.selectExpr(VALUE, f"explode(array({VS}, {VE})) AS {_AT}").filter(f"{_AT} < {OPEN}")
-    following = f"lead({_AT}) {over([VALUE], [_AT])}"
-    points = chosen(ends.distinct(), [_AT], **{f"{OTHER}{VALUE}": VALUE, _NEXT: following})
-    on = f"{VALUE} = {OTHER}{VALUE} AND {VS} <= {_AT} AND {_AT} < {VE}"
-    met = joined(rows.select(VALUE, *given.values, VS, VE), points, on)
-    found = grouped_by(met, [VALUE, _AT, _NEXT], _aggregates(given, {}))
-    groups = {name: f"{VALUE}.v{number}" for number, name in enumerate(given.group)}
-    return chosen(found, [*given.results], **groups, **{VS: _AT, VE: f"coalesce({_NEXT}, {OPEN})"})
+    """Of rows with any lifetimes: at each beginning and end the rows that count there.
+
+    A group's beginnings and ends are numbered, and each row is there once for each of them that it counts at: no row is
+    met with others, or read twice.
+    """
+    columns = [*given.group, *given.values]
+    rows = chosen(given.frame, [*columns, VS, VE], **{_ROW: f"row_number() {over(given.group, [VS])}"})
+    marks = f"inline(array(struct({VS} AS {_AT}, TRUE AS {_ALIVE}), struct({VE} AS {_AT}, FALSE AS {_ALIVE})))"
+    marked = rows.filter(f"{VS} < {VE}").selectExpr(*columns, _ROW, marks)
+    numbered = chosen(marked, ["*"], **{_POINT: f"dense_rank() {over(given.group, [_AT])}"})
+    # The mark after a row's beginning is its end, and after that comes none.
+    until = chosen(numbered, ["*"], **{_NEXT: f"lead({_POINT}) {over([*given.group, _ROW], [_AT])}"})
+    values = {name: f"IF({_ALIVE}, {name}, NULL)" for name in given.values}
+    own = {_AT: f"IF({_MET} = {_POINT}, {_AT}, NULL)", _ALIVE: f"IF({_ALIVE}, 1, NULL)"}
+    each = chosen(until, ["*"], **{_MET: f"explode(sequence({_POINT}, coalesce({_NEXT} - 1, {_POINT})))"})
+    there = chosen(each, [*given.group, _MET], **values, **own)
+    aggregates = _aggregates(given, {_AT: f"max({_AT})", _ALIVE: f"count({_ALIVE})"})
+    found = grouped_by(there, [*given.group, _MET], aggregates).filter(f"{_AT} < {OPEN}")
+    times = {VS: _AT, VE: f"coalesce(lead({_AT}) {over(given.group, [_AT])}, {OPEN})"}
+    whole = chosen(found, [*given.group, *given.results, _ALIVE], **times)
+    return whole.filter(f"{_ALIVE} > 0").drop(_ALIVE)

@@ -26,7 +26,7 @@ def one_nan(text: str, kind: str, *, near: bool) -> str:
     """A value of a type in SQL that is compared with others of it."""
     if not near or not _is_floating(kind):
         return text
-    return f"IF(isnan({text}), CAST('NaN' AS {kind}), {text})"
+    return f"nanvl({text}, CAST('NaN' AS {kind}))"
 
 
 def _is_floating(kind: str) -> bool:
