@@ -96,7 +96,8 @@ SCRIPT = """
 
     def total():
         with near.near_session() as session:
-            return fetch(as_frame(session, pa.table({"a": [1, 2]}), "a bigint").selectExpr("sum(a) AS s"))["s"][0].as_py()
+            rows = as_frame(session, pa.table({"a": [1, 2]}), "a bigint")
+            return fetch(rows.selectExpr("sum(a) AS s"))["s"][0].as_py()
 
     """
 
