@@ -115,9 +115,9 @@ def _text(function: str, name: str, kind: ColumnType, *, near: bool) -> str:
             return f"{which}(named_struct('v', {name}), named_struct('t', row)).v"
         case "min" | "max":
             return extreme(function, name, str(kind), near=near)
-        case "sum":
+        case "sum" | "avg":
             whole = Aggregate(function, Ref(name, kind), aggregate_type(function, kind) or kind)
-            return brought_back(f"sum({summand(name, kind, near=near)})", whole, near=near)
+            return brought_back(f"{function}({summand(name, function, kind, near=near)})", whole, near=near)
     return f"{function}({name})"
 
 

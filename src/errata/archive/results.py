@@ -26,7 +26,7 @@ from errata.archive.written import as_arrow, as_parquet, checksum, cut
 from errata.catalog import buckets
 from errata.catalog.open import Catalog
 from errata.catalog.published import Published
-from errata.engine.plans.rows import quoted
+from errata.engine.plans.rows import instant, quoted
 from errata.engine.types import arrow_ddl
 from errata.engine.values import as_frame
 from errata.model.bucket import INLINE_BYTES, Bucket, Ends, Groups, NewBucket, Role, masking
@@ -170,12 +170,12 @@ def as_source(rows: DataFrame, shape: Shape, fields: Sequence[str]) -> DataFrame
 
 def beginning(rows: DataFrame, interval: Interval) -> DataFrame:
     """Those that begin in the interval."""
-    return rows.where(f"{VS} >= {interval.start}L AND {VS} < {interval.end}L")
+    return rows.where(f"{VS} >= {instant(interval.start)} AND {VS} < {instant(interval.end)}")
 
 
 def counting(rows: DataFrame, instants: Interval) -> DataFrame:
     """Those that count at an instant of the interval."""
-    return rows.where(f"{VS} < {instants.end}L AND {VE} > {instants.start}L")
+    return rows.where(f"{VS} < {instant(instants.end)} AND {VE} > {instant(instants.start)}")
 
 
 def live_at(rows: pa.Table, at: int) -> pa.Table:

@@ -23,7 +23,7 @@ from errata.catalog.open import Catalog
 from errata.catalog.streams import Standing, aged_to_at
 from errata.engine.frames import broadcast, joined, united
 from errata.engine.near import is_near
-from errata.engine.plans.rows import quoted
+from errata.engine.plans.rows import instant, quoted
 from errata.engine.types import arrow_ddl, ddl
 from errata.engine.values import as_frame
 from errata.errors import ErrataError
@@ -330,7 +330,7 @@ def rows_in(catalog: Catalog, warehouse: Warehouse, schema: pa.Schema, found: It
 
 def place(stream: Stream, value: int) -> str:
     """A place as SQL compares the order field with it."""
-    return f"timestamp_micros({value}L)" if stream.timed else f"{value}L"
+    return f"timestamp_micros({value}L)" if stream.timed else instant(value)
 
 
 def _asked(rows: DataFrame, scan: Scan, base: Iterable[Bucket] | None = None) -> DataFrame:

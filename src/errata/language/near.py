@@ -23,6 +23,7 @@ from errata.language.functions import (
 )
 from errata.language.functions import SAME as ALIKE
 from errata.language.nodes import Aggregate, Group
+from errata.language.partial import AVERAGED
 from errata.language.plan import Plan, fact
 from errata.language.plan import walk as nodes
 from errata.language.tree import aggregate_text, expressions, text
@@ -124,10 +125,15 @@ _LONG_SUM = Unlike(
     lambda argument: argument.type.kind is Kind.DECIMAL and argument.type.precision > 28,
 )
 
+_LONG_AVERAGE = Unlike(
+    f"decimals of more than {AVERAGED} digits",
+    lambda argument: argument.type.kind is Kind.DECIMAL and argument.type.precision > AVERAGED,
+)
+
 AGGREGATES: Mapping[str, Near] = {
     **dict.fromkeys(("count", "min", "max", "stddev", "first", "last"), ALIKE),
     "sum": Near((_LONG_SUM,)),
-    "avg": Near((Unlike("decimals", lambda argument: argument.type.kind is Kind.DECIMAL),)),
+    "avg": Near((_LONG_AVERAGE,)),
 }
 """Aggregates by their arguments. Those of floating point numbers are the same but for the order of adding up."""
 

@@ -22,7 +22,7 @@ _TAKEN_AWAY = ("count", "sum", "avg", "stddev", "min", "max", "last")
 """What can be worked out where rows cease to count in the order in which they came."""
 _MOST_WINDOWS = 16
 """A row that is in more windows than this is better read again than kept in each."""
-_EXACT_DIGITS = 23
+AVERAGED = 23
 """Decimals of more digits are divided less precisely than the average of them is."""
 
 
@@ -106,7 +106,7 @@ def _carried_on(aggregate: Aggregate, *, for_ever: bool) -> bool:
     if aggregate.distinct and function not in _ALWAYS_ONCE:
         return False
     kind = _type(aggregate)
-    if function == "avg" and kind is not None and kind.kind is Kind.DECIMAL and kind.precision > _EXACT_DIGITS:
+    if function == "avg" and kind is not None and kind.kind is Kind.DECIMAL and kind.precision > AVERAGED:
         return False
     return function in (AGGREGATES if for_ever else _TAKEN_AWAY)
 

@@ -75,14 +75,14 @@ def _argument(below: Rows, aggregate: Aggregate) -> str:
     if aggregate.argument is None:
         return "1"
     if _counts_once(aggregate):
-        return summand(below.key(aggregate.argument), aggregate.argument.type, near=below.near)
+        return summand(below.key(aggregate.argument), aggregate.function, aggregate.argument.type, near=below.near)
     text = below.sql(aggregate.argument)
     match aggregate.function:
         case "first" | "last":
             # The first row's value is the first even if it is NULL, and aggregates overlook NULL: so it comes wrapped.
             return f"named_struct('v', {text})"
-        case "sum":
-            return summand(text, aggregate.argument.type, near=below.near)
+        case "sum" | "avg":
+            return summand(text, aggregate.function, aggregate.argument.type, near=below.near)
     return text
 
 

@@ -10,7 +10,7 @@ from errata.engine.plans.partial_doubles import product, spread_of_doubles, sum_
 from errata.engine.plans.partial_kept import INFINITE, NAN, NEGATED_EXACTLY, OWN, Kept, Part
 from errata.language.expr import BIGINT, sql
 from errata.language.nodes import Aggregate
-from errata.language.partial import FLOATING, WHOLE, PartialGroup
+from errata.language.partial import AVERAGED, FLOATING, WHOLE, PartialGroup
 from errata.model.columns import ColumnType, Kind
 
 
@@ -82,8 +82,10 @@ def _average(kept: Kept, of: str, kind: ColumnType, to: ColumnType) -> str:
         return f"{_sum_of_doubles(kept, of)} / nullif({count}, 0L)"
     whole = _exact(kept, of, kind)
     if kind.kind is Kind.DECIMAL:
-        digits = min(kind.precision + 10, 38)
-        whole = f"CAST({whole} AS DECIMAL({digits},{kind.scale}))"
+        # The near engine cuts a quotient off after four more digits: a fifth tells which way the fourth is rounded.
+        more = 1 if kind.precision <= AVERAGED else 0
+        digits = min(kind.precision + 10 + more, 38)
+        whole = f"CAST({whole} AS DECIMAL({digits},{kind.scale + more}))"
         return f"CAST({whole} / CAST(nullif({count}, 0L) AS DECIMAL(20,0)) AS {str(to).upper()})"
     return f"CAST({whole} AS DOUBLE) / nullif({count}, 0L)"
 

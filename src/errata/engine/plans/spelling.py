@@ -40,12 +40,18 @@ def extreme(function: str, text: str, kind: str, *, near: bool) -> str:
     return f"{function}_by({text}, IF({text} IS NULL, NULL, named_struct('n', isnan({text}), 'v', {text})))"
 
 
-def summand(text: str, kind: ColumnType, *, near: bool) -> str:
-    """What a sum is made of."""
-    return f"CAST({text} AS DECIMAL(38,0))" if near and kind.kind in _WHOLE else text
+def summand(text: str, function: str, kind: ColumnType, *, near: bool) -> str:
+    """What a sum or an average is made of."""
+    if near and function == "sum" and kind.kind in _WHOLE:
+        return f"CAST({text} AS DECIMAL(38,0))"
+    if near and function == "avg" and kind.kind is Kind.DECIMAL:
+        # An average is cut off after four more digits: a fifth tells which way the fourth is rounded.
+        return f"CAST({text} AS DECIMAL({min(kind.precision + 1, 38)},{min(kind.scale + 1, 38)}))"
+    return text
 
 
 def brought_back(text: str, aggregate: Aggregate, *, near: bool) -> str:
     """What an aggregate comes to, from what it was made in; a sum that does not fit fails here."""
     whole = aggregate.function == "sum" and aggregate.type.kind in _WHOLE
-    return f"CAST({text} AS {str(aggregate.type).upper()})" if near and whole else text
+    rounded = aggregate.function == "avg" and aggregate.type.kind is Kind.DECIMAL
+    return f"CAST({text} AS {str(aggregate.type).upper()})" if near and (whole or rounded) else text
