@@ -72,7 +72,7 @@ def test_the_first_run_takes_in_and_evaluates(ran: tuple[Path, Done]) -> None:
     done = ran[1]
     assert done.code == 1
     header, *found = [line.split() for line in done.out.splitlines()]
-    assert header == ["query", "answered", "up", "to", "commit", "results", "route", "rows", "read", "ms"]
+    assert header == ["query", "answered", "up", "to", "commit", "results", "route", "engine", "rows", "read", "ms"]
     assert [(name, until, route) for name, until, _, _, route, *_ in found] == [
         ("dear", STABLE[:23], "appended"),
         ("highest", STABLE[:23], "grouped"),
@@ -121,7 +121,10 @@ def test_for_scripts_every_query_has_an_outcome(errata: Errata, there: Path) -> 
     assert (fault["source"], fault["values"]) == ("quotes", {"quotes.price": "110"})
     assert found["later"]["waits_for"] == "inverse"
     header, *cells = errata("run", "--no-take", "--format", "csv").out.splitlines()
-    assert header == "what,name,outcome,commit,until,rows,batch,counts,route,rows_read,ms,waits_for,fault"
+    assert (
+        header
+        == "what,name,outcome,commit,until,rows,batch,counts,route,engine,engine_why,rows_read,ms,waits_for,fault"
+    )
     assert [line.split(",")[:3] for line in cells][-1] == ["query", "later", "held"]
 
 

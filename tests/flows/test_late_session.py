@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from errata.declare.project import NearSettings, NearUse
 from errata.flows.answering.late_session import LateSession
 from errata.flows.running.sweep import sweep
 from errata.flows.site import Site
@@ -31,26 +33,31 @@ def answered(tmp_path: Path, spark: SparkSession) -> Iterator[Answering]:
 
 
 @pytest.mark.parametrize(
-    ("correction", "result", "told"),
+    ("correction", "result"),
     [
-        ("2,b,3;replace", {"m": 9, "s": 20}, []),
-        ("8,a,9;delete", {"m": 5, "s": 10}, ["starting Spark"]),  # who is the greatest now, only the rows tell
+        ("2,b,3;replace", {"m": 9, "s": 20}),
+        ("8,a,9;delete", {"m": 5, "s": 10}),  # who is the greatest now, only the rows tell
     ],
 )
-def test_what_can_be_adjusted_is_without_spark(
+@pytest.mark.parametrize(("near", "told"), [(NearUse.AUTO, []), (NearUse.OFF, ["starting Spark"])])
+def test_a_small_correction_is_without_spark_unless_it_does_everything(
     answered: Answering,
     monkeypatch: pytest.MonkeyPatch,
     correction: str,
     result: dict[str, float],
+    near: NearUse,
     told: list[str],
 ) -> None:
     opening, opened = Site.session, []
     monkeypatch.setattr(Site, "session", lambda site: opened.append(site) or opening(site))
     answered.take(quotes=[correction])
     steps: list[str] = []
-    (done,) = sweep(answered.site, on_step=steps.append).swept
+    spark = replace(answered.site.project.spark, near=NearSettings(near))
+    site = replace(answered.site, project=replace(answered.site.project, spark=spark))
+    (done,) = sweep(site, on_step=steps.append).swept
     assert done.swept is not None
     assert (done.swept.technique, done.swept.changed) == ("direct", 1)
+    assert done.measures.engine == ("far" if told else "near")
     assert ([each for each in steps if "Spark" in each], len(opened)) == (told, len(told))
     assert "of_ten is corrected" in steps
     (row,) = answered.rows("of_ten")
@@ -60,7 +67,7 @@ def test_what_can_be_adjusted_is_without_spark(
 @pytest.fixture
 def late(spark: SparkSession) -> tuple[LateSession, list[str]]:
     told: list[str] = []
-    site: Any = SimpleNamespace(session=lambda: spark)
+    site: Any = SimpleNamespace(session=lambda: spark, engines_with=lambda opening: opening)
     return LateSession(site, lambda: told.append("opening")), told
 
 
