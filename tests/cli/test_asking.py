@@ -125,6 +125,8 @@ def test_queries_stand_below_the_streams(errata: Errata, declared: Path) -> None
         "as_of": None,
         "commit": None,
         "commits_behind": 0,
+        "engine": None,
+        "engine_why": None,
         "behind": None,
         "pending": 0,
         "left_out": {},

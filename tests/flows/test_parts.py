@@ -196,7 +196,8 @@ def test_another_runner_between_parts(there: Answering, monkeypatch: pytest.Monk
 
     monkeypatch.setattr("errata.flows.running.rounds.leases.held", once)
     there.run("sums")
-    assert len(taken) == len(evaluations(there, "sums")) > 2, "between parts others may come first"
+    # The first one is taken together with those of the other queries.
+    assert 1 + len(taken) == len(evaluations(there, "sums")) > 2, "between parts others may come first"
 
 
 def test_a_query_that_stops_in_a_later_part(

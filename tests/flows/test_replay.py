@@ -212,8 +212,8 @@ class TestParts:
     def test_each_by_itself(self, wrong: Answering) -> None:
         parts: list[str] = []
         report = of_range(wrong, "sums", on_step=parts.append)
-        assert len(parts) >= 4
-        assert parts[:2] == ["starting Spark", "replaying 0 and on"]
+        assert len(parts) >= 3
+        assert parts[0] == "replaying 0 and on"
         assert len(report.done) > 1
         assert sum(each.swept.changed for each in report.done if each.swept is not None) == report.changed
         wrong.check("sums")
@@ -240,7 +240,7 @@ class TestParts:
         parts: list[str] = []
         report = of_range(wrong, "sums", on_step=parts.append)
         assert report.resumed
-        assert parts[1] == f"replaying {told.done_to} and on"
+        assert parts[0] == f"replaying {told.done_to} and on"
         (told,) = recorded(wrong, "sums")
         assert (told.left.empty, told.results) == (True, report.results)
         wrong.check("sums")

@@ -148,6 +148,12 @@ def _renewing(catalog: Catalog, held: Sequence[Lease]) -> Iterator[None]:
         _give_back_own(catalog, held)
 
 
+def give_back(catalog: Catalog, lease: Lease) -> None:
+    """Give one of several leases that are held together back before the others."""
+    lease.lost = True
+    _give_back_own(catalog, [lease])
+
+
 def release(catalog: Catalog, owner: str) -> list[str]:
     """Give back all that is held for a task that has been killed; what nobody told the owner of stays. The names of the
     leases."""

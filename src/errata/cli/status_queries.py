@@ -25,6 +25,8 @@ FIELDS = (
     Field("as_of", "as of", right=True),
     Field("commit", "in commit", right=True),
     Field("commits_behind", "commits behind", right=True),
+    Field("engine", "engine", fold=True),
+    Field("engine_why", "engine_why"),
     Field("behind", "behind"),
     Field("pending", "pending", right=True),
     Field("left_out", "left out", fold=True),
@@ -37,12 +39,12 @@ FIELDS = (
     Field("declared", "declaration"),
 )
 QUIET = {
-    *("answered", "as_of", "behind", "pending", "left_out", "deferred", "refused", "on_revision"),
+    *("answered", "as_of", "engine", "behind", "pending", "left_out", "deferred", "refused", "on_revision"),
     *("waits_for", "lease", "declared"),
 }
 """Columns that a person is shown only when they say something."""
 
-PROGRAMS = {"columns", "commit", "commits_behind", "fault"}
+PROGRAMS = {"columns", "engine_why", "commit", "commits_behind", "fault"}
 """Columns for programs: a person is told elsewhere, or in other words."""
 
 TOLD = 5
@@ -125,6 +127,8 @@ def _record(each: QueryStatus) -> Record:
         "as_of": None if last is None else last.data_commit,
         "commit": None if last is None else last.commit_id,
         "commits_behind": each.commits,
+        "engine": None if last is None else last.measures.engine,
+        "engine_why": None if last is None else last.measures.engine_why,
         "behind": each.instants,
         "pending": each.pending,
         "left_out": dict(each.left_out),
@@ -147,6 +151,7 @@ def _row(each: QueryStatus) -> Record:
         "state": "" if each.state is None else each.state.value,
         "answered": "" if last is None else place_shown(last.frontier, each.timed),
         "as_of": "" if last is None else last.data_commit,
+        "engine": _far(each),
         "behind": _behind(each),
         "pending": each.pending or "",
         "left_out": ", ".join(f"{count:,} of {name}" for name, count in each.left_out.items()),
@@ -167,6 +172,12 @@ def _lease(holder: Holder) -> Record:
         "until": format_instant(holder.until),
         "life": holder.life.value,
     }
+
+
+def _far(each: QueryStatus) -> str:
+    """Why the far engine did the last step, where it did."""
+    measures = None if each.published is None else each.published.last.measures
+    return "" if measures is None or measures.engine != "far" else f"far: {measures.engine_why}"
 
 
 def _policy(each: QueryStatus) -> str:

@@ -286,22 +286,21 @@ class Rounds:
     def _one(self, turn: Turn, held: Lease | None) -> Outcome:
         """Do all that there is to do for a query, with its lease; one that could not be had at once is waited for."""
         outcome = Outcome()
-        if held is not None:
-            self._whole(turn, outcome, held)
-            return outcome
-        owner, patience = self._site.cause.owner, self._wanted.patience
-        with leases.held(self._site.catalog, _lease_of(turn), owner, patience) as lease:
-            if lease.ours:
-                self._whole(turn, outcome, lease)
-            else:
-                outcome.busy, outcome.holder = True, lease.by
-        return outcome
-
-    def _whole(self, turn: Turn, outcome: Outcome, lease: Lease) -> None:
         left: Turn | None = turn
-        while left is not None:
-            self._once(left, outcome, lease)
+        if held is not None:
+            self._once(turn, outcome, held)
             left = self._left(turn, outcome)
+            if left is not None:
+                leases.give_back(self._site.catalog, held)  # between parts others may come first
+        while left is not None:
+            owner, patience = self._site.cause.owner, self._wanted.patience
+            with leases.held(self._site.catalog, _lease_of(turn), owner, patience) as lease:
+                if lease.ours:
+                    self._once(left, outcome, lease)
+                else:
+                    outcome.busy, outcome.holder = True, lease.by
+            left = self._left(turn, outcome)
+        return outcome
 
     def _once(self, turn: Turn, outcome: Outcome, lease: Lease) -> None:
         """Correct the query's results and take it a step further."""
