@@ -84,6 +84,7 @@ class Morning:
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection),
             "ERRATA_PROJECT": str(self.submitted.written.folder),
             "ERRATA_SPARK_CONF": json.dumps(cluster.conf),
+            "ERRATA_NEAR": "off",
         }
         with pytest.MonkeyPatch.context() as patch:
             for name in [each for each in os.environ if each.startswith(("ERRATA_", "SPARK_HOME"))]:

@@ -22,6 +22,7 @@ from errata.model.instants import MINUTE
 from errata.model.results import VE, VS
 from errata.revise.technique import Technique
 from fixtures.catalog import NOW
+from fixtures.counted import count_reads
 from fixtures.runs import DEAR, FIRMS, FIRST, MOST, QUERIES, SECOND, SERVED, STREAMS, SUMS, UNSWEPT, Answering, Row
 
 PAST = ["3,a,9;replace", "1,b,;delete", "7,a,8;replace", "2,a,6;insert"]
@@ -360,7 +361,10 @@ class TestPlan:
     NAMES = ("dear", "sums", "closed", "latest", "twos")
 
     @pytest.mark.parametrize("technique", [Technique.AUTO, Technique.MINIMAL, Technique.ALL, Technique.DIRECT])
-    def test_it_is_what_the_sweep_does(self, tmp_path: Path, technique: Technique) -> None:
+    def test_it_is_what_the_sweep_does(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, technique: Technique
+    ) -> None:
+        count_reads(monkeypatch)
         texts = {name: QUERIES[name] for name in (*self.NAMES, "most")}
         with answering(tmp_path, texts, declared=UNSWEPT) as there:
             there.take(quotes=PAST)

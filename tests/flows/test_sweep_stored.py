@@ -23,6 +23,7 @@ from errata.model.bucket import Role
 from errata.model.evaluation import Swept
 from errata.model.results import VS
 from errata.revise.technique import Technique
+from fixtures.counted import count_reads
 from fixtures.projects import Written
 from fixtures.runs import STREAMS, Answering
 
@@ -62,6 +63,12 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
     yield answered
     for each in begun:
         each.close()
+
+
+@pytest.fixture(autouse=True)
+def counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told exactly what is read."""
+    count_reads(monkeypatch)
 
 
 def swept(there: Answering, technique: Technique = Technique.AUTO) -> dict[str, tuple[Evaluated, Swept]]:
