@@ -34,9 +34,10 @@ from errata.model.batch import BadRow, Counts, ReadSplit, Retried, SourceFile, S
 from errata.model.bucket import NewBucket, Role
 from errata.model.interval import Interval
 
-SMALL_BYTES = 1024 * 1024
-SMALL_ROWS = 50_000
-"""A batch of so little is arranged here: to start a job, and Python for it, takes longer."""
+SMALL_BYTES = 16 * 1024 * 1024
+SMALL_ROWS = 500_000
+"""Bytes and rows up to which a batch is arranged in this process, by one task and without Spark. More of them would be
+arranged faster by several tasks, once Spark and its Python processes are there."""
 
 BESIDE_ROWS = 1_000_000
 """Unless buckets of more rows reach to where it may repeat one."""

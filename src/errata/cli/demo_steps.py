@@ -110,7 +110,7 @@ STEPS = (
     Step(
         "Take it in",
         "The first file is sorted, cut into buckets and committed, all or nothing. Bad rows are set aside, each with "
-        "its place, what it said and why it was not taken. (Spark starts first, which takes some seconds.)",
+        "its place, what it said and why it was not taken.",
         [f"errata ingest quotes feed/{FIRST}", "errata quarantine ls quotes"],
     ),
     Step(
