@@ -164,10 +164,15 @@ class Conductor:
     def _kill_until(self, end: float) -> None:
         chance = self._chance(f"kills {end}")
         while (left := end - time.monotonic()) > 0 and not self._quiet.is_set():
-            self._quiet.wait(min(left, chance.expovariate(1 / self.chaos.every)))
-            only_spark = chance.random() < 0.25
-            if time.monotonic() < end and chance.choice(self.workers).kill(only_spark=only_spark):
-                self.tally.add("JVMs killed" if only_spark else "workers killed")
+            pause = min(chance.expovariate(1 / self.chaos.every), 2 * self.chaos.every)
+            self._quiet.wait(min(left, pause))
+            only_engine, worker = chance.random() < 0.4, chance.choice(self.workers)
+            if time.monotonic() >= end:
+                return
+            if only_engine and worker.kill(only_engine=True):
+                self.tally.add("engines killed")
+            elif worker.kill(only_engine=False):
+                self.tally.add("workers killed")
 
     def _do(self, worker: Worker, *command: str) -> int:
         self.tally.add("commands")

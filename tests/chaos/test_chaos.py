@@ -15,6 +15,6 @@ def test_after_kills_all_is_as_it_has_to_be(tmp_path: Path, chance: random.Rando
     conductor.go()
     counts = conductor.tally.counts
     assert counts["deliveries"] > 2
-    assert counts["workers killed"] + counts["JVMs killed"] > 0
+    assert counts["workers killed"] + counts["engines killed"] > 0
     assert counts["answers compared"] > 50
     assert told[0].startswith("round 1 of 1: ")

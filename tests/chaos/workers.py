@@ -44,17 +44,17 @@ class Worker:
             raise AssertionError(f"{' '.join(command)}: the process ended with {code}; see {self._log}")
         return KILLED
 
-    def kill(self, *, only_spark: bool) -> bool:
-        """Kill it, or the JVM that it works with; whether there was one."""
+    def kill(self, *, only_engine: bool) -> bool:
+        """Kill it, or the JVM or near engine that it works with; whether there was one."""
         process = self._process
         if process is None or process.poll() is not None:
             return False
-        if not only_spark:
+        if not only_engine:
             process.kill()
             return True
         with suppress(psutil.NoSuchProcess):
             for each in psutil.Process(process.pid).children(recursive=True):
-                if each.name() == "java":
+                if each.name() == "java" or any(word.endswith("near_server.py") for word in each.cmdline()):
                     each.kill()
                     while each.status() != psutil.STATUS_ZOMBIE:  # else the next command may find it alive
                         time.sleep(0.01)

@@ -121,18 +121,18 @@ def aged_to_now(connection: Connection, stream_id: int) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Ageing:
+class ArchiveAge:
     """How far an archive has been aged."""
 
     stream_id: int
     aged_to: int | None
 
 
-def aged(connection: Connection, names: Collection[str]) -> dict[str, Ageing]:
+def aged(connection: Connection, names: Collection[str]) -> dict[str, ArchiveAge]:
     """How far the streams and results of these names have been aged."""
     query = select(streams.c.name, streams.c.stream_id, streams.c.aged_to)
     query = query.where(streams.c.name.in_(names), streams.c.removed_in.is_(None))
-    return {row.name: Ageing(row.stream_id, row.aged_to) for row in connection.execute(query)}
+    return {row.name: ArchiveAge(row.stream_id, row.aged_to) for row in connection.execute(query)}
 
 
 def settled_in(connection: Connection, stream_id: int, numbers: Iterable[int]) -> dict[int, int]:

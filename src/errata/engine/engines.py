@@ -64,24 +64,24 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class EngineChoice:
     """The engine that does a piece of work, and why."""
 
     engine: Engine
     why: str
 
 
-def choose(demand: Demand, budget: Budget | None) -> Choice:
+def choose(demand: Demand, budget: Budget | None) -> EngineChoice:
     """The engine for a demand; without a budget there is no near engine."""
     if budget is None:
-        return Choice(Engine.FAR, "near is off")
+        return EngineChoice(Engine.FAR, "near is off")
     if demand.obstacle is not None:
-        return Choice(Engine.FAR, demand.obstacle)
+        return EngineChoice(Engine.FAR, demand.obstacle)
     if demand.rows > budget.rows:
-        return Choice(Engine.FAR, f"{demand.rows:,} rows are more than near's {budget.rows:,}")
+        return EngineChoice(Engine.FAR, f"{demand.rows:,} rows are more than near's {budget.rows:,}")
     if demand.size > budget.size:
-        return Choice(Engine.FAR, f"{demand.size:,} bytes are more than near's {budget.size:,}")
-    return Choice(Engine.NEAR, f"{demand.rows:,} rows")
+        return EngineChoice(Engine.FAR, f"{demand.size:,} bytes are more than near's {budget.size:,}")
+    return EngineChoice(Engine.NEAR, f"{demand.rows:,} rows")
 
 
 @dataclass(slots=True)
@@ -94,11 +94,11 @@ class Engines:
     far_opened: SparkSession | None = None
     """The far engine's session, if it has been needed."""
 
-    def choice(self, demand: Demand) -> Choice:
+    def choice(self, demand: Demand) -> EngineChoice:
         """The engine for a piece of work."""
         return choose(demand, self.budget)
 
-    def run(self, demand: Demand, work: Callable[[SparkSession], T]) -> tuple[T, Choice]:
+    def run(self, demand: Demand, work: Callable[[SparkSession], T]) -> tuple[T, EngineChoice]:
         """Do a piece of work on the engine that suits it. Where near fails, far decides, and its words are told."""
         choice = self.choice(demand)
         _log.info("%s: %s", choice.engine.value, choice.why)
@@ -110,11 +110,13 @@ class Engines:
                 raise  # told by the work itself, and the same there
             except Exception as error:  # noqa: BLE001 - for whatever reason near fails, far decides
                 why = last_word(error)
-                choice = Choice(Engine.FAR, f"near failed: {why}")
+                choice = EngineChoice(Engine.FAR, f"near failed: {why}")
                 _log.info("%s: %s", choice.engine.value, choice.why)
         return work(self.far()), choice
 
-    def read(self, demand: Demand, made: Callable[[SparkSession], DataFrame]) -> tuple[DataFrame | pa.Table, Choice]:
+    def read(
+        self, demand: Demand, made: Callable[[SparkSession], DataFrame]
+    ) -> tuple[DataFrame | pa.Table, EngineChoice]:
         """The rows of a frame: in memory where near has made them, else the far engine's frame, still to be read."""
 
         def work(session: SparkSession) -> DataFrame | pa.Table:

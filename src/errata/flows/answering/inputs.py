@@ -17,7 +17,7 @@ from errata.archive.scan import Found, Group, Scan, candidates, place, scan_rows
 from errata.catalog import ledger
 from errata.catalog.published import Published
 from errata.catalog.streams import Standing
-from errata.engine.engines import Choice, Demand
+from errata.engine.engines import Demand, EngineChoice
 from errata.engine.near import is_near
 from errata.engine.plans.rows import quoted
 from errata.evaluate.reads import NOTHING, Reach
@@ -72,11 +72,11 @@ class Inputs:
         """Whether the near engine works. What it makes is taken into this process whole."""
         return self.session_of is not None and is_near(self.session_of)
 
-    def choice(self, demand: Demand) -> Choice:
+    def choice(self, demand: Demand) -> EngineChoice:
         """The engine that would do a piece of work."""
         return self.spark.engines.choice(demand)
 
-    def run(self, demand: Demand, work: Callable[[Inputs], T]) -> tuple[T, Choice]:
+    def run(self, demand: Demand, work: Callable[[Inputs], T]) -> tuple[T, EngineChoice]:
         """Do a piece of work, which has no effect until it is committed, on the engine that suits its size."""
         return self.spark.engines.run(demand, lambda session: work(replace(self, session_of=session)))
 

@@ -17,7 +17,7 @@ from errata.catalog import commits, pins, queries, streams
 from errata.catalog.published import all_published
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.streams import Standing
-from errata.engine.engines import Choice, Demand
+from errata.engine.engines import Demand, EngineChoice
 from errata.flows.answering.inputs import Inputs
 from errata.flows.answering.late_session import LateSession
 from errata.flows.correcting.deferrals import Deferrals
@@ -57,7 +57,7 @@ class Planned:
     refused: Sequence[Refusal] = ()
     waits: str | None = None
     """Why `errata run` would leave them for now, if it would."""
-    choice: Choice | None = None
+    choice: EngineChoice | None = None
     """The engine that would do it, where there is anything to do."""
 
 
