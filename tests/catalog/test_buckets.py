@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from errata.catalog import buckets, streams
 from errata.catalog.open import Catalog
-from errata.model.bucket import Groups
+from errata.model.bucket import Groups, Role
 from errata.model.commit import Cause
 from errata.model.interval import HIGHEST, LOWEST, Interval
 from errata.model.stream import Stream
@@ -38,6 +41,39 @@ def test_lookups_agree_with_looking_at_all(catalog: Catalog) -> None:
             ]
             assert sorted(each.path or "" for each in found) == sorted(expected)
             assert buckets.visible(catalog, basis.stream_id, declared - 1, Interval(start, end)) == []
+
+    check()
+
+
+@pytest.mark.parametrize("few", [2_000, 0])
+def test_lookups_of_several_intervals_agree_with_looking_at_all(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(buckets, "FEW", few)
+    made = iter(range(10_000))
+
+    @given(st.lists(st.tuples(spans, moments), max_size=12), st.lists(spans, min_size=1, max_size=6))
+    def check(written: list[tuple[tuple[int, int], int]], asked: list[tuple[int, int]]) -> None:
+        stream = a_stream(f"several{next(made)}")
+        declared = streams.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
+        at = (catalog, streams.standing(catalog, stream.name).stream_id, declared)
+        new = [
+            replace(a_bucket(low, high, path=f"{number}"), ends=(low, max(last, low)))
+            for number, ((low, high), last) in enumerate(written)
+        ]
+        with catalog.writing() as connection:
+            buckets.add(connection, at[1], None, declared, new)
+        wanted = [(start, end) for start, end in asked if start < end]
+        intervals = [Interval(*each) for each in asked]
+        begin = {each.path for each in new if any(each.vs_min < end and each.vs_max >= start for start, end in wanted)}
+        count = {
+            each.path
+            for each in new
+            if each.ends is not None and any(each.vs_min < end and each.ends[1] > start for start, end in wanted)
+        }
+        for look_up, expected in ((buckets.meeting, begin), (buckets.meeting_instants, count)):
+            assert {each.path for each in look_up(*at, intervals, (Role.BASE,))} == expected
+            assert look_up(*at, intervals, (Role.OPEN,)) == []
 
     check()
 

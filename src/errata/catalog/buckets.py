@@ -8,7 +8,7 @@ vs_min lies in (start - 2^k, end). That is one range of the index for each class
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -140,42 +140,40 @@ def meeting(
 ) -> list[Bucket]:
     """The buckets of these roles, visible at the commit, that can hold rows which begin in one of the intervals, in
     stream order. Mostly by one question, however many intervals there are."""
-    asked = [each for each in intervals if not each.empty]
-    hull = _hull_of(asked)
-    start, end = _literal(hull.start), _literal(hull.end)
-    found = _of_roles(catalog, stream_id, commit_id, roles, buckets.c.vs_min < end, buckets.c.vs_max >= start)
-    if found is None:
-        each_by_itself = (
-            bucket
-            for interval in asked
-            for role in roles
-            for bucket in visible(catalog, stream_id, commit_id, interval, role=role)
-        )
-        return _in_order({bucket.bucket_id: bucket for bucket in each_by_itself}.values())
-    return _in_order(each for each in found if any(one.meets(each.vs_min, each.vs_max) for one in asked))
+
+    def meets(bucket: Bucket, one: Interval) -> bool:
+        return one.meets(bucket.vs_min, bucket.vs_max)
+
+    return _of_any((catalog, stream_id, commit_id), intervals, roles, buckets.c.vs_max, meets, visible)
 
 
 def meeting_instants(
     catalog: Catalog, stream_id: int, commit_id: int, intervals: Sequence[Interval], roles: Sequence[Role]
 ) -> list[Bucket]:
     """The same for buckets of results that can hold some which count at an instant of one of the intervals."""
+
+    def meets(bucket: Bucket, one: Interval) -> bool:
+        return bucket.ends is not None and bucket.vs_min < one.end and bucket.ends[1] > one.start
+
+    return _of_any((catalog, stream_id, commit_id), intervals, roles, buckets.c.ve_max, meets, counting)
+
+
+def _of_any(
+    at: tuple[Catalog, int, int],
+    intervals: Sequence[Interval],
+    roles: Sequence[Role],
+    last: ColumnElement[int],
+    meets: Callable[[Bucket, Interval], bool],
+    of_one: Callable[..., list[Bucket]],
+) -> list[Bucket]:
+    """The buckets that meet one of the intervals: from all between the first and the last, unless those are many."""
     asked = [each for each in intervals if not each.empty]
     hull = _hull_of(asked)
-    start, end = _literal(hull.start), _literal(hull.end)
-    found = _of_roles(catalog, stream_id, commit_id, roles, buckets.c.vs_min < end, buckets.c.ve_max > start)
+    found = _of_roles(*at, roles, buckets.c.vs_min < _literal(hull.end), last >= _literal(hull.start))
     if found is None:
-        each_by_itself = (
-            bucket
-            for interval in asked
-            for role in roles
-            for bucket in counting(catalog, stream_id, commit_id, interval, role)
-        )
-        return _in_order({bucket.bucket_id: bucket for bucket in each_by_itself}.values())
-    return _in_order(
-        each
-        for each in found
-        if each.ends is not None and any(each.vs_min < one.end and each.ends[1] > one.start for one in asked)
-    )
+        found = [each for interval in asked for role in roles for each in of_one(*at, interval, role=role)]
+        found = list({each.bucket_id: each for each in found}.values())
+    return _in_order(each for each in found if any(meets(each, one) for one in asked))
 
 
 def _hull_of(intervals: Sequence[Interval]) -> Interval:
