@@ -6,7 +6,7 @@ import pytest
 
 from errata.language.expr import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, Call, Lit, Ref
 from errata.language.near import AGGREGATES as PROVEN
-from errata.language.near import obstacle, page
+from errata.language.near import hash_obstacle, obstacle, page
 from errata.language.nodes import AGGREGATES, Aggregate, Filter, Group, Output, Project, Scan
 from errata.language.plan import Field, Plan, Source, SourceKind
 from errata.model.columns import ColumnType, Kind
@@ -83,3 +83,18 @@ def test_every_aggregate_is_told_of() -> None:
 def test_the_page_is_what_the_command_prints() -> None:
     written = Path(__file__).resolve().parents[2] / "docs" / "near.md"
     assert written.read_text(encoding="utf-8") == page(), "run `python -m errata.language.near > docs/near.md`"
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (BIGINT, None),
+        (STRING, None),
+        (ColumnType(Kind.DECIMAL, 18, 2), None),
+        (ColumnType(Kind.DECIMAL, 19, 2), "the hash of x.k, a decimal(19,2), is not the same near"),
+        (DOUBLE, "the hash of x.k, a double, is not the same near"),
+    ],
+)
+def test_keys_that_are_hashed_otherwise_near(kind: ColumnType, why: str | None) -> None:
+    fields = (Field("at", TIMESTAMP), Field("k", kind))
+    assert hash_obstacle(Scan(Source("s", SourceKind.STREAM, fields, ("k",), "at"), "x")) == why

@@ -32,6 +32,9 @@ from errata.model.columns import ColumnType, Kind
 
 _FLOATING = (Kind.FLOAT, Kind.DOUBLE)
 
+_HASHED = 18
+"""Decimals of more digits are hashed by their bytes, which the engines lay out differently."""
+
 
 def _without_common_type(call: Expr) -> bool:
     return common_type([each.type for each in children(call)]) is None
@@ -142,6 +145,15 @@ AGGREGATES: Mapping[str, Near] = {
 def obstacle(plan: Plan) -> str | None:
     """Why the near engine cannot be used for a plan; None: it gives what Spark gives."""
     return next(_obstacles(plan), None)
+
+
+def hash_obstacle(plan: Plan) -> str | None:
+    """Why hashes of a plan's keys, as stored lineage keeps them, are not the same near."""
+    for name in plan.key:
+        kind = plan.types[name]
+        if kind.kind in _FLOATING or (kind.kind is Kind.DECIMAL and kind.precision > _HASHED):
+            return f"the hash of {name}, a {kind}, is not the same near"
+    return None
 
 
 def _obstacles(plan: Plan) -> Iterator[str]:

@@ -17,7 +17,7 @@ from errata.flows.answering.due import behind, no_further, reached, taken_up
 from errata.flows.answering.inputs import Inputs
 from errata.flows.answering.needed import base_names
 from errata.flows.answering.parts import Part, part_of
-from errata.language.near import obstacle
+from errata.language.near import hash_obstacle, obstacle
 from errata.language.nodes import scans
 from errata.language.patterns import pattern
 from errata.language.plan import Plan
@@ -25,6 +25,7 @@ from errata.language.rewrite import rewrite
 from errata.language.tree import is_timed
 from errata.model.evaluation import Evaluation, Step
 from errata.model.interval import LOWEST
+from errata.model.query import Lineage
 from errata.model.results import Shape, shaped
 
 
@@ -85,7 +86,13 @@ class Task:
     def demand(self, inputs: Inputs) -> Demand:
         """What the step asks of an engine."""
         known = self.basis.rows if self.basis is not None and self.route.kind is Kind.NEW_VALUES else 0
-        return Demand(self.size(inputs) + known, obstacle=obstacle(self.rewritten))
+        return Demand(self.size(inputs) + known, obstacle=self.obstacle)
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why the near engine cannot be asked, whatever the size."""
+        hashed = self.query.checked.query.lineage is Lineage.STORED and self.route.kind is Kind.ROW_WINDOWS
+        return obstacle(self.rewritten) or (hash_obstacle(self.route.input) if hashed else None)
 
 
 def task_for(query: RecordedQuery, plan: Plan, inputs: Inputs, *, anew: bool = False) -> Task | None:

@@ -17,7 +17,6 @@ from errata.flows.correcting.lineage_asked import asked
 from errata.flows.correcting.stands import Stands, answered, revised_of
 from errata.flows.correcting.state_patched import fate
 from errata.flows.correcting.techniques import chosen, rows_to_read
-from errata.language.near import obstacle
 from errata.language.plan import Plan
 from errata.model.bucket import Role
 from errata.model.evaluation import Refusal
@@ -67,7 +66,7 @@ class Sweeping:
     def demand(self, inputs: Inputs) -> Demand:
         """What the correction asks of an engine."""
         revised = sum(each.rows.num_rows for each in self.revised)
-        return Demand(self.size(inputs) + revised, obstacle=obstacle(self.task.rewritten))
+        return Demand(self.size(inputs) + revised, obstacle=self.task.obstacle)
 
 
 def sweeping_for(

@@ -28,7 +28,6 @@ from errata.flows.declaring.check import read
 from errata.flows.running.rounds import wanted_queries
 from errata.flows.running.sweep import pending
 from errata.flows.site import Site
-from errata.language.near import obstacle
 from errata.language.plan import Plan
 from errata.model.evaluation import Refusal
 from errata.model.interval import HIGHEST
@@ -134,7 +133,7 @@ class _Plans:
         rows, all_rows = (rows_to_read(self.inputs, each, of.until) for each in (needed, whole))
         rows = 0 if chosen is Technique.DIRECT else rows
         regions = len(needed.regions)
-        choice = self.inputs.choice(Demand(rows + count, obstacle=obstacle(task.rewritten)))
+        choice = self.inputs.choice(Demand(rows + count, obstacle=task.obstacle))
         self.planned.append(Planned(name, count, chosen, why, regions, rows, all_rows, needed.refused, waits, choice))
 
 
