@@ -1,4 +1,4 @@
-"""Which engine does a piece of work: near, in this process, or far, Spark; and the change to far where near fails.
+"""Which engine does a piece of work: near, beside this process, or far, Spark; and the change to far where near fails.
 
 A piece of work is a function of a session that has no effect until its caller commits: it can be done again. This is
 the one place that decides; the budget is in rows and bytes that the bucket index knows before anything is read.

@@ -42,7 +42,7 @@ class Measures:
     micros: int = 0
     route: str = ""
     engine: str = ""
-    """The engine that did the work: `near`, in the process that ran it, or `far`, Spark."""
+    """The engine that did the work: `near`, beside the process that ran it, or `far`, Spark."""
     engine_why: str = ""
     """Why that one."""
 
