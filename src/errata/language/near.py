@@ -195,7 +195,7 @@ def _of_aggregate(aggregate: Aggregate) -> Unlike | None:
 
 _PAGE = """# What the near engine does
 
-Small work is done by the near engine, beside the process, and large work by Spark. Both give the same answers, because near
+Small work is done by the near engine, beside the process, and large work by Spark. Both give the same answers, for near
 does only what is known to be the same: this page lists it, and `tests/engine/test_differential.py` compares each line
 with Spark, over values at the edges of all types. What is not the same goes to Spark, whatever the size. So does what
 near fails at: then the work is done again by Spark, and what Spark says counts.
