@@ -267,8 +267,17 @@ def test_many_small_buckets_of_a_batch_keep_to_the_limit(a_house: Builder, monke
         ("1.parquet", {"SMALL_ROWS": 1}, FEED),
         ("1.csv", {"BESIDE_ROWS": 1}, FEED),
         ("1.csv", {}, replace(FEED, key=("who",))),
+        ("1.csv", {"SMALL_BYTES": 20, "WITHOUT_SPARK": 16}, FEED),
     ],
-    ids=["small", "bytes", "zipped bytes", "rows", "rows that it may repeat", "rows that it may repeat anywhere"],
+    ids=[
+        "small",
+        "bytes",
+        "zipped bytes",
+        "rows",
+        "rows that it may repeat",
+        "rows that it may repeat anywhere",
+        "not so small",
+    ],
 )
 def test_only_a_small_batch_is_taken_in_without_spark(
     a_house: Builder,
@@ -280,11 +289,11 @@ def test_only_a_small_batch_is_taken_in_without_spark(
 ) -> None:
     house = a_house(stream)
     house.append([Source("0.csv", [a_line(1, "b"), a_line(2, "b")])])
-    for each, value in limit.items():
+    for each, value in {"WITHOUT_SPARK": 1, **limit}.items():
         monkeypatch.setattr(arranging, each, value)
     house.append([Source(name, [a_line(1), a_line(2)])])
     by_spark = bool(commits.listed(house.catalog)[-1].cause.spark_app)
-    assert by_spark == (request.node.callspec.id != "small")
+    assert by_spark == (request.node.callspec.id not in ("small", "not so small"))
     assert len(house.scan()) == (4 if stream is FEED else 2)
 
 

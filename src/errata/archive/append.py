@@ -34,10 +34,12 @@ from errata.model.batch import BadRow, Counts, ReadSplit, Retried, SourceFile, S
 from errata.model.bucket import NewBucket, Role
 from errata.model.interval import Interval
 
-SMALL_BYTES = 16 * 1024 * 1024
-SMALL_ROWS = 500_000
-"""Bytes and rows up to which a batch is arranged in this process, by one task and without Spark. More of them would be
-arranged faster by several tasks, once Spark and its Python processes are there."""
+SMALL_BYTES = 1024 * 1024
+SMALL_ROWS = 50_000
+"""Bytes and rows up to which a batch is arranged in this process by one task: to start a job takes longer."""
+
+WITHOUT_SPARK = 16
+"""So many times as much is, unless Spark is to do everything: it may not be there at all."""
 
 BESIDE_ROWS = 1_000_000
 """Unless buckets of more rows reach to where it may repeat one."""
@@ -143,16 +145,16 @@ class Prepared:
     found: Found
     """The buckets that can hold such."""
 
-    @property
-    def small(self) -> bool:
+    def is_small(self, *, near: bool) -> bool:
         """Whether it is read and ordered here, without Spark. Keys without the order field are settled by Spark: all of
-        the archive may have them."""
+        the archive may have them. `near`: whether work that is small is kept from Spark."""
         if not self.intent.stream.key_has_order:
             return False
         size = sum(_UNZIPPED * file.bytes if file.gzip else file.bytes for file in self.files)
         told = sum(count for layout in self.layouts for count in layout.row_groups)
         beside = sum(bucket.rows for bucket in self.found.all)
-        return size <= SMALL_BYTES and told <= SMALL_ROWS and beside <= BESIDE_ROWS
+        most = WITHOUT_SPARK if near else 1
+        return size <= most * SMALL_BYTES and told <= most * SMALL_ROWS and beside <= BESIDE_ROWS
 
 
 def prepare(

@@ -219,9 +219,10 @@ def _take_in(site: Site, batch: Batch, new: Named, on_step: OnStep) -> AppendRep
             # What can be refused by a look at the files' beginnings is, before Spark is started for it.
             layouts = [read_layout(file, basis.stream, batch.default_op) for file in new.files]
             prepared = prepare(site.catalog, _intent(site, basis), new.files, layouts, _known(basis))
-            if not prepared.small:
+            small = prepared.is_small(near=site.engines().budget is not None)
+            if not small:
                 on_step("starting Spark")
-            session = None if prepared.small else site.session()
+            session = None if small else site.session()
             on_step(f"reading {count:,} file{'s' if count > 1 else ''} and writing buckets")
             arranged = arrange(prepared, session)
         arranged = replace(arranged, faults=replace(arranged.faults, retried=batch.retried))
