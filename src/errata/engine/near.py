@@ -117,7 +117,7 @@ def near_session() -> Iterator[SparkSession]:
 
 def is_near(session: SparkSession) -> bool:
     """Whether a session, that of a frame say, is the near engine's."""
-    return any(each.session is session for each in _servers)
+    return any(each.session is session for each in tuple(_servers))  # which another thread may be changing
 
 
 def near_is_installed() -> bool:

@@ -1,6 +1,6 @@
 """A project at hand in Python, for a script or a notebook that has no session of Spark.
 
-What is asked for is done by the engine that suits its size: what is small in this process, without Java. Rows come as
+What is asked for is done by the engine that suits its size: what is small without Java. Rows come as
 Arrow tables, `.to_pandas()` makes pandas of them.
 """
 
