@@ -18,17 +18,19 @@ from errata.errors import EXIT_FAILED, UsageError, candidates, unknown
 BENCHMARKS: Mapping[str, str] = {
     "airflow": "bench.airflow",
     "archive": "bench.archive",
+    "cold": "bench.cold",
     "corrections": "bench.corrections_alone",
     "evaluate": "bench.evaluate",
     "ingest": "bench.ingest",
     "language": "bench.language",
     "replay": "bench.replay",
+    "ways": "bench.ways",
 }
 """Names of benchmarks and the modules that measure them; a module is imported when its benchmark is asked for."""
 
 PARTS: Mapping[str, Sequence[str]] = {
     "airflow": ("submit", "connect", "parsing"),
-    "evaluate": ("mix", "windows", "fixed"),
+    "evaluate": ("mix", "windows", "fixed", "planning"),
     "replay": ("table3", "overhead", "one", "many", "peers", "direct"),
 }
 """Benchmarks of several parts, any of which can be measured alone."""

@@ -15,7 +15,8 @@ from bench.report import bars
 from errata.catalog import buckets, streams
 from errata.catalog import commits as commits_of
 from errata.catalog.append import Arrived, commit_append
-from errata.catalog.open import Catalog, prepare_catalog
+from errata.catalog.open import Catalog
+from errata.catalog.prepare import prepare_catalog
 from errata.model.batch import Counts, Format, SourceFile
 from errata.model.bucket import Bucket, Groups, NewBucket, Role
 from errata.model.columns import Column, ColumnType, Kind

@@ -13,7 +13,8 @@ from bench.bucket_index import STREAM, declare, newest_commit
 from errata.archive.scan import Scan, candidates, scan_rows
 from errata.archive.warehouse import Warehouse
 from errata.catalog import commits, streams
-from errata.catalog.open import open_catalog, prepare_catalog
+from errata.catalog.open import open_catalog
+from errata.catalog.prepare import prepare_catalog
 from errata.declare.project import FILE_NAME, load_project
 from errata.flows.site import Site
 from errata.flows.taking.append import Batch, append

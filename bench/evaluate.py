@@ -17,6 +17,7 @@ from bench import errata_under_test as errata
 from bench.evaluate_day import KEPT, Following, Stretch, all_done, answered, as_texts, frontier_of, relations
 from bench.evaluate_fixed import FixedAmounts, fixed_figures
 from bench.evaluate_plain import Plain
+from bench.evaluate_planning import planning_figures
 from bench.evaluate_queries import MIX, Mixed
 from bench.evaluate_reads import Amounts as Reads
 from bench.evaluate_reads import Reading
@@ -87,6 +88,7 @@ PARTS: Mapping[str, Callable[[Scale, Path], Outcome]] = {
     "mix": lambda scale, folder: mix_figures(AMOUNTS[scale], MIX, folder),
     "windows": lambda scale, folder: window_figures(WINDOWS[scale], PAIRS, folder),
     "fixed": lambda _, folder: fixed_figures(FixedAmounts(), folder),
+    "planning": lambda _, folder: planning_figures(folder),
 }
 
 

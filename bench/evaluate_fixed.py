@@ -27,7 +27,7 @@ from bench.evaluate_queries import Engine, Mixed
 from bench.measure import Grid, Metric, Outcome, talk
 from errata.archive.warehouse import Warehouse
 from errata.catalog.open import open_catalog
-from errata.declare.project import FILE_NAME, load_project
+from errata.declare.project import FILE_NAME, Project, load_project
 from errata.flows.declaring.apply import apply, plan
 from errata.flows.running.run import run
 from errata.flows.running.sweep import sweep
@@ -251,14 +251,19 @@ def _day(site: Site, plain: Recomputing, file: Path, queries: Sequence[Mixed]) -
 
 
 def _site(folder: Path, queries: Sequence[Mixed]) -> Site:
+    project = fixed_project(folder, queries)
+    apply(plan(project))
+    return Site(project, open_catalog(project.catalog), Warehouse(project.warehouse))
+
+
+def fixed_project(folder: Path, queries: Sequence[Mixed]) -> Project:
+    """Its declarations; nothing is applied yet."""
     (folder / "queries").mkdir(parents=True)
     for query in queries:
         (folder / "queries" / f"{query.name}.sql").write_text(query.text)
     file = folder / FILE_NAME
     file.write_text(_DECLARATION + "".join(_declared(queries)))
-    project = load_project(file)
-    apply(plan(project))
-    return Site(project, open_catalog(project.catalog), Warehouse(project.warehouse))
+    return load_project(file)
 
 
 def _declared(queries: Sequence[Mixed]) -> Iterator[str]:

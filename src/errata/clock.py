@@ -19,17 +19,4 @@ class SystemClock:
         return time.time_ns() // 1_000
 
 
-class FixedClock:
-    """A clock that stands still until it is moved: for tests and for the demo."""
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-
-    def now(self) -> int:
-        return self.at
-
-    def advance(self, micros: int) -> None:
-        self.at += micros
-
-
 SYSTEM: Clock = SystemClock()

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from errata.archive.keys import codes, identities, key_numbers, sought
-from errata.model.feed import canonical
+from errata.model.columns import canonical
 from fixtures.claims import (
     ORDERS,
     QUOTES,

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from errata.archive import locate as locating
 from errata.archive import probe as probing
 from errata.archive import written
-from errata.archive.locate import by_spark, by_this_process, few, locate, plan
+from errata.archive.locate import by_tasks, by_this_process, few, locate, plan
 from errata.archive.probe import UNKNOWN, Probe, Sought, Wanted, located_schema
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import unpacked
@@ -365,7 +365,7 @@ def test_spark_and_this_process_agree_on_every_type(spark: SparkSession, tmp_pat
     wanted = Wanted(chosen.select(list(stream.key)))
     probe = Probe(stream, wanted.placed(stream))
     files = [(warehouse.path(each.bucket.path or ""), each) for each in plan(stream, wanted, buckets)]
-    here, there = pa.concat_tables(by_this_process(probe, files)), by_spark(spark, probe, files)
+    here, there = pa.concat_tables(by_this_process(probe, files)), by_tasks(spark, probe, files)
     assert here["_pos"].to_pylist() == [0, 1, 7, 8, 19]
     assert here.select(stream.names).to_pylist()[2:] == chosen.select(stream.names).to_pylist()[2:]
     assert list(map(str, in_order(there))) == list(map(str, in_order(here)))  # as text, NaN is NaN

@@ -33,9 +33,9 @@ from errata.archive.results import (
 )
 from errata.archive.warehouse import Warehouse
 from errata.catalog import buckets, commits, streams
-from errata.catalog.open import Catalog, prepare_catalog
+from errata.catalog.open import Catalog
+from errata.catalog.prepare import prepare_catalog
 from errata.catalog.published import Published
-from errata.clock import FixedClock
 from errata.flows.answering import merged_results
 from errata.flows.answering.merged_results import is_due, merged
 from errata.model.bucket import NewBucket, Role
@@ -48,6 +48,7 @@ from errata.model.pattern import Pattern
 from errata.model.results import RUN, VE, VS, Kept, Shape
 from fixtures.catalog import NOW, a_stream
 from fixtures.chance import seeds
+from fixtures.clock import FixedClock
 
 KINDS = {"x": "double", "f": "float", "s": "string", "d": "decimal(20,3)", "b": "boolean", "at": "timestamp"}
 VALUES: dict[str, list[object]] = {
@@ -235,7 +236,7 @@ def test_readers_are_given_what_counts(archive: Archive) -> None:
 def test_an_engine_is_given_the_same(
     archive: Archive, either: SparkSession, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(masked_results, "FEW", few)
+    monkeypatch.setattr(masked_results, "LOCAL_ROWS", few)
     grown(archive)
     catalog, of, last = archive.catalog, archive.of, archive.of.last.commit_id
     found = buckets_beginning(catalog, of, last)

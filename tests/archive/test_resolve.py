@@ -14,7 +14,7 @@ from errata.archive import resolve as module
 from errata.archive.overlay import overlay_schema
 from errata.archive.resolve import Resolved, resolve
 from errata.archive.verdicts import rounds
-from errata.model.revision import Op, Outcome, Revision, corrected
+from errata.model.revision import Op
 from errata.model.stream import OnDuplicate, Stream
 from fixtures.claims import (
     ORDERS,
@@ -31,6 +31,7 @@ from fixtures.claims import (
     moment,
     revision,
 )
+from fixtures.oracle.revision import Outcome, Revision, corrected
 
 AMPLE = settings(max_examples=max(200, settings().max_examples))
 """Cases are small and many things must meet in one to matter."""

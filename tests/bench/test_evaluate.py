@@ -7,8 +7,10 @@ import pyarrow as pa
 import pytest
 from bench.evaluate import AMOUNTS, WINDOWS, Amounts, Found, Round, mix_figures, mix_metrics, together
 from bench.evaluate_day import Stretch, as_texts, declared_project
-from bench.evaluate_fixed import FixedAmounts, fixed_figures
+from bench.evaluate_fixed import FixedAmounts, fixed_figures, fixed_project
+from bench.evaluate_fixed_queries import QUERIES
 from bench.evaluate_plain import differs
+from bench.evaluate_planning import one_text, planned
 from bench.evaluate_queries import MIX, Engine, Mixed
 from bench.evaluate_reads import Amount
 from bench.evaluate_reads import Amounts as Reads
@@ -16,6 +18,7 @@ from bench.evaluate_windows import PAIRS, WindowAmounts, window_figures
 from bench.measure import USUAL, Outcome, Scale
 from pyspark.sql import SparkSession
 
+from errata.engine.plans.compile import compile_plan
 from errata.evaluate.route import Kind, route
 from errata.flows.declaring.check import read
 from errata.language.rewrite import rewrite
@@ -66,6 +69,13 @@ def test_each_query_has_a_line(outcome: Outcome) -> None:
     # Both lengths of windows touch as many results: one of each of the 200 symbols.
     assert [line[windows.columns.index("results")] for line in windows.rows.values()] == [200, 200]
     assert list(fixed.rows) == ["taking in", "sweep", "run", "together", "DuckDB"]
+
+
+def test_one_text_makes_the_same_columns_as_the_steps(spark: SparkSession, tmp_path: Path) -> None:
+    plans, frames = planned(spark, fixed_project(tmp_path / "fixed", QUERIES))
+    for plan in plans:
+        by_steps, by_text = compile_plan(plan, frames, since=0), one_text(spark, plan, frames)
+        assert by_text.schema == by_steps.schema
 
 
 def test_the_mix_is_of_all_kinds(tmp_path: Path) -> None:

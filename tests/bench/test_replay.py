@@ -52,8 +52,10 @@ def test_every_figure_comes_out(outcome: Outcome) -> None:
         "Q3: replay-all of one, beside a plain Spark recompute": "<= 1.2",
         "Q3: replay-minimal of one, beside Spark that reads just its windows": "<= 4",
         "Q3: replay-minimal of one, ten times the archive": "<= 1.2",
+        "Q3: replay-minimal of one": "< 80",
         "30 corrections in one sweep of Q1, beside a plain Spark recompute": "<= 1.5",
         "one correction by direct adjustment, beside a commit and a trivial Spark job": "<= 2",
+        "one correction by direct adjustment": "< 30",
         "a sweep that finds nothing": "< 200",
     }
 
@@ -124,7 +126,7 @@ def test_ratios_of_the_paper_stand_beside_ours() -> None:
 
 def test_goals_are_held_against_ratios_of_the_same_round() -> None:
     times = Timings({"all": [1.0], "recompute": [1.0], "minimal": [0.9], "windows": [0.2], "tenth": [0.5]})
-    assert [each.holds for each in one_metrics(Q1, times)] == [True, False, False, None]
+    assert [each.holds for each in one_metrics(Q1, times)] == [True, False, False, False]
     flows = Timings({"revisions": [2.0, 3.0, 2.2], "bare": [2.0] * 3, "stateless": [1.0] * 3})
     assert [(each.value, each.holds) for each in overhead_metrics("Q1", flows)] == [
         (pytest.approx(1.1), True),
@@ -133,7 +135,7 @@ def test_goals_are_held_against_ratios_of_the_same_round() -> None:
     direct = Timings({"direct": [0.3], "adjusted": [0.2], "trivial": [0.1], "commit": [0.02], "nothing": [0.21]})
     told = direct_metrics(direct)
     assert told[0].value == pytest.approx(2.5)
-    assert [each.holds for each in told] == [False, None, None, None, None, False]
+    assert [each.holds for each in told] == [False, None, False, None, None, False]
 
 
 def test_where_lines_cross() -> None:

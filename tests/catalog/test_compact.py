@@ -12,13 +12,14 @@ import pytest
 from errata.catalog import buckets, commits, consumers, streams
 from errata.catalog.append import BasisMovedError, commit_append
 from errata.catalog.compact import Compacted, commit_compaction, foldable
-from errata.catalog.open import Catalog, prepare_catalog
+from errata.catalog.open import Catalog
+from errata.catalog.prepare import prepare_catalog
 from errata.catalog.streams import Standing
-from errata.clock import FixedClock
-from errata.model.bucket import NewBucket
+from errata.model.bucket import NewBucket, Role
 from errata.model.commit import Cause
 from errata.model.stream import Stream
 from fixtures.catalog import NOW, a_batch, a_bucket, a_stream
+from fixtures.clock import FixedClock
 from fixtures.kills import Committers, committers
 from fixtures.postgres import FreshDatabase
 
@@ -89,7 +90,7 @@ def dropped(catalog: Catalog, basis: Standing) -> None:
 
 def corrected(catalog: Catalog, basis: Standing) -> None:
     with catalog.writing() as connection:
-        buckets.mask(connection, {buckets.live(connection, basis.stream_id)[1].bucket_id: 1})
+        buckets.mask(connection, {buckets.live(connection, basis.stream_id, Role.BASE)[1].bucket_id: 1})
 
 
 def rewritten(catalog: Catalog, basis: Standing) -> None:
@@ -114,7 +115,7 @@ def test_batches_and_corrections_elsewhere_do_not(catalog: Catalog, ticks: Strea
     made = made_of(catalog, basis, a_bucket(10, 29, path="new"), first=1)
     commit_append(catalog, basis, a_batch("c", [a_bucket(40, 49)]), CAUSE)
     with catalog.writing() as connection:
-        buckets.mask(connection, {buckets.live(connection, basis.stream_id)[0].bucket_id: 1})
+        buckets.mask(connection, {buckets.live(connection, basis.stream_id, Role.BASE)[0].bucket_id: 1})
     assert lows(catalog, commit_compaction(catalog, basis, made, CAUSE)) == [0, 10, 40]
 
 

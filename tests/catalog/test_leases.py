@@ -22,10 +22,11 @@ from errata.catalog.holders import Life, this_process
 from errata.catalog.leases import Lease, Patience
 from errata.catalog.open import Catalog, open_catalog
 from errata.catalog.tables import leases as table
-from errata.clock import SYSTEM, FixedClock
+from errata.clock import SYSTEM
 from errata.errors import ErrataError
 from errata.model.commit import Cause
 from errata.model.instants import SECOND
+from fixtures.clock import FixedClock
 from fixtures.leasing import left_elsewhere
 
 TESTS = Path(__file__).resolve().parents[1]

@@ -74,7 +74,7 @@ def test_a_lost_connection_is_said(catalog: Catalog) -> None:
             others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
             connection.execute(text(f"{others} AND pid <> pg_backend_pid()"))
         with pytest.raises(ErrataError, match="sends no more word"):
-            word.wait(2)
+            word.wait(10)
     with notices.listening(catalog) as again:
         commit(catalog, "ticks")
         assert again.wait(2)

@@ -9,7 +9,8 @@ from alembic import command
 
 from errata.catalog import commits, quarantine, streams
 from errata.catalog.append import Arrived, commit_append
-from errata.catalog.open import Catalog, _engine, _migrations, prepare_catalog
+from errata.catalog.open import Catalog, make_engine
+from errata.catalog.prepare import migration_config, prepare_catalog
 from errata.catalog.quarantine import Form, SettledError, State
 from errata.clock import SYSTEM
 from errata.model.batch import BadRevision, BadRow
@@ -128,8 +129,8 @@ def test_counts_are_of_streams_that_live(catalog: Catalog, ticks: Stream) -> Non
 
 
 def test_rows_from_before_forms_were_kept_are_told_apart(catalog_url: str) -> None:
-    config = _migrations()
-    old = Catalog(_engine(catalog_url), SYSTEM)
+    config = migration_config()
+    old = Catalog(make_engine(catalog_url), SYSTEM)
     with old.writing() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "0001")

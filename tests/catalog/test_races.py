@@ -13,7 +13,8 @@ import pytest
 from errata.catalog import ageing, buckets, commits, ledger, streams
 from errata.catalog.append import AlreadyTakenError, BasisMovedError, FilesTakenError, commit_append
 from errata.catalog.compact import Compacted, commit_compaction
-from errata.catalog.open import Catalog, prepare_catalog
+from errata.catalog.open import Catalog
+from errata.catalog.prepare import prepare_catalog
 from errata.catalog.streams import PlanMovedError, Standing
 from errata.model.batch import BadRow
 from errata.model.bucket import Bucket

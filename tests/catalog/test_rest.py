@@ -15,13 +15,14 @@ from sqlalchemy.exc import OperationalError
 
 from errata.catalog import ageing, buckets, commits, pins, streams, tables
 from errata.catalog.append import BasisMovedError, commit_append
-from errata.catalog.open import Catalog, answering, open_catalog, peek, prepare_catalog, version
-from errata.clock import FixedClock
+from errata.catalog.open import Catalog, answering, open_catalog, peek, version
+from errata.catalog.prepare import prepare_catalog
 from errata.errors import ErrataError, UsageError
 from errata.model.commit import Cause
 from errata.model.instants import DAY, format_instant
 from errata.model.stream import Retention, Stream
 from fixtures.catalog import NOW, a_batch, a_bucket, a_stream
+from fixtures.clock import FixedClock
 
 CAUSE = Cause("test")
 

@@ -13,17 +13,18 @@ import pytest
 from sqlalchemy import Connection, select
 
 from errata.catalog import buckets, commits, pins, streams, tables, vacuum
-from errata.catalog.open import Catalog, prepare_catalog
+from errata.catalog.open import Catalog
+from errata.catalog.prepare import prepare_catalog
 from errata.catalog.vacuum import Spent
-from errata.clock import FixedClock
 from errata.errors import ErrataError
 from errata.model.bucket import NewBucket, Role
 from errata.model.commit import Cause
-from errata.model.horizon import readable_commits
 from errata.model.instants import DAY
 from errata.model.stream import Stream
 from fixtures.catalog import NOW, a_bucket, a_stream
 from fixtures.chance import seeds
+from fixtures.clock import FixedClock
+from fixtures.oracle.horizon import readable_commits
 from fixtures.postgres import FreshDatabase
 
 CAUSE = Cause("vacuum")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +70,19 @@ def test_a_table(errata: Errata, there: Path) -> None:
     assert (done.code, done.out.split()) == (0, ["symbol", "high", "IBM", "113.5"])
     assert done.err.startswith(f"the answer at {FRONTIER}, as of commit ")
     assert errata("results", "dear", "--limit", "2").err.startswith("more rows; a greater --limit shows them")
+
+
+def test_small_results_are_read_without_an_engine_and_without_pandas(there: Path) -> None:
+    heavy = {"pandas", "alembic", "grpc", "sqlglot"}
+    text = f"""import sys
+from errata.cli import main
+assert main(["results", "dear", "--format", "csv"]) == 0
+print(sorted({heavy} & sys.modules.keys()), file=sys.stderr)
+import pandas, pyarrow
+print(pyarrow.table({{"a": [1]}}).to_pandas()["a"].tolist(), file=sys.stderr)"""
+    done = subprocess.run([sys.executable, "-c", text], cwd=there, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[1] == "IBM,112.25,2026-11-18T02:00:49.000000"
+    assert done.stderr.splitlines()[-2:] == ["[]", "[1]"]
 
 
 def test_the_engine_is_told(errata: Errata, there: Path) -> None:

@@ -16,17 +16,19 @@ from errata.evaluate.route import Kind, Route, recomputed, route
 from errata.language.functions import total
 from errata.language.nodes import Negation
 from errata.language.plan import Plan, walk
+from errata.language.queries import read_query
 from errata.language.rewrite import rewrite
 from errata.language.tree import expressions, is_timed, tree
 from errata.model.instants import MINUTE
 from errata.model.results import VE, VS
 from fixtures.advancing import Answered, Run, go_on, rounds
 from fixtures.chance import seeds
-from fixtures.choices import FromRandom
+from fixtures.choices import FromRandom, pool
 from fixtures.compiled import INTERPRETED, Lived, configured, live
 from fixtures.duck import answers, same
 from fixtures.folding import lasting, normal_form
 from fixtures.operator_examples import EXAMPLES
+from fixtures.outer_texts import TEXTS
 from fixtures.parts import LATEST
 from fixtures.plans import Trial, instants
 from fixtures.stacks import StackMaker, is_rough
@@ -96,6 +98,8 @@ def trials(rng: random.Random) -> list[tuple[str, Trial]]:
     found = [(f"of kind {kind}", of_kind(kind, rng)) for kind in Kind]
     found += [("random", over(sharp(StackMaker.query, rng), rng)) for _ in range(RANDOM)]
     found += [("diamond", over(sharp(StackMaker.diamond, rng), rng)) for _ in range(DIAMONDS)]
+    name = rng.choice(sorted(TEXTS))
+    found.append((f"outer join: {name}", over(read_query(TEXTS[name], name, pool(timed=False)), rng)))
     chosen = rng.sample(USABLE, EXAMPLED)
     return [*found, *((f"example: {name}", over(EXAMPLES[name].plan, rng)) for name in chosen)]
 

@@ -14,13 +14,14 @@ from errata.errors import UsageError
 from errata.flows.upkeep.age_out import AgedOut, age_out, age_out_lazily
 from errata.flows.upkeep.compact import compact
 from errata.model.bucket import Role
-from errata.model.history import History, Record
 from errata.model.instants import SECOND
-from errata.model.revision import Op, Row
+from errata.model.revision import Op
 from errata.model.stream import AgeOut, Retention
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed, place_of
 from fixtures.layers import Layers, layers, plain
+from fixtures.oracle.history import History, Record
+from fixtures.oracle.revision import Row
 from fixtures.sources import Line, Source
 
 LAZY = {"age_out": AgeOut.LAZY, "retention": Retention(span=10 * SECOND)}

@@ -16,13 +16,14 @@ from errata.archive import append as arranging
 from errata.catalog import quarantine, streams
 from errata.flows.upkeep.age_out import age_out
 from errata.model.batch import BadRow
-from errata.model.history import History, Record, Taken
 from errata.model.instants import HOUR, SECOND, format_instant
 from errata.model.interval import Interval
-from errata.model.revision import Op, Revision, Row
+from errata.model.revision import Op
 from errata.model.stream import ARRIVAL, OnDuplicate, Retention, Stream
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed, canonical_row
+from fixtures.oracle.history import History, Record, Taken
+from fixtures.oracle.revision import Revision, Row
 from fixtures.sources import BLANK, NO_NUMBER, Line, Source, record
 
 APPLIED = 1

@@ -10,7 +10,6 @@ import pytest
 
 from errata.catalog import commits
 from errata.catalog.open import open_catalog
-from errata.clock import FixedClock
 from errata.declare.project import load_project
 from errata.declare.query_changes import QueryChanges
 from errata.errors import ErrataError, Refused, UsageError
@@ -24,6 +23,7 @@ from errata.model.pattern import Pattern
 from errata.model.query import CheckedQuery
 from errata.model.stream import OnRevision
 from fixtures.catalog import NOW
+from fixtures.clock import FixedClock
 from fixtures.projects import STREAMS, Written
 
 DEAR = "SELECT time, symbol, price FROM quotes WHERE price > 10"

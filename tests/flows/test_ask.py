@@ -13,7 +13,6 @@ import errata
 from errata.archive.warehouse import Warehouse
 from errata.catalog import commits, pins, streams
 from errata.catalog.open import Catalog, open_catalog
-from errata.clock import FixedClock
 from errata.declare.project import load_project
 from errata.engine.failures import question_failures
 from errata.errors import ErrataError, UsageError
@@ -25,6 +24,7 @@ from errata.flows.upkeep.age_out import age_out
 from errata.model.commit import Cause
 from errata.model.instants import HOUR, parse_instant
 from errata.serve.rows import whole
+from fixtures.clock import FixedClock
 from fixtures.projects import STREAMS, Written
 
 NOW = parse_instant("2026-11-18T02:05:00")

@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 
 from errata.catalog import commits
 from errata.catalog.open import open_catalog
-from errata.clock import FixedClock
 from errata.flows.taking.append import Batch, append
 from errata.flows.taking.revise import revise
 from errata.flows.telling.read import Wanted, reading
@@ -29,6 +28,7 @@ from errata.model.health import Finding, Severity
 from errata.model.instants import DAY
 from errata.serve.rows import whole
 from fixtures.catalog import NOW
+from fixtures.clock import FixedClock
 from fixtures.postgres import DRIVER, FreshDatabase
 from fixtures.runs import DEAR, QUERIES, Answering
 

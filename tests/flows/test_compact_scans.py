@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from errata.flows.upkeep.age_out import age_out
 from errata.model.bucket import Role
-from errata.model.revision import Op, Row
+from errata.model.revision import Op
 from errata.model.stream import Retention
 from fixtures.layers import Layers, Make, a_row, compacted
+from fixtures.oracle.revision import Row
 
 INSERT, REPLACE, DELETE = Op.INSERT, Op.REPLACE, Op.DELETE
 

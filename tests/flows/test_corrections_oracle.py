@@ -31,13 +31,14 @@ from errata.flows.telling.read import Wanted, find
 from errata.flows.upkeep.age_out import age_out
 from errata.flows.upkeep.compact import compact
 from errata.flows.upkeep.vacuum import vacuum
-from errata.model.history import History, Record
 from errata.model.instants import DAY, HOUR, SECOND
 from errata.model.interval import Interval
-from errata.model.revision import Op, Outcome, Row
+from errata.model.revision import Op
 from errata.model.stream import ARRIVAL, OnDuplicate, OnRevision, Retention, Stream
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed, canonical_row, in_order
+from fixtures.oracle.history import History, Record
+from fixtures.oracle.revision import Outcome, Row
 from fixtures.sources import Line, Source, record
 
 SHORT = [Phase.explicit, Phase.generate]

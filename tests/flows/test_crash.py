@@ -17,13 +17,13 @@ from errata.catalog.append import AlreadyTakenError, commit_append
 from errata.catalog.open import open_catalog
 from errata.flows.taking.append import Batch, append
 from errata.model.commit import Cause
-from errata.model.history import History
 from errata.model.instants import SECOND
 from errata.model.revision import Op
 from errata.model.stream import Landing, OnDuplicate, Stream, Then
 from fixtures.catalog import NOW
 from fixtures.flows import House, a_feed, build, canonical_row
 from fixtures.kills import Committers, committers, kill_while_taking_in
+from fixtures.oracle.history import History
 from fixtures.postgres import FreshDatabase
 from fixtures.sources import NO_NUMBER, Line, Source, record, write
 

@@ -30,7 +30,6 @@ from errata.catalog import tables as t
 from errata.catalog.append import BasisMovedError
 from errata.catalog.mending import Mending, commit_mending
 from errata.catalog.open import open_catalog
-from errata.clock import FixedClock
 from errata.errors import ErrataError, UsageError
 from errata.flows.site import Site
 from errata.flows.taking.revise import revise
@@ -43,11 +42,13 @@ from errata.model.commit import Cause
 from errata.model.health import Finding, Kind, Severity
 from errata.model.instants import DAY, SECOND
 from errata.model.interval import HIGHEST
-from errata.model.revision import Op, Row
+from errata.model.revision import Op
 from errata.model.stream import Retention, Stream
 from fixtures.catalog import NOW
+from fixtures.clock import FixedClock
 from fixtures.flows import Builder, House, a_feed, a_project
 from fixtures.layers import Layers, layers, plain
+from fixtures.oracle.revision import Row
 from fixtures.sources import Line, Source
 
 INSERT, REPLACE, DELETE = Op.INSERT, Op.REPLACE, Op.DELETE
@@ -894,7 +895,8 @@ def _revision(done: Layers, what: tuple[Op, int], number: int) -> tuple[Op, Row,
 
 
 def by_spark(body: Body, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
-    monkeypatch.setattr(reading, "IN_PROCESS_BYTES", -1)
+    monkeypatch.setattr("errata.archive.tasks.LITTLE", -1)
+    monkeypatch.setattr("errata.engine.near.near_is_installed", lambda: False)
     monkeypatch.setattr(reading, "TASK_BYTES", 1)
     monkeypatch.setattr(reading, "JOB_TASKS", 3)
     return body.findings()

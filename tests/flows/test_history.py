@@ -18,11 +18,12 @@ from errata.flows.telling.history import History, What, history
 from errata.flows.upkeep.age_out import age_out
 from errata.flows.upkeep.compact import compact
 from errata.flows.upkeep.vacuum import vacuum
-from errata.model import history as oracle
 from errata.model.instants import DAY
-from errata.model.revision import Op, Row
+from errata.model.revision import Op
 from errata.model.stream import Retention
 from fixtures.flows import Builder, House, a_feed, canonical_row
+from fixtures.oracle import history as oracle
+from fixtures.oracle.revision import Row
 from fixtures.sources import Line, Source, record
 
 FEED = a_feed(moment="bigint", bucket_rows=5, slack=5, max_ahead=None)

@@ -11,7 +11,6 @@ import pytest
 from errata.catalog import queries, streams
 from errata.catalog.published import Done, commit_evaluation, published
 from errata.cli.age_out import aged_lines
-from errata.clock import FixedClock
 from errata.flows.answering.holding import Hold, hold_on
 from errata.flows.site import Site, at_site
 from errata.flows.upkeep.age_out import AgedOut, age_out
@@ -21,6 +20,7 @@ from errata.model.interval import LOWEST
 from errata.model.pattern import Pattern
 from errata.model.results import Shape
 from fixtures.catalog import NOW
+from fixtures.clock import FixedClock
 from fixtures.flows import House
 from fixtures.layers import Layers
 from fixtures.projects import Written

@@ -110,11 +110,11 @@ def there(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) 
 def killed_after(there: Answering, name: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is killed when a query's evaluation has been committed."""
 
-    def dying(catalog: Any, done: Done, cause: Any) -> int:
-        commit_id = commit_evaluation(catalog, done, cause)
+    def dying(catalog: Any, done: Done, cause: Any) -> Any:
+        committed = commit_evaluation(catalog, done, cause)
         if (done.query, done.number) == (name, number):
             raise KilledError
-        return commit_id
+        return committed
 
     with monkeypatch.context() as patched:
         patched.setattr(COMMIT, dying)

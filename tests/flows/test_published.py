@@ -13,7 +13,6 @@ import errata
 from errata.catalog import commits, pins
 from errata.catalog.open import Catalog
 from errata.catalog.published import published
-from errata.clock import FixedClock
 from errata.engine import engines
 from errata.errors import ErrataError, UsageError
 from errata.flows.site import Site
@@ -37,6 +36,7 @@ from fixtures.answers import (
     seen,
     told,
 )
+from fixtures.clock import FixedClock
 from fixtures.projects import Written
 
 QUERIES = {
@@ -168,7 +168,7 @@ def test_since_a_commit(site: Site) -> None:
 def test_either_engine_reads_the_same(site: Site, name: str, *, near: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     few, answer = told(Feed(site, name)), published_rows(site, name)
     monkeypatch.setattr(changes_flow, "FEW", 0)
-    monkeypatch.setattr(results_flow, "FEW", 0)
+    monkeypatch.setattr(results_flow, "LOCAL_ROWS", 0)
     monkeypatch.setattr(engines, "ROWS", 1_000_000 if near else 0)
     stretches = list(Feed(site, name).new())
     assert all(isinstance(each.rows, pa.Table) is near for each in stretches)

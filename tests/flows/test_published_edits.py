@@ -16,7 +16,6 @@ from errata.catalog.open import Catalog
 from errata.catalog.published import published
 from errata.catalog.queries import recorded
 from errata.catalog.tables import evaluations
-from errata.clock import FixedClock
 from errata.errors import ErrataError, UsageError
 from errata.flows.running.run import run
 from errata.flows.site import Site
@@ -40,6 +39,7 @@ from fixtures.answers import (
     told,
     took_in,
 )
+from fixtures.clock import FixedClock
 from fixtures.projects import Written
 
 DEAR = "SELECT symbol, price, time FROM quotes WHERE price > 11"

@@ -190,7 +190,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None
     """Do something when a replay is about to commit, once."""
     left = [do]
 
-    def later(catalog: Any, done: Done, cause: Any) -> int:
+    def later(catalog: Any, done: Done, cause: Any) -> Any:
         if left:
             left.pop()()
         return commit_evaluation(catalog, done, cause)

@@ -67,7 +67,7 @@ def test_during_a_run(there: Answering, monkeypatch: pytest.MonkeyPatch) -> None
     there.take(quotes=SECOND["quotes"])
     changed: list[str] = []
 
-    def meanwhile(catalog: Any, done: Done, cause: Any) -> int:
+    def meanwhile(catalog: Any, done: Done, cause: Any) -> Any:
         if done.query == "sums" and not changed:
             changed.append(done.query)
             there.edit({"sums": SHORTER, "most": MOST})

@@ -189,7 +189,7 @@ def test_two_runners_and_one_lease(course: Course, tmp_path: Path, monkeypatch: 
     there = course.again(tmp_path / "two")
     reached, go_on = threading.Event(), threading.Event()
 
-    def slowly(catalog: Any, done: Done, cause: Any) -> int:
+    def slowly(catalog: Any, done: Done, cause: Any) -> Any:
         if done.query == "sums":
             reached.set()
             assert go_on.wait(60)
@@ -219,7 +219,7 @@ def test_two_runners_without_leases(
     both = threading.Barrier(2)
     met: set[tuple[int, str]] = set()
 
-    def together(catalog: Any, done: Done, cause: Any) -> int:
+    def together(catalog: Any, done: Done, cause: Any) -> Any:
         me = (threading.get_ident(), done.query)
         if done.query == "sums" and me not in met:
             met.add(me)

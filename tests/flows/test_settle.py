@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from errata.archive.settle import settled
 from errata.archive.written import POS, cut
 from errata.intake.arrow_types import arrow_schema
-from errata.model.revision import identical, key_of
 from errata.model.stream import OnDuplicate, Stream
 from fixtures.flows import a_feed
+from fixtures.oracle.revision import identical, key_of
 
 KEYED = a_feed(moment="bigint", key=("who",))
 PLACED = a_feed(moment="bigint")

@@ -10,7 +10,6 @@ import pytest
 
 from errata.catalog import queries, stopped, streams
 from errata.catalog.published import Done, commit_evaluation, published
-from errata.clock import FixedClock
 from errata.flows.answering.due import all_read, reached
 from errata.flows.site import Site, at_site
 from errata.flows.telling.status import Declared, QueryStatus, State, query_status
@@ -21,6 +20,7 @@ from errata.model.pattern import Pattern
 from errata.model.results import Shape
 from errata.model.revision import Op
 from fixtures.catalog import NOW
+from fixtures.clock import FixedClock
 from fixtures.flows import House
 from fixtures.layers import Layers, key
 from fixtures.projects import Written

@@ -222,7 +222,7 @@ def test_two_sweepers_and_one_lease(course: Course, tmp_path: Path, monkeypatch:
     there = course.again(tmp_path / "two")
     reached, go_on = threading.Event(), threading.Event()
 
-    def slowly(catalog: Any, done: Done, cause: Any) -> int:
+    def slowly(catalog: Any, done: Done, cause: Any) -> Any:
         if done.query == "sums":
             reached.set()
             assert go_on.wait(200)
@@ -252,7 +252,7 @@ def test_two_sweepers_without_leases(
     both = threading.Barrier(2)
     met: set[tuple[int, str]] = set()
 
-    def together(catalog: Any, done: Done, cause: Any) -> int:
+    def together(catalog: Any, done: Done, cause: Any) -> Any:
         me = (threading.get_ident(), done.query)
         if done.query == "sums" and me not in met:
             met.add(me)
@@ -277,7 +277,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, query: str, do: Callable[[], obje
     """Do something when a query's corrections are about to be committed, once."""
     left = [do]
 
-    def later(catalog: Any, done: Done, cause: Any) -> int:
+    def later(catalog: Any, done: Done, cause: Any) -> Any:
         if done.query == query and done.swept is not None and left:
             left.pop()()
         return commit_evaluation(catalog, done, cause)

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event
 
-from errata.archive import brought
 from errata.catalog import commits, quarantine, streams
 from errata.errors import Refused, UsageError
 from errata.flows.taking import undo as flow
@@ -180,7 +179,7 @@ def test_rows_in_quarantine_are_left_there(house: House) -> None:
 
 
 def test_many_rows_are_taken_back_by_tasks(changed: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(brought, "IN_PROCESS_BYTES", -1)
+    monkeypatch.setattr("errata.archive.tasks.LITTLE", -1)
     compact(changed.site, everything=True)
     assert plan_undo(changed.site, "feed", "A").deleted == 97
     assert undo(changed.site, "feed", "A", keep_later=True).plan.deleted == 97

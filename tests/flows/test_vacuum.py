@@ -25,7 +25,6 @@ from errata.catalog import buckets, commits, pins, streams, tables
 from errata.catalog import vacuum as index
 from errata.catalog.forgetting import Forgotten
 from errata.catalog.open import Catalog, open_catalog
-from errata.clock import FixedClock
 from errata.errors import ErrataError, UsageError
 from errata.flows.site import Site
 from errata.flows.upkeep.vacuum import Freed, Vacuumed, What, plan, vacuum
@@ -34,6 +33,7 @@ from errata.model.commit import Cause
 from errata.model.instants import DAY, HOUR, SECOND
 from errata.model.stream import Stream
 from fixtures.catalog import NOW, a_bucket
+from fixtures.clock import FixedClock
 from fixtures.flows import House, a_feed, build
 from fixtures.postgres import FreshDatabase
 

@@ -11,12 +11,12 @@ import pytest
 from errata.catalog import commits, ledger, streams
 from errata.flows.taking.append import AppendReport, Batch, append
 from errata.model.batch import Counts
-from errata.model.history import History
 from errata.model.instants import SECOND
 from errata.model.revision import Op
 from errata.model.stream import OnDuplicate, Stream
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed, canonical_row
+from fixtures.oracle.history import History
 from fixtures.sources import Line, Source, record
 
 FEED = a_feed(slack=10 * SECOND, bucket_rows=4)

@@ -13,7 +13,7 @@ from upath import UPath
 from errata.errors import ErrataError
 from errata.intake.fetch import fetch_lines
 from errata.intake.find import inspect
-from errata.intake.layout import FileLayout, has_rows, number_lines, plan_splits, read_layout
+from errata.intake.layout import FileLayout, number_lines, plan_splits, read_layout
 from errata.model.batch import Format, SourceFile, Split
 from errata.model.columns import Column, ColumnType
 from errata.model.revision import Op
@@ -152,8 +152,8 @@ def test_it_is_known_which_files_have_no_rows(tmp_path: Path, write: Write, quot
             pa.table(columns, schema=pa.schema({"time": pa.timestamp("us"), "symbol": pa.string()})), tmp_path / name
         )
         found.append(inspect(UPath(tmp_path / name)))
-    assert [has_rows(file, read_layout(file, quotes)) for file in empty] == [False] * 4
-    assert [has_rows(file, read_layout(file, quotes)) for file in full] == [True] * 4
+    assert [plan_splits([file], [read_layout(file, quotes)]) for file in empty] == [[]] * 4
+    assert [bool(plan_splits([file], [read_layout(file, quotes)])) for file in full] == [True] * 4
 
 
 def test_lines_are_numbered_through_each_file() -> None:

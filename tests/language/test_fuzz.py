@@ -9,9 +9,9 @@ import pytest
 from errata.language.plan import Plan
 from errata.language.queries import names_read, read_query
 from errata.language.reading.mistakes import LanguageError
-from errata.language.writing.printing import to_sql
 from fixtures.fuzz import mutated
 from fixtures.paper_sources import paper_sources
+from fixtures.printing.printing import to_sql
 
 TEXTS = [path.read_text(encoding="utf-8") for path in sorted((Path(__file__).parent / "plans").glob("*.sql"))]
 SOURCES = paper_sources()

@@ -193,7 +193,7 @@ def test_random_plans_have_every_operator_and_most_of_them_an_answer() -> None:
     rng = random.Random(1)
     cases = [random_case(rng, data_sets=2) for _ in range(120)]
     found = {type(node) for case in cases for node in walk(case.plan)}
-    assert len(found) == 12
+    assert len(found) == 13
     assert {timing(node).own for case in cases for node in walk(case.plan)} == {"start", "kept", "none"}
     some = sum(bool(answers(case.plan, case.cases, instants(case.plan))) for case in cases[:40])
     assert some >= 20

@@ -22,12 +22,12 @@ from errata.language.nodes import (
 )
 from errata.language.plan import Plan
 from errata.language.queries import query_source, read_query
-from errata.language.writing.printing import to_sql
-from errata.language.writing.words import quoted
 from errata.model.instants import MINUTE
 from fixtures.choices import pool
 from fixtures.lowered import as_lowered, can_be_told, sources_of
 from fixtures.plans import Trial, plans_with_data
+from fixtures.printing.printing import to_sql
+from fixtures.printing.words import quoted
 
 SOURCES = pool(timed=True)
 

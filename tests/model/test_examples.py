@@ -15,12 +15,13 @@ from errata.errors import Refused
 from errata.model.ageing import aged_to, due, kept_from
 from errata.model.bucket import Bucket, Groups, Role, prune
 from errata.model.columns import Column, ColumnType
-from errata.model.feed import Adjust, Event, Insert, Stable, answer_at, frozen, reconstitute
-from errata.model.history import History, Record
-from errata.model.horizon import readable_commits
 from errata.model.interval import Interval
-from errata.model.revision import Op, Revision, Row, aged_out, corrected, key_taken, no_such_row, old_differs
+from errata.model.revision import Op, aged_out, key_taken, no_such_row, old_differs
 from errata.model.stream import OnDuplicate, Retention, Stream
+from fixtures.oracle.feed import Adjust, Event, Insert, Stable, answer_at, frozen, reconstitute
+from fixtures.oracle.history import History, Record
+from fixtures.oracle.horizon import readable_commits
+from fixtures.oracle.revision import Revision, Row, corrected
 
 PAGE = Path(__file__).parents[2] / "docs" / "model.md"
 

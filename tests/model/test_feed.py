@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errata.errors import Refused
-from errata.model.feed import OPEN, Adjust, Element, Event, Insert, Stable, answer_at, frozen, reconstitute
+from fixtures.oracle.feed import OPEN, Adjust, Element, Event, Insert, Stable, answer_at, frozen, reconstitute
 
 A, B = {"v": "A"}, {"v": "B"}
 

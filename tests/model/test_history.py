@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from errata.errors import Refused
 from errata.model.columns import Column, ColumnType
-from errata.model.history import History, Record
 from errata.model.interval import Interval
-from errata.model.revision import Op, Row, key_of
+from errata.model.revision import Op
 from errata.model.stream import ARRIVAL, OnDuplicate, Stream
 from fixtures.histories import LENIENT, QUOTES, change, quote
+from fixtures.oracle.history import History, Record
+from fixtures.oracle.revision import Row, key_of
 
 
 class TestAppend:

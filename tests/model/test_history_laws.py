@@ -12,12 +12,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from errata.errors import Refused, UsageError
-from errata.model.history import History
 from errata.model.interval import LOWEST
-from errata.model.revision import Key, Op, Outcome, Row, corrected, in_stream_order, integer, key_of
+from errata.model.revision import Op
 from errata.model.stream import Stream
-from errata.model.version import Version, made, replayed
 from fixtures.histories import ORDERS, QUOTES, STREAMS, batches, change, order, quote, records, seeded
+from fixtures.oracle.history import History
+from fixtures.oracle.revision import Key, Outcome, Row, corrected, in_stream_order, integer, key_of
+from fixtures.oracle.version import Version, made, replayed
 
 BRIEFLY = settings(max_examples=40, deadline=None)
 streams = st.sampled_from(STREAMS)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from errata.model.horizon import forgotten, oldest_kept, readable, readable_commits, spent
+from errata.model.horizon import forgotten, oldest_kept, readable, spent
+from fixtures.oracle.horizon import readable_commits
 
 
 @pytest.mark.parametrize(("superseded_at", "expected"), [(None, True), (91, True), (90, False), (89, False)])

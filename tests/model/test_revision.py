@@ -7,23 +7,10 @@ from typing import ClassVar
 
 import pytest
 
-from errata.model.revision import (
-    Op,
-    Outcome,
-    Revision,
-    Row,
-    aged_out,
-    corrected,
-    decide,
-    duplicate_key,
-    key_of,
-    key_taken,
-    no_such_row,
-    not_yet_there,
-    old_differs,
-)
+from errata.model.revision import Op, aged_out, duplicate_key, key_taken, no_such_row, old_differs
 from errata.model.stream import ARRIVAL, OnRevision, Stream
 from fixtures.histories import LENIENT, ORDERS, QUOTES
+from fixtures.oracle.revision import Outcome, Revision, Row, corrected, decide, key_of, not_yet_there
 
 NAN = float("nan")
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from errata.errors import Refused, UsageError
-from errata.model.history import History, Record
-from errata.model.revision import Op, Outcome
+from errata.model.revision import Op
 from errata.model.stream import OnRevision
 from fixtures.histories import ORDERS, QUOTES, change, order, quote
+from fixtures.oracle.history import History, Record
+from fixtures.oracle.revision import Outcome
 
 
 def amounts(history: History) -> dict[object, object]:

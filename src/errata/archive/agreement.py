@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from errata.archive import health
 from errata.archive.inspect import masks_of
 from errata.archive.keys import key_numbers
 from errata.archive.masks import BUCKET, Overlays, read_overlays, sources
@@ -21,6 +19,8 @@ from errata.archive.warehouse import Warehouse
 from errata.archive.written import order_values
 from errata.catalog.open import Catalog
 from errata.catalog.streams import Standing
+from errata.engine.engines import Demand, Engines
+from errata.engine.frames import grouped_by, selected
 from errata.engine.plans.rows import quoted
 from errata.engine.values import fetch
 from errata.intake.arrow_types import arrow_schema
@@ -108,22 +108,16 @@ class Laid:
 
 
 def double_findings(
-    session: Callable[[], SparkSession],
-    catalog: Catalog,
-    warehouse: Warehouse,
-    patient: Patient,
-    scan: Scan,
-    opened: Found,
-    laid: Laid,
+    engines: Engines, catalog: Catalog, warehouse: Warehouse, patient: Patient, scan: Scan, opened: Found
 ) -> Iterator[Finding]:
     """Keys of which more than one row counts."""
     stream = scan.standing.stream
-    if sum(bucket.size for bucket in opened.base) <= health.IN_PROCESS_BYTES:
-        found = _doubles(_keys(catalog, warehouse, scan.standing, opened.base, laid))
-    else:
-        # A scan looks no further where an overlay is said to have no superseded rows; here that is not believed.
-        doubted = replace(opened, overlays=[replace(each, masked=max(each.masked, 1)) for each in opened.overlays])
-        found = _doubles_by_spark(scan_rows(session(), catalog, warehouse, scan, doubted), stream)
+    # A scan looks no further where an overlay is said to have no superseded rows; here that is not believed.
+    doubted = replace(opened, overlays=[replace(each, masked=max(each.masked, 1)) for each in opened.overlays])
+    found, _ = engines.run(
+        Demand.of(opened.all),
+        lambda session: _doubles(scan_rows(session, catalog, warehouse, scan, doubted), stream),
+    )
     if not found.num_rows:
         return
     texts = zip(*(as_text(found[name]).to_pylist() for name in stream.key), strict=True)
@@ -134,38 +128,19 @@ def double_findings(
     yield _damage(patient, Kind.DOUBLE, what, "; ".join(keys[:SHOWN]) + more, why)
 
 
-def _keys(catalog: Catalog, warehouse: Warehouse, standing: Standing, base: Sequence[Bucket], laid: Laid) -> pa.Table:
-    """The keys of all rows that count."""
-    stream, least = standing.stream, LOWEST if standing.aged_to is None else standing.aged_to
-    key, columns = list(stream.key), place_columns(stream)
-    overlays = laid.overlays
-    schema = arrow_schema(stream)
-    tables = [pa.schema([schema.field(name) for name in key]).empty_table()]
-    for source in sources(catalog, base):
-        rows = source.read(warehouse, columns)
-        counts = order_values(rows[stream.order]) >= least
-        counts &= ~overlays.masked(rows, source.bucket.floor)
-        tables.append(rows.filter(pa.array(counts)).select(key).cast(tables[0].schema))
-    return pa.concat_tables([*tables, overlays.surviving(standing.aged_to).select(key)])
-
-
-def _doubles(keys: pa.Table) -> pa.Table:
-    counted = keys.group_by(keys.column_names).aggregate([([], "count_all")])
-    return counted.filter(pc.greater(counted["count_all"], 1)).sort_by(
-        [(name, "ascending") for name in keys.column_names]
-    )
-
-
-def _doubles_by_spark(rows: DataFrame, stream: Stream) -> pa.Table:
+def _doubles(rows: DataFrame, stream: Stream) -> pa.Table:
     """First by one number for each key, which is little to move; by the keys themselves only where it occurs twice."""
     key = [quoted(name) for name in stream.key]
-    hashed = rows.selectExpr("*", f"xxhash64({', '.join(key)}) AS _hash")
-    hashes = hashed.groupBy("_hash").count().where("count > 1")
-    suspects = fetch(hashes.limit(SUSPECTS))["_hash"].to_pylist()
-    if not suspects:
+    hashed = selected(rows, "*", f"xxhash64({', '.join(key)}) AS _hash")
+    hashes = fetch(_occurring_twice(hashed, ["_hash"]).limit(SUSPECTS))["_hash"].to_pylist()
+    if not hashes:
         return arrow_schema(stream).empty_table()
-    some = hashed.where(f"_hash IN ({', '.join(f'{each}L' for each in suspects)})").groupBy(*key).count()
-    return fetch(some.where("count > 1").orderBy(*key))
+    some = hashed.filter(f"_hash IN ({', '.join(f'{each}L' for each in hashes)})")
+    return fetch(_occurring_twice(some, key).orderBy(*key))
+
+
+def _occurring_twice(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    return grouped_by(rows, columns, ["count(*) AS _count"]).filter("_count > 1")
 
 
 def _places(patient: Patient, masks: pa.Table) -> str:

@@ -6,8 +6,9 @@ of the rows comes to this process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from errata.archive.masks import Overlays, Source, read_overlays, sources
 from errata.archive.overlay import BATCH, REVISION
+from errata.archive.tasks import in_tasks
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import (
     Said,
@@ -31,16 +33,11 @@ from errata.archive.written import POS, BucketWriter, order_values
 from errata.catalog import buckets
 from errata.catalog.open import Catalog
 from errata.catalog.streams import Standing
-from errata.engine.types import arrow_ddl
-from errata.engine.values import fetch
 from errata.intake.arrow_types import arrow_schema
 from errata.model.bucket import INLINE_STREAM_BYTES, NewBucket, Role
 from errata.model.interval import Interval
 from errata.model.revision import Op
 from errata.model.stream import Stream
-
-IN_PROCESS_BYTES = 16 * 1024 * 1024
-"""Buckets of less than this together are read without a Spark job, which would take longer to begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,25 +79,14 @@ def delete_brought(
         tuple(sources(catalog, found)),
         tuple(sources(catalog, overlays)),
     )
-    if sum(bucket.size for bucket in found) <= IN_PROCESS_BYTES:
-        said = pa.Table.from_batches(_delete_all(work, range(len(found))), told_schema())
-    else:
-        numbers = session().range(0, len(found), 1, len(found))
-        said = fetch(numbers.mapInArrow(_task(work), arrow_ddl(told_schema())))
+    size = sum(bucket.size for bucket in found)
+    said = in_tasks(session, size, len(found), partial(_delete_all, work), told_schema())
     told_rows = sorted(said.to_pylist(), key=lambda row: row["slot"])
     count = sum(row["rows"] for row in told_rows if row["said"] == Said.COUNT.value)
     return count, [heard_bucket(row) for row in told_rows if row["said"] == Said.PENDING.value]
 
 
-def _task(work: Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield from _delete_all(work, batch.column(0).to_pylist())
-
-    return run
-
-
-def _delete_all(work: Work, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+def _delete_all(work: Work, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
     writer = BucketWriter(work.stream, work.warehouse, inline=work.inline)
     for number in numbers:
         rows = _brought(work, work.base[number])

@@ -24,7 +24,7 @@ from errata.archive.scan import by_access, files_frame, rows_in
 from errata.archive.warehouse import Warehouse
 from errata.catalog.open import Catalog
 from errata.catalog.published import Published
-from errata.engine.frames import broadcast, joined
+from errata.engine.frames import broadcast, joined, selected
 from errata.engine.near import is_near
 from errata.engine.plans.rows import quoted
 from errata.engine.types import arrow_ddl
@@ -106,7 +106,7 @@ def records_frame(
     frames = [] if feed is None else [feed]
     if added is not None:
         rows = added if feed is None else _not_replaced(added, feed, shape)
-        frames.append(rows.selectExpr("*", f"'insert' AS {OP}"))
+        frames.append(selected(rows, "*", f"'insert' AS {OP}"))
     if gone is not None:
         frames.append(_deleted(gone, shape))
     names = feed_schema(shape).names
@@ -156,14 +156,14 @@ def _of_their_runs(session: SparkSession, opened: DataFrame, files: Sequence[Par
     names = [(each.bucket.path or "").rpartition("/")[2] for each in files]
     known = pa.table({_FILE: pa.array(names), _OF: pa.array([each.run for each in files], pa.int64())})
     asked = broadcast(as_frame(session, known, arrow_ddl(known.schema)))
-    named = opened.selectExpr("*", "_metadata.file_name AS _name")
+    named = selected(opened, "*", "_metadata.file_name AS _name")
     return joined(named, asked, f"_name = {_FILE} AND {RUN} = {_OF}", "left_semi").drop("_name")
 
 
 def _not_replaced(added: DataFrame, feed: DataFrame, shape: Shape) -> DataFrame:
     names = _identity(shape)
     again = feed.where(f"{OP} = 'replace'")
-    again = again.selectExpr(*(f"{quoted(name)} AS {quoted(_REPLACED + name)}" for name in names))
+    again = selected(again, *(f"{quoted(name)} AS {quoted(_REPLACED + name)}" for name in names))
     same = " AND ".join(f"{quoted(name)} <=> {quoted(_REPLACED + name)}" for name in names)
     return joined(added, again, same, "left_anti")
 
@@ -171,4 +171,4 @@ def _not_replaced(added: DataFrame, feed: DataFrame, shape: Shape) -> DataFrame:
 def _deleted(gone: DataFrame, shape: Shape) -> DataFrame:
     before = (f"{quoted(name)} AS {quoted(old(name))}" for name in shape.payload)
     ends = (f"{VS} AS {VE}", f"{VE} AS {OLD_VE}", f"{ENDED}L AS {RUN}")
-    return gone.selectExpr(f"'delete' AS {OP}", *map(quoted, [*shape.key, VS]), *ends, *before)
+    return selected(gone, f"'delete' AS {OP}", *map(quoted, [*shape.key, VS]), *ends, *before)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -18,21 +19,17 @@ from pyspark.sql import SparkSession
 from errata.archive.masks import Overlays, Source, read_overlays, sources
 from errata.archive.order import in_order
 from errata.archive.overlay import BATCH, LIVE, MASKS, REVISION, overlay_schema
+from errata.archive.tasks import in_tasks
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import Said, conformed, heard_bucket, old_column, told, told_bucket, told_schema
 from errata.archive.written import POS, BucketWriter, order_values
 from errata.catalog.open import Catalog
 from errata.catalog.streams import Standing
-from errata.engine.types import arrow_ddl
-from errata.engine.values import fetch
 from errata.intake.arrow_types import arrow_schema
 from errata.model.bucket import INLINE_STREAM_BYTES, Bucket, NewBucket, Role
 from errata.model.compaction import Due, Why
 from errata.model.interval import HIGHEST, LOWEST, Interval
 from errata.model.stream import Stream
-
-IN_PROCESS_BYTES = 16 * 1024 * 1024
-"""Runs of less than this together are rewritten without a Spark job, which would take longer to begin."""
 
 TASK_BYTES = 8 * 1024 * 1024
 """Small runs share a task until it has this much to read."""
@@ -185,12 +182,8 @@ def rewrite(
         tuple((run, tuple(data[bucket.bucket_id] for bucket in run.buckets)) for run in plan.runs),
         tuple(_tasks(plan.runs)),
     )
-    count = len(work.tasks)
-    if sum(source.bucket.size for source in (*found, *work.overlays)) <= IN_PROCESS_BYTES:
-        said = pa.Table.from_batches(_carried_out(work, range(count)), told_schema())
-    else:
-        said = fetch(session().range(0, count, 1, count).mapInArrow(_task(work), arrow_ddl(told_schema())))
-    return _heard(plan, said)
+    size = sum(source.bucket.size for source in (*found, *work.overlays))
+    return _heard(plan, in_tasks(session, size, len(work.tasks), partial(_carried_out, work), told_schema()))
 
 
 def _tasks(runs: Sequence[Run]) -> Iterator[tuple[int, ...]]:
@@ -205,14 +198,6 @@ def _tasks(runs: Sequence[Run]) -> Iterator[tuple[int, ...]]:
         size += more
     if task:
         yield tuple(task)
-
-
-def _task(work: _Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield from _carried_out(work, batch.column(0).to_pylist())
-
-    return run
 
 
 def _carried_out(work: _Work, tasks: Iterable[int]) -> Iterator[pa.RecordBatch]:

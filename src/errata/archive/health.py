@@ -10,6 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,16 +19,12 @@ from pyspark.sql import SparkSession
 from errata.archive.inspect import HIT, Ward, inspected
 from errata.archive.masks import Source, sources
 from errata.archive.result_inspect import ResultWard, inspected_results
+from errata.archive.tasks import in_tasks
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import packed, unpacked
 from errata.catalog.open import Catalog
-from errata.engine.types import arrow_ddl
-from errata.engine.values import fetch
 from errata.model.bucket import Bucket, Groups
 from errata.model.health import Figures, Seen
-
-IN_PROCESS_BYTES = 16 * 1024 * 1024
-"""Archives of less than this are looked at without a Spark job, which would take longer to begin."""
 
 TASK_BYTES = 64 * 1024 * 1024
 """Buckets share a task until it has this much to read."""
@@ -71,20 +68,13 @@ def look(
     on_done: OnDone = lambda _: None,
 ) -> Looked:
     """Read buckets and tell what is in them."""
-    wanted = sources(catalog, found)
-    told: list[pa.RecordBatch] = []
-    if sum(bucket.size for bucket in found) <= IN_PROCESS_BYTES:
-        for source in wanted:
-            told += _told(ward, [source])
-            on_done(1)
-        return _heard(told)
-    tasks = list(_tasks(wanted))
+    size, told = sum(bucket.size for bucket in found), [_TOLD.empty_table()]
+    tasks = list(_tasks(sources(catalog, found)))
     for start in range(0, len(tasks), JOB_TASKS):
         some = tasks[start : start + JOB_TASKS]
-        job = session().range(0, len(some), 1, len(some)).mapInArrow(_function(ward, some), arrow_ddl(_TOLD))
-        told += fetch(job).to_batches()
+        told.append(in_tasks(session, size, len(some), partial(_told, ward, some), _TOLD))
         on_done(sum(map(len, some)))
-    return _heard(told)
+    return _heard(pa.concat_tables(told))
 
 
 def _tasks(wanted: Sequence[Source]) -> Iterator[list[Source]]:
@@ -101,20 +91,11 @@ def _tasks(wanted: Sequence[Source]) -> Iterator[list[Source]]:
         yield task
 
 
-def _function(
-    ward: Ward | ResultWard, tasks: Sequence[Sequence[Source]]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from _told(ward, tasks[number])
-
-    return run
-
-
-def _told(ward: Ward | ResultWard, wanted: Iterable[Source]) -> Iterator[pa.RecordBatch]:
+def _told(
+    ward: Ward | ResultWard, tasks: Sequence[Sequence[Source]], numbers: Iterable[int]
+) -> Iterator[pa.RecordBatch]:
     shelf: dict[int, pa.Table] = {}
-    for source in wanted:
+    for source in (each for number in numbers for each in tasks[number]):
         if isinstance(ward, Ward):
             seen, hits = inspected(ward, source, shelf)
         else:
@@ -123,8 +104,8 @@ def _told(ward: Ward | ResultWard, wanted: Iterable[Source]) -> Iterator[pa.Reco
         yield pa.RecordBatch.from_pylist([row], schema=_TOLD)
 
 
-def _heard(told: Sequence[pa.RecordBatch]) -> Looked:
-    rows = pa.Table.from_batches(told, _TOLD).to_pylist()
+def _heard(told: pa.Table) -> Looked:
+    rows = told.to_pylist()
     hits = [HIT.empty_table(), *(unpacked(row["hits"]) for row in rows)]
     return Looked({row["bucket"]: _understood(row["seen"]) for row in rows}, pa.concat_tables(hits))
 

@@ -18,13 +18,12 @@ from pyspark.sql import SparkSession
 from errata.archive.bloom import LIKELY, MOST_VALUES
 from errata.archive.match import matches
 from errata.archive.probe import UNKNOWN, Probe, Sought, Wanted, located_schema
+from errata.archive.tasks import by_spark
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import unpacked
 from errata.archive.written import row_group_of
 from errata.catalog import buckets as index
 from errata.catalog.open import Catalog
-from errata.engine.types import arrow_ddl
-from errata.engine.values import fetch
 from errata.intake.values import as_text
 from errata.model.bucket import Bucket
 from errata.model.stream import Stream
@@ -68,7 +67,7 @@ def locate(
         return pa.concat_tables([located_schema(stream).empty_table(), *found])
     if few(each for _, each in files):
         return pa.concat_tables([*found, *by_this_process(probe, files)])
-    return pa.concat_tables([*found, by_spark(session_factory(), probe, files)])
+    return pa.concat_tables([*found, by_tasks(session_factory(), probe, files)])
 
 
 def plan(stream: Stream, wanted: Wanted, buckets: Sequence[Bucket]) -> list[Sought]:
@@ -118,19 +117,15 @@ def by_this_process(probe: Probe, files: Sequence[tuple[str, Sought]]) -> list[p
         return list(pool.map(lambda each: probe.file(each[1], each[0]), files))
 
 
-def by_spark(session: SparkSession, probe: Probe, files: Sequence[tuple[str, Sought]]) -> pa.Table:
+def by_tasks(session: SparkSession, probe: Probe, files: Sequence[tuple[str, Sought]]) -> pa.Table:
     """The same, read by Spark's tasks."""
-    schema = located_schema(probe.stream)
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                path, sought = files[number]
-                yield from probe.file(sought, path).to_batches()
+    def look(numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        for path, sought in (files[number] for number in numbers):
+            yield from probe.file(sought, path).to_batches()
 
     cores = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
-    numbers = session.range(0, len(files), 1, min(len(files), TASKS * cores))
-    return fetch(numbers.mapInArrow(run, arrow_ddl(schema))).cast(schema)
+    return by_spark(session, len(files), min(len(files), TASKS * cores), look, located_schema(probe.stream))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,19 +16,16 @@ from pyspark.sql import DataFrame, SparkSession
 from errata.archive.masks import sources
 from errata.archive.match import matches
 from errata.archive.result_rows import mask_schema
-from errata.archive.scan import opened
+from errata.archive.scan import LOCAL_ROWS, opened, rows_in
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import conformed
 from errata.catalog.open import Catalog
-from errata.engine.frames import broadcast, joined
+from errata.engine.frames import broadcast, joined, selected
 from errata.engine.plans.rows import quoted
 from errata.engine.types import arrow_ddl
 from errata.engine.values import as_frame
 from errata.model.bucket import Bucket, Role
 from errata.model.results import RUN, VE, VS, Shape
-
-FEW = 50_000
-"""So many masks are read here and handed to Spark as values, which it then has at hand in every task."""
 
 _MASK = "_masked_"
 
@@ -53,10 +50,7 @@ def concerned(results: Iterable[Bucket], masks: Sequence[Bucket]) -> tuple[list[
 
 def masks_in(catalog: Catalog, warehouse: Warehouse, shape: Shape, masks: Iterable[Bucket]) -> pa.Table:
     """The masks in some buckets."""
-    schema = mask_schema(shape)
-    return pa.concat_tables(
-        [schema.empty_table(), *(conformed(each.read(warehouse), schema) for each in sources(catalog, masks))]
-    )
+    return rows_in(catalog, warehouse, mask_schema(shape), masks)
 
 
 def masks_between(
@@ -133,14 +127,14 @@ def masks_frame(
 ) -> DataFrame:
     """The masks in some buckets for Spark."""
     schema = mask_schema(shape)
-    if sum(each.rows for each in masks) > FEW:
+    if sum(each.rows for each in masks) > LOCAL_ROWS:
         return opened(session, catalog, warehouse, masks, schema, arrow_ddl(schema))
     return broadcast(as_frame(session, masks_in(catalog, warehouse, shape, masks), arrow_ddl(schema)))
 
 
 def frame_without_masked(rows: DataFrame, masks: DataFrame, shape: Shape) -> DataFrame:
     """The rows that no mask takes back."""
-    renamed = masks.selectExpr(*(f"{quoted(name)} AS {quoted(_MASK + name)}" for name in (*shape.key, VS, RUN)))
+    renamed = selected(masks, *(f"{quoted(name)} AS {quoted(_MASK + name)}" for name in (*shape.key, VS, RUN)))
     same = [f"{VS} = {quoted(_MASK + VS)}", f"{RUN} < {quoted(_MASK + RUN)}"]
     same += [f"{quoted(name)} <=> {quoted(_MASK + name)}" for name in shape.key]
     return joined(rows, renamed, " AND ".join(same), "left_anti")

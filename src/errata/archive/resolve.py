@@ -1,7 +1,7 @@
 """Many revisions decided at once: what each of them does to the rows that are live when its turn comes.
 
-`model/revision.py` says what is right, one revision after another. Here revisions are taken in rounds. Those of one
-round have no key in common, so it does not matter which comes first; most claims are one round.
+`tests/fixtures/oracle/revision.py` says what is right, one revision after another. Here revisions are taken in rounds.
+Those of one round have no key in common, so it does not matter which comes first; most claims are one round.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from errata.archive.written import as_arrow, as_parquet, checksum, cut
 from errata.catalog import buckets
 from errata.catalog.open import Catalog
 from errata.catalog.published import Published
+from errata.engine.frames import selected
 from errata.engine.plans.rows import instant, quoted
 from errata.engine.types import arrow_ddl
 from errata.engine.values import as_frame
@@ -165,7 +166,7 @@ def frame_of_new(
 def as_source(rows: DataFrame, shape: Shape, fields: Sequence[str]) -> DataFrame:
     """Results as a plan reads them that reads the query: under the names of the query's fields."""
     named = (f"{quoted(kept)} AS {quoted(name)}" for kept, name in zip(shape.names, fields, strict=True))
-    return rows.selectExpr(*named, VS, VE)
+    return selected(rows, *named, VS, VE)
 
 
 def beginning(rows: DataFrame, interval: Interval) -> DataFrame:

@@ -14,14 +14,14 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive.masks import read_overlays, sources
+from errata.archive.masks import Source, read_overlays, sources
 from errata.archive.overlay import LIVE, MASKS, OLD_REVISION, REVISION, overlay_schema
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import conformed, old_column
 from errata.catalog import buckets
 from errata.catalog.open import Catalog
 from errata.catalog.streams import Standing, aged_to_at
-from errata.engine.frames import broadcast, joined, united
+from errata.engine.frames import broadcast, joined, selected, united
 from errata.engine.near import is_near
 from errata.engine.plans.rows import instant, quoted
 from errata.engine.types import arrow_ddl, ddl
@@ -37,7 +37,14 @@ B = TypeVar("B", Bucket, NewBucket)
 Group = tuple[str | None, ...]
 
 LOCAL_ROWS = 50_000
-"""Overlays with as few rows are read here and handed to Spark as values: jobs that read them would take longer."""
+"""Rows in buckets up to which they are read in this process. To start an engine or a job for them would take longer;
+where one is at work, it is handed their values."""
+
+NARROW = 0.5
+"""Share of a bucket's rows up to which the near engine is handed them, and does not read the file."""
+
+HANDED = 1_000_000
+"""Values, of rows by columns, of a scan up to which the near engine is handed them."""
 
 BROADCAST_ROWS = 1_000_000
 """Masks up to this many go to every task whole; how more of them are joined is Spark's choice."""
@@ -132,13 +139,13 @@ def scan_rows(
     found = candidates(catalog, scan) if found is None else found
     stream = scan.standing.stream
     if not found.overlays:
-        return _asked(open_buckets(session, catalog, warehouse, stream, found.base), scan, found.base)
+        return _asked(open_buckets(session, catalog, warehouse, stream, found.base, scan.interval), scan, found.base)
     overlaid = open_overlays(session, catalog, warehouse, stream, found.overlays)
     size, chained = sum(each.rows for each in found.overlays), any(each.masked for each in found.overlays)
     masking = _Masking(stream, overlaid, scan.last_revision, size, chained)
     parts = []
     for how, some in by_masks(scan, found):
-        rows = _asked(open_buckets(session, catalog, warehouse, stream, some), scan, some)
+        rows = _asked(open_buckets(session, catalog, warehouse, stream, some, scan.interval), scan, some)
         rows = rows if how.floor is None else masking.unmasked(rows, how.floor)
         parts.append(rows if how.later is None else masking.not_displaced(rows, how.later, how.aged_to))
     parts.append(_asked(masking.surviving(), scan))
@@ -211,7 +218,7 @@ class _Masking:
 
     def surviving(self) -> DataFrame:
         """Rows of the overlays that no later one masks."""
-        rows = self._known.where(LIVE).selectExpr(*map(quoted, self.stream.names), REVISION)
+        rows = selected(self._known.where(LIVE), *map(quoted, self.stream.names), REVISION)
         if not self.chained:
             return rows.drop(REVISION)
         left = self._without(rows, self._masks(self._known), self._places, f" AND {_MASK_NUMBER} > {REVISION}")
@@ -221,10 +228,10 @@ class _Masking:
         # One number to look for in a hash table of numbers, and the columns themselves only when it is found. Spark
         # would put every equality into the table's key, and the table would be several times slower to ask: so the
         # columns are compared by what Spark does not know for an equality.
-        masks = masks.selectExpr("*", f"{self._number([_masked(name) for name in columns])} AS {_MASK_HASH}")
+        masks = selected(masks, "*", f"{self._number([_masked(name) for name in columns])} AS {_MASK_HASH}")
         pairs = [(quoted(name), quoted(_masked(name))) for name in columns]
         same = "".join(f" AND {own} >= {masked} AND {own} <= {masked}" for own, masked in pairs)
-        hashed = rows.selectExpr("*", f"{self._number(columns)} AS {_HASH}")
+        hashed = selected(rows, "*", f"{self._number(columns)} AS {_HASH}")
         masks = broadcast(masks) if self.size <= BROADCAST_ROWS else masks
         return joined(hashed, masks, f"{_HASH} = {_MASK_HASH}{same}{also}", "left_anti").drop(_HASH)
 
@@ -239,7 +246,7 @@ class _Masking:
     def _masks(self, overlaid: DataFrame, floor: int | None = None) -> DataFrame:
         masks = overlaid.where(MASKS if floor is None else f"{MASKS} AND {REVISION} > {floor}L")
         old = (f"{quoted(old_column(name))} AS {quoted(_masked(name))}" for name in self._places)
-        return masks.selectExpr(f"{REVISION} AS {_MASK_NUMBER}", *old)
+        return selected(masks, f"{REVISION} AS {_MASK_NUMBER}", *old)
 
     @property
     def _known(self) -> DataFrame:
@@ -261,10 +268,15 @@ def _masked(name: str) -> str:
 
 
 def open_buckets(
-    session: SparkSession, catalog: Catalog, warehouse: Warehouse, stream: Stream, found: Sequence[Bucket]
+    session: SparkSession,
+    catalog: Catalog,
+    warehouse: Warehouse,
+    stream: Stream,
+    found: Sequence[Bucket],
+    interval: Interval = EVERYTHING,
 ) -> DataFrame:
-    """All rows of base buckets; columns that were added later are NULL in older ones."""
-    return opened(session, catalog, warehouse, found, arrow_schema(stream), ddl(stream))
+    """The rows of base buckets, at least those of an interval; columns that were added later are NULL in older ones."""
+    return opened(session, catalog, warehouse, found, arrow_schema(stream), ddl(stream), (stream.order, interval))
 
 
 def open_overlays(
@@ -288,12 +300,17 @@ def opened(
     found: Sequence[Bucket],
     schema: pa.Schema,
     declared: str,
+    wanted: tuple[str, Interval] | None = None,
 ) -> DataFrame:
-    """All rows of some buckets, with a schema that is also declared in Spark's words."""
+    """All rows of some buckets, with a schema that is also declared in Spark's words; `wanted`: at least those of which
+    a column lies in an interval."""
     by_name, here = by_access(session, warehouse, found)
+    if wanted is not None and is_near(session):
+        by_name, little = _by_share(by_name, wanted[1], len(schema))
+        here += little
     frame = files_frame(session, warehouse, by_name, declared)
     if here or frame is None:
-        rows = as_frame(session, rows_in(catalog, warehouse, schema, here), declared)
+        rows = as_frame(session, rows_in(catalog, warehouse, schema, here, wanted), declared)
         return rows if frame is None else frame.unionByName(rows)
     return frame
 
@@ -318,10 +335,41 @@ def by_access(session: SparkSession, warehouse: Warehouse, found: Iterable[B]) -
     return by_name, here
 
 
-def rows_in(catalog: Catalog, warehouse: Warehouse, schema: pa.Schema, found: Iterable[Bucket]) -> pa.Table:
-    """The rows of some buckets as they are kept, whatever they are."""
+def _by_share(found: Iterable[Bucket], interval: Interval, columns: int) -> tuple[list[Bucket], list[Bucket]]:
+    """Buckets of which the near engine reads the files, and those of which it is handed the row groups that meet an
+    interval, since these are a small part. It reads whole files, for it may not trust what they say of their rows."""
+    whole: list[Bucket] = []
+    little: list[Bucket] = []
+    values = 0.0
+    for each in found:
+        share = each.share(interval)
+        handed = share * each.rows * columns
+        if share <= NARROW and values + handed <= HANDED:
+            little.append(each)
+            values += handed
+        else:
+            whole.append(each)
+    return whole, little
+
+
+def rows_in(
+    catalog: Catalog,
+    warehouse: Warehouse,
+    schema: pa.Schema,
+    found: Iterable[Bucket],
+    wanted: tuple[str, Interval] | None = None,
+) -> pa.Table:
+    """The rows of some buckets as they are kept, whatever they are; `wanted`: at least those with a column in an
+    interval."""
+
+    def read_from(source: Source) -> pa.Table:
+        if wanted is None:
+            return source.read(warehouse)
+        order, interval = wanted
+        return source.read_between(warehouse, schema.names, order, interval.start, interval.end - 1)
+
     try:
-        read = [conformed(each.read(warehouse), schema) for each in sources(catalog, found)]
+        read = [conformed(read_from(each), schema) for each in sources(catalog, found)]
     except (FileNotFoundError, pa.ArrowInvalid) as error:
         how = "`errata doctor` tells what else is damaged, and what can be done"
         raise ErrataError("a bucket cannot be read", why=str(error), how=how) from error

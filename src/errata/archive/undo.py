@@ -1,7 +1,8 @@
 """Undoing a batch: what became of the rows that it made or changed, and the revisions that give them back.
 
-`model/undoing.py` says what is right, row by row. Rows that stand as the batch brought them are deleted where they are
-(brought.py). Of all others overlays tell, and these are few enough to be held in memory, as when they were applied.
+`tests/fixtures/oracle/undoing.py` says what is right, row by row. Rows that stand as the batch brought them are deleted
+where they are (brought.py). Of all others overlays tell, and these are few enough to be held in memory, as when they
+were applied.
 """
 
 from __future__ import annotations

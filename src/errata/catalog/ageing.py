@@ -113,7 +113,7 @@ def _due(connection: Connection, standing: Standing, held: int | None) -> Aged |
     if kept_from is None:
         return None
     kept_from = kept_from if held is None else min(kept_from, held)
-    base = buckets.live(connection, stream_id, before=None if stream.one_table else kept_from)
+    base = buckets.live(connection, stream_id, Role.BASE, before=None if stream.one_table else kept_from)
     found = ageing.due(base, kept_from)
     aged_to = ageing.aged_to(found, standing.aged_to, kept_from if stream.one_table else None)
     if aged_to is None or not any(bucket.vs_min < aged_to for bucket in base):

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Column,
     ColumnElement,
     Connection,
     Integer,
@@ -25,7 +26,6 @@ from sqlalchemy import (
     delete,
     func,
     insert,
-    literal,
     literal_column,
     or_,
     select,
@@ -50,18 +50,14 @@ def _moment(name: str) -> Any:
     return cast(bindparam(name, type_=BigInteger), BigInteger)
 
 
-def _literal(moment: int) -> Any:
-    """The same of a value."""
-    return cast(literal(moment, BigInteger), BigInteger)
-
-
-def _everywhere() -> Select[Any]:
-    """All buckets of a stream at a commit."""
+def _everywhere(is_wanted: ColumnElement[bool] | None = None) -> Select[Any]:
+    """All buckets of a stream at a commit, of one role unless told otherwise."""
     columns = buckets.c
     return (
         select(buckets, batches.c.batch_id)
         .join(batches, batches.c.batch_no == columns.batch_no, isouter=True)
-        .where(columns.stream_id == bindparam("stream"), columns.role == bindparam("role_"))
+        .where(columns.stream_id == bindparam("stream"))
+        .where(columns.role == bindparam("role_") if is_wanted is None else is_wanted)
         .where(columns.added_in <= bindparam("commit_"))
         .where(or_(columns.removed_in.is_(None), columns.removed_in > bindparam("commit_")))
     )
@@ -100,6 +96,15 @@ def _meeting_by_join() -> Select[Any]:
 # Built once: each is some hundred parts long.
 _EVERYWHERE = _everywhere()
 _MEETING = {"postgresql": _meeting_by_ranges(), "sqlite": _meeting_by_join()}
+_OF_ROLES = _everywhere(buckets.c.role.in_(bindparam("roles", expanding=True)))
+_WITHIN = {
+    last.name: _OF_ROLES.where(buckets.c.vs_min < _moment("end"), last >= _moment("start")).limit(bindparam("most"))
+    for last in (buckets.c.vs_max, buckets.c.ve_max)
+}
+_COUNTING = _everywhere().where(buckets.c.ve_max > _moment("start"), buckets.c.vs_min < _moment("end"))
+_DATA = select(bucket_data).where(bucket_data.c.bucket_id.in_(bindparam("ids", expanding=True)))
+_ADD = insert(buckets).returning(buckets.c.bucket_id, buckets.c.path, buckets.c.checksum)
+_ADD_DATA = insert(bucket_data)
 
 
 def span_class(vs_min: int, vs_max: int) -> int:
@@ -162,15 +167,19 @@ def _of_any(
     at: tuple[Catalog, int, int],
     intervals: Sequence[Interval],
     roles: Sequence[Role],
-    last: ColumnElement[int],
+    last: Column[int],
     meets: Callable[[Bucket, Interval], bool],
     of_one: Callable[..., list[Bucket]],
 ) -> list[Bucket]:
     """The buckets that meet one of the intervals: from all between the first and the last, unless those are many."""
     asked = [each for each in intervals if not each.empty]
     hull = _hull_of(asked)
-    found = _of_roles(*at, roles, buckets.c.vs_min < _literal(hull.end), last >= _literal(hull.start))
-    if found is None:
+    catalog, stream_id, commit_id = at
+    given = {"stream": stream_id, "roles": [each.value for each in roles], "commit_": commit_id}
+    with catalog.reading() as connection:
+        rows = connection.execute(_WITHIN[last.name], {**given, "start": hull.start, "end": hull.end, "most": FEW + 1})
+        found = [_bucket(row) for row in rows]
+    if len(found) > FEW:
         found = [each for interval in asked for role in roles for each in of_one(*at, interval, role=role)]
         found = list({each.bucket_id: each for each in found}.values())
     return _in_order(each for each in found if any(meets(each, one) for one in asked))
@@ -181,22 +190,11 @@ def _hull_of(intervals: Sequence[Interval]) -> Interval:
     return Interval(min(starts, default=0), max(ends, default=0))
 
 
-def _of_roles(
-    catalog: Catalog, stream_id: int, commit_id: int, roles: Sequence[Role], *conditions: ColumnElement[bool]
-) -> list[Bucket] | None:
-    """The buckets of some roles at a commit that fulfil the conditions; None where they are many."""
-    columns = buckets.c
-    query = (
-        select(buckets, batches.c.batch_id)
-        .join(batches, batches.c.batch_no == columns.batch_no, isouter=True)
-        .where(columns.stream_id == stream_id, columns.role.in_([role.value for role in roles]), *conditions)
-        .where(columns.added_in <= commit_id)
-        .where(or_(columns.removed_in.is_(None), columns.removed_in > commit_id))
-        .limit(FEW + 1)
-    )
+def of_roles(catalog: Catalog, stream_id: int, commit_id: int, roles: Sequence[Role]) -> list[Bucket]:
+    """All buckets of some roles that are visible at the commit, in stream order."""
+    given = {"stream": stream_id, "roles": [each.value for each in roles], "commit_": commit_id}
     with catalog.reading() as connection:
-        found = [_bucket(row) for row in connection.execute(query)]
-    return found if len(found) <= FEW else None
+        return _in_order(_bucket(row) for row in connection.execute(_OF_ROLES, given))
 
 
 def _in_order(some: Iterable[Bucket]) -> list[Bucket]:
@@ -209,10 +207,9 @@ def counting(
     """The buckets of results, visible at the commit, that can hold some that count at an instant of the interval."""
     if instants.empty:
         return []
-    query = _everywhere().where(buckets.c.ve_max > _moment("start"), buckets.c.vs_min < _moment("end"))
     given = {"stream": stream_id, "role_": role.value, "commit_": commit_id}
     with catalog.reading() as connection:
-        rows = connection.execute(query, {**given, "start": instants.start, "end": instants.end})
+        rows = connection.execute(_COUNTING, {**given, "start": instants.start, "end": instants.end})
         found = [_bucket(row) for row in rows]
     return _in_order(found)
 
@@ -269,12 +266,12 @@ def ever(connection: Connection, stream_id: int) -> list[Bucket]:
     return [_bucket(row) for row in connection.execute(query)]
 
 
-def live(connection: Connection, stream_id: int, role: Role = Role.BASE, *, before: int | None = None) -> list[Bucket]:
-    """The buckets that the transaction sees now; only those that begin before a point, if told."""
+def live(connection: Connection, stream_id: int, *roles: Role, before: int | None = None) -> list[Bucket]:
+    """The buckets of some roles that the transaction sees now; only those that begin before a point, if told."""
     query = (
         select(buckets, batches.c.batch_id)
         .join(batches, batches.c.batch_no == buckets.c.batch_no, isouter=True)
-        .where(buckets.c.stream_id == stream_id, buckets.c.role == role.value)
+        .where(buckets.c.stream_id == stream_id, buckets.c.role.in_([each.value for each in roles]))
         .where(buckets.c.removed_in.is_(None))
         .order_by(buckets.c.bucket_id)
     )
@@ -289,8 +286,8 @@ def inline_data(catalog: Catalog, bucket_ids: Iterable[int]) -> dict[int, bytes]
     found: dict[int, bytes] = {}
     with catalog.reading() as connection:
         for start in range(0, len(wanted), 500):
-            query = select(bucket_data).where(bucket_data.c.bucket_id.in_(wanted[start : start + 500]))
-            found.update({row.bucket_id: bytes(row.data) for row in connection.execute(query)})
+            rows = connection.execute(_DATA, {"ids": wanted[start : start + 500]})
+            found.update({row.bucket_id: bytes(row.data) for row in rows})
     return found
 
 
@@ -332,7 +329,7 @@ def add(
     """Make buckets visible from the commit on; the bytes now inline. Pending ones are numbered after `revisions`, and
     base ones are no concern of revisions up to `applied`, unless they tell otherwise. `masked` counts, for each, the
     rows that are superseded from the beginning; what it says itself if left out."""
-    inline_bytes = 0
+    rows = []
     for number, bucket in enumerate(written):
         pending = bucket.role is Role.PENDING
         numbers: tuple[int | None, int | None] = bucket.revisions or (None, None)
@@ -340,44 +337,47 @@ def add(
             numbers = (revisions + 1, revisions + bucket.rows)
         masks, content = bucket.masks or (None, None), bucket.content or (None, None)
         ends = bucket.ends or (None, None)
-        added = connection.execute(
-            insert(buckets)
-            .values(
-                stream_id=stream_id,
-                role=bucket.role.value,
-                layout=bucket.layout.value,
-                path=bucket.path,
-                rows=bucket.rows,
-                bytes=bucket.size,
-                vs_min=bucket.vs_min,
-                vs_max=bucket.vs_max,
-                ve_min=ends[0],
-                ve_max=ends[1],
-                span_class=span_class(bucket.vs_min, bucket.vs_max),
-                group_low=bucket.groups.low,
-                group_high=bucket.groups.high,
-                group_members=bucket.groups.members_json(),
-                sampling_rate=1.0,
-                checksum=bucket.checksum,
-                batch_no=batch_no,
-                revision_first=numbers[0],
-                revision_last=numbers[1],
-                mask_min=masks[0],
-                mask_max=masks[1],
-                content_min=content[0],
-                content_max=content[1],
-                floor=applied if bucket.floor is None else bucket.floor,
-                folded=bucket.folded,
-                masked=masked[number] if masked else bucket.masked,
-                added_in=commit_id,
-            )
-            .returning(buckets.c.bucket_id)
-        ).scalar_one()
+        rows.append(
+            {
+                "stream_id": stream_id,
+                "role": bucket.role.value,
+                "layout": bucket.layout.value,
+                "path": bucket.path,
+                "rows": bucket.rows,
+                "bytes": bucket.size,
+                "vs_min": bucket.vs_min,
+                "vs_max": bucket.vs_max,
+                "ve_min": ends[0],
+                "ve_max": ends[1],
+                "span_class": span_class(bucket.vs_min, bucket.vs_max),
+                "group_low": bucket.groups.low,
+                "group_high": bucket.groups.high,
+                "group_members": bucket.groups.members_json(),
+                "sampling_rate": 1.0,
+                "checksum": bucket.checksum,
+                "batch_no": batch_no,
+                "revision_first": numbers[0],
+                "revision_last": numbers[1],
+                "mask_min": masks[0],
+                "mask_max": masks[1],
+                "content_min": content[0],
+                "content_max": content[1],
+                "floor": applied if bucket.floor is None else bucket.floor,
+                "folded": bucket.folded,
+                "masked": masked[number] if masked else bucket.masked,
+                "added_in": commit_id,
+            }
+        )
         revisions += bucket.rows if pending else 0
-        if bucket.data is not None:
-            connection.execute(insert(bucket_data).values(bucket_id=added, data=bucket.data))
-            inline_bytes += len(bucket.data)
-    return inline_bytes
+    if not rows:
+        return 0
+    # They come back in any order; those with the same checksum have the same bytes.
+    data = {each.checksum: each.data for each in written if each.data is not None}
+    added = connection.execute(_ADD, rows).all()
+    inline = [{"bucket_id": each.bucket_id, "data": data[each.checksum]} for each in added if each.path is None]
+    if inline:
+        connection.execute(_ADD_DATA, inline)
+    return sum(len(data[each.checksum]) for each in added if each.path is None)
 
 
 def mask(connection: Connection, masked: Mapping[int, int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, insert, select, update
+from sqlalchemy import BigInteger, Connection, Row, Select, bindparam, func, insert, select, update
 
 from errata.catalog import notices
 from errata.catalog.open import Catalog
@@ -15,6 +15,15 @@ from errata.model.commit import Cause, Commit
 from errata.model.horizon import readable
 from errata.model.instants import format_duration, format_instant, parse_instant
 from errata.model.numbers import whole
+
+# Built once: to put them together takes longer than SQLite to carry them out.
+_NEXT = {
+    dialect: update(head)
+    .values(commit_id=head.c.commit_id + 1, at=greatest(head.c.at, bindparam("now", type_=BigInteger)))
+    .returning(head.c.commit_id, head.c.at)
+    for dialect, greatest in (("postgresql", func.greatest), ("sqlite", func.max))
+}
+_COMMIT = insert(commits)
 
 
 def take(
@@ -29,28 +38,23 @@ def take(
     """The next commit's number. It locks the head row until the transaction ends: call it when little is left to do."""
     # A clock that was set back must not make a later commit look older than an earlier one. The column itself and not a
     # subquery: PostgreSQL looks at it again after it has waited for the row, but not at what it selected before.
-    latest = connection.execute(
-        update(head)
-        .values(commit_id=head.c.commit_id + 1, at=_later(connection, head.c.at, now))
-        .returning(head.c.commit_id, head.c.at)
-    ).one()
-    connection.execute(
-        insert(commits).values(
-            commit_id=latest.commit_id,
-            at=latest.at,
-            flow=cause.flow,
-            stream_id=stream_id,
-            batch_id=batch_id,
-            user_name=cause.user,
-            host=cause.host,
-            dag_id=cause.dag_id,
-            run_id=cause.run_id,
-            task_id=cause.task_id,
-            try_number=cause.try_number,
-            spark_app=cause.spark_app,
-            summary=dict(summary),
-        )
-    )
+    latest = connection.execute(_NEXT[connection.dialect.name], {"now": now}).one()
+    values = {
+        "commit_id": latest.commit_id,
+        "at": latest.at,
+        "flow": cause.flow,
+        "stream_id": stream_id,
+        "batch_id": batch_id,
+        "user_name": cause.user,
+        "host": cause.host,
+        "dag_id": cause.dag_id,
+        "run_id": cause.run_id,
+        "task_id": cause.task_id,
+        "try_number": cause.try_number,
+        "spark_app": cause.spark_app,
+        "summary": dict(summary),
+    }
+    connection.execute(_COMMIT, values)
     notices.tell(connection, str(latest.commit_id))
     return int(latest.commit_id)
 
@@ -159,10 +163,6 @@ def first_moving(catalog: Catalog, names: Iterable[str], *, after: int, up_to: i
     with catalog.reading() as connection:
         found = connection.execute(query).scalar()
     return None if found is None else int(found)
-
-
-def _later(connection: Connection, at: Any, now: int) -> Any:
-    return (func.greatest if connection.dialect.name == "postgresql" else func.max)(at, now)
 
 
 def _with_names() -> Select[Any]:

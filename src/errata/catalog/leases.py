@@ -119,7 +119,7 @@ def held_together(catalog: Catalog, names: Sequence[str], owner: str = "") -> It
     taken = time.monotonic()
     try:
         with catalog.writing() as connection:
-            found = [each for each in asked if _take_in(connection, catalog, each, owner, "") is None]
+            found = _take_free(connection, catalog, asked, owner)
     except IntegrityError:  # somebody else has just taken one
         yield {}
         return
@@ -127,6 +127,19 @@ def held_together(catalog: Catalog, names: Sequence[str], owner: str = "") -> It
         each.ends = taken + TERM / SECOND
     with _renewing(catalog, found):
         yield {each.name: each for each in found}
+
+
+def _take_free(connection: Connection, catalog: Catalog, asked: Sequence[Lease], owner: str) -> list[Lease]:
+    """Take those that nobody has had, all at once, and those that are free again."""
+    names = [each.name for each in asked]
+    known = set(connection.execute(select(leases.c.name).where(leases.c.name.in_(names))).scalars())
+    new = [each for each in asked if each.name not in known]
+    if new:
+        connection.execute(insert(leases), [_values(catalog, each, owner) | {"fence": 1} for each in new])
+    return [
+        *new,
+        *(each for each in asked if each.name in known and not _take_in(connection, catalog, each, owner, "")),
+    ]
 
 
 @contextmanager
@@ -236,18 +249,28 @@ def _take(catalog: Catalog, lease: Lease, owner: str, silent: str) -> Holder | N
 
 
 def _take_in(connection: Connection, catalog: Catalog, lease: Lease, owner: str, silent: str) -> Holder | None:
-    now = catalog.clock.now()
-    process = this_process().record()
-    values = {"holder": lease.token, "expires_at": now + TERM, "since": now, "owner": owner, "process": process}
     row = connection.execute(select(leases).where(leases.c.name == lease.name).with_for_update()).first()
-    if row is None:
-        connection.execute(insert(leases).values(values | {"name": lease.name, "fence": 1}))
-        return None
-    if not _free(catalog, row, silent):
+    if row is not None and not _free(catalog, row, silent):
         return _holder(row)
-    more = values | {"fence": row.fence + 1}
-    connection.execute(update(leases).where(leases.c.name == lease.name).values(more))
+    values = _values(catalog, lease, owner)
+    if row is None:
+        connection.execute(insert(leases).values(values | {"fence": 1}))
+    else:
+        more = values | {"fence": row.fence + 1}
+        connection.execute(update(leases).where(leases.c.name == lease.name).values(more))
     return None
+
+
+def _values(catalog: Catalog, lease: Lease, owner: str) -> dict[str, Any]:
+    now = catalog.clock.now()
+    return {
+        "name": lease.name,
+        "holder": lease.token,
+        "expires_at": now + TERM,
+        "since": now,
+        "owner": owner,
+        "process": this_process().record(),
+    }
 
 
 def _give_back_own(catalog: Catalog, held: Sequence[Lease]) -> None:

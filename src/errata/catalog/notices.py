@@ -85,10 +85,14 @@ class _Sent:
         return came
 
     def wait(self, seconds: float) -> bool:
-        if self.heard():
-            return True
-        system.select([self._driver], [], [], seconds)
-        return self.heard()
+        end = time.monotonic() + seconds
+        # What wakes us may be no word: a server that is ended says so first, and closes the connection then.
+        while not self.heard():
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            system.select([self._driver], [], [], left)
+        return True
 
 
 class _Asked:

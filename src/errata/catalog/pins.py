@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from errata.catalog.open import Catalog
 from errata.catalog.tables import head, pins
@@ -20,6 +20,9 @@ from errata.model.instants import MINUTE, SECOND
 LEASE = 5 * MINUTE
 HEARTBEAT_SECONDS = 60.0
 JOIN_SECONDS = 0.5
+
+
+_DROP = delete(pins).where(pins.c.pin_id == bindparam("pin")).returning(pins.c.expires_at)
 
 
 class Pin:
@@ -47,15 +50,22 @@ class Pin:
     def check(self) -> None:
         """Raise when the lease ran out while the reader was at work: what it read may have been removed."""
         if self._lost.is_set() or not self.renew():
-            raise ErrataError(
-                f"the pin on commit {self.commit_id} has expired",
-                why=f"its holder did not renew it within {LEASE // SECOND} seconds, so its files may be gone",
-                how="read again",
-            )
+            raise self.expired
 
-    def drop(self) -> None:
+    @property
+    def expired(self) -> ErrataError:
+        """That what was read may have been removed meanwhile."""
+        return ErrataError(
+            f"the pin on commit {self.commit_id} has expired",
+            why=f"its holder did not renew it within {LEASE // SECOND} seconds, so its files may be gone",
+            how="read again",
+        )
+
+    def drop(self) -> bool:
+        """Let go of the commit; False when the lease had run out before."""
         with self._catalog.writing() as connection:
-            connection.execute(delete(pins).where(pins.c.pin_id == self.pin_id))
+            expired = connection.execute(_DROP, {"pin": self.pin_id}).scalar()
+        return expired is not None and expired > self._catalog.clock.now() and not self._lost.is_set()
 
 
 @contextmanager
@@ -76,14 +86,18 @@ def pinned(catalog: Catalog, commit_id: int, holder: str) -> Iterator[Pin]:
     heart = threading.Thread(target=beat, name=f"pin-{commit_id}", daemon=True)
     heart.start()
     try:
-        yield pin
-        pin.check()
-    finally:
-        done.set()
-        # It may be waiting for a catalog that is away, and so would we: the pin then ends by itself.
-        heart.join(JOIN_SECONDS)
+        try:
+            yield pin
+        finally:
+            done.set()
+            # It may be waiting for a catalog that is away, and so would we: the pin then ends by itself.
+            heart.join(JOIN_SECONDS)
+    except BaseException:
         with suppress(ErrataError):
             pin.drop()
+        raise
+    if not pin.drop():
+        raise pin.expired
 
 
 def oldest_pinned(catalog: Catalog) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 
 from errata.catalog import buckets, commits, consumers, queries, result_tables, streams
 from errata.catalog.append import BasisMovedError
@@ -25,6 +25,34 @@ from errata.model.results import Shape, from_record, to_record
 
 _REPLACED = (Role.OPEN, Role.TIP, Role.STATE)
 """Each evaluation brings its own, and takes those of the one before away."""
+
+
+# Built once: SQLAlchemy takes longer to put a statement together than SQLite to carry it out.
+_MOVE = (
+    update(streams_table)
+    .where(streams_table.c.stream_id == bindparam("stream"))
+    .values(
+        stable=bindparam("until"),
+        vs_max=bindparam("until"),
+        rows=streams_table.c.rows + bindparam("more"),
+        inline_bytes=streams_table.c.inline_bytes + bindparam("more_bytes"),
+        changed_in=bindparam("commit"),
+    )
+    .returning(streams_table.c.added_in, streams_table.c.rows, streams_table.c.inline_bytes)
+)
+_EVALUATE = insert(evaluations)
+_FORM = select(queries_table.c.removed_in).where(queries_table.c.query_id == bindparam("query")).with_for_update()
+_LIVE = (
+    select(streams_table.c.stream_id)
+    .where(
+        streams_table.c.name == bindparam("name"),
+        streams_table.c.query_id.is_not(None),
+        streams_table.c.removed_in.is_(None),
+    )
+    .with_for_update()
+)
+_NEWEST = select(func.max(evaluations.c.number)).where(evaluations.c.stream_id == bindparam("stream"))
+_MENDED = delete(faults).where(faults.c.query_id == bindparam("query"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +221,8 @@ def evaluation_for(catalog: Catalog, stream_id: int, data_commit: int) -> Evalua
     return None if row is None else as_evaluation(row)
 
 
-def commit_evaluation(catalog: Catalog, done: Done, cause: Cause) -> int:
-    """Commit an evaluation, and return the commit's number."""
+def commit_evaluation(catalog: Catalog, done: Done, cause: Cause) -> Published:
+    """Commit an evaluation, and return the results as they then are."""
     with catalog.writing() as connection:
         _recheck(connection, done)
         for stream_id in sorted(done.holds):
@@ -205,26 +233,27 @@ def commit_evaluation(catalog: Catalog, done: Done, cause: Cause) -> int:
         if done.basis is not None:
             inline -= _take_away(connection, done, commit_id)
         inline += buckets.add(connection, stream_id, None, commit_id, done.made)
-        connection.execute(
-            update(streams_table)
-            .where(streams_table.c.stream_id == stream_id)
-            .values(
-                stable=done.step.until,
-                vs_max=done.step.until,
-                rows=streams_table.c.rows + done.rows,
-                inline_bytes=streams_table.c.inline_bytes + inline,
-                changed_in=commit_id,
-            )
-        )
+        moved = {
+            "stream": stream_id,
+            "until": done.step.until,
+            "more": done.rows,
+            "more_bytes": inline,
+            "commit": commit_id,
+        }
+        stands = connection.execute(_MOVE, moved).one()
         streams.record_position(connection, stream_id, commit_id)
-        connection.execute(insert(evaluations).values(_values(done, stream_id, commit_id)))
+        values = _values(done, stream_id, commit_id)
+        connection.execute(_EVALUATE, values)
         if not done.is_replay:
-            connection.execute(delete(faults).where(faults.c.query_id == done.query_id))
+            connection.execute(_MENDED, {"query": done.query_id})
         for base, revision in done.holds.items():
             consumers.note(connection, base, queries.consumer(done.query), revision)
         if done.serves is not None:
             _serve(connection, done, done.serves, commit_id)
-        return commit_id
+        last = _evaluation(values)
+        return Published(
+            stream_id, done.query, done.query_id, done.shape, stands.added_in, stands.rows, stands.inline_bytes, last
+        )
 
 
 def _serve(connection: Connection, done: Done, serves: Serves, commit_id: int) -> None:
@@ -241,21 +270,17 @@ def _serve(connection: Connection, done: Done, serves: Serves, commit_id: int) -
 
 def _recheck(connection: Connection, done: Done) -> None:
     """Whether the query is still what was evaluated, and nobody has taken it further meanwhile."""
-    form = select(queries_table.c.removed_in).where(queries_table.c.query_id == done.query_id).with_for_update()
-    row = connection.execute(form).first()
+    row = connection.execute(_FORM, {"query": done.query_id}).first()
     if row is None or row.removed_in is not None:
         raise BasisMovedError
-    live = select(streams_table).where(
-        streams_table.c.name == done.query, streams_table.c.query_id.is_not(None), streams_table.c.removed_in.is_(None)
-    )
-    there = connection.execute(live.with_for_update()).first()
+    there = connection.execute(_LIVE, {"name": done.query}).first()
     expected = done.basis or done.replaces
     if (there is None) != (expected is None):
         raise BasisMovedError
     if there is None or expected is None:
         return
-    last = _last(connection, there.stream_id, None)
-    if there.stream_id != expected.stream_id or last is None or last.number != expected.last.number:
+    newest = connection.execute(_NEWEST, {"stream": there.stream_id}).scalar()
+    if there.stream_id != expected.stream_id or newest != expected.last.number:
         raise BasisMovedError
 
 
@@ -289,7 +314,7 @@ def _take_away(connection: Connection, done: Done, commit_id: int) -> int:
     """Take away what the evaluation brings anew; the bytes that are no longer inline."""
     if done.basis is None:
         return 0
-    former = [each for role in done.takes_away for each in buckets.live(connection, done.basis.stream_id, role)]
+    former = buckets.live(connection, done.basis.stream_id, *done.takes_away) if done.takes_away else []
     # Nobody but the next evaluation reads a state, so no commit needs a former one.
     freed = buckets.forget(connection, [each for each in former if each.role is Role.STATE])
     gone = [*(each for each in former if each.role is not Role.STATE), *done.merged]
@@ -341,17 +366,21 @@ def _last(connection: Connection, stream_id: int, commit_id: int | None) -> Eval
 
 def as_evaluation(row: Row[Any]) -> Evaluation:
     """The evaluation that a row of the table is."""
+    return _evaluation(row._asdict())
+
+
+def _evaluation(values: Mapping[str, Any]) -> Evaluation:
     return Evaluation(
-        row.number,
-        row.commit_id,
-        row.data_commit,
-        Step(row.since, row.until),
-        row.revisions,
-        row.cause,
-        Measures(**row.measures),
-        row.begins,
-        row.inputs or {},
-        None if row.swept is None else Swept.of(row.swept),
+        values["number"],
+        values["commit_id"],
+        values["data_commit"],
+        Step(values["since"], values["until"]),
+        values["revisions"],
+        values["cause"],
+        Measures(**values["measures"]),
+        values["begins"],
+        values["inputs"] or {},
+        None if values["swept"] is None else Swept.of(values["swept"]),
     )
 
 

@@ -102,8 +102,8 @@ def commit_ageing(
 def _due(
     connection: Connection, stream_id: int, frontier: int, retention: Retention, held: int | None
 ) -> AgedResults | None:
-    base = buckets.live(connection, stream_id)
-    standing = [each for role in (Role.OPEN, Role.TIP) for each in buckets.live(connection, stream_id, role)]
+    base = buckets.live(connection, stream_id, Role.BASE)
+    standing = buckets.live(connection, stream_id, Role.OPEN, Role.TIP)
     masks = buckets.live(connection, stream_id, Role.MASK)
     youngest_first = sorted(((each.vs_min, each.rows) for each in (*base, *standing)), reverse=True)
     kept_from = ageing.kept_from(_sparing(retention, masks), frontier, youngest_first)
@@ -115,7 +115,7 @@ def _due(
     aged_to = ageing.results_aged_to(found, former)
     feed = [each for each in buckets.live(connection, stream_id, Role.FEED) if each.vs_max < kept_from]
     # What is kept of windows, and of what results were made of, stays as long as the results do.
-    kept = [each for role in (Role.PARTS, Role.LINEAGE) for each in buckets.live(connection, stream_id, role)]
+    kept = buckets.live(connection, stream_id, Role.PARTS, Role.LINEAGE)
     parts = [each for each in kept if aged_to is not None and each.vs_max < aged_to]
     if not found and not feed and not parts:
         return None

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, func, insert, literal, select, update
+from sqlalchemy import BigInteger, Connection, Row, Select, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from errata.catalog import commits, queries
@@ -19,6 +19,15 @@ from errata.model.commit import Cause
 from errata.model.stream import Stream, from_record, to_record
 
 NO_QUERIES = queries.QueryWrites()
+
+
+_STOOD = ("stable", "vs_max", "rows", "applied", "aged_to", "folded")
+_POSITION = insert(positions).from_select(
+    ["stream_id", "commit_id", *_STOOD],
+    select(streams.c.stream_id, bindparam("commit", type_=BigInteger), *(streams.c[name] for name in _STOOD)).where(
+        streams.c.stream_id == bindparam("stream")
+    ),
+)
 
 
 class PlanMovedError(Exception):
@@ -95,18 +104,7 @@ def declared_since(connection: Connection, stream_id: int, commit_id: int) -> bo
 
 def record_position(connection: Connection, stream_id: int, commit_id: int) -> None:
     """Note where the stream stands after this commit."""
-    now = select(
-        streams.c.stream_id,
-        literal(commit_id),
-        streams.c.stable,
-        streams.c.vs_max,
-        streams.c.rows,
-        streams.c.applied,
-        streams.c.aged_to,
-        streams.c.folded,
-    ).where(streams.c.stream_id == stream_id)
-    names = ["stream_id", "commit_id", "stable", "vs_max", "rows", "applied", "aged_to", "folded"]
-    connection.execute(insert(positions).from_select(names, now))
+    connection.execute(_POSITION, {"stream": stream_id, "commit": commit_id})
 
 
 def aged_to_at(connection: Connection, stream_id: int, commit_id: int) -> int | None:

@@ -6,10 +6,14 @@ belongs to neither: with these a plan is written once for every engine.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
+
+from errata.engine.near import is_near
 
 
 def column(frame: DataFrame, text: str) -> Column:
@@ -26,6 +30,26 @@ def column(frame: DataFrame, text: str) -> Column:
 def is_of_connect(frame: DataFrame) -> bool:
     """Whether a frame belongs to a session of Spark Connect."""
     return type(frame).__module__.startswith("pyspark.sql.connect")
+
+
+_PLAIN = re.compile(r"(`[^`]+`|[A-Za-z_][A-Za-z_0-9]*)(?: AS (`[^`]+`|[A-Za-z_][A-Za-z_0-9]*))?")
+_WORDS = frozenset({"NULL", "TRUE", "FALSE"})
+
+
+def selected(frame: DataFrame, *texts: str) -> DataFrame:
+    """Columns from SQL. To the near engine those that are only called otherwise go as they are: it takes longer to read
+    a text than to carry it out, and keeps for good some kilobytes of each."""
+    if not is_near(frame.sparkSession):
+        return frame.selectExpr(*texts)
+    from pyspark.sql.connect.functions import col, expr  # noqa: PLC0415 - takes a second to import
+
+    def item(text: str) -> Any:
+        plain = _PLAIN.fullmatch(text)
+        if plain is None or plain[1].upper() in _WORDS:
+            return expr(text)
+        return col(plain[1]) if plain[2] is None else col(plain[1]).alias(plain[2].strip("`"))
+
+    return frame.select(*(item(text) for text in texts))
 
 
 def grouped_by(frame: DataFrame, by: Sequence[str], aggregates: Sequence[str]) -> DataFrame:

@@ -14,8 +14,6 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     StringType,
-    StructField,
-    StructType,
     TimestampType,
 )
 
@@ -39,17 +37,9 @@ def spark_type(kind: ColumnType) -> DataType:
     return DecimalType(kind.precision, kind.scale) if kind.kind is Kind.DECIMAL else _TYPES[kind.kind]
 
 
-def spark_schema(stream: Stream) -> StructType:
-    """The schema of a stream's rows.
-
-    Every field is nullable, keys too: Spark never checks the promise when it reads Parquet, and would drop
-    `IS NULL` tests that the promise makes needless.
-    """
-    return StructType([StructField(column.name, spark_type(column.type), nullable=True) for column in stream.columns])
-
-
 def ddl(stream: Stream) -> str:
-    """The same as text, as Spark's readers and Arrow functions also take it."""
+    """The schema of a stream's rows as text, as Spark's readers and Arrow functions take it. Every field may be NULL,
+    keys too: Spark never checks a promise in Parquet, and would drop `IS NULL` tests that it makes needless."""
     return ", ".join(f"`{column.name}` {spark_type(column.type).simpleString()}" for column in stream.columns)
 
 

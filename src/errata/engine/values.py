@@ -12,9 +12,12 @@ from errata.engine.near import is_near
 
 def as_frame(session: SparkSession, rows: pa.Table, declared: str) -> DataFrame:
     """Rows as a DataFrame, their columns declared in Spark's words."""
-    # In one piece: PySpark takes the first piece without rows for the end of them, and no column without a piece.
-    whole = rows.combine_chunks() if rows.num_rows else rows.schema.empty_table()
-    return _relation(session, whole) if is_near(session) else session.createDataFrame(whole, declared)
+    return _relation(session, rows) if is_near(session) else session.createDataFrame(_in_one_piece(rows), declared)
+
+
+def _in_one_piece(rows: pa.Table) -> pa.Table:
+    # PySpark takes the first piece without rows for the end of them, and no column without a piece.
+    return rows.combine_chunks() if rows.num_rows else rows.schema.empty_table()
 
 
 def _relation(session: SparkSession, rows: pa.Table) -> DataFrame:
@@ -24,8 +27,17 @@ def _relation(session: SparkSession, rows: pa.Table) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - as above
 
     make: Any = ConnectFrame  # of a session of its own kind
-    frame: DataFrame = make(LocalRelation(rows, from_arrow_schema(rows.schema).json()), session)
+    whole = _in_one_piece(rows)
+    frame: DataFrame = make(LocalRelation(whole, from_arrow_schema(whole.schema).json()), session)
     return frame
+
+
+def made_once(frame: DataFrame) -> DataFrame:
+    """A frame of few rows that several are made of. The near engine works it out now, and not again for each of them;
+    the far one, for which a job costs more, as it sees fit."""
+    if not is_near(frame.sparkSession):
+        return frame
+    return _relation(frame.sparkSession, fetch(frame))
 
 
 def fetch(frame: DataFrame) -> pa.Table:

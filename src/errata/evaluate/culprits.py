@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from errata.engine.failures import JOB_FAILURES
-from errata.engine.frames import grouped_by
+from errata.engine.frames import grouped_by, selected
 from errata.engine.plans.rows import VE, VS, Rows, instant
 from errata.engine.types import arrow_ddl
 from errata.engine.values import as_frame, fetch
@@ -119,7 +119,7 @@ def _failure(rows: Rows, suspects: pa.Table, probe: str) -> Exception | None:
     """What becomes of rows that are here: no job is needed."""
     local = as_frame(rows.frame.sparkSession, suspects, arrow_ddl(suspects.schema))
     try:
-        local.selectExpr(probe).collect()
+        selected(local, probe).collect()
     except JOB_FAILURES as error:
         return error
     return None

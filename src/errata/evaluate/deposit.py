@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 from errata.archive.result_rows import feed_schema, result_schema
 from errata.archive.results import ResultWriter
 from errata.archive.wire import conformed
+from errata.engine.frames import selected
 from errata.engine.near import is_near
 from errata.engine.plans.rows import quoted
 from errata.engine.types import arrow_ddl
@@ -66,8 +67,8 @@ class Depositor:
     def in_tasks(self, rows: DataFrame, before: DataFrame, tasks: int) -> Deposit:
         """The same in as many tasks. Where results are only added each task has a range of time; else it has some keys,
         and sees all that is said of them."""
-        whole = rows.selectExpr("*", f"0L AS {RUN}", f"FALSE AS {_BEFORE}")
-        whole = whole.unionByName(before.selectExpr("*", f"TRUE AS {_BEFORE}"))
+        whole = selected(rows, "*", f"0L AS {RUN}", f"FALSE AS {_BEFORE}")
+        whole = whole.unionByName(selected(before, "*", f"TRUE AS {_BEFORE}"))
         told = self.told
         if not told.covering:
             whole = whole.where(f"{VS} >= {told.since}L AND {VS} <= {told.until}L").repartitionByRange(tasks, VS)
@@ -133,7 +134,7 @@ def gathered(
 def kept(rows: DataFrame, shape: Shape, fields: list[str], scope: list[str] | None = None) -> DataFrame:
     """Results of a plan under the names by which they are kept."""
     named = [f"{quoted(field)} AS {quoted(name)}" for field, name in zip(fields, shape.names, strict=True)]
-    return rows.selectExpr(*named, VS, VE, *map(quoted, scope or ()))
+    return selected(rows, *named, VS, VE, *map(quoted, scope or ()))
 
 
 def as_told(bucket: NewBucket) -> Mapping[str, object]:

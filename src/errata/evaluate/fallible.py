@@ -24,8 +24,22 @@ from errata.language.expr import (
     walk,
 )
 from errata.language.functions import total
-from errata.language.nodes import Aggregate, Filter, Group, Join, Project, RelationJoin
-from errata.language.plan import Plan
+from errata.language.nodes import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Group,
+    Intersect,
+    Join,
+    Negation,
+    Project,
+    RelationJoin,
+    Scan,
+    Sliding,
+    SlidingRows,
+    Union,
+)
+from errata.language.plan import Plan, PlanError
 from errata.model.columns import Kind
 
 _TRIED = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide", "%": "try_mod"}
@@ -73,7 +87,18 @@ def fallible(plan: Plan) -> Iterator[Fallible | Overflow]:
 
 
 @singledispatch
-def _own(_plan: Plan) -> Iterator[Fallible | Overflow]:
+def _own(plan: Plan) -> Iterator[Fallible | Overflow]:
+    raise PlanError(f"what can fail in {type(plan).__name__} is not known")
+
+
+@_own.register(Scan)
+@_own.register(Sliding)
+@_own.register(SlidingRows)
+@_own.register(Union)
+@_own.register(Distinct)
+@_own.register(Intersect)
+@_own.register(Negation)
+def _(_plan: Plan) -> Iterator[Fallible | Overflow]:
     yield from ()
 
 

@@ -13,7 +13,10 @@ from errata.engine.plans.rows import VS
 from errata.language.expr import Expr, refs
 from errata.language.nodes import (
     BRANCH,
+    Distinct,
     Filter,
+    Group,
+    Intersect,
     Join,
     Negation,
     Project,
@@ -24,7 +27,7 @@ from errata.language.nodes import (
     Union,
     scans,
 )
-from errata.language.plan import Plan, SourceKind
+from errata.language.plan import Plan, PlanError, SourceKind
 from errata.model.columns import ColumnType, Kind
 from errata.model.instants import format_instant
 
@@ -118,7 +121,15 @@ def origin(plan: Plan, read: frozenset[str], texts: Mapping[str, str]) -> Origin
 
 
 @singledispatch
-def _origin(_plan: Plan, _read: frozenset[str], _texts: Mapping[str, str]) -> Origin | None:
+def _origin(plan: Plan, _read: frozenset[str], _texts: Mapping[str, str]) -> Origin | None:
+    raise PlanError(f"where rows of {type(plan).__name__} come from is not known")
+
+
+@_origin.register(Distinct)
+@_origin.register(Intersect)
+@_origin.register(Group)
+def _(_plan: Plan, _read: frozenset[str], _texts: Mapping[str, str]) -> Origin | None:
+    # A row of these is made of rows that no one of them stands for.
     return None
 
 

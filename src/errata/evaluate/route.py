@@ -8,7 +8,7 @@ from typing import Any
 
 from errata.language.partial import PartialGroup, adjustable, partial_group
 from errata.language.patterns import pattern
-from errata.language.plan import Plan
+from errata.language.plan import Plan, fact
 from errata.language.tails import Tail, last_rows, new_values, row_windows
 from errata.language.times import timing
 from errata.model.pattern import Pattern
@@ -67,6 +67,7 @@ class Route:
 _FORESEEN = (Pattern.MONOTONIC, Pattern.WEAKEST, Pattern.WEAK)
 
 
+@fact
 def route(plan: Plan) -> Route:
     """The cheapest strategy that suits the plan."""
     if (partial := partial_group(plan)) is not None:

@@ -214,11 +214,6 @@ def plan_splits(
     return splits
 
 
-def has_rows(file: SourceFile, layout: FileLayout) -> bool:
-    """Whether the file holds any record, as far as can be told without reading it; of a gzip it is not known."""
-    return bool(plan_splits([file], [layout]))
-
-
 def _ranges(file: SourceFile, layout: FileLayout, target: int, most_rows: int | None) -> list[tuple[int, int]]:
     if file.format is Format.PARQUET:
         return _group_ranges(file, layout, target, most_rows)

@@ -2,7 +2,6 @@
 May import the model.
 
 `nodes` are the operators of a plan (on `plan` and `expr`). `reading` makes a plan of text and is the only place that
-knows sqlglot, `writing` makes text of a plan. Facts about plans are `times`, `patterns`, `strategy`, `lineage` and
-`cost`; `rewrite` makes better ones, `explaining` tells it all to a person. `queries` is the door for one query or a
-project's.
+knows sqlglot. Facts about plans are `times`, `patterns`, `strategy`, `lineage` and `cost`; `rewrite` makes better ones,
+`explaining` tells it all to a person. `queries` is the door for one query or a project's.
 """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
-from typing import Any
+from typing import Any, assert_never
 
 from errata.model.columns import ColumnType, Kind
 from errata.model.instants import to_datetime
@@ -83,7 +83,9 @@ def children(expr: Expr) -> tuple[Expr, ...]:
         case Case():
             parts = [part for branch in expr.branches for part in branch]
             return (*parts, *(() if expr.otherwise is None else (expr.otherwise,)))
-    return ()
+        case Ref() | Lit():
+            return ()
+    assert_never(expr)
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -109,6 +111,10 @@ def transform(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
             branches = tuple((transform(when, change), transform(then, change)) for when, then in expr.branches)
             otherwise = None if expr.otherwise is None else transform(expr.otherwise, change)
             expr = replace(expr, branches=branches, otherwise=otherwise)
+        case Ref() | Lit():
+            pass
+        case _:
+            assert_never(expr)
     return change(expr)
 
 
@@ -164,6 +170,7 @@ def _print(expr: Expr, ref: Callable[[str], str]) -> tuple[str, int]:
             return f"CASE {' '.join(parts)} END", _ATOM
         case Call():
             return _call(expr, ref)
+    assert_never(expr)
 
 
 def _call(expr: Call, ref: Callable[[str], str]) -> tuple[str, int]:
@@ -222,7 +229,7 @@ def literal(lit: Lit) -> str:
         return f"{value}L"
     if lit.type.kind is Kind.FLOAT and isinstance(value, float):
         return _double(value, "F", "FLOAT")
-    return _LITERALS.get(type(value), str)(value)
+    return _LITERALS[type(value)](value)
 
 
 def _text(value: str) -> str:
@@ -245,6 +252,7 @@ _LITERALS: dict[type, Callable[[Any], str]] = {
     bool: lambda value: "TRUE" if value else "FALSE",
     date: lambda value: f"DATE '{value.isoformat()}'",
     float: _double,
+    int: str,
     str: _text,
     Decimal: _decimal,
 }

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from typing import assert_never
 
-from errata.language.expr import AND, NOT, OR, SAME, SHIFT, Call, Case, Cast, Expr, Lit, children, walk
+from errata.language.expr import AND, NOT, OR, SAME, SHIFT, Call, Case, Cast, Expr, Lit, Ref, children, walk
 from errata.language.functions import (
     DECIMALS,
     FUNCTIONS,
@@ -184,7 +185,9 @@ def proof(expr: Expr) -> Near | None:
             return CONVERSIONS
         case Case():
             return ALIKE
-    return None
+        case Ref() | Lit():
+            return None
+    assert_never(expr)
 
 
 def _of_aggregate(aggregate: Aggregate) -> Unlike | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from errata.language.expr import sql
 from errata.language.nodes import AGGREGATES, Aggregate, Filter, Group, Project, RowWindow, Scan, TimeWindow, Union
@@ -98,6 +99,10 @@ def _can_be_kept(group: Group, times: Timing) -> bool:
         case TimeWindow(size=size, slide=slide, early=early):
             if not times.for_ever or (not early and size > _MOST_WINDOWS * slide):
                 return False
+        case None:
+            pass
+        case _:
+            assert_never(group.window)
     return all(_carried_on(each, for_ever=times.for_ever) for each in group.aggregates)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import singledispatch
+from typing import assert_never
 
 from errata.language.nodes import (
     Distinct,
@@ -103,7 +104,9 @@ def _(plan: Group) -> Pattern:
             return Pattern.STRICT
         case TimeWindow(early=False) if timing(plan.input).for_ever:
             return Pattern.MONOTONIC
-    return Pattern.KEYED
+        case TimeWindow() | None:
+            return Pattern.KEYED
+    assert_never(plan.window)
 
 
 def _most(patterns: Iterable[Pattern]) -> Pattern:

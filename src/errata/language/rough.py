@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from errata.language.expr import refs
-from errata.language.nodes import Group, Project, Scan, Union
-from errata.language.plan import Plan, fact
+from errata.language.nodes import (
+    Distinct,
+    Filter,
+    Group,
+    Intersect,
+    Join,
+    Negation,
+    Project,
+    RelationJoin,
+    Scan,
+    Sliding,
+    SlidingRows,
+    Union,
+)
+from errata.language.plan import Plan, PlanError, fact
 from errata.model.columns import Kind
 
 _ADDED_UP = ("sum", "avg", "stddev")
@@ -36,5 +49,12 @@ def rough_columns(plan: Plan) -> frozenset[str]:
                 if any(branch.visible[place].name in rough_columns(branch) for branch in plan.branches)
             ]
             return frozenset(plan.visible[place].name for place in places)
+        case Sliding() | SlidingRows() | Filter() | Join() | RelationJoin() | Distinct() | Intersect() | Negation():
+            return _passed_on(plan)
+    raise PlanError(f"which columns of {type(plan).__name__} come of sums is not known")
+
+
+def _passed_on(plan: Plan) -> frozenset[str]:
+    """Those of the inputs that are columns of the node."""
     names = {each.name for each in plan.fields}
     return frozenset(name for child in plan.inputs for name in rough_columns(child) if name in names)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import singledispatch
+from typing import assert_never
 
 from errata.language.expr import BIGINT, SHIFT, TIMESTAMP, Call, Expr, Lit, Ref, sql
 from errata.language.nodes import (
@@ -234,7 +235,9 @@ def _(plan: Group) -> Timing:
         case RowWindow():
             last = {each.name: 0 for each in plan.aggregates if _is_last_time(each, below)}
             return Timing(Own.START, None, True, last)
-    return HOLDS
+        case TimeWindow() | None:
+            return HOLDS
+    assert_never(plan.window)
 
 
 def _is_last_time(aggregate: Aggregate, below: Timing) -> bool:

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from functools import singledispatch
+from typing import assert_never
 
 from errata.language.expr import Expr, Lit, literal, sql, walk
 from errata.language.nodes import (
@@ -27,6 +28,7 @@ from errata.language.nodes import (
     Union,
     scans,
 )
+from errata.language.outer import OuterJoin
 from errata.language.plan import Plan, PlanError, Source, fact
 from errata.model.columns import Kind
 from errata.model.instants import format_duration
@@ -126,7 +128,9 @@ def window_text(plan: Group) -> str | None:
             return f"window({span(size, timed=plan.timed)}{every}{', early' if early else ''})"
         case RowWindow(size=size, step=step):
             return f"row_window({size}{'' if step == size else f' every {step}'})"
-    return None
+        case None:
+            return None
+    assert_never(plan.window)
 
 
 @singledispatch
@@ -179,6 +183,11 @@ def _(plan: Union) -> str:
 
 
 @_line.register
+def _(plan: OuterJoin) -> str:
+    return f"{plan.side} outer join: union all{'' if plan.number == 1 else f'  number {plan.number}'}"
+
+
+@_line.register
 def _(_plan: Distinct) -> str:
     return "distinct"
 
@@ -215,7 +224,9 @@ def expressions(plan: Plan) -> tuple[Expr, ...]:
             return () if plan.condition is None else (plan.condition,)
         case Group():
             return (*plan.by, *(each.argument for each in plan.aggregates if each.argument is not None))
-    return ()
+        case Scan() | Sliding() | SlidingRows() | Union() | Distinct() | Intersect() | Negation():
+            return ()
+    raise PlanError(f"the expressions of {type(plan).__name__} are not known")
 
 
 def _types(plan: Plan) -> str:

@@ -26,6 +26,7 @@ _FAMILIES = {
     Kind.BOOLEAN: Family.BOOLEAN,
     Kind.DATE: Family.TIME,
     Kind.TIMESTAMP: Family.TIME,
+    **dict.fromkeys((Kind.INT, Kind.BIGINT, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL), Family.NUMBER),
 }
 _WHOLE = {Kind.INT: 10, Kind.BIGINT: 20}
 """How many digits the decimals have that Spark makes of whole numbers."""
@@ -33,7 +34,7 @@ _WHOLE = {Kind.INT: 10, Kind.BIGINT: 20}
 
 def family(kind: ColumnType) -> Family:
     """What the type's values can be compared with."""
-    return _FAMILIES.get(kind.kind, Family.NUMBER)
+    return _FAMILIES[kind.kind]
 
 
 def comparable(left: ColumnType, right: ColumnType) -> bool:
@@ -106,7 +107,9 @@ def _decimal(operator: str, left: ColumnType, right: ColumnType) -> ColumnType:
             return adjusted(before[0] + right.scale + scale, scale)
         case "%":
             return adjusted(min(before) + scale, scale)
-    return adjusted(max(before) + scale + 1, scale)
+        case "+" | "-":
+            return adjusted(max(before) + scale + 1, scale)
+    raise ValueError(f"the type of decimals under {operator} is not known")
 
 
 def is_shortened(operator: str, left: Expr, right: Expr) -> bool:

@@ -163,6 +163,11 @@ class Bucket:
     def inline(self) -> bool:
         return self.path is None
 
+    def share(self, interval: Interval) -> float:
+        """About which part of the rows begins in an interval, as if they lay evenly."""
+        low, high = max(self.vs_min, interval.start), min(self.vs_max, interval.end - 1)
+        return max(0, high - low + 1) / (self.vs_max - self.vs_min + 1)
+
     def may_mask(self, results: Bucket) -> bool:
         """Of a bucket of masks: whether some can be of results in the other. What has been added later had no masked
         ones left, or was masked by what came later still."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,6 +13,7 @@ from errata.model.numbers import whole
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 MAX_PRECISION = 38
+_NAN = ("NaN",)
 
 
 class Kind(StrEnum):
@@ -78,3 +80,10 @@ def check_name(kind: str, name: str) -> None:
             f"{name!r} cannot be the name of a {kind}",
             how="a name begins with a letter and has letters, digits and underscores, 63 at most",
         )
+
+
+def canonical(value: object) -> object:
+    """The value, or what stands for it where plain equality of floats is not the equality meant."""
+    if isinstance(value, float):
+        return _NAN if math.isnan(value) else value + 0.0
+    return value

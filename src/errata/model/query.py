@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from errata.model.columns import Column, ColumnType, check_name
+from errata.model.columns import Column, check_name
 from errata.model.deferral import Deferral
 from errata.model.instants import format_duration, parse_instant
 from errata.model.pattern import Pattern
@@ -154,8 +154,3 @@ def from_record(name: str, text: str, record: dict[str, Any]) -> Query:
 def columns_record(columns: tuple[Column, ...]) -> list[list[str]]:
     """Columns as JSON can hold them, in their order."""
     return [[each.name, str(each.type)] for each in columns]
-
-
-def columns_from(record: list[list[str]]) -> tuple[Column, ...]:
-    """The columns that `columns_record` wrote."""
-    return tuple(Column(name, ColumnType.parse(kind)) for name, kind in record)

@@ -22,6 +22,7 @@ from errata.model.health import (
 ROW = "the archive's own row"
 
 _ROWS = {
+    **dict.fromkeys((Role.BASE, Role.PENDING, Role.OVERLAY, Role.OPEN, Role.TIP, Role.STATE), "results"),
     Role.FEED: "changes of results",
     Role.MASK: "masks of results",
     Role.PARTS: "partial aggregates of results",
@@ -94,7 +95,7 @@ def _concerned(answers: Answers, bucket: Bucket) -> str:
     """Which commits see a bucket's rows, and where these lie."""
     until = "on" if bucket.removed_in is None else f"to {bucket.removed_in - 1}"
     low, high = (place_words(each, timed=answers.timed) for each in (bucket.vs_min, bucket.vs_max))
-    rows = _ROWS.get(bucket.role, "results")
+    rows = _ROWS[bucket.role]
     whole = f"{answers.whole:,} live bucket{'' if answers.whole == 1 else 's'} of the results"
     are = "is" if answers.whole == 1 else "are"
     return (

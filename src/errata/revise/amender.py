@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from errata.archive.result_rows import result_schema
 from errata.archive.results import ResultWriter
 from errata.archive.wire import conformed
+from errata.engine.frames import selected
 from errata.engine.plans.rows import quoted
 from errata.engine.types import arrow_ddl
 from errata.engine.values import fetch
@@ -51,8 +52,8 @@ class Amender:
 
     def in_tasks(self, new: DataFrame, before: DataFrame, tasks: int) -> Laid:
         """The same in so many tasks."""
-        whole = new.selectExpr("*", f"0L AS {RUN}", f"FALSE AS {_BEFORE}")
-        whole = whole.unionByName(before.selectExpr("*", f"TRUE AS {_BEFORE}"))
+        whole = selected(new, "*", f"0L AS {RUN}", f"FALSE AS {_BEFORE}")
+        whole = whole.unionByName(selected(before, "*", f"TRUE AS {_BEFORE}"))
         key = list(map(quoted, self.shape.key))
         whole = whole.repartition(tasks, *key) if key else whole.coalesce(1)
         found = fetch(whole.mapInArrow(self._task, arrow_ddl(_FOUND))).to_pylist()

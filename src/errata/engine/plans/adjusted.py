@@ -8,13 +8,14 @@ from typing import ClassVar
 
 from pyspark.sql import DataFrame
 
-from errata.engine.frames import grouped_by, stacked
+from errata.engine.frames import grouped_by, selected, stacked
 from errata.engine.plans.compile import named, upon
 from errata.engine.plans.grouping import finished
 from errata.engine.plans.partial_events import SIGN, Frames, GroupEvents, any_near, with_layers
 from errata.engine.plans.partial_kept import OWN, Part, cleared
 from errata.engine.plans.partial_sums import kept_of
 from errata.engine.plans.rows import OPEN, VE, VS, instant
+from errata.engine.values import made_once
 from errata.language.partial import PartialGroup, adjustable
 from errata.language.plan import PlanError
 from errata.model.interval import LOWEST
@@ -71,7 +72,7 @@ def adjust_group(
         # A window that ends at `until` is in both.
         events = stacked(events, work.known(state, until))
         parts = parts.filter(f"{VS} < {instant(until)}")
-    windows = work.judged(stacked(events, work.known(parts, until)))
+    windows = made_once(work.judged(stacked(events, work.known(parts, until))))
     rows = named(upon(found.above, finished(found.node, new.below, work.by, work.right(windows))), scope)
     return Adjusted(rows, work.kept_on(windows))
 
@@ -88,17 +89,19 @@ class _Adjusting(GroupEvents):
     def judged(self, events: DataFrame) -> DataFrame:
         """What is left of each window, and whether that decides."""
         closed = events if self.open else events.filter(f"{self.window_end} <= {instant(self.until)}")
-        counts = [f"count_if({SIGN} {sign}) AS {name}" for name, sign in _COUNTS.items()]
-        totals = [text for name, part in self.kept.parts.items() for text in _totals(name, part, near=self.near)]
-        totals += [f"max({name}) AS {name}" for name in self.kept.centres]
-        sums = grouped_by(self.centred(closed), self.group, [*totals, *counts])
+        totals: dict[str, str] = {}
+        for name, part in self.kept.parts.items():
+            totals |= _totals(name, part, near=self.near)
+        totals |= {name: f"max({name})" for name in self.kept.centres}
+        totals |= {name: f"count_if({SIGN} {sign})" for name, sign in _COUNTS.items()}
+        sums = grouped_by(self.centred(closed), self.group, [f"{text} AS {name}" for name, text in totals.items()])
         touched = f"{_TAKEN} + {_BROUGHT} > 0"
         sums = sums.filter(f"{touched} OR {self.window_end} >= {instant(self.until)}" if self.open else touched)
         extremes = {name: part for name, part in self.kept.parts.items() if not part.signed}
-        lost = sums.selectExpr("*", *(f"{_is_lost(name, part)} AS _x{name}" for name, part in extremes.items()))
+        lost = selected(sums, "*", *(f"{_is_lost(name, part)} AS _x{name}" for name, part in extremes.items()))
         left = {name: f"IF(_x{name} OR {self._all_new}, _b{name}, {name})" for name in extremes}
-        others = [name for name in lost.columns if name not in left]
-        whole = lost.selectExpr(*others, *(f"{text} AS {name}" for name, text in left.items()))
+        others = [name for name in (*self.group, *totals, *(f"_x{name}" for name in extremes)) if name not in left]
+        whole = selected(lost, *others, *(f"{text} AS {name}" for name, text in left.items()))
         return with_layers(whole, [*self.kept.told, {FATE: self._fate(extremes), _TOUCHED: touched}])
 
     @property
@@ -121,11 +124,11 @@ class _Adjusting(GroupEvents):
     def right(self, windows: DataFrame) -> DataFrame:
         """The aggregates of windows that have closed."""
         stand = windows.filter(f"{FATE} = '{STANDS}' AND {_TOUCHED} AND {self.window_end} <= {instant(self.until)}")
-        return stand.selectExpr(*self.group, *self.results, f"{self.window_end} AS {VS}", f"{OPEN} AS {VE}")
+        return selected(stand, *self.group, *self.results, f"{self.window_end} AS {VS}", f"{OPEN} AS {VE}")
 
     def kept_on(self, windows: DataFrame) -> DataFrame:
         """What is kept of the windows from now on."""
-        return windows.selectExpr(*self.to_state, *cleared(self.kept), f"{self.window_end} AS {VS}", FATE)
+        return selected(windows, *self.to_state, *cleared(self.kept), f"{self.window_end} AS {VS}", FATE)
 
 
 _COUNTS = {_TAKEN: "< 0", _BROUGHT: "> 0", _KNOWN: "= 0"}
@@ -136,13 +139,13 @@ def _any(conditions: Sequence[str]) -> str:
     return f"({' OR '.join(f'({each})' for each in conditions) or 'FALSE'})"
 
 
-def _totals(name: str, part: Part, *, near: bool) -> list[str]:
+def _totals(name: str, part: Part, *, near: bool) -> dict[str, str]:
     """All of a part together; of an extreme what is there, what was taken and what was brought, each for itself."""
     if part.signed:
-        return [f"sum({name}) AS {name}"]
+        return {name: f"sum({name})"}
     signs = {"": ">= 0", "_l": "< 0", "_b": "> 0"}
     whole = part.together(name, near=near)
-    return [f"{whole} FILTER (WHERE {SIGN} {sign}) AS {which}{name}" for which, sign in signs.items()]
+    return {f"{which}{name}": f"{whole} FILTER (WHERE {SIGN} {sign})" for which, sign in signs.items()}
 
 
 def _is_lost(name: str, part: Part) -> str:

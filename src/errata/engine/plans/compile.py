@@ -8,6 +8,7 @@ from functools import singledispatch
 
 from pyspark.sql import DataFrame
 
+from errata.engine.frames import selected
 from errata.engine.plans import scan
 from errata.engine.plans.grouping import grouped
 from errata.engine.plans.joins import joined, joined_as_of
@@ -77,7 +78,7 @@ def named(rows: Rows, scope: Sequence[str] = ()) -> DataFrame:
     columns = [f"{place(number)} AS {quoted(each.name)}" for number, each in enumerate(rows.plan.fields)]
     times = [VS, VE] if way.at is None else [f"{instant(way.at)} AS {VS}", f"{way.at + 1}L AS {VE}"]
     apart = [f"{inner} AS {quoted(name)}" for inner, name in zip(way.scope, scope, strict=True)]
-    return rows.frame.selectExpr(*columns, *times, *apart, *rows.lineage)
+    return selected(rows.frame, *columns, *times, *apart, *rows.lineage)
 
 
 def _way(at: int | None, scope: Sequence[str], *, lineage: bool) -> Way:

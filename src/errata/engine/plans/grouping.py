@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
+from errata.engine.frames import selected
 from errata.engine.plans import sequenced
 from errata.engine.plans.rows import OPEN, VE, VS, Rows, chosen, lineage_of, place, value
 from errata.engine.plans.sequenced import Grouping
@@ -136,4 +137,4 @@ def finished(plan: Group, below: Rows, by: Sequence[str], frame: DataFrame) -> R
         texts.append(f"_r{number}.v" if wrapped else brought_back(f"_r{number}", each, near=below.near))
     whole = below.over(plan, frame)
     columns = [f"{text} AS {place(at)}" for at, text in enumerate(texts)]
-    return below.over(plan, frame.selectExpr(*columns, *whole.beside))
+    return below.over(plan, selected(frame, *columns, *whole.beside))

@@ -1,4 +1,4 @@
-"""Lifetimes: where some that meet become one, and the normal form of a result."""
+"""Lifetimes: where some that meet become one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
-from errata.engine.frames import grouped_by
-from errata.engine.plans.rows import EARLIER, UP_TO_NOW, VE, VS, chosen, lineage_of, over, quoted
+from errata.engine.frames import grouped_by, selected
+from errata.engine.plans.rows import EARLIER, UP_TO_NOW, VE, VS, chosen, lineage_of, over
 
 _ISLAND, _BEFORE = "_island", "_before"
 
@@ -20,17 +20,4 @@ def islands(frame: DataFrame, by: Sequence[str], lineage: Sequence[str] = ()) ->
     marked = chosen(begun, [*by, VE, *lineage], **{_ISLAND: f"max({begins}) {over(by, [VS], UP_TO_NOW)}"})
     merged = [f"{text} AS {name}" for name, text in lineage_of(lineage).items()]
     whole = grouped_by(marked, [*by, _ISLAND], [f"max({VE}) AS {VE}", *merged])
-    return whole.selectExpr(*by, f"{_ISLAND} AS {VS}", VE, *lineage)
-
-
-def normal_form(frame: DataFrame, key: Sequence[str], payload: Sequence[str], scope: Sequence[str] = ()) -> DataFrame:
-    """A result with lifetimes of equal payload that touch made one: the scope, key and other columns, and the lifetime.
-
-    Two readers who say the same have the same normal form, however they cut the lifetimes.
-    """
-    columns = [quoted(name) for name in (*scope, *key, *(name for name in payload if name not in key))]
-    begins = f"IF(coalesce(lag({VE}) {over(columns, [VS, VE])} != {VS}, TRUE), {VS}, NULL)"
-    begun = chosen(frame, [*columns, VS, VE], **{_BEFORE: begins})
-    marked = chosen(begun, ["*"], **{_ISLAND: f"count({_BEFORE}) {over(columns, [VS, VE], UP_TO_NOW)}"})
-    whole = grouped_by(marked, [*columns, _ISLAND], [f"min({VS}) AS {VS}", f"max({VE}) AS {VE}"])
-    return whole.select(*columns, VS, VE)
+    return selected(whole, *by, f"{_ISLAND} AS {VS}", VE, *lineage)

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from pyspark.sql import DataFrame
 
+from errata.engine.frames import selected
 from errata.engine.near import is_near
 from errata.engine.plans.compile import rows_of
 from errata.engine.plans.partial_extremes import AT
@@ -111,7 +112,7 @@ class GroupEvents:
             for name, expr in self.kept.arguments.items()
         ]
         columns += [f"{text} AS {name}" for name, text in zip(self.kept.order, below.order, strict=True)]
-        frame = rows.selectExpr(*self.inner_scope, *columns, f"{VS} AS {OWN}")
+        frame = selected(rows, *self.inner_scope, *columns, f"{VS} AS {OWN}")
         if isinstance(self.found.node.window, TimeWindow):
             frame = in_time_windows(frame, replace(self.found.node.window, early=True), OWN, None)
         return Read(below, frame)
@@ -124,7 +125,7 @@ class GroupEvents:
         columns += [f"0L AS {TURNS}"] if self.found.drifts else []
         columns += [f"{sign}1 AS {SIGN}"] if self.signed else []
         columns += [*self.kept.arguments] if self.kept.centres else []
-        return rows.selectExpr(*self.group, f"{at} AS {AT}", *columns)
+        return selected(rows, *self.group, f"{at} AS {AT}", *columns)
 
     def _brought_part(self, name: str, sign: str) -> str:
         part = self.kept.parts[name]
@@ -139,7 +140,7 @@ class GroupEvents:
         columns += [f"0 AS {SIGN}"] if self.signed else []
         arguments = self.kept.arguments if self.kept.centres else {}
         columns += [f"{missing(str(each.type))} AS {name}" for name, each in arguments.items()]
-        return state.selectExpr(*self.of_state, f"{instant(at)} AS {AT}", *columns)
+        return selected(state, *self.of_state, f"{instant(at)} AS {AT}", *columns)
 
     def centred(self, events: DataFrame) -> DataFrame:
         """With the number that each group's values are taken from: the one that is kept, or else one among them."""
@@ -151,14 +152,14 @@ class GroupEvents:
             for name, of in self.kept.centres.items()
         }
         columns = [*self.group, AT, *self.kept.parts, *self.beside, SIGN]
-        near = events.selectExpr(*(known.get(name, name) for name in (*columns, *self.kept.arguments)))
+        near = selected(events, *(known.get(name, name) for name in (*columns, *self.kept.arguments)))
         near = with_layers(near, self.kept.near)
         made = {
             name: f"CASE {SIGN} WHEN 0 THEN {name} WHEN 1 THEN {part.row} ELSE {part.taken} END AS {name}"
             for name, part in self.kept.parts.items()
             if part.centred
         }
-        return near.selectExpr(*(made.get(name, name) for name in columns if name != SIGN or self.correcting))
+        return selected(near, *(made.get(name, name) for name in columns if name != SIGN or self.correcting))
 
 
 def any_near(frames: Frames) -> bool:
@@ -169,7 +170,7 @@ def any_near(frames: Frames) -> bool:
 def with_layers(frame: DataFrame, layers: Sequence[Mapping[str, str]]) -> DataFrame:
     """With more columns, each layer over those before it."""
     for layer in layers:
-        frame = frame.selectExpr("*", *(f"{text} AS {name}" for name, text in layer.items())) if layer else frame
+        frame = selected(frame, "*", *(f"{text} AS {name}" for name, text in layer.items())) if layer else frame
     return frame
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from errata.engine.frames import stacked
+from errata.engine.frames import selected, stacked
 from errata.engine.plans.partial_kept import OWN, Extreme
 from errata.engine.plans.rows import missing
 from errata.model.interval import HIGHEST
@@ -51,15 +51,15 @@ class Extremes:
         begin then.
         """
         columns = [*self.group, AT, *others, *self.extremes]
-        marked = events.selectExpr(*columns, f"{self._block(AT)} AS {_BLOCK}", f"FALSE AS {_LATE}")
+        marked = selected(events, *columns, f"{self._block(AT)} AS {_BLOCK}", f"FALSE AS {_LATE}")
         if late is None:
-            return marked.selectExpr(
-                "*", *(f"{missing(each.type)} AS {_OLDER}{name}" for name, each in self.extremes.items())
+            return selected(
+                marked, "*", *(f"{missing(each.type)} AS {_OLDER}{name}" for name, each in self.extremes.items())
             )
         last = f"least({OWN}, {HIGHEST - self.span}L) + {self.span - 1}L AS {AT}"
         unknown = [f"{missing(kind)} AS {name}" for name, kind in others.items()]
         next_block = f"{self._block(OWN)} + 1L AS {_BLOCK}"
-        ends = late.selectExpr(*self.group, last, *unknown, *self.extremes, next_block, f"TRUE AS {_LATE}")
+        ends = selected(late, *self.group, last, *unknown, *self.extremes, next_block, f"TRUE AS {_LATE}")
         whole = stacked(marked, ends)
         # By group, so that what comes next needs no other order of tasks.
         apart = whole.repartition(*self.group) if self.group else whole.repartition(1)
@@ -67,7 +67,7 @@ class Extremes:
         older = (
             f"{self._together(name, f'IF({_LATE}, {name}, NULL)')} {back} AS {_OLDER}{name}" for name in self.extremes
         )
-        return apart.selectExpr("*", *older).filter(f"NOT {_LATE}")
+        return selected(apart, "*", *older).filter(f"NOT {_LATE}")
 
     def found(self) -> list[str]:
         """The extremes at each event of a sweep, as columns of their own."""
@@ -87,5 +87,5 @@ class Extremes:
             f"IF({_BEST}{name} IS NULL OR {name} {_BEYOND[each.function]} {_BEST}{name}, {name}, NULL) AS {name}"
             for name, each in self.extremes.items()
         ]
-        left = rows.selectExpr(*self.group, OWN, *self.extremes, *best).selectExpr(*self.group, OWN, *stands)
+        left = selected(selected(rows, *self.group, OWN, *self.extremes, *best), *self.group, OWN, *stands)
         return left.filter(" OR ".join(f"{name} IS NOT NULL" for name in self.extremes))

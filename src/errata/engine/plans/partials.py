@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from errata.engine.frames import grouped_by, stacked
+from errata.engine.frames import grouped_by, selected, stacked
 from errata.engine.near import is_near
 from errata.engine.plans.advanced import Advanced
 from errata.engine.plans.compile import named, upon
@@ -61,7 +61,7 @@ def advance_group(
     rows = step.changes(events, came.frame, state) if found.covering else step.closed(events)
     result = named(upon(found.above, finished(found.node, came.below, step.by, rows)), scope)
     if state is not None and since == until:
-        return Advanced(result, state, state.selectExpr("*", f"{step.window_end} AS {VS}") if parts else None)
+        return Advanced(result, state, selected(state, "*", f"{step.window_end} AS {VS}") if parts else None)
     if not parts:
         return Advanced(result, step.state(events, came.frame, state))
     windows = step.windows(events)
@@ -112,23 +112,23 @@ class _Step(GroupEvents):
         totals = [f"{text} {over} AS {name}" for name, text in self._totals().items()]
         following = f"lead({AT}) {over} AS {_NEXT}"
         found = [] if extremes is None else extremes.found()
-        run = events.selectExpr(*self.group, AT, following, *totals, *found)
+        run = selected(events, *self.group, AT, following, *totals, *found)
         last = run.filter(f"{_NEXT} IS NULL OR {_NEXT} > {AT}")
         alive = last.filter(f"{self.kept.live} > 0") if self.kept.live else last
         alive = with_layers(alive, self.kept.told)
-        return alive.selectExpr(*self.group, *self.results, f"{AT} AS {VS}", f"coalesce({_NEXT}, {OPEN}) AS {VE}")
+        return selected(alive, *self.group, *self.results, f"{AT} AS {VS}", f"coalesce({_NEXT}, {OPEN}) AS {VE}")
 
     def closed(self, events: DataFrame) -> DataFrame:
         """The windows that have ended by `until`."""
         whole = with_layers(self._at_once(events.filter(f"{self.window_end} <= {instant(self.until)}")), self.kept.told)
-        return whole.selectExpr(*self.group, *self.results, f"{self.window_end} AS {VS}", f"{OPEN} AS {VE}")
+        return selected(whole, *self.group, *self.results, f"{self.window_end} AS {VS}", f"{OPEN} AS {VE}")
 
     def windows(self, events: DataFrame) -> DataFrame:
         """What is kept of final windows that end from `since` on: of those that have ended by `until`, all; of others,
         what the next step needs, and that is what is kept of those that end just then, too."""
         # No row of the last instant is of a window that has ended.
         whole = self._at_once(events.filter(f"{AT} < {instant(self.until)}"))
-        return whole.selectExpr(*self.to_state, *cleared(self.kept), f"{self.window_end} AS {VS}")
+        return selected(whole, *self.to_state, *cleared(self.kept), f"{self.window_end} AS {VS}")
 
     def state(self, events: DataFrame, came: DataFrame, state: DataFrame | None) -> DataFrame:
         """What is to be kept of rows with an own time before `until`."""
@@ -142,16 +142,16 @@ class _Step(GroupEvents):
         groups, left = self._at_once(before), cleared(self.kept)
         extremes = self._extremes()
         if extremes is None:
-            return groups.selectExpr(*self.to_state, *left, *turns)
+            return selected(groups, *self.to_state, *left, *turns)
         others = {**self.kept.types, **dict.fromkeys([TURNS] if turns else [], "BIGINT")}
         none = [f"{missing(kind)} AS {name}" for name, kind in others.items()]
         live = f"{OWN} < {instant(self.until)} AND {OWN} >= {instant(max(self.until - extremes.span, LOWEST))}"
         rows = extremes.undone(self._candidates(came, state).filter(live))
         none_best = [f"{missing(each.type)} AS {name}" for name, each in self.kept.extremes.items()]
-        sums = groups.selectExpr(
-            *self.to_state, f"{missing('BIGINT')} AS {OWN}", *cleared(self.kept), *turns, *none_best
+        sums = selected(
+            groups, *self.to_state, f"{missing('BIGINT')} AS {OWN}", *cleared(self.kept), *turns, *none_best
         )
-        return stacked(sums, rows.selectExpr(*self.to_state, OWN, *none, *extremes.extremes))
+        return stacked(sums, selected(rows, *self.to_state, OWN, *none, *extremes.extremes))
 
     def _at_once(self, events: DataFrame) -> DataFrame:
         """All that is added to each group together; groups that have no rows left are none."""
@@ -172,13 +172,13 @@ class _Step(GroupEvents):
     def _candidates(self, came: DataFrame, state: DataFrame | None) -> DataFrame:
         """Rows that may be the greatest or the least: those that were kept, and those that came."""
         values = [f"{each.of} AS {name}" for name, each in self.kept.extremes.items()]
-        new = came.selectExpr(*self.group, OWN, *values)
+        new = selected(came, *self.group, OWN, *values)
         return new if state is None else stacked(self._kept_candidates(state), new)
 
     def _kept_candidates(self, state: DataFrame) -> DataFrame:
         kept = state.filter(f"{OWN} IS NOT NULL")
         values = [f"{one_nan(name, each.type, near=self.near)} AS {name}" for name, each in self.kept.extremes.items()]
-        return kept.selectExpr(*self.of_state, OWN, *values)
+        return selected(kept, *self.of_state, OWN, *values)
 
     def _late(self, came: DataFrame, state: DataFrame | None) -> DataFrame | None:
         """Rows that may count in the block after their own; those of a short step cannot before it is over."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
+from errata.engine.frames import selected
 from errata.engine.near import is_near
 from errata.engine.plans.spelling import told_apart
 from errata.language.expr import Expr, sql
@@ -190,4 +191,4 @@ ALL = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 
 def chosen(frame: DataFrame, columns: Sequence[str], **made: str) -> DataFrame:
     """Columns as they are, and others from SQL."""
-    return frame.selectExpr(*columns, *(f"{text} AS {name}" for name, text in made.items()))
+    return selected(frame, *columns, *(f"{text} AS {name}" for name, text in made.items()))

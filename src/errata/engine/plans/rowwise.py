@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
-from errata.engine.frames import stacked
+from errata.engine.frames import selected, stacked
 from errata.engine.plans.rows import TS, VE, VS, Rows, lineage_columns, place
 from errata.engine.types import spark_type
 from errata.language.expr import Expr, conjuncts
@@ -39,7 +39,7 @@ def projected(plan: Project, below: Rows) -> Rows:
     """New columns, and the key's that are carried along."""
     texts = [*(below.sql(output.expr) for output in plan.outputs), *map(below.column, plan.carried)]
     columns = [f"{text} AS {place(at)}" for at, text in enumerate(texts)]
-    return below.over(plan, below.frame.selectExpr(*columns, *below.beside))
+    return below.over(plan, selected(below.frame, *columns, *below.beside))
 
 
 def united(plan: Union, branches: Sequence[Rows]) -> Rows:
@@ -64,4 +64,4 @@ def _branch(plan: Union, number: int, whole: Rows, rows: Rows) -> DataFrame:
         for scan in (whole.scans if whole.way.lineage else ())
         for name in lineage_columns(scan)
     ]
-    return rows.frame.selectExpr(*named, *whole.way.scope, *times, *lineage)
+    return selected(rows.frame, *named, *whole.way.scope, *times, *lineage)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame
 
-from errata.engine.frames import having
+from errata.engine.frames import having, selected
 from errata.engine.near import is_near
 from errata.engine.plans.rows import (
     OPEN,
@@ -25,6 +27,12 @@ from errata.language.expr import TIMESTAMP
 from errata.language.nodes import Scan, Sliding, SlidingRows
 from errata.language.plan import Plan, PlanError, Source
 from errata.model.interval import LOWEST
+
+_PUSHED, _STRETCH, _FIRST = "_pushed", "_stretch", "_first"
+
+TASKS = 8
+"""Tasks of Spark's from which on the end of rows by rows that follow is found in many of them. It is two to three times
+the work of one task for all, in which rows are moved and sorted once."""
 
 
 def scanned(plan: Scan, frame: DataFrame, way: Way, number: int, scope: tuple[str, ...]) -> Rows:
@@ -51,7 +59,7 @@ def history(plan: Scan, frame: DataFrame, way: Way, number: int, scope: tuple[st
         thing = [*map(quoted, scope), *(told_apart(quoted(name), types[name], near=near) for name in source.key)]
         times[VE] = f"coalesce(lead({times[VS]}) {over(thing, [times[VS]])}, {OPEN})"
     lived = [f"{text} AS {name}" for name, text in times.items()]
-    read = frame.selectExpr(*columns, *named, *lived, *lineage, *gone)
+    read = selected(frame, *columns, *named, *lived, *lineage, *gone)
     if gone:
         read = read.filter("NOT coalesce(_gone, FALSE)").drop("_gone")
     return Rows(plan, read if source.timed else read.filter(f"{VS} < {VE}"), way, range(number, number + 1))
@@ -78,15 +86,41 @@ def slid(plan: Sliding, below: Rows) -> Rows:
 
 
 def slid_by_rows(plan: SlidingRows, below: Rows) -> Rows:
-    """Rows that count until so many have come after them. All of them are in one order, so one task does it."""
+    """Rows that count until so many have come after them."""
     _must_have_happened(plan, below)
     if below.way.at is not None:
         newest = over(below.way.scope, [f"{name} DESC NULLS LAST" for name in below.order])
         numbered = chosen(below.frame, ["*"], _newer=f"row_number() {newest}")
         return below.over(plan, numbered.filter(f"_newer <= {plan.rows}").drop("_newer"))
-    oldest = over(below.way.scope, [f"{name} ASC NULLS FIRST" for name in below.order])
-    ended = having(below.frame, {VE: f"least({VE}, lead({VS}, {plan.rows}) {oldest})"})
+    oldest = [f"{name} ASC NULLS FIRST" for name in below.order]
+    if _tasks(below) < TASKS:
+        pushed = having(below.frame, {_PUSHED: f"lead({VS}, {plan.rows}) {over(below.way.scope, oldest)}"})
+    else:
+        pushed = _pushed_out_in_stretches(below, plan.rows, oldest)
+    ended = having(pushed, {VE: f"least({VE}, {_PUSHED})"}).drop(_PUSHED)
     return below.over(plan, ended.filter(f"{VS} < {VE}"))
+
+
+def _tasks(below: Rows) -> int:
+    """In how many tasks rows are worked on together after they were moved."""
+    return 1 if below.near else int(below.frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+def _pushed_out_in_stretches(below: Rows, count: int, oldest: Sequence[str]) -> DataFrame:
+    """The rows with the vs of the row that comes so many later in the one order of all, in many tasks.
+
+    Rows are parted into stretches of time, equal times never. Within a stretch all rows but the last `count` find
+    theirs. Those look on among the last and the first so many of every stretch: the `count` rows that follow any of
+    them are all there. So the one task that has them has no more than these.
+    """
+    apart = below.way.scope
+    parted = chosen(below.frame.repartitionByRange(VS), ["*"], **{_STRETCH: "spark_partition_id()"})
+    within = over([*apart, _STRETCH], oldest)
+    found = {_PUSHED: f"lead({VS}, {count}) {within}", _FIRST: f"row_number() {within}"}
+    edge = f"IF({_PUSHED} IS NULL OR {_FIRST} <= {count}, -1, {_STRETCH})"
+    marked = having(chosen(parted, ["*"], **found), {_STRETCH: edge}).drop(_FIRST)
+    further = f"coalesce({_PUSHED}, lead({VS}, {count}) {over([*apart, _STRETCH], oldest)})"
+    return having(marked, {_PUSHED: further}).drop(_STRETCH)
 
 
 def _must_have_happened(plan: Plan, below: Rows) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from errata.engine.frames import grouped_by, having
+from errata.engine.frames import grouped_by, having, selected
 from errata.engine.plans.rows import OPEN, UP_TO_NOW, VE, VS, chosen, over
 
 _AT, _NEXT, _ALIVE, _LIVE = "_p", "_next", "_alive", "_live"
@@ -67,7 +67,7 @@ def growing(given: Grouping) -> DataFrame:
 def sliding(given: Grouping, span: int, *, timed: bool) -> DataFrame:
     """Of rows that all count for the same span: at each beginning and end the rows of the span up to there."""
     marks = f"inline(array(struct({VS} AS {_AT}, TRUE AS {_ALIVE}), struct({VE} AS {_AT}, FALSE AS {_ALIVE})))"
-    marked = given.frame.selectExpr(*given.group, *given.values, marks).filter(f"{_AT} < {OPEN}")
+    marked = selected(given.frame, *given.group, *given.values, marks).filter(f"{_AT} < {OPEN}")
     # A mark of an end only says that there is something to work out again.
     values = {name: f"IF({_ALIVE}, {name}, NULL)" for name in given.values}
     points = chosen(marked, [*given.group, _AT], **values, **{_ALIVE: f"IF({_ALIVE}, 1, NULL)"})
@@ -95,7 +95,7 @@ def changing(given: Grouping) -> DataFrame:
     columns = [*given.group, *given.values]
     rows = chosen(given.frame, [*columns, VS, VE], **{_ROW: f"row_number() {over(given.group, [VS])}"})
     marks = f"inline(array(struct({VS} AS {_AT}, TRUE AS {_ALIVE}), struct({VE} AS {_AT}, FALSE AS {_ALIVE})))"
-    marked = rows.filter(f"{VS} < {VE}").selectExpr(*columns, _ROW, marks)
+    marked = selected(rows.filter(f"{VS} < {VE}"), *columns, _ROW, marks)
     numbered = chosen(marked, ["*"], **{_POINT: f"dense_rank() {over(given.group, [_AT])}"})
     # The mark after a row's beginning is its end, and after that comes none.
     until = chosen(numbered, ["*"], **{_NEXT: f"lead({_POINT}) {over([*given.group, _ROW], [_AT])}"})

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
-from errata.engine.frames import having
+from errata.engine.frames import having, selected
 from errata.engine.plans.rows import VE, VS, chosen, instant, over
 from errata.language.nodes import RowWindow, TimeWindow
 
@@ -19,7 +19,7 @@ def in_time_windows(frame: DataFrame, window: TimeWindow, own: str, at: int | No
     end on, and not at all if they have ended by then."""
     placed = _back(frame, own, window.size, window.slide)
     # A window that would begin before all numbers, or end after them, is none.
-    starts = placed.selectExpr("*", f"try_subtract({own}, {_BACK}) AS {WINDOW}").drop(_BACK)
+    starts = selected(placed, "*", f"try_subtract({own}, {_BACK}) AS {WINDOW}").drop(_BACK)
     starts = starts.filter(f"try_add({WINDOW}, {window.size}L) IS NOT NULL")
     if window.early:
         return starts
@@ -52,5 +52,5 @@ def _back(frame: DataFrame, moment: str, size: int, step: int) -> DataFrame:
     """How far before the row the windows begin that it is in; rows that are in none are gone."""
     into = f"pmod({moment}, {step}L)"
     if step >= size:
-        return frame.selectExpr("*", f"{into} AS {_BACK}").filter(f"{_BACK} < {size}L")
-    return frame.selectExpr("*", f"explode(sequence({into}, {size - 1}L, {step}L)) AS {_BACK}")
+        return selected(frame, "*", f"{into} AS {_BACK}").filter(f"{_BACK} < {size}L")
+    return selected(frame, "*", f"explode(sequence({into}, {size - 1}L, {step}L)) AS {_BACK}")

@@ -344,14 +344,11 @@ def committed(done: Done, flow: str, inputs: Inputs) -> Evaluated:
     """What has been written made visible; where another runner has come first it is removed."""
     site = inputs.site
     try:
-        commit_id = published.commit_evaluation(site.catalog, done, site.caused_by(flow, inputs.spark.opened))
+        now = published.commit_evaluation(site.catalog, done, site.caused_by(flow, inputs.spark.opened))
     except BasisMovedError:
         site.discard(done.made)
         raise
-    now = published.published(site.catalog, done.query)
-    if now is None:
-        raise AssertionError("what has been committed is there")
-    return Evaluated(done.query, commit_id, done.step, done.measures, now)
+    return Evaluated(done.query, now.last.commit_id, done.step, done.measures, now)
 
 
 def news(task: Task, inputs: Inputs) -> dict[int, int]:

@@ -17,7 +17,7 @@ from errata.language.lineage.equalities import merged
 from errata.language.lineage.reach import axis, instants, settled
 from errata.language.nodes import Scan, scans
 from errata.language.plan import Plan
-from errata.language.rewrite import rewrite
+from errata.language.rewrite import rewritten_of
 from errata.model.interval import EVERYTHING, Interval
 
 
@@ -109,5 +109,5 @@ class Forms:
         declared = {each.stream.name: each.stream for each in streams.standings(self.catalog, then)}
         names = with_inputs([of.name], {name: each.reads for name, each in checked.items()})
         plan = read(declared, {name: each.query for name, each in checked.items()}, names)[of.name]
-        rewritten = rewrite(plan).plan
+        rewritten = rewritten_of(plan)
         return Form(of, plan, rewritten, route(rewritten))

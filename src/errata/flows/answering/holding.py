@@ -10,7 +10,7 @@ from errata.evaluate.ageing import held_from
 from errata.evaluate.route import Kind, route
 from errata.flows.declaring.check import read, with_inputs
 from errata.flows.site import Site
-from errata.language.rewrite import rewrite
+from errata.language.rewrite import rewritten_of
 from errata.model.interval import LOWEST
 
 
@@ -41,7 +41,7 @@ def hold_on(site: Site, name: str) -> Hold | None:
     plans = read(declared, {each: known[each].checked.query for each in names}, names)
     holds = []
     for each in wanted:
-        rewritten = rewrite(plans[each]).plan
+        rewritten = rewritten_of(plans[each])
         chosen = route(rewritten)
         if each == name:
             # Which values have come is known from the results alone.

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from errata.archive.result_rows import lineage_schema
 from errata.archive.results import ResultWriter
 from errata.archive.wire import conformed
+from errata.engine.frames import selected
 from errata.engine.plans.rows import quoted
 from errata.engine.types import arrow_ddl
 from errata.engine.values import fetch
@@ -61,7 +62,7 @@ def of_regions(
 def _as_kept(task: Task, rows: DataFrame) -> DataFrame:
     """Lineage under the names by which results are kept."""
     key = [f"{quoted(name)} AS {quoted(task.kept_names[name])}" for name in task.plan.key]
-    return rows.selectExpr(*key, VS, *lineage_columns(task.rewritten))
+    return selected(rows, *key, VS, *lineage_columns(task.rewritten))
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,10 +57,11 @@ def former(site: Site, task: Task) -> Former:
     basis = task.basis
     if basis is None:
         return Former()
-    at = (site.catalog, basis.stream_id, basis.last.commit_id)
-    results = [each for role in (Role.OPEN, Role.TIP) for each in buckets.visible(*at, role=role)]
-    state = state_of(site, basis) if task.route.keeps_state else None
-    masks = buckets.visible(*at, role=Role.MASK)
+    roles = (Role.OPEN, Role.TIP, Role.MASK, Role.STATE)
+    there = buckets.of_roles(site.catalog, basis.stream_id, basis.last.commit_id, roles)
+    results = [each for each in there if each.role in (Role.OPEN, Role.TIP)]
+    masks = [each for each in there if each.role is Role.MASK]
+    state = _state(site, [each for each in there if each.role is Role.STATE]) if task.route.keeps_state else None
     results += masking(masks, results)
     if not is_due(basis, task.number, masks):
         return Former(results, state)

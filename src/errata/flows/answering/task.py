@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from errata.catalog import buckets
 from errata.catalog.published import Published, evaluations_of
@@ -12,6 +13,7 @@ from errata.catalog.streams import Standing
 from errata.engine.engines import Demand
 from errata.evaluate.ageing import first_whole, results_from
 from errata.evaluate.needs import first_step, needs
+from errata.evaluate.reads import Reach
 from errata.evaluate.route import Kind, Route, closing, route
 from errata.flows.answering.due import behind, no_further, reached, taken_up
 from errata.flows.answering.inputs import Inputs
@@ -21,7 +23,7 @@ from errata.language.near import hash_obstacle, obstacle
 from errata.language.nodes import scans
 from errata.language.patterns import pattern
 from errata.language.plan import Plan
-from errata.language.rewrite import rewrite
+from errata.language.rewrite import rewritten_of
 from errata.language.tree import is_timed
 from errata.model.evaluation import Evaluation, Step
 from errata.model.interval import LOWEST
@@ -80,8 +82,13 @@ class Task:
 
     def size(self, inputs: Inputs) -> int:
         """About how many rows it reads."""
+        return sum(inputs.size(name, reach, self.step.until) for name, reach in self.reads)
+
+    @cached_property
+    def reads(self) -> Sequence[tuple[str, Reach]]:
+        """The rows that it reads of each source, one time for each part of the step."""
         parts = needs(self.rewritten, self.route, self.step, beginning=self.basis is None).values()
-        return sum(inputs.size(name, reach, self.step.until) for part in parts for name, reach in part.items())
+        return [each for part in parts for each in part.items()]
 
     def demand(self, inputs: Inputs) -> Demand:
         """What the step asks of an engine."""
@@ -108,7 +115,7 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: Inputs, *, anew: bool = F
     revisions = _revisions(inputs, plan, bases, basis)
     if basis is not None and not _due(basis, bases, until, revisions, inputs):
         return None
-    rewritten = rewrite(plan).plan
+    rewritten = rewritten_of(plan)
     begins = _begins(query, plan, inputs) if basis is None else basis.last.begins
     if begins is None or begins > until:
         return None

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from errata.archive.match import matches
+from errata.engine.frames import selected
 from errata.engine.plans.rows import quoted
 from errata.evaluate.reads import Reach
 from errata.language.expr import BIGINT, Lit, literal
@@ -33,7 +34,7 @@ def frame_with_times(rows: DataFrame, stream: Stream) -> DataFrame:
     """The same as a frame."""
     order = quoted(stream.order)
     begins = f"unix_micros({order})" if stream.timed else order
-    return rows.selectExpr("*", f"{begins} AS {VS}", f"{HIGHEST}L AS {VE}")
+    return selected(rows, "*", f"{begins} AS {VS}", f"{HIGHEST}L AS {VE}")
 
 
 def asked(rows: DataFrame, reads: Iterable[Reach], kinds: Mapping[str, ColumnType]) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -25,8 +25,8 @@ from errata.flows.answering.task import Task, below, corrections, replaced_below
 from errata.intake.arrow_types import arrow_schema
 from errata.language.nodes import scans
 from errata.language.plan import Plan
-from errata.language.rewrite import rewrite
-from errata.model.bucket import Role
+from errata.language.rewrite import rewritten_of
+from errata.model.bucket import Bucket, Role
 from errata.model.evaluation import Step
 from errata.model.results import RUN, VS
 from errata.revise.revised import Revised, of_arrivals, of_overlays, of_records
@@ -75,7 +75,7 @@ class Stands:
         """The query as a task that goes no further than before."""
         if self.basis is None:
             raise AssertionError("what has no results has nothing to correct")
-        rewritten = rewrite(self.plan).plan
+        rewritten = rewritten_of(self.plan)
         until = self.basis.frontier
         return Task(
             self.query,
@@ -107,19 +107,25 @@ def _of_stream(of: Standing, basis: Published, inputs: Inputs, up_to: int) -> It
     site, stream = inputs.site, of.stream
     known = basis.last.revisions.get(stream.name, of.applied)
     if up_to > known:
-        later = [
-            each for each in buckets.overlays_ever(site.catalog, of.stream_id) if (each.revision_last or 0) > known
-        ]
-        found = [each for each in later if (each.revision_first or 0) <= up_to]
+        later = inputs.once(("overlays", of.stream_id), lambda: buckets.overlays_ever(site.catalog, of.stream_id))
+        found = [each for each in later if (each.revision_last or 0) > known and (each.revision_first or 0) <= up_to]
         # What the last instant says is corrected, too, although the next evaluation would work it out again.
         if left_out(found, known, basis.frontier + 1):
-            overlays = read_overlays(stream, site.warehouse, sources(site.catalog, found))
-            # They have waited since they came, and not only since they became history.
-            came = ledger.came_in(site.catalog, pc.unique(overlays[BATCH]).drop_null().to_pylist())
-            since = min([*came.values(), *(each.added_in for each in found)])
-            yield of_overlays(stream, overlays, known, up_to, since)
+            yield inputs.once(
+                ("revised", of.stream_id, known, up_to), lambda: _revised(of, inputs, found, known, up_to)
+            )
     if stream.relation is not None:
         yield from _of_versions(of, basis, inputs, known)
+
+
+def _revised(of: Standing, inputs: Inputs, found: Sequence[Bucket], known: int, up_to: int) -> Revised:
+    """What the overlays of a stream say of revisions after one number and up to another."""
+    site = inputs.site
+    overlays = read_overlays(of.stream, site.warehouse, sources(site.catalog, found))
+    # They have waited since they came, and not only since they became history.
+    came = ledger.came_in(site.catalog, pc.unique(overlays[BATCH]).drop_null().to_pylist())
+    since = min([*came.values(), *(each.added_in for each in found)])
+    return of_overlays(of.stream, overlays, known, up_to, since)
 
 
 def _of_versions(of: Standing, basis: Published, inputs: Inputs, known: int) -> Iterator[Revised]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from errata.catalog import buckets
 from errata.catalog.published import Published
@@ -18,7 +19,7 @@ from errata.flows.correcting.stands import Stands, answered, revised_of
 from errata.flows.correcting.state_patched import fate
 from errata.flows.correcting.techniques import chosen, rows_to_read
 from errata.language.plan import Plan
-from errata.model.bucket import Role
+from errata.model.bucket import Bucket, Role
 from errata.model.evaluation import Refusal
 from errata.model.interval import Interval
 from errata.model.stream import OnRevision
@@ -152,8 +153,12 @@ def more_has_come(basis: Published, inputs: Inputs) -> bool:
     since, until = basis.last.data_commit, basis.frontier
     came = {stream_id for stream_id, _, _ in inputs.came(since)}
     ids = {inputs.standings[name].stream_id for name in basis.last.revisions}
+
+    def added(stream_id: int) -> list[Bucket]:
+        return buckets.added(inputs.site.catalog, stream_id, (Role.BASE,), after=since, up_to=inputs.commit_id)
+
     return any(
         each.batch_no is not None and each.vs_min <= until <= each.vs_max
         for stream_id in sorted(came & ids)
-        for each in buckets.added(inputs.site.catalog, stream_id, (Role.BASE,), after=since, up_to=inputs.commit_id)
+        for each in inputs.once(("added", stream_id, since), partial(added, stream_id))
     )

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from errata.archive.warehouse import Warehouse
 from errata.catalog import queries, streams
-from errata.catalog.open import Catalog, newest_version, peek, prepare_catalog
+from errata.catalog.open import Catalog, newest_version, peek
 from errata.catalog.open import shown as shown_url
+from errata.catalog.prepare import prepare_catalog
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.streams import Standing
 from errata.clock import SYSTEM, Clock

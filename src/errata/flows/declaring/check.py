@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
@@ -21,13 +22,18 @@ from errata.language.patterns import pattern
 from errata.language.plan import Plan, Source
 from errata.language.queries import Declared, names_read, read_queries, stream_source
 from errata.language.reading.mistakes import LanguageError
-from errata.language.rewrite import rewrite
+from errata.language.rewrite import rewritten_of
 from errata.language.tree import fingerprint, is_timed
 from errata.model import query as queries
 from errata.model import stream as streams
 from errata.model.columns import Column
 from errata.model.query import CheckedQuery, Emit, Lineage, Query
 from errata.model.stream import OnRevision, Stream
+
+KEPT = 1_000
+"""Queries up to which what was read together stays for the next who asks for the same."""
+
+_PLANS_READ: deque[tuple[object, dict[str, Plan]]] = deque(maxlen=4)
 
 READ_AS = 1
 """Which reading this is: to be raised when a text comes to mean something else, so that all are read again."""
@@ -73,12 +79,18 @@ def read(
     wanted = [declared[name] for name in names]
     early = Emit.EARLY
     texts = [Declared(each.name, each.text, each.sql_file, early=each.emit is early) for each in wanted]
-    plans = read_queries(texts, sources_of(known_streams.values()), [*declared, *others])
-    for plan in plans.values():
-        # Of each after those that it reads, so that no chain of queries is too long for Python's stack.
-        pattern(plan)
-        _fingerprint(plan)
-    return plans
+    asked = (dict(known_streams), texts, [*declared, *others])
+    # A process that runs again and again reads the same queries: their plans, and all that is known of them, stay.
+    found = next((plans for known, plans in _PLANS_READ if known == asked), None)
+    if found is None:
+        found = read_queries(texts, sources_of(known_streams.values()), [*declared, *others])
+        for plan in found.values():
+            # Of each after those that it reads, so that no chain of queries is too long for Python's stack.
+            pattern(plan)
+            _fingerprint(plan)
+        if len(found) <= KEPT:
+            _PLANS_READ.append((asked, found))
+    return dict(found)
 
 
 def _fingerprint(plan: Plan) -> str:
@@ -247,7 +259,7 @@ def _check_since(query: Query, plan: Plan, file: QueryFile, problems: Problems) 
 def _check_lineage(query: Query, plan: Plan, file: QueryFile, problems: Problems) -> None:
     if query.lineage is not Lineage.STORED:
         return
-    rewritten = rewrite(plan).plan
+    rewritten = rewritten_of(plan)
     if why := why_not_stored(rewritten, route(rewritten)):
         error = UsageError(
             "lineage is stored, and for this query that would tell nothing more than its plan does",

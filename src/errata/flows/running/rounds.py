@@ -3,7 +3,7 @@ streams have been, then they are evaluated. Several at once, in one Spark sessio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +20,7 @@ from errata.engine.engines import Engine
 from errata.engine.failures import loggers_quiet
 from errata.engine.lost import lost_spark
 from errata.errors import ErrataError, unknown
+from errata.evaluate.reads import Reach
 from errata.evaluate.route import Kind
 from errata.flows.answering.answered import words
 from errata.flows.answering.due import all_read
@@ -101,6 +102,14 @@ class Turn:
         if self.sweeping is not None and self.sweeping.technique is not Technique.NONE:
             demands.append(self.sweeping.demand(inputs))
         return any(inputs.choice(each).engine is Engine.FAR for each in demands)
+
+    @property
+    def reads(self) -> Iterator[tuple[str, Sequence[Reach], int]]:
+        """The sources that are read, where, and the last instant that counts."""
+        if self.sweeping is not None and self.sweeping.technique not in (Technique.NONE, Technique.DIRECT):
+            yield from ((name, some, self.sweeping.task.step.until) for name, some in self.sweeping.work.reads.items())
+        if self.task is not None:
+            yield from ((name, [reach], self.task.step.until) for name, reach in self.task.reads)
 
     def size(self, inputs: Inputs) -> int:
         """About how many rows the greater step reads."""
@@ -209,6 +218,7 @@ class Rounds:
             return
         if any(each.goes_far(self._inputs) for each in turns):
             self._inputs.spark.open()  # here, where a failure to start it ends the run and not a query
+        self._inputs.expect(read for each in turns for read in each.reads)
         for some, conf in _by_size(turns, self._inputs):
             names, owner = [_lease_of(each) for each in some], self._site.cause.owner
             with (

@@ -23,7 +23,7 @@ from errata.flows.answering.late_session import LateSession
 from errata.flows.correcting.deferrals import Deferrals
 from errata.flows.correcting.lineage_asked import asked
 from errata.flows.correcting.stands import Stands, answered, revised_of
-from errata.flows.correcting.techniques import by_technique, no_adjusting, rows_to_read
+from errata.flows.correcting.techniques import by_technique, changes_of, no_adjusting, rows_to_read
 from errata.flows.declaring.check import read
 from errata.flows.running.rounds import wanted_queries
 from errata.flows.running.sweep import pending
@@ -33,7 +33,7 @@ from errata.model.evaluation import Refusal
 from errata.model.interval import HIGHEST
 from errata.model.results import VE, VS
 from errata.model.stream import OnRevision, Stream
-from errata.revise.revised import GONE, REVISION, Cluster, Revised, clusters
+from errata.revise.revised import GONE, REVISION, Cluster, Revised
 from errata.revise.technique import Technique
 from errata.revise.work import Work
 
@@ -122,9 +122,9 @@ class _Plans:
             self.planned.append(Planned(name, count, Technique.NONE, why, 0, 0, 0, waits=waits))
             return
         changed_below = [each for other, work in below.items() for each in _changes(other, work)]
-        changes = [*(cluster for each in revised for cluster in clusters(each)), *changed_below]
-        wanted = asked(task, stands.basis, revised, changed_below)
         aged, no_direct = stands.aged(self.inputs), "results of another query" if below else no_adjusting(of, revised)
+        changes = [*changes_of(revised, self.inputs, aged), *changed_below]
+        wanted = asked(task, stands.basis, revised, changed_below)
         chosen, needed, why = by_technique(
             of, changes, self.inputs, self.technique, aged, no_direct, wanted, narrowed=self.narrowed
         )

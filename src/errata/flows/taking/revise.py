@@ -50,7 +50,7 @@ def revise_stream(site: Site, name: str, on_step: OnStep = lambda _: None) -> Re
         commits = [*report.commits, *([] if commit_id is None else [commit_id])]
         bad = [*report.bad, *decided.bad][:SHOWN]
         report = RevisedReport(name, commits, report.settled + decided.settled, bad)
-        if commit_id is None:
+        if commit_id is None or streams.standing(site.catalog, name).applied >= end:
             break
     return report
 

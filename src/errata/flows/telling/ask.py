@@ -30,7 +30,7 @@ from errata.flows.telling.read import horizon_of
 from errata.language.near import obstacle
 from errata.language.plan import Plan
 from errata.language.queries import names_read, query_source, read_query
-from errata.language.rewrite import rewrite
+from errata.language.rewrite import rewritten_of
 from errata.language.tree import is_timed
 from errata.model.instants import event_time, format_instant
 from errata.model.interval import Interval
@@ -109,7 +109,7 @@ def answering(site: Site, question: Question) -> Iterator[Answer]:
         asked = understood(site.catalog, question, commit_id)
         reads = scans(site.catalog, asked)
         opened = [bucket for _, found in reads.values() for bucket in found.all]
-        told = (obstacle(rewrite(each).plan) for each in (*asked.inner.values(), asked.plan))
+        told = (obstacle(rewritten_of(each)) for each in (*asked.inner.values(), asked.plan))
         rows, _ = site.engines().read(
             Demand.of(opened, next(filter(None, told), None)),
             lambda session: answer_rows(session, site.catalog, site.warehouse, asked, reads),
@@ -188,8 +188,8 @@ def answer_rows(
     """The rows of the answer, in no particular order."""
     frames = {name: scan_rows(session, catalog, warehouse, scan, found) for name, (scan, found) in reads.items()}
     for name, plan in asked.inner.items():
-        frames[name] = compile_plan(rewrite(plan).plan, frames)
-    rows = compile_plan(rewrite(asked.plan).plan, frames, at=asked.at)
+        frames[name] = compile_plan(rewritten_of(plan), frames)
+    rows = compile_plan(rewritten_of(asked.plan), frames, at=asked.at)
     return rows.select(*map(quoted, asked.columns))
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive.match import matches
 from errata.archive.results import buckets_beginning, buckets_counting, frame_of
-from errata.archive.scan import Scan, candidates, scan_rows
+from errata.archive.scan import LOCAL_ROWS, Scan, candidates, scan_rows
 from errata.catalog import commits, streams
 from errata.catalog.published import Published, evaluations_of, published
 from errata.engine.engines import Demand
@@ -42,9 +42,6 @@ SHOWN = 20
 
 DIFFERING = 1_000
 """Of so many rows that differ it is looked at which was which, where many have to be compared."""
-
-LOCAL_ROWS = 50_000
-"""Rows of a source up to which they are read in this process."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from errata.archive.keys import key_numbers
 from errata.archive.masks import read_overlays, sources
 from errata.archive.overlay import BATCH, REVISION
 from errata.archive.result_rows import feed_schema
+from errata.archive.scan import LOCAL_ROWS, rows_in
 from errata.archive.wire import conformed
 from errata.archive.written import POS
 from errata.catalog import buckets, ledger, streams
@@ -43,11 +44,6 @@ MOST = 20
 
 MOST_BELOW = 3
 """So many of a change that is itself told as a cause."""
-
-
-ROWS_READ = 50_000
-"""Rows of a bucket that are read to learn whether its batch brought any behind a result; of a larger one that lies
-there it is taken for granted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +171,10 @@ class Tracer:
         bucket: Bucket,
         gone: Mapping[str, pa.Table],
     ) -> bool:
-        """Whether a bucket that was brought can have rows behind a region that were not gone by then."""
+        """Whether a bucket that was brought can have rows behind a region that were not gone by then. Of a large one,
+        which is not read, that is taken for granted."""
         name, key = of.stream.name, list(of.stream.key)
-        if bucket.rows > ROWS_READ or any(scan.source.plan is not None for scan in form.scans):
+        if bucket.rows > LOCAL_ROWS or any(scan.source.plan is not None for scan in form.scans):
             return True
         (source,) = sources(self.site.catalog, [bucket])
         rows = conformed(source.read(self.site.warehouse), arrow_schema(of.stream))
@@ -265,8 +262,7 @@ class Tracer:
         first, last = sweeps[0].commit_id - 1, sweeps[-1].commit_id
         schema = feed_schema(shape)
         found = buckets.added(site.catalog, of.stream_id, [Role.FEED], after=first, up_to=last)
-        read = [conformed(each.read(site.warehouse), schema) for each in sources(site.catalog, found)]
-        rows = pa.concat_tables([schema.empty_table(), *read])
+        rows = rows_in(site.catalog, site.warehouse, schema, found)
         rows = rows.filter(pc.is_in(rows[RUN], pa.array([each.number for each in sweeps], pa.int64()))).sort_by(RUN)
         # Of several corrections of one result the last is what was read.
         _, from_end = np.unique(key_numbers(rows.select([*shape.key, VS]))[::-1], return_index=True)

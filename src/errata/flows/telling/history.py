@@ -23,8 +23,8 @@ from errata.engine.failures import spark_failures
 from errata.errors import ErrataError, UsageError, unknown
 from errata.flows.site import Site, on_basis
 from errata.intake.convert import convert
+from errata.model.columns import canonical
 from errata.model.commit import Commit
-from errata.model.feed import canonical
 from errata.model.revision import Op
 from errata.model.stream import Stream
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive.results import buckets_counting, counting, frame_of, live_at, table_of
+from errata.archive.scan import LOCAL_ROWS
 from errata.archive.warehouse import Warehouse
 from errata.catalog import commits, pins, result_ageing
 from errata.catalog.open import Catalog, open_catalog
@@ -32,10 +33,6 @@ from errata.model.interval import Interval
 from errata.serve.rows import Rows
 
 _log = logging.getLogger(__name__)
-
-FEW = 50_000
-"""Answers in buckets of so many rows at most are read without an engine, of which even the near one takes a second to
-load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +257,8 @@ def _check_readable(catalog: Catalog, found: Found, commit_id: int, wanted: Want
 def _answer(site: Site, chosen: Chosen, at: int) -> Answer:
     catalog, of = site.catalog, chosen.of
     opened = buckets_counting(catalog, of, chosen.commit_id, Interval(at, at + 1))
-    if (count := sum(each.rows for each in opened)) <= FEW:
+    # Even the near engine takes a second to load.
+    if (count := sum(each.rows for each in opened)) <= LOCAL_ROWS:
         _log.info("no engine: %s rows", f"{count:,}")
         rows = live_at(table_of(catalog, site.warehouse, of.shape, opened), at).select(chosen.columns)
         return Answer(chosen, opened, rows)

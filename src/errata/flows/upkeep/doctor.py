@@ -257,7 +257,7 @@ class _Visit:
         yield from self.laid.findings(patient, self.looked.hits)
         base, overlays = ([each for each in live if each.role is role] for role in (Role.BASE, Role.OVERLAY))
         scan, found = Scan(case.standing, case.newest), Found(base, overlays)
-        yield from double_findings(site.session, site.catalog, site.warehouse, patient, scan, found, self.laid)
+        yield from double_findings(site.engines(), site.catalog, site.warehouse, patient, scan, found)
 
 
 def _whole(found: Sequence[Bucket], seen: dict[int, Seen]) -> bool:

@@ -16,7 +16,7 @@ from errata.evaluate.route import route
 from errata.flows.answering.standing_results import lost_for_good
 from errata.flows.declaring.check import read, with_inputs
 from errata.flows.site import Site
-from errata.language.rewrite import rewrite
+from errata.language.rewrite import rewritten_of
 from errata.model.bucket import Role
 from errata.model.health import Figures, Finding, Seen, lost, misclassed_finding, wrong_figures
 from errata.model.result_health import (
@@ -121,5 +121,5 @@ def _unmade(site: Site, case: ResultCase, seen: dict[int, Seen]) -> Sequence[str
     standings = {each.stream.name: each for each in streams.standings(site.catalog)}
     names = with_inputs([case.name], {name: each.checked.reads for name, each in known.items()})
     texts = {name: known[name].checked.query for name in names}
-    plan = rewrite(read({name: each.stream for name, each in standings.items()}, texts, names)[case.name]).plan
+    plan = rewritten_of(read({name: each.stream for name, each in standings.items()}, texts, names)[case.name])
     return lost_for_good(site.catalog, plan, route(plan), of)

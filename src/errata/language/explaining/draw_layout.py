@@ -24,6 +24,7 @@ from errata.language.nodes import (
     SlidingRows,
     Union,
 )
+from errata.language.outer import OuterJoin
 from errata.language.plan import Plan, PlanError
 from errata.language.strategy import NOTHING
 from errata.language.tree import aggregate_text, is_timed, line, span, text, window_text
@@ -154,6 +155,11 @@ def _(node: RelationJoin) -> tuple[str, Sequence[str]]:
 @_label.register
 def _(_node: Union) -> tuple[str, Sequence[str]]:
     return "union", []
+
+
+@_label.register
+def _(node: OuterJoin) -> tuple[str, Sequence[str]]:
+    return f"{node.side} outer join", ["union"]
 
 
 @_label.register

@@ -225,8 +225,11 @@ def _table(plan: Annotated, width: int) -> list[str]:
     rows = [(each.pattern.shown, amount(each.rate), amount(each.size), amount(each.cost)) for each in plan.operators]
     sizes = [max(len(row[at]) for row in [heads, *rows]) for at in range(4)]
     lines = [_cells(heads, sizes) + "operator"]
+    # A deep plan in a narrow terminal is indented by less.
+    room = width - len(lines[0])
+    step = "  " if 4 * max(each.depth for each in plan.operators) < room else " "
     for operator, row in zip(plan.operators, rows, strict=True):
-        begin = _cells(row, sizes) + "  " * operator.depth
+        begin = _cells(row, sizes) + step * operator.depth
         lines += _wrapped(line(operator.node), width, begin, " " * (len(begin) + 4))
     return lines
 

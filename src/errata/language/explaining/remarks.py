@@ -22,6 +22,7 @@ from errata.language.nodes import (
     TimeWindow,
     scans,
 )
+from errata.language.outer import OuterJoin
 from errata.language.patterns import pattern
 from errata.language.plan import Plan, walk
 from errata.language.times import timing
@@ -34,29 +35,42 @@ _FLOATING = (Kind.FLOAT, Kind.DOUBLE)
 
 def remarks(plan: Plan) -> tuple[str, ...]:
     """What is worth knowing about a whole query, the most important first; each is said once."""
-    found = [said for tell in _TELL for node in walk(plan) for said in tell(plan, node)]
+    found = [said for tell in _TELL for node in _written(plan) for said in tell(plan, node)]
     return tuple(dict.fromkeys(found))
+
+
+def _written(plan: Plan) -> Iterator[Plan]:
+    """The operators that somebody wrote: of an outer join its pairs, and not what reads the same inputs once more."""
+    yield plan
+    for child in plan.inputs[:1] if isinstance(plan, OuterJoin) else plan.inputs:
+        yield from _written(child)
 
 
 def _strict(root: Plan, node: Plan) -> Iterator[str]:
     """Where ends that nobody can foretell begin; only said if they reach the answer."""
     if pattern(root) is not Pattern.STRICT or pattern(node) is not Pattern.STRICT:
         return
-    if all(pattern(child) is not Pattern.STRICT for child in node.inputs):
+    below = node.inputs[:1] if isinstance(node, OuterJoin) else node.inputs
+    if all(pattern(child) is not Pattern.STRICT for child in below):
         yield f"The answer is strict (STR) because of `{line(node)}`: {_why_strict(node)}."
 
 
 def _why_strict(node: Plan) -> str:
+    why = "what it reads changes whenever the next result of a key comes, and nobody knows when that will be"
     match node:
+        case OuterJoin(branches=(Project(input=RelationJoin(retroactive=False)), *_)):
+            why = "rows without a version are those that a negation leaves, and of these no end is known beforehand"
+        case OuterJoin():
+            why = "a row stands without a partner only until one comes, and nobody knows when that will be"
         case Negation():
-            return "a row on the right takes one of the left back, and nobody knows when one will come"
+            why = "a row on the right takes one of the left back, and nobody knows when one will come"
         case RelationJoin(retroactive=True):
-            return "whenever the relation changes, rows that met its old version cease to count"
+            why = "whenever the relation changes, rows that met its old version cease to count"
         case SlidingRows():
-            return "how long a row counts depends on when the next ones will come"
+            why = "how long a row counts depends on when the next ones will come"
         case Group(window=RowWindow()):
-            return "a row that is added or taken away later moves the rows of all windows of its group after it"
-    return "what it reads changes whenever the next result of a key comes, and nobody knows when that will be"
+            why = "a row that is added or taken away later moves the rows of all windows of its group after it"
+    return why
 
 
 def _windows(_root: Plan, node: Plan) -> Iterator[str]:

@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from errata.language.lineage.reach import NEVER, Axis, Span, alive, apart, axis, common, plus
-from errata.language.nodes import Group, Join, RelationJoin, RowWindow, SlidingRows, TimeWindow
-from errata.language.plan import Plan, fact
+from errata.language.nodes import (
+    Distinct,
+    Filter,
+    Group,
+    Intersect,
+    Join,
+    Negation,
+    Project,
+    RelationJoin,
+    RowWindow,
+    Sliding,
+    SlidingRows,
+    TimeWindow,
+    Union,
+)
+from errata.language.plan import Plan, PlanError, fact
 from errata.model.interval import HIGHEST, LOWEST, Interval
 
 SAME_TIME = Span(0, 0)
@@ -30,6 +44,12 @@ def _edge(plan: Plan, place: int) -> Span:
         case Join() if axis(plan) is Axis.START:
             between = apart(plan)
             return NEVER if between.empty else (between if place == 0 else -between).not_before
+        case Sliding() | Filter() | Project() | Join() | RelationJoin() | Union():
+            pass
+        case Distinct() | Intersect() | Negation() | Group():
+            pass
+        case _:
+            raise PlanError(f"how far the rows of {type(plan).__name__} are from those of its inputs is not known")
     below = plan.inputs[place]
     return alive(below) if axis(below) is not axis(plan) else SAME_TIME
 

@@ -9,8 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from errata.language.expr import Expr, refs
-from errata.language.nodes import Filter, Group, Join, Project, RelationJoin, Scan, Sliding, Union
-from errata.language.plan import Plan, fact
+from errata.language.nodes import (
+    Distinct,
+    Filter,
+    Group,
+    Intersect,
+    Join,
+    Negation,
+    Project,
+    RelationJoin,
+    Scan,
+    Sliding,
+    SlidingRows,
+    Union,
+)
+from errata.language.plan import Plan, PlanError, fact
 
 
 @fact
@@ -33,8 +46,6 @@ def _of_scans(plan: Plan, wanted: frozenset[str]) -> Iterable[frozenset[str]]:
 def _below(plan: Plan, place: int, wanted: frozenset[str]) -> frozenset[str]:
     """The columns of an input that have a say."""
     child = plan.inputs[place]
-    # Of rows that are compared as a whole, everything has.
-    found = frozenset(child.types)
     match plan:
         case Sliding():
             found = wanted
@@ -51,6 +62,11 @@ def _below(plan: Plan, place: int, wanted: frozenset[str]) -> frozenset[str]:
         case Group():
             told = [each.argument for each in plan.aggregates if each.name in wanted and each.argument is not None]
             found = _all_of([*plan.by, *told])
+        case SlidingRows() | Distinct() | Intersect() | Negation():
+            # Of rows that are compared as a whole, everything has.
+            found = frozenset(child.types)
+        case _:
+            raise PlanError(f"which columns have a say in what rows of {type(plan).__name__} there are is not known")
     return found
 
 

@@ -13,8 +13,21 @@ from enum import StrEnum
 
 from errata.language.expr import EQUAL, SAME, Call, Expr, conjuncts, sql
 from errata.language.lineage.equalities import Values, merged, whole_number
-from errata.language.nodes import Filter, Group, Join, Project, RelationJoin, Scan, Sliding, Union
-from errata.language.plan import Plan, fact
+from errata.language.nodes import (
+    Distinct,
+    Filter,
+    Group,
+    Intersect,
+    Join,
+    Negation,
+    Project,
+    RelationJoin,
+    Scan,
+    Sliding,
+    SlidingRows,
+    Union,
+)
+from errata.language.plan import Plan, PlanError, fact
 from errata.language.times import timing
 from errata.model.interval import EVERYTHING, HIGHEST, LOWEST, Interval
 
@@ -118,12 +131,19 @@ def axis(plan: Plan) -> Axis:
         case Join() | Union():
             starts = all(axis(each) is Axis.START for each in plan.inputs)
             return Axis.START if starts else Axis.INSTANT
-    return Axis.INSTANT
+        case RelationJoin() | SlidingRows() | Distinct() | Intersect() | Negation():
+            return Axis.INSTANT
+    raise PlanError(f"how rows of {type(plan).__name__} lie in time is not known")
 
 
 def row_by_row(plan: Plan) -> bool:
     """Whether each row of the node is made of one row of each input, or of some."""
-    return isinstance(plan, (Sliding, Filter, Project, Join, RelationJoin, Union))
+    match plan:
+        case Sliding() | Filter() | Project() | Join() | RelationJoin() | Union():
+            return True
+        case Scan() | SlidingRows() | Distinct() | Intersect() | Negation() | Group():
+            return False
+    raise PlanError(f"of which rows a row of {type(plan).__name__} is made is not known")
 
 
 def alive(plan: Plan) -> Span:
@@ -200,6 +220,11 @@ def _lags(plan: Plan) -> Iterator[tuple[str, Span]]:
                 yield from ((name, lag + later.not_before) for name, lag in lags(side).items())
         case Union():
             yield from _union_lags(plan)
+        case Scan() | Group():
+            # Their columns tell it exactly, or not at all.
+            return
+        case _:
+            raise PlanError(f"what columns of {type(plan).__name__} tell of its rows' times is not known")
 
 
 def _union_lags(plan: Union) -> Iterator[tuple[str, Span]]:

@@ -7,8 +7,23 @@ from dataclasses import dataclass
 from errata.language.lineage.edges import SAME_TIME, edges
 from errata.language.lineage.reach import Axis, Span, alive, axis, row_by_row
 from errata.language.lineage.replays import path_to
-from errata.language.nodes import Distinct, Group, Intersect, Join, Negation, RowWindow, SlidingRows, scans
-from errata.language.plan import Plan, fact
+from errata.language.nodes import (
+    Distinct,
+    Filter,
+    Group,
+    Intersect,
+    Join,
+    Negation,
+    Project,
+    RelationJoin,
+    RowWindow,
+    Scan,
+    Sliding,
+    SlidingRows,
+    Union,
+    scans,
+)
+from errata.language.plan import Plan, PlanError, fact
 from errata.model.interval import HIGHEST
 
 
@@ -80,8 +95,14 @@ def stored_is_advised(plan: Plan) -> bool:
 
 def _made_of_all(node: Plan) -> bool:
     """Whether its rows are indeed made of all that came before, not only of what cannot be told beforehand."""
-    in_windows = isinstance(node, Group) and node.window is not None
-    return isinstance(node, Group | Distinct | Intersect | Negation) and not in_windows
+    match node:
+        case Group(window=window):
+            return window is None
+        case Distinct() | Intersect() | Negation():
+            return True
+        case Scan() | Sliding() | SlidingRows() | Filter() | Project() | Join() | RelationJoin() | Union():
+            return False
+    raise PlanError(f"of which rows a row of {type(node).__name__} is made is not known")
 
 
 def _why(node: Plan) -> str:

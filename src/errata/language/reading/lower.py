@@ -163,8 +163,7 @@ class _Lowering:
         group = node.args.get("group")
         if group is None or not any(is_window(each) for each in group.expressions):
             return 1
-        self.statement.windows += 1
-        return self.statement.windows
+        return self.statement.next_window()
 
     def _grouped(
         self, node: exp.Select, prefix: str, plan: Plan, scope: Scope, names: Sequence[str], number: int, *, early: bool

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import assert_never
 
 from sqlglot import exp
 
-from errata.language.expr import Call, Case, Cast, Expr, Ref, refs, sql
+from errata.language.expr import Call, Case, Cast, Expr, Lit, Ref, refs, sql
 from errata.language.nodes import (
     WINDOW_END,
     WINDOW_NUMBER,
@@ -277,6 +278,9 @@ class Grouping:
         match expr:
             case Ref():
                 self._check_of_group(expr)
+                return expr
+            case Lit():
+                return expr
             case Call():
                 return replace(expr, args=tuple(map(self._over_group, expr.args)))
             case Cast():
@@ -285,7 +289,7 @@ class Grouping:
                 branches = tuple((self._over_group(when), self._over_group(then)) for when, then in expr.branches)
                 otherwise = None if expr.otherwise is None else self._over_group(expr.otherwise)
                 return replace(expr, branches=branches, otherwise=otherwise)
-        return expr
+        assert_never(expr)
 
     def _check_of_group(self, ref: Ref) -> None:
         made = ref.name in self.aggregates or ref.name in self.window_names

@@ -64,7 +64,10 @@ def why_not_happened(plan: Plan) -> str:
     """Why windows cannot be over a node's rows."""
     if timing(plan).own is Own.NONE:
         return "its rows say what holds, not what happened: they have no time of their own"
-    return "its rows may begin to count later than they happened, or again: after a negation or a relation's change"
+    return (
+        "its rows may begin to count later than they happened, or again: after a negation, an outer join or a change"
+        " of a relation"
+    )
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,7 @@ TOO_DEEP: Refusal = (
 _ORDER = "the answer of a continuous query is a set of rows, which has no order"
 _WITH = "JOIN (SELECT DISTINCT x FROM b) AS chosen ON a.x = chosen.x"
 _WITHOUT = "JOIN (SELECT x FROM a EXCEPT SELECT x FROM b) AS rest ON a.x = rest.x"
-_OUTER: Refusal = (
-    "outer joins are not part of the language",
-    "a row without a partner would be retracted when the partner comes",
-    f"write JOIN for the rows with a partner, and for those without {_WITHOUT}",
-)
+_JOINS = "write JOIN, LEFT JOIN, RIGHT JOIN or FULL JOIN, with ON or USING, or CROSS JOIN"
 _NO_SUBQUERY = "a subquery within an expression is not part of the language"
 _SUBQUERY: Refusal = (_NO_SUBQUERY, None, "give it a name and join it: JOIN (SELECT ...) AS name ON ...")
 _IN: Refusal = (_NO_SUBQUERY, None, f"write {_WITH}")
@@ -55,12 +51,8 @@ REFUSED: dict[str, Refusal] = {
     "hint": ("hints are not part of the language", "Errata decides how a query is run", "leave it out"),
     "sample": _SAMPLE,
     "tablesample": _SAMPLE,
-    "join.side": _OUTER,
-    "join.kind": (
-        "only JOIN, INNER JOIN and CROSS JOIN are part of the language",
-        None,
-        "write JOIN ... ON",
-    ),
+    "join.side": ("this kind of join is not part of the language", None, _JOINS),
+    "join.kind": ("this kind of join is not part of the language", None, _JOINS),
     "semi join": ("SEMI JOIN is not part of the language", None, f"write {_WITH}"),
     "anti join": ("ANTI JOIN is not part of the language", None, f"write {_WITHOUT}"),
     "join.method": (

@@ -34,6 +34,18 @@ def shown(ref: Ref) -> str:
     return ref.name.rpartition(".")[2]
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A column under USING."""
+
+    name: str
+    """In lower case."""
+    left: Ref
+    right: Ref
+    whole: Ref
+    """What stands for both."""
+
+
 class Scope:
     """The parts of FROM so far, what `*` means, and what a bare name can mean."""
 
@@ -50,17 +62,16 @@ class Scope:
         """The scope of a FROM with one part."""
         return cls(text, [first], list(first.columns.values()), {name: (ref,) for name, ref in first.columns.items()})
 
-    def joined(self, right: Item, using: Sequence[tuple[Ref, Ref]] = ()) -> Scope:
-        """With one more part. Columns under USING are there once, and first: those of the left."""
-        merged = {theirs.name for _, theirs in using}
-        first = [mine for mine, _ in using]
-        star = [*first, *(ref for ref in self.star if ref not in first)]
+    def joined(self, right: Item, using: Sequence[Shared] = ()) -> Scope:
+        """With one more part. Columns under USING are there once, and first."""
+        merged = {each.name for shared in using for each in (shared.left, shared.right)}
+        star = [*(shared.whole for shared in using), *(ref for ref in self.star if ref.name not in merged)]
         bare = dict(self._bare)
         for name, ref in right.columns.items():
             if ref.name not in merged:
                 star.append(ref)
                 bare[name] = (*bare.get(name, ()), ref)
-        return Scope(self._text, [*self.items, right], star, bare)
+        return Scope(self._text, [*self.items, right], star, bare | {each.name: (each.whole,) for each in using})
 
     def has(self, name: str) -> bool:
         """Whether a bare name means a column here."""

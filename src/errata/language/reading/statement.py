@@ -97,6 +97,16 @@ class Statement:
         self._taken.add(name.lower())
         return name
 
+    def next_window(self) -> int:
+        """The number of one more group with a window."""
+        self.windows += 1
+        return self.windows
+
+    def next_union(self) -> int:
+        """The number of one more union."""
+        self.unions += 1
+        return self.unions
+
     def check_alias(self, place: exp.Expression, name: str) -> None:
         """Refuse a name that columns could not be called by."""
         if name.lower() in _RESERVED:
@@ -142,7 +152,7 @@ class Statement:
             raise self.text.mistake(
                 place,
                 f"the query has more than {MOST_INPUTS} inputs",
-                "each place that reads a query of WITH counts all that this one reads",
+                "what WITH names counts wherever it is read, and each side of an outer join two or three times",
                 "declare a part of it as a query of its own",
             )
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from errata.language.cost import Guess, Statistics
-from errata.language.plan import Plan, PlanError
+from errata.language.plan import Plan, PlanError, fact
 from errata.language.rewrite.place_distinct import PLACE_DISTINCT
 from errata.language.rewrite.prune_columns import prune_columns
 from errata.language.rewrite.pull_up_negation import PULL_UP_NEGATION
@@ -64,4 +64,10 @@ def rewrite(plan: Plan, statistics: Statistics | None = None, rules: Sequence[Ru
     raise PlanError(f"rewriting does not come to an end: {names} undo each other", where="rewrite")
 
 
-__all__ = ["RULES", "Rewritten", "Rule", "Step", "rewrite"]
+@fact
+def rewritten_of(plan: Plan) -> Plan:
+    """The plan after all rules, without statistics."""
+    return rewrite(plan).plan
+
+
+__all__ = ["RULES", "Rewritten", "Rule", "Step", "rewrite", "rewritten_of"]

@@ -15,11 +15,12 @@ from errata.language.nodes import (
     Negation,
     Project,
     RelationJoin,
+    Scan,
     Sliding,
     SlidingRows,
     Union,
 )
-from errata.language.plan import Plan, fact
+from errata.language.plan import Plan, PlanError, fact
 
 Constants = dict[str, Lit]
 
@@ -44,7 +45,12 @@ def said(parts: Iterable[Expr]) -> Constants:
 
 
 @singledispatch
-def _constants(_plan: Plan) -> Constants:
+def _constants(plan: Plan) -> Constants:
+    raise PlanError(f"which columns of {type(plan).__name__} are constant is not known")
+
+
+@_constants.register
+def _(_plan: Scan) -> Constants:
     return {}
 
 

@@ -12,8 +12,10 @@ from functools import singledispatch
 
 from errata.language.expr import Expr, refs
 from errata.language.nodes import (
+    Distinct,
     Filter,
     Group,
+    Intersect,
     Join,
     Negation,
     Project,
@@ -23,7 +25,7 @@ from errata.language.nodes import (
     SlidingRows,
     Union,
 )
-from errata.language.plan import Plan
+from errata.language.plan import Plan, PlanError
 
 Names = frozenset[str]
 
@@ -49,7 +51,13 @@ def _read_by(exprs: Iterable[Expr | None]) -> Names:
 
 @singledispatch
 def _narrow(plan: Plan, _needed: Names) -> Plan:
-    # Distinct and Intersect: all that is visible makes the value.
+    raise PlanError(f"which columns {type(plan).__name__} needs is not known")
+
+
+@_narrow.register(Distinct)
+@_narrow.register(Intersect)
+def _(plan: Plan, _needed: Names) -> Plan:
+    # All that is visible makes the value.
     return _over(plan, [frozenset(field.name for field in child.visible) for child in plan.inputs])
 
 

@@ -21,6 +21,7 @@ from errata.language.expr import (
     conjunction,
     conjuncts,
     refs,
+    sql,
 )
 from errata.language.functions import total
 from errata.language.nodes import (
@@ -32,10 +33,12 @@ from errata.language.nodes import (
     Negation,
     Project,
     RelationJoin,
+    Scan,
     Sliding,
+    SlidingRows,
     Union,
 )
-from errata.language.plan import Plan, rebuild
+from errata.language.plan import Plan, PlanError, rebuild
 from errata.language.rewrite.constants import constants, said
 from errata.language.rewrite.sound import all_total, equalities, made_of, replaced, substituted, treats_equals_alike
 
@@ -79,6 +82,12 @@ def _on_top(plan: Plan, parts: Sequence[Expr]) -> Plan:
 @singledispatch
 def sink(plan: Plan, predicate: Expr) -> Plan:
     """The node's rows for which a predicate that cannot fail is true; dropped as early as possible."""
+    raise PlanError(f"whether {sql(predicate)} goes below {type(plan).__name__} is not known")
+
+
+@sink.register(Scan)
+@sink.register(SlidingRows)
+def _(plan: Plan, predicate: Expr) -> Plan:
     return Filter(plan, predicate)
 
 

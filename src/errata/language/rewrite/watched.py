@@ -10,8 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import singledispatch
 
+from errata.language.expr import refs
 from errata.language.nodes import (
     Distinct,
+    Filter,
     Group,
     Intersect,
     Join,
@@ -19,11 +21,12 @@ from errata.language.nodes import (
     Project,
     RelationJoin,
     RowWindow,
+    Scan,
     Sliding,
     SlidingRows,
     Union,
 )
-from errata.language.plan import Plan
+from errata.language.plan import Plan, PlanError
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +69,26 @@ def seen_below(plan: Plan, watch: Watch) -> tuple[Watch, ...]:
 
 
 @singledispatch
-def _below(plan: Plan, watch: Watch) -> tuple[Watch, ...]:
-    # Filters and joins show all that they see themselves.
-    return tuple(watch for _ in plan.inputs)
+def _below(plan: Plan, _watch: Watch) -> tuple[Watch, ...]:
+    raise PlanError(f"what {type(plan).__name__} shows of its inputs is not known")
 
 
 @_below.register
-def _(_plan: Project, watch: Watch) -> tuple[Watch, ...]:
-    return (replace(watch, positions=False),)
+def _(_plan: Scan, _watch: Watch) -> tuple[Watch, ...]:
+    return ()
+
+
+@_below.register
+def _(_plan: Filter, watch: Watch) -> tuple[Watch, ...]:
+    return (watch,)
+
+
+@_below.register
+def _(plan: Project, watch: Watch) -> tuple[Watch, ...]:
+    # An outer join puts out the keys of its sides. Hidden columns are named after the key of the node below.
+    hidden = {each.name for each in plan.input.fields if each.hidden}
+    reads_key = any(hidden & refs(each.expr) for each in plan.outputs)
+    return (replace(watch, positions=False, order=watch.order or reads_key, key=watch.key or reads_key),)
 
 
 @_below.register
