@@ -116,6 +116,26 @@ def test_a_star_has_a_column_under_using_once_and_first() -> None:
         assert [each.name for each in read(text.format(word)).visible] == ["src", "id", "n"]
 
 
+DISTINCT_BELOW = {
+    "the keys of the sides are not read": (
+        "SELECT count(*) AS c FROM (SELECT DISTINCT src, time, n, id FROM link1) AS d "
+        "LEFT JOIN link2 AS b ON d.src = b.src"
+    ),
+    "another outer join reads them": (
+        "SELECT count(*) AS c FROM (SELECT e.src AS src FROM (SELECT DISTINCT src, time, n, id FROM link1) AS e "
+        "LEFT JOIN link2 AS f ON e.n = f.n) AS d LEFT JOIN link2 AS b ON d.src = b.src"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DISTINCT_BELOW)
+def test_a_needless_distinct_below_an_outer_join_is_dropped(name: str) -> None:
+    plan, maker = read(DISTINCT_BELOW[name]), Maker(FromRandom(random_for(f"{__name__} {name}")), timed=False)
+    rewritten = rewrite(plan)
+    assert "place_distinct" in [step.rule for step in rewritten.steps]
+    assert_alike(rewritten.plan, plan, Trial(plan, [maker.data(plan) for _ in range(DATA_SETS)]))
+
+
 def row(time: int, number: int, src: str | None, n: int = 0) -> dict[str, object]:
     return {"time": time, "id": number, "src": src, "n": n, "x": 0.0, "price": None, "ok": None}
 
