@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.archive import scan
+from errata.archive import tasks
 from errata.archive.scan import Scan, candidates, scan_rows
 from errata.catalog import commits, streams
 from errata.errors import ErrataError
@@ -45,7 +45,7 @@ def test_both_ways_have_the_same_rows(
     found = candidates(site.catalog, asked)
     assert all(each.path is not None for each in found.base), "a file, and not a row of the catalog"
     opened: list[int] = []
-    monkeypatch.setattr(scan, "rows_in", counting(scan.rows_in, opened))
+    monkeypatch.setattr(tasks, "rows_in", counting(tasks.rows_in, opened))
 
     def rows(session: SparkSession) -> list[object]:
         read = scan_rows(session, site.catalog, site.warehouse, asked, found).toArrow()

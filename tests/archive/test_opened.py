@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from errata.archive.results import ResultWriter, frame_of_new
-from errata.archive.scan import by_access
+from errata.archive.tasks import by_access
 from errata.archive.warehouse import Warehouse
 from errata.engine.values import fetch
 from errata.model.bucket import NewBucket, Role

@@ -20,7 +20,7 @@ from errata.archive.masked_results import (
     masks_frame,
 )
 from errata.archive.result_rows import feed_schema, result_schema
-from errata.archive.scan import by_access, files_frame, rows_in
+from errata.archive.tasks import by_access, files_frame, rows_in
 from errata.archive.warehouse import Warehouse
 from errata.catalog.open import Catalog
 from errata.catalog.published import Published

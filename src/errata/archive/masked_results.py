@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from errata.archive.masks import sources
 from errata.archive.match import matches
 from errata.archive.result_rows import mask_schema
-from errata.archive.scan import LOCAL_ROWS, opened, rows_in
+from errata.archive.tasks import LOCAL_ROWS, opened, rows_in
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import conformed
 from errata.catalog.open import Catalog

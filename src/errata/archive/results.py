@@ -19,7 +19,7 @@ from errata.archive.masked_results import (
     without_masked,
 )
 from errata.archive.result_rows import first_rows, result_schema
-from errata.archive.scan import by_access, files_frame, opened, rows_in
+from errata.archive.tasks import by_access, files_frame, opened, rows_in
 from errata.archive.warehouse import Warehouse
 from errata.archive.wire import conformed, unpacked
 from errata.archive.written import as_arrow, as_parquet, checksum, cut

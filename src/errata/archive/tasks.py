@@ -6,13 +6,34 @@ until a commit names them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from errata.archive.masks import Source, sources
+from errata.archive.warehouse import Warehouse
+from errata.archive.wire import conformed
+from errata.catalog.open import Catalog
+from errata.engine.near import is_near
 from errata.engine.types import arrow_ddl
-from errata.engine.values import fetch
+from errata.engine.values import as_frame, fetch
+from errata.errors import ErrataError
+from errata.model.bucket import Bucket, NewBucket
+from errata.model.interval import Interval
+
+B = TypeVar("B", Bucket, NewBucket)
+
+LOCAL_ROWS = 50_000
+"""Rows in buckets up to which they are read in this process. To start an engine or a job for them would take longer;
+where one is at work, it is handed their values."""
+
+NARROW = 0.5
+"""Share of a bucket's rows up to which the near engine is handed them, and does not read the file."""
+
+HANDED = 1_000_000
+"""Values, of rows by columns, of a scan up to which the near engine is handed them."""
 
 LITTLE = 16 * 1024 * 1024
 """Bytes in buckets up to which tasks are done here: a Spark job would take longer to begin."""
@@ -36,3 +57,86 @@ def by_spark(session: SparkSession, count: int, partitions: int, do: Do, schema:
             yield from do(batch.column(0).to_pylist())
 
     return fetch(session.range(0, count, 1, partitions).mapInArrow(run, arrow_ddl(schema))).cast(schema)
+
+
+def opened(
+    session: SparkSession,
+    catalog: Catalog,
+    warehouse: Warehouse,
+    found: Sequence[Bucket],
+    schema: pa.Schema,
+    declared: str,
+    wanted: tuple[str, Interval] | None = None,
+) -> DataFrame:
+    """All rows of some buckets, with a schema that is also declared in Spark's words; `wanted`: at least those of which
+    a column lies in an interval."""
+    by_name, here = by_access(session, warehouse, found)
+    if wanted is not None and is_near(session):
+        by_name, little = _by_share(by_name, wanted[1], len(schema))
+        here += little
+    frame = files_frame(session, warehouse, by_name, declared)
+    if here or frame is None:
+        rows = as_frame(session, rows_in(catalog, warehouse, schema, here, wanted), declared)
+        return rows if frame is None else frame.unionByName(rows)
+    return frame
+
+
+def files_frame(
+    session: SparkSession, warehouse: Warehouse, found: Iterable[Bucket | NewBucket], declared: str
+) -> DataFrame | None:
+    """All rows of buckets that are files; None where there are none."""
+    paths = [warehouse.spark_path(each.path or "") for each in found]
+    return session.read.schema(declared).parquet(*paths) if paths else None
+
+
+def by_access(session: SparkSession, warehouse: Warehouse, found: Iterable[B]) -> tuple[list[B], list[B]]:
+    """Buckets of whose files the engine is told the names, and those whose rows it is handed. To the near engine a file
+    that is not there has no rows: it is only told of files that are there, whole, under a name that is no pattern."""
+    near = is_near(session)
+    by_name: list[B] = []
+    here: list[B] = []
+    for each in found:
+        named = each.path is not None and (not near or warehouse.plain_size(each.path) == each.size)
+        (by_name if named else here).append(each)
+    return by_name, here
+
+
+def _by_share(found: Iterable[Bucket], interval: Interval, columns: int) -> tuple[list[Bucket], list[Bucket]]:
+    """Buckets of which the near engine reads the files, and those of which it is handed the row groups that meet an
+    interval, since these are a small part. It reads whole files, for it may not trust what they say of their rows."""
+    whole: list[Bucket] = []
+    little: list[Bucket] = []
+    values = 0.0
+    for each in found:
+        share = each.share(interval)
+        handed = share * each.rows * columns
+        if share <= NARROW and values + handed <= HANDED:
+            little.append(each)
+            values += handed
+        else:
+            whole.append(each)
+    return whole, little
+
+
+def rows_in(
+    catalog: Catalog,
+    warehouse: Warehouse,
+    schema: pa.Schema,
+    found: Iterable[Bucket],
+    wanted: tuple[str, Interval] | None = None,
+) -> pa.Table:
+    """The rows of some buckets as they are kept, whatever they are; `wanted`: at least those with a column in an
+    interval."""
+
+    def read_from(source: Source) -> pa.Table:
+        if wanted is None:
+            return source.read(warehouse)
+        order, interval = wanted
+        return source.read_between(warehouse, schema.names, order, interval.start, interval.end - 1)
+
+    try:
+        read = [conformed(read_from(each), schema) for each in sources(catalog, found)]
+    except (FileNotFoundError, pa.ArrowInvalid) as error:
+        how = "`errata doctor` tells what else is damaged, and what can be done"
+        raise ErrataError("a bucket cannot be read", why=str(error), how=how) from error
+    return pa.concat_tables([schema.empty_table(), *read])

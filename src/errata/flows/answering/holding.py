@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from errata.catalog import queries, streams
-from errata.catalog.published import all_published
-from errata.evaluate.ageing import held_from
-from errata.evaluate.route import Kind, route
+from errata.catalog.open import Catalog
+from errata.catalog.published import Published, all_published, evaluations_of
+from errata.evaluate.ageing import held_from, lost_with
+from errata.evaluate.route import Kind, Route, route
 from errata.flows.declaring.check import read, with_inputs
 from errata.flows.site import Site
+from errata.language.nodes import scans
+from errata.language.plan import Plan
 from errata.language.rewrite import rewritten_of
 from errata.model.interval import LOWEST
 
@@ -51,3 +54,17 @@ def hold_on(site: Site, name: str) -> Hold | None:
         if start is not None:
             holds.append(Hold(each, start))
     return min(holds, key=lambda hold: (hold.start, hold.query), default=None)
+
+
+def lost_for_good(catalog: Catalog, plan: Plan, chosen: Route, of: Published) -> list[str]:
+    """The streams and queries of which rows have been aged out, since the results began, that only the state knows."""
+    with catalog.reading() as connection:
+        archives = streams.aged(connection, {each.source.name for each in scans(plan)})
+    now = {name: each.aged_to for name, each in archives.items()}
+    lost = lost_with(plan, chosen, of.frontier, now)
+    if not lost:
+        return []
+    first = evaluations_of(catalog, of.stream_id)[0].data_commit
+    with catalog.reading() as connection:
+        then = {name: streams.aged_to_at(connection, archives[name].stream_id, first) for name in lost}
+    return [name for name in lost if then[name] != now[name]]

@@ -13,7 +13,7 @@ from errata.archive.masked_results import last_told, latest, masks_between, mask
 from errata.archive.masks import sources
 from errata.archive.result_rows import feed_schema, result_schema
 from errata.archive.results import ResultWriter, table_of
-from errata.archive.scan import rows_in
+from errata.archive.tasks import rows_in
 from errata.catalog import buckets
 from errata.catalog.published import Published
 from errata.flows.site import Site

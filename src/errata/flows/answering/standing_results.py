@@ -13,18 +13,14 @@ from errata.archive.health import look
 from errata.archive.result_inspect import ResultWard
 from errata.archive.wire import unpacked
 from errata.archive.written import checksum
-from errata.catalog import buckets, streams
-from errata.catalog.open import Catalog
-from errata.catalog.published import Published, evaluations_of
+from errata.catalog import buckets
+from errata.catalog.published import Published
 from errata.errors import ErrataError
-from errata.evaluate.ageing import lost_with
-from errata.evaluate.route import Route
+from errata.flows.answering.holding import lost_for_good
 from errata.flows.answering.inputs import Inputs
 from errata.flows.answering.merged_results import is_due, merged
 from errata.flows.answering.task import Task
 from errata.flows.site import Site
-from errata.language.nodes import scans
-from errata.language.plan import Plan
 from errata.model.bucket import Bucket, NewBucket, Role, masking
 
 
@@ -113,17 +109,3 @@ def still_whole(inputs: Inputs, of: Published, some: Sequence[Bucket]) -> list[B
     site = inputs.site
     seen = look(lambda: inputs.session, site.catalog, ResultWard(of.shape, site.warehouse), some).seen
     return [each for each in some if seen[each.bucket_id].whole(each)]
-
-
-def lost_for_good(catalog: Catalog, plan: Plan, chosen: Route, of: Published) -> list[str]:
-    """The streams and queries of which rows have been aged out, since the results began, that only the state knows."""
-    with catalog.reading() as connection:
-        archives = streams.aged(connection, {each.source.name for each in scans(plan)})
-    now = {name: each.aged_to for name, each in archives.items()}
-    lost = lost_with(plan, chosen, of.frontier, now)
-    if not lost:
-        return []
-    first = evaluations_of(catalog, of.stream_id)[0].data_commit
-    with catalog.reading() as connection:
-        then = {name: streams.aged_to_at(connection, archives[name].stream_id, first) for name in lost}
-    return [name for name in lost if then[name] != now[name]]

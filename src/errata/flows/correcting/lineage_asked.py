@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from errata.archive.masked_results import last_told, same_results
 from errata.archive.published_between import results_beginning
-from errata.archive.scan import rows_in
+from errata.archive.tasks import rows_in
 from errata.catalog import buckets
 from errata.catalog.published import Published
 from errata.evaluate.ageing import AgedTo

@@ -11,8 +11,8 @@ from errata.catalog import buckets
 from errata.catalog.published import Published
 from errata.catalog.queries import RecordedQuery
 from errata.engine.engines import Demand
+from errata.flows.answering.holding import lost_for_good
 from errata.flows.answering.inputs import Inputs
-from errata.flows.answering.standing_results import lost_for_good
 from errata.flows.answering.task import Task, below
 from errata.flows.correcting.lineage_asked import asked
 from errata.flows.correcting.stands import Stands, answered, revised_of

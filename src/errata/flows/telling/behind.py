@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive.match import matches
 from errata.archive.results import buckets_beginning, buckets_counting, frame_of
-from errata.archive.scan import LOCAL_ROWS, Scan, candidates, scan_rows
+from errata.archive.scan import Scan, candidates, scan_rows
+from errata.archive.tasks import LOCAL_ROWS
 from errata.catalog import commits, streams
 from errata.catalog.published import Published, evaluations_of, published
 from errata.engine.engines import Demand

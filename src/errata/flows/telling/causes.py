@@ -14,7 +14,7 @@ from errata.archive.keys import key_numbers
 from errata.archive.masks import read_overlays, sources
 from errata.archive.overlay import BATCH, REVISION
 from errata.archive.result_rows import feed_schema
-from errata.archive.scan import LOCAL_ROWS, rows_in
+from errata.archive.tasks import LOCAL_ROWS, rows_in
 from errata.archive.wire import conformed
 from errata.archive.written import POS
 from errata.catalog import buckets, ledger, streams

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive.results import buckets_counting, counting, frame_of, live_at, table_of
-from errata.archive.scan import LOCAL_ROWS
+from errata.archive.tasks import LOCAL_ROWS
 from errata.archive.warehouse import Warehouse
 from errata.catalog import commits, pins, result_ageing
 from errata.catalog.open import Catalog, open_catalog

@@ -13,7 +13,7 @@ from errata.catalog.mending import Figured, Mending
 from errata.catalog.published import published
 from errata.catalog.result_health import ResultCase, result_case
 from errata.evaluate.route import route
-from errata.flows.answering.standing_results import lost_for_good
+from errata.flows.answering.holding import lost_for_good
 from errata.flows.declaring.check import read, with_inputs
 from errata.flows.site import Site
 from errata.language.rewrite import rewritten_of
