@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.measure import USUAL, Outcome, Scale
 from bench.report import publish
-from errata.errors import EXIT_FAILED, UsageError, candidates, unknown
+from errata.errors import EXIT_FAILED, UsageError, candidates_text, unknown_name_error
 
 BENCHMARKS: Mapping[str, str] = {
     "airflow": "bench.airflow",
@@ -44,13 +44,13 @@ def run(
 ) -> int:
     """Measure, write figures, grids and pictures to `out` under its name, print tables; 1 when a goal is missed."""
     if name not in benchmarks:
-        raise unknown("benchmark", name, benchmarks)
+        raise unknown_name_error("benchmark", name, benchmarks)
     scales = [each.value for each in Scale if each in USUAL or name in TENFOLD]
     if scale not in scales:
-        raise UsageError(f"unknown scale {scale!r}", how=candidates(scale, scales))
+        raise UsageError(f"unknown scale {scale!r}", how=candidates_text(scale, scales))
     for part in only:
         if part not in PARTS.get(name, ()):
-            raise unknown("part", part, PARTS.get(name, ()))
+            raise unknown_name_error("part", part, PARTS.get(name, ()))
     module = importlib.import_module(benchmarks[name])
     with tempfile.TemporaryDirectory(prefix=f"errata-bench-{name}-") as folder:
         parts = {"only": tuple(only)} if only else {}

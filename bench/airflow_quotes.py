@@ -16,15 +16,15 @@ from bench.corrections import Corrections
 from bench.evaluate_day import frontier_of
 from bench.replay_day import Stretch, check_same, one_by_one, published, recomputed
 from bench.replay_queries import QUERIES
-from errata.archive.warehouse import Warehouse
 from errata.catalog import commits
-from errata.catalog.notices import listening
-from errata.catalog.open import Catalog, open_catalog
-from errata.catalog.published import published as standing
+from errata.catalog.commits import listen
+from errata.catalog.database import Catalog, open_catalog
+from errata.catalog.result_archives import read_archive as standing
 from errata.declare.project import FILE_NAME, load_project
-from errata.flows.site import Site
+from errata.declare.site import Site
+from errata.declare.warehouse import Warehouse
 from errata.generate.quotes import QuoteSpec, generate_quotes
-from errata.model.batch import Format
+from errata.model.batch import FileFormat
 
 ASKED = QUERIES[0]
 
@@ -62,7 +62,7 @@ class Quotes:
     def base(self) -> Path:
         """The file of the quotes."""
         rows = self.stretch.rows
-        spec = QuoteSpec(rows, after=self.stretch.first, format=Format.PARQUET, rows_per_file=rows)
+        spec = QuoteSpec(rows, after=self.stretch.first, format=FileFormat.PARQUET, rows_per_file=rows)
         return generate_quotes(spec, self.folder / "files").files[0]
 
     @cached_property
@@ -102,10 +102,10 @@ class Corrected:
         self._landed(self.quotes.base)
 
     def land(self, number: int) -> Way:
-        newest = commits.newest(self._catalog)
+        newest = commits.newest_commit(self._catalog)
         self._came.append(self.quotes.corrections[number])
         way = self._landed(self._came[-1].file)
-        by = [each.cause for each in commits.listed(self._catalog, since=newest) if each.cause.flow == "sweep"]
+        by = [each.cause for each in commits.list_commits(self._catalog, since=newest) if each.cause.flow == "sweep"]
         if [(each.dag_id, each.task_id) for each in by] != [(self.revisions, "sweep")]:
             raise AssertionError(f"corrections are swept by the DAG that waits for them, and here it was {by}")
         return way
@@ -123,7 +123,7 @@ class Corrected:
     def _landed(self, file: Path) -> Way:
         """Let a file appear, and wait until a commit publishes something."""
         before = self._published()
-        with listening(self._catalog) as word:
+        with listen(self._catalog) as word:
             landed, began = self.quotes.land(file)
             while self._published() == before:
                 awaited(self.here, began, "something new is published")

@@ -15,9 +15,9 @@ from bench import errata_under_test as errata
 from bench.bucket_index import newest_commit
 from bench.corrections import Corrections
 from bench.measure import Timings, interleaved
-from errata.flows.site import Site
+from errata.declare.site import Site
 from errata.generate.quotes import QuoteSpec, generate_quotes
-from errata.model.batch import Format
+from errata.model.batch import FileFormat
 from errata.model.bucket import Bucket
 
 
@@ -72,7 +72,7 @@ class Day:
 def archived(amounts: Amounts, folder: Path) -> Day:
     """The day taken in, in one batch."""
     site = errata.make_site(folder / "day", amounts.bucket_rows)
-    files = generate_quotes(QuoteSpec(rows=amounts.day, format=Format.PARQUET), folder / "files").files
+    files = generate_quotes(QuoteSpec(rows=amounts.day, format=FileFormat.PARQUET), folder / "files").files
     errata.take_in(site, files)
     commit_id = newest_commit(site.catalog)
     site.catalog.close()

@@ -23,12 +23,11 @@ from bench import errata_under_test as errata
 from bench.corrections import FEED, RATE, Corrections, write_corrections
 from bench.measure import Grid, Metric, Outcome, Picture, talk
 from bench.report import stacked
-from errata.flows.site import Site
-from errata.generate.quotes import START, QuoteSpec, generate_quotes
-from errata.model.batch import Format
+from errata.declare.site import Site
+from errata.generate.quotes import DEFAULT_START, QuoteSpec, generate_quotes
+from errata.model.batch import FileFormat
 from errata.model.bucket import Layout
-from errata.model.instants import SECOND
-from errata.model.interval import Interval
+from errata.model.time import SECOND, Interval
 
 LAYOUTS = (Layout.PLAIN, Layout.CLUSTERED, Layout.BUCKETS, Layout.GROUPED)
 """Those that figure 6 compares, in the paper's order: UT, IT, B and IB."""
@@ -118,7 +117,7 @@ def arriving(amounts: LayoutAmounts, mix: str, batch: int, folder: Path) -> list
     for number, (place, row) in enumerate([*placed(amounts, mix), (amounts.more, None)]):
         while done < place:
             rows = min(batch, place - done)
-            spec = QuoteSpec(rows, after=amounts.day + done, format=Format.PARQUET, rows_per_file=rows)
+            spec = QuoteSpec(rows, after=amounts.day + done, format=FileFormat.PARQUET, rows_per_file=rows)
             steps.append(Step(rows=generate_quotes(spec, folder).files[0]))
             done += rows
         if row is not None:
@@ -145,7 +144,7 @@ def placed(amounts: LayoutAmounts, mix: str) -> list[tuple[int, int]]:
 
 def take_days_in(amounts: LayoutAmounts, kinds: Sequence[Kind], folder: Path) -> None:
     """The same day in every representation, each left closed."""
-    files = generate_quotes(QuoteSpec(rows=amounts.day, format=Format.PARQUET), folder / "files").files
+    files = generate_quotes(QuoteSpec(rows=amounts.day, format=FileFormat.PARQUET), folder / "files").files
     for kind in kinds:
         talk.print(f"a day of {amounts.day:,} quotes in {kind.label} …")
         declared = {"layout": kind.layout.value, "retention": f"{amounts.day // RATE} seconds", "age_out": "lazy"}
@@ -198,7 +197,7 @@ def one_run(amounts: LayoutAmounts, folder: Path, kind: Kind, steps: Sequence[St
 def replay(site: Site, amounts: LayoutAmounts, correction: Corrections) -> None:
     """Read the rows of the corrected row's symbol in its window; applying the correction has aged the archive."""
     moment, symbol = int(correction.rows.time[0]), FEED.names[int(correction.rows.symbol[0])]
-    start = moment - (moment - START) % (amounts.window * SECOND)
+    start = moment - (moment - DEFAULT_START) % (amounts.window * SECOND)
     rows = errata.scanned(site, Interval(start, start + amounts.window * SECOND), symbol).toArrow()
     if rows.num_rows != amounts.window:
         raise AssertionError(f"a symbol has {amounts.window} quotes in as many seconds, found {rows.num_rows}")

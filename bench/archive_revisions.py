@@ -15,10 +15,10 @@ from bench.archive_day import Amounts, Day, archived, plain, read_all, touched_b
 from bench.corrections import Corrections, spread, write_corrections
 from bench.measure import Metric, Outcome, Picture, Timings, interleaved, talk
 from bench.report import bars
-from errata.flows.upkeep.compact import CompactReport
-from errata.generate.feed import Numbers
+from errata.archive.upkeep.compaction import CompactionReport
+from errata.generate.feed import IntArray
 from errata.generate.quotes import QuoteSpec, generate_quotes
-from errata.model.batch import Format
+from errata.model.batch import FileFormat
 from errata.model.bucket import Bucket
 
 HOURS = 24
@@ -57,7 +57,7 @@ def revision_figures(amounts: Amounts, folder: Path) -> Outcome:
 def many_times(day: Day, many: Corrections) -> Timings:
     """Corrections spread over the day, from their file to the end; a scan of what they touch; as many new rows."""
     amounts = day.amounts
-    spec = QuoteSpec(rows=amounts.corrections, after=amounts.day, format=Format.JSON)
+    spec = QuoteSpec(rows=amounts.corrections, after=amounts.day, format=FileFormat.JSON)
     new = generate_quotes(spec, day.folder.with_name("new")).files
     corrected, appended = day.copies("corrected"), day.copies("appended")
     touched = touched_by(errata.buckets_of(corrected[0]), many)
@@ -118,7 +118,7 @@ def few_times(day: Day) -> Timings:
     )
 
 
-def far_apart(amounts: Amounts) -> Numbers:
+def far_apart(amounts: Amounts) -> IntArray:
     """The middle row of each of so many parts of the day, each part longer than a bucket."""
     return (2 * np.arange(amounts.few) + 1) * amounts.day // (2 * amounts.few)
 
@@ -183,7 +183,7 @@ def scan_metrics(amounts: Amounts, through: Timings, after: Timings, seconds: fl
 # Compaction
 
 
-def one_hour(day: Day) -> tuple[list[Bucket], CompactReport, list[Bucket]]:
+def one_hour(day: Day) -> tuple[list[Bucket], CompactionReport, list[Bucket]]:
     """What there was, what compaction did after corrections of one hour, and the buckets that it had to rewrite."""
     hour = day.amounts.day // HOURS
     rows = spread(max(1, day.amounts.corrections // HOURS), 12 * hour, 13 * hour)
@@ -197,7 +197,7 @@ def one_hour(day: Day) -> tuple[list[Bucket], CompactReport, list[Bucket]]:
 
 
 def hour_metrics(
-    amounts: Amounts, everything: Sequence[Bucket], report: CompactReport, touched: Sequence[Bucket]
+    amounts: Amounts, everything: Sequence[Bucket], report: CompactionReport, touched: Sequence[Bucket]
 ) -> list[Metric]:
     """What was rewritten and what had to be. Merging buckets that are not half full is work that is due as well."""
     replaced = {bucket.bucket_id: bucket for bucket in report.replaced}

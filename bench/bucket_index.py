@@ -14,16 +14,15 @@ from bench.measure import Metric, Picture, Timings, interleaved
 from bench.report import bars
 from errata.catalog import buckets, streams
 from errata.catalog import commits as commits_of
-from errata.catalog.append import Arrived, commit_append
-from errata.catalog.open import Catalog
-from errata.catalog.prepare import prepare_catalog
-from errata.model.batch import Counts, Format, SourceFile
+from errata.catalog.database import Catalog
+from errata.catalog.migration import prepare_catalog
+from errata.catalog.stream_commits import AppendCommit, commit_append
+from errata.model.batch import BatchCounts, FileFormat, SourceFile
 from errata.model.bucket import Bucket, Groups, NewBucket, Role
-from errata.model.columns import Column, ColumnType, Kind
+from errata.model.columns import Column, ColumnType, TypeKind
 from errata.model.commit import Cause
-from errata.model.instants import MINUTE, SECOND
-from errata.model.interval import Interval
 from errata.model.stream import Stream
+from errata.model.time import MINUTE, SECOND, Interval
 
 STREAM = "quotes"
 SYMBOL = "IBM"
@@ -32,7 +31,7 @@ _CAUSE = Cause("bench")
 
 def quotes_stream() -> Stream:
     """The stream of the paper's experiments, with buckets of 500,000 rows."""
-    kinds = {"time": Kind.TIMESTAMP, "symbol": Kind.STRING, "price": Kind.DOUBLE}
+    kinds = {"time": TypeKind.TIMESTAMP, "symbol": TypeKind.STRING, "price": TypeKind.DOUBLE}
     return Stream(
         name=STREAM,
         columns=tuple(Column(name, ColumnType(kind)) for name, kind in kinds.items()),
@@ -50,11 +49,11 @@ def declare(catalog: Catalog, stream: Stream) -> None:
 
 def look_up_buckets(catalog: Catalog, stream_id: int, interval: Interval, symbol: str, commit_id: int) -> list[Bucket]:
     """The buckets that the index says can hold the symbol's rows of the interval."""
-    return buckets.visible(catalog, stream_id, commit_id, interval, frozenset({(symbol,)}), Role.BASE)
+    return buckets.visible_buckets(catalog, stream_id, commit_id, interval, frozenset({(symbol,)}), Role.BASE)
 
 
 def newest_commit(catalog: Catalog) -> int:
-    return commits_of.newest(catalog)
+    return commits_of.newest_commit(catalog)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def load_bucket_rows(catalog_url: str, stream: Stream, count: int) -> Loaded:
     """A catalog whose index has `count` bucket rows, and as many commits as would have made them."""
     catalog = prepare_catalog(catalog_url)
     declare(catalog, stream)
-    stream_id = streams.standing(catalog, STREAM).stream_id
+    stream_id = streams.stream_state(catalog, STREAM).stream_id
     first = newest_commit(catalog) + 1
     made = -(-count // _BUCKETS_PER_COMMIT)
     narrow, wide = BUCKET_SPAN - 1, 8 * BUCKET_SPAN - 1
@@ -129,7 +128,7 @@ def _driver_safe(sql: str, dialect: str) -> str:
 
 def commit_one(loaded: Loaded, number: int) -> None:
     """Commit a batch of one million rows in two buckets that have been written, as an append does last."""
-    basis = streams.standing(loaded.catalog, STREAM)
+    basis = streams.stream_state(loaded.catalog, STREAM)
     low = loaded.end + number * 2 * BUCKET_SPAN + basis.stream.slack
     sha = f"{number:064x}"
     written = [
@@ -145,10 +144,10 @@ def commit_one(loaded: Loaded, number: int) -> None:
         )
         for half in (0, 1)
     ]
-    file = SourceFile(f"quotes-{number}.csv", Format.CSV, False, 60_000_000, sha)
+    file = SourceFile(f"quotes-{number}.csv", FileFormat.CSV, False, 60_000_000, sha)
     on_time = (low, low + 2 * BUCKET_SPAN - 1)
-    counts = Counts(read=1_000_000, appended=1_000_000)
-    commit_append(loaded.catalog, basis, Arrived(sha, sha, [file], [], counts, written, [], on_time), _CAUSE)
+    counts = BatchCounts(read=1_000_000, appended=1_000_000)
+    commit_append(loaded.catalog, basis, AppendCommit(sha, sha, [file], [], counts, written, [], on_time), _CAUSE)
 
 
 @contextmanager

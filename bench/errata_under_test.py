@@ -10,20 +10,20 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from bench.bucket_index import STREAM, declare, newest_commit
-from errata.archive.scan import Scan, candidates, scan_rows
-from errata.archive.warehouse import Warehouse
+from errata.archive.ingest.batch import IngestRequest, ingest_batch
+from errata.archive.revisions.apply import apply_stream_revisions
+from errata.archive.scan import ArchiveScan, candidate_buckets, scan_rows
+from errata.archive.upkeep.compaction import CompactionReport, compact_streams
 from errata.catalog import commits, streams
-from errata.catalog.open import open_catalog
-from errata.catalog.prepare import prepare_catalog
+from errata.catalog.database import open_catalog
+from errata.catalog.migration import prepare_catalog
 from errata.declare.project import FILE_NAME, load_project
-from errata.flows.site import Site
-from errata.flows.taking.append import Batch, append
-from errata.flows.taking.revise import revise_stream
-from errata.flows.upkeep.compact import CompactReport, compact
+from errata.declare.site import Site
+from errata.declare.warehouse import Warehouse
+from errata.model.batch import Op
 from errata.model.bucket import Bucket
 from errata.model.commit import Cause
-from errata.model.interval import EVERYTHING, Interval
-from errata.model.revision import Op
+from errata.model.time import EVERYTHING, Interval
 
 SPARK_SCHEMA = "time timestamp, symbol string, price double"
 
@@ -73,14 +73,14 @@ def copy_site(folder: Path, to: Path) -> Site:
 
 
 def take_in(site: Site, files: Sequence[Path]) -> None:
-    report = append(site, Batch(STREAM, tuple(map(str, files))))
+    report = ingest_batch(site, IngestRequest(STREAM, tuple(map(str, files))))
     if report.commit_id is None or report.counts.appended != report.counts.read:
         raise AssertionError(f"a batch without faults goes in whole, this one did not: {report}")
 
 
 def take_in_corrections(site: Site, file: Path) -> int:
     """Number the corrections of a file; how many they are."""
-    report = append(site, Batch(STREAM, (str(file),), default_op=Op.REPLACE))
+    report = ingest_batch(site, IngestRequest(STREAM, (str(file),), default_op=Op.REPLACE))
     if report.counts.pending != report.counts.read:
         raise AssertionError(f"corrections are pending until they are applied, these are not: {report}")
     return report.counts.pending
@@ -88,7 +88,7 @@ def take_in_corrections(site: Site, file: Path) -> int:
 
 def apply_corrections(site: Site, count: int) -> None:
     """Apply what is pending: as many corrections, none of them wrong."""
-    report = revise_stream(site, STREAM)
+    report = apply_stream_revisions(site, STREAM)
     if report.settled.replaced != count:
         raise AssertionError(f"{count} corrections of rows that are there are all applied, these were not: {report}")
 
@@ -98,20 +98,20 @@ def correct(site: Site, file: Path) -> None:
     apply_corrections(site, take_in_corrections(site, file))
 
 
-def compact_all(site: Site) -> CompactReport:
-    (report,) = compact(site, [STREAM], everything=True)
+def compact_all(site: Site) -> CompactionReport:
+    (report,) = compact_streams(site, [STREAM], everything=True)
     return report
 
 
 def commit_nothing(site: Site) -> None:
     """A commit that says nothing: the least that every flow has to wait for at its end."""
     with site.catalog.writing() as connection:
-        commits.take(connection, site.catalog.clock.now(), Cause("bench"), summary={})
+        commits.record_commit(connection, site.catalog.clock.now(), Cause("bench"), summary={})
 
 
 def buckets_of(site: Site) -> list[Bucket]:
     """The base buckets, in stream order."""
-    return list(candidates(site.catalog, asked(site)).base)
+    return list(candidate_buckets(site.catalog, asked(site)).base)
 
 
 def files_of(site: Site, buckets: Sequence[Bucket]) -> list[str]:
@@ -121,7 +121,7 @@ def files_of(site: Site, buckets: Sequence[Bucket]) -> list[str]:
 
 def look_up(site: Site, interval: Interval, symbol: str) -> list[Bucket]:
     """The buckets that a scan of the symbol's rows of the interval opens."""
-    return candidates(site.catalog, asked(site, interval, symbol)).all
+    return candidate_buckets(site.catalog, asked(site, interval, symbol)).all
 
 
 def scanned(
@@ -131,7 +131,9 @@ def scanned(
     return scan_rows(site.session(), site.catalog, site.warehouse, asked(site, interval, symbol, as_of))
 
 
-def asked(site: Site, interval: Interval = EVERYTHING, symbol: str | None = None, as_of: int | None = None) -> Scan:
+def asked(
+    site: Site, interval: Interval = EVERYTHING, symbol: str | None = None, as_of: int | None = None
+) -> ArchiveScan:
     commit_id = newest_commit(site.catalog) if as_of is None else as_of
     groups = None if symbol is None else frozenset({(symbol,)})
-    return Scan(streams.standing(site.catalog, STREAM, commit_id), commit_id, interval, groups)
+    return ArchiveScan(streams.stream_state(site.catalog, STREAM, commit_id), commit_id, interval, groups)

@@ -24,10 +24,10 @@ from bench.evaluate_reads import Reading
 from bench.evaluate_windows import PAIRS, WindowAmounts, window_figures
 from bench.measure import Grid, Metric, Outcome, Picture, Scale, Timings, talk
 from bench.report import bars
+from errata.answer.evaluation import EvaluationOutcome
+from errata.answer.runs import RunReport, run
+from errata.declare.site import Site
 from errata.engine.session import open_session
-from errata.flows.answering.evaluate import Evaluated
-from errata.flows.running.run import RunReport, run
-from errata.flows.site import Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Round:
     """Seconds in which all queries were taken further, over the whole archive."""
     tenth: float = 0
     """The same over a tenth of it."""
-    evaluated: Mapping[str, Evaluated] = field(default_factory=dict)
+    evaluated: Mapping[str, EvaluationOutcome] = field(default_factory=dict)
     reads: Mapping[str, Reads] = field(default_factory=dict)
     spark: Mapping[str, float] = field(default_factory=dict)
     duckdb: Mapping[str, float] = field(default_factory=dict)

@@ -14,20 +14,20 @@ import pyarrow.parquet as pq
 from bench import errata_under_test as errata
 from bench.corrections import FEED, RATE
 from bench.evaluate_queries import Mixed
-from errata.archive.warehouse import Warehouse
+from errata.answer.progress import input_watermark
+from errata.answer.runs import RunReport, run
+from errata.archive.ingest.batch import IngestRequest, ingest_batch
 from errata.catalog import streams
-from errata.catalog.open import open_catalog
+from errata.catalog.database import open_catalog
+from errata.declare.apply import apply_plan, plan_apply
 from errata.declare.project import FILE_NAME, Project, load_project
-from errata.flows.answering.due import reached
-from errata.flows.declaring.apply import apply, plan
-from errata.flows.running.run import RunReport, run
-from errata.flows.site import Site
-from errata.flows.taking.append import Batch, append
-from errata.generate.quotes import START, QuoteSpec, generate_quotes
-from errata.intake.arrow_types import arrow_schema
-from errata.model.batch import Format
-from errata.model.instants import HOUR, MINUTE, SECOND, format_instant
-from errata.model.query import Emit
+from errata.declare.site import Site
+from errata.declare.warehouse import Warehouse
+from errata.generate.quotes import DEFAULT_START, QuoteSpec, generate_quotes
+from errata.intake.types import arrow_schema
+from errata.model.batch import FileFormat
+from errata.model.query import EmitMode
+from errata.model.time import HOUR, MINUTE, SECOND, format_instant
 
 KEPT = 10 * MINUTE
 """Answers are kept from so long before the end of the feed on."""
@@ -78,25 +78,25 @@ class Stretch:
     @property
     def ends(self) -> int:
         """The instant at which the feed goes on."""
-        return START + self.end // RATE * SECOND
+        return DEFAULT_START + self.end // RATE * SECOND
 
 
-def as_texts(queries: Sequence[Mixed]) -> dict[str, tuple[str, Emit]]:
+def as_texts(queries: Sequence[Mixed]) -> dict[str, tuple[str, EmitMode]]:
     """Of each query the text, and when it is published."""
     return {each.name: (each.text, each.emit) for each in queries}
 
 
-def answered(folder: Path, stretch: Stretch, queries: Mapping[str, tuple[str, Emit]]) -> Site:
+def answered(folder: Path, stretch: Stretch, queries: Mapping[str, tuple[str, EmitMode]]) -> Site:
     """A project of this stretch of the feed with these queries, all answered up to its end."""
     project = declared_project(folder, stretch, queries)
-    apply(plan(project))
+    apply_plan(plan_apply(project))
     site = Site(project, open_catalog(project.catalog), Warehouse(project.warehouse))
-    spec = QuoteSpec(stretch.end - stretch.first, after=stretch.first, format=Format.PARQUET)
+    spec = QuoteSpec(stretch.end - stretch.first, after=stretch.first, format=FileFormat.PARQUET)
     errata.take_in(site, generate_quotes(spec, folder / "files").files)
     for name, rows in relations(site, stretch).items():
         file = folder / "files" / f"{name}.parquet"
         pq.write_table(rows, file)
-        report = append(site, Batch(name, (str(file),)))
+        report = ingest_batch(site, IngestRequest(name, (str(file),)))
         if report.counts.appended != rows.num_rows:
             raise AssertionError(f"versions without faults go in whole, these did not: {report}")
     shutil.rmtree(folder / "files")
@@ -104,7 +104,7 @@ def answered(folder: Path, stretch: Stretch, queries: Mapping[str, tuple[str, Em
     return site
 
 
-def declared_project(folder: Path, stretch: Stretch, queries: Mapping[str, tuple[str, Emit]]) -> Project:
+def declared_project(folder: Path, stretch: Stretch, queries: Mapping[str, tuple[str, EmitMode]]) -> Project:
     """Its declarations; nothing is applied yet."""
     (folder / "queries").mkdir(parents=True)
     declared = [_DECLARATION.format(bucket_rows=stretch.bucket_rows)]
@@ -132,17 +132,17 @@ def relations(site: Site, stretch: Stretch) -> dict[str, pa.Table]:
 def _companies() -> list[dict[str, object]]:
     """What the symbols stand for: every tenth is renamed in the course of the day."""
     found: list[dict[str, object]] = [
-        {"symbol": name, "name": f"{name} Inc", "sector": _SECTORS[number % 10], "since": START - HOUR}
+        {"symbol": name, "name": f"{name} Inc", "sector": _SECTORS[number % 10], "since": DEFAULT_START - HOUR}
         for number, name in enumerate(FEED.names)
     ]
-    return found + [{**each, "name": f"{each['name']} Group", "since": START + HOUR} for each in found[::10]]
+    return found + [{**each, "name": f"{each['name']} Group", "since": DEFAULT_START + HOUR} for each in found[::10]]
 
 
 def _watched(ends: int) -> list[dict[str, object]]:
     """Symbols that are under suspicion: of 20 a half no longer, and of five the reason changes while rows come."""
     names = FEED.names[:20]
     found: list[dict[str, object]] = [
-        {"symbol": name, "reason": "volume", "since": START - HOUR, "gone": None} for name in names
+        {"symbol": name, "reason": "volume", "since": DEFAULT_START - HOUR, "gone": None} for name in names
     ]
     found += [{"symbol": name, "reason": None, "since": ends - 5 * MINUTE, "gone": True} for name in names[::2]]
     later = enumerate(names[1::4])
@@ -163,7 +163,7 @@ def all_done(report: RunReport, count: int) -> RunReport:
 
 def frontier_of(site: Site) -> int:
     """The last instant up to which the feed is stable."""
-    stable = reached(streams.standings(site.catalog))
+    stable = input_watermark(streams.stream_states(site.catalog))
     if stable is None:
         raise AssertionError("a feed that has been taken in is stable up to somewhere")
     return stable
@@ -178,6 +178,6 @@ class Following:
 
     def batch(self, rows: int) -> Path:
         """The file of so many rows more."""
-        spec = QuoteSpec(rows, after=self.next, format=Format.PARQUET, rows_per_file=rows)
+        spec = QuoteSpec(rows, after=self.next, format=FileFormat.PARQUET, rows_per_file=rows)
         self.next += rows
         return generate_quotes(spec, self.folder).files[0]

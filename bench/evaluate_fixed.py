@@ -25,16 +25,15 @@ from bench.evaluate_fixed_queries import QUERIES
 from bench.evaluate_plain import differs
 from bench.evaluate_queries import Engine, Mixed
 from bench.measure import Grid, Metric, Outcome, talk
-from errata.archive.warehouse import Warehouse
-from errata.catalog.open import open_catalog
+from errata.answer.runs import run, sweep
+from errata.archive.ingest.batch import IngestRequest, ingest_batch
+from errata.catalog.database import open_catalog
+from errata.declare.apply import apply_plan, plan_apply
 from errata.declare.project import FILE_NAME, Project, load_project
-from errata.flows.declaring.apply import apply, plan
-from errata.flows.running.run import run
-from errata.flows.running.sweep import sweep
-from errata.flows.site import Site
-from errata.flows.taking.append import Batch, append
-from errata.flows.telling.results import Wanted, reading
-from errata.model.instants import DAY
+from errata.declare.site import Site
+from errata.declare.warehouse import Warehouse
+from errata.model.time import DAY
+from errata.read.results import ResultsRequest, open_results
 
 START = 1_672_531_200_000_000
 """The first day, 2023-01-01."""
@@ -207,8 +206,8 @@ def measured(amounts: FixedAmounts, folder: Path, queries: Sequence[Mixed]) -> S
     talk.print(f"{amounts.history * amounts.areas:,} rows, and the first answers of {len(queries)} queries …")
     history = city.history()
     site = _site(folder / "project", queries)
-    append(site, Batch("areas", (str(city.districts()),)))
-    append(site, Batch("cases", (str(history),)))
+    ingest_batch(site, IngestRequest("areas", (str(city.districts()),)))
+    ingest_batch(site, IngestRequest("cases", (str(history),)))
     all_done(run(site, take=False), len(queries))
     spent = Spent()
     with duck.connect() as connection:
@@ -229,7 +228,7 @@ def _day(site: Site, plain: Recomputing, file: Path, queries: Sequence[Mixed]) -
         times.append(time.perf_counter())
         return times[-1] - times[-2]
 
-    append(site, Batch("cases", (str(file),)))
+    ingest_batch(site, IngestRequest("cases", (str(file),)))
     found = {"ingest": done()}
     sweep(site)
     found["sweep"] = done()
@@ -240,7 +239,7 @@ def _day(site: Site, plain: Recomputing, file: Path, queries: Sequence[Mixed]) -
     plain.day(file, queries, frontier)
     found["duckdb"] = done()
     for query in queries:
-        with reading(site, Wanted(query.name)) as opened:
+        with open_results(site, ResultsRequest(query.name)) as opened:
             rows = opened.answers[0].rows
             ours = rows if isinstance(rows, pa.Table) else rows.toArrow()
         theirs = plain.result(query)
@@ -252,7 +251,7 @@ def _day(site: Site, plain: Recomputing, file: Path, queries: Sequence[Mixed]) -
 
 def _site(folder: Path, queries: Sequence[Mixed]) -> Site:
     project = fixed_project(folder, queries)
-    apply(plan(project))
+    apply_plan(plan_apply(project))
     return Site(project, open_catalog(project.catalog), Warehouse(project.warehouse))
 
 

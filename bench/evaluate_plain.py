@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from bench import duck
 from bench import errata_under_test as errata
 from bench.evaluate_queries import Engine, Mixed
-from errata.archive.wire import unpacked
+from errata.archive.schemas import unpack_table
 from errata.catalog import buckets
-from errata.flows.site import Site
-from errata.flows.telling.results import Wanted, reading
+from errata.declare.site import Site
+from errata.read.results import ResultsRequest, open_results
 
 CLOSE = 1e-9
 """Sums of floating point numbers depend on their order: so much they may differ, beside their size."""
@@ -67,7 +67,7 @@ class Plain:
 
     def check(self, query: Mixed, since: int) -> None:
         """That the published answer is what DuckDB has written; of results that stay for good, those since then."""
-        with reading(self.site, Wanted(query.name)) as opened:
+        with open_results(self.site, ResultsRequest(query.name)) as opened:
             found = opened.answers[0].rows
             ours = found if isinstance(found, pa.Table) else found.toArrow()
         theirs = pq.read_table(self._result(query)).select(ours.column_names)
@@ -86,7 +86,7 @@ class Plain:
         inline = [each.bucket_id for each in found if each.path is None]
         for number, data in buckets.inline_data(self.site.catalog, inline).items():
             file = self.folder / f"inline-{number}.parquet"
-            pq.write_table(unpacked(data), file)
+            pq.write_table(unpack_table(data), file)
             files.append(str(file))
         return files
 

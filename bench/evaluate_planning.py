@@ -24,13 +24,13 @@ from bench.evaluate_fixed_queries import QUERIES
 from bench.evaluate_queries import MIX
 from bench.measure import Grid, Metric, Outcome, interleaved, talk
 from errata.declare.project import Project
+from errata.declare.query_plans import read_plans
+from errata.engine.frames import spark_type
 from errata.engine.plans.compile import compile_plan
 from errata.engine.session import open_session
-from errata.engine.types import spark_type
-from errata.flows.declaring.check import read
 from errata.language.plan import Plan, Source
 from errata.language.queries import query_source, stream_source
-from errata.language.rewrite import rewrite
+from errata.language.rewrite import rewrite_plan
 
 ROUNDS = 5
 SINCE = 0
@@ -71,11 +71,11 @@ def _ways(
 def planned(session: SparkSession, project: Project) -> tuple[list[Plan], dict[str, DataFrame]]:
     """The plans of a project's queries, and empty frames of all that they read."""
     texts = project.texts()
-    plans = read(project.streams, texts, list(texts))
+    plans = read_plans(project.streams, texts, list(texts))
     sources = [stream_source(stream) for stream in project.streams.values()]
     sources += [query_source(name, plan) for name, plan in plans.items()]
     frames = {source.name: session.createDataFrame([], _ddl(source)) for source in sources}
-    return [rewrite(plan).plan for plan in plans.values()], frames
+    return [rewrite_plan(plan).plan for plan in plans.values()], frames
 
 
 def _ddl(source: Source) -> str:
@@ -99,7 +99,7 @@ def one_text(session: SparkSession, plan: Plan, frames: Mapping[str, DataFrame])
 @contextmanager
 def _as_text() -> Iterator[None]:
     """Steps that take columns take their text."""
-    with patch("errata.engine.frames.column", lambda _, text: text):
+    with patch("errata.engine.frames.sql_column", lambda _, text: text):
         yield
 
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from errata.model.instants import SECOND, format_instant
-from errata.model.query import Emit
+from errata.model.query import EmitMode
+from errata.model.time import SECOND, format_instant
 
 
 class Engine(StrEnum):
@@ -35,7 +35,7 @@ class Mixed:
     `{frontier - 60}` so many seconds before it, `{closed 60}` the end of the last window of 60 seconds that is closed
     by then, `{closed 60 - 300}` the same as of 300 seconds before."""
     duckdb: str | None = None
-    emit: Emit = Emit.FINAL
+    emit: EmitMode = EmitMode.FINAL
     came: str | None = None
     """The column that says when a result came, of those that stay for good: earlier ones may not be kept."""
 
@@ -144,7 +144,7 @@ FROM quotes
 WHERE time <= {frontier}
 GROUP BY symbol, time_bucket(INTERVAL 10 MINUTES, time)
 """,
-        emit=Emit.EARLY,
+        emit=EmitMode.EARLY,
         came="window_start",
     ),
     Mixed(

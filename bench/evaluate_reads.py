@@ -14,24 +14,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from errata.archive.results import buckets_beginning, buckets_counting
-from errata.archive.scan import Scan, candidates
-from errata.archive.wire import unpacked
+from errata.answer.evaluation import EvaluationOutcome
+from errata.archive.results import buckets_by_instant, buckets_by_start
+from errata.archive.scan import ArchiveScan, candidate_buckets
+from errata.archive.schemas import unpack_table
 from errata.catalog import buckets, commits, queries, streams
-from errata.catalog.published import all_published
-from errata.evaluate.needs import needs
-from errata.evaluate.reads import Reach
-from errata.evaluate.route import route
-from errata.flows.answering.evaluate import Evaluated
-from errata.flows.declaring.check import read
-from errata.flows.site import Site
-from errata.generate.feed import Numbers
-from errata.language.lineage import Axis
+from errata.catalog.result_archives import read_archives
+from errata.declare.query_plans import read_plans
+from errata.declare.site import Site
+from errata.generate.feed import IntArray
+from errata.language.lineage import RegionAxis
 from errata.language.plan import Plan
-from errata.language.rewrite import rewrite
+from errata.language.rewrite import rewrite_plan
+from errata.language.route import choose_route
+from errata.language.source_reads import SourceExtent, reads_of_step
 from errata.model.bucket import Bucket
-from errata.model.interval import LOWEST, Interval
 from errata.model.results import VE, VS
+from errata.model.time import LOWEST, Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +91,14 @@ class Reading:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._commit = commits.newest(site.catalog)
-        self._standings = {each.stream.name: each for each in streams.standings(site.catalog)}
-        self._published = all_published(site.catalog)
-        known = queries.recorded(site.catalog)
+        self._commit = commits.newest_commit(site.catalog)
+        self._standings = {each.stream.name: each for each in streams.stream_states(site.catalog)}
+        self._published = read_archives(site.catalog)
+        known = queries.recorded_queries(site.catalog)
         declared = {name: each.stream for name, each in self._standings.items()}
-        self._plans = read(declared, {name: each.checked.query for name, each in known.items()}, list(known))
+        self._plans = read_plans(declared, {name: each.checked.query for name, each in known.items()}, list(known))
 
-    def of(self, done: Evaluated) -> Amounts:
+    def of(self, done: EvaluationOutcome) -> Amounts:
         """What one evaluation reads: of each bucket, what any part of it asks for, once."""
         plan = self._plans[done.name]
         found = Amounts()
@@ -109,22 +108,22 @@ class Reading:
                 found += self._amounts(bucket, wanted)
         return found
 
-    def _wanted(self, plan: Plan, done: Evaluated) -> Mapping[str, list[_Wanted]]:
-        rewritten = rewrite(plan).plan
+    def _wanted(self, plan: Plan, done: EvaluationOutcome) -> Mapping[str, list[_Wanted]]:
+        rewritten = rewrite_plan(plan).plan
         found: dict[str, list[_Wanted]] = {}
-        for part in needs(rewritten, route(rewritten), done.step).values():
+        for part in reads_of_step(rewritten, choose_route(rewritten), done.step).values():
             for name, reach in part.items():
                 wanted = self._place(name, reach, done.step.until)
                 if not wanted.interval.empty:
                     found.setdefault(name, []).append(wanted)
         return found
 
-    def _place(self, name: str, reach: Reach, until: int) -> _Wanted:
+    def _place(self, name: str, reach: SourceExtent, until: int) -> _Wanted:
         interval = Interval(reach.interval.start, min(reach.interval.end, until + 1))
         if name not in self._standings:
-            return _Wanted(VS, interval, None if reach.axis is Axis.START else VE)
+            return _Wanted(VS, interval, None if reach.axis is RegionAxis.START else VE)
         stream = self._standings[name].stream
-        if not interval.empty and (reach.axis is Axis.INSTANT or stream.relation is not None):
+        if not interval.empty and (reach.axis is RegionAxis.INSTANT or stream.relation is not None):
             # A row of a stream counts for ever, and a version until the next one comes.
             interval = Interval(LOWEST, interval.end)
         return _Wanted(stream.order, interval)
@@ -132,14 +131,16 @@ class Reading:
     def _opened(self, name: str, wanted: _Wanted) -> Iterable[Bucket]:
         catalog = self._site.catalog
         if name in self._standings:
-            return candidates(catalog, Scan(self._standings[name], self._commit, wanted.interval), indexed=True).all
+            return candidate_buckets(
+                catalog, ArchiveScan(self._standings[name], self._commit, wanted.interval), indexed=True
+            ).all
         of = self._published[name]
-        find = buckets_beginning if wanted.ends is None else buckets_counting
+        find = buckets_by_start if wanted.ends is None else buckets_by_instant
         return find(catalog, of, of.last.commit_id, wanted.interval)
 
     def _amounts(self, bucket: Bucket, wanted: list[_Wanted]) -> Amounts:
         if bucket.path is None:
-            rows = unpacked(buckets.inline_data(self._site.catalog, [bucket.bucket_id])[bucket.bucket_id])
+            rows = unpack_table(buckets.inline_data(self._site.catalog, [bucket.bucket_id])[bucket.bucket_id])
             return _shared(_hits(rows, wanted), Amount(rows.num_rows, bucket.size))
         file = pq.ParquetFile(pa.BufferReader(self._site.warehouse.read(bucket.path)))
         found = Amounts()
@@ -163,8 +164,8 @@ def _shared(hits: int, read: Amount) -> Amounts:
     return Amounts(Amount(hits, read.size * hits / read.rows if read.rows else 0), read)
 
 
-def _numbers(rows: pa.Table, name: str) -> Numbers:
-    numbers: Numbers = rows[name].cast(pa.int64()).combine_chunks().to_numpy(zero_copy_only=False)
+def _numbers(rows: pa.Table, name: str) -> IntArray:
+    numbers: IntArray = rows[name].cast(pa.int64()).combine_chunks().to_numpy(zero_copy_only=False)
     return numbers
 
 

@@ -12,10 +12,10 @@ from bench import errata_under_test as errata
 from bench.corrections import RATE
 from bench.evaluate_day import Following, Stretch, all_done, answered
 from bench.measure import Grid, Metric, Outcome, interleaved, talk
-from errata.flows.running.run import run
-from errata.flows.site import Site
-from errata.model.instants import MINUTE, SECOND
-from errata.model.query import Emit
+from errata.answer.runs import run
+from errata.declare.site import Site
+from errata.model.query import EmitMode
+from errata.model.time import MINUTE, SECOND
 
 NARROW = MINUTE
 """The shorter window; the longer one is ten times as long."""
@@ -90,7 +90,7 @@ class WindowAmounts:
 
 def window_figures(amounts: WindowAmounts, pairs: Sequence[Pair], folder: Path) -> Outcome:
     """Each pair, in a copy of the same archive for each round: so all rounds close the same windows."""
-    texts = {name: (text, Emit.FINAL) for pair in pairs for name, text in pair.texts().items()}
+    texts = {name: (text, EmitMode.FINAL) for pair in pairs for name, text in pair.texts().items()}
     talk.print(f"windows of {NARROW // SECOND} seconds, and of ten times as much …")
     answered(folder / "site", amounts.stretch, texts).catalog.close()
     batch = Following(folder / "batch", amounts.end).batch(amounts.batch)

@@ -16,11 +16,10 @@ from bench.bucket_index import SYMBOL, database_url, index_metrics, index_pictur
 from bench.corrections import RATE
 from bench.measure import Metric, Outcome, Picture, Scale, Timings, interleaved, peak_memory, talk
 from bench.report import bars
-from errata.flows.site import Site
-from errata.generate.quotes import START, QuoteSpec, generate_quotes
-from errata.model.batch import Format
-from errata.model.instants import MINUTE, SECOND
-from errata.model.interval import Interval
+from errata.declare.site import Site
+from errata.generate.quotes import DEFAULT_START, QuoteSpec, generate_quotes
+from errata.model.batch import FileFormat
+from errata.model.time import MINUTE, SECOND, Interval
 
 MEGABYTE = 2**20
 
@@ -89,7 +88,7 @@ def measure(scale: Scale, folder: Path) -> Outcome:
     talk.print("scans of ten minutes …")
     metrics += scan_metrics(scan_buckets(day, amounts), scan_times(day, tenfold, amounts))
     shutil.rmtree(folder / "tenfold")
-    for kind in (Format.CSV, Format.PARQUET):
+    for kind in (FileFormat.CSV, FileFormat.PARQUET):
         talk.print(f"appends of {amounts.more:,} rows from {kind} …")
         times = append_times(day, amounts, kind, folder / f"more-{kind}")
         metrics += append_metrics(kind, times)
@@ -105,15 +104,15 @@ def measure(scale: Scale, folder: Path) -> Outcome:
 def archive(folder: Path, rows: int, amounts: Amounts) -> Site:
     """An archive of the first so many quotes."""
     site = errata.make_site(folder, amounts.bucket_rows)
-    files = generate_quotes(QuoteSpec(rows=rows, format=Format.PARQUET), folder / "files").files
+    files = generate_quotes(QuoteSpec(rows=rows, format=FileFormat.PARQUET), folder / "files").files
     errata.take_in(site, files)
     shutil.rmtree(folder / "files")
     return site
 
 
-def append_times(site: Site, amounts: Amounts, kind: Format, folder: Path) -> Timings:
+def append_times(site: Site, amounts: Amounts, kind: FileFormat, folder: Path) -> Timings:
     """Errata and plain Spark each with the same million rows, round by round, each round's rows new."""
-    already = amounts.day if kind is Format.CSV else amounts.day + (amounts.rounds + 1) * amounts.more
+    already = amounts.day if kind is FileFormat.CSV else amounts.day + (amounts.rounds + 1) * amounts.more
 
     def files(number: int) -> list[Path]:
         return [folder / f"round-{number}" / file.name for file in (folder / f"round-{number}").iterdir()]
@@ -130,14 +129,14 @@ def append_times(site: Site, amounts: Amounts, kind: Format, folder: Path) -> Ti
     return times
 
 
-def plain_spark(spark: SparkSession, files: Path, kind: Format, out: Path) -> None:
+def plain_spark(spark: SparkSession, files: Path, kind: FileFormat, out: Path) -> None:
     """What one would write without Errata: read with the declared schema, sort, write Parquet."""
     reader = spark.read.schema(errata.SPARK_SCHEMA)
-    rows = reader.csv(str(files), header=True) if kind is Format.CSV else reader.parquet(str(files))
+    rows = reader.csv(str(files), header=True) if kind is FileFormat.CSV else reader.parquet(str(files))
     rows.sort("time").write.parquet(str(out))
 
 
-def append_metrics(kind: Format, times: Timings) -> list[Metric]:
+def append_metrics(kind: FileFormat, times: Timings) -> list[Metric]:
     return [
         Metric(f"append from {kind}, beside plain Spark", times.ratio("errata", "spark"), "times", "<= 1.3"),
         Metric(f"append from {kind}, all in", times.median("errata"), "s"),
@@ -145,7 +144,7 @@ def append_metrics(kind: Format, times: Timings) -> list[Metric]:
     ]
 
 
-def append_picture(kind: Format, times: Timings) -> Picture:
+def append_picture(kind: FileFormat, times: Timings) -> Picture:
     def draw(axes: Axes) -> None:
         theirs = times.median("spark")
         bars(axes, {"Errata": times.median("errata"), "plain Spark": theirs}, "seconds, median", goal=1.3 * theirs)
@@ -160,7 +159,7 @@ def ten_minutes(amounts: Amounts, number: int = 0) -> Interval:
     """Ten minutes somewhere in the day, another place each time."""
     length = 10 * MINUTE
     room = amounts.day // RATE * SECOND - length
-    start = START + random.Random(number).randrange(room)
+    start = DEFAULT_START + random.Random(number).randrange(room)
     return Interval(start, start + length)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bench.measure import Grid, Metric, Outcome, Scale, talk
+from errata.declare.apply import apply_plan, plan_apply
 from errata.declare.project import load_project
-from errata.flows.declaring.apply import apply, plan
-from errata.language.explaining.explain import explain
+from errata.language.explain.explanation import explain_plan
 from errata.language.plan import Source
 from errata.language.queries import read_query, stream_source
 
@@ -71,7 +71,7 @@ def _paper_queries() -> dict[str, Callable[[], object]]:
 
 
 def _reading(text: str, sources: Mapping[str, Source]) -> Callable[[], object]:
-    return lambda: explain(read_query(text, "query.sql", sources))
+    return lambda: explain_plan(read_query(text, "query.sql", sources))
 
 
 def _wide_query() -> Callable[[], object]:
@@ -102,7 +102,7 @@ def _declare(folder: Path) -> tuple[float, float]:
 
     def applied() -> float:
         began = time.perf_counter()
-        apply(plan(load_project(project, {})))
+        apply_plan(plan_apply(load_project(project, {})))
         return time.perf_counter() - began
 
     return applied(), applied()

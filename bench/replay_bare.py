@@ -18,39 +18,37 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
-from errata.archive.result_rows import feed_schema, result_schema
-from errata.archive.wire import conformed
-from errata.catalog import published
-from errata.catalog.open import Catalog
-from errata.catalog.published import Done
-from errata.engine.plans.advanced import Advanced
-from errata.evaluate.advance import Given, advance
-from errata.evaluate.deposit import Depositor
-from errata.evaluate.route import Route
-from errata.evaluate.settle import Settled, Told
+from errata.answer.advance import StepInput, advance
+from errata.answer.publication import RowsByRole, StepContext
+from errata.answer.result_sink import ResultSink
+from errata.archive.schemas import conform, feed_schema, result_schema
+from errata.catalog import result_archives
+from errata.catalog.database import Catalog
+from errata.catalog.result_archives import EvaluationCommit
+from errata.engine.plans.node_rows import AdvanceResult
 from errata.language.plan import Plan
-from errata.model.commit import Cause
-from errata.model.evaluation import Step
-from errata.model.results import RUN, VS, Shape
+from errata.language.route import Route
+from errata.model.commit import Cause, EvaluationSpan
+from errata.model.results import EVALUATION, VS, ResultShape
 
-_SETTLE = "errata.evaluate.deposit.settle"
+_SETTLE = "errata.answer.result_sink.settle_results"
 
 
-def unsettled(new: pa.Table, _before: pa.Table, told: Told, shape: Shape) -> Settled:
+def unsettled(new: pa.Table, _before: pa.Table, told: StepContext, shape: ResultShape) -> RowsByRole:
     """New results as they are, by time, for queries whose results are only ever added: those that stood at the tip
     before are among them."""
     if told.covering:
         raise AssertionError("results that may yet change cannot be written without a look at published ones")
     schema = result_schema(shape)
     rows = new.filter(pc.and_(pc.greater_equal(new[VS], told.since), pc.less_equal(new[VS], told.until))).sort_by(VS)
-    rows = conformed(rows.append_column(RUN, pa.repeat(pa.scalar(told.run, pa.int64()), rows.num_rows)), schema)
+    rows = conform(rows.append_column(EVALUATION, pa.repeat(pa.scalar(told.run, pa.int64()), rows.num_rows)), schema)
     tip = pc.equal(rows[VS], told.until)
-    return Settled(
+    return RowsByRole(
         rows.filter(pc.invert(tip)), schema.empty_table(), rows.filter(tip), feed_schema(shape).empty_table()
     )
 
 
-class BareDepositor(Depositor):
+class BareDepositor(ResultSink):
     """Deposits results as they are in Spark's tasks, too."""
 
     __slots__ = ()
@@ -60,11 +58,13 @@ class BareDepositor(Depositor):
             yield from super()._task(batches)
 
 
-def _committed(commit: Callable[[Catalog, Done, Cause], int], catalog: Catalog, done: Done, cause: Cause) -> int:
+def _committed(
+    commit: Callable[[Catalog, EvaluationCommit, Cause], int], catalog: Catalog, done: EvaluationCommit, cause: Cause
+) -> int:
     return commit(catalog, replace(done, revisions={}, holds={}, serves=None), cause)
 
 
-def _without_parts(plan: Plan, route: Route, step: Step, given: Given) -> Advanced:
+def _without_parts(plan: Plan, route: Route, step: EvaluationSpan, given: StepInput) -> AdvanceResult:
     return advance(plan, route, step, replace(given, parts=False))
 
 
@@ -77,9 +77,11 @@ def without_revisions() -> Iterator[None]:
     try:
         with (
             mock.patch(_SETTLE, unsettled),
-            mock.patch("errata.flows.answering.evaluate.Depositor", BareDepositor),
-            mock.patch("errata.flows.answering.evaluate.advance", _without_parts),
-            mock.patch.object(published, "commit_evaluation", partial(_committed, published.commit_evaluation)),
+            mock.patch("errata.answer.evaluation.ResultSink", BareDepositor),
+            mock.patch("errata.answer.evaluation.advance", _without_parts),
+            mock.patch.object(
+                result_archives, "commit_evaluation", partial(_committed, result_archives.commit_evaluation)
+            ),
         ):
             yield
     finally:

@@ -24,19 +24,18 @@ from bench.evaluate_plain import differs
 from bench.evaluate_queries import Engine
 from bench.measure import Timings, talk
 from bench.replay_queries import EITHER, QUERIES, Asked
-from errata.archive.warehouse import Warehouse
-from errata.catalog.open import open_catalog
+from errata.answer.evaluation import EvaluationOutcome
+from errata.answer.runs import run, sweep
+from errata.catalog.database import open_catalog
+from errata.declare.apply import apply_plan, plan_apply
 from errata.declare.project import FILE_NAME, load_project
-from errata.flows.answering.evaluate import Evaluated
-from errata.flows.declaring.apply import apply, plan
-from errata.flows.running.run import run
-from errata.flows.running.sweep import sweep
-from errata.flows.site import Site
-from errata.flows.telling.results import Wanted, reading
-from errata.generate.feed import Numbers
+from errata.declare.site import Site
+from errata.declare.warehouse import Warehouse
+from errata.generate.feed import IntArray
 from errata.generate.quotes import QuoteSpec, generate_quotes
-from errata.model.batch import Format
-from errata.revise.technique import Technique
+from errata.model.batch import FileFormat
+from errata.model.technique import Technique
+from errata.read.results import ResultsRequest, open_results
 
 DAY = 24 * 60 * 60 * RATE
 """The rows of a day."""
@@ -62,7 +61,7 @@ class Stretch:
         """Its last rows."""
         return Stretch(self.end - rows, self.end)
 
-    def picked(self, count: int, seed: int = 1) -> Numbers:
+    def picked(self, count: int, seed: int = 1) -> IntArray:
         """So many different rows scattered over the last 23 hours of it, all in windows that have closed."""
         oldest = max(self.first, self.end - DAY * 23 // 24)
         return spread(count, oldest, self.end - OPEN, seed)
@@ -119,11 +118,11 @@ def answered(folder: Path, stretch: Stretch, bucket_rows: int, memory: str) -> S
     file = folder / FILE_NAME
     file.write_text("".join(declared))
     project = load_project(file)
-    apply(plan(project))
+    apply_plan(plan_apply(project))
     site = Site(project, open_catalog(project.catalog), Warehouse(project.warehouse))
     for first in range(stretch.first, stretch.end, DAY):
         rows = min(DAY, stretch.end - first)
-        files = generate_quotes(QuoteSpec(rows, after=first, format=Format.PARQUET), folder / "files").files
+        files = generate_quotes(QuoteSpec(rows, after=first, format=FileFormat.PARQUET), folder / "files").files
         errata.take_in(site, files)
         shutil.rmtree(folder / "files")
     all_done(run(site, take=False), len(QUERIES))
@@ -141,14 +140,14 @@ class Coming:
 
     @cached_property
     def files(self) -> Sequence[Path]:
-        spec = QuoteSpec(self.rows, after=self.after, format=Format.PARQUET, rows_per_file=self.batch)
+        spec = QuoteSpec(self.rows, after=self.after, format=FileFormat.PARQUET, rows_per_file=self.batch)
         return generate_quotes(spec, self.folder).files
 
 
 # Sweeping
 
 
-def one_by_one(asked: Asked, numbers: Numbers, folder: Path) -> list[Corrections]:
+def one_by_one(asked: Asked, numbers: IntArray, folder: Path) -> list[Corrections]:
     """A file for each of so many corrections."""
     rows = asked.rows(numbers)
     return [
@@ -157,7 +156,7 @@ def one_by_one(asked: Asked, numbers: Numbers, folder: Path) -> list[Corrections
     ]
 
 
-def swept(site: Site, name: str, technique: Technique, *, narrowed: bool = True) -> Evaluated:
+def swept(site: Site, name: str, technique: Technique, *, narrowed: bool = True) -> EvaluationOutcome:
     """Sweep one query, of which something has to be corrected, by the technique that is asked for."""
     report = sweep(site, [name], technique=technique, narrowed=narrowed)
     if len(report.swept) != 1 or report.stopped or report.held or report.busy:
@@ -171,7 +170,7 @@ def swept(site: Site, name: str, technique: Technique, *, narrowed: bool = True)
 
 def published(site: Site, name: str) -> pa.Table:
     """What a query has answered."""
-    with reading(site, Wanted(name)) as opened:
+    with open_results(site, ResultsRequest(name)) as opened:
         found = opened.answers[0].rows
         return found if isinstance(found, pa.Table) else found.toArrow()
 

@@ -21,10 +21,10 @@ from bench.replay_day import (
     swept,
 )
 from bench.replay_queries import QUERIES
-from errata.flows.running.sweep import sweep
-from errata.flows.site import Site
-from errata.flows.taking.revise import revise_stream
-from errata.revise.technique import Technique
+from errata.answer.runs import sweep
+from errata.archive.revisions.apply import apply_stream_revisions
+from errata.declare.site import Site
+from errata.model.technique import Technique
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def direct_figures(amounts: DirectAmounts, archives: Archives, folder: Path) -> 
 
     def apply(number: int) -> None:
         errata.take_in_corrections(applied, some[number].file)
-        revise_stream(applied, STREAM)
+        apply_stream_revisions(applied, STREAM)
 
     contenders = {
         "direct": Contender(lambda _: swept(whole, asked.name, Technique.DIRECT), take_in),

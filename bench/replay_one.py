@@ -30,10 +30,10 @@ from bench.replay_day import (
 )
 from bench.replay_queries import QUERIES, Asked
 from bench.report import bars
-from errata.flows.answering.evaluate import Evaluated
-from errata.flows.site import Site
-from errata.model.interval import Interval
-from errata.revise.technique import Technique
+from errata.answer.evaluation import EvaluationOutcome
+from errata.declare.site import Site
+from errata.model.technique import Technique
+from errata.model.time import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Correcting:
     asked: Asked
     corrections: Sequence[Corrections]
     technique: Technique
-    done: list[Evaluated] = field(default_factory=list)
+    done: list[EvaluationOutcome] = field(default_factory=list)
 
     def contender(self) -> Contender:
         return Contender(self._sweep, self._take_in)
@@ -85,7 +85,7 @@ class Correcting:
 def one_figures(amounts: OneAmounts, archives: Archives, folder: Path) -> Outcome:
     """All figures of one correction."""
     times: dict[str, Timings] = {}
-    measures: dict[str, list[Evaluated]] = {}
+    measures: dict[str, list[EvaluationOutcome]] = {}
     for asked in amounts.queries:
         talk.print(f"{asked.label}: one correction …")
         times[asked.label], measures[asked.label] = one_times(amounts, archives, asked, folder / asked.label)
@@ -93,7 +93,9 @@ def one_figures(amounts: OneAmounts, archives: Archives, folder: Path) -> Outcom
     return Outcome(metrics, grids=[one_grid(times, measures)])
 
 
-def one_times(amounts: OneAmounts, archives: Archives, asked: Asked, folder: Path) -> tuple[Timings, list[Evaluated]]:
+def one_times(
+    amounts: OneAmounts, archives: Archives, asked: Asked, folder: Path
+) -> tuple[Timings, list[EvaluationOutcome]]:
     """Seconds of one correction by whom it is dealt with, and what replay-minimal tells of itself."""
     count = amounts.warm_up + amounts.rounds
     # All of the last tenth, so that the small archive has the same rows to correct.
@@ -184,7 +186,7 @@ def one_metrics(asked: Asked, times: Timings) -> list[Metric]:
     ]
 
 
-def one_grid(times: dict[str, Timings], measures: dict[str, list[Evaluated]]) -> Grid:
+def one_grid(times: dict[str, Timings], measures: dict[str, list[EvaluationOutcome]]) -> Grid:
     names = {
         "all": "replay-all ms",
         "recompute": "Spark recompute ms",

@@ -27,9 +27,9 @@ from bench.replay_day import OPEN, Archives, Coming, Contender, Stretch, check_s
 from bench.replay_queries import QUERIES, Asked
 from bench.replay_table import take_further
 from bench.report import bars
-from errata.flows.site import Site
-from errata.generate.quotes import START
-from errata.model.instants import MINUTE, SECOND, format_instant
+from errata.declare.site import Site
+from errata.generate.quotes import DEFAULT_START
+from errata.model.time import MINUTE, SECOND, format_instant
 
 FLOWS = {"revisions": "with revisions", "bare": "without", "stateless": "no archive"}
 
@@ -125,7 +125,7 @@ def stateless(site: Site, asked: Asked, coming: Coming, folder: Path) -> Contend
 
 def _frontier(coming: Coming, done: int) -> int:
     """The last instant that is answered after so many files."""
-    return START + (coming.after + done * coming.batch) // RATE * SECOND - _SLACK
+    return DEFAULT_START + (coming.after + done * coming.batch) // RATE * SECOND - _SLACK
 
 
 def _new(asked: Asked, answer: pa.Table, since: int) -> pa.Table:

@@ -34,9 +34,9 @@ from bench.replay_day import Archives, Contender, Stretch, base_files, corrected
 from bench.replay_delta import Delta
 from bench.replay_queries import QUERIES
 from bench.report import BLUE, GREEN, INK, ORANGE, figure
-from errata.flows.site import Site
-from errata.flows.telling.changes import Feed
-from errata.revise.technique import Technique
+from errata.declare.site import Site
+from errata.model.technique import Technique
+from errata.read.changes import ChangelogReader
 
 Q1 = QUERIES[0]
 
@@ -89,7 +89,7 @@ class Errata:
         swept(self.site, Q1.name, Technique.AUTO)
 
     def changed(self) -> pa.Table:
-        (told,) = Feed(self.site, Q1.name, self.before).new()
+        (told,) = ChangelogReader(self.site, Q1.name, self.before).new()
         rows = told.rows if isinstance(told.rows, pa.Table) else told.rows.toArrow()
         key, old, new = (rows[name].combine_chunks() for name in ("key", "old", "new"))
         return pa.table(

@@ -10,9 +10,8 @@ import numpy as np
 
 from bench.corrections import FEED, RATE
 from bench.evaluate_queries import Mixed
-from errata.generate.feed import Numbers
-from errata.model.instants import MINUTE
-from errata.model.interval import Interval
+from errata.generate.feed import IntArray
+from errata.model.time import MINUTE, Interval
 
 _QUERIES = Path(__file__).parent.parent / "examples" / "quotes" / "queries"
 
@@ -66,7 +65,7 @@ class Asked:
         """Whether an answer hangs on which of two averages is the greater."""
         return self.query.duckdb is not None and EITHER in self.query.duckdb
 
-    def rows(self, numbers: Numbers) -> Numbers:
+    def rows(self, numbers: IntArray) -> IntArray:
         """Rows to be corrected: those of the numbers, or the quotes of IBM in the same seconds."""
         return np.array([_ibm(int(each)) for each in numbers], np.int64) if self.ibm else numbers
 

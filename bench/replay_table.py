@@ -25,9 +25,9 @@ from bench.measure import Grid, Metric, Outcome, Picture, talk
 from bench.replay_day import Archives, Coming, Stretch, check_same, one_by_one, published, recomputed, swept
 from bench.replay_queries import QUERIES, Asked
 from bench.report import stacked
-from errata.flows.running.run import run
-from errata.flows.site import Site
-from errata.revise.technique import Technique
+from errata.answer.runs import run
+from errata.declare.site import Site
+from errata.model.technique import Technique
 
 PAPER: Mapping[str, Mapping[str, tuple[float, float, float, float]]] = {
     "Q1": {"LOW": (4.53, 4.45, 5.66, 0.26), "MOD": (4.92, 6.70, 5.82, 0.47), "HIGH": (5.80, 20.77, 6.03, 0.44)},

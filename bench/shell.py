@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.cli.demo_steps import FILES
+from errata.cli.demo import FILES
 
 _DOOR = "import sys; from errata.cli import main; sys.exit(main())"
 _COUNT = (

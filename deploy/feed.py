@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from errata.clock import SYSTEM
-from errata.generate.feed import Feed
+from errata.generate.feed import QuoteFeed
 from errata.generate.quotes import QuoteSpec, generate_quotes
-from errata.model.instants import MINUTE, SECOND, format_instant
+from errata.model.time import MINUTE, SECOND, format_instant
 
 EVERY = 20
 """Seconds between two files."""
@@ -46,8 +46,8 @@ class Position:
     files: int
 
     @property
-    def feed(self) -> Feed:
-        return Feed(self.seed, SYMBOLS, self.start)
+    def feed(self) -> QuoteFeed:
+        return QuoteFeed(self.seed, SYMBOLS, self.start)
 
 
 def begun(kept: Path, moment: int) -> Position:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from contextlib import closing
 
-from errata.errors import Refused
+from errata.errors import RefusedError
 
 HOST = "127.0.0.1"
 
@@ -27,7 +27,7 @@ def wanted_port(port: int) -> int:
         try:
             probe.bind((HOST, port))
         except OSError as error:
-            raise Refused(
+            raise RefusedError(
                 f"port {port} cannot be had: {error.strerror}",
                 why="another program listens there, perhaps another Airflow",
                 how="choose another one: make airflow PORT=8081, or PORT=0 for any that is free",

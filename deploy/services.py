@@ -38,7 +38,7 @@ from deploy.ports import wanted_port
 from deploy.processes import GRACE, LONG, Children, Wait
 from deploy.project import example_project
 from deploy.rest import NotAnswering, request
-from errata.errors import Refused
+from errata.errors import RefusedError
 
 SERVICES = ("api-server", "dag-processor", "triggerer", "scheduler")
 FEED = "feed"
@@ -263,7 +263,7 @@ def _stop_all(children: Children, say: Say) -> None:
 def _declared(project: Path) -> Path:
     found = project / "errata.yaml" if project.is_dir() else project
     if not found.is_file():
-        raise Refused(
+        raise RefusedError(
             f"there is no project at {project}",
             how="name the project's errata.yaml: make airflow ERRATA_PROJECT=/path/to/errata.yaml",
         )
@@ -276,7 +276,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Refused(
+            raise RefusedError(
                 f"Airflow is already running in {folder}", how="use that one, or stop it with Ctrl-C"
             ) from None
         yield

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.flows.jobs import add_cause_arguments, age_out_job, cause_of, ending
+from errata.flows.jobs import add_cause_arguments, age_out_job, cause_from_arguments, job_exit
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -16,8 +16,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--project", type=Path, default=Path("errata.yaml"), help="the project's errata.yaml")
     add_cause_arguments(parser)
     given = parser.parse_args(argv)
-    return age_out_job(given.project, given.streams, cause_of(given))
+    return age_out_job(given.project, given.streams, cause_from_arguments(given))
 
 
 if __name__ == "__main__":
-    sys.exit(ending(main))
+    sys.exit(job_exit(main))

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from errata.archive.ingest.batch import IngestRequest
 from errata.errors import EXIT_QUARANTINE
-from errata.flows.jobs import add_cause_arguments, append_job, cause_of, ending
-from errata.flows.taking.append import Batch
+from errata.flows.jobs import add_cause_arguments, append_job, cause_from_arguments, job_exit
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,12 +27,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     if given.landed:
         names = [given.stream, *given.files]
-        batches = [Batch(name, (), True, given.batch_id, given.strict, given.again) for name in names]
+        batches = [IngestRequest(name, (), True, given.batch_id, given.strict, given.again) for name in names]
     else:
-        batches = [Batch(given.stream, given.files, False, given.batch_id, given.strict, given.again)]
-    code = append_job(given.project, batches, cause_of(given))
+        batches = [IngestRequest(given.stream, given.files, False, given.batch_id, given.strict, given.again)]
+    code = append_job(given.project, batches, cause_from_arguments(given))
     return 0 if code == EXIT_QUARANTINE and given.accept_quarantine else code
 
 
 if __name__ == "__main__":
-    sys.exit(ending(main))
+    sys.exit(job_exit(main))

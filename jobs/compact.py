@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.flows.jobs import add_cause_arguments, cause_of, compact_job, ending
+from errata.flows.jobs import add_cause_arguments, cause_from_arguments, compact_job, job_exit
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -17,8 +17,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--all", action="store_true", help="also what is hardly worth it yet")
     add_cause_arguments(parser)
     given = parser.parse_args(argv)
-    return compact_job(given.project, given.streams, given.all, cause_of(given))
+    return compact_job(given.project, given.streams, given.all, cause_from_arguments(given))
 
 
 if __name__ == "__main__":
-    sys.exit(ending(main))
+    sys.exit(job_exit(main))

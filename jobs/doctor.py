@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.flows.jobs import add_cause_arguments, cause_of, doctor_job, ending
-from errata.flows.upkeep.doctor import Orders
+from errata.archive.upkeep.doctor import DoctorOptions
+from errata.flows.jobs import add_cause_arguments, cause_from_arguments, doctor_job, job_exit
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,8 +21,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--fix", action="store_true", help="mend what can be mended safely")
     add_cause_arguments(parser)
     given = parser.parse_args(argv)
-    return doctor_job(given.project, given.streams, Orders(deep=not given.quick, fix=given.fix), cause_of(given))
+    return doctor_job(
+        given.project, given.streams, DoctorOptions(deep=not given.quick, fix=given.fix), cause_from_arguments(given)
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(ending(main))
+    sys.exit(job_exit(main))

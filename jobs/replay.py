@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.flows.jobs import add_cause_arguments, cause_of, ending, replay_job
+from errata.flows.jobs import add_cause_arguments, cause_from_arguments, job_exit, replay_job
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,8 +23,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_cause_arguments(parser)
     given = parser.parse_args(argv)
     wanted = (given.query, given.since, given.until, given.technique)
-    return replay_job(given.project, wanted, dry=given.dry_run, cause=cause_of(given))
+    return replay_job(given.project, wanted, dry=given.dry_run, cause=cause_from_arguments(given))
 
 
 if __name__ == "__main__":
-    sys.exit(ending(main))
+    sys.exit(job_exit(main))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from errata.errors import EXIT_QUARANTINE
-from errata.flows.jobs import add_cause_arguments, cause_of, ending, revise_job
+from errata.flows.jobs import add_cause_arguments, cause_from_arguments, job_exit, revise_job
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -18,9 +18,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--accept-quarantine", action="store_true", help="exit 0 also when corrections were wrong")
     add_cause_arguments(parser)
     given = parser.parse_args(argv)
-    code = revise_job(given.project, given.streams, cause_of(given))
+    code = revise_job(given.project, given.streams, cause_from_arguments(given))
     return 0 if code == EXIT_QUARANTINE and given.accept_quarantine else code
 
 
 if __name__ == "__main__":
-    sys.exit(ending(main))
+    sys.exit(job_exit(main))

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.flows.jobs import add_accept_arguments, add_cause_arguments, cause_of, ending, run_job
+from errata.flows.jobs import add_accept_arguments, add_cause_arguments, cause_from_arguments, job_exit, run_job
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -18,8 +18,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_accept_arguments(parser, stopped=True)
     add_cause_arguments(parser)
     given = parser.parse_args(argv)
-    return run_job(given.project, given.queries, not given.no_take, cause_of(given), given.accepted or ())
+    return run_job(given.project, given.queries, not given.no_take, cause_from_arguments(given), given.accepted or ())
 
 
 if __name__ == "__main__":
-    sys.exit(ending(main))
+    sys.exit(job_exit(main))

@@ -7,7 +7,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.flows.jobs import Sweeps, add_accept_arguments, add_cause_arguments, cause_of, ending, sweep_job
+from errata.flows.jobs import (
+    SweepOptions,
+    add_accept_arguments,
+    add_cause_arguments,
+    cause_from_arguments,
+    job_exit,
+    sweep_job,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,9 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_accept_arguments(parser, stopped=True)
     add_cause_arguments(parser)
     given = parser.parse_args(argv)
-    wanted = Sweeps(given.queries, given.technique, given.due)
-    return sweep_job(given.project, wanted, cause_of(given), given.accepted or ())
+    wanted = SweepOptions(given.queries, given.technique, given.due)
+    return sweep_job(given.project, wanted, cause_from_arguments(given), given.accepted or ())
 
 
 if __name__ == "__main__":
-    sys.exit(ending(main))
+    sys.exit(job_exit(main))

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.flows.jobs import add_cause_arguments, cause_of, ending, vacuum_job
-from errata.flows.upkeep.vacuum import GRACE
-from errata.model.instants import format_duration, parse_duration
+from errata.archive.upkeep.vacuum import DEFAULT_GRACE
+from errata.flows.jobs import add_cause_arguments, cause_from_arguments, job_exit, vacuum_job
+from errata.model.time import format_duration, parse_duration
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -18,14 +18,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--project", type=Path, default=Path("errata.yaml"), help="the project's errata.yaml")
     parser.add_argument(
         "--grace",
-        default=format_duration(GRACE),
+        default=format_duration(DEFAULT_GRACE),
         metavar="DURATION",
         help="how old a file without an index row must be",
     )
     add_cause_arguments(parser)
     given = parser.parse_args(argv)
-    return vacuum_job(given.project, given.streams, parse_duration(given.grace), cause_of(given))
+    return vacuum_job(given.project, given.streams, parse_duration(given.grace), cause_from_arguments(given))
 
 
 if __name__ == "__main__":
-    sys.exit(ending(main))
+    sys.exit(job_exit(main))

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from airflow.sdk import Asset, AssetAlias
 
 if TYPE_CHECKING:
-    from errata.flows.telling.moved import Moved
+    from errata.read.corrections import AssetChange
 
 MOVED = AssetAlias(name="errata", group="errata")
 """Under this name tasks tell which assets they have moved."""
@@ -25,7 +25,7 @@ def asset(project: str, kind: str, name: str) -> Asset:
     return Asset(name=f"{project}.{name}", uri=uri, group="errata")
 
 
-def tell(outlet_events: Any, project: str, moved: Iterable[Moved]) -> None:
+def tell(outlet_events: Any, project: str, moved: Iterable[AssetChange]) -> None:
     """Make an event of each commit."""
     for each in moved:
         outlet_events[MOVED].add(asset(project, each.kind, each.name), extra=dict(each.told))

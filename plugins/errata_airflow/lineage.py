@@ -10,10 +10,10 @@ from airflow.providers.common.compat.openlineage.facet import Dataset, OutputDat
 from airflow.providers.openlineage.extractors import OperatorLineage
 
 if TYPE_CHECKING:
-    from errata.flows.telling.moved import Moved
+    from errata.read.corrections import AssetChange
 
 
-def lineage(project: str, moved: Iterable[Moved]) -> OperatorLineage[Any, Any]:
+def lineage(project: str, moved: Iterable[AssetChange]) -> OperatorLineage[Any, Any]:
     """The streams and queries that a job's commits moved, how many rows each got, and what these queries read."""
     found = list(moved)
     namespace = f"errata://{quote(project, safe='')}"

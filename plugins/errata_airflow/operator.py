@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
-    from errata.flows.telling.moved import Moved
+    from errata.read.corrections import AssetChange
 
 FINAL = (2, 4)
 """Exit codes of jobs that were asked for something impossible, or of which the rest waits for a person: to ask again
@@ -87,7 +87,7 @@ class ErrataJob(SparkSubmitOperator):
     ) -> None:
         self.job, self.arguments, self.about, self.tells = job, list(arguments), about, tells
         self.if_behind = if_behind
-        self._moved: tuple[str, list[Moved]] | None = None
+        self._moved: tuple[str, list[AssetChange]] | None = None
         self._beside: beside.Job | None = None
         super().__init__(
             application=str(settings.HOUSE / "jobs" / f"{job}.py"),
@@ -221,12 +221,12 @@ class ErrataJob(SparkSubmitOperator):
         call = settings.on_fault() if self.tells else None
         if call is None:
             return
-        from errata.flows.running.fault_calls import tell_faults  # noqa: PLC0415 - DAGs are read without it
-        from errata.flows.site import at_site  # noqa: PLC0415
+        from errata.answer.fault_notices import notify_faults  # noqa: PLC0415 - DAGs are read without it
+        from errata.declare.site import open_site  # noqa: PLC0415
 
         try:
-            with at_site(settings.project_path()) as site:
-                tell_faults(site, self._heard(call))
+            with open_site(settings.project_path()) as site:
+                notify_faults(site, self._heard(call))
         except Exception as error:  # noqa: BLE001 - the work is done; what is not told the next task tells
             self.log.error("what ERRATA_ON_FAULT names could not be told of a fault: %s", error)  # noqa: TRY400
 
@@ -237,14 +237,14 @@ class ErrataJob(SparkSubmitOperator):
 
         return calling
 
-    def _find_moved(self, context: Context) -> tuple[str, list[Moved]]:
-        from errata.flows.site import at_site  # noqa: PLC0415
-        from errata.flows.telling.moved import moved  # noqa: PLC0415 - DAGs are read without it
+    def _find_moved(self, context: Context) -> tuple[str, list[AssetChange]]:
+        from errata.declare.site import open_site  # noqa: PLC0415
+        from errata.read.corrections import task_asset_changes  # noqa: PLC0415 - DAGs are read without it
 
         ti: Any = context["ti"]
         task_id = ti.task_id if ti.map_index < 0 else f"{ti.task_id}[{ti.map_index}]"
-        with at_site(settings.project_path()) as site:
-            return site.project.name, moved(site, ti.dag_id, ti.run_id, task_id, ti.try_number)
+        with open_site(settings.project_path()) as site:
+            return site.project.name, task_asset_changes(site, ti.dag_id, ti.run_id, task_id, ti.try_number)
 
     def _release_ended(self, context: Context) -> None:
         """Give back the leases of tasks that do not run any more, whoever's they are. What this Airflow does not know,
@@ -253,12 +253,12 @@ class ErrataJob(SparkSubmitOperator):
         if ask is None:
             return
         from errata.catalog import leases  # noqa: PLC0415 - DAGs are read without it
-        from errata.flows.site import at_site  # noqa: PLC0415
+        from errata.declare.site import open_site  # noqa: PLC0415
 
-        with at_site(settings.project_path()) as site:
-            for holder in leases.holders(site.catalog):
+        with open_site(settings.project_path()) as site:
+            for holder in leases.list_holders(site.catalog):
                 state = _state(ask, holder.owner)
-                if state is not None and state not in LIVE and leases.take_away(site.catalog, holder):
+                if state is not None and state not in LIVE and leases.revoke_lease(site.catalog, holder):
                     self.log.info(
                         "gave back the lease on %s, held by %s, which is %s", holder.name, holder.words, state
                     )
@@ -269,14 +269,14 @@ class ErrataJob(SparkSubmitOperator):
         if not numbers:
             return
         from errata.catalog import leases  # noqa: PLC0415
+        from errata.declare.site import open_site  # noqa: PLC0415
         from errata.errors import ErrataError  # noqa: PLC0415
-        from errata.flows.site import at_site  # noqa: PLC0415
 
         base = self.owner_of_leases.rsplit("/", 1)[0]
         try:
-            with at_site(settings.project_path()) as site:
+            with open_site(settings.project_path()) as site:
                 for each in numbers:
-                    for name in leases.release(site.catalog, f"{base}/{each}"):
+                    for name in leases.release_owned(site.catalog, f"{base}/{each}"):
                         self.log.info("gave back the lease on %s", name)
         except ErrataError as error:
             # They end by themselves, and why the task ends is worth more.

@@ -8,27 +8,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from errata.answer.due_corrections import find_due_corrections
+from errata.archive.ingest.landing import find_landed
+from errata.declare.site import Site
 from errata.errors import ErrataError, UsageError
-from errata.flows.correcting.arrivals import arrivals
-from errata.flows.site import Site
-from errata.flows.taking.landed import landed_files
-from errata.flows.telling.looks import Question, look, looks
-from errata.flows.telling.stability import stable_to
+from errata.read.watch import CatalogQuestion, ask_catalog, stream_finality, watch_catalog
 
-__all__ = ["Answer", "arrived", "ask", "asked", "landed", "looks", "stable"]
+__all__ = ["Answer", "arrived", "ask", "asked", "landed", "stable", "watch_catalog"]
 
 Answer = dict[str, Any] | None
 
 
 def arrived(site: Site, names: Sequence[str]) -> Answer:
     """Corrections that are due of these queries, or of all."""
-    found = arrivals(site, names)
+    found = find_due_corrections(site, names)
     return found.told if found else None
 
 
 def stable(site: Site, stream: str, until: str) -> Answer:
     """Whether a stream is final up to a time."""
-    found = stable_to(site, stream)
+    found = stream_finality(site, stream)
     if not found.final(found.moment(until)):
         return None
     return {**found.told, "until": until, "fingerprint": f"{stream} {until}"}
@@ -36,14 +35,14 @@ def stable(site: Site, stream: str, until: str) -> Answer:
 
 def landed(site: Site) -> Answer:
     """Files that have landed and have settled."""
-    found = landed_files(site)
+    found = find_landed(site)
     return found.told if found else None
 
 
 QUESTIONS: dict[str, Callable[..., Answer]] = {"arrived": arrived, "stable": stable, "landed": landed}
 
 
-def asked(question: str, arguments: dict[str, Any]) -> Question[Answer]:
+def asked(question: str, arguments: dict[str, Any]) -> CatalogQuestion[Answer]:
     """A question by its name."""
     return partial(QUESTIONS[question], **arguments)
 
@@ -51,7 +50,7 @@ def asked(question: str, arguments: dict[str, Any]) -> Question[Answer]:
 def ask(project: Path, question: str, arguments: dict[str, Any]) -> tuple[Answer, str]:
     """Ask once: the answer, and what kept the catalog from giving one. What cannot be meant is raised."""
     try:
-        return look(project, asked(question, arguments)), ""
+        return ask_catalog(project, asked(question, arguments)), ""
     except UsageError:
         raise
     except (ErrataError, OSError) as error:

@@ -31,13 +31,13 @@ def reason(lines: Iterable[str]) -> str:
 
 def reason_of(code: int, lines: Sequence[str], job: str) -> str:
     """Why a job has failed: how it was ended if something has ended it, else what it said last."""
-    from errata.engine.lost import MEMORY, ended, how_to_mend_end, signal_of  # noqa: PLC0415 - DAGs are read without it
+    from errata.engine.failures import OUT_OF_MEMORY_EXIT, exit_advice, exit_words, signal_of  # noqa: PLC0415 - DAGs are read without it
 
-    if code == MEMORY or signal_of(code) is not None:
-        words = ended(code, f"jobs/{job}.py")
+    if code == OUT_OF_MEMORY_EXIT or signal_of(code) is not None:
+        words = exit_words(code, f"jobs/{job}.py")
         short = next((found[0] for line in reversed(lines) if (found := _OUT_OF_MEMORY.search(line))), "")
         why = f"\nwhy: {short}" if short else ""
-        return f"{words}{why}\nhow to mend: {how_to_mend_end(code)}"
+        return f"{words}{why}\nhow to mend: {exit_advice(code)}"
     return reason(lines) or f"jobs/{job}.py ended with exit code {code}"
 
 

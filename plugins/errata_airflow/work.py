@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from errata.errors import UsageError, unknown
-from errata.flows.site import at_site
-from errata.flows.taking.landed import landed_files
-from errata.flows.telling.status import DUE, QueryStatus, query_status
-from errata.model.instants import event_time, format_instant, to_micros
+from errata.archive.ingest.landing import find_landed
+from errata.declare.site import open_site
+from errata.errors import UsageError, unknown_name_error
+from errata.model.time import format_instant, parse_event_time, to_micros
+from errata.read.status import DUE_PROGRESS, QueryStatus, query_statuses
 
 SHOWN = 3
 """Of more streams in one job the rest is counted."""
@@ -19,8 +19,8 @@ SHOWN = 3
 def landed_jobs(project: Path, most: int) -> list[dict[str, Any]]:
     """Arguments of the jobs that take in what has landed: streams with files, put together into a few jobs; busy ones
     are spread."""
-    with at_site(project) as site:
-        waiting = {name: len(files) for name, files in landed_files(site).files.items()}
+    with open_site(project) as site:
+        waiting = {name: len(files) for name, files in find_landed(site).files.items()}
     return [job_of(names) for names in spread(waiting, most)]
 
 
@@ -44,8 +44,8 @@ def job_of(names: Sequence[str]) -> dict[str, Any]:
 
 def queries_behind(project: Path) -> list[str]:
     """Queries that are not as far as their streams reach, and may be taken there."""
-    with at_site(project) as site:
-        return [each.name for each in query_status(site) if each.state in DUE or each.may_go_on]
+    with open_site(project) as site:
+        return [each.name for each in query_statuses(site) if each.state in DUE_PROGRESS or each.may_go_on]
 
 
 def interval_of(context: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -64,11 +64,11 @@ def replay_jobs(project: Path, params: Mapping[str, Any], interval: tuple[str, s
             "the range is not told",
             how="fill in From and To; or start a backfill, whose runs stand for one interval each",
         )
-    with at_site(project) as site:
-        standing = {each.name: each for each in query_status(site)}
+    with open_site(project) as site:
+        standing = {each.name: each for each in query_statuses(site)}
     name = params["query"]
     if name and name not in standing:
-        raise unknown("query", name, standing)
+        raise unknown_name_error("query", name, standing)
     wanted = [name] if name else [each.name for each in standing.values() if _answers(each, since, until)]
     options = ["--from", str(since), "--to", str(until), "--technique", str(params["technique"])]
     options += ["--dry-run"] if params["dry_run"] else []
@@ -80,5 +80,5 @@ def _answers(query: QueryStatus, since: str, until: str) -> bool:
     there = query.published
     if there is None:
         return False
-    start, end = (event_time(each, timed=query.timed) for each in (since, until))
+    start, end = (parse_event_time(each, timed=query.timed) for each in (since, until))
     return start < end and start <= there.frontier and end > there.last.begins

@@ -41,9 +41,9 @@ def table(
     The project is the nearest errata.yaml unless it is named; each of `groups` gives values of all group columns.
     """
     # PySpark takes seconds to import, and importing errata must stay quick.
-    from errata.flows.telling import read  # noqa: PLC0415
+    from errata.read import stream_scan  # noqa: PLC0415
 
-    return read.table(spark, stream, as_of=as_of, start=start, end=end, groups=groups, project=project)
+    return stream_scan.stream_frame(spark, stream, as_of=as_of, start=start, end=end, groups=groups, project=project)
 
 
 def ask(
@@ -59,9 +59,9 @@ def ask(
     `at` is the event time, by default the last that is certain; `as_of` is a commit or a moment of commit. The project
     is the nearest errata.yaml unless it is named. The session's time zone becomes UTC, and its ANSI mode is turned on.
     """
-    from errata.flows.telling import ask as asking  # noqa: PLC0415
+    from errata.read import ask as asking  # noqa: PLC0415
 
-    return asking.ask(spark, query, at=at, as_of=as_of, project=project)
+    return asking.ask_frame(spark, query, at=at, as_of=as_of, project=project)
 
 
 @overload
@@ -103,9 +103,9 @@ def results(
     `aligned`, further queries by name, all of them are read as of one state of the streams and at one event time, and
     the DataFrames come by name. The project is the nearest errata.yaml unless it is named.
     """
-    from errata.flows.telling import results as reading  # noqa: PLC0415
+    from errata.read import results as reading  # noqa: PLC0415
 
-    found = reading.results(spark, query, at=at, as_of=as_of, aligned=aligned or (), project=project)
+    found = reading.results_frames(spark, query, at=at, as_of=as_of, aligned=aligned or (), project=project)
     return next(iter(found.values())) if aligned is None else found
 
 
@@ -121,9 +121,9 @@ def changes(
     A result is told by `key` and `vs`. It lasts until its `ve`, or until the next result of its key begins. `since`
     leaves out what commits up to it have changed. The project is the nearest errata.yaml unless it is named.
     """
-    from errata.flows.telling import changes as reading  # noqa: PLC0415
+    from errata.read import changes as reading  # noqa: PLC0415
 
-    return reading.changes(spark, query, since=since, project=project)
+    return reading.query_changes_frame(spark, query, since=since, project=project)
 
 
 def why(
@@ -140,6 +140,6 @@ def why(
     `at` is an event time at which the one that is meant counts. The project is the nearest errata.yaml unless it is
     named.
     """
-    from errata.flows.telling import why as telling  # noqa: PLC0415
+    from errata.read import why as telling  # noqa: PLC0415
 
-    return telling.told(spark, query, key, at=at, project=project)
+    return telling.explain_result_json(spark, query, key, at=at, project=project)

@@ -42,7 +42,7 @@ class ErrataError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process borders (Spark workers); keyword arguments would be lost by the default.
-        return (_rebuild, (type(self), self.what, self.where, self.why, self.how))
+        return (_rebuild_error, (type(self), self.what, self.where, self.why, self.how))
 
 
 class UsageError(ErrataError):
@@ -51,15 +51,15 @@ class UsageError(ErrataError):
     exit_code = EXIT_USAGE
 
 
-class Refused(ErrataError):
+class RefusedError(ErrataError):
     """What was asked for is understood and not done, because it would lose or contradict something."""
 
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+NO_SPACE_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """What the system says when there is no room for more: none on the disk, none of a quota, none in one file."""
 
 
-def disk_full(where: str, why: str, what: str = "the disk is full") -> ErrataError:
+def disk_full_error(where: str, why: str, what: str = "the disk is full") -> ErrataError:
     """That there is no room to write."""
     return ErrataError(
         what,
@@ -69,18 +69,20 @@ def disk_full(where: str, why: str, what: str = "the disk is full") -> ErrataErr
     )
 
 
-class BadFile(ErrataError):
+class BadFileError(ErrataError):
     """A source file of which nothing can be taken in, whatever else is delivered with it: `where` is its name."""
 
-    also: Sequence[BadFile] = ()
+    also: Sequence[BadFileError] = ()
     """Others that were found with it."""
 
 
-def _rebuild(kind: type[ErrataError], what: str, where: str | None, why: str | None, how: str | None) -> ErrataError:
+def _rebuild_error(
+    kind: type[ErrataError], what: str, where: str | None, why: str | None, how: str | None
+) -> ErrataError:
     return kind(what, where=where, why=why, how=how)
 
 
-def candidates(name: str, known: Iterable[str]) -> str:
+def candidates_text(name: str, known: Iterable[str]) -> str:
     """What may have been meant, nearest first, and what there is: a sequence as it stands, anything else by name."""
     names = list(known) if isinstance(known, Sequence) else sorted(known)
     if not names:
@@ -91,6 +93,6 @@ def candidates(name: str, known: Iterable[str]) -> str:
     return f"did you mean {' or '.join(near)}? {there_is}" if near else there_is
 
 
-def unknown(kind: str, name: str, known: Iterable[str], where: str | None = None) -> UsageError:
+def unknown_name_error(kind: str, name: str, known: Iterable[str], where: str | None = None) -> UsageError:
     """The error for a name that nothing bears, with the candidates."""
-    return UsageError(f"unknown {kind} {name!r}", where=where, how=candidates(name, known))
+    return UsageError(f"unknown {kind} {name!r}", where=where, how=candidates_text(name, known))

@@ -24,12 +24,12 @@ from deploy.ports import HOST
 from pyspark.sql import SparkSession
 from sqlalchemy import text
 
-from errata.archive.scan import Scan, scan_rows
+from errata.archive.scan import ArchiveScan, scan_rows
 from errata.catalog import commits, streams
 from errata.clock import SYSTEM
 from errata.engine.java import require_java, wheel_java
-from errata.model.instants import format_instant, to_micros
 from errata.model.results import VE, VS
+from errata.model.time import format_instant, to_micros
 from fixtures.airflow import HOUSE
 from fixtures.cluster import WORKERS, Cluster, standalone
 from fixtures.duck import answers
@@ -136,7 +136,7 @@ def morning(
         do = running.enter_context(of.on(running.enter_context(standalone(folder / "first", javas[0]))))
         do("append", "--landed", "--accept-quarantine", *FEED)
         do("run", "--no-take")
-        of.answered, of.before = commits.newest(submitted.site.catalog), of.market.rows()
+        of.answered, of.before = commits.newest_commit(submitted.site.catalog), of.market.rows()
         of.market.correct()
         if much:
             running.close()
@@ -191,7 +191,7 @@ def test_what_cannot_be_read_waits_with_the_same_reason(morning: Morning) -> Non
 def test_the_answers_are_right_before_and_after_the_corrections(morning: Morning) -> None:
     of = morning.submitted
     check(of, morning.market, morning.before, morning.answered)
-    check(of, morning.market, morning.market.rows(), commits.newest(of.site.catalog))
+    check(of, morning.market, morning.market.rows(), commits.newest_commit(of.site.catalog))
     assert of.rows("by_minute", morning.answered) != of.rows("by_minute")
 
 
@@ -203,7 +203,7 @@ def test_a_replay_finds_nothing_that_differs_and_has_looked_at_all(morning: Morn
 
 
 def test_every_commit_names_the_task_and_the_application_that_made_it(morning: Morning) -> None:
-    made = commits.listed(morning.submitted.site.catalog, since=1)
+    made = commits.list_commits(morning.submitted.site.catalog, since=1)
     by_task = {each.cause.task_id: set[str]() for each in made}
     for each in made:
         assert (each.cause.dag_id, each.cause.run_id, each.cause.try_number) == (DAG, RUN, 1)
@@ -246,7 +246,7 @@ def plain(value: object) -> object:
 def archived(of: Answering, stream: str) -> pa.Table:
     """The rows of a stream, in its order."""
     catalog = of.site.catalog
-    scan = Scan(streams.standing(catalog, stream), commits.newest(catalog))
+    scan = ArchiveScan(streams.stream_state(catalog, stream), commits.newest_commit(catalog))
     found = scan_rows(of.site.session(), catalog, of.site.warehouse, scan).toArrow()
     return found.sort_by([("time", "ascending"), ("symbol", "ascending")])
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from playwright.sync_api import Browser, expect
 
-from errata.model.instants import to_micros
+from errata.model.time import to_micros
 from fixtures.airflow_up import Exchange, exchange, trades, tried_for
 from fixtures.browser import Scheme, Screen, chromium, logged_in
 

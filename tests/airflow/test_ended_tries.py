@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from errata.catalog import leases
-from errata.catalog.open import Catalog, open_catalog
+from errata.catalog.database import Catalog, open_catalog
+from errata.declare.apply import apply_plan, plan_apply
 from errata.declare.project import load_project
-from errata.flows.declaring.apply import apply, plan
 from errata_airflow.operator import ErrataJob
 from fixtures.airflow import PROJECT
 from fixtures.leasing import left_elsewhere
@@ -26,7 +26,7 @@ STATES = {
 @pytest.fixture
 def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
     (tmp_path / "errata.yaml").write_text(PROJECT)
-    apply(plan(load_project(tmp_path)))
+    apply_plan(plan_apply(load_project(tmp_path)))
     monkeypatch.setenv("ERRATA_PROJECT", str(tmp_path / "errata.yaml"))
     found = open_catalog(f"sqlite:///{tmp_path / 'errata.db'}")
     yield found
@@ -56,6 +56,6 @@ def test_leases_of_tasks_that_have_ended_are_given_back(catalog: Catalog) -> Non
     task = ErrataJob(task_id="answer", job="run")
     context: Any = {"ti": SimpleNamespace(get_task_states=get_task_states)}
     task._release_ended(context)
-    assert {each.owner for each in leases.holders(catalog)} == {owner for owner, stays in owners.items() if stays}
+    assert {each.owner for each in leases.list_holders(catalog)} == {owner for owner, stays in owners.items() if stays}
     task._release_ended({"ti": SimpleNamespace()})  # type: ignore[typeddict-item]
-    assert len(leases.holders(catalog)) == 4
+    assert len(leases.list_holders(catalog)) == 4

@@ -15,21 +15,20 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from errata.catalog import held_files, streams
-from errata.catalog.held_files import HeldFile
-from errata.catalog.lately import Strip
-from errata.catalog.leases import TERM
-from errata.catalog.open import Catalog
+from errata.catalog import quarantine, streams
+from errata.catalog.activity import TimelineStrip
+from errata.catalog.database import Catalog
+from errata.catalog.leases import LEASE_MICROS
+from errata.catalog.quarantine import QuarantineFile
 from errata.clock import SYSTEM
+from errata.declare.apply import apply_plan, plan_apply
 from errata.declare.project import load_project
 from errata.errors import ErrataError
-from errata.evaluate.route import Kind
-from errata.flows.declaring.apply import apply, plan
-from errata.flows.overview.timelines import Timeline
+from errata.language.route import RouteKind
 from errata.model.bucket import Role
-from errata.model.commit import Cause
-from errata.model.evaluation import Refusal
-from errata.revise.technique import Technique
+from errata.model.commit import Cause, RefusedRevisions
+from errata.model.technique import Technique
+from errata.read.details import StreamTimeline
 from errata_airflow.links import ReportLink, report_path
 from errata_airflow.page import Door
 from errata_airflow.page.app import admitted, build
@@ -166,7 +165,7 @@ def test_a_project_without_streams_tells_the_next_step(
     (tmp_path / "errata.yaml").write_text("project: p\n")
     monkeypatch.setenv("ERRATA_PROJECT", str(tmp_path))
     assert "the catalog has no tables yet" in seen(client, "", 503)
-    apply(plan(load_project(tmp_path, {})))
+    apply_plan(plan_apply(load_project(tmp_path, {})))
     assert "This project has no streams yet." in seen(client, "")
     assert "There are no queries yet." in seen(client, "queries")
 
@@ -206,7 +205,7 @@ def test_a_stopped_query_is_seen_everywhere(client: TestClient, place: Looked) -
 def test_a_query_that_waits_for_a_silent_holder_is_amber_everywhere(client: TestClient, place: Looked) -> None:
     place.bring(5, 60)
     owner = "append/scheduled__1/answer/1"
-    left_elsewhere(Catalog(place.site.catalog.engine, SYSTEM), "query dear", owner, lasts=TERM // 3)
+    left_elsewhere(Catalog(place.site.catalog.engine, SYSTEM), "query dear", owner, lasts=LEASE_MICROS // 3)
     text = seen(client, "")
     assert f"dear waits for {owner} (process 4711 of " in text
     assert "errata leases release dear" in text
@@ -236,7 +235,7 @@ def test_corrections_and_their_reports(client: TestClient, place: Looked) -> Non
     place.answer("dear")
     place.correct(5, 99.0)
     records: list[Any] = [("replace", "a", 5, 5.0, 99.0), ("delete", "c", 9, 3.0, None)]
-    refused = [Refusal("feed", 4, 5, 2, "rows of it have been aged out")]
+    refused = [RefusedRevisions("feed", 4, 5, 2, "rows of it have been aged out")]
     commit = place.sweep("dear", records, (0, 1), refused=refused)
     place.replayed("dear", 0)
     text = seen(client, "corrections")
@@ -268,8 +267,10 @@ def test_quarantine_tells_why_and_how(client: TestClient, place: Looked) -> None
 
 def test_files_that_were_set_aside_are_told_with_the_way_out(client: TestClient, place: Looked) -> None:
     catalog = place.site.catalog
-    file = HeldFile("other", "landing/other/cut.csv.gz", 10, 5, "the gzip file ends too early", "send it anew", NOW)
-    held_files.set_aside(catalog, streams.standing(catalog, "other").stream_id, [file])
+    file = QuarantineFile(
+        "other", "landing/other/cut.csv.gz", 10, 5, "the gzip file ends too early", "send it anew", NOW
+    )
+    quarantine.quarantine_files(catalog, streams.stream_state(catalog, "other").stream_id, [file])
     text = seen(client, "quarantine")
     for part in ("cut.csv.gz", "the gzip file ends too early", "send it anew", "errata quarantine retry other"):
         assert part in text
@@ -342,7 +343,7 @@ def test_a_catalog_that_goes_away_while_it_is_asked(
     def gone(_: Catalog) -> None:
         raise ErrataError("the catalog's database does not answer as it should", how="check that it is up")
 
-    monkeypatch.setattr("errata.flows.overview.upkeep.lately.pinned", gone)
+    monkeypatch.setattr("errata.read.maintenance.activity.living_pins", gone)
     assert "check that it is up" in seen(client, "health", 503)
 
 
@@ -401,13 +402,13 @@ def test_a_commit_leads_to_its_task() -> None:
 
 
 def test_a_drawing_keeps_within_its_bounds() -> None:
-    strips = [Strip(Role.BASE, 0, 4, 1, 100, 0), Strip(Role.BASE, 4, 9, 1, 1, 0)]
+    strips = [TimelineStrip(Role.BASE, 0, 4, 1, 100, 0), TimelineStrip(Role.BASE, 4, 9, 1, 1, 0)]
     strips += [
-        Strip(Role.OVERLAY, 1, 3, 1, 2, 0),
-        Strip(Role.OVERLAY, 3, 4, 1, 2, 0),
-        Strip(Role.OVERLAY, 8, 8, 1, 2, 0),
+        TimelineStrip(Role.OVERLAY, 1, 3, 1, 2, 0),
+        TimelineStrip(Role.OVERLAY, 3, 4, 1, 2, 0),
+        TimelineStrip(Role.OVERLAY, 8, 8, 1, 2, 0),
     ]
-    found = drawn(Timeline(0, 99, 10, strips, stable=50, aged_to=0), 3)
+    found = drawn(StreamTimeline(0, 99, 10, strips, stable=50, aged_to=0), 3)
     assert found.bars == "M0.75 100V0H4.25V100zM4.75 100V92H9.25V100z"
     assert found.corrected == "M1 0H5V18H1zM8 0H9V18H8z"
     assert (found.stable, found.ticks) == (5.0, [0, 49, 99])
@@ -416,7 +417,7 @@ def test_a_drawing_keeps_within_its_bounds() -> None:
 
 
 def test_every_way_to_an_answer_has_its_sentence() -> None:
-    ways = {*Kind, *Technique} - {Technique.AUTO, Technique.NONE}
+    ways = {*RouteKind, *Technique} - {Technique.AUTO, Technique.NONE}
     assert set(ROUTES) == ways
 
 

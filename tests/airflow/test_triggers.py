@@ -16,10 +16,10 @@ from airflow.sdk.module_loading import import_string
 from airflow.triggers.base import BaseEventTrigger, TaskSuccessEvent
 from sqlalchemy import text
 
+from errata.archive.ingest.batch import IngestRequest, ingest_batch
+from errata.archive.revisions.apply import apply_revisions
+from errata.declare.site import open_site
 from errata.errors import UsageError
-from errata.flows.site import at_site
-from errata.flows.taking.append import Batch, append
-from errata.flows.taking.revise import revise
 from errata_airflow.triggers import CatalogTrigger, LandedTrigger, RevisionArrivalTrigger, StreamStableTrigger
 from fixtures.awaited import CORRECTION, Place
 from fixtures.postgres import FreshDatabase
@@ -128,7 +128,7 @@ def test_a_watcher_tells_each_change_once(place: Place) -> None:
             second = await asyncio.wait_for(waiting, 20)
             assert second.payload["streams"]["quotes"]["count"] == 2
             assert first.payload["fingerprint"] != second.payload["fingerprint"]
-            await asyncio.to_thread(place.do, revise)
+            await asyncio.to_thread(place.do, apply_revisions)
             waiting = await no_event(running, 1.0)
             await asyncio.to_thread(place.take, CORRECTION.replace("9", "3"))
             assert (await asyncio.wait_for(waiting, 20)).payload["streams"]["quotes"]["first"] == 3
@@ -179,7 +179,7 @@ def test_a_catalog_that_is_away_for_a_while_is_asked_again(place: Place, monkeyp
         assert found[0].payload | {"commit": 0} == found[1].payload | {"commit": 0}
         await asyncio.gather(running.aclose(), other.aclose())
 
-    with at_site(place.file) as site:
+    with open_site(place.file) as site:
         place_engine = site.catalog.engine
         asyncio.run(course())
 
@@ -226,7 +226,7 @@ def test_a_stream_becomes_stable(place: Place) -> None:
         await asyncio.to_thread(place.take, CORRECTION, "21,c,1,insert")
         await asyncio.wait([waiting], timeout=0.8)
         assert not waiting.done(), "a correction is pending"
-        await asyncio.to_thread(place.do, revise)
+        await asyncio.to_thread(place.do, apply_revisions)
         assert (await asyncio.wait_for(waiting, 20)).payload["stable"] == 16
         await running.aclose()
 
@@ -245,7 +245,7 @@ def test_files_land(place: Place) -> None:
             waiting = await no_event(running, 0.8)
             (folder / "2.csv").write_text("n,value\n2,1\n")
             assert (await asyncio.wait_for(waiting, 20)).payload["streams"] == {"ticks": 2}
-            await asyncio.to_thread(place.do, lambda site: append(site, Batch("ticks", landed=True)))
+            await asyncio.to_thread(place.do, lambda site: ingest_batch(site, IngestRequest("ticks", landed=True)))
             waiting = await no_event(running, 0.8)
             (folder / "3.csv").write_text("n,value\n3,1\n")
             assert (await asyncio.wait_for(waiting, 20)).payload["streams"] == {"ticks": 1}

@@ -15,9 +15,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from hypothesis import given
 from hypothesis import strategies as st
 
+from errata.declare.apply import apply_plan, plan_apply
 from errata.declare.project import load_project
 from errata.errors import ErrataError, UsageError
-from errata.flows.declaring.apply import apply, plan
 from errata_airflow import work
 from errata_airflow.reason import in_words, reason, reason_of
 from fixtures.airflow import PROJECT
@@ -30,7 +30,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "errata.yaml").write_text(PROJECT)
     for name in ("trades", "ticks"):
         (tmp_path / "landing" / name).mkdir(parents=True)
-    apply(plan(load_project(tmp_path)))
+    apply_plan(plan_apply(load_project(tmp_path)))
     return tmp_path / "errata.yaml"
 
 

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from errata.archive.bloom import FPP, filter_options, hashes, hashes_of, may_hold, xxh64
-from errata.archive.warehouse import Warehouse
-from errata.archive.written import ROW_GROUP, BucketWriter
+from errata.archive.bloom import FALSE_POSITIVE_RATE, bloom_options, column_hashes, key_hashes, may_contain, xxh64
+from errata.archive.bucket_writer import MAX_ROW_GROUP_ROWS, BucketWriter
+from errata.declare.warehouse import Warehouse
 from errata.model.bucket import Role
 from errata.model.columns import Column, ColumnType
 from errata.model.stream import Stream
@@ -59,9 +59,9 @@ def column(kind: str, first: int, count: int) -> pa.Array:
     return pa.array([value(number) for number in range(first, first + count)], made)
 
 
-def written(table: pa.Table, row_group: int = ROW_GROUP) -> tuple[io.BytesIO, pq.FileMetaData]:
+def written(table: pa.Table, row_group: int = MAX_ROW_GROUP_ROWS) -> tuple[io.BytesIO, pq.FileMetaData]:
     file = io.BytesIO()
-    options = filter_options(table, table.column_names, row_group)
+    options = bloom_options(table, table.column_names, row_group)
     pq.write_table(table, file, row_group_size=row_group, bloom_filter_options=options or None)
     return file, pq.read_metadata(file)
 
@@ -69,49 +69,52 @@ def written(table: pa.Table, row_group: int = ROW_GROUP) -> tuple[io.BytesIO, pq
 @pytest.mark.parametrize("data", VECTORS)
 def test_hashes_are_those_that_are_published(data: bytes) -> None:
     assert xxh64(np.frombuffer(data, dtype=np.uint8).reshape(1, -1)).tolist() == [VECTORS[data]]
-    assert hashes(pa.array([b"before", data, b"after"])[1:2]).tolist() == [VECTORS[data]]
+    assert column_hashes(pa.array([b"before", data, b"after"])[1:2]).tolist() == [VECTORS[data]]
 
 
 @given(st.lists(st.binary(max_size=100), max_size=20))
 def test_hashes_of_several_are_those_of_each(values: list[bytes]) -> None:
     each = [int(xxh64(np.frombuffer(value, dtype=np.uint8).reshape(1, -1))[0]) for value in values]
-    assert hashes(pa.array(values, pa.binary())).tolist() == each
+    assert column_hashes(pa.array(values, pa.binary())).tolist() == each
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_there_is_found_and_little_else(kind: str) -> None:
     file, metadata = written(pa.table({kind: column(kind, 0, COUNT)}))
     group = metadata.row_group(0)
-    there = may_hold(file, group, hashes_of(pa.table({kind: column(kind, 0, COUNT)})))
-    absent = may_hold(file, group, hashes_of(pa.table({kind: column(kind, COUNT, COUNT)})))
+    there = may_contain(file, group, key_hashes(pa.table({kind: column(kind, 0, COUNT)})))
+    absent = may_contain(file, group, key_hashes(pa.table({kind: column(kind, COUNT, COUNT)})))
     assert there is not None
     assert there.all()
     assert absent is not None
-    assert absent.mean() < 2 * FPP
+    assert absent.mean() < 2 * FALSE_POSITIVE_RATE
 
 
 def test_as_many_are_let_through_as_was_declared() -> None:
     values = 13_500  # a filter for them is just about a power of two
     file, metadata = written(pa.table({"n": pa.array(range(values), pa.int64())}))
-    absent = may_hold(file, metadata.row_group(0), hashes_of(pa.table({"n": np.arange(values, 40 * values)})))
+    absent = may_contain(file, metadata.row_group(0), key_hashes(pa.table({"n": np.arange(values, 40 * values)})))
     assert absent is not None
-    assert FPP / 2 < absent.mean() < 2 * FPP
+    assert FALSE_POSITIVE_RATE / 2 < absent.mean() < 2 * FALSE_POSITIVE_RATE
 
 
 def test_a_filter_is_as_large_as_a_row_group_needs() -> None:
     rows = 4_000
     table = pa.table({"few": [str(number % 5) for number in range(rows)], "many": [str(n) for n in range(rows)]})
-    options = filter_options(table, ["few", "many"], 1_000)
-    assert options == {"few": {"ndv": 5, "fpp": FPP}, "many": {"ndv": 1_000, "fpp": FPP}}
+    options = bloom_options(table, ["few", "many"], 1_000)
+    assert options == {
+        "few": {"ndv": 5, "fpp": FALSE_POSITIVE_RATE},
+        "many": {"ndv": 1_000, "fpp": FALSE_POSITIVE_RATE},
+    }
     late = pa.table({"n": [0] * 1_000 + list(range(400))})
-    assert filter_options(late, ["n"], 1_000)["n"]["ndv"] == 400
+    assert bloom_options(late, ["n"], 1_000)["n"]["ndv"] == 400
 
 
 def test_all_columns_of_a_key_must_agree() -> None:
     table = pa.table({"id": pa.array(range(100), pa.int64()), "who": [f"w{number}" for number in range(100)]})
     file, metadata = written(table)
     asked = pa.table({"id": pa.array([5, 5, 5_000], pa.int64()), "who": ["w5", "nobody", "w5"]})
-    held = may_hold(file, metadata.row_group(0), hashes_of(asked))
+    held = may_contain(file, metadata.row_group(0), key_hashes(asked))
     assert held is not None
     assert held.tolist() == [True, False, False]
 
@@ -120,18 +123,18 @@ def test_booleans_have_no_filter() -> None:
     table = pa.table({"flag": [True, False], "id": pa.array([1, 2], pa.int64())})
     file, metadata = written(table)
     asked = pa.table({"flag": [True, True], "id": pa.array([1, 7], pa.int64())})
-    held = may_hold(file, metadata.row_group(0), hashes_of(asked))
+    held = may_contain(file, metadata.row_group(0), key_hashes(asked))
     assert held is not None
     assert held.tolist() == [True, False]
     file, metadata = written(table.select(["flag"]))
-    assert may_hold(file, metadata.row_group(0), hashes_of(asked)) is None
+    assert may_contain(file, metadata.row_group(0), key_hashes(asked)) is None
 
 
 def test_files_without_filters_say_nothing() -> None:
     file = io.BytesIO()
     pq.write_table(pa.table({"id": [1, 2]}), file)
     group = pq.read_metadata(file).row_group(0)
-    assert may_hold(file, group, hashes_of(pa.table({"id": [7]}))) is None
+    assert may_contain(file, group, key_hashes(pa.table({"id": [7]}))) is None
 
 
 def test_filters_of_another_kind_say_nothing() -> None:
@@ -139,12 +142,12 @@ def test_filters_of_another_kind_say_nothing() -> None:
     offset = metadata.row_group(0).column(0).bloom_filter_offset
     length = metadata.row_group(0).column(0).bloom_filter_length
     good = file.getvalue()[offset : offset + length]
-    asked = hashes_of(pa.table({"id": [1, 7]}))
+    asked = key_hashes(pa.table({"id": [1, 7]}))
 
     def held(data: bytes) -> list[bool] | None:
         chunk = SimpleNamespace(path_in_schema="id", bloom_filter_offset=0, bloom_filter_length=len(data))
         group = SimpleNamespace(num_columns=1, column=[chunk].__getitem__)
-        found = may_hold(io.BytesIO(data), group, asked)
+        found = may_contain(io.BytesIO(data), group, asked)
         return None if found is None else found.tolist()
 
     assert held(good) == [True, False]
@@ -178,7 +181,7 @@ def test_spark_reads_files_with_filters(spark: SparkSession, tmp_path: Path) -> 
     evens = {kind: column(kind, 0, 2 * count).take(pa.array(range(0, 2 * count, 2))) for kind in KINDS}
     table = pa.table({"number": pa.array(range(0, 2 * count, 2), pa.int32()), **evens})
     path = str(tmp_path / "filtered.parquet")
-    pq.write_table(table, path, row_group_size=100, bloom_filter_options=filter_options(table, list(KINDS), 100))
+    pq.write_table(table, path, row_group_size=100, bloom_filter_options=bloom_options(table, list(KINDS), 100))
     rows = spark.read.parquet(path)
     found = None
     for kind in KINDS:

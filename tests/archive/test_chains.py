@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.archive.chains import NONE, row_numbers, standing, undone
-from errata.archive.overlay import overlay_schema
+from errata.archive.overlays import NO_VERSION, chain_heads, effective_versions, undone_batches
+from errata.archive.schemas import overlay_schema
 from fixtures.flows import a_feed
 
 FEED = a_feed(moment="bigint")
@@ -32,14 +32,14 @@ def by_hand(batches: Sequence[int], said: Sequence[int], undoes: dict[int, int],
             runs[-1].extend(run)
         else:
             runs.append(list(run))
-        if said[runs[-1][-1]] == (said[runs[-2][-1]] if len(runs) > 1 else NONE):
+        if said[runs[-1][-1]] == (said[runs[-2][-1]] if len(runs) > 1 else NO_VERSION):
             runs.pop()
     return runs
 
 
 @given(
     rows=st.lists(
-        st.lists(st.tuples(st.sampled_from(BATCHES), st.integers(NONE, 2)), min_size=1, max_size=8), max_size=4
+        st.lists(st.tuples(st.sampled_from(BATCHES), st.integers(NO_VERSION, 2)), min_size=1, max_size=8), max_size=4
     ),
     undoes=st.dictionaries(st.sampled_from(BATCHES), st.sampled_from(BATCHES)),
     own=st.sampled_from(BATCHES),
@@ -50,13 +50,13 @@ def test_what_counts_of_many_rows_is_what_counts_of_each(
     undoes = {batch: of for batch, of in undoes.items() if batch != of}
     batch, said = (np.array([each[at] for row in rows for each in row], dtype=np.int64) for at in (0, 1))
     row = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
-    numbers, last, before = standing(row, batch, undone(batch, undoes, own), said, own)
+    numbers, last, before = effective_versions(row, batch, undone_batches(batch, undoes, own), said, own)
     expected = {}
     for number, each in enumerate(rows):
         start = int(np.searchsorted(row, number))
         runs = by_hand([batch for batch, _ in each], [says for _, says in each], undoes, own)
         if any(each[run[0]][0] == own for run in runs):
-            expected[number] = (start + runs[-1][-1], start + runs[-2][-1] if len(runs) > 1 else NONE)
+            expected[number] = (start + runs[-1][-1], start + runs[-2][-1] if len(runs) > 1 else NO_VERSION)
     assert dict(zip(numbers.tolist(), zip(last.tolist(), before.tolist(), strict=True), strict=True)) == expected
 
 
@@ -80,4 +80,4 @@ def test_rows_are_told_by_what_they_supersede(said: list[tuple[int, int | None, 
         {"_revision": number, "_from_revision": before, "_pos": pos, "_batch": batch, "_masks": before is not None}
         for number, before, pos, batch in said
     ]
-    assert row_numbers(pa.Table.from_pylist(rows, schema=overlay_schema(FEED)), {8}).tolist() == numbers
+    assert chain_heads(pa.Table.from_pylist(rows, schema=overlay_schema(FEED)), {8}).tolist() == numbers

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from errata.archive.keys import codes, identities, key_numbers, sought
-from errata.model.columns import canonical
+from errata.archive.revisions.pending import key_numbers, keys_to_find, revision_keys, value_codes
+from errata.model.columns import equality_value
 from fixtures.claims import (
     ORDERS,
     QUOTES,
@@ -36,7 +36,7 @@ class TestIdentities:
     @given(cases())
     def test_of_any_claim(self, case: Case) -> None:
         stream = case.stream
-        found = identities(stream, claim(stream, case.revisions)).to_pylist()
+        found = revision_keys(stream, claim(stream, case.revisions)).to_pylist()
         assert [tuple(row[name] for name in stream.key) for row in found] == [
             identity(stream, said) for said in case.revisions
         ]
@@ -44,11 +44,11 @@ class TestIdentities:
 
     def test_a_key_may_be_given_as_old_alone(self) -> None:
         said = revision(5, "replace", {"price": 2.0, "time": 3}, {"symbol": "a"})
-        assert identities(QUOTES, claim(QUOTES, [said])).to_pylist() == [{"time": 3, "symbol": "a", "_place": 3}]
+        assert revision_keys(QUOTES, claim(QUOTES, [said])).to_pylist() == [{"time": 3, "symbol": "a", "_place": 3}]
 
     def test_columns_may_be_named_that_are_there_no_more(self) -> None:
         said = revision(5, "delete", {"id": "a"}) | {"_given": "id,gone", "_claimed": "gone,day", "_old_day": 4}
-        assert identities(ORDERS, claim(ORDERS, [said])).to_pylist() == [{"id": "a", "_place": 4}]
+        assert revision_keys(ORDERS, claim(ORDERS, [said])).to_pylist() == [{"id": "a", "_place": 4}]
 
 
 class TestSought:
@@ -68,7 +68,7 @@ class TestSought:
             new = tuple(values.get(name, old) for name, old in zip(stream.key, key, strict=True))
             if new != key:
                 places[new].add(micros(new[stream.key.index(stream.order)]) if stream.key_has_order else None)
-        found = sought(stream, claim(stream, case.revisions)).to_pylist()
+        found = keys_to_find(stream, claim(stream, case.revisions)).to_pylist()
         keys = [tuple(row[name] for name in stream.key) for row in found]
         assert len(keys) == len(set(keys))
         expected = {key: None if len(some) > 1 else next(iter(some)) for key, some in places.items()}
@@ -82,7 +82,9 @@ class TestSought:
             revision(4, "replace", {"id": "e"}, {"id": "d", "day": 5}),
             revision(5, "replace", {"id": "f"}, {"id": "f", "day": 6}),
         ]
-        assert sorted(map(tuple, (row.values() for row in sought(ORDERS, claim(ORDERS, revisions)).to_pylist()))) == [
+        assert sorted(
+            map(tuple, (row.values() for row in keys_to_find(ORDERS, claim(ORDERS, revisions)).to_pylist()))
+        ) == [
             ("a", 4),
             ("b", None),
             ("c", None),
@@ -93,11 +95,11 @@ class TestSought:
 
     def test_those_who_disagree_about_the_place_are_not_believed(self) -> None:
         revisions = [revision(number, "delete", {"id": "a"}, {"day": day}) for number, day in enumerate((4, 5))]
-        assert sought(ORDERS, claim(ORDERS, revisions)).to_pylist() == [{"id": "a", "_place": None}]
+        assert keys_to_find(ORDERS, claim(ORDERS, revisions)).to_pylist() == [{"id": "a", "_place": None}]
 
     def test_of_nothing(self) -> None:
         for stream in STREAMS:
-            assert sought(stream, claim(stream, [])).column_names == [*stream.key, "_place"]
+            assert keys_to_find(stream, claim(stream, [])).column_names == [*stream.key, "_place"]
 
 
 SAMPLES: list[tuple[pa.DataType, list[Any]]] = [
@@ -119,11 +121,11 @@ SAMPLES: list[tuple[pa.DataType, list[Any]]] = [
 def test_values_are_equal_when_their_numbers_are(kind: pa.DataType, values: list[Any]) -> None:
     # The same values in two pieces, the second the other way round.
     column = pa.chunked_array([pa.array(values, kind), pa.array(values[::-1], kind)])
-    numbers = codes(column).tolist()
+    numbers = value_codes(column).tolist()
     assert numbers.count(-1) == 2
     for one, first in zip([*values, *values[::-1]], numbers, strict=True):
         for other, second in zip([*values, *values[::-1]], numbers, strict=True):
-            assert (first == second) == (canonical(one) == canonical(other))
+            assert (first == second) == (equality_value(one) == equality_value(other))
 
 
 @example([(None, 0, 0), ("a", 0, 0)])

@@ -15,18 +15,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from errata.archive import locate as locating
-from errata.archive import probe as probing
-from errata.archive import written
-from errata.archive.locate import by_tasks, by_this_process, few, locate, plan
-from errata.archive.probe import UNKNOWN, Probe, Sought, Wanted, located_schema
-from errata.archive.warehouse import Warehouse
-from errata.archive.wire import unpacked
-from errata.archive.written import BucketWriter
+from errata.archive import bucket_writer
+from errata.archive.bucket_writer import BucketWriter
+from errata.archive.revisions import locate as locating
+from errata.archive.revisions import locate as probing
+from errata.archive.revisions.locate import (
+    UNKNOWN_PLACE,
+    BucketLookup,
+    BucketProbe,
+    WantedKeys,
+    is_local_lookup,
+    locate_rows,
+    located_schema,
+    plan_lookups,
+    probe_by_spark,
+    probe_locally,
+)
+from errata.archive.schemas import unpack_table
 from errata.catalog import buckets as index
 from errata.catalog import streams
-from errata.catalog.open import Catalog
-from errata.intake.arrow_types import arrow_schema
+from errata.catalog.database import Catalog
+from errata.declare.warehouse import Warehouse
+from errata.intake.types import arrow_schema
 from errata.model.bucket import Bucket, Groups, NewBucket, Role
 from errata.model.columns import Column, ColumnType
 from errata.model.commit import Cause
@@ -84,7 +94,7 @@ def in_order(table: pa.Table) -> list[dict[str, object]]:
 
 @pytest.fixture(autouse=True)
 def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written, "ROW_GROUP", SMALL_GROUP)
+    monkeypatch.setattr(bucket_writer, "MAX_ROW_GROUP_ROWS", SMALL_GROUP)
 
 
 # What is found
@@ -95,28 +105,29 @@ KEYS = [("at",), ("at", "who"), ("who", "at"), ("id",), ("id", "who"), ("who",)]
 
 
 @st.composite
-def archives(draw: st.DrawFn) -> tuple[Stream, list[tuple[list[Row], bool, bool, bool]], Wanted]:
+def archives(draw: st.DrawFn) -> tuple[Stream, list[tuple[list[Row], bool, bool, bool]], WantedKeys]:
     key = draw(st.sampled_from(KEYS))
     stream = a_stream(key, tuple(name for name in key if name == "who" and draw(st.booleans())))
     parts = draw(st.lists(st.tuples(st.lists(rows, min_size=1, max_size=14), *[st.booleans()] * 3), max_size=4))
     wanted = draw(st.lists(rows, min_size=1, max_size=6))
     places = None
     if draw(st.booleans()):
-        places = np.array([draw(st.sampled_from([row["at"], 4, UNKNOWN])) for row in wanted], dtype=np.int64)
-    return stream, parts, Wanted(keys_of(stream, [tuple(row[name] for name in key) for row in wanted]), places)
+        places = np.array([draw(st.sampled_from([row["at"], 4, UNKNOWN_PLACE])) for row in wanted], dtype=np.int64)
+    return stream, parts, WantedKeys(keys_of(stream, [tuple(row[name] for name in key) for row in wanted]), places)
 
 
-def is_wanted(stream: Stream, wanted: Wanted, row: Row) -> bool:
-    places = [UNKNOWN] * wanted.keys.num_rows if wanted.places is None else wanted.places.tolist()
+def is_wanted(stream: Stream, wanted: WantedKeys, row: Row) -> bool:
+    places = [UNKNOWN_PLACE] * wanted.keys.num_rows if wanted.places is None else wanted.places.tolist()
     return any(
-        all(key[name] == row[name] for name in stream.key) and (stream.key_has_order or place in (UNKNOWN, row["at"]))
+        all(key[name] == row[name] for name in stream.key)
+        and (stream.key_has_order or place in (UNKNOWN_PLACE, row["at"]))
         for key, place in zip(wanted.keys.to_pylist(), places, strict=True)
     )
 
 
 @given(archives())
 def test_all_rows_and_no_others_are_found(
-    archive: tuple[Stream, list[tuple[list[Row], bool, bool, bool]], Wanted],
+    archive: tuple[Stream, list[tuple[list[Row], bool, bool, bool]], WantedKeys],
 ) -> None:
     stream, parts, wanted = archive
     expected: list[dict[str, object]] = []
@@ -141,12 +152,12 @@ def test_all_rows_and_no_others_are_found(
                     origin = {"_pos": 100 * number + place, "_batch": batches[place], "_revision": revisions[place]}
                     note = None if compacted else row["note"]
                     expected.append({**row, "note": note, **origin, "_bucket": number, "_floor": 10 * number})
-        probe = Probe(stream, wanted.placed(stream))
+        probe = BucketProbe(stream, wanted.placed(stream))
         found = [
             probe.file(each, warehouse.path(each.bucket.path))
             if each.bucket.path is not None
-            else probe.inline(each, unpacked(data[each.bucket.bucket_id]))
-            for each in plan(stream, wanted, buckets)
+            else probe.inline(each, unpack_table(data[each.bucket.bucket_id]))
+            for each in plan_lookups(stream, wanted, buckets)
         ]
     table = pa.concat_tables([located_schema(stream).empty_table(), *found])
     assert table.schema == located_schema(stream)
@@ -162,54 +173,54 @@ def index_only(number: int, low: int, high: int, groups: Groups | None = None, *
     return as_bucket(new, number)
 
 
-def planned(sought: Sequence[Sought]) -> dict[int, tuple[list[int], list[int]]]:
+def planned(sought: Sequence[BucketLookup]) -> dict[int, tuple[list[int], list[int]]]:
     return {each.bucket.bucket_id: (each.known.tolist(), each.unknown.tolist()) for each in sought}
 
 
 def test_a_known_place_is_sought_where_it_lies_and_an_unknown_one_everywhere() -> None:
     stream = a_stream(("id",))
-    wanted = Wanted(keys_of(stream, [(1,), (2,), (3,)]), np.array([20, UNKNOWN, 10], dtype=np.int64))
+    wanted = WantedKeys(keys_of(stream, [(1,), (2,), (3,)]), np.array([20, UNKNOWN_PLACE, 10], dtype=np.int64))
     buckets = [index_only(1, 0, 10), index_only(2, 10, 20), index_only(3, 21, 30)]
-    assert planned(plan(stream, wanted, buckets)) == {1: ([2], [1]), 2: ([2, 0], [1]), 3: ([], [1])}
-    known = Wanted(wanted.keys, np.array([20, 5, 10], dtype=np.int64))
-    assert planned(plan(stream, known, buckets)) == {1: ([1, 2], []), 2: ([2, 0], [])}
+    assert planned(plan_lookups(stream, wanted, buckets)) == {1: ([2], [1]), 2: ([2, 0], [1]), 3: ([], [1])}
+    known = WantedKeys(wanted.keys, np.array([20, 5, 10], dtype=np.int64))
+    assert planned(plan_lookups(stream, known, buckets)) == {1: ([1, 2], []), 2: ([2, 0], [])}
 
 
 def test_the_key_tells_the_place() -> None:
     stream = a_stream(("who", "at"))
-    wanted = Wanted(keys_of(stream, [("ann", 30), ("bob", 0)]))
-    assert planned(plan(stream, wanted, [index_only(1, 0, 9), index_only(2, 10, 19)])) == {1: ([1], [])}
+    wanted = WantedKeys(keys_of(stream, [("ann", 30), ("bob", 0)]))
+    assert planned(plan_lookups(stream, wanted, [index_only(1, 0, 9), index_only(2, 10, 19)])) == {1: ([1], [])}
 
 
 def test_groups_rule_buckets_out() -> None:
     stream = a_stream(("who", "id"), ("who",))
-    wanted = Wanted(keys_of(stream, [("ann", 1), ("bob", 1), ("cyd", 1)]))
+    wanted = WantedKeys(keys_of(stream, [("ann", 1), ("bob", 1), ("cyd", 1)]))
     buckets = [
         index_only(1, 0, 9, Groups(members=frozenset({("ann",), ("eve",)}))),
         index_only(2, 0, 9, Groups("b", "c")),
         index_only(3, 0, 9),
         index_only(4, 0, 9, Groups(members=frozenset({("eve",)}))),
     ]
-    assert planned(plan(stream, wanted, buckets)) == {1: ([], [0]), 2: ([], [1]), 3: ([], [0, 1, 2])}
+    assert planned(plan_lookups(stream, wanted, buckets)) == {1: ([], [0]), 2: ([], [1]), 3: ([], [0, 1, 2])}
 
 
 def test_groups_that_the_key_does_not_tell_rule_nothing_out() -> None:
     stream = a_stream(("id",), ("who",))
-    wanted = Wanted(keys_of(stream, [(1,)]))
+    wanted = WantedKeys(keys_of(stream, [(1,)]))
     bucket = index_only(1, 0, 9, Groups(members=frozenset({("ann",)})))
-    assert planned(plan(stream, wanted, [bucket])) == {1: ([], [0])}
+    assert planned(plan_lookups(stream, wanted, [bucket])) == {1: ([], [0])}
 
 
 def test_little_is_read_here_and_much_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written, "ROW_GROUP", 65_536)
+    monkeypatch.setattr(bucket_writer, "MAX_ROW_GROUP_ROWS", 65_536)
     large = index_only(1, 0, 9, size=8 << 20, rows=8 * 65_536)
     none, one = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
     many, most = np.zeros(10_000, dtype=np.int64), np.zeros(100, dtype=np.int64)
-    assert few([Sought(large, one, none)] * 100)
-    assert not few([Sought(large, many, none)] * 100)
-    assert few([Sought(large, none, most)] * 20)
-    assert not few([Sought(large, none, most)] * 1_000)
-    assert not few([Sought(large, none, many)] * 100)
+    assert is_local_lookup([BucketLookup(large, one, none)] * 100)
+    assert not is_local_lookup([BucketLookup(large, many, none)] * 100)
+    assert is_local_lookup([BucketLookup(large, none, most)] * 20)
+    assert not is_local_lookup([BucketLookup(large, none, most)] * 1_000)
+    assert not is_local_lookup([BucketLookup(large, none, many)] * 100)
 
 
 class Reads:
@@ -238,22 +249,22 @@ def one_file(stream: Stream, folder: Path, rows: Sequence[Row]) -> tuple[Warehou
     )
 
 
-def found_in(stream: Stream, warehouse: Warehouse, bucket: Bucket, wanted: Wanted) -> list[str]:
-    files = [(warehouse.path(bucket.path or ""), each) for each in plan(stream, wanted, [bucket])]
-    tables = by_this_process(Probe(stream, wanted.placed(stream)), files)
+def found_in(stream: Stream, warehouse: Warehouse, bucket: Bucket, wanted: WantedKeys) -> list[str]:
+    files = [(warehouse.path(bucket.path or ""), each) for each in plan_lookups(stream, wanted, [bucket])]
+    tables = probe_locally(BucketProbe(stream, wanted.placed(stream)), files)
     return [note for table in tables for note in table["note"].to_pylist()]
 
 
 def test_a_known_place_is_read_in_its_row_group_alone(tmp_path: Path, reads: Reads) -> None:
     stream = a_stream(("at", "who"))
     warehouse, bucket = one_file(stream, tmp_path, [a_row(10 * at, at) for at in range(12)])
-    assert found_in(stream, warehouse, bucket, Wanted(keys_of(stream, [(50, "ann")]))) == ["50/5/ann"]
+    assert found_in(stream, warehouse, bucket, WantedKeys(keys_of(stream, [(50, "ann")]))) == ["50/5/ann"]
     assert [number for number, _ in reads.seen] == [1, 1, 1]
     reads.seen.clear()
-    assert found_in(stream, warehouse, bucket, Wanted(keys_of(stream, [(50, "bob")]))) == []
+    assert found_in(stream, warehouse, bucket, WantedKeys(keys_of(stream, [(50, "bob")]))) == []
     assert reads.seen == [(1, ["at"]), (1, ["who"])]
     reads.seen.clear()
-    assert found_in(stream, warehouse, bucket, Wanted(keys_of(stream, [(55, "ann")]))) == []
+    assert found_in(stream, warehouse, bucket, WantedKeys(keys_of(stream, [(55, "ann")]))) == []
     assert reads.seen == [(1, ["at"])]
 
 
@@ -261,23 +272,23 @@ def test_an_unknown_place_is_read_where_the_filters_let_it(tmp_path: Path, reads
     stream = a_stream(("id", "who"))
     ids = [(17 * at) % 40 for at in range(40)]
     warehouse, bucket = one_file(stream, tmp_path, [a_row(at, ids[at], f"w{at}") for at in range(40)])
-    assert found_in(stream, warehouse, bucket, Wanted(keys_of(stream, [(ids[21], "w21")]))) == [f"21/{ids[21]}/w21"]
+    assert found_in(stream, warehouse, bucket, WantedKeys(keys_of(stream, [(ids[21], "w21")]))) == [f"21/{ids[21]}/w21"]
     assert {number for number, _ in reads.seen} == {5}
     reads.seen.clear()
-    assert found_in(stream, warehouse, bucket, Wanted(keys_of(stream, [(ids[21], "w20")]))) == []
+    assert found_in(stream, warehouse, bucket, WantedKeys(keys_of(stream, [(ids[21], "w20")]))) == []
     assert reads.seen == [(5, ["id", "who"])]
     reads.seen.clear()
-    assert found_in(stream, warehouse, bucket, Wanted(keys_of(stream, [(20, "nobody")]))) == []
+    assert found_in(stream, warehouse, bucket, WantedKeys(keys_of(stream, [(20, "nobody")]))) == []
     assert reads.seen == []
 
 
 def test_too_many_for_the_filters_are_found_all_the_same(
     tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probing, "MOST_VALUES", 1)
+    monkeypatch.setattr(probing, "MAX_FILTER_VALUES", 1)
     stream = a_stream(("who",))
     warehouse, bucket = one_file(stream, tmp_path, [a_row(at, at, f"w{at}") for at in range(8)])
-    assert found_in(stream, warehouse, bucket, Wanted(keys_of(stream, [("w3",), ("none",)]))) == ["3/3/w3"]
+    assert found_in(stream, warehouse, bucket, WantedKeys(keys_of(stream, [("w3",), ("none",)]))) == ["3/3/w3"]
     assert {number for number, _ in reads.seen} == {0, 1}
 
 
@@ -289,10 +300,10 @@ def test_files_without_filters_are_read(tmp_path: Path, reads: Reads) -> None:
     warehouse = Warehouse(str(tmp_path))
     warehouse.write("old.parquet", file.getvalue())
     bucket = as_bucket(NewBucket(Role.BASE, 8, 100, 0, 7, Groups(), "sha256:00", path="old.parquet"), 1)
-    assert found_in(stream, warehouse, bucket, Wanted(keys_of(stream, [(25,)]))) == ["6/25/ann"]
+    assert found_in(stream, warehouse, bucket, WantedKeys(keys_of(stream, [(25,)]))) == ["6/25/ann"]
     assert {number for number, _ in reads.seen} == {0, 1}
     reads.seen.clear()
-    assert found_in(stream, warehouse, bucket, Wanted(keys_of(stream, [(35,), (36,)]))) == ["7/35/ann"]
+    assert found_in(stream, warehouse, bucket, WantedKeys(keys_of(stream, [(35,), (36,)]))) == ["7/35/ann"]
     assert {number for number, _ in reads.seen} == {1}  # told by the statistics of the key
 
 
@@ -314,22 +325,22 @@ def test_files_and_inline_buckets_are_found_through_the_catalog(
     third = rows_of(stream, [a_row(50 + at, 3) for at in range(2)])
     made = [BucketWriter(stream, warehouse, inline=False).write(each, Role.BASE) for each in (first, third)]
     made.append(BucketWriter(stream, warehouse, inline=True).write(second, Role.BASE))
-    basis = streams.standing(catalog, stream.name)
+    basis = streams.stream_state(catalog, stream.name)
     with catalog.writing() as connection:
-        index.add(connection, basis.stream_id, None, commit, made)
-    buckets = index.visible(catalog, basis.stream_id, commit)
+        index.add_buckets(connection, basis.stream_id, None, commit, made)
+    buckets = index.visible_buckets(catalog, basis.stream_id, commit)
     assert [bucket.inline for bucket in buckets] == [False, True, False]
-    wanted = Wanted(
+    wanted = WantedKeys(
         keys_of(stream, [(3, "w3"), (3, "ann"), (4, "ann"), (5, "w5")]),
-        np.array([UNKNOWN, UNKNOWN, 44, 6], dtype=np.int64),
+        np.array([UNKNOWN_PLACE, UNKNOWN_PLACE, 44, 6], dtype=np.int64),
     )
-    here = locate(no_session, catalog, warehouse, stream, wanted, buckets)
+    here = locate_rows(no_session, catalog, warehouse, stream, wanted, buckets)
     assert sorted(here["note"].to_pylist()) == ["3/3/w3", "43/3/ann", "44/4/ann", "50/3/ann", "51/3/ann"]
-    monkeypatch.setattr(locating, "MOST_BYTES", 0)
-    there = locate(lambda: spark, catalog, warehouse, stream, wanted, buckets)
+    monkeypatch.setattr(locating, "MAX_LOCAL_BYTES", 0)
+    there = locate_rows(lambda: spark, catalog, warehouse, stream, wanted, buckets)
     assert there.schema == here.schema
     assert in_order(there) == in_order(here)
-    nothing = locate(no_session, catalog, warehouse, stream, Wanted(keys_of(stream, [])), buckets)
+    nothing = locate_rows(no_session, catalog, warehouse, stream, WantedKeys(keys_of(stream, [])), buckets)
     assert nothing.schema == here.schema
     assert nothing.num_rows == 0
 
@@ -362,10 +373,10 @@ def test_spark_and_this_process_agree_on_every_type(spark: SparkSession, tmp_pat
     writer = BucketWriter(stream, warehouse, inline=False)
     buckets = [as_bucket(writer.write(table.slice(start, 5), Role.BASE), start) for start in range(0, count, 5)]
     chosen = table.take([0, 1, 7, 8, 19])
-    wanted = Wanted(chosen.select(list(stream.key)))
-    probe = Probe(stream, wanted.placed(stream))
-    files = [(warehouse.path(each.bucket.path or ""), each) for each in plan(stream, wanted, buckets)]
-    here, there = pa.concat_tables(by_this_process(probe, files)), by_tasks(spark, probe, files)
+    wanted = WantedKeys(chosen.select(list(stream.key)))
+    probe = BucketProbe(stream, wanted.placed(stream))
+    files = [(warehouse.path(each.bucket.path or ""), each) for each in plan_lookups(stream, wanted, buckets)]
+    here, there = pa.concat_tables(probe_locally(probe, files)), probe_by_spark(spark, probe, files)
     assert here["_pos"].to_pylist() == [0, 1, 7, 8, 19]
     assert here.select(stream.names).to_pylist()[2:] == chosen.select(stream.names).to_pylist()[2:]
     assert list(map(str, in_order(there))) == list(map(str, in_order(here)))  # as text, NaN is NaN

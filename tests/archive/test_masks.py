@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.archive.compact import Run, _meets, _placed
-from errata.archive.masks import Overlays
-from errata.archive.order import in_order
-from errata.archive.overlay import overlay_schema
-from errata.archive.written import POS
-from errata.intake.arrow_types import arrow_schema
+from errata.archive.bucket_writer import POS
+from errata.archive.overlays import Overlays
+from errata.archive.schemas import overlay_schema
+from errata.archive.tables import sort_rows
+from errata.archive.upkeep.rewrite import CompactionRun, _assign_places, _touched_runs
+from errata.intake.types import arrow_schema
 from errata.model.bucket import Bucket, Groups, Role
-from errata.model.compaction import Why
-from errata.model.interval import HIGHEST, LOWEST
+from errata.model.compaction import RewriteReason
+from errata.model.time import HIGHEST, LOWEST
 from fixtures.claims import ORDERS, QUOTES
 
 PLACES = st.tuples(st.integers(0, 3), st.sampled_from("ab"))
@@ -71,14 +71,14 @@ def test_in_order(rows: list[tuple[int, str, int]], split: bool) -> None:
     table = pa.Table.from_pylist(said, schema=schema)
     if split:
         table = pa.concat_tables([table.slice(0, len(rows) // 2), table.slice(len(rows) // 2)])
-    found = zip(*(in_order(table, ORDERS)[name].to_pylist() for name in ("day", "id", POS)), strict=True)
+    found = zip(*(sort_rows(table, ORDERS)[name].to_pylist() for name in ("day", "id", POS)), strict=True)
     assert list(found) == sorted(rows)
 
 
-def a_run(*spans: tuple[int, int], floor: int = 5) -> Run:
+def a_run(*spans: tuple[int, int], floor: int = 5) -> CompactionRun:
     about = (Groups(), "", "", 1, None, None)
     buckets = tuple(Bucket(at, Role.BASE, "x", 1, 1, *span, *about) for at, span in enumerate(spans))
-    return Run(buckets, Why.CORRECTED, floor)
+    return CompactionRun(buckets, RewriteReason.CORRECTED, floor)
 
 
 RUNS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 10)).map(lambda each: (each[0], each[0] + each[1])))
@@ -88,7 +88,7 @@ RUNS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 10)).map(lambda eac
 def test_every_place_is_taken_by_one_run_that_spans_it_if_one_does(
     spans: list[tuple[int, int]], places: list[int]
 ) -> None:
-    runs = _placed([a_run(span) for span in spans], 5)
+    runs = _assign_places([a_run(span) for span in spans], 5)
     for place in [*places, LOWEST, HIGHEST - 1] if spans else []:
         takers = [span for span, run in zip(spans, runs, strict=True) if any(place in each for each in run.takes)]
         assert len(takers) == 1
@@ -103,7 +103,7 @@ def test_every_place_is_taken_by_one_run_that_spans_it_if_one_does(
 
 
 def test_runs_that_came_later_take_nothing() -> None:
-    early, late = _placed([a_run((0, 9)), a_run((5, 20), floor=6)], 5)
+    early, late = _assign_places([a_run((0, 9)), a_run((5, 20), floor=6)], 5)
     assert late.takes == ()
     assert all(place in early.takes[0] or place in early.takes[1] for place in (-9, 0, 9, 10, 99))
 
@@ -113,5 +113,5 @@ def test_runs_that_came_later_take_nothing() -> None:
     [([], [], [False, False]), ([10], [], [False, False]), ([9], [15], [True, False]), ([20], [20], [False, True])],
 )
 def test_which_runs_are_met(masked: list[int], brought: list[int], met: list[bool]) -> None:
-    runs = _placed([a_run((0, 4), (5, 9)), a_run((20, 29))], 5)
-    assert _meets(runs, np.array(masked, dtype=np.int64), np.array(brought, dtype=np.int64)) == met
+    runs = _assign_places([a_run((0, 4), (5, 9)), a_run((20, 29))], 5)
+    assert _touched_runs(runs, np.array(masked, dtype=np.int64), np.array(brought, dtype=np.int64)) == met

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.archive import match as matching
-from errata.archive.match import among, matches, of_order
+from errata.archive import tables as matching
+from errata.archive.tables import is_among, is_in_sorted, match_rows
 
 NAMES = ("a", "b", "c")
 
@@ -56,8 +56,8 @@ def test_pairs_are_those_of_two_loops(tables: tuple[pa.Table, pa.Table], joined_
         if row == candidate
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matching, "FEW", joined_as_they_are)
-        of_left, of_right = matches(left, right, left.column_names)
+        patch.setattr(matching, "DIRECT_JOIN_ROWS", joined_as_they_are)
+        of_left, of_right = match_rows(left, right, left.column_names)
     assert list(zip(of_left.tolist(), of_right.tolist(), strict=True)) == expected
 
 
@@ -67,7 +67,7 @@ def test_numbers_of_many_columns_do_not_overflow() -> None:
     generator = np.random.default_rng(1)
     table = pa.table({name: generator.permutation(rows) for name in names})
     shuffled = generator.permutation(rows)
-    of_left, of_right = matches(table, table.take(pa.array(shuffled)), names)
+    of_left, of_right = match_rows(table, table.take(pa.array(shuffled)), names)
     assert of_left.tolist() == list(range(rows))
     assert shuffled[of_right].tolist() == list(range(rows))
 
@@ -76,7 +76,7 @@ def test_numbers_of_many_columns_do_not_overflow() -> None:
 def test_membership(values: list[int], wanted: list[int]) -> None:
     expected = [value in wanted for value in values]
     array = np.array(values, dtype=np.int64)
-    assert of_order(array, np.array(sorted(wanted), dtype=np.int64)).tolist() == expected
-    assert among(pa.array(values, pa.int64()), pa.array(wanted, pa.int64())).tolist() == expected
+    assert is_in_sorted(array, np.array(sorted(wanted), dtype=np.int64)).tolist() == expected
+    assert is_among(pa.array(values, pa.int64()), pa.array(wanted, pa.int64())).tolist() == expected
     words = pa.array(map(str, values), pa.string()).dictionary_encode()
-    assert among(words, pa.array(map(str, wanted), pa.string())).tolist() == expected
+    assert is_among(words, pa.array(map(str, wanted), pa.string())).tolist() == expected

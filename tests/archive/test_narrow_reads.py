@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.archive import tasks
-from errata.archive.scan import Scan, candidates, scan_rows
+from errata.archive import bucket_frames
+from errata.archive.scan import ArchiveScan, candidate_buckets, scan_rows
 from errata.catalog import commits, streams
 from errata.errors import ErrataError
-from errata.model.interval import Interval
+from errata.model.time import Interval
 from fixtures.runs import Answering
 
 ROWS = 60_000
@@ -41,11 +41,13 @@ def test_both_ways_have_the_same_rows(
     handed: bool | None,
 ) -> None:
     site = there.site
-    asked = Scan(streams.standing(site.catalog, "quotes"), commits.newest(site.catalog), Interval(start, end))
-    found = candidates(site.catalog, asked)
+    asked = ArchiveScan(
+        streams.stream_state(site.catalog, "quotes"), commits.newest_commit(site.catalog), Interval(start, end)
+    )
+    found = candidate_buckets(site.catalog, asked)
     assert all(each.path is not None for each in found.base), "a file, and not a row of the catalog"
     opened: list[int] = []
-    monkeypatch.setattr(tasks, "rows_in", counting(tasks.rows_in, opened))
+    monkeypatch.setattr(bucket_frames, "read_buckets", counting(bucket_frames.read_buckets, opened))
 
     def rows(session: SparkSession) -> list[object]:
         read = scan_rows(session, site.catalog, site.warehouse, asked, found).toArrow()
@@ -68,8 +70,10 @@ def counting(rows_in: Callable[..., pa.Table], opened: list[int]) -> Callable[..
 
 def test_a_file_that_is_gone_is_told(there: Answering, near: SparkSession, tmp_path: Path) -> None:
     site = there.site
-    asked = Scan(streams.standing(site.catalog, "quotes"), commits.newest(site.catalog), Interval(0, 10))
-    (bucket,) = candidates(site.catalog, asked).base
+    asked = ArchiveScan(
+        streams.stream_state(site.catalog, "quotes"), commits.newest_commit(site.catalog), Interval(0, 10)
+    )
+    (bucket,) = candidate_buckets(site.catalog, asked).base
     file = Path(site.warehouse.spark_path(bucket.path or "").removeprefix("file://"))
     file.rename(tmp_path / "away")
     try:

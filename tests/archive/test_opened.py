@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.archive.results import ResultWriter, frame_of_new
-from errata.archive.tasks import by_access
-from errata.archive.warehouse import Warehouse
-from errata.engine.values import fetch
+from errata.archive.bucket_frames import split_by_access
+from errata.archive.results import ResultWriter, new_buckets_frame
+from errata.declare.warehouse import Warehouse
+from errata.engine.frames import fetch_rows
 from errata.model.bucket import NewBucket, Role
-from errata.model.results import RUN, VE, VS
+from errata.model.results import EVALUATION, VE, VS
 
 ROWS = 40_000
 TABLE = pa.table(
@@ -23,7 +23,7 @@ TABLE = pa.table(
         "name": pa.array([f"name {number * 7_919 % ROWS}" for number in range(ROWS)]),
         VS: np.arange(ROWS),
         VE: np.arange(ROWS) + 1,
-        RUN: np.ones(ROWS, np.int64),
+        EVALUATION: np.ones(ROWS, np.int64),
     }
 )
 
@@ -42,30 +42,30 @@ def written(warehouse: Warehouse) -> list[NewBucket]:
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
 def test_any_folder(near: SparkSession, tmp_path: Path, folder: str, form: str) -> None:
     warehouse = Warehouse(form.format(tmp_path / folder))
-    frame = frame_of_new(near, warehouse, TABLE.schema, written(warehouse))
-    assert fetch(frame.where(f"{VS} >= 10 AND name <> 'name 0'").orderBy(VS)).equals(TABLE.slice(10))
+    frame = new_buckets_frame(near, warehouse, TABLE.schema, written(warehouse))
+    assert fetch_rows(frame.where(f"{VS} >= 10 AND name <> 'name 0'").orderBy(VS)).equals(TABLE.slice(10))
 
 
 @pytest.mark.parametrize("uri", ["memory://warehouse", "memory://other/place"])
 def test_what_only_fsspec_reaches(near: SparkSession, uri: str) -> None:
     warehouse = Warehouse(uri)
     found = written(warehouse)
-    assert by_access(near, warehouse, found) == ([], found)
-    assert fetch(frame_of_new(near, warehouse, TABLE.schema, found).orderBy(VS)).equals(TABLE)
+    assert split_by_access(near, warehouse, found) == ([], found)
+    assert fetch_rows(new_buckets_frame(near, warehouse, TABLE.schema, found).orderBy(VS)).equals(TABLE)
 
 
 def test_a_file_that_is_not_there_whole_is_not_taken_for_one_without_rows(near: SparkSession, tmp_path: Path) -> None:
     warehouse = Warehouse(str(tmp_path))
     first, second = written(warehouse)
-    assert by_access(near, warehouse, [first, second]) == ([first, second], [])
-    assert by_access(near, warehouse, [first, replace(second, size=second.size + 1)])[0] == [first]
+    assert split_by_access(near, warehouse, [first, second]) == ([first, second], [])
+    assert split_by_access(near, warehouse, [first, replace(second, size=second.size + 1)])[0] == [first]
     warehouse.remove(first.path or "")
     with pytest.raises(FileNotFoundError):
-        frame_of_new(near, warehouse, TABLE.schema, [first, second])
+        new_buckets_frame(near, warehouse, TABLE.schema, [first, second])
 
 
 def test_columns_that_came_later_are_null(either: SparkSession, tmp_path: Path) -> None:
     warehouse = Warehouse(str(tmp_path))
     schema = TABLE.schema.append(pa.field("later", pa.decimal128(10, 2)))
-    rows = fetch(frame_of_new(either, warehouse, schema, written(warehouse)).where("later IS NULL"))
+    rows = fetch_rows(new_buckets_frame(either, warehouse, schema, written(warehouse)).where("later IS NULL"))
     assert rows.num_rows == ROWS

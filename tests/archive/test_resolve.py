@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata.archive import resolve as module
-from errata.archive.overlay import overlay_schema
-from errata.archive.resolve import Resolved, resolve
-from errata.archive.verdicts import rounds
-from errata.model.revision import Op
-from errata.model.stream import OnDuplicate, Stream
+from errata.archive.revisions import resolve as module
+from errata.archive.revisions.resolve import Resolution, decision_rounds, resolve_revisions
+from errata.archive.schemas import overlay_schema
+from errata.model.batch import Op
+from errata.model.stream import DuplicatePolicy, Stream
 from fixtures.claims import (
     ORDERS,
     QUOTES,
@@ -43,8 +42,8 @@ def resolved(
     live: Sequence[Row] = (),
     stable: int | None = 100,
     aged_to: int | None = None,
-) -> Resolved:
-    return resolve(stream, claim(stream, revisions), live_table(stream, live), stable, aged_to)
+) -> Resolution:
+    return resolve_revisions(stream, claim(stream, revisions), live_table(stream, live), stable, aged_to)
 
 
 def order(name: str, day: int, amount: float | None = 1.0, note: str | None = None, **origin: Any) -> Row:
@@ -52,15 +51,15 @@ def order(name: str, day: int, amount: float | None = 1.0, note: str | None = No
     return row | {"_batch": 7, "_pos": 70 + day, "_revision": None, "_bucket": 1} | origin
 
 
-def reasons(result: Resolved) -> dict[int, str]:
+def reasons(result: Resolution) -> dict[int, str]:
     return dict(zip(result.refused.tolist(), result.reasons.to_pylist(), strict=True))
 
 
-def short(result: Resolved) -> dict[int, str]:
+def short(result: Resolution) -> dict[int, str]:
     return {index: reason.partition(":")[0] for index, reason in reasons(result).items()}
 
 
-def images(result: Resolved, stream: Stream = ORDERS) -> list[tuple[Any, ...]]:
+def images(result: Resolution, stream: Stream = ORDERS) -> list[tuple[Any, ...]]:
     """Number, operation, old row and new row of each overlay row."""
     return [
         (
@@ -152,7 +151,7 @@ class TestLikeOneAfterAnother:
     @given(cases())
     def test_in_small_pieces(self, case: Case) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "AT_ONCE", 1)
+            patch.setattr(module, "MAX_ROUND_ROWS", 1)
             check(case)
 
 
@@ -176,7 +175,7 @@ class TestInserts:
         said = revision(5, "insert", {"id": "a", "day": 4, "amount": None}) | {"_given": "id,day"}
         row = order("a", 3, note="kept?")
         assert short(resolved(ORDERS, [said], [row])) == {0: "duplicate key"}
-        result = resolved(replace(ORDERS, on_duplicate=OnDuplicate.REPLACE), [said], [row])
+        result = resolved(replace(ORDERS, on_duplicate=DuplicatePolicy.REPLACE), [said], [row])
         assert images(result) == [(5, "replace", ("a", 3, 1.0, "kept?"), ("a", 4, None, None))]
         assert result.overlay["_given"].to_pylist() == ["id,day,amount,note"]
         assert result.masked == {1: 1}
@@ -314,7 +313,7 @@ def test_nothing_to_decide() -> None:
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=20))
 def test_rounds_are_the_first_in_which_nothing_that_matters_is_still_to_come(pairs: list[tuple[int, int]]) -> None:
     own, new = (np.array([pair[side] for pair in pairs], dtype=np.int64) for side in (0, 1))
-    level = rounds(own, new).tolist()
+    level = decision_rounds(own, new).tolist()
     for at, pair in enumerate(pairs):
         before = [level[other] for other in range(at) if set(pairs[other]) & set(pair)]
         assert level[at] == max(before, default=-1) + 1

@@ -18,12 +18,12 @@ from bench.evaluate_windows import PAIRS, WindowAmounts, window_figures
 from bench.measure import USUAL, Outcome, Scale
 from pyspark.sql import SparkSession
 
+from errata.declare.query_plans import read_plans
 from errata.engine.plans.compile import compile_plan
-from errata.evaluate.route import Kind, route
-from errata.flows.declaring.check import read
-from errata.language.rewrite import rewrite
-from errata.model.instants import MINUTE, SECOND, parse_instant
-from errata.model.query import Emit, Query
+from errata.language.rewrite import rewrite_plan
+from errata.language.route import RouteKind, choose_route
+from errata.model.query import EmitMode, Query
+from errata.model.time import MINUTE, SECOND, parse_instant
 
 TINY = Amounts(day=24_000, bucket_rows=6_000, rounds=1, batch=10_000, idle=1, warm_up=0)
 TINY_WINDOWS = WindowAmounts(end=120_000, bucket_rows=30_000, rounds=1, batch=10_000, warm_up=0)
@@ -82,8 +82,8 @@ def test_the_mix_is_of_all_kinds(tmp_path: Path) -> None:
     assert len({query.name for query in MIX}) == len(MIX) == 20
     project = declared_project(tmp_path, Stretch(0, 24_000, 6_000), as_texts(MIX))
     texts = {query.name: Query(query.name, "query.sql", query.text, emit=query.emit) for query in MIX}
-    plans = read(project.streams, texts, list(texts))
-    assert {route(rewrite(plan).plan).kind for plan in plans.values()} == set(Kind)
+    plans = read_plans(project.streams, texts, list(texts))
+    assert {choose_route(rewrite_plan(plan).plan).kind for plan in plans.values()} == set(RouteKind)
 
 
 def test_what_depends_on_the_frontier_is_a_constant() -> None:
@@ -141,4 +141,4 @@ def test_goals_are_held_against_ratios_of_the_same_round() -> None:
 def test_a_stretch_ends_where_the_feed_goes_on() -> None:
     assert Stretch(0, 17_280_000, 1).ends == parse_instant("2026-11-19T00:00:00")
     assert Stretch(0, 400, 1).ends - Stretch(0, 200, 1).ends == SECOND
-    assert {emit for _, emit in as_texts(MIX).values()} == {Emit.FINAL, Emit.EARLY}
+    assert {emit for _, emit in as_texts(MIX).values()} == {EmitMode.FINAL, EmitMode.EARLY}

@@ -9,10 +9,9 @@ from bench.ingest import AMOUNTS, RATE, append_metrics, memory_metrics, ten_minu
 from bench.measure import USUAL, Scale, Timings
 
 from errata.catalog import streams
-from errata.generate.quotes import START
-from errata.model.batch import Format
-from errata.model.instants import MINUTE, SECOND
-from errata.model.interval import Interval
+from errata.generate.quotes import DEFAULT_START
+from errata.model.batch import FileFormat
+from errata.model.time import MINUTE, SECOND, Interval
 
 
 def test_the_loaded_index_answers_as_one_that_was_filled_batch_by_batch(tmp_path: Path) -> None:
@@ -35,7 +34,7 @@ def test_commits_beside_the_loaded_index_are_real_ones(tmp_path: Path) -> None:
     for number in range(3):
         commit_one(loaded, number)
     assert newest_commit(loaded.catalog) == loaded.newest + 3
-    now = streams.standing(loaded.catalog, "quotes")
+    now = streams.stream_state(loaded.catalog, "quotes")
     assert now.rows == 100 * 500_000 + 3 * 1_000_000
     assert now.vs_max is not None
     assert now.vs_max > loaded.end
@@ -53,12 +52,12 @@ def test_ten_minutes_lie_in_the_day_and_fit_into_two_buckets(scale: Scale) -> No
     assert len(set(intervals)) == 100
     for interval in intervals:
         assert interval.end - interval.start == 10 * MINUTE
-        assert interval.start >= START
-        assert interval.end <= START + amounts.day // RATE * SECOND
+        assert interval.start >= DEFAULT_START
+        assert interval.end <= DEFAULT_START + amounts.day // RATE * SECOND
 
 
 def test_figures_are_held_against_their_goals() -> None:
-    slow = append_metrics(Format.CSV, Timings({"errata": [2.0, 2.8], "spark": [1.0, 2.0]}))
+    slow = append_metrics(FileFormat.CSV, Timings({"errata": [2.0, 2.8], "spark": [1.0, 2.0]}))
     assert [(metric.value, metric.holds) for metric in slow] == [(1.7, False), (2.4, None), (1.5, None)]
     growing = memory_metrics((100, 130), AMOUNTS[Scale.SMALL])[0]
     steady = memory_metrics((100, 110), AMOUNTS[Scale.SMALL])[0]

@@ -9,7 +9,7 @@ import pytest
 from bench import language
 from errata.declare.project import load_project
 from errata.errors import ErrataError
-from errata.language.explaining.explain import Explanation
+from errata.language.explain.explanation import Explanation
 from errata.language.queries import read_query, stream_source
 
 

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 import bench
 from bench import replay
 from errata.errors import UsageError
-from errata.model.instants import MINUTE, SECOND
+from errata.model.time import MINUTE, SECOND
 
 FEW = Stretch(0, 140_000)
 Q1, Q2, Q3 = QUERIES

@@ -9,79 +9,81 @@ from itertools import pairwise
 import pytest
 
 from errata.catalog import buckets, commits, ledger, quarantine, streams
-from errata.catalog.append import AlreadyTakenError, BasisMovedError, commit_append
-from errata.catalog.open import Catalog
+from errata.catalog.database import Catalog
+from errata.catalog.stream_commits import BasisConflict, BatchConflict, commit_append
 from errata.model.batch import BadRow
 from errata.model.bucket import Groups, NewBucket, Role
 from errata.model.commit import Cause
-from errata.model.interval import Interval
 from errata.model.stream import Stream
+from errata.model.time import Interval
 from fixtures.catalog import a_batch, a_bucket, a_stream
 
 CAUSE = Cause("append", "ann", "host", "dag", "run", "task", 2, "local-1")
 
 
 def test_a_batch_becomes_visible_whole(catalog: Catalog, ticks: Stream) -> None:
-    basis = streams.standing(catalog, ticks.name)
+    basis = streams.stream_state(catalog, ticks.name)
     bad = [BadRow("b1.csv", 7, "x,\0y", "of: empty")]
     inline = a_bucket(40, 60, 5, path=None, data=b"arrow", size=5)
     late = NewBucket(Role.PENDING, 3, 9, 1, 2, Groups(), "sha256:01", data=b"late rows")
     commit_id = commit_append(catalog, basis, a_batch("b1", [a_bucket(10, 50, 4), inline, late], bad), CAUSE)
 
-    after = streams.standing(catalog, ticks.name)
+    after = streams.stream_state(catalog, ticks.name)
     assert (after.stable, after.vs_max, after.rows) == (50, 60, 9)
     assert (after.inline_bytes, after.revisions, after.changed_in) == (14, 3, commit_id)
-    found = buckets.visible(catalog, basis.stream_id, commit_id)
+    found = buckets.visible_buckets(catalog, basis.stream_id, commit_id)
     assert [(each.vs_min, each.vs_max, each.rows, each.path) for each in found] == [
         (10, 50, 4, "ticks/10-50.parquet"),
         (40, 60, 5, None),
     ]
     assert buckets.inline_data(catalog, [found[1].bucket_id]) == {found[1].bucket_id: b"arrow"}
-    pending = buckets.visible(catalog, basis.stream_id, commit_id, role=Role.PENDING)
+    pending = buckets.visible_buckets(catalog, basis.stream_id, commit_id, role=Role.PENDING)
     assert [(each.revision_first, each.rows) for each in pending] == [(1, 3)]
-    assert [each.row.text for each in quarantine.held(catalog)] == ["x,\u2400y"]
-    taken = ledger.taken(catalog, basis.stream_id, "b1")
+    assert [each.row.text for each in quarantine.quarantined_rows(catalog)] == ["x,\u2400y"]
+    taken = ledger.find_batch(catalog, basis.stream_id, "b1")
     assert taken is not None
     assert (taken.commit_id, taken.counts.appended, taken.counts.pending) == (commit_id, 9, 3)
-    assert ledger.places(catalog, basis.stream_id, "b1") == {0: ("b1.csv", 2)}
-    [commit] = commits.listed(catalog, stream="ticks")
+    assert ledger.split_places(catalog, basis.stream_id, "b1") == {0: ("b1.csv", 2)}
+    [commit] = commits.list_commits(catalog, stream="ticks")
     assert (commit.cause, commit.batch_id, commit.summary["appended"]) == (CAUSE, "b1", 9)
 
 
 def test_an_older_commit_sees_nothing_of_it(catalog: Catalog, ticks: Stream) -> None:
-    basis = streams.standing(catalog, ticks.name)
+    basis = streams.stream_state(catalog, ticks.name)
     first = commit_append(catalog, basis, a_batch("b1", [a_bucket(10, 50)]), CAUSE)
-    second = commit_append(catalog, streams.standing(catalog, "ticks"), a_batch("b2", [a_bucket(50, 90)]), CAUSE)
-    assert [each.vs_min for each in buckets.visible(catalog, basis.stream_id, first)] == [10]
-    assert [each.vs_min for each in buckets.visible(catalog, basis.stream_id, second)] == [10, 50]
-    then = streams.standing(catalog, "ticks", first)
+    second = commit_append(catalog, streams.stream_state(catalog, "ticks"), a_batch("b2", [a_bucket(50, 90)]), CAUSE)
+    assert [each.vs_min for each in buckets.visible_buckets(catalog, basis.stream_id, first)] == [10]
+    assert [each.vs_min for each in buckets.visible_buckets(catalog, basis.stream_id, second)] == [10, 50]
+    then = streams.stream_state(catalog, "ticks", first)
     assert (then.stable, then.vs_max, then.rows) == (40, 50, 1)
 
 
 def test_stable_never_goes_back(catalog: Catalog, ticks: Stream) -> None:
-    commit_append(catalog, streams.standing(catalog, "ticks"), a_batch("b1", [a_bucket(10, 50)]), CAUSE)
-    commit_append(catalog, streams.standing(catalog, "ticks"), a_batch("b2", [a_bucket(41, 45)]), CAUSE)
-    assert streams.standing(catalog, "ticks").stable == 40
+    commit_append(catalog, streams.stream_state(catalog, "ticks"), a_batch("b1", [a_bucket(10, 50)]), CAUSE)
+    commit_append(catalog, streams.stream_state(catalog, "ticks"), a_batch("b2", [a_bucket(41, 45)]), CAUSE)
+    assert streams.stream_state(catalog, "ticks").stable == 40
 
 
 def test_numbers_of_revisions_go_on(catalog: Catalog, ticks: Stream) -> None:
     for name in ("b1", "b2"):
         late = [NewBucket(Role.PENDING, 4, 9, 1, 2, Groups(), "sha256:01", data=b"late"), a_bucket(50, 60)]
-        commit_append(catalog, streams.standing(catalog, "ticks"), a_batch(name, late), CAUSE)
-    newest = commits.newest(catalog)
-    pending = buckets.visible(catalog, streams.standing(catalog, "ticks").stream_id, newest, role=Role.PENDING)
+        commit_append(catalog, streams.stream_state(catalog, "ticks"), a_batch(name, late), CAUSE)
+    newest = commits.newest_commit(catalog)
+    pending = buckets.visible_buckets(
+        catalog, streams.stream_state(catalog, "ticks").stream_id, newest, role=Role.PENDING
+    )
     assert sorted(each.revision_first or 0 for each in pending) == [1, 5]
-    assert streams.standing(catalog, "ticks").revisions == 8
+    assert streams.stream_state(catalog, "ticks").revisions == 8
 
 
 def test_the_same_batch_id_twice_is_refused_by_the_ledger(catalog: Catalog, ticks: Stream) -> None:
-    basis = streams.standing(catalog, ticks.name)
+    basis = streams.stream_state(catalog, ticks.name)
     commit_append(catalog, basis, a_batch("b1", [a_bucket(10, 50)]), CAUSE)
-    before = commits.newest(catalog)
-    with pytest.raises(AlreadyTakenError):
-        commit_append(catalog, streams.standing(catalog, "ticks"), a_batch("b1", [a_bucket(60, 70)]), CAUSE)
-    assert commits.newest(catalog) == before
-    assert len(buckets.visible(catalog, basis.stream_id, before)) == 1
+    before = commits.newest_commit(catalog)
+    with pytest.raises(BatchConflict):
+        commit_append(catalog, streams.stream_state(catalog, "ticks"), a_batch("b1", [a_bucket(60, 70)]), CAUSE)
+    assert commits.newest_commit(catalog) == before
+    assert len(buckets.visible_buckets(catalog, basis.stream_id, before)) == 1
 
 
 @pytest.mark.parametrize(
@@ -96,35 +98,35 @@ def test_the_same_batch_id_twice_is_refused_by_the_ledger(catalog: Catalog, tick
 def test_a_basis_that_moved_is_noticed(
     catalog: Catalog, ticks: Stream, first: tuple[int, int], second: tuple[int, int], moved: bool
 ) -> None:
-    basis = streams.standing(catalog, ticks.name)
+    basis = streams.stream_state(catalog, ticks.name)
     commit_append(catalog, basis, a_batch("b1", [a_bucket(*first)]), CAUSE)
     if moved:
-        with pytest.raises(BasisMovedError):
+        with pytest.raises(BasisConflict):
             commit_append(catalog, basis, a_batch("b2", [a_bucket(*second)]), CAUSE)
     else:
         commit_append(catalog, basis, a_batch("b2", [a_bucket(*second)]), CAUSE)
-    assert streams.standing(catalog, "ticks").rows == (1 if moved else 2)
+    assert streams.stream_state(catalog, "ticks").rows == (1 if moved else 2)
 
 
 def test_a_new_declaration_moves_the_basis(catalog: Catalog, ticks: Stream) -> None:
-    basis = streams.standing(catalog, ticks.name)
+    basis = streams.stream_state(catalog, ticks.name)
     streams.apply_changes(catalog, CAUSE, write=[a_stream("ticks", slack=99)], drop=[], summary={})
-    with pytest.raises(BasisMovedError):
+    with pytest.raises(BasisConflict):
         commit_append(catalog, basis, a_batch("b1", [a_bucket(10, 50)]), CAUSE)
 
 
 def test_a_key_without_order_always_needs_the_newest_basis(catalog: Catalog) -> None:
     stream = a_stream("people", key=("of",))
     streams.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
-    basis = streams.standing(catalog, "people")
+    basis = streams.stream_state(catalog, "people")
     commit_append(catalog, basis, a_batch("b1", [a_bucket(10, 50)]), CAUSE)
-    with pytest.raises(BasisMovedError):
+    with pytest.raises(BasisConflict):
         commit_append(catalog, basis, a_batch("b2", [a_bucket(60, 90)]), CAUSE)
 
 
 def test_a_failure_in_the_middle_leaves_nothing(catalog: Catalog, ticks: Stream) -> None:
-    basis = streams.standing(catalog, ticks.name)
-    before = commits.newest(catalog)
+    basis = streams.stream_state(catalog, ticks.name)
+    before = commits.newest_commit(catalog)
 
     def rows() -> list[BadRow]:
         raise OSError("the spool is gone")
@@ -136,9 +138,9 @@ def test_a_failure_in_the_middle_leaves_nothing(catalog: Catalog, ticks: Stream)
 
     with pytest.raises(OSError, match="the spool is gone"):
         commit_append(catalog, basis, a_batch("b1", [a_bucket(10, 50)], Failing()), CAUSE)
-    assert commits.newest(catalog) == before
-    assert ledger.taken(catalog, basis.stream_id, "b1") is None
-    assert quarantine.held(catalog) == []
+    assert commits.newest_commit(catalog) == before
+    assert ledger.find_batch(catalog, basis.stream_id, "b1") is None
+    assert quarantine.quarantined_rows(catalog) == []
 
 
 def test_writers_at_once_get_numbers_in_order_and_lose_nothing(catalog: Catalog) -> None:
@@ -152,25 +154,25 @@ def test_writers_at_once_get_numbers_in_order_and_lose_nothing(catalog: Catalog)
         for number in range(10):
             batch = f"{worker}-{number}"
             while True:
-                basis = streams.standing(catalog, name)
+                basis = streams.stream_state(catalog, name)
                 low = (basis.vs_max or 0) + 1
                 try:
                     commit_append(catalog, basis, a_batch(batch, [a_bucket(low, low + 5, 6)]), CAUSE)
                     break
-                except BasisMovedError:
+                except BasisConflict:
                     tries += 1
         return tries
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
-    newest = commits.newest(catalog)
+    newest = commits.newest_commit(catalog)
     assert newest == 41
-    assert [each.commit_id for each in commits.listed(catalog)] == list(range(1, 42))
-    times = [each.at for each in commits.listed(catalog)]
+    assert [each.commit_id for each in commits.list_commits(catalog)] == list(range(1, 42))
+    times = [each.at for each in commits.list_commits(catalog)]
     assert times == sorted(times)
     for name in names:
-        standing = streams.standing(catalog, name)
-        found = buckets.visible(catalog, standing.stream_id, newest)
+        standing = streams.stream_state(catalog, name)
+        found = buckets.visible_buckets(catalog, standing.stream_id, newest)
         assert standing.rows == sum(each.rows for each in found) == 120
         # Each was judged against a basis that held: no two overlap.
         assert all(one.vs_max < other.vs_min for one, other in pairwise(found))
@@ -179,8 +181,8 @@ def test_writers_at_once_get_numbers_in_order_and_lose_nothing(catalog: Catalog)
 def test_positions_speak_of_each_commit(catalog: Catalog, ticks: Stream) -> None:
     commits_made = []
     for low in (10, 60, 110):
-        basis = streams.standing(catalog, "ticks")
+        basis = streams.stream_state(catalog, "ticks")
         commits_made.append(commit_append(catalog, basis, a_batch(f"b{low}", [a_bucket(low, low + 40, 2)]), CAUSE))
-    assert [streams.standing(catalog, "ticks", each).rows for each in commits_made] == [2, 4, 6]
-    everything = buckets.visible(catalog, 1, commits_made[-1], Interval(55, 105))
+    assert [streams.stream_state(catalog, "ticks", each).rows for each in commits_made] == [2, 4, 6]
+    everything = buckets.visible_buckets(catalog, 1, commits_made[-1], Interval(55, 105))
     assert [each.vs_min for each in everything] == [60]

@@ -18,14 +18,14 @@ import pytest
 from sqlalchemy import select
 
 from errata.catalog import leases
-from errata.catalog.holders import Life, this_process
-from errata.catalog.leases import Lease, Patience
-from errata.catalog.open import Catalog, open_catalog
+from errata.catalog.database import Catalog, open_catalog
+from errata.catalog.leases import Lease, WaitPolicy
+from errata.catalog.processes import Liveness, this_process
 from errata.catalog.tables import leases as table
 from errata.clock import SYSTEM
 from errata.errors import ErrataError
 from errata.model.commit import Cause
-from errata.model.instants import SECOND
+from errata.model.time import SECOND
 from fixtures.clock import FixedClock
 from fixtures.leasing import left_elsewhere
 
@@ -72,27 +72,27 @@ def a_process_that_holds(catalog_url: str, name: str) -> Iterator[subprocess.Pop
 @pytest.fixture
 def real(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     """The catalog by the machine's clock, with leases that last a moment."""
-    monkeypatch.setattr(leases, "TERM", SHORT)
+    monkeypatch.setattr(leases, "LEASE_MICROS", SHORT)
     return Catalog(catalog.engine, SYSTEM)
 
 
 def test_one_holder_at_a_time(catalog: Catalog) -> None:
-    with leases.held(catalog, "query one", OWNER) as first, leases.held(catalog, "query one") as second:
+    with leases.hold_lease(catalog, "query one", OWNER) as first, leases.hold_lease(catalog, "query one") as second:
         assert (first.ours, second.ours) == (True, False)
         assert second.by is not None
-        assert (second.by.owner, second.by.process, second.by.life) == (OWNER, this_process(), Life.LIVING)
+        assert (second.by.owner, second.by.process, second.by.life) == (OWNER, this_process(), Liveness.LIVING)
         assert second.by.words.startswith(f"{OWNER} (process {os.getpid()} of ")
-        assert leases.living(catalog) == {"query one"}
+        assert leases.living_lease_names(catalog) == {"query one"}
         assert rows(catalog)["query one"][2] == OWNER
     assert rows(catalog) == {}
 
 
 def test_what_a_killed_holder_left_is_taken_when_its_term_is_over(catalog: Catalog, clock: FixedClock) -> None:
-    with leases.held(catalog, "query one", OWNER) as first:
+    with leases.hold_lease(catalog, "query one", OWNER) as first:
         assert first.ours
-        clock.advance(leases.TERM)
-        assert leases.living(catalog) == set()
-        with leases.held(catalog, "query one", "other") as second:
+        clock.advance(leases.LEASE_MICROS)
+        assert leases.living_lease_names(catalog) == set()
+        with leases.hold_lease(catalog, "query one", "other") as second:
             assert second.ours
             assert rows(catalog)["query one"][::2] == (2, "other")
     assert rows(catalog) == {}
@@ -100,31 +100,31 @@ def test_what_a_killed_holder_left_is_taken_when_its_term_is_over(catalog: Catal
 
 def test_what_a_process_that_was_killed_here_left_is_taken_at_once(catalog: Catalog, catalog_url: str) -> None:
     with a_process_that_holds(catalog_url, "query one") as process:
-        with leases.held(catalog, "query one") as theirs:
+        with leases.hold_lease(catalog, "query one") as theirs:
             assert theirs.by is not None
-            assert (theirs.by.process.pid, theirs.by.life) == (process.pid, Life.LIVING)
+            assert (theirs.by.process.pid, theirs.by.life) == (process.pid, Liveness.LIVING)
         process.send_signal(signal.SIGKILL)
         # A process that has ended and that nobody has asked how is dead, too.
-        assert until(lambda: theirs.by is not None and theirs.by.life is Life.DEAD)
+        assert until(lambda: theirs.by is not None and theirs.by.life is Liveness.DEAD)
         began = time.monotonic()
-        with leases.held(catalog, "query one") as ours:
+        with leases.hold_lease(catalog, "query one") as ours:
             assert ours.ours
-        assert time.monotonic() - began < leases.TERM / SECOND / 3
+        assert time.monotonic() - began < leases.LEASE_MICROS / SECOND / 3
     assert rows(catalog) == {}
 
 
 def test_a_number_that_was_given_to_another_process_is_not_taken_for_the_holder() -> None:
     mine = this_process()
-    assert mine.life is Life.LIVING
-    assert replace(mine, started=mine.started - 1).life is Life.DEAD
-    assert replace(mine, namespace="pid:[1]").life is Life.UNKNOWN
-    assert replace(mine, boot="").life is Life.UNKNOWN
+    assert mine.life is Liveness.LIVING
+    assert replace(mine, started=mine.started - 1).life is Liveness.DEAD
+    assert replace(mine, namespace="pid:[1]").life is Liveness.UNKNOWN
+    assert replace(mine, boot="").life is Liveness.UNKNOWN
 
 
 def test_a_holder_elsewhere_that_died_is_waited_for_and_no_longer_than_a_term(real: Catalog) -> None:
     said: list[str] = []
     left_elsewhere(real, "query one", OWNER, lasts=SHORT)
-    with leases.held(real, "query one", patience=Patience(0, said.append)) as lease:
+    with leases.hold_lease(real, "query one", patience=WaitPolicy(0, said.append)) as lease:
         assert lease.ours
         assert rows(real)["query one"][0] == 2
     (line,) = said
@@ -135,7 +135,7 @@ def test_a_holder_elsewhere_that_died_is_waited_for_and_no_longer_than_a_term(re
 
 def test_a_holder_elsewhere_whose_clock_is_wrong_is_waited_for_no_longer(real: Catalog) -> None:
     left_elsewhere(real, "query one", lasts=3600 * SECOND)
-    with leases.held(real, "query one") as lease:
+    with leases.hold_lease(real, "query one") as lease:
         assert lease.ours
 
 
@@ -143,9 +143,9 @@ def test_a_holder_elsewhere_that_renews_its_lease_lives(real: Catalog) -> None:
     left_elsewhere(real, "query one", lasts=SHORT)
     theirs = Lease("query one", token="somebody")
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(leases._await, real, Lease("query one"), "", Patience())
+        asked = pool.submit(leases._wait_for_lease, real, Lease("query one"), "", WaitPolicy())
         while not asked.done():
-            assert leases._renewed(real, [theirs.token])
+            assert leases._renew_tokens(real, [theirs.token])
             time.sleep(0.05)
         found = asked.result()
     assert found is not None
@@ -153,7 +153,7 @@ def test_a_holder_elsewhere_that_renews_its_lease_lives(real: Catalog) -> None:
 
 
 def test_who_is_patient_waits_for_a_holder_that_lives(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "PAUSE", 0.01)
+    monkeypatch.setattr(leases, "LEASE_POLL_SECONDS", 0.01)
     waiting, said = threading.Event(), list[str]()
 
     def tell(words: str) -> None:
@@ -161,11 +161,11 @@ def test_who_is_patient_waits_for_a_holder_that_lives(catalog: Catalog, monkeypa
         waiting.set()
 
     def second() -> bool:
-        with leases.held(catalog, "query one", "second", Patience(60, tell)) as lease:
+        with leases.hold_lease(catalog, "query one", "second", WaitPolicy(60, tell)) as lease:
             return lease.ours
 
     with ThreadPoolExecutor(1) as pool:
-        with leases.held(catalog, "query one", OWNER):
+        with leases.hold_lease(catalog, "query one", OWNER):
             asked = pool.submit(second)
             assert waiting.wait(10)
             assert not asked.done()
@@ -175,56 +175,59 @@ def test_who_is_patient_waits_for_a_holder_that_lives(catalog: Catalog, monkeypa
 
 
 def test_patience_has_an_end(catalog: Catalog) -> None:
-    with leases.held(catalog, "query one"), leases.held(catalog, "query one", "", Patience(0.05)) as lease:
+    with (
+        leases.hold_lease(catalog, "query one"),
+        leases.hold_lease(catalog, "query one", "", WaitPolicy(0.05)) as lease,
+    ):
         assert not lease.ours
 
 
 def test_only_what_is_held_for_an_owner_is_released(catalog: Catalog) -> None:
     with (
-        leases.held(catalog, "query one", OWNER),
-        leases.held(catalog, "query two", OWNER),
-        leases.held(catalog, "query three", OWNER.replace("/2", "/1")),
-        leases.held(catalog, "query four"),
+        leases.hold_lease(catalog, "query one", OWNER),
+        leases.hold_lease(catalog, "query two", OWNER),
+        leases.hold_lease(catalog, "query three", OWNER.replace("/2", "/1")),
+        leases.hold_lease(catalog, "query four"),
     ):
-        assert leases.release(catalog, "") == []
-        assert leases.release(catalog, OWNER) == ["query one", "query two"]
-        assert leases.release(catalog, OWNER) == []
-        assert leases.living(catalog) == {"query three", "query four"}
-        with leases.held(catalog, "query one", "other") as again:
+        assert leases.release_owned(catalog, "") == []
+        assert leases.release_owned(catalog, OWNER) == ["query one", "query two"]
+        assert leases.release_owned(catalog, OWNER) == []
+        assert leases.living_lease_names(catalog) == {"query three", "query four"}
+        with leases.hold_lease(catalog, "query one", "other") as again:
             assert again.ours
 
 
 def test_a_lease_is_taken_away_from_the_holder_that_was_looked_at_only(catalog: Catalog) -> None:
-    with leases.held(catalog, "query one"):
-        (found,) = leases.holders(catalog)
-    with leases.held(catalog, "query one"):
-        assert not leases.take_away(catalog, found)
-        (found,) = leases.holders(catalog)
-        assert leases.take_away(catalog, found)
-    assert leases.holders(catalog) == []
+    with leases.hold_lease(catalog, "query one"):
+        (found,) = leases.list_holders(catalog)
+    with leases.hold_lease(catalog, "query one"):
+        assert not leases.revoke_lease(catalog, found)
+        (found,) = leases.list_holders(catalog)
+        assert leases.revoke_lease(catalog, found)
+    assert leases.list_holders(catalog) == []
 
 
 def test_a_lease_is_renewed_while_it_is_held(real: Catalog) -> None:
-    with leases.held(real, "query one") as ours:
+    with leases.hold_lease(real, "query one") as ours:
         assert ours.ours
         time.sleep(0.8)
-        with leases.held(real, "query one") as theirs:
+        with leases.hold_lease(real, "query one") as theirs:
             assert not theirs.ours, "it has been held for longer than its term"
         assert not ours.lost
 
 
 def test_who_has_lost_a_lease_notices_and_does_not_take_it_back(real: Catalog) -> None:
-    with leases.held(real, "query one", OWNER) as lease:
-        leases.release(real, OWNER)
-        with leases.held(real, "query one", "other"):
+    with leases.hold_lease(real, "query one", OWNER) as lease:
+        leases.release_owned(real, OWNER)
+        with leases.hold_lease(real, "query one", "other"):
             assert until(lambda: lease.lost)
             assert rows(real)["query one"][2] == "other"
-        assert leases.living(real) == set()
+        assert leases.living_lease_names(real) == set()
 
 
 def test_leases_are_taken_and_given_back_together_but_for_those_that_somebody_has(real: Catalog) -> None:
-    with leases.held(real, "query two", OWNER):
-        with leases.held_together(real, ["query one", "query two", "query three"], "run") as held:
+    with leases.hold_lease(real, "query two", OWNER):
+        with leases.hold_free_leases(real, ["query one", "query two", "query three"], "run") as held:
             assert sorted(held) == ["query one", "query three"]
             assert all(each.ours for each in held.values())
             time.sleep(0.8)  # longer than a term: they are renewed
@@ -233,17 +236,17 @@ def test_leases_are_taken_and_given_back_together_but_for_those_that_somebody_ha
                 "query three": "run",
                 "query two": OWNER,
             }
-            leases.release(real, OWNER)
+            leases.release_owned(real, OWNER)
             assert not any(each.lost for each in held.values())
         assert rows(real) == {}
 
 
 def test_of_leases_held_together_one_can_be_lost(real: Catalog) -> None:
-    with leases.held_together(real, ["query one", "query two"]) as held:
-        (found,) = (each for each in leases.holders(real) if each.name == "query two")
-        assert leases.take_away(real, found)
+    with leases.hold_free_leases(real, ["query one", "query two"]) as held:
+        (found,) = (each for each in leases.list_holders(real) if each.name == "query two")
+        assert leases.revoke_lease(real, found)
         assert until(lambda: held["query two"].lost)
-        assert until(lambda: not held["query one"].lost and leases.living(real) == {"query one"})
+        assert until(lambda: not held["query one"].lost and leases.living_lease_names(real) == {"query one"})
         time.sleep(0.5)
         assert not held["query one"].lost
 
@@ -264,19 +267,21 @@ class Away:
 def test_a_catalog_that_is_away_for_longer_than_a_term_does_not_end_the_renewal(
     real: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    away = Away(leases._renewed, 30)
-    monkeypatch.setattr(leases, "_renewed", away)
-    with leases.held(real, "query one") as lease:
-        assert until(lambda: leases.living(real) == set()), "it has run out"
-        assert until(lambda: leases.living(real) == {"query one"}), "and is renewed when the catalog is back"
+    away = Away(leases._renew_tokens, 30)
+    monkeypatch.setattr(leases, "_renew_tokens", away)
+    with leases.hold_lease(real, "query one") as lease:
+        assert until(lambda: leases.living_lease_names(real) == set()), "it has run out"
+        assert until(lambda: leases.living_lease_names(real) == {"query one"}), (
+            "and is renewed when the catalog is back"
+        )
         assert (away.left, lease.lost) == (0, False)
 
 
 def test_a_lease_is_given_back_when_a_catalog_that_was_away_is_back(
     real: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "_give_back", Away(leases._give_back, 3))
-    with leases.held(real, "query one"):
+    monkeypatch.setattr(leases, "_return_where", Away(leases._return_where, 3))
+    with leases.hold_lease(real, "query one"):
         pass
     assert rows(real) == {}
 
@@ -284,17 +289,17 @@ def test_a_lease_is_given_back_when_a_catalog_that_was_away_is_back(
 def test_a_catalog_that_stays_away_keeps_nobody_for_longer_than_the_lease_lasts(
     real: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    away = Away(leases._give_back, 1_000_000)
-    monkeypatch.setattr(leases, "_give_back", away)
-    with pytest.raises(ErrataError, match="why the work ended"), leases.held(real, "query one"):
+    away = Away(leases._return_where, 1_000_000)
+    monkeypatch.setattr(leases, "_return_where", away)
+    with pytest.raises(ErrataError, match="why the work ended"), leases.hold_lease(real, "query one"):
         raise ErrataError("why the work ended")
     assert away.left < 1_000_000
-    assert until(lambda: leases.living(real) == set())
+    assert until(lambda: leases.living_lease_names(real) == set())
 
 
 def hold(url: str, name: str) -> None:
     """Hold a lease until killed."""
-    with leases.held(open_catalog(url), name) as lease:
+    with leases.hold_lease(open_catalog(url), name) as lease:
         assert lease.ours
         sys.stdout.write("held\n")
         sys.stdout.flush()

@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from errata.catalog import buckets, commits, ledger, streams
-from errata.catalog.append import BasisMovedError, commit_append
-from errata.catalog.open import Catalog, open_catalog
+from errata.catalog.database import Catalog, open_catalog
+from errata.catalog.stream_commits import BasisConflict, commit_append
 from errata.model.commit import Cause
 from errata.model.stream import Stream
 from fixtures.catalog import a_batch, a_bucket
@@ -24,13 +24,13 @@ def write(url: str, writer: str) -> None:
     catalog = open_catalog(url)
     for number in range(BATCHES):
         while True:
-            basis = streams.standing(catalog, "ticks")
+            basis = streams.stream_state(catalog, "ticks")
             low = (basis.vs_max or 0) + 1
             batch = a_batch(f"{writer}-{number}", [a_bucket(low, low + 4, 5, path=f"{writer}-{number}")])
             try:
                 commit_append(catalog, basis, batch, Cause("append", user=writer))
                 break
-            except BasisMovedError:
+            except BasisConflict:
                 continue
     catalog.close()
 
@@ -46,15 +46,15 @@ def test_two_processes_lose_nothing(catalog: Catalog, catalog_url: str, ticks: S
             process.kill()
             process.wait()
 
-    standing = streams.standing(catalog, ticks.name)
-    found = buckets.visible(catalog, standing.stream_id, commits.newest(catalog))
+    standing = streams.stream_state(catalog, ticks.name)
+    found = buckets.visible_buckets(catalog, standing.stream_id, commits.newest_commit(catalog))
     assert sorted(each.path or "" for each in found) == sorted(
         f"{w}-{n}" for w in ("ann", "bob") for n in range(BATCHES)
     )
     assert standing.rows == 5 * 2 * BATCHES
     assert all(one.vs_max < other.vs_min for one, other in pairwise(found))
-    assert [each.commit_id for each in commits.listed(catalog)] == list(range(1, 2 * BATCHES + 2))
-    assert ledger.taken(catalog, standing.stream_id, "bob-0") is not None
+    assert [each.commit_id for each in commits.list_commits(catalog)] == list(range(1, 2 * BATCHES + 2))
+    assert ledger.find_batch(catalog, standing.stream_id, "bob-0") is not None
 
 
 if __name__ == "__main__":

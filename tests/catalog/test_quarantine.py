@@ -8,14 +8,13 @@ import pytest
 from alembic import command
 
 from errata.catalog import commits, quarantine, streams
-from errata.catalog.append import Arrived, commit_append
-from errata.catalog.open import Catalog, make_engine
-from errata.catalog.prepare import migration_config, prepare_catalog
-from errata.catalog.quarantine import Form, SettledError, State
+from errata.catalog.database import Catalog, make_engine
+from errata.catalog.migration import migration_config, prepare_catalog
+from errata.catalog.quarantine import QuarantineConflict, QuarantineState, RowSyntax
+from errata.catalog.stream_commits import AppendCommit, commit_append
 from errata.clock import SYSTEM
-from errata.model.batch import BadRevision, BadRow
+from errata.model.batch import BadRevision, BadRow, Op
 from errata.model.commit import Cause
-from errata.model.revision import Op
 from errata.model.stream import Stream
 from fixtures.catalog import a_batch, a_bucket, a_stream
 
@@ -26,10 +25,10 @@ def bad(line: int, file: str = "x.csv", reason: str = "of: empty") -> BadRow:
     return BadRow(file, line, f"{line},", reason)
 
 
-def take(catalog: Catalog, name: str, *rows: BadRow, header: str | None = None, **how: object) -> Arrived:
+def take(catalog: Catalog, name: str, *rows: BadRow, header: str | None = None, **how: object) -> AppendCommit:
     arrived = a_batch(name, [a_bucket(1, 2)], rows)
     arrived = replace(arrived, files=[replace(arrived.files[0], header=header)], **how)
-    commit_append(catalog, streams.standing(catalog, "ticks"), arrived, CAUSE)
+    commit_append(catalog, streams.stream_state(catalog, "ticks"), arrived, CAUSE)
     return arrived
 
 
@@ -37,24 +36,24 @@ def test_what_is_held_can_be_read_again(catalog: Catalog, ticks: Stream) -> None
     take(catalog, "x", bad(2), header='at,"of"')
     take(catalog, "y", bad(1, "y.csv"), default_op=Op.REPLACE)
     take(catalog, "z", replace(bad(9, "first.csv"), source="z.csv"), header="of,at")
-    found = quarantine.held(catalog)
+    found = quarantine.quarantined_rows(catalog)
     assert [(each.form, each.header, each.default_op) for each in found] == [
-        (Form.CSV, 'at,"of"', Op.INSERT),
-        (Form.JSON, None, Op.REPLACE),
-        (Form.CSV, "of,at", Op.INSERT),
+        (RowSyntax.CSV, 'at,"of"', Op.INSERT),
+        (RowSyntax.JSON, None, Op.REPLACE),
+        (RowSyntax.CSV, "of,at", Op.INSERT),
     ]
     assert found[2].row == bad(9, "first.csv"), "the place is where it first stood"
-    assert {(each.state, each.settled_in, each.revision) for each in found} == {(State.HELD, None, None)}
+    assert {(each.state, each.settled_in, each.revision) for each in found} == {(QuarantineState.HELD, None, None)}
 
 
 def test_revisions_are_held_as_objects(catalog: Catalog, ticks: Stream) -> None:
     take(catalog, "x", header="at,of", default_op=Op.DELETE)
     row = BadRevision(1, 7, "x.csv", 5, '{"_op":"delete","at":1}', "no such row\0")
     with catalog.writing() as connection:
-        assert quarantine.hold_revisions(connection, 1, [row, replace(row, revision=8)]) == 2
-        assert quarantine.hold_revisions(connection, 1, []) == 0
-    first, second = quarantine.held(catalog)
-    assert (first.form, first.header, first.revision, second.revision) == (Form.JSON, None, 7, 8)
+        assert quarantine.quarantine_revisions(connection, 1, [row, replace(row, revision=8)]) == 2
+        assert quarantine.quarantine_revisions(connection, 1, []) == 0
+    first, second = quarantine.quarantined_rows(catalog)
+    assert (first.form, first.header, first.revision, second.revision) == (RowSyntax.JSON, None, 7, 8)
     assert (first.batch_id, first.row) == ("x", BadRow("x.csv", 5, '{"_op":"delete","at":1}', "no such row\u2400"))
 
 
@@ -63,7 +62,7 @@ def test_rows_are_found_by_what_is_told_of_them(catalog: Catalog, ticks: Stream)
     take(catalog, "y", bad(3, reason="price: 500 is no number"), bad(4, reason="axb"))
 
     def lines(**told: object) -> list[int]:
-        return [each.row.line for each in quarantine.held(catalog, **told)]
+        return [each.row.line for each in quarantine.quarantined_rows(catalog, **told)]
 
     assert lines(reason="PRICE:") == [1, 3]
     assert lines(reason="50%") == [1]
@@ -78,54 +77,59 @@ def test_rows_are_found_by_what_is_told_of_them(catalog: Catalog, ticks: Stream)
 
 def test_dropping_is_a_commit_and_moves_no_stream(catalog: Catalog, ticks: Stream) -> None:
     take(catalog, "x", bad(1), bad(2), bad(3))
-    before = streams.standing(catalog, "ticks")
-    commit_id = quarantine.drop(catalog, 1, [1, 3], Cause("quarantine-drop"))
-    assert [each.quarantine_id for each in quarantine.held(catalog)] == [2]
-    assert [(each.quarantine_id, each.state, each.settled_in) for each in quarantine.held(catalog, settled=True)] == [
-        (1, State.DROPPED, commit_id), (2, State.HELD, None), (3, State.DROPPED, commit_id),
-    ]  # fmt: skip
-    assert quarantine.counts(catalog) == {"ticks": 1}
-    last = commits.listed(catalog)[-1]
+    before = streams.stream_state(catalog, "ticks")
+    commit_id = quarantine.drop_quarantined(catalog, 1, [1, 3], Cause("quarantine-drop"))
+    assert [each.quarantine_id for each in quarantine.quarantined_rows(catalog)] == [2]
+    found = quarantine.quarantined_rows(catalog, settled=True)
+    assert [(each.quarantine_id, each.state, each.settled_in) for each in found] == [
+        (1, QuarantineState.DROPPED, commit_id),
+        (2, QuarantineState.HELD, None),
+        (3, QuarantineState.DROPPED, commit_id),
+    ]
+    assert quarantine.quarantined_row_counts(catalog) == {"ticks": 1}
+    last = commits.list_commits(catalog)[-1]
     assert (last.commit_id, last.cause.flow, last.stream) == (commit_id, "quarantine-drop", "ticks")
     assert last.summary == {"dropped_rows": 2}
-    assert streams.standing(catalog, "ticks") == before
+    assert streams.stream_state(catalog, "ticks") == before
 
 
 def test_a_row_is_settled_once(catalog: Catalog, ticks: Stream) -> None:
     take(catalog, "x", bad(1), bad(2))
     arrived = take(catalog, "again", bad(1), retried=[1])
-    newest = commits.newest(catalog)
+    newest = commits.newest_commit(catalog)
     for ids in ([1], [2, 1], [2, 99]):
-        with pytest.raises(SettledError):
-            quarantine.drop(catalog, 1, ids, CAUSE)
-        with pytest.raises(SettledError):
+        with pytest.raises(QuarantineConflict):
+            quarantine.drop_quarantined(catalog, 1, ids, CAUSE)
+        with pytest.raises(QuarantineConflict):
             commit_append(
                 catalog,
-                streams.standing(catalog, "ticks"),
+                streams.stream_state(catalog, "ticks"),
                 replace(arrived, batch_id="more", retried=ids),
                 CAUSE,
             )
-    assert commits.newest(catalog) == newest, "nothing of a commit stays that would settle a row twice"
-    found = quarantine.held(catalog, settled=True)
+    assert commits.newest_commit(catalog) == newest, "nothing of a commit stays that would settle a row twice"
+    found = quarantine.quarantined_rows(catalog, settled=True)
     assert [(each.batch_id, each.state, each.settled_in) for each in found] == [
-        ("x", State.RETRIED, newest), ("x", State.HELD, None), ("again", State.HELD, None),
-    ]  # fmt: skip
+        ("x", QuarantineState.RETRIED, newest),
+        ("x", QuarantineState.HELD, None),
+        ("again", QuarantineState.HELD, None),
+    ]
 
 
 def test_very_many_rows_are_settled(catalog: Catalog, ticks: Stream) -> None:
     take(catalog, "x", *map(bad, range(1_201)))
-    ids = [each.quarantine_id for each in quarantine.held(catalog)]
-    quarantine.drop(catalog, 1, ids, CAUSE)
-    assert quarantine.counts(catalog) == {}
+    ids = [each.quarantine_id for each in quarantine.quarantined_rows(catalog)]
+    quarantine.drop_quarantined(catalog, 1, ids, CAUSE)
+    assert quarantine.quarantined_row_counts(catalog) == {}
 
 
 def test_counts_are_of_streams_that_live(catalog: Catalog, ticks: Stream) -> None:
     take(catalog, "x", bad(1))
     streams.apply_changes(catalog, CAUSE, write=[a_stream("ticks")], drop=[], summary={})
-    assert quarantine.counts(catalog) == {"ticks": 1}
+    assert quarantine.quarantined_row_counts(catalog) == {"ticks": 1}
     streams.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
-    assert quarantine.counts(catalog) == {}
-    assert len(quarantine.held(catalog, stream="ticks")) == 1
+    assert quarantine.quarantined_row_counts(catalog) == {}
+    assert len(quarantine.quarantined_rows(catalog, stream="ticks")) == 1
 
 
 def test_rows_from_before_forms_were_kept_are_told_apart(catalog_url: str) -> None:
@@ -146,8 +150,8 @@ def test_rows_from_before_forms_were_kept_are_told_apart(catalog_url: str) -> No
             connection.exec_driver_sql(f"INSERT INTO quarantine ({columns}) VALUES {row}")
     old.close()
     catalog = prepare_catalog(catalog_url)
-    found = quarantine.held(catalog)
+    found = quarantine.quarantined_rows(catalog)
     assert [(each.form.value, each.state, each.header) for each in found] == [
-        (form, State.HELD, None) for form in ("csv", "csv", "json", "json", "json")
+        (form, QuarantineState.HELD, None) for form in ("csv", "csv", "json", "json", "json")
     ]
     catalog.close()

@@ -10,17 +10,17 @@ from dataclasses import replace
 
 import pytest
 
-from errata.catalog import ageing, buckets, commits, ledger, streams
-from errata.catalog.append import AlreadyTakenError, BasisMovedError, FilesTakenError, commit_append
-from errata.catalog.compact import Compacted, commit_compaction
-from errata.catalog.open import Catalog
-from errata.catalog.prepare import prepare_catalog
-from errata.catalog.streams import PlanMovedError, Standing
+from errata.catalog import buckets, commits, ledger, maintenance, streams
+from errata.catalog.database import Catalog
+from errata.catalog.maintenance import CompactionCommit, commit_compaction
+from errata.catalog.migration import prepare_catalog
+from errata.catalog.stream_commits import BasisConflict, BatchConflict, FilesConflict, commit_append
+from errata.catalog.streams import ApplyConflict, StreamState
 from errata.model.batch import BadRow
 from errata.model.bucket import Bucket
 from errata.model.commit import Cause
-from errata.model.interval import LOWEST
 from errata.model.stream import Retention, Stream
+from errata.model.time import LOWEST
 from fixtures.catalog import a_batch, a_bucket, a_stream
 from fixtures.postgres import FreshDatabase
 
@@ -31,74 +31,74 @@ def declare(catalog: Catalog, *changed: Stream, planned_on: dict[str, int] | Non
     return streams.apply_changes(catalog, CAUSE, write=changed, drop=[], summary={}, planned_on=planned_on)
 
 
-def age_out(catalog: Catalog, basis: Standing) -> list[Bucket]:
-    aged = ageing.due(catalog, basis)
+def age_out(catalog: Catalog, basis: StreamState) -> list[Bucket]:
+    aged = maintenance.plan_age_out(catalog, basis)
     assert aged is not None
-    ageing.commit_ageing(catalog, basis, aged, {}, CAUSE)
+    maintenance.commit_age_out(catalog, basis, aged, {}, CAUSE)
     return list(aged.buckets)
 
 
 def test_a_file_that_another_batch_has_just_brought_is_not_brought_again(catalog: Catalog, ticks: Stream) -> None:
-    basis = streams.standing(catalog, "ticks")
+    basis = streams.stream_state(catalog, "ticks")
     first = a_batch("one", [a_bucket(10, 50)])
     commit_append(catalog, basis, first, CAUSE)
-    before = commits.newest(catalog)
+    before = commits.newest_commit(catalog)
     other = a_batch("other", [a_bucket(60, 90)])
     both = replace(other, files=[*first.files, *other.files], guarded=frozenset({first.content_hash}))
-    with pytest.raises(FilesTakenError):
-        commit_append(catalog, streams.standing(catalog, "ticks"), both, CAUSE)
-    assert commits.newest(catalog) == before
-    assert ledger.taken(catalog, basis.stream_id, "other") is None
+    with pytest.raises(FilesConflict):
+        commit_append(catalog, streams.stream_state(catalog, "ticks"), both, CAUSE)
+    assert commits.newest_commit(catalog) == before
+    assert ledger.find_batch(catalog, basis.stream_id, "other") is None
     # The same batch once more is told from other batches with its files.
-    with pytest.raises(AlreadyTakenError):
+    with pytest.raises(BatchConflict):
         commit_append(catalog, basis, replace(first, guarded=frozenset({first.content_hash})), CAUSE)
     # Where that was known when it was decided what to take in, it is another delivery.
     seen = frozenset(each.batch_no for each in ledger.deliveries(catalog, basis.stream_id, [first.content_hash]))
     commit_append(
-        catalog, streams.standing(catalog, "ticks"), replace(both, batch_id="seen", buckets=[], known=seen), CAUSE
+        catalog, streams.stream_state(catalog, "ticks"), replace(both, batch_id="seen", buckets=[], known=seen), CAUSE
     )
     # Insisted on, or in a stream of its own, it may come again.
-    commit_append(catalog, streams.standing(catalog, "ticks"), replace(both, guarded=frozenset()), CAUSE)
+    commit_append(catalog, streams.stream_state(catalog, "ticks"), replace(both, guarded=frozenset()), CAUSE)
     declare(catalog, a_stream("tocks"))
-    commit_append(catalog, streams.standing(catalog, "tocks"), both, CAUSE)
+    commit_append(catalog, streams.stream_state(catalog, "tocks"), both, CAUSE)
 
 
 def test_nothing_is_appended_to_a_stream_that_has_been_dropped(catalog: Catalog, ticks: Stream) -> None:
-    basis = streams.standing(catalog, "ticks")
+    basis = streams.stream_state(catalog, "ticks")
     streams.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
-    before = commits.newest(catalog)
-    with pytest.raises(BasisMovedError):
+    before = commits.newest_commit(catalog)
+    with pytest.raises(BasisConflict):
         commit_append(catalog, basis, a_batch("one", [a_bucket(10, 50)]), CAUSE)
-    assert commits.newest(catalog) == before
+    assert commits.newest_commit(catalog) == before
 
 
 def test_every_take_of_a_batch_is_known_by_its_first_id(catalog: Catalog, ticks: Stream) -> None:
     once = a_batch("once", [a_bucket(10, 50)])
-    twice = replace(once, batch_id=ledger.free_take_id(catalog, 1, "once"), buckets=[a_bucket(60, 90)])
+    twice = replace(once, batch_id=ledger.next_take_id(catalog, 1, "once"), buckets=[a_bucket(60, 90)])
     for times, batch in enumerate([once, twice]):
-        takes = ledger.takes(catalog, 1, "once")
+        takes = ledger.batch_takes(catalog, 1, "once")
         assert len(takes) == times
         first = takes[0].batch_no if takes else None
-        commit_append(catalog, streams.standing(catalog, "ticks"), replace(batch, again_of=first), CAUSE)
-    assert [each.batch_id for each in ledger.takes(catalog, 1, "once")] == ["once", "once+1"]
-    assert ledger.free_take_id(catalog, 1, "once") == "once+2"
-    assert ledger.takes(catalog, 2, "once") == []
-    with pytest.raises(AlreadyTakenError):
-        commit_append(catalog, streams.standing(catalog, "ticks"), once, CAUSE)
+        commit_append(catalog, streams.stream_state(catalog, "ticks"), replace(batch, again_of=first), CAUSE)
+    assert [each.batch_id for each in ledger.batch_takes(catalog, 1, "once")] == ["once", "once+1"]
+    assert ledger.next_take_id(catalog, 1, "once") == "once+2"
+    assert ledger.batch_takes(catalog, 2, "once") == []
+    with pytest.raises(BatchConflict):
+        commit_append(catalog, streams.stream_state(catalog, "ticks"), once, CAUSE)
 
 
 @pytest.mark.parametrize(("dropped", "moved"), [(1, True), (0, False)])
 def test_what_was_compared_with_rows_that_have_been_rewritten_is_judged_again(
     catalog: Catalog, ticks: Stream, dropped: int, moved: bool
 ) -> None:
-    commit_append(catalog, streams.standing(catalog, "ticks"), a_batch("b", [a_bucket(0, 9)]), CAUSE)
-    basis = streams.standing(catalog, "ticks")
-    old = buckets.visible(catalog, basis.stream_id, basis.changed_in)
-    commit_compaction(catalog, basis, Compacted(old, [], [a_bucket(0, 9)], [0], 0), CAUSE)
+    commit_append(catalog, streams.stream_state(catalog, "ticks"), a_batch("b", [a_bucket(0, 9)]), CAUSE)
+    basis = streams.stream_state(catalog, "ticks")
+    old = buckets.visible_buckets(catalog, basis.stream_id, basis.changed_in)
+    commit_compaction(catalog, basis, CompactionCommit(old, [], [a_bucket(0, 9)], [0], 0), CAUSE)
     batch = a_batch("next", [a_bucket(40, 49)])
     batch = replace(batch, counts=replace(batch.counts, read=batch.counts.read + dropped, dropped=dropped))
     if moved:
-        with pytest.raises(BasisMovedError):
+        with pytest.raises(BasisConflict):
             commit_append(catalog, basis, batch, CAUSE)
     else:
         commit_append(catalog, basis, batch, CAUSE)
@@ -107,8 +107,10 @@ def test_what_was_compared_with_rows_that_have_been_rewritten_is_judged_again(
 def test_what_aged_out_behind_the_stable_point_was_compared_with_nothing(catalog: Catalog) -> None:
     declare(catalog, a_stream("ticks", slack=0, retention=Retention(rows=1)))
     for low in (0, 20):
-        commit_append(catalog, streams.standing(catalog, "ticks"), a_batch(f"b{low}", [a_bucket(low, low + 9)]), CAUSE)
-    basis = streams.standing(catalog, "ticks")
+        commit_append(
+            catalog, streams.stream_state(catalog, "ticks"), a_batch(f"b{low}", [a_bucket(low, low + 9)]), CAUSE
+        )
+    basis = streams.stream_state(catalog, "ticks")
     assert [bucket.vs_min for bucket in age_out(catalog, basis)] == [0]
     batch = a_batch("next", [a_bucket(40, 49)])
     commit_append(catalog, basis, replace(batch, counts=replace(batch.counts, read=2, dropped=1)), CAUSE)
@@ -117,41 +119,41 @@ def test_what_aged_out_behind_the_stable_point_was_compared_with_nothing(catalog
 def test_ageing_goes_by_the_declaration_in_force(catalog: Catalog) -> None:
     declare(catalog, a_stream("ticks", retention=Retention(rows=1)))
     batch = a_batch("b", [a_bucket(0, 9), a_bucket(10, 18), a_bucket(20, 29)])
-    commit_append(catalog, streams.standing(catalog, "ticks"), batch, CAUSE)
-    stale = streams.standing(catalog, "ticks")
+    commit_append(catalog, streams.stream_state(catalog, "ticks"), batch, CAUSE)
+    stale = streams.stream_state(catalog, "ticks")
     declare(catalog, a_stream("ticks", retention=Retention(rows=1_000)))
-    with pytest.raises(BasisMovedError):
+    with pytest.raises(BasisConflict):
         age_out(catalog, stale)
-    assert ageing.due(catalog, streams.standing(catalog, "ticks")) is None
+    assert maintenance.plan_age_out(catalog, streams.stream_state(catalog, "ticks")) is None
     declare(catalog, a_stream("ticks", retention=Retention(rows=2)))
-    with pytest.raises(BasisMovedError):
+    with pytest.raises(BasisConflict):
         age_out(catalog, stale)
-    assert [bucket.vs_min for bucket in age_out(catalog, streams.standing(catalog, "ticks"))] == [0]
+    assert [bucket.vs_min for bucket in age_out(catalog, streams.stream_state(catalog, "ticks"))] == [0]
     streams.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
-    assert ageing.due(catalog, stale) is None
+    assert maintenance.plan_age_out(catalog, stale) is None
 
 
 def test_the_stable_point_does_not_run_off_the_lower_end(catalog: Catalog) -> None:
     declare(catalog, a_stream("ticks", slack=5, retention=Retention(span=10)))
     lowest = a_batch("b", [a_bucket(LOWEST + 1, LOWEST + 1)])
-    commit_append(catalog, streams.standing(catalog, "ticks"), lowest, CAUSE)
-    standing = streams.standing(catalog, "ticks")
+    commit_append(catalog, streams.stream_state(catalog, "ticks"), lowest, CAUSE)
+    standing = streams.stream_state(catalog, "ticks")
     assert (standing.stable, standing.vs_max) == (LOWEST, LOWEST + 1)
-    assert ageing.due(catalog, standing) is None
+    assert maintenance.plan_age_out(catalog, standing) is None
 
 
 def test_a_change_planned_on_what_is_no_longer_so_changes_nothing(catalog: Catalog, ticks: Stream) -> None:
-    planned_on = {each.stream.name: each.changed_in for each in streams.standings(catalog)}
-    commit_append(catalog, streams.standing(catalog, "ticks"), a_batch("b", [a_bucket(10, 50)]), CAUSE)
-    before = commits.newest(catalog)
+    planned_on = {each.stream.name: each.changed_in for each in streams.stream_states(catalog)}
+    commit_append(catalog, streams.stream_state(catalog, "ticks"), a_batch("b", [a_bucket(10, 50)]), CAUSE)
+    before = commits.newest_commit(catalog)
     for change in (a_stream("ticks", key=("at",)), a_stream("more")):
-        with pytest.raises(PlanMovedError):
+        with pytest.raises(ApplyConflict):
             declare(catalog, change, planned_on=planned_on)
-    with pytest.raises(PlanMovedError):
+    with pytest.raises(ApplyConflict):
         declare(catalog, a_stream("more"), planned_on={})
-    assert commits.newest(catalog) == before
-    assert [each.stream for each in streams.standings(catalog)] == [ticks]
-    planned_on = {each.stream.name: each.changed_in for each in streams.standings(catalog)}
+    assert commits.newest_commit(catalog) == before
+    assert [each.stream for each in streams.stream_states(catalog)] == [ticks]
+    planned_on = {each.stream.name: each.changed_in for each in streams.stream_states(catalog)}
     assert declare(catalog, a_stream("more"), planned_on=planned_on) == before + 1
 
 
@@ -162,23 +164,23 @@ def test_of_two_that_create_a_stream_at_once_one_does(catalog: Catalog) -> None:
         ready.wait(60)
         try:
             declare(catalog, a_stream("new"), planned_on={})
-        except PlanMovedError:
+        except ApplyConflict:
             return False
         return True
 
     with ThreadPoolExecutor(2) as pool:
         assert sorted(pool.map(create, range(2))) == [False, True]
-    assert [each.stream.name for each in streams.standings(catalog)] == ["new"]
-    assert commits.newest(catalog) == 1
+    assert [each.stream.name for each in streams.stream_states(catalog)] == ["new"]
+    assert commits.newest_commit(catalog) == 1
 
 
 def test_a_second_live_stream_of_a_name_cannot_be(catalog: Catalog, ticks: Stream) -> None:
     """Should all else fail, the database itself refuses."""
-    with pytest.raises(PlanMovedError), catalog.writing() as connection:
-        streams._create(connection, "ticks", 1)
+    with pytest.raises(ApplyConflict), catalog.writing() as connection:
+        streams._insert_stream(connection, "ticks", 1)
     streams.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
     declare(catalog, ticks)
-    assert [each.stream for each in streams.standings(catalog)] == [ticks]
+    assert [each.stream for each in streams.stream_states(catalog)] == [ticks]
 
 
 @pytest.fixture
@@ -208,15 +210,22 @@ def test_appending_and_declaring_never_wait_for_each_other_in_a_circle(postgres:
             while not waiting(postgres) and time.monotonic() < deadline:
                 time.sleep(0.01)
 
-        basis = streams.standing(postgres, "ticks")
+        basis = streams.stream_state(postgres, "ticks")
         batch = replace(a_batch(f"b{slack}", [a_bucket(slack * 100, slack * 100 + 9)]), bad=bad())
         with ThreadPoolExecutor(1) as pool:
             appended = pool.submit(commit_append, postgres, basis, batch, CAUSE)
             assert inside.wait(30)
             declared = declare(postgres, a_stream("other", slack=slack), a_stream("ticks", slack=slack))
             assert appended.result(60) == declared - 1
-    assert streams.standing(postgres, "ticks").stream == a_stream("ticks", slack=5)
-    assert len(buckets.visible(postgres, streams.standing(postgres, "ticks").stream_id, commits.newest(postgres))) == 5
+    assert streams.stream_state(postgres, "ticks").stream == a_stream("ticks", slack=5)
+    assert (
+        len(
+            buckets.visible_buckets(
+                postgres, streams.stream_state(postgres, "ticks").stream_id, commits.newest_commit(postgres)
+            )
+        )
+        == 5
+    )
 
 
 def test_a_commit_that_waited_for_another_is_not_older_than_that(postgres: Catalog) -> None:
@@ -225,17 +234,17 @@ def test_a_commit_that_waited_for_another_is_not_older_than_that(postgres: Catal
 
     def commit(at: int) -> int:
         with postgres.writing() as connection:
-            return commits.take(connection, at, CAUSE, summary={})
+            return commits.record_commit(connection, at, CAUSE, summary={})
 
     with ThreadPoolExecutor(1) as pool:
         with postgres.writing() as connection:
-            first = commits.take(connection, now, CAUSE, summary={})
+            first = commits.record_commit(connection, now, CAUSE, summary={})
             second = pool.submit(commit, now - 10)
             deadline = time.monotonic() + 30
             while not waiting(postgres) and time.monotonic() < deadline:
                 time.sleep(0.01)
         assert second.result(30) == first + 1
-    times = [each.at for each in commits.listed(postgres)]
+    times = [each.at for each in commits.list_commits(postgres)]
     assert times == sorted(times)
 
 
@@ -251,8 +260,8 @@ def test_appending_and_declaring_as_it_comes(postgres: Catalog) -> None:
         for number in range(30):
             _insist(postgres, number)
         declared.result(60)
-    assert commits.newest(postgres) == 1 + 30 + 30
-    standing = streams.standing(postgres, "ticks")
+    assert commits.newest_commit(postgres) == 1 + 30 + 30
+    standing = streams.stream_state(postgres, "ticks")
     assert (standing.stream, standing.rows) == (a_stream("ticks", slack=29), 30)
 
 
@@ -261,7 +270,7 @@ def _insist(catalog: Catalog, number: int) -> None:
     batch = a_batch(f"b{number}", [a_bucket(number * 1_000, number * 1_000)])
     while True:
         try:
-            commit_append(catalog, streams.standing(catalog, "ticks"), batch, CAUSE)
-        except BasisMovedError:
+            commit_append(catalog, streams.stream_state(catalog, "ticks"), batch, CAUSE)
+        except BasisConflict:
             continue
         return

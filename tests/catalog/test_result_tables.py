@@ -16,16 +16,14 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import IntegrityError
 
-from errata.archive.result_rows import feed_schema
-from errata.catalog import result_rows, result_tables
-from errata.catalog.open import Catalog
-from errata.catalog.result_columns import ServedTable
-from errata.errors import ErrataError, Refused, UsageError
-from errata.model.columns import ColumnType, Kind
-from errata.model.instants import parse_instant
-from errata.model.interval import HIGHEST, LOWEST
-from errata.model.pattern import Pattern
-from errata.model.results import Kept, Shape
+from errata.archive.schemas import feed_schema
+from errata.catalog import result_columns, result_tables
+from errata.catalog.database import Catalog
+from errata.catalog.result_columns import ResultTable
+from errata.errors import ErrataError, RefusedError, UsageError
+from errata.model.columns import ColumnType, TypeKind
+from errata.model.results import ArchiveColumn, ResultShape, UpdatePattern
+from errata.model.time import HIGHEST, LOWEST, parse_instant
 
 CAUSE = {"type": "batch", "id": 'a\\b\t"é"'}
 
@@ -33,16 +31,18 @@ Answer = set[tuple[Any, ...]]
 Record = dict[str, Any]
 
 
-def a_shape(*, timed: bool = False, key: Sequence[str] = ("of",), **types: str) -> Shape:
+def a_shape(*, timed: bool = False, key: Sequence[str] = ("of",), **types: str) -> ResultShape:
     """Results with these columns; names that begin with an underscore are hidden ones."""
-    columns = (Kept(name, ColumnType.parse(kind), name in key, name.startswith("_")) for name, kind in types.items())
-    return Shape(tuple(columns), Pattern.STRICT, timed)
+    columns = (
+        ArchiveColumn(name, ColumnType.parse(kind), name in key, name.startswith("_")) for name, kind in types.items()
+    )
+    return ResultShape(tuple(columns), UpdatePattern.STRICT, timed)
 
 
-PLAIN = ServedTable("now", a_shape(of="string", n="bigint"))
+PLAIN = ResultTable("now", a_shape(of="string", n="bigint"))
 
 
-def feed(shape: Shape, records: Iterable[Record]) -> list[pa.RecordBatch]:
+def feed(shape: ResultShape, records: Iterable[Record]) -> list[pa.RecordBatch]:
     """Change records in batches of two; what a record does not say is NULL."""
     defaults = {"_op": "insert", "_ve": HIGHEST, "_run": 1}
     rows = [defaults | record for record in records]
@@ -54,14 +54,14 @@ def told(of: str | None, vs: int, ve: int = HIGHEST, n: int | None = None, **mor
     return {"of": of, "_vs": vs, "_ve": ve, "n": n, **more}
 
 
-def serve(catalog: Catalog, commit: int, frontier: int, *records: Record, served: ServedTable = PLAIN) -> int:
+def serve(catalog: Catalog, commit: int, frontier: int, *records: Record, served: ResultTable = PLAIN) -> int:
     with catalog.writing() as connection:
-        return result_tables.serve(connection, served, commit, CAUSE, feed(served.shape, records), frontier)
+        return result_tables.update_table(connection, served, commit, CAUSE, feed(served.shape, records), frontier)
 
 
-def create(catalog: Catalog, served: ServedTable = PLAIN) -> None:
+def create(catalog: Catalog, served: ResultTable = PLAIN) -> None:
     with catalog.writing() as connection:
-        result_tables.create(connection, served)
+        result_tables.create_table(connection, served)
 
 
 def rows(catalog: Catalog, table: str = "now") -> list[tuple[Any, ...]]:
@@ -115,7 +115,7 @@ class TestServing:
         assert rows(catalog) == [("a", 2, 20, None)]
 
     def test_keys_of_nulls_are_keys(self, catalog: Catalog) -> None:
-        served = ServedTable("now", a_shape(key=("of", "_k0"), of="string", _k0="double", n="bigint"))
+        served = ResultTable("now", a_shape(key=("of", "_k0"), of="string", _k0="double", n="bigint"))
         create(catalog, served)
         keys = [(None, None), (None, 1.0), ("a", None), ("a", nan), ("a", inf), ("a", -0.0), (None, nan)]
         first = [{"of": of, "_k0": k, "_vs": 1, "n": 1} for of, k in keys]
@@ -130,7 +130,7 @@ class TestServing:
         assert names == ["of", "n", "key_1", "vs", "ve"]
 
     def test_results_of_no_key_are_one(self, catalog: Catalog) -> None:
-        served = ServedTable("now", a_shape(key=(), n="bigint"))
+        served = ResultTable("now", a_shape(key=(), n="bigint"))
         create(catalog, served)
         for commit, at in enumerate((10, 20, 30), 1):
             serve(catalog, commit, at, {"n": at, "_vs": at - 1}, {"n": at + 1, "_vs": at}, served=served)
@@ -143,16 +143,16 @@ class TestServing:
         serve(catalog, 1, 1, told("a", 1))
         broken = (batch for each in ([told("b", 2)], [{"of": "c"}]) for batch in feed(PLAIN.shape, each))
         with pytest.raises(IntegrityError), catalog.writing() as connection:
-            result_tables.serve(connection, PLAIN, 2, CAUSE, broken, 2)
+            result_tables.update_table(connection, PLAIN, 2, CAUSE, broken, 2)
         assert (rows(catalog), len(rows(catalog, "now_changes"))) == ([("a", None, 1, None)], 1)
 
     def test_pieces_are_put_together(self, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(result_rows, "AT_ONCE", 7)
+        monkeypatch.setattr(result_columns, "RECORDS_PER_WRITE", 7)
         create(catalog)
         records = [told(f"{n % 30}", n, n=n) for n in range(100)]
         with catalog.writing() as connection:
             whole = [pa.Table.from_batches(feed(PLAIN.shape, records)).combine_chunks().to_batches()[0]]
-            assert result_tables.serve(connection, PLAIN, 1, CAUSE, whole, 99) == 100
+            assert result_tables.update_table(connection, PLAIN, 1, CAUSE, whole, 99) == 100
         assert sorted(row[1] for row in rows(catalog)) == list(range(70, 100))
         assert [row[3] for row in rows(catalog, "now_changes")] == list(range(100))
 
@@ -183,7 +183,7 @@ OPS = st.tuples(
 def test_what_stands_is_what_folding_the_changes_gives(
     catalog: Catalog, commits: list[tuple[int, list[tuple[str, tuple[Any, Any], int, int | None, int]]]]
 ) -> None:
-    served = ServedTable("now", a_shape(key=("of", "_k0"), of="string", n="bigint", _k0="int"))
+    served = ResultTable("now", a_shape(key=("of", "_k0"), of="string", n="bigint", _k0="int"))
     create(catalog, served)
     known: dict[tuple[Any, int], tuple[int, int]] = {}
     frontier = 0
@@ -246,7 +246,7 @@ TYPES = {
     "day": "date",
     "at": "timestamp",
 }
-EVERY = ServedTable("every", a_shape(timed=True, key=("s",), **TYPES))
+EVERY = ResultTable("every", a_shape(timed=True, key=("s",), **TYPES))
 NOON = datetime(2026, 11, 18, 12, 0, 0, 123456, tzinfo=UTC)
 ROWS: list[dict[str, Any]] = [
     dict.fromkeys(TYPES),
@@ -275,13 +275,13 @@ def read(connection: Connection, row: Any, name: str) -> Any:
     if value is None or connection.dialect.name == "postgresql":
         return value
     kind = ColumnType.parse(TYPES.get(name, "timestamp")).kind
-    readers: dict[Kind, Any] = {
-        Kind.BOOLEAN: bool,
-        Kind.DECIMAL: lambda text: Decimal(str(text)),
-        Kind.DATE: date.fromisoformat,
-        Kind.TIMESTAMP: lambda text: datetime.fromisoformat(text).replace(tzinfo=UTC),
-        Kind.DOUBLE: float,
-        Kind.FLOAT: float,
+    readers: dict[TypeKind, Any] = {
+        TypeKind.BOOLEAN: bool,
+        TypeKind.DECIMAL: lambda text: Decimal(str(text)),
+        TypeKind.DATE: date.fromisoformat,
+        TypeKind.TIMESTAMP: lambda text: datetime.fromisoformat(text).replace(tzinfo=UTC),
+        TypeKind.DOUBLE: float,
+        TypeKind.FLOAT: float,
     }
     return readers.get(kind, lambda same: same)(value)
 
@@ -318,7 +318,7 @@ class TestTypes:
                 assert "".join(found.scalars()) == expected
 
     def test_times_beyond_the_years_of_calendars(self, catalog: Catalog) -> None:
-        served = ServedTable("now", a_shape(timed=True, of="string", day="date"))
+        served = ResultTable("now", a_shape(timed=True, of="string", day="date"))
         create(catalog, served)
         schema = feed_schema(served.shape)
         far = pa.array([-800_000, 3_000_000, 0, None], pa.date32())
@@ -327,7 +327,7 @@ class TestTypes:
         nothing = pa.nulls(4)
         batch = pa.record_batch([pa.array(columns.get(f.name, nothing), f.type) for f in schema], schema=schema)
         with catalog.writing() as connection:
-            result_tables.serve(connection, served, 1, CAUSE, [batch], 0)
+            result_tables.update_table(connection, served, 1, CAUSE, [batch], 0)
         with catalog.reading() as connection:
             found = connection.exec_driver_sql(
                 "SELECT of, CAST(day AS TEXT), CAST(vs AS TEXT), CAST(ve AS TEXT) FROM now ORDER BY vs, of"
@@ -342,7 +342,7 @@ class TestTypes:
         ]
 
     def test_a_text_that_postgres_cannot_hold(self, catalog: Catalog) -> None:
-        served = ServedTable("now", a_shape(of="string", n="string"))
+        served = ResultTable("now", a_shape(of="string", n="string"))
         create(catalog, served)
         serve(catalog, 1, 1, told("a\0", 1, n="\0"), served=served)
         serve(catalog, 2, 2, told("a\0", 2, n="x\0y"), served=served)
@@ -353,17 +353,17 @@ class TestTypes:
 class TestTables:
     def test_they_are_made_found_and_dropped(self, catalog: Catalog) -> None:
         with catalog.writing() as connection:
-            assert not result_tables.exists(connection, "now")
-            assert not result_tables.fits(connection, PLAIN)
-            result_tables.drop(connection, "now")
-            result_tables.create(connection, PLAIN)
-            assert result_tables.exists(connection, "now")
-            assert result_tables.fits(connection, PLAIN)
+            assert not result_tables.table_exists(connection, "now")
+            assert not result_tables.table_fits(connection, PLAIN)
+            result_tables.drop_table(connection, "now")
+            result_tables.create_table(connection, PLAIN)
+            assert result_tables.table_exists(connection, "now")
+            assert result_tables.table_fits(connection, PLAIN)
         serve(catalog, 1, 1, told("a", 1))
         create(catalog)
         assert rows(catalog) == rows(catalog, "now_changes") == []
         with catalog.writing() as connection:
-            result_tables.drop(connection, "now")
+            result_tables.drop_table(connection, "now")
             assert not {"now", "now_changes"} & set(inspect(connection).get_table_names())
 
     @pytest.mark.parametrize(
@@ -378,21 +378,21 @@ class TestTables:
             a_shape(of="string", n="bigint", _k0="int", key=("of", "_k0")),
         ],
     )
-    def test_other_results_need_other_tables(self, catalog: Catalog, shape: Shape) -> None:
+    def test_other_results_need_other_tables(self, catalog: Catalog, shape: ResultShape) -> None:
         create(catalog)
-        other = ServedTable("now", shape)
+        other = ResultTable("now", shape)
         with catalog.writing() as connection:
-            assert not result_tables.fits(connection, other)
-            result_tables.create(connection, other)
-            assert result_tables.fits(connection, other)
+            assert not result_tables.table_fits(connection, other)
+            result_tables.create_table(connection, other)
+            assert result_tables.table_fits(connection, other)
 
     def test_every_type_fits_itself(self, catalog: Catalog) -> None:
         create(catalog, EVERY)
         with catalog.writing() as connection:
-            assert result_tables.fits(connection, EVERY)
+            assert result_tables.table_fits(connection, EVERY)
 
     def test_hidden_columns_that_are_no_key_are_left_out(self, catalog: Catalog) -> None:
-        served = ServedTable("now", a_shape(of="string", n="bigint", _k0="int"))
+        served = ResultTable("now", a_shape(of="string", n="bigint", _k0="int"))
         create(catalog, served)
         serve(catalog, 1, 1, told("a", 1, n=2, _k0=3), served=served)
         assert rows(catalog) == [("a", 2, 1, None)]
@@ -404,11 +404,11 @@ class TestTables:
     def test_what_errata_has_not_made_is_not_touched(self, catalog: Catalog, statement: str) -> None:
         with catalog.writing() as connection:
             connection.exec_driver_sql(statement)
-        with pytest.raises(Refused, match=r"there is a table or view now\w* already") as raised:
+        with pytest.raises(RefusedError, match=r"there is a table or view now\w* already") as raised:
             create(catalog)
         assert (raised.value.why, raised.value.how) != (None, None)
         with catalog.writing() as connection:
-            result_tables.drop(connection, "now")
+            result_tables.drop_table(connection, "now")
             looking = inspect(connection)
             assert sum(looking.has_table(name) for name in ("now", "now_changes")) == 1
 
@@ -419,12 +419,12 @@ class TestTables:
         if sqlite(catalog):  # its views are looked up when they are read
             create(catalog)
             return
-        with pytest.raises(Refused, match="the result table now cannot be dropped"):
+        with pytest.raises(RefusedError, match="the result table now cannot be dropped"):
             create(catalog)
 
     def test_there_are_indexes(self, catalog: Catalog) -> None:
         keys = {f"c{n}": "int" for n in range(40)}
-        wide = ServedTable("wide", a_shape(key=tuple(keys), **keys))
+        wide = ResultTable("wide", a_shape(key=tuple(keys), **keys))
         create(catalog)
         create(catalog, wide)
         with catalog.reading() as connection:
@@ -443,20 +443,20 @@ class TestNames:
     @pytest.mark.parametrize("name", ["buckets", "Buckets", "alembic_version", "pg_x", "ix_now", "a b", "t" * 46])
     def test_the_catalogs_and_the_databases_own_are_taken(self, name: str) -> None:
         with pytest.raises(UsageError) as raised:
-            result_tables.check_name(name, ())
+            result_tables.check_result_table_name(name, ())
         assert raised.value.how
 
     def test_two_queries_have_two_tables(self) -> None:
-        result_tables.check_name("now", ["then", "now_", "nowchanges"])
+        result_tables.check_result_table_name("now", ["then", "now_", "nowchanges"])
         for other in ("now", "NOW", "now_changes"):
             with pytest.raises(UsageError, match="two queries cannot both be served as 'now'"):
-                result_tables.check_name("now", ["then", other])
+                result_tables.check_result_table_name("now", ["then", other])
         with pytest.raises(UsageError):
-            result_tables.check_name("now_changes", ["now"])
+            result_tables.check_result_table_name("now_changes", ["now"])
 
     def test_the_longest_names_are_borne(self, catalog: Catalog) -> None:
         for table in ("t" * 44 + "a", "t" * 44 + "b", "Order"):
-            served = ServedTable(table, a_shape(key=("Select",), Select="string", order="int", _k0="int"))
+            served = ResultTable(table, a_shape(key=("Select",), Select="string", order="int", _k0="int"))
             create(catalog, served)
             serve(catalog, 1, 1, {"Select": "a", "order": 1, "_vs": 1}, served=served)
             serve(catalog, 2, 2, {"Select": "a", "order": 2, "_vs": 2}, served=served)
@@ -465,11 +465,11 @@ class TestNames:
     @pytest.mark.parametrize("name", ["vs", "VE", "op", "key_1", "cause", "xmin", "old_n", "x" * 60])
     def test_columns_that_would_be_there_twice(self, catalog: Catalog, name: str) -> None:
         with pytest.raises(UsageError, match=f"column {name} cannot be in a result table"):
-            create(catalog, ServedTable("now", a_shape(**{"of": "string", "n": "int", name: "int"})))
+            create(catalog, ResultTable("now", a_shape(**{"of": "string", "n": "int", name: "int"})))
 
     def test_columns_that_only_look_alike(self, catalog: Catalog) -> None:
         names = {"of": "string", "old_of": "int", "key_": "int", "_rowid": "int", "rowid": "int", "commit": "int"}
-        served = ServedTable("now", a_shape(key=("of",), **names))
+        served = ResultTable("now", a_shape(key=("of",), **names))
         create(catalog, served)
         for commit in (1, 2):
             serve(catalog, commit, commit, {"of": "a", "rowid": 7, "_vs": commit}, served=served)

@@ -13,14 +13,14 @@ import pytest
 from sqlalchemy import Connection, select
 
 from errata.catalog import buckets, commits, pins, streams, tables, vacuum
-from errata.catalog.open import Catalog
-from errata.catalog.prepare import prepare_catalog
-from errata.catalog.vacuum import Spent
+from errata.catalog.database import Catalog
+from errata.catalog.migration import prepare_catalog
+from errata.catalog.vacuum import SpentBucket
 from errata.errors import ErrataError
 from errata.model.bucket import NewBucket, Role
 from errata.model.commit import Cause
-from errata.model.instants import DAY
 from errata.model.stream import Stream
+from errata.model.time import DAY
 from fixtures.catalog import NOW, a_bucket, a_stream
 from fixtures.chance import seeds
 from fixtures.clock import FixedClock
@@ -37,10 +37,12 @@ def declare(catalog: Catalog, *changed: Stream, drop: Sequence[str] = ()) -> int
 def change(catalog: Catalog, stream_id: int = 1, add: Sequence[NewBucket] = (), remove: Sequence[int] = ()) -> int:
     """A commit that adds buckets and removes others."""
     with catalog.writing() as connection:
-        streams.lock(connection, stream_id)
-        commit_id = commits.take(connection, catalog.clock.now(), Cause("test"), stream_id=stream_id, summary={})
-        buckets.add(connection, stream_id, None, commit_id, add)
-        assert buckets.remove(connection, remove, commit_id) == len(remove)
+        streams.lock_stream(connection, stream_id)
+        commit_id = commits.record_commit(
+            connection, catalog.clock.now(), Cause("test"), stream_id=stream_id, summary={}
+        )
+        buckets.add_buckets(connection, stream_id, None, commit_id, add)
+        assert buckets.remove_buckets(connection, remove, commit_id) == len(remove)
         return commit_id
 
 
@@ -54,7 +56,7 @@ def indexed(catalog: Catalog) -> dict[int, str | None]:
         return {row.bucket_id: row.path for row in connection.execute(query)}
 
 
-def paths(found: Sequence[Spent]) -> set[str | None]:
+def paths(found: Sequence[SpentBucket]) -> set[str | None]:
     return {each.path for each in found}
 
 
@@ -99,13 +101,13 @@ def test_what_no_readable_commit_and_no_reader_sees_goes_and_nothing_else(
         if row.removed_in is None or any(row.added_in <= commit < row.removed_in for commit in kept)
     }
     expected = {row.path for row in rows} - needed
-    assert paths(vacuum.spent_now(catalog, 1)) == expected
-    seen = {commit: buckets.visible(catalog, 1, commit) for commit in kept}
+    assert paths(vacuum.spent_buckets(catalog, 1)) == expected
+    seen = {commit: buckets.visible_buckets(catalog, 1, commit) for commit in kept}
     commit_id, removed = vacuum.remove_spent(catalog, 1, CAUSE)
     assert (paths(removed), commit_id is not None) == (expected, bool(expected))
     assert set(indexed(catalog).values()) == needed
-    assert {commit: buckets.visible(catalog, 1, commit) for commit in kept} == seen
-    assert {path for path, _ in vacuum.doomed_after(catalog)} == expected
+    assert {commit: buckets.visible_buckets(catalog, 1, commit) for commit in kept} == seen
+    assert {path for path, _ in vacuum.doomed_files(catalog)} == expected
     # With no horizon the first one's commit makes the one before it unreadable, and nothing more is spent by that.
     assert vacuum.remove_spent(catalog, 1, CAUSE) == (None, [])
     if expected:
@@ -128,7 +130,7 @@ def test_index_rows_go_in_a_commit_that_says_so(catalog: Catalog, clock: FixedCl
     a_spent_bucket(catalog, clock)
     commit_id, removed = vacuum.remove_spent(catalog, 1, CAUSE)
     assert [(each.path, each.size, each.role) for each in removed] == [("old", 100, Role.BASE), (None, 3, Role.BASE)]
-    [commit] = commits.listed(catalog, last=1)
+    [commit] = commits.list_commits(catalog, last=1)
     assert (commit.commit_id, commit.stream, commit.cause.flow) == (commit_id, "ticks", "vacuum")
     assert commit.summary == {
         "removed_buckets": 2,
@@ -137,9 +139,9 @@ def test_index_rows_go_in_a_commit_that_says_so(catalog: Catalog, clock: FixedCl
         "removed": {"base": 2},
     }
     assert buckets.inline_data(catalog, [2]) == {}
-    assert vacuum.doomed_after(catalog) == [("old", 100)]
-    vacuum.settle_doomed(catalog, ["old", "never heard of"])
-    assert vacuum.doomed_after(catalog) == []
+    assert vacuum.doomed_files(catalog) == [("old", 100)]
+    vacuum.drop_doomed(catalog, ["old", "never heard of"])
+    assert vacuum.doomed_files(catalog) == []
 
 
 def test_one_stream_is_vacuumed_and_another_is_not(catalog: Catalog, clock: FixedClock) -> None:
@@ -157,12 +159,15 @@ def test_a_dropped_stream_goes_by_its_last_horizon(catalog: Catalog, clock: Fixe
     declare(catalog, a_stream("ticks", horizon=DAY))
     declare(catalog, drop=["ticks"])
     declare(catalog, a_stream("ticks", horizon=0))
-    assert [(each.stream_id, each.name) for each in vacuum.recorded(catalog, ["ticks"])] == [(1, "ticks"), (2, "ticks")]
+    assert [(each.stream_id, each.name) for each in vacuum.all_archives(catalog, ["ticks"])] == [
+        (1, "ticks"),
+        (2, "ticks"),
+    ]
     clock.advance(DAY - 1)
     assert vacuum.remove_spent(catalog, 1, CAUSE) == (None, [])
     clock.advance(1)
     assert paths(vacuum.remove_spent(catalog, 1, CAUSE)[1]) == {"a", "b"}
-    assert vacuum.recorded(catalog, ["nobody"]) == []
+    assert vacuum.all_archives(catalog, ["nobody"]) == []
 
 
 def test_folded_corrections_stay_as_long_as_the_rows_they_corrected(catalog: Catalog, clock: FixedClock) -> None:
@@ -189,10 +194,10 @@ def test_a_file_goes_with_the_last_index_row_that_names_it(catalog: Catalog) -> 
     change(catalog, add=[a_bucket(0, 9, path="same")])
     change(catalog, add=[a_bucket(0, 9, path="same")], remove=[1])
     assert paths(vacuum.remove_spent(catalog, 1, CAUSE)[1]) == {"same"}
-    assert vacuum.doomed_after(catalog) == []
+    assert vacuum.doomed_files(catalog) == []
     change(catalog, remove=[2])
     vacuum.remove_spent(catalog, 1, CAUSE)
-    assert vacuum.doomed_after(catalog) == [("same", 100)]
+    assert vacuum.doomed_files(catalog) == [("same", 100)]
 
 
 def test_no_later_horizon_brings_back_what_is_gone(catalog: Catalog, clock: FixedClock) -> None:
@@ -208,37 +213,37 @@ def test_no_later_horizon_brings_back_what_is_gone(catalog: Catalog, clock: Fixe
     assert not removed_since(catalog, removed_in, low=0)
     declare(catalog, drop=["ticks"])
     with pytest.raises(ErrataError, match="no longer whole"):
-        commits.check_whole(catalog, 2, "ticks")
+        commits.check_not_vacuumed(catalog, 2, "ticks")
     declare(catalog, a_stream("ticks"))
-    commits.check_whole(catalog, commits.newest(catalog), "ticks")
+    commits.check_not_vacuumed(catalog, commits.newest_commit(catalog), "ticks")
 
 
 def removed_since(catalog: Catalog, since: int, low: int) -> bool:
     with catalog.reading() as connection:
-        return buckets.removed_since(connection, 1, since, low)
+        return buckets.is_removed_since(connection, 1, since, low)
 
 
 def test_names_are_looked_up_in_the_index_and_in_the_list(catalog: Catalog, clock: FixedClock) -> None:
     a_spent_bucket(catalog, clock)
-    asked = ["x", "old", *map(str, range(2 * vacuum.CHUNK)), "new", "y"]
+    asked = ["x", "old", *map(str, range(2 * vacuum.VALUES_PER_STATEMENT)), "new", "y"]
     left = [path for path in asked if path not in ("old", "new")]
-    assert vacuum.unnamed(catalog, asked) == left
+    assert vacuum.unreferenced_paths(catalog, asked) == left
     vacuum.remove_spent(catalog, 1, CAUSE)
     assert "old" not in indexed(catalog).values()
-    assert vacuum.unnamed(catalog, asked) == left
+    assert vacuum.unreferenced_paths(catalog, asked) == left
 
 
 def test_the_list_is_read_in_portions(catalog: Catalog) -> None:
     declare(catalog, a_stream("ticks", horizon=0))
-    count = vacuum.CHUNK + 7
+    count = vacuum.VALUES_PER_STATEMENT + 7
     change(catalog, add=[a_bucket(0, 9, path=f"{number:04}") for number in range(count)])
     change(catalog, remove=list(indexed(catalog)))
     assert len(vacuum.remove_spent(catalog, 1, CAUSE)[1]) == count
-    first = vacuum.doomed_after(catalog)
-    second = vacuum.doomed_after(catalog, first[-1][0])
+    first = vacuum.doomed_files(catalog)
+    second = vacuum.doomed_files(catalog, first[-1][0])
     assert [path for path, _ in [*first, *second]] == [f"{number:04}" for number in range(count)]
-    vacuum.settle_doomed(catalog, [path for path, _ in [*first, *second]])
-    assert vacuum.doomed_after(catalog) == []
+    vacuum.drop_doomed(catalog, [path for path, _ in [*first, *second]])
+    assert vacuum.doomed_files(catalog) == []
 
 
 def just_before(monkeypatch: pytest.MonkeyPatch, place: object, name: str, act: Callable[[], None], times: int) -> None:
@@ -284,16 +289,16 @@ def test_a_pin_that_commits_while_index_rows_are_being_removed_is_heeded(
 
     def read() -> None:
         pins.Pin(postgres, pinned, "reader")
-        found.append([bucket.path for bucket in buckets.visible(postgres, 1, pinned)])
+        found.append([bucket.path for bucket in buckets.visible_buckets(postgres, 1, pinned)])
 
     just_before(monkeypatch, vacuum, "_remove", read, 1)
     commit_id, removed = vacuum.remove_spent(postgres, 1, CAUSE)
     if pinned == 2:
-        assert (commit_id, removed, vacuum.doomed_after(postgres)) == (None, [], [])
+        assert (commit_id, removed, vacuum.doomed_files(postgres)) == (None, [], [])
         assert set(found[0]) == {"old", None}
     else:
         assert (len(removed), found) == (2, [["new"]])
-    assert [bucket.path for bucket in buckets.visible(postgres, 1, pinned)] == found[0]
+    assert [bucket.path for bucket in buckets.visible_buckets(postgres, 1, pinned)] == found[0]
 
 
 def test_readers_that_keep_pinning_ever_older_commits_put_it_off(
@@ -327,7 +332,7 @@ def test_a_pin_that_comes_after_the_last_look_waits_and_finds_what_is_gone(
         reading = []
 
         def read() -> str:
-            with pins.pinned(postgres, 2, "reader"):
+            with pins.hold_pin(postgres, 2, "reader"):
                 try:
                     commits.check_readable(postgres, 2, 2 * DAY, "ticks")
                 except ErrataError as error:
@@ -352,15 +357,15 @@ def test_two_at_once_remove_each_bucket_once(catalog: Catalog, clock: FixedClock
         change(catalog, add=[a_bucket(0, 9, path=f"{number}")], remove=sorted(indexed(catalog))[-1:])
     together = threading.Barrier(2)
 
-    def run() -> list[Spent]:
+    def run() -> list[SpentBucket]:
         together.wait(10)
         return vacuum.remove_spent(catalog, 1, CAUSE)[1]
 
     with ThreadPoolExecutor(2) as pool:
         both = [each for job in [pool.submit(run), pool.submit(run)] for each in job.result(60)]
     assert sorted(str(each.path) for each in both) == ["0", "1", "2", "3"]
-    assert [path for path, _ in vacuum.doomed_after(catalog)] == ["0", "1", "2", "3"]
-    assert [each.cause.flow for each in commits.listed(catalog, last=2)] == ["test", "vacuum"]
+    assert [path for path, _ in vacuum.doomed_files(catalog)] == ["0", "1", "2", "3"]
+    assert [each.cause.flow for each in commits.list_commits(catalog, last=2)] == ["test", "vacuum"]
 
 
 def test_the_lock_on_pins_is_had_without_waiting_for_readers_at_work(postgres: Catalog, clock: FixedClock) -> None:
@@ -383,8 +388,8 @@ def test_a_vacuum_that_fails_takes_nothing(
     def fails(_connection: Connection, _now: int) -> int | None:
         raise ErrataError("the catalog's database does not answer as it should")
 
-    monkeypatch.setattr(pins, "oldest_held", fails)
+    monkeypatch.setattr(pins, "oldest_pinned_locked", fails)
     with pytest.raises(ErrataError):
         vacuum.remove_spent(catalog, 1, CAUSE)
-    assert (indexed(catalog), vacuum.doomed_after(catalog)) == (before, [])
-    commits.check_whole(catalog, 2, "ticks")
+    assert (indexed(catalog), vacuum.doomed_files(catalog)) == (before, [])
+    commits.check_not_vacuumed(catalog, 2, "ticks")

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from errata.archive.scan import Scan, scan_rows
+from errata.archive.scan import ArchiveScan, scan_rows
+from errata.archive.upkeep.doctor import run_doctor
 from errata.catalog import commits, leases, streams
-from errata.flows.site import Site, at_site
-from errata.flows.telling.changes import Feed
-from errata.flows.upkeep.doctor import doctor
-from errata.model.health import Kind
+from errata.declare.site import Site, open_site
+from errata.model.findings import FindingKind
 from errata.model.results import VE, VS
+from errata.read.changes import ChangelogReader
 from fixtures import answers as reading
 from fixtures.duck import answers, same
 from fixtures.projects import Written
@@ -34,7 +34,7 @@ class Follower:
     def take(self, site: Site) -> Mapping[str, reading.Reader]:
         """Take in what has changed since the last time."""
         for name, reader in self._readers.items():
-            feed = Feed(site, name, self._told.get(name))
+            feed = ChangelogReader(site, name, self._told.get(name))
             reader.take(reading.told(feed))
             assert feed.told is not None
             self._told[name] = feed.told
@@ -49,18 +49,20 @@ def check(
     chance: random.Random,
 ) -> int:
     """Compare everything; the number of answers that were compared."""
-    with at_site(project) as site:
+    with open_site(project) as site:
         _check_streams(site, rows)
         readers = follower.take(site)
         return _check_answers(site, texts, rows, readers, chance)
 
 
 def _check_streams(site: Site, rows: Mapping[str, list[dict[str, Any]]]) -> None:
-    commit = commits.newest(site.catalog)
-    for standing in streams.standings(site.catalog, commit):
+    commit = commits.newest_commit(site.catalog)
+    for standing in streams.stream_states(site.catalog, commit):
         name = standing.stream.name
         assert standing.applied == standing.revisions, f"{name}: corrections are pending"
-        found = scan_rows(site.session(), site.catalog, site.warehouse, Scan(standing, commit)).toArrow().to_pylist()
+        found = (
+            scan_rows(site.session(), site.catalog, site.warehouse, ArchiveScan(standing, commit)).toArrow().to_pylist()
+        )
         key = standing.stream.key
         mine = {tuple(row[each] for each in key): row for row in found}
         right = {tuple(row[each] for each in key): row for row in rows[name]}
@@ -112,11 +114,11 @@ def _shown(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> list[dict
 
 def check_left(project: Path) -> None:
     """The doctor finds nothing, and nobody holds a lease."""
-    with at_site(project) as site:
-        found = [each for examined in doctor(site) for each in examined.findings]
+    with open_site(project) as site:
+        found = [each for examined in run_doctor(site) for each in examined.findings]
         # Readers that were killed leave pins, and one may just have expired; all that had before are gone.
-        findings = [f"{each.where}: {each.what}" for each in found if each.kind is not Kind.PIN]
+        findings = [f"{each.where}: {each.what}" for each in found if each.kind is not FindingKind.PIN]
         assert not findings, f"the doctor finds {findings}"
         assert len(found) <= 1, f"expired pins are left: {found}"
-        held = leases.living(site.catalog)
+        held = leases.living_lease_names(site.catalog)
         assert not held, f"leases are left: {held}"

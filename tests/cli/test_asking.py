@@ -299,7 +299,7 @@ def test_changed_options_and_a_query_that_is_no_longer_declared(errata: Errata, 
 def test_of_many_queries_the_files_are_not_compared(
     errata: Errata, there: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("errata.flows.telling.status.COMPARED", 1)
+    monkeypatch.setattr("errata.read.status.MAX_COMPARED_QUERIES", 1)
     file = there / "queries" / "dear.sql"
     try:
         file.write_text("SELEC")
@@ -317,7 +317,7 @@ def test_a_folder_that_is_not_there_is_told_before_anything_runs(
     def no_project(*_: object) -> None:
         raise AssertionError("it ran")
 
-    monkeypatch.setattr("errata.flows.site.load_project", no_project)
+    monkeypatch.setattr("errata.declare.site.load_project", no_project)
     monkeypatch.setattr("errata.cli.explain.load_project", no_project)
     done = errata(*argv, "none/there.csv")
     assert (done.code, done.out) == (1, "")

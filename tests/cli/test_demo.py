@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from errata.cli import bench as bench_command
 from errata.cli import demo
-from errata.cli.demo_steps import Step
+from errata.cli.demo import DemoStep
 from errata.declare.project import load_project
 from fixtures.commands import Done, Errata
 
@@ -80,7 +80,7 @@ def test_the_demo_overwrites_nothing(errata: Errata, project: Path) -> None:
 
 
 def test_the_demo_ends_where_a_step_fails(errata: Errata, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = (Step("A title", "Words.", ["errata archive ls absent"]), Step("Never", "Never."))
+    steps = (DemoStep("A title", "Words.", ["errata archive ls absent"]), DemoStep("Never", "Never."))
     monkeypatch.setattr(demo, "STEPS", steps)
     done = errata("demo")
     assert done.code == 1
@@ -94,8 +94,8 @@ def test_the_demo_ends_where_a_step_fails(errata: Errata, monkeypatch: pytest.Mo
 def test_the_demo_ends_where_the_other_window_fails(
     errata: Errata, monkeypatch: pytest.MonkeyPatch, patience: float, what: str
 ) -> None:
-    monkeypatch.setattr(demo, "STEPS", (Step("A title", "Words.", beside="errata changes absent"),))
-    monkeypatch.setattr(demo, "PATIENCE", patience)
+    monkeypatch.setattr(demo, "STEPS", (DemoStep("A title", "Words.", beside="errata changes absent"),))
+    monkeypatch.setattr(demo, "WAIT_SECONDS", patience)
     done = errata("demo")
     assert done.code == 1
     assert f"the demo ends here: `errata changes absent` {what}" in done.err

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import insert, update
 
-from errata.archive.written import POS, BucketWriter
+from errata.archive.bucket_writer import POS, BucketWriter
 from errata.catalog import commits, streams
 from errata.catalog import tables as t
-from errata.catalog.append import commit_append
+from errata.catalog.stream_commits import commit_append
+from errata.declare.site import open_site
 from errata.errors import EXIT_DECISION
-from errata.flows.site import at_site
-from errata.intake.arrow_types import arrow_schema
+from errata.intake.types import arrow_schema
 from errata.model.bucket import Role
 from errata.model.commit import Cause
 from fixtures.catalog import a_batch
@@ -34,18 +34,20 @@ HEALTHY = "quotes: 1 bucket, no overlays, no findings\n"
 def archive(errata: Errata, project: Path) -> Path:
     """A project with three quotes in one file."""
     assert errata("apply", "--yes").code == 0
-    with at_site() as site:
+    with open_site() as site:
         stream = site.project.streams["quotes"]
         schema = pa.schema([*arrow_schema(stream), pa.field(POS, pa.int64())])
         rows = [{"time": second * 1_000_000, "symbol": "IBM", "price": 1.0, POS: second} for second in range(3)]
         written = BucketWriter(stream, site.warehouse, inline=False)
         bucket = written.write(pa.Table.from_pylist(rows, schema=schema), Role.BASE)
-        commit_append(site.catalog, streams.standing(site.catalog, "quotes"), a_batch("one", [bucket]), Cause("append"))
+        commit_append(
+            site.catalog, streams.stream_state(site.catalog, "quotes"), a_batch("one", [bucket]), Cause("append")
+        )
     return project
 
 
 def note(statement: Any) -> None:
-    with at_site() as site, site.catalog.writing() as connection:
+    with open_site() as site, site.catalog.writing() as connection:
         connection.execute(statement)
 
 
@@ -87,8 +89,8 @@ def test_what_can_be_mended_is_mended(errata: Errata, archive: Path) -> None:
     (row,) = csv.DictReader(io.StringIO(done.out))
     assert (row["kind"], row["mendable"], row["state"]) == ("counter", "true", "mended")
     assert errata("doctor").err == HEALTHY
-    with at_site() as site:
-        (commit,) = commits.listed(site.catalog, last=1)
+    with open_site() as site:
+        (commit,) = commits.list_commits(site.catalog, last=1)
     assert (commit.cause.flow, commit.stream, commit.summary) == ("doctor", "quotes", {"counters": 1})
     assert "doctor" in errata("log").out
 
@@ -136,6 +138,6 @@ def test_the_job_does_the_same(
     assert "quotes: 1 findings, 0 mended\n" in told
     assert job(monkeypatch, *argv, "--fix", "quotes") == 0
     assert "quotes: 0 findings, 1 mended\n" in capsys.readouterr().err
-    with at_site(archive) as site:
-        (commit,) = commits.listed(site.catalog, last=1)
+    with open_site(archive) as site:
+        (commit,) = commits.list_commits(site.catalog, last=1)
     assert (commit.cause.flow, commit.cause.dag_id, commit.cause.run_id) == ("doctor", "doctor", "r")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.cli.named import named_values
+from errata.cli.options import parse_values
 from errata.errors import UsageError
 from fixtures.commands import Errata, lines
 
@@ -78,9 +78,9 @@ def test_keys_that_cannot_be_meant(
 
 
 def test_values_with_commas() -> None:
-    assert named_values("name=Doe, Jane,at=3,note=a=b", "key", "x=1") == {"name": "Doe, Jane", "at": "3", "note": "a=b"}
+    assert parse_values("name=Doe, Jane,at=3,note=a=b", "key", "x=1") == {"name": "Doe, Jane", "at": "3", "note": "a=b"}
     with pytest.raises(UsageError, match="names at twice"):
-        named_values("at=1,at=2", "key", "x=1")
+        parse_values("at=1,at=2", "key", "x=1")
 
 
 class Terminal(io.StringIO):

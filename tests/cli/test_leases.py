@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from errata.catalog import leases
-from errata.catalog.open import Catalog, open_catalog
+from errata.catalog.database import Catalog, open_catalog
 from fixtures.commands import YAML, Errata, lines
 from fixtures.leasing import left_elsewhere
 
@@ -37,7 +37,7 @@ def test_nobody_at_work(errata: Errata, catalog: Catalog) -> None:
 
 
 def test_who_is_at_work_on_what(errata: Errata, catalog: Catalog) -> None:
-    with leases.held(catalog, "query dear", OWNER):
+    with leases.hold_lease(catalog, "query dear", OWNER):
         (record,) = map(json.loads, errata("leases", "--format", "json").out.splitlines())
         assert (record["lease"], record["owner"], record["life"]) == ("query dear", OWNER, "living")
         assert record["process"].startswith(f"process {os.getpid()} of ")
@@ -52,11 +52,11 @@ def test_a_lease_is_released_by_its_querys_name_and_only_when_confirmed(errata: 
     refused = errata("leases", "release", "dear")
     assert refused.code == 2
     assert "add --yes" in refused.err
-    assert leases.living(catalog) == {"query dear"}
+    assert leases.living_lease_names(catalog) == {"query dear"}
     done = errata("leases", "release", "dear", "--yes")
     assert done.code == 0
     assert done.err.startswith(f"query dear: released; it was held by {OWNER} (process 4711 of ")
-    assert leases.living(catalog) == set()
+    assert leases.living_lease_names(catalog) == set()
 
 
 def test_what_cannot_be_released_is_told_with_what_there_is(errata: Errata, catalog: Catalog) -> None:
@@ -70,7 +70,7 @@ def test_what_cannot_be_released_is_told_with_what_there_is(errata: Errata, cata
 
 
 def test_a_query_that_waits_for_a_silent_holder_is_told_by_status(errata: Errata, catalog: Catalog) -> None:
-    left_elsewhere(catalog, "query dear", OWNER, lasts=leases.TERM // 3)
+    left_elsewhere(catalog, "query dear", OWNER, lasts=leases.LEASE_MICROS // 3)
     done = errata("status")
     assert f"query dear waits for {OWNER} (process 4711 of " in done.err
     assert "(unknown): errata leases release dear" in done.err
@@ -79,7 +79,7 @@ def test_a_query_that_waits_for_a_silent_holder_is_told_by_status(errata: Errata
 
 
 def test_a_query_that_somebody_works_on_is_told_and_no_reason_to_look(errata: Errata, catalog: Catalog) -> None:
-    with leases.held(catalog, "query dear", OWNER):
+    with leases.hold_lease(catalog, "query dear", OWNER):
         done = errata("status", "--queries")
         assert OWNER in done.out.replace("\n", "").replace(" ", "")
         assert "waits for" not in done.err

@@ -12,18 +12,17 @@ import typer
 from typer.core import TyperGroup
 
 import errata as package
-from errata.cli.doors import Door
-from errata.cli.main import program
+from errata.cli.main import LazyCommand, program
 from errata.errors import ErrataError
 from fixtures.commands import Errata
 
 
-def doors() -> dict[str, Door]:
+def doors() -> dict[str, LazyCommand]:
     found = {}
     for name, command in program().commands.items():
         below = command.commands if isinstance(command, TyperGroup) else {"": command}
         found |= {f"{name} {inner}".strip(): each for inner, each in below.items()}
-    return {name: each for name, each in found.items() if isinstance(each, Door)}
+    return {name: each for name, each in found.items() if isinstance(each, LazyCommand)}
 
 
 def test_help_lists_the_commands(errata: Errata) -> None:
@@ -100,12 +99,12 @@ def fail(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
     """Make every command end by an error."""
 
     def prepare(error: BaseException) -> None:
-        def load(_: Door) -> object:
+        def load(_: LazyCommand) -> object:
             app = typer.Typer(add_completion=False)
             app.command()(failing(error))
             return typer.main.get_command(app)
 
-        monkeypatch.setattr(Door, "load", load)
+        monkeypatch.setattr(LazyCommand, "load", load)
 
     return prepare
 

@@ -7,28 +7,28 @@ from dataclasses import replace
 
 import pytest
 
-from errata.cli.status_queries import print_queries, query_hints
-from errata.flows.telling.status import Declared, QueryStatus, State
-from errata.model.evaluation import Refusal
-from errata.model.pattern import Pattern
+from errata.cli.status import print_queries, query_hints
+from errata.model.commit import RefusedRevisions
 from errata.model.query import CheckedQuery, Query
-from errata.model.stream import OnRevision
-from errata.serve.formats import Format
+from errata.model.results import UpdatePattern
+from errata.model.stream import RevisionPolicy
+from errata.read.status import DeclarationState, QueryProgress, QueryStatus
+from errata.read.tables import OutputFormat
 
 
-def checked(policy: OnRevision) -> CheckedQuery:
-    return CheckedQuery(Query("q", "SELECT", ""), (), (), ("quotes",), Pattern.WEAK, policy, "", "")
+def checked(policy: RevisionPolicy) -> CheckedQuery:
+    return CheckedQuery(Query("q", "SELECT", ""), (), (), ("quotes",), UpdatePattern.WEAK, policy, "", "")
 
 
-PLAIN = QueryStatus("q", Declared.AGREED, checked(OnRevision.RESULTS), State.CURRENT, pending=2)
-REFUSED = Refusal("quotes", 4, 6, 3, "the results are made of rows of quotes that have been aged out")
+PLAIN = QueryStatus("q", DeclarationState.AGREED, checked(RevisionPolicy.RESULTS), QueryProgress.CURRENT, pending=2)
+REFUSED = RefusedRevisions("quotes", 4, 6, 3, "the results are made of rows of quotes that have been aged out")
 
 
 def printed(capsys: pytest.CaptureFixture[str], each: QueryStatus) -> tuple[list[str], dict[str, object]]:
     """The columns that a person is shown, and what a program is told."""
-    print_queries([each], Format.TABLE, None)
+    print_queries([each], OutputFormat.TABLE, None)
     header = capsys.readouterr().out.splitlines()[0].split("  ")
-    print_queries([each], Format.JSON, None)
+    print_queries([each], OutputFormat.JSON, None)
     return [name.strip() for name in header if name.strip()], json.loads(capsys.readouterr().out)
 
 
@@ -68,8 +68,8 @@ def test_corrections_that_were_refused(capsys: pytest.CaptureFixture[str]) -> No
     assert len(lines) == 6
 
 
-@pytest.mark.parametrize("policy", [OnRevision.HISTORY, OnRevision.IGNORE])
-def test_a_policy_that_is_weaker_than_it_could_be(capsys: pytest.CaptureFixture[str], policy: OnRevision) -> None:
+@pytest.mark.parametrize("policy", [RevisionPolicy.HISTORY, RevisionPolicy.IGNORE])
+def test_a_policy_that_is_weaker_than_it_could_be(capsys: pytest.CaptureFixture[str], policy: RevisionPolicy) -> None:
     columns, told = printed(capsys, replace(PLAIN, checked=checked(policy)))
     assert "on_revision" in columns
     assert told["on_revision"] == policy.value

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.cli import changes as command
+from errata.answer.runs import run
+from errata.archive.ingest.batch import IngestRequest, ingest_batch
 from errata.cli import main
-from errata.flows.running.run import run
-from errata.flows.site import at_site
-from errata.flows.taking.append import Batch, append
+from errata.cli import results as command
+from errata.declare.site import open_site
 from fixtures.commands import YAML, Errata, lines
 
 QUERIES = {
@@ -40,7 +40,7 @@ def declare(folder: Path) -> None:
 
 
 def evaluated(*names: str) -> None:
-    with at_site() as site:
+    with open_site() as site:
         run(site, names)
 
 
@@ -181,7 +181,7 @@ def test_changes_as_csv_and_as_a_table(errata: Errata, there: Path, monkeypatch:
     header, first, *_ = errata("changes", "dear", "--format", "csv").out.splitlines()
     assert header == "op,key,vs,ve,old,new,old_ve,cause,commit"
     assert first.startswith('insert,"{""symbol"":""IBM"",""time"":""2026-11-18T02:00:49.000000""}",2026-11-18T02:00:49')
-    monkeypatch.setattr(command, "SHOWN", 2)
+    monkeypatch.setattr(command, "MAX_SHOWN_CHANGES", 2)
     done = errata("changes", "dear", "--format", "table")
     head, *rows = done.out.splitlines()
     assert head.split() == ["commit", "change", "key", "from", "until", "was", "is", "cause"]
@@ -207,15 +207,15 @@ def test_following_until_ctrl_c(
     (project / "two.csv").write_text(lines(range(30), minute=1))
     assert errata("apply", "--yes").code == 0
     told: list[bytes] = []
-    put = command._put
-    monkeypatch.setattr(command, "_put", lambda block: (told.append(block), put(block)))
+    put = command._write_block
+    monkeypatch.setattr(command, "_write_block", lambda block: (told.append(block), put(block)))
     failures: list[BaseException] = []
 
     def works() -> None:
         try:
             for number, file in enumerate(["one.csv", "two.csv"], 1):
-                with at_site(project) as site:
-                    append(site, Batch("quotes", [str(project / file)]))
+                with open_site(project) as site:
+                    ingest_batch(site, IngestRequest("quotes", [str(project / file)]))
                     run(site, ["highest"])
                 seen.acquire(timeout=60)
                 assert len(told) == number
@@ -225,7 +225,7 @@ def test_following_until_ctrl_c(
             os.kill(os.getpid(), signal.SIGINT)
 
     seen = threading.Semaphore(0)
-    monkeypatch.setattr(command, "_put", lambda block: (told.append(block), put(block), seen.release()))
+    monkeypatch.setattr(command, "_write_block", lambda block: (told.append(block), put(block), seen.release()))
     worker = threading.Thread(target=works)
     worker.start()
     done = errata("changes", "highest", "--follow")

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from errata.answer.runs import RunReport, exit_code
+from errata.archive.ingest.batch import IngestReport
 from errata.cli import main
-from errata.cli.run import SHOWN, run_lines
-from errata.flows.running.outcome import exit_code
-from errata.flows.running.run import RunReport
-from errata.flows.taking.append import AppendReport
-from errata.model.batch import Counts
-from errata.model.evaluation import Fault
+from errata.cli.run import MAX_FAULTS, run_lines
+from errata.model.batch import BatchCounts
+from errata.model.commit import Fault
 from fixtures.commands import YAML, Done, Errata, lines
 
 DECLARED = """
@@ -176,8 +175,8 @@ def test_an_unknown_query_is_told_with_the_candidates(errata: Errata, there: Pat
     assert "did you mean dear?" in done.err
 
 
-def batch(quarantined: int, *, already: bool = False) -> AppendReport:
-    return AppendReport("quotes", "b", 2, Counts(9, 9 - quarantined, quarantined=quarantined), 1, already)
+def batch(quarantined: int, *, already: bool = False) -> IngestReport:
+    return IngestReport("quotes", "b", 2, BatchCounts(9, 9 - quarantined, quarantined=quarantined), 1, already)
 
 
 @pytest.mark.parametrize(
@@ -213,6 +212,6 @@ def test_what_is_said_of_queries_that_were_not_evaluated(report: RunReport, told
 
 
 def test_of_very_many_queries_the_first_are_named() -> None:
-    said = list(run_lines(RunReport(held=[(f"q{at}", "a") for at in range(SHOWN + 7)]), []))
-    assert len(said) == SHOWN + 1
+    said = list(run_lines(RunReport(held=[(f"q{at}", "a") for at in range(MAX_FAULTS + 7)]), []))
+    assert len(said) == MAX_FAULTS + 1
     assert said[-1] == "and 7 more queries waiting: errata status --queries"

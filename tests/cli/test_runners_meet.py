@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from errata.catalog import leases
-from errata.catalog.holders import Life
-from errata.catalog.open import Catalog, open_catalog
+from errata.catalog.database import Catalog, open_catalog
+from errata.catalog.processes import Liveness
 from fixtures.commands import YAML, Errata, lines
 from fixtures.postgres import FreshDatabase
 from fixtures.processes import database_away, errata_beside, until
@@ -28,7 +28,7 @@ class Place:
     catalog: Catalog
 
     def at_work(self) -> bool:
-        return bool(leases.holders(self.catalog))
+        return bool(leases.list_holders(self.catalog))
 
 
 @pytest.fixture
@@ -55,16 +55,16 @@ def test_a_run_that_was_killed_keeps_the_next_one_waiting_for_nothing(errata: Er
         assert until(place.at_work)
         first.process.send_signal(signal.SIGKILL)
         assert first.end() == -signal.SIGKILL
-        (left,) = leases.holders(place.catalog)
-        assert left.life is Life.DEAD
+        (left,) = leases.list_holders(place.catalog)
+        assert left.life is Liveness.DEAD
     done = errata("run")
     assert (done.code, "another runner" in done.err) == (0, False)
     assert answered(errata)
-    assert leases.holders(place.catalog) == []
+    assert leases.list_holders(place.catalog) == []
 
 
 def test_a_run_beside_one_that_lives_says_by_whom_and_since_when(errata: Errata, place: Place) -> None:
-    with leases.held(place.catalog, "query sums", "append/scheduled__1/answer/1"):
+    with leases.hold_lease(place.catalog, "query sums", "append/scheduled__1/answer/1"):
         done = errata("run")
     assert done.code == 0
     assert "query sums is being evaluated by another runner: append/scheduled__1/answer/1 (process " in done.err
@@ -74,14 +74,14 @@ def test_a_run_beside_one_that_lives_says_by_whom_and_since_when(errata: Errata,
 def test_a_replay_waits_for_another_one_and_then_does_its_part(errata: Errata, place: Place) -> None:
     assert errata("run").code == 0
     range_ = ("replay", "--query", "sums", "--from", "2026-11-18T02:00:10", "--to", "2026-11-18T02:00:20")
-    with leases.held(place.catalog, "query sums", "replay/backfill__1/replay/1"):
+    with leases.hold_lease(place.catalog, "query sums", "replay/backfill__1/replay/1"):
         refused = errata(*range_, "--no-wait")
         assert (refused.code, "by another runner" in refused.err) == (1, True)
         assert "it is replay/backfill__1/replay/1 (process " in refused.err
         with errata_beside(*range_) as waiting:
             waiting.await_words("query sums: waiting for replay/backfill__1/replay/1 (process ")
             assert waiting.process.poll() is None
-            leases.release(place.catalog, "replay/backfill__1/replay/1")
+            leases.release_owned(place.catalog, "replay/backfill__1/replay/1")
             assert waiting.end() == 0
     assert any("verified" in line for line in waiting.said)
 
@@ -111,4 +111,4 @@ def test_a_catalog_that_is_away_while_a_run_works_ends_it_in_words_and_the_next_
     assert not [line for line in first.said if "Traceback" in line]
     assert errata("run").code == 0
     assert answered(errata)
-    assert leases.holders(place.catalog) == []
+    assert leases.list_holders(place.catalog) == []

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from errata.catalog import leases
-from errata.catalog.open import Catalog, open_catalog
+from errata.catalog.database import Catalog, open_catalog
 from fixtures.commands import YAML, Errata, lines
 
 PATIENCE = 60.0
@@ -55,7 +55,7 @@ def test_a_run_whose_spark_is_killed_says_so_and_the_next_one_does_what_is_left(
     errata: Errata, catalog: Catalog, moment: str, what: str
 ) -> None:
     def now(command: int) -> list[psutil.Process]:
-        return spark_of(command) if moment == "starting" or leases.living(catalog) else []
+        return spark_of(command) if moment == "starting" or leases.living_lease_names(catalog) else []
 
     code, said = killed(now)
     assert code == 1
@@ -63,7 +63,7 @@ def test_a_run_whose_spark_is_killed_says_so_and_the_next_one_does_what_is_left(
     assert first.startswith(what)
     assert "signal 9; the kernel does so when memory is short" in first
     assert [line.split(":")[0].strip() for line in more] == ["how to mend"]
-    assert leases.holders(catalog) == [], "what was held has been given back"
+    assert leases.list_holders(catalog) == [], "what was held has been given back"
     done = errata("run")
     assert (done.code, "sums" in done.out) == (0, True)
 

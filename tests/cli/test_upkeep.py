@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import select, update
 
-from errata.catalog import pins, result_ageing
+from errata.catalog import maintenance, pins
 from errata.catalog import tables as t
-from errata.catalog.open import open_catalog
-from errata.catalog.published import published
+from errata.catalog.database import open_catalog
+from errata.catalog.result_archives import read_archive
 from errata.cli import main
 from fixtures.commands import Done, Errata
 
@@ -82,7 +82,7 @@ class Place:
     @contextmanager
     def pinned(self, commit_id: int) -> Iterator[None]:
         catalog = open_catalog(f"sqlite:///{self.folder}/errata.db")
-        with pins.pinned(catalog, commit_id, "test"):
+        with pins.hold_pin(catalog, commit_id, "test"):
             yield
         catalog.close()
 
@@ -118,9 +118,9 @@ class Place:
     def aged_to(self, query: str, commit_id: int) -> int | None:
         catalog = open_catalog(f"sqlite:///{self.folder}/errata.db")
         try:
-            of = published(catalog, query)
+            of = read_archive(catalog, query)
             assert of is not None
-            return result_ageing.aged_to(catalog, of, commit_id)
+            return maintenance.results_aged_to(catalog, of, commit_id)
         finally:
             catalog.close()
 
@@ -153,7 +153,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Itera
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.delenv("ERRATA_PROJECT", raising=False)
-        patch.setattr("errata.archive.results.INLINE_BYTES", 0)
+        patch.setattr("errata.archive.results.MAX_INLINE_BYTES", 0)
         assert main(["apply", "--yes"]) == 0
         for file, ats in (("one", range(0, 40, 10)), ("two", range(40, 100, 10))):
             (folder / f"{file}.csv").write_text(rows(*ats))
@@ -169,7 +169,7 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, errata: E
     shutil.copytree(made, folder)
     monkeypatch.chdir(folder)
     monkeypatch.delenv("ERRATA_PROJECT", raising=False)
-    monkeypatch.setattr("errata.archive.results.INLINE_BYTES", 0)
+    monkeypatch.setattr("errata.archive.results.MAX_INLINE_BYTES", 0)
     return Place(folder, errata)
 
 
@@ -255,7 +255,7 @@ def test_results_past_their_retention_go(place: Place, monkeypatch: pytest.Monke
     assert [place.aged_to("dear", commit_id) for commit_id in (9, 10)] == [None, 21]
     assert place.doctor() == []
     # The next evaluation merges small buckets, and what has just gone is not among them.
-    monkeypatch.setattr("errata.flows.answering.merged_results.MANY", 3)
+    monkeypatch.setattr("errata.archive.upkeep.result_compaction.BUCKETS_PER_MERGE", 3)
     (place.folder / "three.csv").write_text(rows(100))
     assert place.errata("ingest", "feed", "three.csv").code == 0
     place.run("dear")

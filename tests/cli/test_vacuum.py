@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from errata.archive.upkeep.vacuum import DEFAULT_GRACE, VacuumReport
 from errata.catalog import buckets, commits, streams
-from errata.catalog.forgetting import Forgotten
-from errata.cli.vacuum import report_lines
-from errata.flows.site import at_site
-from errata.flows.upkeep.vacuum import GRACE, Vacuumed
+from errata.catalog.vacuum import RecordCounts
+from errata.cli.archive import vacuum_lines
+from errata.declare.site import open_site
 from errata.model.commit import Cause
-from errata.model.instants import DAY, SECOND
+from errata.model.time import DAY, SECOND
 from fixtures.catalog import a_bucket
 from fixtures.commands import Errata
 
@@ -34,17 +34,19 @@ def littered(errata: Errata, project: Path) -> Path:
     declared = project / "errata.yaml"
     declared.write_text(declared.read_text().replace("retention: 1 minute", "horizon: 0 seconds"))
     assert errata("apply", "--yes").code == 0
-    with at_site() as site:
+    with open_site() as site:
         paths = [site.warehouse.new_name(site.project.streams["quotes"], number * DAY) for number in range(3)]
         for path in paths:
             site.warehouse.write(path, b"1234567")
         inline = a_bucket(0, 9, path=None, data=b"123", size=3)
         for add, remove in (([*(a_bucket(0, 9, path=path, size=7) for path in paths[:2]), inline], []), ([], [1, 3])):
             with site.catalog.writing() as connection:
-                streams.lock(connection, 1)
-                commit_id = commits.take(connection, site.catalog.clock.now(), Cause("test"), stream_id=1, summary={})
-                buckets.add(connection, 1, None, commit_id, add)
-                buckets.remove(connection, remove, commit_id)
+                streams.lock_stream(connection, 1)
+                commit_id = commits.record_commit(
+                    connection, site.catalog.clock.now(), Cause("test"), stream_id=1, summary={}
+                )
+                buckets.add_buckets(connection, 1, None, commit_id, add)
+                buckets.remove_buckets(connection, remove, commit_id)
         old = time.time() - 2 * DAY / SECOND
         os.utime(site.warehouse.path(paths[2]), (old, old))
         site.warehouse.write(f"quotes/base/all/{HEX}.parquet", b"young")
@@ -114,7 +116,7 @@ def test_a_file_that_cannot_be_removed_is_named(
     def refuses(_: object, path: str) -> None:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr("errata.archive.warehouse.Warehouse.remove", refuses)
+    monkeypatch.setattr("errata.declare.warehouse.Warehouse.remove", refuses)
     done = errata("archive", "vacuum")
     assert done.code == 1
     assert done.err.count("cannot be removed: quotes/base/") == 2
@@ -135,19 +137,19 @@ def test_the_job_does_the_same(
         "quotes: 2 buckets and 1 files, 10 bytes freed, superseded base\n"
     )
     assert files(littered) == 3
-    with at_site(littered) as site:
-        [commit] = commits.listed(site.catalog, last=1)
+    with open_site(littered) as site:
+        [commit] = commits.list_commits(site.catalog, last=1)
     assert (commit.cause.flow, commit.cause.dag_id, commit.cause.run_id) == ("vacuum", "vacuum", "r")
 
 
 def test_records_and_pins_are_told_apart() -> None:
-    done = Vacuumed([], [], 0, 0, 0, Forgotten(pins=1, evaluations=1, positions=1_200), [])
-    assert list(report_lines(done, plan=False, grace=GRACE)) == [
+    done = VacuumReport([], [], 0, 0, 0, RecordCounts(pins=1, evaluations=1, positions=1_200), [])
+    assert list(vacuum_lines(done, plan=False, grace=DEFAULT_GRACE)) == [
         "nothing to free",
         "removed records behind the horizon: 1 evaluation, 1,200 positions",
         "dropped 1 expired pin",
     ]
-    assert list(report_lines(replace(done, forgotten=Forgotten(pins=2)), plan=True, grace=GRACE)) == [
+    assert list(vacuum_lines(replace(done, forgotten=RecordCounts(pins=2)), plan=True, grace=DEFAULT_GRACE)) == [
         "nothing to free",
         "would drop 2 expired pins",
     ]

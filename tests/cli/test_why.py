@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from errata.cli import main
-from errata.cli.named import named_values
+from errata.cli.options import parse_values
 from fixtures.commands import YAML, Errata, lines
 
 QUERIES = {
@@ -136,4 +136,4 @@ def test_candidates_are_the_newest_of_many(errata: Errata, there: Path) -> None:
 
 
 def test_columns_of_what_is_joined_are_named_with_their_source() -> None:
-    assert named_values("of=a,b,q.at=6", "key", "x=1") == {"of": "a,b", "q.at": "6"}
+    assert parse_values("of=a,b,q.at=6", "key", "x=1") == {"of": "a,b", "q.at": "6"}

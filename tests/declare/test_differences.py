@@ -8,11 +8,21 @@ from typing import Any
 
 import pytest
 
-from errata.declare.differences import Change, Changes, Create, Drop, plan_changes
-from errata.errors import Refused
+from errata.declare.changes import StreamChange, StreamChanges, StreamCreation, StreamDrop, plan_stream_changes
+from errata.errors import RefusedError
 from errata.model.columns import Column, ColumnType
-from errata.model.instants import DAY, HOUR, SECOND
-from errata.model.stream import ARRIVAL, AgeOut, Landing, OnDuplicate, OnRevision, RelationKind, Retention, Stream, Then
+from errata.model.stream import (
+    ARRIVAL_COLUMN,
+    AgeOutMode,
+    DuplicatePolicy,
+    LandedFileAction,
+    LandingFolder,
+    RelationKind,
+    Retention,
+    RevisionPolicy,
+    Stream,
+)
+from errata.model.time import DAY, HOUR, SECOND
 
 
 def columns(**types: str) -> tuple[Column, ...]:
@@ -30,9 +40,9 @@ QUOTES = Stream(
 WIDER = columns(time="timestamp", symbol="string", volume="bigint", price="double")
 
 
-def plan(after: Stream | None, rows: int, drop: Collection[str] = ()) -> Changes:
+def plan(after: Stream | None, rows: int, drop: Collection[str] = ()) -> StreamChanges:
     declared = {} if after is None else {after.name: after}
-    return plan_changes(declared, {"quotes": QUOTES}, {"quotes": rows}, drop)
+    return plan_stream_changes(declared, {"quotes": QUOTES}, {"quotes": rows}, drop)
 
 
 def details(rows: int = 7, **changed: Any) -> tuple[str, ...]:
@@ -40,7 +50,7 @@ def details(rows: int = 7, **changed: Any) -> tuple[str, ...]:
     changes = plan(after, rows)
     assert changes.refusals == ()
     (change,) = changes.changes
-    assert change == Change(QUOTES, after, change.details)
+    assert change == StreamChange(QUOTES, after, change.details)
     return change.details
 
 
@@ -52,15 +62,15 @@ def refusals(**changed: Any) -> list[str]:
 
 def test_what_is_declared_and_recorded_alike_changes_nothing() -> None:
     changes = plan(QUOTES, 7)
-    assert changes == Changes()
+    assert changes == StreamChanges()
     assert changes.nothing
     changes.check()
 
 
 def test_new_streams_are_created_in_order_of_names() -> None:
     news = {name: replace(QUOTES, name=name) for name in ("b", "a", "quotes")}
-    changes = plan_changes(news, {"quotes": QUOTES}, {})
-    assert changes == Changes(creates=(Create(news["a"]), Create(news["b"])))
+    changes = plan_stream_changes(news, {"quotes": QUOTES}, {})
+    assert changes == StreamChanges(creates=(StreamCreation(news["a"]), StreamCreation(news["b"])))
     assert not changes.nothing
 
 
@@ -71,12 +81,12 @@ def test_new_streams_are_created_in_order_of_names() -> None:
         ({"retention": Retention(span=48 * HOUR)}, "retention 1 day -> 2 days"),
         ({"retention": Retention(rows=1000)}, "retention 1 day -> 1000 rows"),
         ({"retention": None}, "retention 1 day -> for ever"),
-        ({"age_out": AgeOut.LAZY}, "age_out scheduled -> lazy"),
+        ({"age_out": AgeOutMode.LAZY}, "age_out scheduled -> lazy"),
         ({"slack": 5 * SECOND}, "slack 0 seconds -> 5 seconds"),
         ({"max_ahead": None}, "max_ahead 1 day -> none"),
         ({"bucket_rows": 9}, "bucket_rows 500000 -> 9"),
-        ({"on_revision": OnRevision.IGNORE}, "on_revision results -> ignore"),
-        ({"on_duplicate": OnDuplicate.REPLACE}, "on_duplicate quarantine -> replace"),
+        ({"on_revision": RevisionPolicy.IGNORE}, "on_revision results -> ignore"),
+        ({"on_duplicate": DuplicatePolicy.REPLACE}, "on_duplicate quarantine -> replace"),
         ({"horizon": DAY}, "horizon 7 days -> 1 day"),
         (
             {"columns": columns(symbol="string", time="timestamp", price="double")},
@@ -89,15 +99,15 @@ def test_what_loses_nothing_is_a_change_in_words(changed: dict[str, Any], expect
 
 
 def test_a_landing_is_told_part_by_part() -> None:
-    landing = Landing("/in", 10 * SECOND, Then.MOVE)
+    landing = LandingFolder("/in", 10 * SECOND, LandedFileAction.MOVE)
     assert details(landing=landing) == (
         "landing path none -> /in",
         "landing settle none -> 10 seconds",
         "landing then none -> move",
     )
     before = replace(QUOTES, landing=landing)
-    after = replace(QUOTES, landing=replace(landing, then=Then.KEEP))
-    (change,) = plan_changes({"quotes": after}, {"quotes": before}, {"quotes": 7}).changes
+    after = replace(QUOTES, landing=replace(landing, then=LandedFileAction.KEEP))
+    (change,) = plan_stream_changes({"quotes": after}, {"quotes": before}, {"quotes": 7}).changes
     assert change.details == ("landing then move -> keep",)
 
 
@@ -120,7 +130,7 @@ def test_a_landing_is_told_part_by_part() -> None:
         ),
         ({"group": ()}, ["group would change from [symbol] to []"]),
         (
-            {"columns": (*QUOTES.columns, *columns(arrived="timestamp")), "order": ARRIVAL},
+            {"columns": (*QUOTES.columns, *columns(arrived="timestamp")), "order": ARRIVAL_COLUMN},
             ["order would change from time to time of arrival"],
         ),
         (
@@ -161,12 +171,12 @@ def test_a_stream_without_rows_can_become_anything() -> None:
 
 class TestNoLongerDeclared:
     def test_without_rows_it_is_dropped(self) -> None:
-        assert plan(None, rows=0) == Changes(drops=(Drop("quotes", 0),))
+        assert plan(None, rows=0) == StreamChanges(drops=(StreamDrop("quotes", 0),))
 
     def test_with_rows_it_is_refused_with_the_way_to_do_it(self) -> None:
         changes = plan(None, rows=7)
         assert changes.drops == ()
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             changes.check()
         assert str(refused.value) == (
             "stream quotes: it is no longer declared and has 7 rows\n"
@@ -175,7 +185,7 @@ class TestNoLongerDeclared:
         )
 
     def test_with_rows_it_is_dropped_when_named(self) -> None:
-        assert plan(None, rows=7, drop={"quotes"}) == Changes(drops=(Drop("quotes", 7),))
+        assert plan(None, rows=7, drop={"quotes"}) == StreamChanges(drops=(StreamDrop("quotes", 7),))
 
     def test_dropping_what_is_still_declared_is_refused(self) -> None:
         (refusal,) = plan(QUOTES, rows=7, drop={"quotes"}).refusals
@@ -183,24 +193,24 @@ class TestNoLongerDeclared:
         assert "take it out of errata.yaml" in str(refusal)
 
     def test_dropping_what_is_gone_can_be_repeated(self) -> None:
-        assert plan_changes({}, {}, {}, {"quotes"}).nothing
+        assert plan_stream_changes({}, {}, {}, {"quotes"}).nothing
 
 
 def test_a_refusal_names_the_way_and_holds_its_stream_back_alone() -> None:
     other = replace(QUOTES, name="other")
     narrow = replace(QUOTES, columns=columns(time="timestamp", symbol="string"), bucket_rows=5)
     wide = replace(other, columns=(*other.columns, *columns(volume="bigint")))
-    changes = plan_changes(
+    changes = plan_stream_changes(
         {"quotes": narrow, "other": wide}, {"quotes": QUOTES, "other": other}, {"quotes": 1, "other": 1}
     )
     assert [change.after for change in changes.changes] == [wide]
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         changes.check()
     assert "declare price: double again, or declare a new stream under another name" in str(refused.value)
 
 
 def test_several_refusals_are_told_together() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         plan(replace(QUOTES, key=("time",), group=()), rows=1).check()
     assert str(refused.value).startswith("2 changes are refused, and so none is made\nstream quotes: key would change")
     assert str(refused.value).count("how to mend") == 2
@@ -218,18 +228,18 @@ COMPANIES = Stream(
 
 def test_a_relation_is_called_one() -> None:
     other = replace(COMPANIES, relation=RelationKind.RETROACTIVE, deleted=None)
-    changes = plan_changes({"companies": other}, {"companies": COMPANIES}, {"companies": 7})
+    changes = plan_stream_changes({"companies": other}, {"companies": COMPANIES}, {"companies": 7})
     assert changes.changes[0].details == ("kind nrr -> retroactive", "deleted gone -> none")
-    dropped = plan_changes({}, {"companies": COMPANIES}, {"companies": 0})
-    assert dropped.drops == (Drop("companies", 0, "relation"),)
-    with pytest.raises(Refused, match="relation companies: it is no longer declared and has 7 rows"):
-        plan_changes({}, {"companies": COMPANIES}, {"companies": 7}).check()
-    with pytest.raises(Refused, match="relation companies: it is to be dropped and is still declared"):
-        plan_changes({"companies": COMPANIES}, {"companies": COMPANIES}, {}, ["companies"]).check()
+    dropped = plan_stream_changes({}, {"companies": COMPANIES}, {"companies": 0})
+    assert dropped.drops == (StreamDrop("companies", 0, "relation"),)
+    with pytest.raises(RefusedError, match="relation companies: it is no longer declared and has 7 rows"):
+        plan_stream_changes({}, {"companies": COMPANIES}, {"companies": 7}).check()
+    with pytest.raises(RefusedError, match="relation companies: it is to be dropped and is still declared"):
+        plan_stream_changes({"companies": COMPANIES}, {"companies": COMPANIES}, {}, ["companies"]).check()
 
 
 def test_a_stream_with_rows_cannot_become_a_relation() -> None:
     stream = replace(COMPANIES, relation=None, deleted=None)
-    changes = plan_changes({"companies": COMPANIES}, {"companies": stream}, {"companies": 7})
+    changes = plan_stream_changes({"companies": COMPANIES}, {"companies": stream}, {"companies": 7})
     assert [each.what for each in changes.refusals] == ["key would change from [symbol, since] to [symbol]"]
-    assert plan_changes({"companies": COMPANIES}, {"companies": stream}, {}).refusals == ()
+    assert plan_stream_changes({"companies": COMPANIES}, {"companies": stream}, {}).refusals == ()

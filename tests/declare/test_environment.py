@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from errata.declare.environment import expand
+from errata.declare.section import expand_variables
 from errata.errors import UsageError
 
 ENVIRON = {"A": "one", "EMPTY": "", "DOLLAR": "${A}"}
@@ -28,16 +28,16 @@ ENVIRON = {"A": "one", "EMPTY": "", "DOLLAR": "${A}"}
     ],
 )
 def test_expand(text: str, expected: str) -> None:
-    assert expand(text, ENVIRON) == expected
+    assert expand_variables(text, ENVIRON) == expected
 
 
 def test_an_unset_variable_is_named() -> None:
     with pytest.raises(UsageError, match="environment variable B_2 is not set") as raised:
-        expand("x${B_2}", ENVIRON)
+        expand_variables("x${B_2}", ENVIRON)
     assert "${B_2:-default}" in str(raised.value)
 
 
 @pytest.mark.parametrize("text", ["${", "${A", "${}", "${1A}", "${A-b}", "${A:default}"])
 def test_a_broken_reference_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="begins no reference"):
-        expand(text, ENVIRON)
+        expand_variables(text, ENVIRON)

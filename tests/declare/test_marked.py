@@ -5,26 +5,26 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from errata.declare.marked import Listing, Node, Scalar, Table, compose
+from errata.declare.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar, parse_yaml
 from errata.errors import UsageError
 
 
-def table(text: str) -> Table:
-    node = compose(text, "errata.yaml")
-    assert isinstance(node, Table)
+def table(text: str) -> YamlMapping:
+    node = parse_yaml(text, "errata.yaml")
+    assert isinstance(node, YamlMapping)
     return node
 
 
 def mistake(text: str) -> str:
     with pytest.raises(UsageError) as raised:
-        compose(text, "errata.yaml")
+        parse_yaml(text, "errata.yaml")
     return str(raised.value)
 
 
-def plain(node: Node) -> object:
-    if isinstance(node, Table):
+def plain(node: YamlNode) -> object:
+    if isinstance(node, YamlMapping):
         return {name: plain(entry.value) for name, entry in node.entries.items()}
-    if isinstance(node, Listing):
+    if isinstance(node, YamlList):
         return [plain(item) for item in node.items]
     return node.text
 
@@ -32,8 +32,8 @@ def plain(node: Node) -> object:
 def test_keys_and_values_know_line_and_column() -> None:
     entry = table("a: 1\nbc:\n  - x\n  -   y\n").entries["bc"]
     assert (entry.line, entry.column) == (2, 1)
-    assert isinstance(entry.value, Listing)
-    assert entry.value.items == (Scalar("x", 3, 5), Scalar("y", 4, 7))
+    assert isinstance(entry.value, YamlList)
+    assert entry.value.items == (YamlScalar("x", 3, 5), YamlScalar("y", 4, 7))
 
 
 def test_scalars_stay_as_they_are_written() -> None:

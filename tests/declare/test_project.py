@@ -9,11 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from errata.declare.project import NearSettings, NearUse, Project, SparkSettings, load_project
+from errata.declare.project import NearMode, NearSettings, Project, SparkSettings, load_project
 from errata.errors import UsageError
 from errata.model.columns import Column, ColumnType
-from errata.model.instants import DAY, HOUR, SECOND
-from errata.model.stream import AgeOut, Landing, OnDuplicate, OnRevision, RelationKind, Retention, Stream, Then
+from errata.model.stream import (
+    AgeOutMode,
+    DuplicatePolicy,
+    LandedFileAction,
+    LandingFolder,
+    RelationKind,
+    Retention,
+    RevisionPolicy,
+    Stream,
+)
+from errata.model.time import DAY, HOUR, SECOND
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 GOLDEN = Path(__file__).with_name("mistakes.txt")
@@ -55,7 +64,7 @@ class TestCompleteExample:
         assert (project.name, project.root) == ("quotes", tmp_path)
         assert project.catalog == f"sqlite:///{tmp_path}/errata.db"
         assert project.warehouse == f"{tmp_path}/warehouse"
-        near = NearSettings(NearUse.AUTO, 2_000_000, 256 * 1024 * 1024)
+        near = NearSettings(NearMode.AUTO, 2_000_000, 256 * 1024 * 1024)
         assert project.spark == SparkSettings("local[*]", None, {"spark.driver.memory": "2g"}, near)
         assert list(project.streams) == ["quotes", "readings", "notes", "companies"]
         assert project.streams["companies"].relation is RelationKind.NRR
@@ -68,13 +77,13 @@ class TestCompleteExample:
             group=("symbol",),
             bucket_rows=500_000,
             retention=Retention(span=24 * HOUR),
-            age_out=AgeOut.SCHEDULED,
+            age_out=AgeOutMode.SCHEDULED,
             slack=5 * SECOND,
             max_ahead=DAY,
-            on_revision=OnRevision.RESULTS,
-            on_duplicate=OnDuplicate.QUARANTINE,
+            on_revision=RevisionPolicy.RESULTS,
+            on_duplicate=DuplicatePolicy.QUARANTINE,
             horizon=7 * DAY,
-            landing=Landing(f"{tmp_path}/landing/quotes", 10 * SECOND, Then.MOVE),
+            landing=LandingFolder(f"{tmp_path}/landing/quotes", 10 * SECOND, LandedFileAction.MOVE),
         )
         assert project.streams["readings"] == Stream(
             name="readings",
@@ -91,10 +100,10 @@ class TestCompleteExample:
             key=("id",),
             order="arrived",
             retention=Retention(rows=100_000),
-            age_out=AgeOut.LAZY,
-            on_revision=OnRevision.HISTORY,
-            on_duplicate=OnDuplicate.REPLACE,
-            landing=Landing(f"{tmp_path}/landing/notes", 10 * SECOND, Then.KEEP),
+            age_out=AgeOutMode.LAZY,
+            on_revision=RevisionPolicy.HISTORY,
+            on_duplicate=DuplicatePolicy.REPLACE,
+            landing=LandingFolder(f"{tmp_path}/landing/notes", 10 * SECOND, LandedFileAction.KEEP),
         )
 
     def test_its_variables_are_filled_in(self, load: Load) -> None:
@@ -335,10 +344,10 @@ def test_every_mistake_has_a_line_and_a_way_to_mend_it(load: Load, name: str) ->
     [
         ("", "", NearSettings()),
         ("spark: {near: auto}", "", NearSettings()),
-        ("spark: {near: off}", "", NearSettings(NearUse.OFF)),
+        ("spark: {near: off}", "", NearSettings(NearMode.OFF)),
         ("spark: {near: off}", "auto", NearSettings()),
-        ("spark: {master: local}", "off", NearSettings(NearUse.OFF)),
-        ("spark: {near: {rows: 5_000}}", "off", NearSettings(NearUse.OFF, 5_000)),
+        ("spark: {master: local}", "off", NearSettings(NearMode.OFF)),
+        ("spark: {near: {rows: 5_000}}", "off", NearSettings(NearMode.OFF, 5_000)),
         ("spark: {near: {bytes: 7}}", "", NearSettings(size=7)),
         ("spark: {near: {bytes: 3 KB, rows: 1}}", "", NearSettings(rows=1, size=3 * 1024)),
         ("spark: {near: {bytes: 2GB}}", "", NearSettings(size=2 * 1024**3)),

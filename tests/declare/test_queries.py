@@ -13,12 +13,11 @@ from errata.declare.project import Project, load_project
 from errata.declare.queries import QueryFile
 from errata.errors import UsageError
 from errata.model.columns import Column, ColumnType
-from errata.model.deferral import ALWAYS, Deferral
-from errata.model.instants import DAY
-from errata.model.query import Emit, Query
-from errata.model.query import from_record as query_from_record
-from errata.model.query import to_record as query_record
-from errata.model.stream import OnRevision, RelationKind, Retention, Stream, from_record, to_record
+from errata.model.deferral import DEFAULT_DEFERRAL, Deferral
+from errata.model.query import EmitMode, Query, query_from_record
+from errata.model.query import query_to_record as query_record
+from errata.model.stream import RelationKind, Retention, RevisionPolicy, Stream, stream_from_record, stream_to_record
+from errata.model.time import DAY
 
 Load = Callable[..., Project]
 
@@ -78,12 +77,12 @@ class TestRelations:
 
     def test_records_are_read_back(self, load: Load) -> None:
         for stream in load(COMPANIES).streams.values():
-            assert from_record(stream.name, to_record(stream)) == stream
+            assert stream_from_record(stream.name, stream_to_record(stream)) == stream
 
     def test_a_record_from_before_there_were_relations(self, load: Load) -> None:
-        record = to_record(load("").streams["quotes"])
+        record = stream_to_record(load("").streams["quotes"])
         assert not {"relation", "deleted"} & record.keys()
-        assert from_record("quotes", record).relation is None
+        assert stream_from_record("quotes", record).relation is None
 
     @pytest.mark.parametrize(
         ("old", "new", "told"),
@@ -110,9 +109,9 @@ class TestRelations:
 
     @pytest.mark.parametrize("changed", [{"key": ("since",)}, {"key": ("since", "symbol")}, {"deleted": "name"}])
     def test_the_model_refuses_what_no_declaration_can_say(self, load: Load, changed: dict[str, object]) -> None:
-        record = to_record(load(COMPANIES).streams["companies"])
+        record = stream_to_record(load(COMPANIES).streams["companies"])
         with pytest.raises(UsageError):
-            from_record("companies", record | changed)
+            stream_from_record("companies", record | changed)
 
 
 class TestQueries:
@@ -120,7 +119,7 @@ class TestQueries:
         declared = "{sql: queries/a.sql, on_revision: history, emit: early, retention: 7 days, serve: {table: a_now}}"
         project = load(f"queries:\n  a: {declared}\n", a="SELECT 1\n")
         kept = Retention(span=7 * DAY)
-        path, options = tmp_path / "queries/a.sql", (OnRevision.HISTORY, Emit.EARLY, kept)
+        path, options = tmp_path / "queries/a.sql", (RevisionPolicy.HISTORY, EmitMode.EARLY, kept)
         expected = QueryFile("a", "queries/a.sql", path, *options, serve="a_now")
         assert project.queries == {"a": expected}
         query = Query("a", "queries/a.sql", "SELECT 1\n", *options, serve="a_now")
@@ -130,7 +129,7 @@ class TestQueries:
     def test_a_file_is_all_that_a_query_needs(self, load: Load) -> None:
         project = load("queries:\n  a: queries/a.sql\n  b: {sql: queries/a.sql}\n", a="\ufeffSELECT 'é'")
         assert project.texts() == {
-            name: Query(name, "queries/a.sql", "SELECT 'é'", None, Emit.FINAL, None) for name in ("a", "b")
+            name: Query(name, "queries/a.sql", "SELECT 'é'", None, EmitMode.FINAL, None) for name in ("a", "b")
         }
 
     def test_when_results_are_swept(self, load: Load) -> None:
@@ -139,13 +138,13 @@ class TestQueries:
         assert project.sweep == Deferral.parse("queue >= 10 or between 01:00 and 05:00")
         swept = {name: each.sweep for name, each in project.texts().items()}
         assert swept == {"a": Deferral.parse("never"), "b": None}
-        assert load(queries, a="x").sweep == ALWAYS
+        assert load(queries, a="x").sweep == DEFAULT_DEFERRAL
 
     def test_a_condition_is_all_that_sweeping_needs(self, load: Load) -> None:
         text = "sweep: (queue >= 2 or age >= 1 day) and between 22:00 and 02:00\n"
         project = load(f"{text}queries:\n  a: {{sql: queries/a.sql, sweep: always}}\n", a="x")
         assert str(project.sweep) == text.removeprefix("sweep: ").strip()
-        assert project.texts()["a"].sweep == ALWAYS
+        assert project.texts()["a"].sweep == DEFAULT_DEFERRAL
 
     def test_a_record_bears_when_results_are_swept_if_the_query_says(self, load: Load) -> None:
         texts = load("queries:\n  a: {sql: queries/a.sql, sweep: age >= 90 min}\n  b: queries/a.sql\n", a="x").texts()

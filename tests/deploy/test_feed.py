@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from deploy.feed import BEFORE, CORRECTED_EVERY, EVERY, SYMBOLS, begun, land
 
-from errata.model.instants import HOUR, SECOND, parse_instant
+from errata.model.time import HOUR, SECOND, parse_instant
 
 NOW = parse_instant("2026-11-20T09:00:00")
 

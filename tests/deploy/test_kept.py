@@ -13,7 +13,7 @@ import pytest
 from deploy.kept import kept_password, kept_secrets
 from deploy.ports import HOST, free_port, listens, wanted_port
 
-from errata.errors import Refused
+from errata.errors import RefusedError
 
 HOUSE = Path(__file__).resolve().parents[2]
 
@@ -49,7 +49,7 @@ def test_a_taken_port_is_said_with_how_to_choose_another() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         assert listens(port)
-        with pytest.raises(Refused) as told:
+        with pytest.raises(RefusedError) as told:
             wanted_port(port)
     assert f"port {port} cannot be had" in str(told.value)
     assert "make airflow PORT=8081" in str(told.value)

@@ -10,18 +10,24 @@ import pyarrow as pa
 import pytest
 from upath import UPath
 
-from errata.archive.resolve import BUCKET, Resolved, resolve
+from errata.archive.revisions.resolve import BUCKET, Resolution, resolve_revisions
 from errata.declare.project import load_project
 from errata.errors import UsageError
-from errata.intake.convert import convert, readable
-from errata.intake.find import inspect
-from errata.intake.judge import GIVEN, OLD_GIVEN
-from errata.intake.layout import OLD, OP, SEQ, first_line, plan_splits, read_layout
-from errata.intake.read import SplitRows, read_split
+from errata.intake.convert import convert, is_convertible
+from errata.intake.encoding import json_lines
+from errata.intake.files import inspect_file
+from errata.intake.layout import OLD_PREFIX, OP, SEQ, first_record_line, plan_splits, read_layout
+from errata.intake.split_reader import GIVEN, OLD_GIVEN, SplitRows, read_split
+from errata.model.batch import (
+    Op,
+    aged_out_reason,
+    duplicate_key_reason,
+    key_taken_reason,
+    no_such_row_reason,
+    old_value_reason,
+)
 from errata.model.columns import ColumnType
-from errata.model.revision import Op, aged_out, duplicate_key, key_taken, no_such_row, old_differs
 from errata.model.stream import Stream
-from errata.serve.encode import json_lines
 from fixtures.claims import claim, live_table
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
@@ -50,7 +56,7 @@ def streams(tmp_path: Path) -> dict[str, Stream]:
 
 
 def read(path: Path, stream: Stream, default_op: Op = Op.INSERT) -> SplitRows:
-    file = inspect(UPath(path))
+    file = inspect_file(UPath(path))
     layout = read_layout(file, stream, default_op)
     [split] = plan_splits([file], [layout])
     return read_split(split, layout, stream)
@@ -58,7 +64,7 @@ def read(path: Path, stream: Stream, default_op: Op = Op.INSERT) -> SplitRows:
 
 def outcome(path: Path, stream: Stream) -> str:
     """What becomes of each line, in the words of the page."""
-    file = inspect(UPath(path))
+    file = inspect_file(UPath(path))
     found = read(path, stream)
     told = [(ordinal, "bad", reason) for ordinal, _, reason in found.bad]
     told += [(int(ordinal), "in", row) for ordinal, row in zip(found.ordinals, json_of(found.rows), strict=True)]
@@ -66,7 +72,9 @@ def outcome(path: Path, stream: Stream) -> str:
         (int(ordinal), "correction", row)
         for ordinal, row in zip(found.correction_ordinals, corrections_of(found), strict=True)
     ]
-    return "".join(f"line {first_line(file) + ordinal}  {kind:10}  {text}\n" for ordinal, kind, text in sorted(told))
+    return "".join(
+        f"line {first_record_line(file) + ordinal}  {kind:10}  {text}\n" for ordinal, kind, text in sorted(told)
+    )
 
 
 def json_of(rows: pa.Table) -> list[str]:
@@ -78,7 +86,7 @@ def corrections_of(found: SplitRows) -> list[str]:
     told = []
     for index, row in enumerate(found.corrections.to_pylist()):
         given = [name for name in row[GIVEN].split(",") if name]
-        given += [f"{OLD}{name}" for name in row[OLD_GIVEN].split(",") if name]
+        given += [f"{OLD_PREFIX}{name}" for name in row[OLD_GIVEN].split(",") if name]
         marks = [OP] if row[SEQ] is None else [OP, SEQ]
         told += json_of(found.corrections.slice(index, 1).select([*marks, *given]))
     return told
@@ -108,10 +116,10 @@ def test_the_endings_are_those_that_are_known(tmp_path: Path) -> None:
         zipped += codes(compressed)
     for ending in (*plain, *zipped):
         (tmp_path / f"x{ending}").write_bytes(b"")
-        assert inspect(UPath(tmp_path / f"x{ending}")).gzip is (ending in zipped)
+        assert inspect_file(UPath(tmp_path / f"x{ending}")).gzip is (ending in zipped)
     (tmp_path / "x.txt").write_bytes(b"")
     with pytest.raises(UsageError) as refused:
-        inspect(UPath(tmp_path / "x.txt"))
+        inspect_file(UPath(tmp_path / "x.txt"))
     assert refused.value.how is not None
     assert set(refused.value.how.removeprefix("names end in ").split(", ")) == {*plain, *zipped}
 
@@ -145,7 +153,7 @@ SOURCES = {
 @pytest.mark.parametrize(("kind", "sources"), [(codes(kind)[0], sources) for kind, sources in table("Parquet")])
 def test_parquet_types_are_those_of_the_table(kind: str, sources: str) -> None:
     declared = ColumnType.parse(kind)
-    assert {name for name, source in SOURCES.items() if readable(source, declared)} == set(sources.split(", "))
+    assert {name for name, source in SOURCES.items() if is_convertible(source, declared)} == set(sources.split(", "))
 
 
 def test_floating_point_becomes_a_decimal_by_its_text() -> None:
@@ -172,7 +180,7 @@ def test_corrections_do_what_the_page_says_when_they_are_applied(streams: dict[s
     live = [
         row | {"_batch": 1, "_pos": at, "_revision": None, BUCKET: 1} for at, row in enumerate(archived.to_pylist())
     ]
-    done = resolve(stream, claim(stream, revisions), live_table(stream, live), stable, None)
+    done = resolve_revisions(stream, claim(stream, revisions), live_table(stream, live), stable, None)
     assert not found.bad
     assert all(row["time"] < archived[stream.order][-1].as_py() for row in found.rows.to_pylist())  # all of them late
     outcomes = sorted(zip(lines, became(done, len(lines)), strict=True))
@@ -187,7 +195,7 @@ def numbered(found: SplitRows) -> tuple[list[int], list[dict[str, object]]]:
     return lines, [row | {"_number": number, "_batch": 2, "_pos": number} for number, row in enumerate(revisions, 1)]
 
 
-def became(done: Resolved, count: int) -> list[str]:
+def became(done: Resolution, count: int) -> list[str]:
     """What became of each revision, in the words of the page."""
     words = ["dropped   it is so already"] * count
     for at in done.waiting.tolist():
@@ -202,6 +210,12 @@ def became(done: Resolved, count: int) -> list[str]:
 
 
 def test_the_reasons_are_those_that_corrections_are_refused_for() -> None:
-    known = [no_such_row(), old_differs("price", "1", "2"), key_taken(), duplicate_key(), aged_out()]
+    known = [
+        no_such_row_reason(),
+        old_value_reason("price", "1", "2"),
+        key_taken_reason(),
+        duplicate_key_reason(),
+        aged_out_reason(),
+    ]
     told = [cells[0] for cells in table("Revision files") if len(cells) == 3]
     assert {reason.partition(":")[0] for reason in known} <= set(told)

@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 from errata.declare.project import load_project
 from errata.errors import ErrataError
 from errata.language.functions import ALIASES, FUNCTIONS, WITH_COMMON_TYPE
-from errata.language.patterns import pattern
+from errata.language.patterns import update_pattern
 from errata.language.plan import Plan, Source
+from errata.language.plan_text import plan_tree
 from errata.language.queries import query_source, read_query, stream_source
-from errata.language.tree import tree
-from errata.model.columns import ColumnType, Kind
-from errata.model.instants import to_datetime, to_micros
+from errata.model.columns import ColumnType, TypeKind
+from errata.model.time import to_datetime, to_micros
 from fixtures.compiled import Asked, evaluate, live
 from fixtures.duck import Row, Rows, answer_at
 
@@ -88,7 +88,7 @@ def cell(value: object, kind: ColumnType) -> str:
     """A value as the page's tables show it."""
     if value is None:
         return "NULL"
-    if kind.kind is Kind.TIMESTAMP:
+    if kind.kind is TypeKind.TIMESTAMP:
         assert isinstance(value, int)
         return f"{to_datetime(value):%H:%M:%S}"
     return str(value)
@@ -96,7 +96,12 @@ def cell(value: object, kind: ColumnType) -> str:
 
 def value(text: str, kind: ColumnType) -> object:
     """A value from a table of the page."""
-    readers = {Kind.TIMESTAMP: moment, Kind.DOUBLE: float, Kind.BIGINT: int, Kind.BOOLEAN: lambda word: word == "true"}
+    readers = {
+        TypeKind.TIMESTAMP: moment,
+        TypeKind.DOUBLE: float,
+        TypeKind.BIGINT: int,
+        TypeKind.BOOLEAN: lambda word: word == "true",
+    }
     return None if text == "NULL" else readers.get(kind.kind, str)(text)
 
 
@@ -172,7 +177,7 @@ def test_an_example_answers_what_the_page_says(
 ) -> None:
     plan = read(example, sources, early=answer.early)
     assert table(plan, answer_at(plan, rows, moment(answer.at))) == told(answer, plan)
-    assert (answer.pattern, answer.key) == (pattern(plan).shown, ", ".join(plan.key) or "none")
+    assert (answer.pattern, answer.key) == (update_pattern(plan).shown, ", ".join(plan.key) or "none")
 
 
 def test_spark_answers_the_same(spark: SparkSession, sources: dict[str, Source], rows: dict[str, list[Row]]) -> None:
@@ -180,7 +185,7 @@ def test_spark_answers_the_same(spark: SparkSession, sources: dict[str, Source],
     plans = list(dict.fromkeys(plan for _, plan in asked))
     found = dict(zip(plans, evaluate(spark, [Asked(plan, [rows]) for plan in plans]), strict=True))
     for answer, plan in asked:
-        assert table(plan, live(found[plan].get(0, []), moment(answer.at))) == told(answer, plan), tree(plan)
+        assert table(plan, live(found[plan].get(0, []), moment(answer.at))) == told(answer, plan), plan_tree(plan)
 
 
 @pytest.mark.parametrize("example", [each for each in EXAMPLES if each.refusal], ids=lambda each: each.title)
@@ -192,7 +197,7 @@ def test_what_is_refused_is_refused_in_the_words_of_the_page(example: Example, s
 
 @pytest.mark.parametrize("example", [each for each in EXAMPLES if each.plan], ids=lambda each: each.title)
 def test_a_plan_is_the_one_on_the_page(example: Example, sources: dict[str, Source]) -> None:
-    assert tree(read(example, sources)) == example.plan
+    assert plan_tree(read(example, sources)) == example.plan
 
 
 def codes(text: str) -> list[str]:
@@ -213,7 +218,7 @@ def test_a_constant_is_of_the_type_that_the_page_says(kind: str, constant: str, 
 
 
 def test_every_type_has_constants() -> None:
-    assert {kind.partition("(")[0] for kind, _ in CONSTANTS} == {kind.value for kind in Kind}
+    assert {kind.partition("(")[0] for kind, _ in CONSTANTS} == {kind.value for kind in TypeKind}
 
 
 def test_the_functions_are_those_of_the_page() -> None:

@@ -12,6 +12,7 @@ from itertools import product
 import pytest
 from pyspark.sql import SparkSession
 
+from errata.language.coercion import TypeFamily, arithmetic_type, common_type, comparable, type_family
 from errata.language.expr import (
     AND,
     BIGINT,
@@ -31,13 +32,12 @@ from errata.language.expr import (
     Expr,
     Lit,
     children,
-    sql,
+    expr_sql,
 )
-from errata.language.functions import FUNCTIONS, TRUNCATED, Unlike, castable
-from errata.language.near import CONVERSIONS, OPERATORS, proof, unlike
-from errata.language.reading.expressions import coerced
-from errata.language.widening import Family, arithmetic, common_type, comparable, family
-from errata.model.columns import ColumnType, Kind
+from errata.language.functions import FUNCTIONS, TRUNCATED, NearDifference, castable
+from errata.language.near_support import CONVERSIONS, OPERATORS, near_differences, near_support
+from errata.language.reading.expressions import coerce_expr
+from errata.model.columns import ColumnType, TypeKind
 from fixtures.edges import TYPES, ref, refs, table
 from fixtures.engines_compared import Verdict, verdicts
 
@@ -51,17 +51,17 @@ NUMBERS = (
     Lit(5, BIGINT),
     Lit(-(2**63), BIGINT),
     Lit(-1e300, DOUBLE),
-    Lit(1.5, ColumnType(Kind.FLOAT)),
-    Lit(Decimal("0.05"), ColumnType(Kind.DECIMAL, 2, 2)),
-    Lit(Decimal(-12), ColumnType(Kind.DECIMAL, 2, 0)),
+    Lit(1.5, ColumnType(TypeKind.FLOAT)),
+    Lit(Decimal("0.05"), ColumnType(TypeKind.DECIMAL, 2, 2)),
+    Lit(Decimal(-12), ColumnType(TypeKind.DECIMAL, 2, 0)),
 )
 CONSTANTS = (
     *NUMBERS,
     Lit(2**40, BIGINT),
     Lit(5e-324, DOUBLE),
     Lit(float("inf"), DOUBLE),
-    Lit(float("nan"), ColumnType(Kind.FLOAT)),
-    Lit(Decimal("123456789012345678901234567890.12345678"), ColumnType(Kind.DECIMAL, 38, 8)),
+    Lit(float("nan"), ColumnType(TypeKind.FLOAT)),
+    Lit(Decimal("123456789012345678901234567890.12345678"), ColumnType(TypeKind.DECIMAL, 38, 8)),
     *(Lit(micros, TIMESTAMP) for micros in (0, -1, 1_700_000_000_123_456, -62_135_596_800_000_000)),
     *(Lit(day, DATE) for day in (date(1, 1, 1), date(1969, 12, 31), date(9999, 12, 31))),
     *(Lit(text, STRING) for text in ("", "it's", '"', "\\", "\\\\n", "\n\r\t", "\0", "\x1a", "%\\_", "\\%", "é𝄞")),
@@ -95,14 +95,14 @@ def _arguments(name: str, count: int) -> list[list[Expr]]:
 def _operators() -> Iterator[Expr]:
     for left, right in [*product(A, B), *product(A, NUMBERS), *product(NUMBERS[:3], B)]:
         for name in ("+", "-", "*", "/", "%", "div"):
-            if (kind := arithmetic(name, left, right)) is not None:
+            if (kind := arithmetic_type(name, left, right)) is not None:
                 yield Call(name, (left, right), kind)
         if comparable(left.type, right.type):
             yield from (Call(name, (left, right), BOOLEAN) for name in ("=", "<>", "<", "<=", ">", ">=", SAME))
             yield Call("nullif", (left, right), left.type)
     for each in W:
         yield from (Call(name, (each,), BOOLEAN) for name in ("is_null", "is_not_null"))
-        if family(each.type) is Family.NUMBER:
+        if type_family(each.type) is TypeFamily.NUMBER:
             yield Call("neg", (each,), each.type)
     yield from (Call(name, (ref("a", "boolean"), ref("b", "boolean")), BOOLEAN) for name in (AND, OR))
     yield Call(NOT, (ref("a", "boolean"),), BOOLEAN)
@@ -115,7 +115,7 @@ def _of_common_type() -> Iterator[Expr]:
     for left, right in product(A, B):
         if (common := common_type([left.type, right.type])) is None:
             continue
-        both = (coerced(left, common), coerced(right, common))
+        both = (coerce_expr(left, common), coerce_expr(right, common))
         yield from (Call(name, both, common) for name in ("coalesce", "greatest", "least"))
         yield from (Call("if", (asked, *both), common), Case(((asked, both[0]),), both[1], common))
         yield from (Case(((asked, both[0]),), None, common), Call("in", (*both, both[0]), BOOLEAN))
@@ -175,23 +175,23 @@ def _signature(expr: Expr) -> tuple[str, ...]:
     return (_name(expr), *(each.type.kind for each in (*children(expr), expr)))
 
 
-def _reason(expr: Expr) -> tuple[str, Unlike] | None:
+def _reason(expr: Expr) -> tuple[str, NearDifference] | None:
     """What the expression's outermost operator is not the same for, if its parts are the same."""
-    known = proof(expr)
+    known = near_support(expr)
     why = None if known is None else known.obstacle(expr)
-    inner = any(next(unlike(child), None) is not None for child in children(expr))
+    inner = any(next(near_differences(child), None) is not None for child in children(expr))
     return None if why is None or inner else (_name(expr), why)
 
 
 def _chosen() -> list[Expr]:
     """All that shall be the same, and some of what shall not."""
     chosen: list[Expr] = []
-    unlikes: dict[tuple[str, Unlike], list[Expr]] = defaultdict(list)
+    unlikes: dict[tuple[str, NearDifference], list[Expr]] = defaultdict(list)
     everything = (_functions(), _operators(), _of_common_type(), _texts(), _conversions(), _far_times(), CONSTANTS)
     for expr in (each for some in everything for each in some):
         if (reason := _reason(expr)) is not None:
             unlikes[reason].append(expr)
-        elif next(unlike(expr), None) is None:
+        elif next(near_differences(expr), None) is None:
             chosen.append(expr)
     for some in unlikes.values():
         chosen += some[:: max(1, len(some) // _MOST_UNLIKE)]
@@ -204,13 +204,17 @@ def compared(spark: SparkSession, near: SparkSession) -> list[Verdict]:
 
 
 def test_what_shall_be_the_same_is(compared: list[Verdict]) -> None:
-    wrong = [each.wrong for each in compared if each.wrong is not None and next(unlike(each.expr), None) is None]
+    wrong = [
+        each.wrong for each in compared if each.wrong is not None and next(near_differences(each.expr), None) is None
+    ]
     assert not wrong, f"{len(wrong)} differ\n" + "\n".join(wrong[:20])
 
 
 def test_what_fails_near_is_said_to(compared: list[Verdict]) -> None:
-    failing = [each for each in compared if each.failure is not None and next(unlike(each.expr), None) is None]
-    untold = [each.failure for each in failing if (known := proof(each.expr)) is None or known.fails is None]
+    failing = [
+        each for each in compared if each.failure is not None and next(near_differences(each.expr), None) is None
+    ]
+    untold = [each.failure for each in failing if (known := near_support(each.expr)) is None or known.fails is None]
     assert not untold, "\n".join(filter(None, untold[:20]))
     answers: dict[tuple[str, ...], int] = defaultdict(int)
     for each in compared:
@@ -238,4 +242,4 @@ def test_what_goes_to_spark_would_be_otherwise_near(compared: list[Verdict]) -> 
 def test_everything_is_compared(compared: list[Verdict]) -> None:
     names = {_name(each.expr) for each in compared}
     assert names >= {*FUNCTIONS, *OPERATORS, "Cast", "Case", "Lit"}
-    assert len({sql(each.expr) for each in compared}) > 1_500
+    assert len({expr_sql(each.expr) for each in compared}) > 1_500

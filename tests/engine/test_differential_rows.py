@@ -12,23 +12,23 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.engine.failures import JOB_FAILURES, loggers_quiet
-from errata.engine.frames import grouped_by, joined
-from errata.engine.plans.spelling import brought_back, extreme, summand, told_apart
+from errata.engine.failures import JOB_FAILURES, quiet_loggers
+from errata.engine.frames import group_sql, join_sql
+from errata.engine.plans.node_rows import aggregate_result, distinguishable, extreme_sql, summand_sql
 from errata.language.expr import Ref
-from errata.language.functions import Unlike
-from errata.language.near import AGGREGATES
+from errata.language.functions import NearDifference
+from errata.language.near_support import AGGREGATES
 from errata.language.nodes import AGGREGATES as FUNCTIONS
 from errata.language.nodes import Aggregate
-from errata.language.reading.aggregates import aggregate_type
-from errata.model.columns import ColumnType, Kind
+from errata.language.reading.expressions import aggregate_type
+from errata.model.columns import ColumnType, TypeKind
 from fixtures.edges import TYPES, table
 from fixtures.engines_compared import plain, simple
 
 ROWS = table()
 ROUGH = 1e-9
-_FLOATING = (Kind.FLOAT, Kind.DOUBLE)
-_WHOLE = (Kind.INT, Kind.BIGINT)
+_FLOATING = (TypeKind.FLOAT, TypeKind.DOUBLE)
+_WHOLE = (TypeKind.INT, TypeKind.BIGINT)
 FAILS = "fails"
 
 
@@ -66,9 +66,9 @@ def test_columns_of_files(spark: SparkSession, near: SparkSession, tmp_path: Pat
 def test_groups_and_distinct_values(spark: SparkSession, near: SparkSession, name: str) -> None:
     found = []
     for session in (spark, near):
-        key = told_apart(f"a_{name}", TYPES[name], near=session is near)
+        key = distinguishable(f"a_{name}", TYPES[name], near=session is near)
         rows = session.createDataFrame(ROWS).selectExpr(f"{key} AS k", "b_int")
-        groups = _sorted(grouped_by(rows, ["k"], ["count(1) AS n", "count(DISTINCT b_int) AS d"]))
+        groups = _sorted(group_sql(rows, ["k"], ["count(1) AS n", "count(DISTINCT b_int) AS d"]))
         windows = rows.selectExpr("k", "count(1) OVER (PARTITION BY k) AS n").distinct()
         found.append((groups, _sorted(rows.select("k").distinct()), _sorted(windows)))
     assert found[0] == found[1]
@@ -82,9 +82,9 @@ def test_joins(spark: SparkSession, near: SparkSession, name: str) -> None:
     found = []
     for session in (spark, near):
         rows = session.createDataFrame(ROWS)
-        left = rows.selectExpr(f"{told_apart(f'a_{name}', TYPES[name], near=True)} AS x").distinct()
-        right = rows.selectExpr(f"{told_apart(f'w_{name}', TYPES[name], near=True)} AS y", "1 AS one").distinct()
-        found.append([_sorted(joined(left, right, condition, how)) for how, condition in JOINS])
+        left = rows.selectExpr(f"{distinguishable(f'a_{name}', TYPES[name], near=True)} AS x").distinct()
+        right = rows.selectExpr(f"{distinguishable(f'w_{name}', TYPES[name], near=True)} AS y", "1 AS one").distinct()
+        found.append([_sorted(join_sql(left, right, condition, how)) for how, condition in JOINS])
     assert found[0] == found[1]
 
 
@@ -93,7 +93,7 @@ def test_order(spark: SparkSession, near: SparkSession, name: str) -> None:
     found = []
     for session in (spark, near):
         rows = session.createDataFrame(ROWS).selectExpr(
-            "row", f"{told_apart(f'w_{name}', TYPES[name], near=True)} AS x"
+            "row", f"{distinguishable(f'w_{name}', TYPES[name], near=True)} AS x"
         )
         ways = [f"x {way} NULLS {ends}, row" for way in ("ASC", "DESC") for ends in ("FIRST", "LAST")]
         numbered = rows.selectExpr(
@@ -114,10 +114,10 @@ def _text(function: str, name: str, kind: ColumnType, *, near: bool) -> str:
             which = "min_by" if function == "first" else "max_by"
             return f"{which}(named_struct('v', {name}), named_struct('t', row)).v"
         case "min" | "max":
-            return extreme(function, name, str(kind), near=near)
+            return extreme_sql(function, name, str(kind), near=near)
         case "sum" | "avg":
             whole = Aggregate(function, Ref(name, kind), aggregate_type(function, kind) or kind)
-            return brought_back(f"{function}({summand(name, function, kind, near=near)})", whole, near=near)
+            return aggregate_result(f"{function}({summand_sql(name, function, kind, near=near)})", whole, near=near)
     return f"{function}({name})"
 
 
@@ -125,8 +125,8 @@ def _aggregated(rows: DataFrame, *texts: str) -> list[tuple[pa.DataType, tuple[A
     """Aggregates of each group, in the groups' order; None where one cannot be computed."""
     named = [f"{text} AS v{at}" for at, text in enumerate(texts)]
     try:
-        with loggers_quiet():
-            found = grouped_by(rows, ["g"], named).toArrow().sort_by("g").drop_columns("g")
+        with quiet_loggers():
+            found = group_sql(rows, ["g"], named).toArrow().sort_by("g").drop_columns("g")
     except JOB_FAILURES:
         return None
     return [(simple(each.type), plain(each)) for each in found.columns]
@@ -143,7 +143,7 @@ def _tamed(function: str, column: str, kind: ColumnType) -> str:
     """Values whose order does not tell whether squares are infinite, and a sum is too large on the way."""
     if function == "stddev" and kind.kind in _FLOATING:
         return f"IF(abs({column}) < 1e150, {column}, NULL)"
-    if function == "sum" and kind.kind is Kind.BIGINT:
+    if function == "sum" and kind.kind is TypeKind.BIGINT:
         return f"IF({column} BETWEEN -36028797018963968L AND 36028797018963968L, {column}, NULL)"
     return column
 
@@ -168,7 +168,7 @@ def _differing(spark: SparkSession, near: SparkSession, name: str, functions: Se
     ]
 
 
-def _why_not(function: str, name: str) -> Unlike | None:
+def _why_not(function: str, name: str) -> NearDifference | None:
     return AGGREGATES[function].obstacle(Ref("x", TYPES[name]))
 
 
@@ -204,5 +204,5 @@ SUMS = (
 @pytest.mark.parametrize(("values", "total"), SUMS)
 def test_sums_that_do_not_fit(either: SparkSession, near: SparkSession, values: list[int | None], total: Any) -> None:
     rows = either.createDataFrame(pa.table({"g": pa.array([0, 0]), "x": pa.array(values, pa.int64())}))
-    found = _aggregated(rows, _text("sum", "x", ColumnType(Kind.BIGINT), near=either is near))
+    found = _aggregated(rows, _text("sum", "x", ColumnType(TypeKind.BIGINT), near=either is near))
     assert (FAILS if found is None else found[0][1][0]) == total

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
-from errata.engine.failures import how_to_mend, question_failures, spark_failures
+from errata.engine.failures import job_advice, query_errors_in_words, spark_errors_in_words
 from errata.errors import ErrataError
 
 SHORT_OF_MEMORY = (
@@ -16,7 +16,7 @@ SHORT_OF_MEMORY = (
 
 @pytest.mark.parametrize("said", SHORT_OF_MEMORY)
 def test_who_is_short_of_memory_is_told_where_to_give_more(said: str) -> None:
-    for telling in (spark_failures, question_failures):
+    for telling in (spark_errors_in_words, query_errors_in_words):
         with pytest.raises(ErrataError) as raised, telling():
             raise PySparkException(said)
         assert raised.value.how is not None
@@ -25,8 +25,8 @@ def test_who_is_short_of_memory_is_told_where_to_give_more(said: str) -> None:
 
 
 def test_other_failures_are_for_persons_to_mend() -> None:
-    assert how_to_mend(PySparkException("the worker has no such interpreter")) == "mend the cause"
+    assert job_advice(PySparkException("the worker has no such interpreter")) == "mend the cause"
 
 
 def test_who_is_short_of_disk_is_told_to_make_room() -> None:
-    assert how_to_mend(PySparkException("java.io.IOException: No space left on device")) == "make room on the disk"
+    assert job_advice(PySparkException("java.io.IOException: No space left on device")) == "make room on the disk"

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as pt
 
+from errata.language.coercion import arithmetic_type, common_type, comparable
 from errata.language.expr import (
     BIGINT,
     BOOLEAN,
@@ -27,12 +28,11 @@ from errata.language.expr import (
     Expr,
     Lit,
     Ref,
-    sql,
+    expr_sql,
 )
-from errata.language.functions import FUNCTIONS, TRUNCATED, castable, total
-from errata.language.reading.expressions import coerced
-from errata.language.widening import arithmetic, common_type, comparable
-from errata.model.columns import ColumnType, Kind
+from errata.language.functions import FUNCTIONS, TRUNCATED, castable, never_fails
+from errata.language.reading.expressions import coerce_expr
+from errata.model.columns import ColumnType, TypeKind
 from fixtures.terms import COLUMNS, read
 
 REFS = [Ref(name, kind) for name, kind in COLUMNS.items()]
@@ -45,11 +45,11 @@ CONSTANTS = [
     Lit(5, BIGINT),
     Lit(-(2**63), BIGINT),
     Lit(2**40, BIGINT),
-    Lit(1.5, ColumnType(Kind.FLOAT)),
+    Lit(1.5, ColumnType(TypeKind.FLOAT)),
     Lit(-1e300, DOUBLE),
-    Lit(Decimal("0.05"), ColumnType(Kind.DECIMAL, 2, 2)),
-    Lit(Decimal(-12), ColumnType(Kind.DECIMAL, 2, 0)),
-    Lit(Decimal("123456789012345678901234567890.12345678"), ColumnType(Kind.DECIMAL, 38, 8)),
+    Lit(Decimal("0.05"), ColumnType(TypeKind.DECIMAL, 2, 2)),
+    Lit(Decimal(-12), ColumnType(TypeKind.DECIMAL, 2, 0)),
+    Lit(Decimal("123456789012345678901234567890.12345678"), ColumnType(TypeKind.DECIMAL, 38, 8)),
 ]
 TEXTS = [
     Lit(text, STRING)
@@ -96,14 +96,14 @@ def _calls() -> Iterator[Expr]:
 def _operators() -> Iterator[Expr]:
     for left, right in [*product(NUMBERS, repeat=2), *product(NUMBERS, CONSTANTS), *product(CONSTANTS[:3], NUMBERS)]:
         for name in ("+", "-", "*", "/", "%", "div"):
-            if (kind := arithmetic(name, left, right)) is not None:
+            if (kind := arithmetic_type(name, left, right)) is not None:
                 yield Call(name, (left, right), kind)
     for left, right in product(REFS, repeat=2):
         if comparable(left.type, right.type):
             yield from (Call(name, (left, right), BOOLEAN) for name in ("=", "<=>", "<"))
             yield Call("nullif", (left, right), left.type)
         if (common := common_type([left.type, right.type])) is not None:
-            both = (coerced(left, common), coerced(right, common))
+            both = (coerce_expr(left, common), coerce_expr(right, common))
             yield from (Call(name, both, common) for name in ("coalesce", "greatest", "least"))
             yield Call("if", (Ref("o", BOOLEAN), *both), common)
             yield Case(((Ref("o", BOOLEAN), both[0]),), both[1], common)
@@ -171,10 +171,10 @@ def extremes(spark: SparkSession) -> DataFrame:
 
 def test_every_function_has_the_type_that_spark_gives_it(extremes: DataFrame) -> None:
     shown = EVERYTHING
-    frame = extremes.select(*(sf.expr(sql(each)).alias(f"c{at}") for at, each in enumerate(shown)))
+    frame = extremes.select(*(sf.expr(expr_sql(each)).alias(f"c{at}") for at, each in enumerate(shown)))
     expected = [pt.DataType.fromDDL(str(each.type)) for each in shown]
     differing = [
-        f"{sql(each)}: {found.dataType.simpleString()} in Spark, {each.type} here"
+        f"{expr_sql(each)}: {found.dataType.simpleString()} in Spark, {each.type} here"
         for each, found, kind in zip(shown, frame.schema.fields, expected, strict=True)
         if found.dataType != kind
     ]
@@ -219,18 +219,18 @@ AS_WRITTEN = (
 def test_constants_mean_the_same_in_spark(spark: SparkSession) -> None:
     constants = [*CONSTANTS, *TEXTS, *MOMENTS, *map(read, AS_WRITTEN)]
     written = spark.range(1).select(*(sf.expr(each).alias(f"c{at}") for at, each in enumerate(AS_WRITTEN)))
-    printed = [sql(each) for each in constants[-len(AS_WRITTEN) :]]
+    printed = [expr_sql(each) for each in constants[-len(AS_WRITTEN) :]]
     again = spark.range(1).select(*(sf.expr(each).alias(f"c{at}") for at, each in enumerate(printed)))
     assert written.schema == again.schema
     assert written.collect() == again.collect()
     shown = [Call("unix_micros", (each,), BIGINT) if each.type == TIMESTAMP else each for each in constants]
-    frame = spark.range(1).select(*(sf.expr(sql(each)).alias(f"c{at}") for at, each in enumerate(shown)))
+    frame = spark.range(1).select(*(sf.expr(expr_sql(each)).alias(f"c{at}") for at, each in enumerate(shown)))
     assert list(frame.collect()[0]) == [each.value for each in constants]
 
 
 def test_what_is_said_never_to_fail_does_not(extremes: DataFrame) -> None:
-    never = [each for each in EVERYTHING if total(each)]
+    never = [each for each in EVERYTHING if never_fails(each)]
     assert len(never) > 500
-    extremes.select(*(sf.expr(sql(each)).alias(f"c{at}") for at, each in enumerate(never))).write.format("noop").mode(
-        "overwrite"
-    ).save()
+    extremes.select(*(sf.expr(expr_sql(each)).alias(f"c{at}") for at, each in enumerate(never))).write.format(
+        "noop"
+    ).mode("overwrite").save()

@@ -8,8 +8,7 @@ import decimal
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from errata.engine.types import arrow_ddl
-from errata.engine.values import as_frame, fetch
+from errata.engine.frames import arrow_ddl, fetch_rows, frame_of_rows
 
 ROWS = pa.table(
     {
@@ -35,7 +34,8 @@ def test_hashes_are_the_same_on_both_engines(spark: SparkSession, near: SparkSes
     texts = [f"xxhash64({name}) AS {name}" for name in ROWS.column_names]
     several = f"xxhash64({', '.join(name for name in ROWS.column_names if name != 'w')}) AS together"
     far, close = (
-        fetch(as_frame(session, ROWS, arrow_ddl(ROWS.schema)).selectExpr(*texts, several)) for session in (spark, near)
+        fetch_rows(frame_of_rows(session, ROWS, arrow_ddl(ROWS.schema)).selectExpr(*texts, several))
+        for session in (spark, near)
     )
     differ = [name for name in far.column_names if far[name].to_pylist() != close[name].to_pylist()]
     assert differ == ["w"], "language.near.hash_obstacle tells which are not"

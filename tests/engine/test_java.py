@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from errata.engine import java as rules
-from errata.engine.java import find_java, make_home, parse_version, quiet_java, require_java, wheel_java
+from errata.engine.java import find_java, make_java_home, parse_version, quiet_java, require_java, wheel_java
 from errata.errors import ErrataError
 
 
@@ -60,7 +60,7 @@ def test_the_launcher_drops_one_argument_and_keeps_the_rest_as_they_are(tmp_path
     echo = tmp_path / "the java"
     echo.write_text('#!/bin/sh\nprintf "<%s>" "$@"\n')
     echo.chmod(0o755)
-    home = make_home(echo, tmp_path)
+    home = make_java_home(echo, tmp_path)
     arguments = ["-cp", "a b*", "--add-modules=jdk.incubator.vector", "", "--add-modules=java.sql", "it's"]
     answer = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
     assert answer.stdout == "<-cp><a b*><><--add-modules=java.sql><it's>"
@@ -71,7 +71,7 @@ def test_many_may_make_the_launcher_at_once(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     cache.mkdir()
     with ThreadPoolExecutor(8) as threads:
-        homes = set(threads.map(lambda _: make_home(java, cache), range(32)))
+        homes = set(threads.map(lambda _: make_java_home(java, cache), range(32)))
     assert [home.name for home in cache.iterdir()] == [home.name for home in homes]
 
 

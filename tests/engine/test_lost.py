@@ -11,14 +11,14 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException, PySparkRuntimeError
 
-from errata.engine.lost import ended, how_to_mend_end, lost_spark
+from errata.engine.failures import exit_advice, exit_words, lost_spark_error
 from errata.errors import ErrataError
 from fixtures.connect import RunOnConnect
 
 
 def told(error: BaseException, cause: BaseException | None = None) -> ErrataError | None:
     error.__cause__ = cause
-    return lost_spark(error)
+    return lost_spark_error(error)
 
 
 def test_a_lost_connection_is_told_as_that_whatever_it_led_to() -> None:
@@ -46,14 +46,14 @@ def test_what_is_no_loss_of_spark_is_not_taken_for_it(error: Exception) -> None:
 
 
 def test_how_a_process_has_ended() -> None:
-    assert ended(-9, "Spark") == "Spark was killed by signal 9; the kernel does so when memory is short"
-    assert ended(137, "Spark") == ended(-9, "Spark")
-    assert ended(-15, "Spark") == "Spark was ended by signal 15 (SIGTERM)"
-    assert ended(1, "Spark") == "Spark ended with exit code 1"
-    assert ended(255, "Spark") == "Spark ended with exit code 255"
-    assert ended(52, "Spark") == "Spark ran out of memory (exit code 52)"
-    assert "spark.driver.memory" in how_to_mend_end(-9)
-    assert how_to_mend_end(52).startswith("give Spark more memory")
+    assert exit_words(-9, "Spark") == "Spark was killed by signal 9; the kernel does so when memory is short"
+    assert exit_words(137, "Spark") == exit_words(-9, "Spark")
+    assert exit_words(-15, "Spark") == "Spark was ended by signal 15 (SIGTERM)"
+    assert exit_words(1, "Spark") == "Spark ended with exit code 1"
+    assert exit_words(255, "Spark") == "Spark ended with exit code 255"
+    assert exit_words(52, "Spark") == "Spark ran out of memory (exit code 52)"
+    assert "spark.driver.memory" in exit_advice(-9)
+    assert exit_advice(52).startswith("give Spark more memory")
 
 
 def test_the_exit_code_is_told_of_a_start_that_has_failed() -> None:
@@ -66,7 +66,7 @@ def test_the_exit_code_is_told_of_a_start_that_has_failed() -> None:
     try:
         launch_gateway()
     except PySparkRuntimeError as error:
-        found = lost_spark(error)
+        found = lost_spark_error(error)
     assert found is not None
     assert found.what == "Spark, while it started, was killed by signal 9; the kernel does so when memory is short"
 

@@ -10,9 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive.written import as_parquet
-from errata.engine.frames import joined
-from errata.engine.values import as_frame
+from errata.archive.bucket_writer import parquet_bytes
+from errata.engine.frames import frame_of_rows, join_sql
 
 NAN = math.nan
 
@@ -24,7 +23,7 @@ ROWS = pa.table({"i": [1, 2, 3, 4], "x": [NAN, 1.0, -0.0, None]})
 def numbers(either: SparkSession, tmp_path: Path) -> DataFrame:
     """Rows in a file of an archive."""
     file = tmp_path / "x.parquet"
-    file.write_bytes(as_parquet(ROWS))
+    file.write_bytes(parquet_bytes(ROWS))
     return either.read.schema("i bigint, x double").parquet(str(file))
 
 
@@ -59,6 +58,6 @@ def test_a_maximum_is_not_that_of_the_statistics(numbers: DataFrame) -> None:
 
 
 def test_a_join_finds_nan(numbers: DataFrame, either: SparkSession) -> None:
-    sought = as_frame(either, pa.table({"k": [NAN, 7.0]}), "k double")
-    assert joined(numbers, sought, "x = k", "left_semi").toArrow()["i"].to_pylist() == [1]
-    assert sorted(joined(numbers, sought, "x = k", "left_anti").toArrow()["i"].to_pylist()) == [2, 3, 4]
+    sought = frame_of_rows(either, pa.table({"k": [NAN, 7.0]}), "k double")
+    assert join_sql(numbers, sought, "x = k", "left_semi").toArrow()["i"].to_pylist() == [1]
+    assert sorted(join_sql(numbers, sought, "x = k", "left_anti").toArrow()["i"].to_pylist()) == [2, 3, 4]

@@ -16,15 +16,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from errata.engine import near
-from errata.engine.engines import Budget, Demand, Engine, Engines
+from errata.engine.engines import EngineDemand, EngineKind, Engines, NearBudget
+from errata.engine.frames import fetch_rows, frame_of_rows
 from errata.engine.near import is_near, near_session, stop_near
-from errata.engine.values import as_frame, fetch
 
 ROWS = pa.table({"a": [1, 2, 3]})
 
 
 def total(session: SparkSession) -> int:
-    found = fetch(as_frame(session, ROWS, "a bigint").selectExpr("sum(a) AS s"))["s"].to_pylist()[0]
+    found = fetch_rows(frame_of_rows(session, ROWS, "a bigint").selectExpr("sum(a) AS s"))["s"].to_pylist()[0]
     assert isinstance(found, int)
     return found
 
@@ -61,7 +61,7 @@ def test_one_server_does_what_follows() -> None:
 def test_a_server_that_has_grown_finishes_what_it_has_begun_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     with near_session() as first:
         (old,) = pids()
-        monkeypatch.setattr(near, "GROWN", 1)
+        monkeypatch.setattr(near, "MAX_GROWTH_BYTES", 1)
         with near_session() as second:
             assert second is not first
             assert (total(first), total(second)) == (6, 6)
@@ -74,18 +74,18 @@ def test_a_server_that_has_grown_finishes_what_it_has_begun_and_ends(monkeypatch
 
 
 def test_where_a_server_is_killed_far_decides_and_the_next_work_has_another(spark: SparkSession) -> None:
-    engines = Engines(lambda: spark, Budget())
+    engines = Engines(lambda: spark, NearBudget())
 
     def killed(session: SparkSession) -> int:
         if is_near(session):
             os.kill(pids()[-1], signal.SIGKILL)
         return total(session)
 
-    found, choice = engines.run(Demand(3), killed)
-    assert (found, choice.engine) == (6, Engine.FAR)
+    found, choice = engines.run(EngineDemand(3), killed)
+    assert (found, choice.engine) == (6, EngineKind.FAR)
     assert choice.why.startswith("near failed: ")
-    found, choice = engines.run(Demand(3), total)
-    assert (found, choice.engine) == (6, Engine.NEAR)
+    found, choice = engines.run(EngineDemand(3), total)
+    assert (found, choice.engine) == (6, EngineKind.NEAR)
 
 
 SCRIPT = """

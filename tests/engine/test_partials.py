@@ -12,13 +12,13 @@ from hypothesis import settings
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from errata.engine.plans.partials import TURNS
+from errata.engine.plans.partial_groups import CARRIED_COUNT
 from errata.language.expr import BIGINT, BOOLEAN, DOUBLE, Call, Expr, Lit
 from errata.language.nodes import Aggregate, Filter, Group, Scan, Sliding, TimeWindow
 from errata.language.plan import Plan
-from errata.language.tree import tree
-from errata.model.evaluation import Step
-from errata.model.instants import to_micros
+from errata.language.plan_text import plan_tree
+from errata.model.commit import EvaluationSpan
+from errata.model.time import to_micros
 from fixtures.chance import seeds
 from fixtures.choices import stream
 from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate, live, taken_out
@@ -39,13 +39,13 @@ def difference(run: Run, found: Sequence[Found], whole: Found) -> str:
             for at in seen(run, step, case):
                 got, want = (said(run, step, rows.get(case, []), at) for rows in (found[number], whole))
                 if not same(got, want):
-                    words = [f"step {number} of {run.steps}", f"at {at} the plan", tree(run.trial.plan), "over"]
+                    words = [f"step {number} of {run.steps}", f"at {at} the plan", plan_tree(run.trial.plan), "over"]
                     words += [f"  {name}: {row}" for name, rows in data.items() for row in rows]
                     return "\n".join([*words, f"in case {case} gave", *map(str, got), "instead of", *map(str, want)])
     return ""
 
 
-def said(run: Run, step: Step, rows: Sequence[Lived], at: int) -> list[tuple[object, ...]]:
+def said(run: Run, step: EvaluationSpan, rows: Sequence[Lived], at: int) -> list[tuple[object, ...]]:
     """What counts at an instant; of final windows, which are only added, those that end then."""
     if run.found.closes is not None:
         # Of windows that had closed by the beginning of the step nothing is said any more.
@@ -61,7 +61,7 @@ def moment(value: Any) -> int:
     return value if isinstance(value, int) else to_micros(value)
 
 
-def seen(run: Run, step: Step, case: int) -> Iterator[int]:
+def seen(run: Run, step: EvaluationSpan, case: int) -> Iterator[int]:
     """The instants that a step answers; the last only where all that happens then has come."""
     return (at for at in instants(run.trial.plan) if step.since <= at <= step.until - case % 2)
 
@@ -192,8 +192,8 @@ def test_nothing_that_happens_changes_nothing(either: SparkSession) -> None:
 
 def test_sums_that_may_drift_tell_how_often_they_were_carried_on(either: SparkSession) -> None:
     events = [event(time, 1.5) for time in range(9)]
-    assert go(either, grouped(Sliding(LINK, 4), of("sum")), events, 2, 4, 6)[1].column(TURNS).to_pylist() == [3]
-    assert TURNS not in go(either, grouped(LINK, of("sum")), events, 2, 4, 6)[1].column_names
+    assert go(either, grouped(Sliding(LINK, 4), of("sum")), events, 2, 4, 6)[1].column(CARRIED_COUNT).to_pylist() == [3]
+    assert CARRIED_COUNT not in go(either, grouped(LINK, of("sum")), events, 2, 4, 6)[1].column_names
 
 
 def test_what_stands_above_the_group_is_asked_of_each_result(either: SparkSession) -> None:

@@ -10,7 +10,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from errata.engine import session
-from errata.engine.session import RULES, TUNING, is_local, local_threads, open_session, prepare_environment, settings
+from errata.engine.session import (
+    SESSION_RULES,
+    SESSION_TUNING,
+    is_local,
+    local_threads,
+    open_session,
+    prepare_environment,
+    session_settings,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,19 +31,19 @@ def test_local_masters_and_their_threads(master: str, threads: int | None) -> No
 
 
 def test_what_the_project_declares_is_the_last_word() -> None:
-    _, options = settings("local[2]", {"spark.driver.memory": "8g"}, submitted=False, cores=4)
+    _, options = session_settings("local[2]", {"spark.driver.memory": "8g"}, submitted=False, cores=4)
     assert options["spark.driver.memory"] == "8g"
     assert options["spark.sql.shuffle.partitions"] == "2"
 
 
 def test_a_cluster_keeps_its_own_settings_but_for_the_rules() -> None:
-    master, options = settings("spark://master:7077", {"spark.executor.memory": "4g"}, submitted=False, cores=4)
+    master, options = session_settings("spark://master:7077", {"spark.executor.memory": "4g"}, submitted=False, cores=4)
     assert master == "spark://master:7077"
-    assert options == {**RULES, **TUNING, "spark.executor.memory": "4g"}
+    assert options == {**SESSION_RULES, **SESSION_TUNING, "spark.executor.memory": "4g"}
 
 
 def test_nothing_overrides_the_master_that_spark_submit_was_given() -> None:
-    assert settings("local[*]", {}, submitted=True, cores=4) == (None, {**RULES, **TUNING})
+    assert session_settings("local[*]", {}, submitted=True, cores=4) == (None, {**SESSION_RULES, **SESSION_TUNING})
 
 
 def test_the_operators_environment_is_respected(tmp_path: Path) -> None:
@@ -73,7 +81,7 @@ def test_an_interrupt_waits_until_spark_has_started() -> None:
     after: list[str] = []
 
     def start() -> None:
-        with session._interrupts_wait():
+        with session._delayed_interrupts():
             signal.raise_signal(signal.SIGINT)
             after.append("started")
 

@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 
 from errata.engine.plans.tails import advance_row_windows
 from errata.language.expr import BOOLEAN, DOUBLE, INT, STRING, Call, Lit, Ref
-from errata.language.nodes import Aggregate, Distinct, Filter, Output, Project, RowWindow, Scan, SlidingRows
+from errata.language.incremental import find_row_windows
+from errata.language.nodes import Aggregate, Distinct, Filter, Output, Projection, RowWindow, Scan, SlidingRows
 from errata.language.plan import Plan
-from errata.language.tails import row_windows
-from errata.language.tree import tree
-from errata.model.evaluation import Step
-from errata.model.interval import HIGHEST, LOWEST
+from errata.language.plan_text import plan_tree
+from errata.model.commit import EvaluationSpan
+from errata.model.time import HIGHEST, LOWEST
 from fixtures.chance import seeds
 from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate, live, taken_out
 from fixtures.duck import arrow, same
@@ -42,7 +42,7 @@ def difference(run: Run, found: Sequence[Found], whole: Found) -> str:
                     words = [
                         f"{run.kind}, seed {run.seed}, step {number} of {run.steps}",
                         f"at {at} the plan",
-                        tree(run.trial.plan),
+                        plan_tree(run.trial.plan),
                         "over",
                     ]
                     words += [f"  {name}: {row}" for name, rows in data.items() for row in rows]
@@ -61,7 +61,7 @@ def told(run: Run, found: Sequence[Sequence[Lived]]) -> list[Lived]:
     return rows + [row for row in last if step.since <= row.start <= step.until]
 
 
-def seen(run: Run, step: Step, case: int) -> Iterator[int]:
+def seen(run: Run, step: EvaluationSpan, case: int) -> Iterator[int]:
     """The instants that a step answers; the last only where all that happens then has come."""
     last = step.until - case % 2
     return (at for at in instants(run.trial.plan) if step.since <= at <= last)
@@ -92,7 +92,7 @@ def test_steps_say_what_the_whole_history_says(either: SparkSession, batch: int)
 @pytest.mark.parametrize(("size", "step"), [(1, 1), (3, 1), (4, 2), (3, 3), (2, 5), (5, 3)])
 def test_only_rows_of_open_windows_are_kept(either: SparkSession, size: int, step: int) -> None:
     plan = group(scan("a", "src"), (Ref("a.src", STRING),), count(), window=RowWindow(size, step))
-    found = row_windows(plan)
+    found = find_row_windows(plan)
     assert found is not None
     # So many rows in each group, and one more at the last instant, which says nothing yet.
     rows = [event(at, at, str(many)) for many in range(1, 12) for at in range(many)]
@@ -118,10 +118,15 @@ def test_what_is_kept_can_be_stored(either: SparkSession, kind: str) -> None:
     plan: Plan = {
         "row_windows": group(below, (Ref("a.src", STRING),), count(), window=RowWindow(3, 1)),
         "last_rows": SlidingRows(below, 3),
-        "new_values": Distinct(Project(below, (Output("src", below.ref("a.src")), Output("x", below.ref("a.x"))))),
+        "new_values": Distinct(Projection(below, (Output("src", below.ref("a.src")), Output("x", below.ref("a.x"))))),
     }[kind]
     trial = Trial(plan, [{"link1": rows}, {"link1": rows[::2]}])
-    run = Run(kind, trial, [Step(LOWEST, 1), Step(1, 3), Step(3, 3), Step(3, 5)], stored=True)
+    run = Run(
+        kind,
+        trial,
+        [EvaluationSpan(LOWEST, 1), EvaluationSpan(1, 3), EvaluationSpan(3, 3), EvaluationSpan(3, 5)],
+        stored=True,
+    )
     with configured(either, INTERPRETED):
         assert check(either, [run])[kind] > 5
 
@@ -130,7 +135,11 @@ def test_among_rows_of_one_time_the_last_are_kept_and_null_is_first(either: Spar
     source = replace(POOL["link1"], key=("time", "src"))
     plan = SlidingRows(Scan(source, "a", ("time", "src")), 2)
     rows = [event(1, number, src) for number, src in enumerate(["b", None, "a"])]
-    run = Run("last_rows", Trial(plan, [{"link1": [*rows, event(3, 3, None)]}]), [Step(LOWEST, 2), Step(2, 4)])
+    run = Run(
+        "last_rows",
+        Trial(plan, [{"link1": [*rows, event(3, 3, None)]}]),
+        [EvaluationSpan(LOWEST, 2), EvaluationSpan(2, 4)],
+    )
     with configured(either, INTERPRETED):
         _, second = taken_out([(plan, each) for each in run.rows(either)])
     lived = {(row.values, row.start, row.end) for row in second[0]}
@@ -142,19 +151,23 @@ def test_nothing_is_worked_out_from_rows_some_of_which_are_not_kept(either: Spar
     groups = group(SlidingRows(scan("a", "n"), 3), (), least, most, count())
     several = Filter(groups, Call(">", (groups.ref("count(*)"), Lit(1, INT)), BOOLEAN))
     width = Call("-", (several.ref(most.name), several.ref(least.name)), INT)
-    plan = Project(several, (Output("share", Call("/", (Lit(100, INT), width), DOUBLE)),))
+    plan = Projection(several, (Output("share", Call("/", (Lit(100, INT), width), DOUBLE)),))
     # Of 5 and 5 it could not be computed, but they never were alone: at 3 the row of 1 was still there.
     rows = [event(at, at, n=n) for at, n in enumerate([3, 5, 5, 7, 9], start=1)]
-    run = Run("last_rows", Trial(plan, [{"link1": rows}]), [Step(LOWEST, 5), Step(5, 6)])
+    run = Run("last_rows", Trial(plan, [{"link1": rows}]), [EvaluationSpan(LOWEST, 5), EvaluationSpan(5, 6)])
     with configured(either, INTERPRETED):
         assert check(either, [run])["last_rows"] == 4
 
 
 def test_a_value_that_was_published_is_not_new_again(either: SparkSession) -> None:
     below = scan("a", "src")
-    plan = Distinct(Project(below, (Output("src", below.ref("a.src")),)))
+    plan = Distinct(Projection(below, (Output("src", below.ref("a.src")),)))
     rows = [event(at, at, src) for at, src in enumerate(["x", None, "y", None, "x", "z", "y"])]
-    run = Run("new_values", Trial(plan, [{"link1": rows}]), [Step(LOWEST, 2), Step(2, 4), Step(4, 9)])
+    run = Run(
+        "new_values",
+        Trial(plan, [{"link1": rows}]),
+        [EvaluationSpan(LOWEST, 2), EvaluationSpan(2, 4), EvaluationSpan(4, 9)],
+    )
     with configured(either, INTERPRETED):
         found = taken_out([(plan, each) for each in run.rows(either)])
     starts = [sorted((row.start, row.values[0]) for row in each.get(0, [])) for each in found]

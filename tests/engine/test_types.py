@@ -4,7 +4,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DecimalType, TimestampType
 
-from errata.engine.types import ddl
+from errata.engine.frames import stream_ddl
 from errata.model.columns import Column, ColumnType
 from errata.model.stream import Stream
 
@@ -18,7 +18,7 @@ STREAM = Stream(
 
 
 def test_every_kind_has_a_spark_type(spark: SparkSession) -> None:
-    schema = spark.createDataFrame([], ddl(STREAM)).schema
+    schema = spark.createDataFrame([], stream_ddl(STREAM)).schema
     assert schema.names == list(STREAM.names)
     assert schema["c0"].dataType == TimestampType()
     assert schema["c7"].dataType == DecimalType(10, 2)

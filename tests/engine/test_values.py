@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.engine.values import as_frame
+from errata.engine.frames import frame_of_rows
 
 
 @pytest.mark.parametrize("pieces", [[3], [0, 2], [0, 0, 4], [2, 0, 5, 3], [1, 0], [0], []])
 def test_pieces_without_rows_do_not_end_the_rows(spark: SparkSession, pieces: list[int]) -> None:
     column = pa.chunked_array([pa.array(range(size), pa.int64()) for size in pieces], pa.int64())
-    found = as_frame(spark, pa.table({"n": column}), "n bigint").toArrow()
+    found = frame_of_rows(spark, pa.table({"n": column}), "n bigint").toArrow()
     assert found["n"].to_pylist() == column.to_pylist()

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from errata.evaluate.route import Kind, Route, recomputed, route
-from errata.language.functions import total
+from errata.language.functions import never_fails
 from errata.language.nodes import Negation
-from errata.language.plan import Plan, walk
+from errata.language.plan import Plan, walk_plan
+from errata.language.plan_text import has_timestamps, operator_exprs, plan_tree
 from errata.language.queries import read_query
-from errata.language.rewrite import rewrite
-from errata.language.tree import expressions, is_timed, tree
-from errata.model.instants import MINUTE
+from errata.language.rewrite import rewrite_plan
+from errata.language.route import Route, RouteKind, choose_route, recompute_route
 from errata.model.results import VE, VS
+from errata.model.time import MINUTE
 from fixtures.advancing import Answered, Run, go_on, rounds
 from fixtures.chance import seeds
 from fixtures.choices import FromRandom, pool
@@ -43,20 +43,20 @@ SEEDS = seeds(__name__, BATCHES)
 FEW = {**INTERPRETED, "spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.shuffle.partitions": "1"}
 """With so few rows the time goes into starting tasks and jobs."""
 
-MAKERS: dict[Kind, Callable[[StackMaker], Plan]] = {
-    Kind.GROUPED: StackMaker.grouped,
-    Kind.ROW_WINDOWS: StackMaker.row_windows,
-    Kind.LAST_ROWS: StackMaker.last_rows,
-    Kind.NEW_VALUES: StackMaker.new_values,
+MAKERS: dict[RouteKind, Callable[[StackMaker], Plan]] = {
+    RouteKind.GROUPED: StackMaker.grouped,
+    RouteKind.ROW_WINDOWS: StackMaker.row_windows,
+    RouteKind.LAST_ROWS: StackMaker.last_rows,
+    RouteKind.NEW_VALUES: StackMaker.new_values,
 }
 
 
 def usable(plan: Plan) -> bool:
     """Whether an example has one answer over any data: nothing in it fails for some row, and no column that is no key
     ranks rows, which would be in no certain order."""
-    nodes = list(walk(plan))
+    nodes = list(walk_plan(plan))
     certain = not any(isinstance(node, Negation) and node.rank for node in nodes)
-    return certain and not is_rough(plan) and all(total(expr) for node in nodes for expr in expressions(node))
+    return certain and not is_rough(plan) and all(never_fails(expr) for node in nodes for expr in operator_exprs(node))
 
 
 USABLE = [name for name, each in EXAMPLES.items() if usable(each.plan)]
@@ -71,31 +71,33 @@ def sharp(make: Callable[[StackMaker], Plan], rng: random.Random) -> Plan:
     return next(plan for plan in iter(lambda: make(maker(rng)), None) if not is_rough(plan))
 
 
-def of_kind(kind: Kind, rng: random.Random) -> Trial:
+def of_kind(kind: RouteKind, rng: random.Random) -> Trial:
     """A random plan that goes by a route, over data of which it says something."""
     make = MAKERS.get(kind)
     for _ in range(5_000):
         plan = sharp(StackMaker.query, rng) if make is None else make(maker(rng))
-        if route(rewrite(plan).plan).kind is kind and any(answers(plan, (trial := over(plan, rng)).cases, whole(plan))):
+        if choose_route(rewrite_plan(plan).plan).kind is kind and any(
+            answers(plan, (trial := over(plan, rng)).cases, whole(plan))
+        ):
             return trial
     raise AssertionError(f"no random plan goes by the route {kind}")
 
 
 def whole(plan: Plan) -> list[int]:
     """The instants at which most rows begin."""
-    unit = MINUTE if is_timed(plan) else 1
+    unit = MINUTE if has_timestamps(plan) else 1
     return [at for at in instants(plan) if at % unit == 0 and at <= LATEST * unit]
 
 
 def over(plan: Plan, rng: random.Random) -> Trial:
     """A plan with random data."""
-    data = StackMaker(FromRandom(rng), timed=is_timed(plan))
+    data = StackMaker(FromRandom(rng), timed=has_timestamps(plan))
     return Trial(plan, [data.data(plan) for _ in range(DATA_SETS)])
 
 
 def trials(rng: random.Random) -> list[tuple[str, Trial]]:
     """The plans of a batch, each with what it is."""
-    found = [(f"of kind {kind}", of_kind(kind, rng)) for kind in Kind]
+    found = [(f"of kind {kind}", of_kind(kind, rng)) for kind in RouteKind]
     found += [("random", over(sharp(StackMaker.query, rng), rng)) for _ in range(RANDOM)]
     found += [("diamond", over(sharp(StackMaker.diamond, rng), rng)) for _ in range(DIAMONDS)]
     name = rng.choice(sorted(TEXTS))
@@ -105,7 +107,7 @@ def trials(rng: random.Random) -> list[tuple[str, Trial]]:
 
 
 def forced(_plan: Plan) -> Route:
-    return recomputed("so that it can be compared")
+    return recompute_route("so that it can be compared")
 
 
 def runs_of(rng: random.Random, *, spread: bool) -> list[Run]:
@@ -113,9 +115,9 @@ def runs_of(rng: random.Random, *, spread: bool) -> list[Run]:
     found = []
     for title, trial in trials(rng):
         course = rounds(rng, trial.plan, trial.cases, ROUNDS)
-        run = Run.of(title, trial.plan, course, route, rng)
+        run = Run.of(title, trial.plan, course, choose_route, rng)
         found.append(run)
-        if any(each.route.kind is not Kind.RECOMPUTED for each in run.queries.values()):
+        if any(each.route.kind is not RouteKind.RECOMPUTED for each in run.queries.values()):
             found.append(Run.of(f"{title}, forced to be worked out anew", trial.plan, course, forced, rng))
     for run in found:
         run.spread, run.in_parts = spread, rng.random() < PARTLY
@@ -157,7 +159,7 @@ def in_words(
     run: Run, query: Answered, place: int, case: int, said: str, got: Sequence[Any], want: Sequence[Any]
 ) -> str:
     words = [f"{run.title}: query {query.name!r} by {query.route.kind}, round {place}, {query.step}, data set {case}"]
-    words += [f"of the plan\n{tree(run.plan)}", f"the query\n{tree(query.rewritten)}", "over"]
+    words += [f"of the plan\n{plan_tree(run.plan)}", f"the query\n{plan_tree(query.rewritten)}", "over"]
     for number, each in enumerate(run.rounds[: place + 1]):
         words.append(f"round {number}, stable {each.stable}")
         words += [f"    {name}: {row}" for name, rows in each.cases[case].items() for row in rows]
@@ -180,11 +182,11 @@ def unlike_its_feed(query: Answered) -> str:
     return "" if one == other else f"missing: {missing[:5]}, too much: {more[:5]}"
 
 
-def check(engines: Sequence[SparkSession], seed: int, *, spread: bool) -> Counter[Kind]:
+def check(engines: Sequence[SparkSession], seed: int, *, spread: bool) -> Counter[RouteKind]:
     """All plans of a batch, round by round, the engines taking turns. How many results were compared, by the route that
     they came by."""
     runs = runs_of(random.Random(seed), spread=spread)
-    compared: Counter[Kind] = Counter()
+    compared: Counter[RouteKind] = Counter()
     former: dict[int, Answer] = {}
     for place in range(ROUNDS):
         go_on(engines[place % len(engines)], runs, place)
@@ -199,7 +201,7 @@ def check(engines: Sequence[SparkSession], seed: int, *, spread: bool) -> Counte
     return compared
 
 
-DONE: dict[int, Counter[Kind]] = {}
+DONE: dict[int, Counter[RouteKind]] = {}
 """How many results were compared in the batches so far."""
 
 
@@ -208,16 +210,16 @@ def test_steps_by_every_route_say_what_the_whole_history_says(spark: SparkSessio
     spread = batch == 0  # one batch runs as in production
     with configured(spark, INTERPRETED if spread else FEW):
         DONE[batch] = check([spark], SEEDS[batch], spread=spread)
-    assert set(DONE[batch]) == set(Kind), "a route was not taken"
+    assert set(DONE[batch]) == set(RouteKind), "a route was not taken"
     if len(DONE) == BATCHES:
-        compared = sum(DONE.values(), Counter[Kind]())
-        assert all(compared[kind] for kind in Kind), f"seeds {SEEDS}: nothing was compared, {compared}"
+        compared = sum(DONE.values(), Counter[RouteKind]())
+        assert all(compared[kind] for kind in RouteKind), f"seeds {SEEDS}: nothing was compared, {compared}"
 
 
 def test_so_do_those_of_the_near_engine(near: SparkSession) -> None:
-    assert set(check([near], seeds(f"{__name__} near", 1)[0], spread=True)) == set(Kind)
+    assert set(check([near], seeds(f"{__name__} near", 1)[0], spread=True)) == set(RouteKind)
 
 
 def test_what_one_engine_kept_the_other_goes_on_from(spark: SparkSession, near: SparkSession) -> None:
     with configured(spark, FEW):
-        assert set(check([near, spark], seeds(f"{__name__} in turns", 1)[0], spread=False)) == set(Kind)
+        assert set(check([near, spark], seeds(f"{__name__} in turns", 1)[0], spread=False)) == set(RouteKind)

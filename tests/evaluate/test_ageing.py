@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from errata.evaluate.ageing import first_whole, held_from, lost_with, results_from
-from errata.evaluate.reads import reaches
-from errata.evaluate.route import Kind, route
-from errata.language.lineage import Axis
+from errata.language.lineage import RegionAxis
 from errata.language.nodes import Distinct, Negation, RowWindow, Sliding, SlidingRows, TimeWindow, Union
 from errata.language.plan import Plan
-from errata.model.interval import LOWEST, Interval
+from errata.language.route import RouteKind, choose_route
+from errata.language.source_reads import (
+    first_whole_instant,
+    first_whole_result,
+    oldest_places_read,
+    source_extents,
+    sources_only_in_state,
+)
+from errata.model.time import LOWEST, Interval
 from fixtures.links import counted, link, on_src, query, select
 
 A, B = link("a"), link("b")
@@ -36,25 +41,25 @@ PASSED = counted(A, MINUTE, "a.src")
 )
 def test_the_first_instant_whose_answer_is_whole(plan: Plan, first: int, results: int) -> None:
     aged = {"a": 105, "b": None}
-    assert (first_whole(plan, aged), results_from(plan, aged)) == (first, results)
+    assert (first_whole_instant(plan, aged), first_whole_result(plan, aged)) == (first, results)
 
 
 def test_where_nothing_is_gone_everything_is_whole() -> None:
     for aged in ({}, {"a": None}, {"b": 7}, {"a": LOWEST}):
-        assert first_whole(counted(RECENT), aged) == LOWEST
-        assert results_from(PASSED, aged) == LOWEST
+        assert first_whole_instant(counted(RECENT), aged) == LOWEST
+        assert first_whole_result(PASSED, aged) == LOWEST
 
 
 def test_of_several_sources_the_last_decides() -> None:
     plan = on_src(RECENT, Sliding(B, 5))
-    assert first_whole(plan, {"a": 105, "b": None}) == 124
-    assert first_whole(plan, {"a": 105, "b": 120}) == 124
-    assert first_whole(plan, {"a": 105, "b": 121}) == 125
+    assert first_whole_instant(plan, {"a": 105, "b": None}) == 124
+    assert first_whole_instant(plan, {"a": 105, "b": 120}) == 124
+    assert first_whole_instant(plan, {"a": 105, "b": 121}) == 125
 
 
 def test_results_of_a_query_are_whole_from_where_it_says() -> None:
     read = query(counted(RECENT, None, "a.src"))
-    assert first_whole(select(read, "q.a.src"), {"query": 124}) == 124
+    assert first_whole_instant(select(read, "q.a.src"), {"query": 124}) == 124
 
 
 @pytest.mark.parametrize(
@@ -62,10 +67,10 @@ def test_results_of_a_query_are_whole_from_where_it_says() -> None:
     [counted(RECENT), on_src(RECENT, Sliding(B, 5)), Union((select(RECENT, "a.n"), select(Sliding(A, 7), "a.n")))],
 )
 def test_it_is_the_least_instant_that_needs_nothing_of_before(plan: Plan) -> None:
-    first = first_whole(plan, {"a": 105})
+    first = first_whole_instant(plan, {"a": 105})
 
     def needs_what_is_gone(instant: int) -> bool:
-        return reaches(plan, Axis.INSTANT, Interval(instant, instant + 1))["a"].interval.start < 105
+        return source_extents(plan, RegionAxis.INSTANT, Interval(instant, instant + 1))["a"].interval.start < 105
 
     assert needs_what_is_gone(first - 1)
     assert not any(needs_what_is_gone(instant) for instant in range(first, first + 50))
@@ -74,35 +79,35 @@ def test_it_is_the_least_instant_that_needs_nothing_of_before(plan: Plan) -> Non
 @pytest.mark.parametrize(
     ("plan", "kind", "held"),
     [
-        (select(A, "a.src"), Kind.APPENDED, {"a": 500}),
-        (PASSED, Kind.GROUPED, {"a": 500}),
-        (counted(A, None, "a.src"), Kind.GROUPED, {"a": 500}),
-        (counted(RECENT, None, "a.src"), Kind.GROUPED, {"a": 480}),
-        (counted(A, RowWindow(3, 3), "a.src"), Kind.ROW_WINDOWS, {"a": 500}),
-        (on_src(RECENT, Sliding(B, 5)), Kind.APPENDED, {"a": 481, "b": 496}),
+        (select(A, "a.src"), RouteKind.APPENDED, {"a": 500}),
+        (PASSED, RouteKind.GROUPED, {"a": 500}),
+        (counted(A, None, "a.src"), RouteKind.GROUPED, {"a": 500}),
+        (counted(RECENT, None, "a.src"), RouteKind.GROUPED, {"a": 480}),
+        (counted(A, RowWindow(3, 3), "a.src"), RouteKind.ROW_WINDOWS, {"a": 500}),
+        (on_src(RECENT, Sliding(B, 5)), RouteKind.APPENDED, {"a": 481, "b": 496}),
         (
             Negation(select(RECENT, "a.src"), select(Sliding(B, 5), "b.src"), (("src", "src"),)),
-            Kind.RECOMPUTED,
+            RouteKind.RECOMPUTED,
             {"a": 481, "b": 496},
         ),
         (
             Negation(select(A, "a.src"), select(B, "b.src"), (("src", "src"),)),
-            Kind.RECOMPUTED,
+            RouteKind.RECOMPUTED,
             {"a": LOWEST, "b": LOWEST},
         ),
     ],
 )
-def test_what_the_next_evaluation_reads_is_held(plan: Plan, kind: Kind, held: dict[str, int]) -> None:
-    found = route(plan)
+def test_what_the_next_evaluation_reads_is_held(plan: Plan, kind: RouteKind, held: dict[str, int]) -> None:
+    found = choose_route(plan)
     assert found.kind is kind
-    assert held_from(plan, found, 500) == held
+    assert oldest_places_read(plan, found, 500) == held
 
 
 def test_what_only_the_state_knows() -> None:
     for_ever, recent = counted(A, None, "a.src"), counted(RECENT, None, "a.src")
-    assert lost_with(for_ever, route(for_ever), 500, {"a": 105}) == ["a"]
-    assert lost_with(for_ever, route(for_ever), 500, {"a": None}) == []
-    assert lost_with(recent, route(recent), 500, {"a": 480}) == []
-    assert lost_with(recent, route(recent), 500, {"a": 481}) == ["a"]
+    assert sources_only_in_state(for_ever, choose_route(for_ever), 500, {"a": 105}) == ["a"]
+    assert sources_only_in_state(for_ever, choose_route(for_ever), 500, {"a": None}) == []
+    assert sources_only_in_state(recent, choose_route(recent), 500, {"a": 480}) == []
+    assert sources_only_in_state(recent, choose_route(recent), 500, {"a": 481}) == ["a"]
     plain = select(A, "a.src")
-    assert lost_with(plain, route(plain), 500, {"a": 105}) == []
+    assert sources_only_in_state(plain, choose_route(plain), 500, {"a": 105}) == []

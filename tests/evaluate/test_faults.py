@@ -10,21 +10,20 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.engine.failures import JOB_FAILURES, loggers_quiet, question_failures
+from errata.answer import failing_rows
+from errata.answer.faults import fault_error, find_fault
+from errata.engine.failures import JOB_FAILURES, query_errors_in_words, quiet_loggers
 from errata.engine.plans.compile import compile_plan
 from errata.errors import ErrataError
-from errata.evaluate import culprits, fallible
-from errata.evaluate.faults import find, in_words
-from errata.intake.arrow_types import arrow_type
-from errata.language.expr import INT, STRING, TIMESTAMP, Call, Case, Cast, Expr, Lit, Ref, sql
-from errata.language.functions import total
+from errata.intake.types import arrow_type
+from errata.language.expr import INT, STRING, TIMESTAMP, Call, Case, Cast, Expr, Lit, Ref, expr_sql
+from errata.language.functions import never_fails
 from errata.language.plan import Field, Plan, Source, SourceKind
 from errata.language.queries import query_source, read_query
-from errata.language.rewrite import rewrite
+from errata.language.rewrite import rewrite_plan
 from errata.model.columns import ColumnType
-from errata.model.evaluation import Fault
-from errata.model.instants import MINUTE, parse_instant
-from errata.model.interval import HIGHEST
+from errata.model.commit import Fault
+from errata.model.time import HIGHEST, MINUTE, parse_instant
 from fixtures.compiled import INTERPRETED, configured
 
 Row = Mapping[str, Any]
@@ -86,16 +85,16 @@ def frame(spark: SparkSession, source: Source, rows: Sequence[Row]) -> DataFrame
 
 
 def failure(plan: Plan, frames: Mapping[str, DataFrame]) -> Exception:
-    with loggers_quiet(), pytest.raises(JOB_FAILURES) as raised:
+    with quiet_loggers(), pytest.raises(JOB_FAILURES) as raised:
         compile_plan(plan, frames).collect()
     return raised.value
 
 
 def fault(spark: SparkSession, text: str, *, until: int = HIGHEST, **rows: Sequence[Row]) -> Fault:
     """What is found of a query that fails over rows of the streams."""
-    plan = rewrite(read_query(text, "query", SOURCES)).plan
+    plan = rewrite_plan(read_query(text, "query", SOURCES)).plan
     frames = {name: frame(spark, SOURCES[name], given) for name, given in rows.items()}
-    return find(plan, frames, failure(plan, frames), until=until)
+    return find_fault(plan, frames, failure(plan, frames), until=until)
 
 
 def of_trade(symbol: str = "IBM", moment: str = MOMENT) -> dict[str, str]:
@@ -246,7 +245,7 @@ def test_the_condition_of_a_join(spark: SparkSession) -> None:
         "a.symbol": "IBM",
     }
     assert (found.source, found.vs) == ("", at(1))
-    assert str(in_words(found, "near")).startswith(
+    assert str(fault_error(found, "near")).startswith(
         "query near stopped: t.size / (a.parts - t.parts) cannot be computed for t.time=2026-11-18T12:00:00.000000, "
         "t.symbol=IBM, a.time=2026-11-18T12:01:00.000000, a.symbol=IBM at 2026-11-18T12:01:00.000000\n"
     )
@@ -283,7 +282,7 @@ def test_a_sum_that_is_too_large(spark: SparkSession) -> None:
     found = fault(spark, "SELECT symbol, sum(size) AS s FROM trades AS t GROUP BY symbol", trades=rows)
     assert (found.expression, found.row, found.vs) == ("sum(t.size)", {"symbol": "IBM"}, at(3))
     assert "OVERFLOW" in found.reason
-    assert str(in_words(found, "sums")).splitlines()[0] == (
+    assert str(fault_error(found, "sums")).splitlines()[0] == (
         "query sums stopped: sum(t.size) cannot be computed for symbol=IBM at 2026-11-18T12:03:00.000000"
     )
 
@@ -301,7 +300,7 @@ def test_a_mean_that_is_too_large_of_all_rows_of_a_while(spark: SparkSession) ->
     text = "SELECT avg(paid) AS mean FROM sliding(trades, '2 minutes') AS t"
     found = fault(spark, text, trades=[trade(1), trade(3, paid=WIDE), trade(4)])
     assert (found.expression, found.row, found.vs) == ("avg(t.paid)", {}, at(3))
-    assert str(in_words(found, "means")).startswith(
+    assert str(fault_error(found, "means")).startswith(
         "query means stopped: avg(t.paid) cannot be computed at 2026-11-18T12:03:00.000000\n"
     )
 
@@ -329,9 +328,9 @@ def test_a_query_s_result(spark: SparkSession) -> None:
     inner = read_query("SELECT symbol, size AS s FROM trades", "inner", SOURCES)
     plan = read_query("SELECT 1 / s AS r FROM sizes", "outer", {"sizes": query_source("sizes", inner)})
     frames = {"sizes": compile_plan(inner, {"trades": frame(spark, SOURCES["trades"], [*GOOD, trade(5, size=0)])})}
-    found = find(plan, frames, failure(plan, frames), until=at(5))
+    found = find_fault(plan, frames, failure(plan, frames), until=at(5))
     assert (found.source, found.kind, found.row) == ("sizes", "query", of_trade())
-    assert "correct what query sizes reads" in str(in_words(found, "outer"))
+    assert "correct what query sizes reads" in str(fault_error(found, "outer"))
 
 
 def test_plain_numbers(spark: SparkSession) -> None:
@@ -345,16 +344,16 @@ def test_plain_numbers(spark: SparkSession) -> None:
 def test_few_jobs(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: list[str] = []
     for name in ("_job_fails", "_first"):
-        run = getattr(culprits, name)
-        monkeypatch.setattr(culprits, name, lambda *given, run=run, name=name: (jobs.append(name), run(*given))[1])
+        run = getattr(failing_rows, name)
+        monkeypatch.setattr(failing_rows, name, lambda *given, run=run, name=name: (jobs.append(name), run(*given))[1])
     text = "SELECT abs(by) AS a, size / parts AS each FROM trades AS t WHERE CAST(note AS INT) = 7"
     assert fault(spark, text, trades=[*GOOD, trade(5, parts=0)]).row == of_trade()
     assert jobs == ["_job_fails", "_job_fails", "_first"]
 
 
 def test_among_many_rows_without_a_hint(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(culprits, "_FEW", 8)
-    monkeypatch.setattr(culprits, "_PARTS", 4)
+    monkeypatch.setattr(failing_rows, "_LOCAL_ROWS", 8)
+    monkeypatch.setattr(failing_rows, "_CUTS", 4)
     text = "SELECT abs(by) AS r FROM trades AS t"
     spread = [trade(minute, f"S{number}") for minute in range(30) for number in range(2)]
     bad = trade(23, "S1", by=-(2**31))
@@ -368,10 +367,10 @@ def test_nothing_fails_by_itself(spark: SparkSession) -> None:
     plan = read_query("SELECT size / parts AS each FROM trades AS t", "query", SOURCES)
     bad = {"trades": frame(spark, SOURCES["trades"], [trade(1, parts=0)])}
     good = {"trades": frame(spark, SOURCES["trades"], GOOD)}
-    found = find(plan, good, failure(plan, bad), until=HIGHEST)
+    found = find_fault(plan, good, failure(plan, bad), until=HIGHEST)
     assert found.record() == {**Fault("").record(), "reason": found.reason}
     assert found.reason.startswith("[DIVIDE_BY_ZERO] Division by zero.")
-    words = str(in_words(found, "shares"))
+    words = str(fault_error(found, "shares"))
     assert "query shares stopped" in words
     assert found.reason in words
 
@@ -380,20 +379,20 @@ def test_what_only_java_tells(spark: SparkSession) -> None:
     text = "SELECT timestamp_seconds(size) AS then FROM trades AS t"
     plan = read_query(text, "query", SOURCES)
     frames = {"trades": frame(spark, SOURCES["trades"], [*GOOD, trade(5, size=LARGE)])}
-    with pytest.raises(ErrataError) as raised, question_failures():
+    with pytest.raises(ErrataError) as raised, query_errors_in_words():
         compile_plan(plan, frames).collect()
     assert raised.value.what == "the query cannot be computed for some row"
     assert raised.value.why == "java.lang.ArithmeticException: long overflow"
     cause = raised.value.__cause__
     assert isinstance(cause, Exception)
-    assert find(plan, frames, cause, until=HIGHEST).row == of_trade()
+    assert find_fault(plan, frames, cause, until=HIGHEST).row == of_trade()
 
 
 def test_another_failure_on_the_way_hides_nothing(spark: SparkSession) -> None:
     plan = read_query("SELECT size / parts AS each FROM trades AS t", "query", SOURCES)
     error = failure(plan, {"trades": frame(spark, SOURCES["trades"], [trade(1, parts=0)])})
     for frames in ({}, {"trades": spark.range(1).withColumnRenamed("id", "time")}):
-        found = find(plan, frames, error, until=HIGHEST)
+        found = find_fault(plan, frames, error, until=HIGHEST)
         assert found == Fault(found.reason)
         assert "DIVIDE_BY_ZERO" in found.reason
 
@@ -401,7 +400,7 @@ def test_another_failure_on_the_way_hides_nothing(spark: SparkSession) -> None:
 def test_what_is_no_rows_fault_starts_no_job() -> None:
     error = PySparkException("Job aborted\njava.io.FileNotFoundException: gone.parquet\nat org.apache.Spark")
     plan = read_query("SELECT size / parts AS each FROM trades AS t", "query", SOURCES)
-    assert find(plan, {}, error, until=0) == Fault("java.io.FileNotFoundException: gone.parquet")
+    assert find_fault(plan, {}, error, until=0) == Fault("java.io.FileNotFoundException: gone.parquet")
 
 
 def test_in_words() -> None:
@@ -415,7 +414,7 @@ def test_in_words() -> None:
         source="trades",
         kind="stream",
     )
-    assert str(in_words(found, "shares")) == (
+    assert str(fault_error(found, "shares")) == (
         f"query shares stopped: t.size / t.parts cannot be computed for the row time={MOMENT}, symbol=IBM of stream "
         "trades\n"
         "  why: in column each, where t.parts is 0 and t.size is 8: [DIVIDE_BY_ZERO] Division by zero.\n"
@@ -444,17 +443,17 @@ def divided(by: Expr) -> Expr:
 )
 def test_the_smallest_part_that_fails(expr: Expr, failing: list[Expr], smallest: Expr) -> None:
     def fails(each: Expr) -> bool:
-        return any(sql(part) in sql(each) for part in failing)
+        return any(expr_sql(part) in expr_sql(each) for part in failing)
 
-    assert fallible.innermost(expr, fails) == smallest
+    assert failing_rows.innermost_failure(expr, fails) == smallest
 
 
 def test_a_doubt_is_told_of_what_can_be_tried() -> None:
-    found = fallible.doubt(Call("+", (Cast(S, INT), Lit(1, INT)), INT))
+    found = failing_rows.suspect_condition(Call("+", (Cast(S, INT), Lit(1, INT)), INT))
     assert found is not None
-    assert total(found)
-    assert sql(found) == (
+    assert never_fails(found)
+    assert expr_sql(found) == (
         "TRY_CAST(s AS INT) IS NOT NULL AND 1 IS NOT NULL AND try_add(TRY_CAST(s AS INT), 1) IS NULL "
         "OR s IS NOT NULL AND TRY_CAST(s AS INT) IS NULL"
     )
-    assert fallible.doubt(Call("abs", (N,), INT)) is None
+    assert failing_rows.suspect_condition(Call("abs", (N,), INT)) is None

@@ -13,35 +13,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.archive.result_rows import feed_schema, result_schema
+from errata.answer.publication import RowsByRole, StepContext, settle_results
+from errata.answer.row_comparison import same_values, sort_arrays
+from errata.archive.schemas import feed_schema, result_schema
 from errata.errors import ErrataError
-from errata.evaluate.sameness import alike, lanes
-from errata.evaluate.settle import Settled, Told, settle
-from errata.model.columns import Kind
-from errata.model.interval import HIGHEST, LOWEST
-from errata.model.results import OLD_VE, OP, RUN, VE, VS, Kept, Shape
+from errata.model.columns import TypeKind
+from errata.model.results import EVALUATION, OLD_VE, OP, VE, VS, ArchiveColumn, ResultShape
+from errata.model.time import HIGHEST, LOWEST
 from fixtures.chance import seeds
 from fixtures.choices import Choices, FromHypothesis, FromRandom
 from fixtures.folding import Results, answer_at, as_they_stand, counting, fold, listed, normal_form, plain
 from fixtures.result_rows import TYPES, VALUES, Rows, shape_of, table
 
-PRICES = shape_of([Kind.STRING], [Kind.INT])
+PRICES = shape_of([TypeKind.STRING], [TypeKind.INT])
 
 
 def price(key: str, value: int | None, vs: int, ve: int = HIGHEST, run: int | None = None) -> dict[str, Any]:
     row = {"key": key, "v0": value, VS: vs, VE: ve}
-    return row if run is None else {**row, RUN: run}
+    return row if run is None else {**row, EVALUATION: run}
 
 
-def settled(new: Rows, before: Rows, told: Told, shape: Shape = PRICES) -> Settled:
-    done = settle(table(new, shape), table(before, shape, run=True), told, shape)
+def settled(new: Rows, before: Rows, told: StepContext, shape: ResultShape = PRICES) -> RowsByRole:
+    done = settle_results(table(new, shape), table(before, shape, run=True), told, shape)
     for part in (done.base, done.open, done.tip):
         assert part.schema.equals(result_schema(shape))
     assert done.feed.schema.equals(feed_schema(shape))
     return done
 
 
-def changes(done: Settled) -> list[tuple[Any, ...]]:
+def changes(done: RowsByRole) -> list[tuple[Any, ...]]:
     return [
         (row[OP], row["key"], row["v0"], row[VS], row[VE], row["_old_v0"], row[OLD_VE]) for row in done.feed.to_pylist()
     ]
@@ -51,7 +51,7 @@ def changes(done: Settled) -> list[tuple[Any, ...]]:
 class Reader:
     """One who follows a query: what the query has published, and what the reader has made of the records alone."""
 
-    shape: Shape
+    shape: ResultShape
     base: Rows = field(default_factory=list)
     before: Rows = field(default_factory=list)
     held: Results = field(default_factory=dict)
@@ -60,11 +60,11 @@ class Reader:
     def published(self) -> Rows:
         return self.base + self.before
 
-    def take(self, done: Settled, *, rows_too: bool = False, run: int = 0) -> None:
+    def take(self, done: RowsByRole, *, rows_too: bool = False, run: int = 0) -> None:
         said = fold(self.published, self.shape.key)
         self.base = self.base + done.base.to_pylist()
         self.before = done.open.to_pylist() + done.tip.to_pylist()
-        own = [row for row in self.published if rows_too and row[RUN] == run]
+        own = [row for row in self.published if rows_too and row[EVALUATION] == run]
         self.held = fold(own, self.shape.key, fold(done.feed, self.shape.key, self.held))
         from_rows = fold(own, self.shape.key, fold(done.feed, self.shape.key, said))
         self.agree = [self.held, from_rows]
@@ -75,14 +75,14 @@ class Reader:
                 assert answer_at(results, instant) == counting(self.published, instant), instant
 
 
-def oracle(new: Rows, before: Rows, told: Told) -> list[Any]:
+def oracle(new: Rows, before: Rows, told: StepContext) -> list[Any]:
     """The rows that there have to be: those of before up to `since`, then the new ones, in normal form."""
     cut = [{**row, VE: min(row[VE], told.since)} for row in before if row[VS] < told.since]
     begun = [{**row, VS: max(row[VS], told.since)} for row in new if row[VS] <= told.until]
     return normal_form(cut + begun)
 
 
-def segments(choices: Choices, shape: Shape, keys: Rows, low: int, high: int) -> Rows:
+def segments(choices: Choices, shape: ResultShape, keys: Rows, low: int, high: int) -> Rows:
     """For each key, now and then a value, from about `low` to `high` and on."""
     rows = []
     payload = [each for each in shape.columns if not each.key]
@@ -97,7 +97,7 @@ def segments(choices: Choices, shape: Shape, keys: Rows, low: int, high: int) ->
     return rows
 
 
-def different_keys(choices: Choices, shape: Shape) -> Rows:
+def different_keys(choices: Choices, shape: ResultShape) -> Rows:
     found = {}
     for _ in range(3):
         key = {each.name: choices.one(VALUES[each.type.kind]) for each in shape.columns if each.key}
@@ -105,7 +105,7 @@ def different_keys(choices: Choices, shape: Shape) -> Rows:
     return list(found.values())
 
 
-def check_roles(done: Settled, until: int) -> None:
+def check_roles(done: RowsByRole, until: int) -> None:
     assert all(row[VE] < until for row in done.base.to_pylist())
     assert all(row[VS] < until <= row[VE] for row in done.open.to_pylist())
     assert all(row[VS] == until for row in done.tip.to_pylist())
@@ -113,7 +113,7 @@ def check_roles(done: Settled, until: int) -> None:
         assert part[VS].to_pylist() == sorted(part[VS].to_pylist())
 
 
-def check_nothing_in_vain(done: Settled, shape: Shape) -> None:
+def check_nothing_in_vain(done: RowsByRole, shape: ResultShape) -> None:
     """A replacement that changes nothing is there only because the next result, which was the end, is gone."""
     records = listed(done.feed)
     places = {tuple(row[name] for name in [*shape.key, VS]): row[OP] for row in records}
@@ -128,23 +128,23 @@ def check_nothing_in_vain(done: Settled, shape: Shape) -> None:
             assert (*(row[name] for name in shape.key), row[VE]) not in begins
 
 
-def check_runs(rows: Rows, before: Rows, run: int, shape: Shape) -> None:
+def check_runs(rows: Rows, before: Rows, run: int, shape: ResultShape) -> None:
     """A row is of the evaluation that published it: the same key, vs and values were then there already."""
     names = [*shape.names, VS]
-    was = {tuple(row[name] for name in names): row[RUN] for row in listed(before)}
+    was = {tuple(row[name] for name in names): row[EVALUATION] for row in listed(before)}
     for row in listed(rows):
-        assert row[RUN] == was.get(tuple(row[name] for name in names), run)
+        assert row[EVALUATION] == was.get(tuple(row[name] for name in names), run)
 
 
-kinds = st.sampled_from(list(Kind))
+kinds = st.sampled_from(list(TypeKind))
 
 
-def cover(choices: Choices, shape: Shape) -> None:
+def cover(choices: Choices, shape: ResultShape) -> None:
     """Some steps of which each brings the whole answer."""
     keys, reader = different_keys(choices, shape), Reader(shape)
     since, until = LOWEST, choices.number(0, 4)
     for run in range(1, choices.number(2, 5)):
-        told = Told(since, until, run, covering=True)
+        told = StepContext(since, until, run, covering=True)
         new = segments(choices, shape, keys, max(since, 0), until)
         before = reader.before
         done = settled(new, before, told, shape)
@@ -153,7 +153,7 @@ def cover(choices: Choices, shape: Shape) -> None:
         check_roles(done, until)
         check_runs(rows, before, run, shape)
         check_nothing_in_vain(done, shape)
-        assert set(done.feed[RUN].to_pylist()) <= {run}
+        assert set(done.feed[EVALUATION].to_pylist()) <= {run}
         reader.take(done)
         reader.check(until)
         assert as_they_stand(reader.published) == normal_form(reader.published)
@@ -161,25 +161,25 @@ def cover(choices: Choices, shape: Shape) -> None:
 
 
 @given(st.data(), st.lists(kinds, max_size=2), st.lists(kinds, max_size=2))
-def test_steps_that_cover_everything(data: st.DataObject, key: list[Kind], payload: list[Kind]) -> None:
+def test_steps_that_cover_everything(data: st.DataObject, key: list[TypeKind], payload: list[TypeKind]) -> None:
     cover(FromHypothesis(data.draw), shape_of(key, payload))
 
 
-@pytest.mark.parametrize("key", [Kind.STRING, Kind.DOUBLE])
-def test_many_steps_that_cover_everything(key: Kind) -> None:
+@pytest.mark.parametrize("key", [TypeKind.STRING, TypeKind.DOUBLE])
+def test_many_steps_that_cover_everything(key: TypeKind) -> None:
     for seed in seeds(f"{__name__} cover", 60):
-        cover(FromRandom(random.Random(seed)), shape_of([key], [Kind.DOUBLE]))
+        cover(FromRandom(random.Random(seed)), shape_of([key], [TypeKind.DOUBLE]))
 
 
 @given(st.data(), st.lists(kinds, min_size=1, max_size=2), st.lists(kinds, max_size=1))
 def test_the_order_of_rows_and_how_keys_are_spread_do_not_matter(
-    data: st.DataObject, key: list[Kind], payload: list[Kind]
+    data: st.DataObject, key: list[TypeKind], payload: list[TypeKind]
 ) -> None:
     choices, shape = FromHypothesis(data.draw), shape_of(key, payload)
     keys = different_keys(choices, shape)
-    first = settled(segments(choices, shape, keys, 0, 4), [], Told(LOWEST, 4, 1, covering=True), shape)
+    first = settled(segments(choices, shape, keys, 0, 4), [], StepContext(LOWEST, 4, 1, covering=True), shape)
     new, before = segments(choices, shape, keys, 4, 7), first.open.to_pylist() + first.tip.to_pylist()
-    told = Told(4, 7, 2, covering=True)
+    told = StepContext(4, 7, 2, covering=True)
     once = settled(new, before, told, shape)
     shuffled = random.Random(choices.number(0, 99))
     again = settled(shuffled.sample(new, len(new)), shuffled.sample(before, len(before)), told, shape)
@@ -195,7 +195,7 @@ def test_the_order_of_rows_and_how_keys_are_spread_do_not_matter(
         assert sorted(together, key=repr) == sorted(listed(getattr(once, name)), key=repr)
 
 
-def add(choices: Choices, shape: Shape) -> None:
+def add(choices: Choices, shape: ResultShape) -> None:
     """Some steps of which each brings more rows."""
     reader = Reader(shape)
     since, until = LOWEST, choices.number(0, 4)
@@ -205,7 +205,7 @@ def add(choices: Choices, shape: Shape) -> None:
             for who in ("a", None)[: choices.number(0, 2)]:
                 values = {each.name: choices.one(VALUES[each.type.kind][:3]) for each in shape.columns if not each.key}
                 new.append({"key": at, "_k1": who, **values, VS: at, VE: choices.one([at + 2, at + 5, HIGHEST])})
-        before, told = reader.before, Told(since, until, run, covering=False)
+        before, told = reader.before, StepContext(since, until, run, covering=False)
         done = settled(new, before, told, shape)
         rows = done.base.to_pylist() + done.tip.to_pylist()
         assert as_they_stand(rows) == as_they_stand(row for row in new if since <= row[VS] <= until)
@@ -220,18 +220,20 @@ def add(choices: Choices, shape: Shape) -> None:
 
 
 @given(st.data(), st.lists(kinds, min_size=1, max_size=2))
-def test_steps_that_only_add(data: st.DataObject, payload: list[Kind]) -> None:
-    add(FromHypothesis(data.draw), shape_of([Kind.BIGINT, Kind.STRING], payload))
+def test_steps_that_only_add(data: st.DataObject, payload: list[TypeKind]) -> None:
+    add(FromHypothesis(data.draw), shape_of([TypeKind.BIGINT, TypeKind.STRING], payload))
 
 
 def test_many_steps_that_only_add() -> None:
     for seed in seeds(f"{__name__} add", 60):
-        add(FromRandom(random.Random(seed)), shape_of([Kind.BIGINT, Kind.STRING], [Kind.DOUBLE]))
+        add(FromRandom(random.Random(seed)), shape_of([TypeKind.BIGINT, TypeKind.STRING], [TypeKind.DOUBLE]))
 
 
 class TestWhatAReaderIsTold:
     def test_a_first_answer_is_all_new(self) -> None:
-        done = settled([price("a", 1, 3, 5), price("a", 2, 5), price("b", 1, 6)], [], Told(LOWEST, 6, 1, covering=True))
+        done = settled(
+            [price("a", 1, 3, 5), price("a", 2, 5), price("b", 1, 6)], [], StepContext(LOWEST, 6, 1, covering=True)
+        )
         assert changes(done) == [
             ("insert", "a", 1, 3, 5, None, None),
             ("insert", "a", 2, 5, HIGHEST, None, None),
@@ -243,97 +245,97 @@ class TestWhatAReaderIsTold:
 
     def test_the_next_result_ends_the_one_before_it(self) -> None:
         before = [price("a", 1, 3, HIGHEST, 1)]
-        done = settled([price("a", 1, 5, 8), price("a", 2, 8)], before, Told(5, 9, 2, covering=True))
+        done = settled([price("a", 1, 5, 8), price("a", 2, 8)], before, StepContext(5, 9, 2, covering=True))
         assert changes(done) == [("insert", "a", 2, 8, HIGHEST, None, None)]
         assert done.base.to_pylist() == [price("a", 1, 3, 8, 1)]
 
     def test_an_end_that_nothing_follows_is_told(self) -> None:
         before = [price("a", 1, 3, HIGHEST, 1)]
-        done = settled([price("a", 1, 5, 8), price("a", 2, 9)], before, Told(5, 9, 2, covering=True))
+        done = settled([price("a", 1, 5, 8), price("a", 2, 9)], before, StepContext(5, 9, 2, covering=True))
         assert changes(done)[0] == ("replace", "a", 1, 3, 8, 1, HIGHEST)
 
     def test_a_later_end_is_told_though_a_result_follows(self) -> None:
         before = [price("a", 1, 3, 6, 1)]
-        done = settled([price("a", 1, 5, 8), price("a", 2, 8)], before, Told(5, 9, 2, covering=True))
+        done = settled([price("a", 1, 5, 8), price("a", 2, 8)], before, StepContext(5, 9, 2, covering=True))
         assert changes(done)[0] == ("replace", "a", 1, 3, 8, 1, 6)
 
     def test_an_end_that_came_true_is_not_told(self) -> None:
         before = [price("a", 1, 3, 7, 1)]
-        done = settled([price("a", 1, 5, 7)], before, Told(5, 9, 2, covering=True))
+        done = settled([price("a", 1, 5, 7)], before, StepContext(5, 9, 2, covering=True))
         assert changes(done) == []
         assert done.base.to_pylist() == [price("a", 1, 3, 7, 1)]
 
     def test_a_result_at_the_tip_that_says_the_same_is_still_the_old_one(self) -> None:
-        done = settled([price("a", 1, 5)], [price("a", 1, 5, HIGHEST, 1)], Told(5, 9, 2, covering=True))
+        done = settled([price("a", 1, 5)], [price("a", 1, 5, HIGHEST, 1)], StepContext(5, 9, 2, covering=True))
         assert changes(done) == []
         assert done.open.to_pylist() == [price("a", 1, 5, HIGHEST, 1)]
 
     def test_a_result_at_the_tip_that_says_something_else_is_replaced(self) -> None:
-        done = settled([price("a", 2, 5)], [price("a", 1, 5, HIGHEST, 1)], Told(5, 9, 2, covering=True))
+        done = settled([price("a", 2, 5)], [price("a", 1, 5, HIGHEST, 1)], StepContext(5, 9, 2, covering=True))
         assert changes(done) == [("replace", "a", 2, 5, HIGHEST, 1, HIGHEST)]
         assert done.open.to_pylist() == [price("a", 2, 5, HIGHEST, 2)]
 
     def test_a_result_at_the_tip_that_goes_leaves_the_one_before_it_an_end(self) -> None:
         # The reader may hold a without end: until now, the result at 5 was its end.
         before = [price("a", 1, 3, 5, 1), price("a", 2, 5, HIGHEST, 1)]
-        done = settled([], before, Told(5, 9, 2, covering=True))
+        done = settled([], before, StepContext(5, 9, 2, covering=True))
         assert changes(done) == [("replace", "a", 1, 3, 5, 1, 5), ("delete", "a", None, 5, 5, 2, HIGHEST)]
 
     def test_a_result_at_the_tip_that_is_replaced_still_ends_the_one_before_it(self) -> None:
         before = [price("a", 1, 3, 5, 1), price("a", 2, 5, HIGHEST, 1), price("b", 1, 3, 5, 1), price("c", 1, 5, 9, 1)]
-        done = settled([price("a", 3, 5)], before, Told(5, 9, 2, covering=True))
+        done = settled([price("a", 3, 5)], before, StepContext(5, 9, 2, covering=True))
         assert changes(done) == [("replace", "a", 3, 5, HIGHEST, 2, HIGHEST), ("delete", "c", None, 5, 5, 1, 9)]
 
     @pytest.mark.parametrize("covering", [True, False])
     def test_a_result_of_another_key_is_another_result(self, covering: bool) -> None:
-        done = settled([price("b", 1, 5, 9)], [price("a", 1, 5, 9, 1)], Told(5, 7, 2, covering=covering))
+        done = settled([price("b", 1, 5, 9)], [price("a", 1, 5, 9, 1)], StepContext(5, 7, 2, covering=covering))
         inserted = [("insert", "b", 1, 5, 9, None, None)] if covering else []
         assert changes(done) == [("delete", "a", None, 5, 5, 1, 9), *inserted]
         assert (done.open if covering else done.base).to_pylist() == [price("b", 1, 5, 9, 2)]
 
     def test_a_result_at_the_tip_that_was_none_lets_the_one_before_it_go_on(self) -> None:
         before = [price("a", 1, 3, 5, 1), price("a", 2, 5, HIGHEST, 1)]
-        done = settled([price("a", 1, 5)], before, Told(5, 9, 2, covering=True))
+        done = settled([price("a", 1, 5)], before, StepContext(5, 9, 2, covering=True))
         assert changes(done) == [("replace", "a", 1, 3, HIGHEST, 1, 5), ("delete", "a", None, 5, 5, 2, HIGHEST)]
         assert done.open.to_pylist() == [price("a", 1, 3, HIGHEST, 1)]
 
     def test_of_rows_that_only_add_the_feed_has_the_exceptions(self) -> None:
         before = [price("a", 1, 5, 9, 1), price("b", 1, 5, 9, 1), price("c", 1, 5, 9, 1)]
         new = [price("b", 2, 5, 9), price("c", 1, 5, 9), price("d", 1, 5, 9), price("e", 1, 7, 9)]
-        done = settled(new, before, Told(5, 7, 2, covering=False))
+        done = settled(new, before, StepContext(5, 7, 2, covering=False))
         assert changes(done) == [("delete", "a", None, 5, 5, 1, 9), ("replace", "b", 2, 5, 9, 1, 9)]
-        assert [row[RUN] for row in sorted(done.base.to_pylist(), key=lambda row: row["key"])] == [2, 1, 2]
+        assert [row[EVALUATION] for row in sorted(done.base.to_pylist(), key=lambda row: row["key"])] == [2, 1, 2]
         assert done.tip.to_pylist() == [price("e", 1, 7, 9, 2)]
 
 
 @pytest.mark.parametrize("covering", [True, False])
 def test_nothing_comes_of_nothing(covering: bool) -> None:
-    done = settled([], [], Told(LOWEST, 5, 1, covering=covering))
+    done = settled([], [], StepContext(LOWEST, 5, 1, covering=covering))
     assert [part.num_rows for part in (done.base, done.open, done.tip, done.feed)] == [0, 0, 0, 0]
 
 
 def test_a_step_that_stands_still_works_the_tip_out_anew() -> None:
     before = [price("a", 1, 3, 5, 1), price("a", 2, 5, HIGHEST, 1)]
-    done = settled([price("a", 3, 5)], before, Told(5, 5, 2, covering=True))
+    done = settled([price("a", 3, 5)], before, StepContext(5, 5, 2, covering=True))
     assert done.open.to_pylist() == [price("a", 1, 3, 5, 1)]
     assert done.tip.to_pylist() == [price("a", 3, 5, HIGHEST, 2)]
 
 
 def test_columns_come_in_any_order_and_of_a_like_type() -> None:
     new = pa.table({VE: [9], VS: [5], "scope": ["x"], "v0": pa.array([1], pa.int64()), "key": pa.array(["a"])})
-    done = settle(new, result_schema(PRICES).empty_table(), Told(LOWEST, 9, 1, covering=True), PRICES)
+    done = settle_results(new, result_schema(PRICES).empty_table(), StepContext(LOWEST, 9, 1, covering=True), PRICES)
     assert done.open.to_pylist() == [price("a", 1, 5, 9, 1)]
 
 
 def test_two_results_of_one_key_at_one_instant_are_refused() -> None:
     with pytest.raises(ErrataError, match=r"key = a: the query has two results of one key at the instant 5"):
-        settled([price("a", 1, 3, 6), price("a", 1, 5, 8)], [], Told(LOWEST, 9, 1, covering=True))
+        settled([price("a", 1, 3, 6), price("a", 1, 5, 8)], [], StepContext(LOWEST, 9, 1, covering=True))
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_values_are_the_same_and_in_order(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(TypeKind))
+def test_values_are_the_same_and_in_order(kind: TypeKind) -> None:
     values = [value for value in VALUES[kind] for _ in range(2)]
-    shape = replace(PRICES, columns=(Kept("x", TYPES[kind]),))
+    shape = replace(PRICES, columns=(ArchiveColumn("x", TYPES[kind]),))
     schema = pa.schema([result_schema(shape).field("x")])
     padded = pa.table({"x": [*values[:3], *values]}, schema=schema)
     chunked = pa.concat_tables([padded.slice(0, 1), padded.slice(4)])
@@ -343,10 +345,10 @@ def test_values_are_the_same_and_in_order(kind: Kind) -> None:
 
 def _check_sameness(rows: pa.Table, values: list[Any]) -> None:
     assert listed(rows) == [{"x": plain(value)} for value in values]
-    told = lanes(rows, ["x"])
+    told = sort_arrays(rows, ["x"])
     tuples = [tuple(int(lane[at]) for lane in told) for at in range(len(values))]
     pairs = [(left, right) for left in range(len(values)) for right in range(len(values))]
-    same = alike(rows, ["x"], *(pa.array(each).to_numpy() for each in zip(*pairs, strict=True)))
+    same = same_values(rows, ["x"], *(pa.array(each).to_numpy() for each in zip(*pairs, strict=True)))
     for (left, right), equal in zip(pairs, same, strict=True):
         mine, theirs = plain(values[left]), plain(values[right])
         assert equal == (mine == theirs) == (tuples[left] == tuples[right]), (mine, theirs)
@@ -356,8 +358,8 @@ def _check_sameness(rows: pa.Table, values: list[Any]) -> None:
 def test_every_spelling_of_nan_is_the_same() -> None:
     spelt = np.array([0x7FF8000000000000, -0x0008000000000000, 0x7FF8000000000001], np.int64).view(np.float64)
     rows = pa.table({"x": spelt})
-    assert len({int(bits) for bits in lanes(rows, ["x"])[0]}) == 1
-    assert alike(rows, ["x"], np.array([0, 1]), np.array([1, 2])).all()
+    assert len({int(bits) for bits in sort_arrays(rows, ["x"])[0]}) == 1
+    assert same_values(rows, ["x"], np.array([0, 1]), np.array([1, 2])).all()
 
 
 def _rank(value: Any) -> tuple[Any, ...]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from errata.evaluate.fallible import fallible
-from errata.evaluate.origins import _origin
+from errata.answer.failing_rows import fallible_expressions
+from errata.answer.faults import _origin_in
 from errata.language.nodes import Scan
 from errata.language.plan import PlanError, Unary
 from fixtures.choices import pool
@@ -23,9 +23,9 @@ NODE = Sampled(Scan(pool(timed=False)["link1"], "a"))
 
 def test_what_can_fail_in_it_is_not_guessed() -> None:
     with pytest.raises(PlanError, match="Sampled"):
-        list(fallible(NODE))
+        list(fallible_expressions(NODE))
 
 
 def test_where_its_rows_come_from_is_not_guessed() -> None:
     with pytest.raises(PlanError, match="Sampled"):
-        _origin(NODE, frozenset(NODE.key), {})
+        _origin_in(NODE, frozenset(NODE.key), {})

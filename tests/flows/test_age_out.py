@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from errata.archive.upkeep.ageing import AgeOutReport, age_out, age_out_if_lazy
+from errata.archive.upkeep.compaction import compact_streams
 from errata.catalog import commits, pins
 from errata.errors import UsageError
-from errata.flows.upkeep.age_out import AgedOut, age_out, age_out_lazily
-from errata.flows.upkeep.compact import compact
+from errata.model.batch import Op
 from errata.model.bucket import Role
-from errata.model.instants import SECOND
-from errata.model.revision import Op
-from errata.model.stream import AgeOut, Retention
+from errata.model.stream import AgeOutMode, Retention
+from errata.model.time import SECOND
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed, place_of
 from fixtures.layers import Layers, layers, plain
@@ -24,7 +24,7 @@ from fixtures.oracle.history import History, Record
 from fixtures.oracle.revision import Row
 from fixtures.sources import Line, Source
 
-LAZY = {"age_out": AgeOut.LAZY, "retention": Retention(span=10 * SECOND)}
+LAZY = {"age_out": AgeOutMode.LAZY, "retention": Retention(span=10 * SECOND)}
 
 
 def fill(house: House, name: str, *seconds: int) -> None:
@@ -45,7 +45,7 @@ def test_on_schedule_by_span_and_lazily_only_when_read_for_a_correction(a_house:
     for name in ("scheduled", "lazy", "for_ever"):
         for second in (0, 10, 20, 21):
             fill(house, name, second)
-    before = commits.newest(house.catalog)
+    before = commits.newest_commit(house.catalog)
     # Stable is at 21: the bucket at 10 lies further behind it than 10, and so does the one at 0.
     aged = [(each.stream, each.commit_id, each.rows) for each in age_out(house.site)]
     assert aged == [("for_ever", None, 0), ("scheduled", before + 1, 2)]
@@ -58,18 +58,18 @@ def test_on_schedule_by_span_and_lazily_only_when_read_for_a_correction(a_house:
     assert len(house.scan("lazy", age_first=True)) == 2
     assert len(house.scan("for_ever", age_first=True)) == 4
     assert len(house.scan("scheduled", age_first=True)) == 2
-    [commit] = commits.listed(house.catalog, since=before + 1)
+    [commit] = commits.list_commits(house.catalog, since=before + 1)
     assert (commit.cause.flow, commit.stream, commit.summary["dropped_rows"]) == ("age-out", "lazy", 2)
 
 
 def test_nothing_due_makes_no_commit(a_house: Builder) -> None:
     house = a_house(a_feed("scheduled", retention=Retention(span=10 * SECOND)), a_feed("lazy", **LAZY))
-    before = commits.newest(house.catalog)
+    before = commits.newest_commit(house.catalog)
     assert [each.commit_id for each in age_out(house.site, ["scheduled", "lazy"])] == [None, None]
     fill(house, "scheduled", 10, 20)
     assert [each.commit_id for each in age_out(house.site)] == [None]
-    assert age_out_lazily(house.site, "scheduled").commit_id is None
-    assert commits.newest(house.catalog) == before + 1
+    assert age_out_if_lazy(house.site, "scheduled").commit_id is None
+    assert commits.newest_commit(house.catalog) == before + 1
     with pytest.raises(UsageError, match="unknown stream 'lasy'"):
         age_out(house.site, ["lasy"])
 
@@ -109,7 +109,7 @@ def done(house: House, request: pytest.FixtureRequest) -> Layers:
 class TestWhatLiesBeside:
     """Rows before the new beginning that lie in buckets that stay, or in overlays."""
 
-    def aged(self, done: Layers, rows: int) -> AgedOut:
+    def aged(self, done: Layers, rows: int) -> AgeOutReport:
         """Age; so many rows must go, and nothing must go but what lies before the new beginning."""
         before, was = done.seen(), done.standing
         [aged] = age_out(done.house.site, [done.name])
@@ -196,7 +196,7 @@ class TestWhatLiesBeside:
     def test_compaction_leaves_out_what_no_longer_counts(self, done: Layers) -> None:
         done.bring([a_row(1), a_row(8)], [a_row(2), a_row(7, "b"), a_row(9), a_row(25)], [a_row(26)])
         self.aged(done, rows=4)
-        compact(done.house.site, [done.name], everything=True)
+        compact_streams(done.house.site, [done.name], everything=True)
         assert [(bucket.rows, bucket.masked) for bucket in done.stored()] == [(3, 0)]
         done.check_index()
         done.bring([a_row(60)])
@@ -204,14 +204,14 @@ class TestWhatLiesBeside:
 
     def test_what_is_pinned_too_late_is_looked_at_again(self, done: Layers, monkeypatch: pytest.MonkeyPatch) -> None:
         done.bring([a_row(1), a_row(8)], [a_row(2), a_row(9), a_row(25)])
-        pin, times = pins.pinned, count()
+        pin, times = pins.hold_pin, count()
 
         def late(*how: Any) -> Any:
             if not next(times):
                 done.bring([a_row(26)])
             return pin(*how)
 
-        monkeypatch.setattr(pins, "pinned", late)
+        monkeypatch.setattr(pins, "hold_pin", late)
         [aged] = age_out(done.house.site, [done.name])
         assert (aged.rows, next(times)) == (3, 2)
         done.check_index()

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from errata.archive import append as arranging
+from errata.archive.ingest import batch_writer as arranging
+from errata.archive.ingest.batch import IngestRequest, ingest_batch
 from errata.catalog import commits, ledger, quarantine, streams
-from errata.errors import ErrataError, Refused, UsageError
-from errata.flows.declaring.apply import apply, plan
-from errata.flows.site import Site
-from errata.flows.taking.append import Batch, append
+from errata.declare.apply import apply_plan, plan_apply
+from errata.declare.site import Site
+from errata.errors import ErrataError, RefusedError, UsageError
 from errata.model.columns import Column, ColumnType
-from errata.model.instants import DAY, SECOND, format_instant
-from errata.model.stream import OnDuplicate, Stream
+from errata.model.stream import DuplicatePolicy, Stream
+from errata.model.time import DAY, SECOND, format_instant
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed, a_project
 from fixtures.sources import NO_NUMBER, Line, Source
@@ -33,13 +33,13 @@ def a_line(seconds: int, who: str = "a", price: float | str | None = 1.0, **valu
 
 def state(house: House, stream: str = "feed") -> tuple[object, ...]:
     """Everything that a refusal may not change."""
-    standing = streams.standing(house.catalog, stream)
+    standing = streams.stream_state(house.catalog, stream)
     return (
         standing,
-        commits.newest(house.catalog),
+        commits.newest_commit(house.catalog),
         house.rows(stream),
         house.pending(stream),
-        quarantine.held(house.catalog),
+        quarantine.quarantined_rows(house.catalog),
         house.files(),
     )
 
@@ -54,7 +54,7 @@ def test_the_same_batch_id_again_changes_nothing_and_says_so(a_house: Builder) -
     assert (again.commit_id, again.counts, again.stable) == (first.commit_id, first.counts, first.stable)
     # Its content is what it is known by, not where it lies.
     house.write(source, folder="elsewhere")
-    moved = append(house.site, Batch("feed", [str(house.folder / "elsewhere")], batch_id="monday"))
+    moved = ingest_batch(house.site, IngestRequest("feed", [str(house.folder / "elsewhere")], batch_id="monday"))
     assert moved.already
     assert state(house) == before
 
@@ -73,9 +73,9 @@ def test_the_same_batch_id_with_other_content_is_refused(a_house: Builder) -> No
     house = a_house(FEED)
     house.append([Source("1.csv", [a_line(1)])], batch_id="monday")
     before = state(house)
-    with pytest.raises(Refused, match="batch monday was taken in before, with other content"):
+    with pytest.raises(RefusedError, match="batch monday was taken in before, with other content"):
         house.append([Source("1.csv", [a_line(2)])], batch_id="monday")
-    with pytest.raises(Refused, match="with other content"):
+    with pytest.raises(RefusedError, match="with other content"):
         house.append([Source("1.csv", [a_line(2)])], batch_id="monday", again=True)
     assert state(house) == before
 
@@ -101,7 +101,7 @@ def test_a_strict_batch_with_a_bad_row_fails_whole(a_house: Builder, bucket_rows
     house.append([Source("0.csv", [a_line(0, note=note)])], batch_id="b0")
     before = state(house)
     good = [a_line(number, note=f"{number}{note}") for number in range(1, 6)]
-    with pytest.raises(Refused, match="2 of 7 rows are bad, and the batch is strict") as refusal:
+    with pytest.raises(RefusedError, match="2 of 7 rows are bad, and the batch is strict") as refusal:
         house.append([Source("1.csv", [*good, a_line(7, price=NO_NUMBER), a_line(1, price=2.0)])], strict=True)
     assert "line 7: price: 'no number' is not a double" in str(refusal.value)
     assert "line 8: duplicate key" in str(refusal.value)
@@ -164,34 +164,34 @@ def test_an_unreadable_file_fails_the_batch_whole(
     house.write(Source("good.csv", good), folder="mixed")
     path = spoilt(house.folder / "mixed")
     with pytest.raises(ErrataError) as failure:
-        append(house.site, Batch("feed", [str(house.folder / "mixed")]))
+        ingest_batch(house.site, IngestRequest("feed", [str(house.folder / "mixed")]))
     assert failure.value.where is not None
     assert failure.value.where.endswith(path.name)
     assert "Traceback" not in str(failure.value)
     assert state(house) == before
     path.unlink()
-    assert append(house.site, Batch("feed", [str(house.folder / "mixed")])).counts.read == 3
+    assert ingest_batch(house.site, IngestRequest("feed", [str(house.folder / "mixed")])).counts.read == 3
 
 
 def test_streams_that_are_not_there(a_house: Builder) -> None:
     house = a_house(FEED)
     with pytest.raises(UsageError, match="unknown stream 'feet'") as unknown:
-        append(house.site, Batch("feet", ["x.csv"]))
+        ingest_batch(house.site, IngestRequest("feet", ["x.csv"]))
     assert "feed" in str(unknown.value)
     with pytest.raises(UsageError, match="there is no file"):
-        append(house.site, Batch("feed", [str(house.folder / "x.csv")]))
+        ingest_batch(house.site, IngestRequest("feed", [str(house.folder / "x.csv")]))
     with pytest.raises(UsageError, match="one of the two"):
-        append(house.site, Batch("feed"))
+        ingest_batch(house.site, IngestRequest("feed"))
 
 
 def test_what_is_not_applied_is_not_taken_in(a_house: Builder) -> None:
     house = a_house(FEED)
     house.site = _redeclared(house, FEED, a_feed("quotes"))
     with pytest.raises(ErrataError, match="stream quotes is not in the catalog yet"):
-        append(house.site, Batch("quotes", ["x.csv"]))
+        ingest_batch(house.site, IngestRequest("quotes", ["x.csv"]))
     house.site = _redeclared(house, a_feed(slack=SECOND))
     with pytest.raises(ErrataError, match=r"stream feed has changed in errata\.yaml"):
-        append(house.site, Batch("feed", ["x.csv"]))
+        ingest_batch(house.site, IngestRequest("feed", ["x.csv"]))
 
 
 def _redeclared(house: House, *declared: Stream) -> Site:
@@ -202,7 +202,7 @@ def test_files_with_nothing_in_them_make_a_commit(a_house: Builder) -> None:
     house = a_house(FEED)
     report = house.append([Source("1.csv"), Source("2.jsonl"), Source("3.parquet"), Source("4.csv.gz")], batch_id="b")
     assert (report.commit_id, report.counts.read, report.files, report.stable) == (2, 0, 4, None)
-    taken = ledger.taken(house.catalog, 1, "b")
+    taken = ledger.find_batch(house.catalog, 1, "b")
     assert taken is not None
     assert taken.commit_id == 2
 
@@ -220,7 +220,7 @@ def test_small_buckets_live_in_the_catalog_and_large_ones_in_files(a_house: Buil
     house.append([Source("1.csv", small)])
     assert all(bucket.inline for bucket in house.stored())
     assert house.files() == set()
-    standing = streams.standing(house.catalog, "feed")
+    standing = streams.stream_state(house.catalog, "feed")
     assert standing.inline_bytes == sum(bucket.size for bucket in house.stored())
     large = [a_line(10 + number, note=format(number, "x") * 300_000) for number in range(3)]
     second = house.append([Source("2.csv", large)])
@@ -237,7 +237,7 @@ def test_a_stream_with_much_inline_goes_on_in_files(
     measured, house = a_house(FEED), a_house(FEED)
     measured.append(sources[:1])
     [bucket] = measured.stored()
-    monkeypatch.setattr("errata.flows.taking.append.INLINE_STREAM_BYTES", bucket.size + spare)
+    monkeypatch.setattr("errata.archive.ingest.batch.MAX_INLINE_STREAM_BYTES", bucket.size + spare)
     for source in sources:
         house.append([source])
     assert [bucket.inline for bucket in house.stored()] == inline
@@ -250,10 +250,10 @@ def test_many_small_buckets_of_a_batch_keep_to_the_limit(a_house: Builder, monke
     measured, house = a_house(feed), a_house(feed)
     measured.append(batch)
     limit = sum(bucket.size for bucket in measured.stored()[:3])
-    monkeypatch.setattr("errata.flows.taking.append.INLINE_STREAM_BYTES", limit)
+    monkeypatch.setattr("errata.archive.ingest.batch.MAX_INLINE_STREAM_BYTES", limit)
     house.append(batch)
     assert [bucket.inline for bucket in house.stored()] == [True] * 3 + [False] * (len(measured.stored()) - 3)
-    assert streams.standing(house.catalog, "feed").inline_bytes == limit
+    assert streams.stream_state(house.catalog, "feed").inline_bytes == limit
     assert house.files() == {bucket.path for bucket in house.stored() if bucket.path}
     assert house.scan() == house.rows() == measured.rows()
 
@@ -292,17 +292,17 @@ def test_only_a_small_batch_is_taken_in_without_spark(
     for each, value in {"WITHOUT_SPARK": 1, **limit}.items():
         monkeypatch.setattr(arranging, each, value)
     house.append([Source(name, [a_line(1), a_line(2)])])
-    by_spark = bool(commits.listed(house.catalog)[-1].cause.spark_app)
+    by_spark = bool(commits.list_commits(house.catalog)[-1].cause.spark_app)
     assert by_spark == (request.node.callspec.id not in ("small", "not so small"))
     assert len(house.scan()) == (4 if stream is FEED else 2)
 
 
 def test_a_column_that_is_added_is_null_in_older_rows(a_house: Builder) -> None:
     """Inline and in files, read and taken in again."""
-    house = a_house(a_feed(on_duplicate=OnDuplicate.REPLACE))
+    house = a_house(a_feed(on_duplicate=DuplicatePolicy.REPLACE))
     house.append([Source("1.csv", [a_line(1), a_line(2, note="x" * 500_000)])])
     house.append([Source("2.csv", [a_line(3)])])
-    before = commits.newest(house.catalog)
+    before = commits.newest_commit(house.catalog)
     feed = house.site.project.streams["feed"]
     wider = replace(feed, columns=(*feed.columns, Column("more", ColumnType.parse("bigint"))))
     assert house.declare(wider) == before + 1
@@ -314,7 +314,7 @@ def test_a_column_that_is_added_is_null_in_older_rows(a_house: Builder) -> None:
     report = house.append([Source("4.csv", [a_line(4, more=8)])])
     assert report.counts.pending == 1
     assert [revision.values["more"] for revision in house.pending()] == [8]
-    assert apply(plan(house.site.project), clock=house.clock) is None
+    assert apply_plan(plan_apply(house.site.project), clock=house.clock) is None
 
 
 def test_scans_as_of_a_commit_and_a_moment(a_house: Builder) -> None:

@@ -12,14 +12,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from errata.archive import append as arranging
+from errata.archive.ingest import batch_writer as arranging
+from errata.archive.upkeep.ageing import age_out
 from errata.catalog import quarantine, streams
-from errata.flows.upkeep.age_out import age_out
-from errata.model.batch import BadRow
-from errata.model.instants import HOUR, SECOND, format_instant
-from errata.model.interval import Interval
-from errata.model.revision import Op
-from errata.model.stream import ARRIVAL, OnDuplicate, Retention, Stream
+from errata.model.batch import BadRow, Op
+from errata.model.stream import ARRIVAL_COLUMN, DuplicatePolicy, Retention, Stream
+from errata.model.time import HOUR, SECOND, Interval, format_instant
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed, canonical_row
 from fixtures.oracle.history import History, Record, Taken
@@ -66,10 +64,10 @@ def counted(**changes: Any) -> Kind:
 
 
 def on_arrival(**changes: Any) -> Kind:
-    return Kind(a_feed(**({"order": ARRIVAL, "key": ("who",), "bucket_rows": 3} | changes)))
+    return Kind(a_feed(**({"order": ARRIVAL_COLUMN, "key": ("who",), "bucket_rows": 3} | changes)))
 
 
-REPLACE = {"on_duplicate": OnDuplicate.REPLACE}
+REPLACE = {"on_duplicate": DuplicatePolicy.REPLACE}
 KINDS = {
     "by time": timed(),
     "by time, replacing": timed(**REPLACE),
@@ -147,7 +145,7 @@ def test_the_archive_is_the_oracle(
 def test_what_is_arranged_without_spark_is_the_oracle(
     name: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setattr(arranging, "_planned", _no_job)
+    monkeypatch.setattr(arranging, "_plan_job", _no_job)
     _is_the_oracle(KINDS[name], tmp_path, request)
 
 
@@ -199,7 +197,7 @@ def _take_in(house: House, history: Oracle, batch: Sequence[Source], batch_id: s
     faulty = len(placed) - len(records)
     expected = replace(taken.counts, read=len(placed), quarantined=taken.counts.quarantined + faulty)
     assert (report.commit_id, report.counts, report.stable) == (APPLIED + taken.commit, expected, history.stable())
-    held = [each.row for each in quarantine.held(house.catalog, batch_id=batch_id)]
+    held = [each.row for each in quarantine.quarantined_rows(house.catalog, batch_id=batch_id)]
     assert sorted((Path(row.file).name, row.line) for row in held) == sorted(_held(placed, records, taken))
     _check_reasons(held)
 
@@ -224,7 +222,7 @@ def _check_reasons(held: Sequence[BadRow]) -> None:
 
 
 def _same(house: House, history: Oracle) -> None:
-    standing = streams.standing(house.catalog, history.stream.name)
+    standing = streams.stream_state(house.catalog, history.stream.name)
     rows = history.scan()
     assert (standing.stable, standing.rows, standing.revisions) == (
         history.stable(),
@@ -235,14 +233,14 @@ def _same(house: House, history: Oracle) -> None:
 
 def _age(house: House, history: Oracle) -> None:
     stream, stable = history.stream, history.stable()
-    before, former = house.stored(), streams.standing(house.catalog, stream.name).aged_to
+    before, former = house.stored(), streams.stream_state(house.catalog, stream.name).aged_to
     [aged] = age_out(house.site)
     kept = [bucket for bucket in before if bucket not in aged.buckets]
     assert stream.retention is not None
     if stream.retention.span is not None and stable is not None:
         assert all(bucket.vs_max < stable - stream.retention.span for bucket in aged.buckets)
         assert all(bucket.vs_max >= stable - stream.retention.span for bucket in kept)
-    beginning = streams.standing(house.catalog, stream.name).aged_to
+    beginning = streams.stream_state(house.catalog, stream.name).aged_to
     if aged.commit_id is None:
         assert (beginning, aged.buckets) == (former, ())
         return

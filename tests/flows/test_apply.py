@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from errata.catalog import commits, streams
-from errata.catalog.append import commit_append
+from errata.catalog.stream_commits import commit_append
+from errata.declare import apply as applying
+from errata.declare.apply import ApplyPlan, apply_plan, plan_apply
+from errata.declare.site import Site
 from errata.errors import ErrataError
-from errata.flows.declaring import apply as applying
-from errata.flows.declaring.apply import ApplyPlan, apply, plan
-from errata.flows.site import Site
 from errata.model.commit import Cause
 from fixtures.catalog import a_batch, a_bucket, a_stream
 from fixtures.flows import Builder, House, a_project
@@ -31,22 +31,22 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 def planned(house: House, *declared: object) -> ApplyPlan:
-    return plan(a_project(house.folder, house.site.project.catalog, *declared))
+    return plan_apply(a_project(house.folder, house.site.project.catalog, *declared))
 
 
 def take_in(house: House, low: int) -> int:
-    basis = streams.standing(house.catalog, "ticks")
+    basis = streams.stream_state(house.catalog, "ticks")
     return commit_append(house.catalog, basis, a_batch(f"b{low}", [a_bucket(low, low)]), Cause("append"))
 
 
 def before_recording(monkeypatch: pytest.MonkeyPatch, do: object) -> None:
-    record = applying._record
+    record = applying._record_plan
 
     def recorded(site: Site, current: ApplyPlan) -> int:
         do()
         return record(site, current)
 
-    monkeypatch.setattr(applying, "_record", recorded)
+    monkeypatch.setattr(applying, "_record_plan", recorded)
 
 
 def test_two_that_create_one_stream_at_once_create_one(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,10 +61,10 @@ def test_two_that_create_one_stream_at_once_create_one(house: House, monkeypatch
 
     before_recording(monkeypatch, meet)
     with ThreadPoolExecutor(2) as pool:
-        done = [each.result(60) for each in [pool.submit(apply, both, clock=house.clock) for _ in range(2)]]
+        done = [each.result(60) for each in [pool.submit(apply_plan, both, clock=house.clock) for _ in range(2)]]
     assert sorted(done, key=str) == [2, None]
-    assert [each.stream.name for each in streams.standings(house.catalog)] == ["new", "ticks"]
-    assert commits.newest(house.catalog) == 2
+    assert [each.stream.name for each in streams.stream_states(house.catalog)] == ["new", "ticks"]
+    assert commits.newest_commit(house.catalog) == 2
 
 
 def test_rows_that_come_before_a_change_of_key_refuse_it(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,10 +72,10 @@ def test_rows_that_come_before_a_change_of_key_refuse_it(house: House, monkeypat
     came: list[int] = []
     before_recording(monkeypatch, lambda: came.append(take_in(house, 10)))
     with pytest.raises(ErrataError, match="key"):
-        apply(change, clock=house.clock)
+        apply_plan(change, clock=house.clock)
     assert came == [2]
-    assert commits.newest(house.catalog) == 2
-    assert streams.standing(house.catalog, "ticks").stream == TICKS
+    assert commits.newest_commit(house.catalog) == 2
+    assert streams.stream_state(house.catalog, "ticks").stream == TICKS
 
 
 def test_rows_that_come_before_another_change_do_not_hinder_it(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,8 +87,8 @@ def test_rows_that_come_before_another_change_do_not_hinder_it(house: House, mon
             came.append(take_in(house, 10 * (1 + len(came))))
 
     before_recording(monkeypatch, twice)
-    assert apply(change, clock=house.clock) == 4
-    standing = streams.standing(house.catalog, "ticks")
+    assert apply_plan(change, clock=house.clock) == 4
+    standing = streams.stream_state(house.catalog, "ticks")
     assert (standing.stream, standing.rows) == (a_stream("ticks", slack=99), 2)
 
 
@@ -97,6 +97,6 @@ def test_streams_that_never_rest_are_given_up_on(house: House, monkeypatch: pyte
     came: list[int] = []
     before_recording(monkeypatch, lambda: came.append(take_in(house, 10 * (1 + len(came)))))
     with pytest.raises(ErrataError, match="changing faster than they can be declared"):
-        apply(change, clock=house.clock)
-    assert len(came) == applying.TRIES
-    assert streams.standing(house.catalog, "ticks").stream == TICKS
+        apply_plan(change, clock=house.clock)
+    assert len(came) == applying.APPLY_TRIES
+    assert streams.stream_state(house.catalog, "ticks").stream == TICKS

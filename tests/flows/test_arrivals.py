@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from errata.answer.due_corrections import DueCorrections, DueRevisions, find_due_corrections
+from errata.answer.runs import SweepReport, sweep
+from errata.archive.revisions.apply import apply_revisions
 from errata.catalog import leases
 from errata.errors import UsageError
-from errata.flows.correcting.arrivals import Arrivals, Arrived, arrivals
-from errata.flows.running.sweep import SweepReport, sweep
-from errata.flows.taking.revise import revise
-from errata.model.instants import HOUR, MINUTE
+from errata.model.time import HOUR, MINUTE
 from fixtures.catalog import NOW
 from fixtures.chance import seeds
 from fixtures.runs import DEAR, FIRMS, FIRST, MOST, QUERIES, SECOND, STREAMS, SUMS, UNSWEPT, Answering
@@ -50,12 +50,12 @@ def did(report: SweepReport) -> bool:
 
 def swept(there: Answering, *names: str) -> SweepReport:
     """What is told holds of the sweep that follows, and after it there is nothing left."""
-    told = arrivals(there.site, names)
+    told = find_due_corrections(there.site, names)
     report = sweep(there.site, names, due=True)
     assert did(report) == bool(told), told
     assert {each.stream for each in report.revised} <= set(told.streams), told
     assert {each.name for each in report.swept} <= set(told.queries), told
-    left = arrivals(there.site, names)
+    left = find_due_corrections(there.site, names)
     assert not left, left
     assert (left.streams, left.queries) == ({}, [])
     return report
@@ -63,25 +63,25 @@ def swept(there: Answering, *names: str) -> SweepReport:
 
 def test_nothing_has_arrived(tmp_path: Path) -> None:
     with answering(tmp_path) as there:
-        assert not arrivals(there.site)
+        assert not find_due_corrections(there.site)
         there.take(quotes=["13,b,6"])
-        assert not arrivals(there.site), "what only goes on is no correction"
+        assert not find_due_corrections(there.site), "what only goes on is no correction"
 
 
 def test_what_is_pending_and_what_is_history(tmp_path: Path) -> None:
     with answering(tmp_path) as there:
         there.take(quotes=PAST)
-        pending = arrivals(there.site)
-        assert pending.streams == {"quotes": Arrived(4, 1, 4)}
+        pending = find_due_corrections(there.site)
+        assert pending.streams == {"quotes": DueRevisions(4, 1, 4)}
         assert pending.queries == ["dear", "most", "sums"]
-        assert arrivals(there.site) == pending, "to look changes nothing"
-        revise(there.site)
-        applied = arrivals(there.site)
-        assert applied.streams == {"quotes": Arrived(4, 1, 4)}
+        assert find_due_corrections(there.site) == pending, "to look changes nothing"
+        apply_revisions(there.site)
+        applied = find_due_corrections(there.site)
+        assert applied.streams == {"quotes": DueRevisions(4, 1, 4)}
         assert applied.queries == ["dear", "most", "sums"]
         assert pending.fingerprint != applied.fingerprint
         there.take(quotes=["6,b,3;replace"])
-        both = arrivals(there.site)
+        both = find_due_corrections(there.site)
         assert both.streams["quotes"].first == 1
         assert both.streams["quotes"].last == 5
         assert {each.name for each in swept(there).swept} == set(TEXTS)
@@ -99,14 +99,14 @@ def test_of_some_queries(tmp_path: Path) -> None:
         there.take(ticks=FIRST["ticks"])
         there.run()
         there.take(quotes=PAST[:2])
-        assert arrivals(there.site, ["most"]).queries == ["most", "sums"]
-        assert not arrivals(there.site, ["beats"])
+        assert find_due_corrections(there.site, ["most"]).queries == ["most", "sums"]
+        assert not find_due_corrections(there.site, ["beats"])
         swept(there, "beats")
         swept(there, "most")
-        assert arrivals(there.site).queries == ["dear"]
+        assert find_due_corrections(there.site).queries == ["dear"]
         swept(there)
         with pytest.raises(UsageError, match="unknown query 'mots'"):
-            arrivals(there.site, ["mots"])
+            find_due_corrections(there.site, ["mots"])
 
 
 def test_what_is_deferred_comes_when_it_is_due(tmp_path: Path) -> None:
@@ -115,19 +115,19 @@ def test_what_is_deferred_comes_when_it_is_due(tmp_path: Path) -> None:
     texts = {**TEXTS, "late": QUERIES["closed"]}
     with answering(tmp_path, texts, options, UNSWEPT) as there:
         there.take(quotes=PAST[:2])
-        assert not arrivals(there.site)
+        assert not find_due_corrections(there.site)
         swept(there)
         there.take(quotes=PAST[2:])
         # It has become due for sums; most is of its results, and cannot leave them out.
-        assert arrivals(there.site).streams == {"quotes": Arrived(4, 1, 4)}
+        assert find_due_corrections(there.site).streams == {"quotes": DueRevisions(4, 1, 4)}
         assert {each.name for each in swept(there).swept} == {"sums", "most"}
         there.at(NOW + HOUR - MINUTE)
-        assert not arrivals(there.site)
+        assert not find_due_corrections(there.site)
         there.at(NOW + HOUR)
-        assert arrivals(there.site).queries == ["late"]
+        assert find_due_corrections(there.site).queries == ["late"]
         assert {each.name for each in swept(there).swept} == {"late"}
         there.at(NOW + 9 * HOUR)
-        assert not arrivals(there.site), "one waits for ever"
+        assert not find_due_corrections(there.site), "one waits for ever"
 
 
 def test_corrections_of_rows_that_have_not_come(tmp_path: Path) -> None:
@@ -135,21 +135,21 @@ def test_corrections_of_rows_that_have_not_come(tmp_path: Path) -> None:
     with answering(tmp_path, declared=declared) as there:
         # Stable is 9. None of these rows is there.
         there.take(quotes=["11,a,9;replace", "12,c,;delete"])
-        assert not arrivals(there.site)
+        assert not find_due_corrections(there.site)
         swept(there)
         there.take(quotes=["12,a,9;replace"])
-        assert arrivals(there.site).streams["quotes"].count == 3, "that row is there, though not stable yet"
+        assert find_due_corrections(there.site).streams["quotes"].count == 3, "that row is there, though not stable yet"
         assert [each.settled.replaced for each in swept(there).revised] == [1]
         # The overlay's row is there, too; the one that is deleted no longer is.
         there.take(quotes=["12,a,;delete"])
-        assert arrivals(there.site)
+        assert find_due_corrections(there.site)
         swept(there)
         there.take(quotes=["12,a,;delete"])
-        assert not arrivals(there.site)
+        assert not find_due_corrections(there.site)
         swept(there)
         # Now one is behind the stable point, and wrong.
         there.take(quotes=["15,a,1"])
-        assert arrivals(there.site)
+        assert find_due_corrections(there.site)
         assert [each.settled.refused for each in swept(there).revised] == [1]
         there.take(quotes=["12,c,3", "20,a,1"])
         swept(there)
@@ -158,15 +158,15 @@ def test_corrections_of_rows_that_have_not_come(tmp_path: Path) -> None:
 def test_queries_that_have_stopped(tmp_path: Path) -> None:
     with answering(tmp_path, FAILING) as there:
         there.take(quotes=["3,a,0;replace", "1,b,6;replace"])
-        assert arrivals(there.site).queries == ["dear", "inverse", "top"]
+        assert find_due_corrections(there.site).queries == ["dear", "inverse", "top"]
         report = swept(there)
         assert ([name for name, _ in report.stopped], [name for name, _ in report.held]) == (["inverse"], ["top"])
         # Others go on; what has come may let the stopped one go on, which is tried once.
         there.take(quotes=["13,b,6"])
-        assert arrivals(there.site).queries == ["inverse", "top"]
+        assert find_due_corrections(there.site).queries == ["inverse", "top"]
         swept(there)
         there.take(quotes=["3,a,6;replace"])
-        assert arrivals(there.site).queries == ["dear", "inverse", "top"]
+        assert find_due_corrections(there.site).queries == ["dear", "inverse", "top"]
         assert {each.name for each in swept(there).swept} == set(FAILING)
 
 
@@ -175,19 +175,19 @@ def test_a_query_that_has_stopped_going_on_but_has_nothing_to_correct(tmp_path: 
     with answering(tmp_path, texts) as there:
         there.take(quotes=["13,b,0"])
         assert [name for name, _ in there.run().stopped] == ["inverse"]
-        assert not arrivals(there.site)
+        assert not find_due_corrections(there.site)
         swept(there)
 
 
 def test_queries_that_are_being_worked_on(tmp_path: Path) -> None:
     with answering(tmp_path) as there:
         there.take(quotes=PAST)
-        with leases.held(there.site.catalog, "query sums"):
-            assert arrivals(there.site).queries == ["dear"]
+        with leases.hold_lease(there.site.catalog, "query sums"):
+            assert find_due_corrections(there.site).queries == ["dear"]
             report = sweep(there.site, due=True)
             assert (report.busy, [name for name, _ in report.held]) == (["sums"], ["most"])
-            assert not arrivals(there.site)
-        assert arrivals(there.site).queries == ["most", "sums"]
+            assert not find_due_corrections(there.site)
+        assert find_due_corrections(there.site).queries == ["most", "sums"]
         swept(there)
 
 
@@ -197,15 +197,15 @@ def test_late_versions_of_relations(tmp_path: Path) -> None:
         there.take(names=["a,alpha,6"], firms=["a,alpha,6"])
         there.run()
         there.take(names=["a,early,2"])
-        assert arrivals(there.site).queries == ["named"]
+        assert find_due_corrections(there.site).queries == ["named"]
         swept(there)
         # A batch that reaches from before the end of what is answered to behind it is not read to its end by a sweep.
         there.take(firms=["b,late,8", "b,later,20"])
         there.take(quotes=["12,b,4"])
-        assert arrivals(there.site).queries == ["known"]
+        assert find_due_corrections(there.site).queries == ["known"]
         swept(there)
         there.take(firms=["b,last,9"])
-        assert arrivals(there.site).queries == ["known"]
+        assert find_due_corrections(there.site).queries == ["known"]
         swept(there)
         there.take(names=["a,early,2;delete"], firms=["a,first,6;replace"])
         swept(there)
@@ -219,11 +219,11 @@ def test_corrections_of_a_query_that_is_further(tmp_path: Path) -> None:
         there.run("sums")
         there.take(quotes=["15,b,7;replace"])
         swept(there, "sums")
-        assert not arrivals(there.site, ["most"]), "it begins behind what most has answered"
+        assert not find_due_corrections(there.site, ["most"]), "it begins behind what most has answered"
         swept(there)
         there.take(quotes=["7,a,8;replace"])
         swept(there, "sums")
-        assert arrivals(there.site).queries == ["dear", "most"]
+        assert find_due_corrections(there.site).queries == ["dear", "most"]
         swept(there)
 
 
@@ -280,7 +280,7 @@ def test_whatever_happens(tmp_path: Path, seed: int) -> None:
 
 
 def test_nothing_at_all() -> None:
-    nothing = Arrivals()
+    nothing = DueCorrections()
     assert not nothing
     assert nothing.told == {"streams": {}, "queries": [], "commit": 0, "fingerprint": ""}
 
@@ -288,6 +288,6 @@ def test_nothing_at_all() -> None:
 def test_to_look_is_cheap() -> None:
     """Triggers look, in a process that they share: Spark and the parser of SQL are too heavy for it."""
     seen = "[each for each in ('pyspark', 'sqlglot') if each in sys.modules]"
-    code = f"import sys, errata.flows.correcting.arrivals, errata.flows.telling.stability; print({seen})"
+    code = f"import sys, errata.answer.due_corrections, errata.read.watch; print({seen})"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

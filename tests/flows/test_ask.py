@@ -10,20 +10,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import errata
-from errata.archive.warehouse import Warehouse
+from errata.archive.ingest.batch import IngestRequest, ingest_batch
+from errata.archive.revisions.apply import apply_revisions
+from errata.archive.upkeep.ageing import age_out
 from errata.catalog import commits, pins, streams
-from errata.catalog.open import Catalog, open_catalog
+from errata.catalog.database import Catalog, open_catalog
 from errata.declare.project import load_project
-from errata.engine.failures import question_failures
+from errata.declare.site import Site
+from errata.declare.warehouse import Warehouse
+from errata.engine.failures import query_errors_in_words
 from errata.errors import ErrataError, UsageError
-from errata.flows.site import Site
-from errata.flows.taking.append import Batch, append
-from errata.flows.taking.revise import revise
-from errata.flows.telling.ask import Asked, Question, answering, understood
-from errata.flows.upkeep.age_out import age_out
 from errata.model.commit import Cause
-from errata.model.instants import HOUR, parse_instant
-from errata.serve.rows import whole
+from errata.model.time import HOUR, parse_instant
+from errata.read.ask import BoundQuery, OneTimeQuery, bind_query, open_answer
+from errata.read.output import fetch_all
 from fixtures.clock import FixedClock
 from fixtures.projects import STREAMS, Written
 
@@ -66,8 +66,8 @@ def site(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Itera
     took_in(site, "ticks", "at,of", "1,a", "5,b", "14,a", "-3,a")
     fix = folder / "fix.csv"
     fix.write_text("_op,time,symbol,price\nreplace,2026-11-18T02:00:08,IBM,16\n")
-    append(site, Batch("quotes", [str(fix)]))
-    revise(site, ["quotes"])
+    ingest_batch(site, IngestRequest("quotes", [str(fix)]))
+    apply_revisions(site, ["quotes"])
     yield site
     catalog.close()
 
@@ -75,12 +75,12 @@ def site(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Itera
 def took_in(site: Site, stream: str, *lines: str) -> None:
     file = site.project.root / f"{stream}.csv"
     file.write_text("\n".join([*lines, ""]))
-    append(site, Batch(stream, [str(file)]))
+    ingest_batch(site, IngestRequest(stream, [str(file)]))
 
 
-def answer(site: Site, question: Question) -> tuple[Asked, Rows]:
-    with answering(site, question) as found:
-        columns = whole(found.rows).to_pydict()
+def answer(site: Site, question: OneTimeQuery) -> tuple[BoundQuery, Rows]:
+    with open_answer(site, question) as found:
+        columns = fetch_all(found.rows).to_pydict()
         assert list(columns) == found.asked.columns
         return found.asked, sorted(zip(*columns.values(), strict=True))
 
@@ -91,65 +91,65 @@ def shown(rows: Rows) -> Rows:
 
 
 def test_the_last_certain_answer(site: Site) -> None:
-    asked, rows = answer(site, Question("per_10s"))
+    asked, rows = answer(site, OneTimeQuery("per_10s"))
     assert (asked.moment, asked.commit_id) == ("2026-11-18T02:00:40.000000", CORRECTED)
     assert shown(rows) == [("AAPL", 0, 20.0), ("IBM", 0, 13.0), ("IBM", 10, 13.0)]
     assert asked.aged == []
 
 
 def test_through_another_query_before_and_after_the_correction(site: Site) -> None:
-    assert answer(site, Question("HIGHEST"))[1] == [("AAPL", 20.0), ("IBM", 13.0)]
+    assert answer(site, OneTimeQuery("HIGHEST"))[1] == [("AAPL", 20.0), ("IBM", 13.0)]
     at = "2026-11-18T02:00:19"
-    assert answer(site, Question("highest", at=at, as_of=BOUGHT))[1] == [("AAPL", 20.0), ("IBM", 11.0)]
-    assert answer(site, Question("highest", at=at, as_of=str(CORRECTED)))[1] == [("AAPL", 20.0), ("IBM", 13.0)]
-    assert answer(site, Question("highest", at="2026-11-18T02:00:09"))[1] == []
+    assert answer(site, OneTimeQuery("highest", at=at, as_of=BOUGHT))[1] == [("AAPL", 20.0), ("IBM", 11.0)]
+    assert answer(site, OneTimeQuery("highest", at=at, as_of=str(CORRECTED)))[1] == [("AAPL", 20.0), ("IBM", 13.0)]
+    assert answer(site, OneTimeQuery("highest", at="2026-11-18T02:00:09"))[1] == []
 
 
 def test_a_relation_as_it_was_at_each_rows_time(site: Site) -> None:
-    found = shown(answer(site, Question("named"))[1])
+    found = shown(answer(site, OneTimeQuery("named"))[1])
     assert found == [("Apple", 22.0, 40), ("Big Blue", 10.0, 0), ("Big Blue", 16.0, 8)]
 
 
 def test_a_text_over_streams_and_queries(site: Site) -> None:
     text = "SELECT q.price, h.high FROM sliding(quotes, '5 seconds') AS q JOIN highest AS h ON q.symbol = h.symbol"
     at = "2026-11-18T02:00:12"
-    assert answer(site, Question(text=text, at=at))[1] == [(13.0, 13.0), (16.0, 13.0)]
+    assert answer(site, OneTimeQuery(text=text, at=at))[1] == [(13.0, 13.0), (16.0, 13.0)]
 
 
 def test_a_stream_of_plain_numbers(site: Site) -> None:
-    asked, rows = answer(site, Question("counted"))
+    asked, rows = answer(site, OneTimeQuery("counted"))
     assert (asked.moment, rows) == ("14", [("a", 1), ("b", 1)])
-    assert answer(site, Question("counted", at="6"))[1] == [("a", 2), ("b", 1)]
-    assert answer(site, Question("counted", at=-(2**80)))[1] == []
+    assert answer(site, OneTimeQuery("counted", at="6"))[1] == [("a", 2), ("b", 1)]
+    assert answer(site, OneTimeQuery("counted", at=-(2**80)))[1] == []
 
 
 def test_what_is_read_is_pinned(site: Site) -> None:
-    with answering(site, Question("named", as_of=BOUGHT + 1)) as found:
-        assert pins.oldest_pinned(site.catalog) == found.asked.commit_id == BOUGHT + 1
-    assert pins.oldest_pinned(site.catalog) == commits.newest(site.catalog)
+    with open_answer(site, OneTimeQuery("named", as_of=BOUGHT + 1)) as found:
+        assert pins.oldest_needed_commit(site.catalog) == found.asked.commit_id == BOUGHT + 1
+    assert pins.oldest_needed_commit(site.catalog) == commits.newest_commit(site.catalog)
 
 
 @pytest.mark.parametrize(
     ("question", "kind", "told"),
     [
         (
-            Question("named", at="2026-11-18T02:00:41"),
+            OneTimeQuery("named", at="2026-11-18T02:00:41"),
             UsageError,
             "stream quotes is stable only up to 2026-11-18T02:00:40",
         ),
-        (Question("counted", at=15), UsageError, "ask for 14 or earlier"),
-        (Question("counted", at="noon"), UsageError, "'noon' is not a whole number"),
-        (Question("named", at="noon"), UsageError, "'noon' is not a date and time"),
-        (Question("per_5s"), UsageError, "did you mean per_10s"),
-        (Question(text="SELECT at FROM spare"), ErrataError, "stream spare has no rows as of commit 6"),
-        (Question("counted", as_of=BOUGHT), UsageError, "stream ticks has no rows as of commit 2"),
-        (Question(text="SELECT\n  tme\nFROM quotes", where="x.sql"), UsageError, r"x\.sql:2:3: .*tme"),
-        (Question("named", as_of=99), UsageError, "there is no commit 99"),
+        (OneTimeQuery("counted", at=15), UsageError, "ask for 14 or earlier"),
+        (OneTimeQuery("counted", at="noon"), UsageError, "'noon' is not a whole number"),
+        (OneTimeQuery("named", at="noon"), UsageError, "'noon' is not a date and time"),
+        (OneTimeQuery("per_5s"), UsageError, "did you mean per_10s"),
+        (OneTimeQuery(text="SELECT at FROM spare"), ErrataError, "stream spare has no rows as of commit 6"),
+        (OneTimeQuery("counted", as_of=BOUGHT), UsageError, "stream ticks has no rows as of commit 2"),
+        (OneTimeQuery(text="SELECT\n  tme\nFROM quotes", where="x.sql"), UsageError, r"x\.sql:2:3: .*tme"),
+        (OneTimeQuery("named", as_of=99), UsageError, "there is no commit 99"),
     ],
 )
-def test_what_cannot_be_answered(site: Site, question: Question, kind: type[ErrataError], told: str) -> None:
+def test_what_cannot_be_answered(site: Site, question: OneTimeQuery, kind: type[ErrataError], told: str) -> None:
     with pytest.raises(kind, match=told):
-        understood(site.catalog, question, commits.find(site.catalog, question.as_of))
+        bind_query(site.catalog, question, commits.resolve_as_of(site.catalog, question.as_of))
 
 
 def test_from_python(site: Site, spark: SparkSession) -> None:
@@ -175,15 +175,15 @@ def test_from_python_a_session_with_other_settings_answers_the_same(site: Site, 
         spark.conf.set("spark.sql.ansi.enabled", "true")
 
 
-def plan_of(catalog: Catalog, question: Question) -> Asked:
-    return understood(catalog, question, commits.find(catalog, question.as_of))
+def plan_of(catalog: Catalog, question: OneTimeQuery) -> BoundQuery:
+    return bind_query(catalog, question, commits.resolve_as_of(catalog, question.as_of))
 
 
 def test_a_commit_behind_the_horizon(site: Site) -> None:
     late = Catalog(site.catalog.engine, FixedClock(NOW + 24 * 30 * HOUR))
-    assert plan_of(late, Question("named")).commit_id == CORRECTED
+    assert plan_of(late, OneTimeQuery("named")).commit_id == CORRECTED
     with pytest.raises(ErrataError, match="behind the horizon of stream"):
-        plan_of(late, Question("named", as_of=BOUGHT + 1))
+        plan_of(late, OneTimeQuery("named", as_of=BOUGHT + 1))
 
 
 def test_rows_that_have_been_aged_out_are_missed(tmp_path: Path, spark: SparkSession) -> None:
@@ -194,20 +194,20 @@ def test_rows_that_have_been_aged_out_are_missed(tmp_path: Path, spark: SparkSes
     site = Site(load_project(tmp_path, {}), catalog, Warehouse(project.warehouse), Cause(""))
     took_in(site, "ticks", "at,of", "1,a", "40,a")
     took_in(site, "ticks", "at,of", "60,a")
-    assert plan_of(catalog, Question("counted")).aged == []
+    assert plan_of(catalog, OneTimeQuery("counted")).aged == []
     age_out(site, ["ticks"])
-    assert streams.standing(catalog, "ticks").aged_to is not None
+    assert streams.stream_state(catalog, "ticks").aged_to is not None
     # What slides needs none of them.
-    assert plan_of(catalog, Question("counted")).aged == []
+    assert plan_of(catalog, OneTimeQuery("counted")).aged == []
     text = "SELECT count(*) AS n FROM ticks"
-    assert plan_of(catalog, Question(text=text)).aged == ["ticks"]
+    assert plan_of(catalog, OneTimeQuery(text=text)).aged == ["ticks"]
     with pytest.warns(UserWarning, match="rows of ticks have been aged out"):
         assert errata.ask(spark, text, project=tmp_path).collect() == [(1,)]
     catalog.close()
 
 
 def test_a_failure_that_is_no_rows_fault() -> None:
-    with pytest.raises(ErrataError) as raised, question_failures():
+    with pytest.raises(ErrataError) as raised, query_errors_in_words():
         raise PySparkException("Job aborted\njava.io.FileNotFoundException: gone.parquet\nat org.apache.Spark")
     assert str(raised.value) == (
         "the Spark job failed\n"

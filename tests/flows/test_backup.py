@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from errata.archive.ingest.batch import IngestRequest, ingest_batch
+from errata.archive.revisions.apply import apply_revisions
+from errata.archive.upkeep.compaction import compact_streams
+from errata.archive.upkeep.doctor import run_doctor
+from errata.archive.upkeep.vacuum import run_vacuum
 from errata.catalog import commits
-from errata.catalog.open import open_catalog
-from errata.flows.taking.append import Batch, append
-from errata.flows.taking.revise import revise
-from errata.flows.telling.read import Wanted, reading
-from errata.flows.upkeep.compact import compact
-from errata.flows.upkeep.doctor import doctor
-from errata.flows.upkeep.vacuum import vacuum
-from errata.model.health import Finding, Severity
-from errata.model.instants import DAY
-from errata.serve.rows import whole
+from errata.catalog.database import open_catalog
+from errata.model.findings import Finding, Severity
+from errata.model.time import DAY
+from errata.read.output import fetch_all
+from errata.read.stream_scan import StreamScanRequest, open_scan
 from fixtures.catalog import NOW
 from fixtures.clock import FixedClock
 from fixtures.postgres import DRIVER, FreshDatabase
@@ -89,16 +89,16 @@ def libpq(url: str) -> str:
 
 
 def newest(of: Answering) -> int:
-    return commits.newest(of.site.catalog)
+    return commits.newest_commit(of.site.catalog)
 
 
 def scanned(of: Answering, commit: int | None = None) -> list[dict[str, object]]:
-    with reading(of.site, Wanted("quotes", as_of=commit)) as found:
-        return sorted(whole(found.rows).to_pylist(), key=repr)
+    with open_scan(of.site, StreamScanRequest("quotes", as_of=commit)) as found:
+        return sorted(fetch_all(found.rows).to_pylist(), key=repr)
 
 
 def damage(of: Answering) -> list[Finding]:
-    findings = [each for examined in doctor(of.site) for each in examined.findings]
+    findings = [each for examined in run_doctor(of.site) for each in examined.findings]
     return [each for each in findings if each.severity is not Severity.LITTER]
 
 
@@ -170,8 +170,8 @@ def test_what_is_restored_is_the_dumped_commit(place: Place) -> None:
         url = place.save_catalog()
         writer.await_rounds(1)
         # Buckets that the dump names are superseded meanwhile. Within the horizon vacuum leaves their files.
-        compact(there.site, everything=True)
-        vacuum(there.site)
+        compact_streams(there.site, everything=True)
+        run_vacuum(there.site)
         place.save_files()
     with place.restored(url) as restored:
         dumped = newest(restored)
@@ -194,8 +194,8 @@ def take_again(there: Answering, restored: Answering) -> None:
         return int(path.stem.rpartition("-")[2])
 
     for path in sorted(there.written.folder.glob("quotes-*.csv"), key=number):
-        append(restored.site, Batch("quotes", [str(path)]))
-        revise(restored.site)
+        ingest_batch(restored.site, IngestRequest("quotes", [str(path)]))
+        apply_revisions(restored.site)
     restored.run()
 
 
@@ -207,13 +207,13 @@ def test_files_saved_before_the_catalog_or_after_the_horizon_are_too_few(place: 
     with place.restored(url) as restored:
         assert lost(damage(restored)) != []
 
-    compact(place.there.site, everything=True)
+    compact_streams(place.there.site, everything=True)
     place.save_files()
     with place.restored(url) as restored:
         assert damage(restored) == [], "what the dump names is still there"
 
     place.there.at(NOW + 8 * DAY)
-    vacuum(place.there.site)
+    run_vacuum(place.there.site)
     shutil.rmtree(place.folder / "restored" / "warehouse")
     place.save_files()
     with place.restored(url) as restored:

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from errata.archive import compact as archive
+from errata.archive.upkeep import rewrite as archive
+from errata.archive.upkeep.ageing import age_out
+from errata.archive.upkeep.compaction import compact_streams
 from errata.errors import ErrataError
-from errata.flows.upkeep.age_out import age_out
-from errata.flows.upkeep.compact import compact
+from errata.model.batch import Op
 from errata.model.bucket import Role
-from errata.model.compaction import Why
-from errata.model.revision import Op
+from errata.model.compaction import RewriteReason
 from errata.model.stream import Retention
 from fixtures.flows import House
 from fixtures.layers import Layers, Make, a_row, compacted, key, layers, plain
@@ -175,7 +175,7 @@ def test_small_buckets_are_merged_and_corrections_stay_beside_them(make: Make) -
     done.correct((REPLACE, a_row(601, price=2.0), {}))
     told = [done.seen(up_to=number) for number in (0, 1)]
     report = compacted(done)
-    assert [(why, len(found)) for why, found in report.reasons] == [(Why.SMALL, 8)]
+    assert [(why, len(found)) for why, found in report.reasons] == [(RewriteReason.SMALL, 8)]
     assert ([bucket.rows for bucket in done.stored()], len(done.stored(Role.OVERLAY))) == ([600, 16], 1)
     assert [done.seen(up_to=number) for number in (0, 1)] == told
     done.check_index()
@@ -196,14 +196,14 @@ def test_a_column_that_was_added_is_null_in_what_was_there(make: Make) -> None:
 
 
 def test_the_catalog_is_relieved_when_it_holds_too_much(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("errata.model.compaction", "errata.archive.compact"):
+    for module in ("errata.model.compaction", "errata.archive.upkeep.rewrite"):
         monkeypatch.setattr(f"{module}.INLINE_STREAM_BYTES", 2_000)
     done = make(bucket_rows=2)
     done.bring([a_row(1), a_row(2)], [a_row(3), a_row(4)])
     done.correct((DELETE, key(1), {}))
     assert done.standing.inline_bytes >= 2_000
     report = compacted(done)
-    assert {why for why, _ in report.reasons} == {Why.INLINE}
+    assert {why for why, _ in report.reasons} == {RewriteReason.INLINE}
     assert done.standing.inline_bytes == 0
     assert all(bucket.path for bucket in done.stored())
     done.check_index()
@@ -225,7 +225,7 @@ def test_a_run_that_is_stopped_leaves_only_files(make: Make) -> None:
 
     files = done.house.files()
     with pytest.raises(_StoppedError):
-        compact(done.house.site, [done.name], everything=True, on_step=stop)
+        compact_streams(done.house.site, [done.name], everything=True, on_step=stop)
     orphans = done.house.files() - files
     assert (len(orphans), done.standing, done.seen()) == (1, before, rows)
     assert len(compacted(done, everything=True).replaced) == 1
@@ -252,7 +252,7 @@ def test_who_comes_first_is_taken_into_account(make: Make, other: str) -> None:
             deeds[other]()
 
     rows = done.seen()
-    (report,) = compact(done.house.site, [done.name], everything=True, on_step=on_step)
+    (report,) = compact_streams(done.house.site, [done.name], everything=True, on_step=on_step)
     assert f"another writer moved {done.name} first; beginning again" in steps
     lost = {"correction": [(2, "a")], "ageing": [(1, "a"), (2, "a"), (2, "b")]}.get(other, [])
     assert done.seen() == [row for row in rows if (row["at"], row["who"]) not in lost]
@@ -271,7 +271,7 @@ def test_corrections_of_other_rows_and_batches_do_not_disturb_it(make: Make) -> 
             done.correct((DELETE, key(9), {}))
             done.bring([a_row(11)])
 
-    (report,) = compact(done.house.site, [done.name], on_step=on_step)
+    (report,) = compact_streams(done.house.site, [done.name], on_step=on_step)
     assert [bucket.vs_min for bucket in report.replaced] == [1]
     assert [row["at"] for row in done.seen()] == [1, 10, 11, 2]
     assert done.standing.folded == 1
@@ -288,7 +288,7 @@ def test_it_says_when_nothing_is_due_and_a_plan_touches_nothing(make: Make) -> N
     assert (planned.commit_id, len(planned.replaced), len(planned.folded), planned.nothing) == (None, 1, 1, False)
     assert done.standing == before
     with pytest.raises(ErrataError, match="nothing_of_the_kind"):
-        compact(done.house.site, ["nothing_of_the_kind"])
+        compact_streams(done.house.site, ["nothing_of_the_kind"])
 
 
 def test_tasks_of_spark_do_the_same(a_house: Callable[..., House], make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +299,7 @@ def test_tasks_of_spark_do_the_same(a_house: Callable[..., House], make: Make, m
 
     here, there = filled(make(bucket_rows=5)), filled(layers(a_house(plain()), plain(bucket_rows=5), inline=False))
     compacted(here, everything=True)
-    monkeypatch.setattr("errata.archive.tasks.LITTLE", 0)
+    monkeypatch.setattr("errata.archive.bucket_frames.LOCAL_TASK_BYTES", 0)
     monkeypatch.setattr(archive, "TASK_BYTES", 4_000)
     old, rows = there.standing.changed_in, there.seen()
     report = compacted(there, everything=True)

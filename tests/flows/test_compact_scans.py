@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.flows.upkeep.age_out import age_out
+from errata.archive.upkeep.ageing import age_out
+from errata.model.batch import Op
 from errata.model.bucket import Role
-from errata.model.revision import Op
 from errata.model.stream import Retention
 from fixtures.layers import Layers, Make, a_row, compacted
 from fixtures.oracle.revision import Row

@@ -22,19 +22,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from sqlalchemy import event
 
-from errata.archive.scan import candidates, scan_rows
+from errata.archive.revisions.apply import apply_stream_revisions
+from errata.archive.revisions.undo import undo_batch
+from errata.archive.scan import candidate_buckets, scan_rows
+from errata.archive.upkeep.ageing import age_out
+from errata.archive.upkeep.compaction import compact_streams
+from errata.archive.upkeep.vacuum import run_vacuum
 from errata.catalog import quarantine, streams
-from errata.errors import ErrataError, Refused
-from errata.flows.taking.revise import revise_stream
-from errata.flows.taking.undo import undo
-from errata.flows.telling.read import Wanted, find
-from errata.flows.upkeep.age_out import age_out
-from errata.flows.upkeep.compact import compact
-from errata.flows.upkeep.vacuum import vacuum
-from errata.model.instants import DAY, HOUR, SECOND
-from errata.model.interval import Interval
-from errata.model.revision import Op
-from errata.model.stream import ARRIVAL, OnDuplicate, OnRevision, Retention, Stream
+from errata.errors import ErrataError, RefusedError
+from errata.model.batch import Op
+from errata.model.stream import ARRIVAL_COLUMN, DuplicatePolicy, Retention, RevisionPolicy, Stream
+from errata.model.time import DAY, HOUR, SECOND, Interval
+from errata.read.stream_scan import StreamScanRequest, plan_scan
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed, canonical_row, in_order
 from fixtures.oracle.history import History, Record
@@ -72,15 +71,15 @@ def counted(**changes: Any) -> Kind:
 KINDS = {
     "by time": timed(),
     "by time, replacing, aged by span": timed(
-        on_duplicate=OnDuplicate.REPLACE, retention=Retention(span=8 * SECOND), slack=0
+        on_duplicate=DuplicatePolicy.REPLACE, retention=Retention(span=8 * SECOND), slack=0
     ),
     "by time alone": timed(key=("at",)),
     "by who": timed(key=("who",)),
     "by who, aged by span": timed(key=("who",), group=(), retention=Retention(span=8 * SECOND)),
     "by number, aged by rows": counted(retention=Retention(rows=6)),
-    "by note, replacing, by number": counted(key=("note", "who"), on_duplicate=OnDuplicate.REPLACE),
-    "on arrival": Kind(a_feed(order=ARRIVAL, key=("who",), bucket_rows=3)),
-    "ignoring": timed(on_revision=OnRevision.IGNORE),
+    "by note, replacing, by number": counted(key=("note", "who"), on_duplicate=DuplicatePolicy.REPLACE),
+    "on arrival": Kind(a_feed(order=ARRIVAL_COLUMN, key=("who",), bucket_rows=3)),
+    "ignoring": timed(on_revision=RevisionPolicy.IGNORE),
 }
 
 
@@ -126,7 +125,7 @@ class Life:
     undone: bool = False
 
     def agree(self) -> None:
-        standing = streams.standing(self.house.catalog, "feed")
+        standing = streams.stream_state(self.house.catalog, "feed")
         state = self.history.states[-1]
         self.known[self.history.commit] = self.newest
         assert (standing.stable, standing.rows, standing.applied, standing.revisions) == (
@@ -138,7 +137,7 @@ class Life:
 
     @property
     def newest(self) -> int:
-        return streams.standing(self.house.catalog, "feed").changed_in
+        return streams.stream_state(self.house.catalog, "feed").changed_in
 
     def append(self, data: st.DataObject, corrects: bool) -> None:
         number = len(self.batches)
@@ -154,13 +153,13 @@ class Life:
         self.batches.append(f"b{number}")
 
     def revise(self, data: st.DataObject) -> None:
-        before = len(quarantine.held(self.house.catalog))
-        first = streams.standing(self.house.catalog, "feed").applied
+        before = len(quarantine.quarantined_rows(self.house.catalog))
+        first = streams.stream_state(self.house.catalog, "feed").applied
         done = self.history.revise(self.house.clock.now())
-        report = self.again_if_crashed(data, lambda: revise_stream(self.house.site, "feed"))
+        report = self.again_if_crashed(data, lambda: apply_stream_revisions(self.house.site, "feed"))
         became = Counter(each.outcome for each in done.outcomes)
-        held = quarantine.held(self.house.catalog)[before:]
-        if streams.standing(self.house.catalog, "feed").applied == first:
+        held = quarantine.quarantined_rows(self.house.catalog)[before:]
+        if streams.stream_state(self.house.catalog, "feed").applied == first:
             return
         assert len(held) == became[Outcome.REFUSED]
         words = sorted(each.reason.partition(":")[0] for each in done.outcomes if each.outcome is Outcome.REFUSED)
@@ -171,18 +170,18 @@ class Life:
     def age(self, data: st.DataObject) -> None:
         if self.kind.stream.retention is None:
             return
-        former = streams.standing(self.house.catalog, "feed").aged_to
+        former = streams.stream_state(self.house.catalog, "feed").aged_to
         self.again_if_crashed(data, lambda: age_out(self.house.site))
-        aged_to = streams.standing(self.house.catalog, "feed").aged_to
+        aged_to = streams.stream_state(self.house.catalog, "feed").aged_to
         if aged_to is not None and aged_to != former:
             self.history.age_out(aged_to)
 
     def compact(self, data: st.DataObject) -> None:
-        self.again_if_crashed(data, lambda: compact(self.house.site, everything=True))
+        self.again_if_crashed(data, lambda: compact_streams(self.house.site, everything=True))
         self.compacted = True
 
     def undo(self, data: st.DataObject) -> None:
-        if not self.batches or self.kind.stream.on_revision is OnRevision.IGNORE:
+        if not self.batches or self.kind.stream.on_revision is RevisionPolicy.IGNORE:
             return
         self.revise(data)
         self.agree()
@@ -190,15 +189,15 @@ class Life:
         keep = data.draw(st.booleans(), "keep later")
         try:
             self.history.undo(batch, self.house.clock.now(), keep)
-        except Refused:
-            with pytest.raises(Refused):
-                undo(self.house.site, "feed", batch, keep_later=keep)
+        except RefusedError:
+            with pytest.raises(RefusedError):
+                undo_batch(self.house.site, "feed", batch, keep_later=keep)
             return
         self.undone = True
-        self.again_if_crashed(data, lambda: undo(self.house.site, "feed", batch, keep_later=keep))
+        self.again_if_crashed(data, lambda: undo_batch(self.house.site, "feed", batch, keep_later=keep))
 
     def vacuum(self, data: st.DataObject) -> None:
-        self.again_if_crashed(data, lambda: vacuum(self.house.site))
+        self.again_if_crashed(data, lambda: run_vacuum(self.house.site))
 
     def again_if_crashed(self, data: st.DataObject, do: Callable[[], Any]) -> Any:
         """Do it; perhaps it breaks off at some statement, and is done again."""
@@ -281,11 +280,11 @@ def _read_again(life: Life, spark: SparkSession, near: SparkSession, data: st.Da
         if not commit:
             continue
         for number in (None, *_numbers(life, commit, data)):
-            scan = find(catalog, Wanted("feed", as_of=there, revisions_up_to=number))
+            scan = plan_scan(catalog, StreamScanRequest("feed", as_of=there, revisions_up_to=number))
             interval, groups = _asked(life, data)
             scan = replace(scan, interval=interval, groups=groups)
             try:
-                found = candidates(catalog, scan)
+                found = candidate_buckets(catalog, scan)
             except ErrataError:
                 assert life.compacted
                 assert number is not None
@@ -309,7 +308,7 @@ def _numbers(life: Life, commit: int, data: st.DataObject) -> list[int]:
     """Some numbers at which revisions are left out. Those of a batch may be numbered in another order than the
     oracle's where duplicates replace, and those of an undo; what was settled together never is."""
     applied = life.history.states[commit].applied
-    if life.kind.stream.on_duplicate is OnDuplicate.REPLACE or life.undone:
+    if life.kind.stream.on_duplicate is DuplicatePolicy.REPLACE or life.undone:
         known = sorted({state.applied for state in life.history.states[: commit + 1]})
     else:
         known = list(range(applied + 1))

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from errata.archive.ingest.batch import IngestRequest, ingest_batch
 from errata.catalog import commits, ledger, quarantine, streams
-from errata.catalog.append import AlreadyTakenError, commit_append
-from errata.catalog.open import open_catalog
-from errata.flows.taking.append import Batch, append
+from errata.catalog.database import open_catalog
+from errata.catalog.stream_commits import BatchConflict, commit_append
+from errata.model.batch import Op
 from errata.model.commit import Cause
-from errata.model.instants import SECOND
-from errata.model.revision import Op
-from errata.model.stream import Landing, OnDuplicate, Stream, Then
+from errata.model.stream import DuplicatePolicy, LandedFileAction, LandingFolder, Stream
+from errata.model.time import SECOND
 from fixtures.catalog import NOW
 from fixtures.flows import House, a_feed, build, canonical_row
 from fixtures.kills import Committers, committers, kill_while_taking_in
@@ -48,8 +48,8 @@ def a_stream(folder: Path) -> Stream:
     return a_feed(
         slack=2 * SECOND,
         bucket_rows=3,
-        on_duplicate=OnDuplicate.QUARANTINE,
-        landing=Landing(str(folder / "landing"), 0, Then.MOVE),
+        on_duplicate=DuplicatePolicy.QUARANTINE,
+        landing=LandingFolder(str(folder / "landing"), 0, LandedFileAction.MOVE),
     )
 
 
@@ -67,20 +67,20 @@ def is_the_oracle(house: House, stream: Stream) -> None:
     assert house.rows() == [canonical_row(row) for row in history.scan()]
     numbered = [replace(each, values=canonical_row(dict(each.values))) for each in history.pending()]
     assert house.pending() == numbered
-    standing = streams.standing(house.catalog, "feed")
+    standing = streams.stream_state(house.catalog, "feed")
     assert (standing.stable, standing.rows) == (history.stable(), len(history.scan()))
-    assert [commit.cause.flow for commit in commits.listed(house.catalog)] == ["apply", "append", "append"]
-    held = [(Path(each.row.file).name, each.row.line) for each in quarantine.held(house.catalog)]
+    assert [commit.cause.flow for commit in commits.list_commits(house.catalog)] == ["apply", "append", "append"]
+    held = [(Path(each.row.file).name, each.row.line) for each in quarantine.quarantined_rows(house.catalog)]
     assert sorted(held) == [("2.jsonl", 3), ("3.csv.gz", 2)]
 
 
 def is_as_before(house: House) -> None:
     """Nothing of the batch is to be seen."""
-    assert commits.newest(house.catalog) == 2
+    assert commits.newest_commit(house.catalog) == 2
     assert [row["at"] for row in house.rows()] == [line.values["at"] for line in BEFORE[0].lines]
     assert house.pending() == []
-    assert quarantine.held(house.catalog) == []
-    assert streams.standing(house.catalog, "feed").changed_in == 2
+    assert quarantine.quarantined_rows(house.catalog) == []
+    assert streams.stream_state(house.catalog, "feed").changed_in == 2
 
 
 MOMENTS = ["job", "committing", "moving 2"]
@@ -121,7 +121,7 @@ def test_a_flow_that_is_killed_and_run_again(killed: dict[str, House], moment: s
     moved = sorted(path.name for path in (landing / "taken").glob("*"))
     assert moved == ([BATCH[0].name] if moment == "moving 2" else [])
     for _ in range(2):
-        report = append(house.site, Batch("feed", landed=True))
+        report = ingest_batch(house.site, IngestRequest("feed", landed=True))
         assert (report.commit_id is None) == committed
         committed = True
         is_the_oracle(house, house.site.project.streams["feed"])
@@ -150,7 +150,7 @@ def prepare(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise _Prepared
 
     with monkeypatch.context() as patched:
-        patched.setattr("errata.flows.taking.append.commit_append", keep)
+        patched.setattr("errata.archive.ingest.batch.commit_append", keep)
         with pytest.raises(_Prepared):
             house.append(BATCH, batch_id="monday")
     return path
@@ -188,12 +188,12 @@ def test_a_transaction_that_is_killed_at_every_statement(
     assert server.commit(url, prepared, whole["steps"])["killed"]
     is_the_oracle(house, stream)
     _, arrived = pickle.loads(prepared.read_bytes())
-    with pytest.raises(AlreadyTakenError):
-        commit_append(house.catalog, streams.standing(house.catalog, "feed"), arrived, Cause("append"))
+    with pytest.raises(BatchConflict):
+        commit_append(house.catalog, streams.stream_state(house.catalog, "feed"), arrived, Cause("append"))
     report = house.append(BATCH, batch_id="monday")
     assert (report.already, report.commit_id) == (True, 3)
     is_the_oracle(house, stream)
-    taken = ledger.taken(house.catalog, 1, "monday")
+    taken = ledger.find_batch(house.catalog, 1, "monday")
     assert taken is not None
     assert taken.counts == report.counts
     house.catalog.close()

@@ -20,30 +20,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import delete, insert, select, text, update
 
-from errata.archive import health as reading
-from errata.archive.inspect import ordered
-from errata.archive.overlay import overlay_schema
-from errata.archive.warehouse import Warehouse
-from errata.archive.written import BucketWriter
+from errata.archive.bucket_writer import BucketWriter
+from errata.archive.revisions.apply import apply_revisions
+from errata.archive.schemas import overlay_schema
+from errata.archive.upkeep import bucket_checks as reading
+from errata.archive.upkeep.ageing import age_out
+from errata.archive.upkeep.compaction import compact_streams
+from errata.archive.upkeep.doctor import DoctorOptions, DoctorReport, run_doctor
+from errata.archive.upkeep.inspection import is_ordered
+from errata.archive.upkeep.vacuum import run_vacuum
 from errata.catalog import streams
 from errata.catalog import tables as t
-from errata.catalog.append import BasisMovedError
-from errata.catalog.mending import Mending, commit_mending
-from errata.catalog.open import open_catalog
+from errata.catalog.database import open_catalog
+from errata.catalog.repair import ArchiveRepair, commit_repair
+from errata.catalog.stream_commits import BasisConflict
+from errata.declare.site import Site
+from errata.declare.warehouse import Warehouse
 from errata.errors import ErrataError, UsageError
-from errata.flows.site import Site
-from errata.flows.taking.revise import revise
-from errata.flows.upkeep.age_out import age_out
-from errata.flows.upkeep.compact import compact
-from errata.flows.upkeep.doctor import Examined, Orders, doctor
-from errata.flows.upkeep.vacuum import vacuum
+from errata.model.batch import Op
 from errata.model.bucket import Bucket, Layout, Role
 from errata.model.commit import Cause
-from errata.model.health import Finding, Kind, Severity
-from errata.model.instants import DAY, SECOND
-from errata.model.interval import HIGHEST
-from errata.model.revision import Op
+from errata.model.findings import Finding, FindingKind, Severity
 from errata.model.stream import Retention, Stream
+from errata.model.time import DAY, HIGHEST, SECOND
 from fixtures.catalog import NOW
 from fixtures.clock import FixedClock
 from fixtures.flows import Builder, House, a_feed, a_project
@@ -52,7 +51,7 @@ from fixtures.oracle.revision import Row
 from fixtures.sources import Line, Source
 
 INSERT, REPLACE, DELETE = Op.INSERT, Op.REPLACE, Op.DELETE
-DEEP, QUICK, FIX = Orders(), Orders(deep=False), Orders(fix=True)
+DEEP, QUICK, FIX = DoctorOptions(), DoctorOptions(deep=False), DoctorOptions(fix=True)
 
 FEED = plain("feed", bucket_rows=4, slack=4, retention=Retention(span=14))
 WHO = plain("who", bucket_rows=4, key=("who",))
@@ -132,13 +131,13 @@ class Body:
             del row["bucket_id"]
             connection.execute(insert(t.buckets).values(row | values))
 
-    def examined(self, orders: Orders = DEEP) -> list[Examined]:
-        return doctor(self.house.site, (), orders)
+    def examined(self, orders: DoctorOptions = DEEP) -> list[DoctorReport]:
+        return run_doctor(self.house.site, (), orders)
 
-    def findings(self, orders: Orders = DEEP) -> list[Finding]:
+    def findings(self, orders: DoctorOptions = DEEP) -> list[Finding]:
         return [finding for each in self.examined(orders) for finding in each.findings]
 
-    def kinds(self, orders: Orders = DEEP) -> list[Kind]:
+    def kinds(self, orders: DoctorOptions = DEEP) -> list[FindingKind]:
         return sorted(each.kind for each in self.findings(orders))
 
 
@@ -153,7 +152,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     inline._batches = feed._batches
     inline.bring(run(2, 3, 8, 9, who="b"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("errata.archive.written.INLINE_BYTES", 0)  # overlays in files, too
+        patch.setattr("errata.archive.bucket_writer.MAX_INLINE_BYTES", 0)  # overlays in files, too
         feed.correct(
             (REPLACE, key(5) | {"price": 2.0}, {}),
             (DELETE, key(6), {}),
@@ -190,8 +189,8 @@ def body(grown: Path, tmp_path: Path) -> Iterator[Body]:
 
 
 @pytest.mark.parametrize("orders", [DEEP, QUICK, FIX])
-def test_nothing_is_wrong_with_what_is_healthy(body: Body, orders: Orders) -> None:
-    before = streams.standing(body.house.catalog, "feed").changed_in
+def test_nothing_is_wrong_with_what_is_healthy(body: Body, orders: DoctorOptions) -> None:
+    before = streams.stream_state(body.house.catalog, "feed").changed_in
     found = body.examined(orders)
     assert [(each.stream, each.buckets, each.overlays) for each in found] == [
         ("feed", 4, 2),
@@ -201,7 +200,7 @@ def test_nothing_is_wrong_with_what_is_healthy(body: Body, orders: Orders) -> No
     ]
     assert [finding for each in found for finding in (*each.findings, *each.mended)] == []
     assert {each.commit_id for each in found} == {None}
-    assert streams.standing(body.house.catalog, "feed").changed_in == before
+    assert streams.stream_state(body.house.catalog, "feed").changed_in == before
 
 
 Damage = Callable[[Body], object]
@@ -233,19 +232,19 @@ def other_type(body: Body) -> None:
     body.rewrite(bucket, rows.set_column(rows.schema.get_field_index("price"), "price", rows["price"].cast("string")))
 
 
-FILES: Mapping[str, tuple[Damage, Kind]] = {
-    "a file is gone": (lambda body: body.path(body.base(8)).unlink(), Kind.MISSING),
-    "a file of an old commit is gone": (lambda body: body.path(removed(body)).unlink(), Kind.MISSING),
-    "a file of an overlay is gone": (lambda body: body.path(body.overlay).unlink(), Kind.MISSING),
-    "a file of pending revisions is gone": (lambda body: body.path(body.pending).unlink(), Kind.MISSING),
-    "rows in the catalog are gone": (without_data, Kind.MISSING),
-    "a file was cut": (lambda body: cut(body.path(body.base(8))), Kind.CHANGED),
-    "a bit has flipped": (lambda body: flip(body.path(body.base(8))), Kind.CHANGED),
-    "it is no parquet": (lambda body: body.replace(body.base(20), b"nothing"), Kind.UNREADABLE),
-    "a column is of another type": (other_type, Kind.UNREADABLE),
+FILES: Mapping[str, tuple[Damage, FindingKind]] = {
+    "a file is gone": (lambda body: body.path(body.base(8)).unlink(), FindingKind.MISSING),
+    "a file of an old commit is gone": (lambda body: body.path(removed(body)).unlink(), FindingKind.MISSING),
+    "a file of an overlay is gone": (lambda body: body.path(body.overlay).unlink(), FindingKind.MISSING),
+    "a file of pending revisions is gone": (lambda body: body.path(body.pending).unlink(), FindingKind.MISSING),
+    "rows in the catalog are gone": (without_data, FindingKind.MISSING),
+    "a file was cut": (lambda body: cut(body.path(body.base(8))), FindingKind.CHANGED),
+    "a bit has flipped": (lambda body: flip(body.path(body.base(8))), FindingKind.CHANGED),
+    "it is no parquet": (lambda body: body.replace(body.base(20), b"nothing"), FindingKind.UNREADABLE),
+    "a column is of another type": (other_type, FindingKind.UNREADABLE),
     "there is no key": (
         lambda body: body.rewrite(body.base(20), body.content(body.base(20)).drop(["who"])),
-        Kind.UNREADABLE,
+        FindingKind.UNREADABLE,
     ),
 }
 
@@ -263,14 +262,14 @@ def test_files_that_are_damaged_are_named(body: Body, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
-        ("a file is gone", [Kind.MISSING]),
-        ("a file of an old commit is gone", [Kind.MISSING]),
-        ("rows in the catalog are gone", [Kind.MISSING]),
-        ("a file was cut", [Kind.CUT]),
+        ("a file is gone", [FindingKind.MISSING]),
+        ("a file of an old commit is gone", [FindingKind.MISSING]),
+        ("rows in the catalog are gone", [FindingKind.MISSING]),
+        ("a file was cut", [FindingKind.CUT]),
         ("a bit has flipped", []),
     ],
 )
-def test_without_reading_rows_existence_and_size_are_seen(body: Body, name: str, kinds: list[Kind]) -> None:
+def test_without_reading_rows_existence_and_size_are_seen(body: Body, name: str, kinds: list[FindingKind]) -> None:
     FILES[name][0](body)
     assert body.kinds(QUICK) == kinds
 
@@ -295,7 +294,7 @@ def test_a_file_that_may_not_be_read_is_named(body: Body, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Warehouse, "read", refused)
     found = body.findings()
-    assert {each.kind for each in found} == {Kind.UNREADABLE}
+    assert {each.kind for each in found} == {FindingKind.UNREADABLE}
     assert {each.what for each in found} == {"it cannot be read: Permission denied"}
 
 
@@ -408,22 +407,22 @@ def aged_row_twice(body: Body) -> None:
     body.rewrite(body.base(2), rows)
 
 
-ROWS: Mapping[str, tuple[Damage, list[Kind]]] = {
-    "there is NULL in the key": (with_null, [Kind.NULLS]),
-    "rows are not in order": (without_order, [Kind.DISORDER]),
-    "a row is there twice": (row_twice, [Kind.DOUBLE]),
-    "a key is there in two places": (key_twice, [Kind.DOUBLE]),
-    "revisions are not numbered from 0": (ordinals, [Kind.DISORDER]),
-    "a revision is there twice": (revision_twice, [Kind.NUMBERS]),
-    "a correction masks nothing": (masks_nothing, [Kind.MASKS]),
-    "a correction masks two rows": (masks_two, [Kind.MASKS]),
+ROWS: Mapping[str, tuple[Damage, list[FindingKind]]] = {
+    "there is NULL in the key": (with_null, [FindingKind.NULLS]),
+    "rows are not in order": (without_order, [FindingKind.DISORDER]),
+    "a row is there twice": (row_twice, [FindingKind.DOUBLE]),
+    "a key is there in two places": (key_twice, [FindingKind.DOUBLE]),
+    "revisions are not numbered from 0": (ordinals, [FindingKind.DISORDER]),
+    "a revision is there twice": (revision_twice, [FindingKind.NUMBERS]),
+    "a correction masks nothing": (masks_nothing, [FindingKind.MASKS]),
+    "a correction masks two rows": (masks_two, [FindingKind.MASKS]),
     "a correction masks what has aged out": (masked_aged, []),
-    "a correction brings what is there": (brought_twice, [Kind.DOUBLE]),
+    "a correction brings what is there": (brought_twice, [FindingKind.DOUBLE]),
     "rows that have aged out are there twice": (twice_where_nothing_counts, []),
     "a row that has aged out is there twice": (aged_row_twice, []),
     "a bucket has no filters": (
         lambda body: body.rewrite(body.base(1, WHO), body.content(body.base(1, WHO))),
-        [Kind.FILTERS],
+        [FindingKind.FILTERS],
     ),
 }
 
@@ -455,9 +454,9 @@ def test_revisions_that_do_not_tell_their_place_may_be_of_any(body: Body) -> Non
 )
 def test_rows_lie_by_order_or_by_group_and_order(rows: list[tuple[int, str]], layouts: list[Layout]) -> None:
     table = pa.table({"at": [at for at, _ in rows], "who": [who for _, who in rows]})
-    found = [layout for layout in (Layout.BUCKETS, Layout.GROUPED) if ordered(table, FEED, layout)]
+    found = [layout for layout in (Layout.BUCKETS, Layout.GROUPED) if is_ordered(table, FEED, layout)]
     assert found == layouts
-    assert ordered(table, FEED, Layout.PLAIN)
+    assert is_ordered(table, FEED, Layout.PLAIN)
 
 
 def test_double_keys_are_named(body: Body) -> None:
@@ -472,25 +471,25 @@ def test_masks_are_named_by_revision_and_place(body: Body) -> None:
     assert (finding.what, finding.where) == ("revisions 5 mask no row", "overlays, from 12 to 12")
 
 
-INDEX: Mapping[str, tuple[Damage, Kind]] = {
-    "rows": (lambda body: body.note(body.base(8), rows=3), Kind.FIGURES),
-    "rows of an old commit": (lambda body: body.note(removed(body), rows=3), Kind.FIGURES),
-    "bytes": (lambda body: body.note(body.base(8), bytes=3), Kind.FIGURES),
-    "the first place": (lambda body: body.note(body.base(8), vs_min=9, span_class=2), Kind.FIGURES),
-    "the last place": (lambda body: body.note(body.base(8), vs_max=HIGHEST, span_class=63), Kind.FIGURES),
-    "groups": (lambda body: body.note(body.base(8), group_members='[["q"]]'), Kind.FIGURES),
-    "the range of groups": (lambda body: body.note(body.base(8), group_low="b", group_high="c"), Kind.FIGURES),
-    "the class of its span": (lambda body: body.note(body.base(8), span_class=0), Kind.FIGURES),
-    "where an overlay masks": (lambda body: body.note(body.overlay, mask_max=7), Kind.FIGURES),
-    "where an overlay brings": (lambda body: body.note(body.overlay, content_min=5), Kind.FIGURES),
-    "the numbers of an overlay": (lambda body: body.note(body.overlay, revision_last=9), Kind.FIGURES),
-    "what an overlay spans": (lambda body: body.note(body.overlay, vs_max=20, span_class=5), Kind.FIGURES),
-    "where revisions lie": (lambda body: body.note(body.pending, vs_min=1, span_class=5), Kind.FIGURES),
-    "what is masked": (lambda body: body.note(body.base(4), masked=0), Kind.MASKED),
-    "what has aged out": (lambda body: body.note(body.base(2), masked=0), Kind.MASKED),
-    "what an overlay has lost": (lambda body: body.note(body.overlay, masked=0), Kind.MASKED),
-    "rows that count": (lambda body: body.stand(rows=7), Kind.COUNTER),
-    "bytes in the catalog": (lambda body: body.stand(inline_bytes=7), Kind.COUNTER),
+INDEX: Mapping[str, tuple[Damage, FindingKind]] = {
+    "rows": (lambda body: body.note(body.base(8), rows=3), FindingKind.FIGURES),
+    "rows of an old commit": (lambda body: body.note(removed(body), rows=3), FindingKind.FIGURES),
+    "bytes": (lambda body: body.note(body.base(8), bytes=3), FindingKind.FIGURES),
+    "the first place": (lambda body: body.note(body.base(8), vs_min=9, span_class=2), FindingKind.FIGURES),
+    "the last place": (lambda body: body.note(body.base(8), vs_max=HIGHEST, span_class=63), FindingKind.FIGURES),
+    "groups": (lambda body: body.note(body.base(8), group_members='[["q"]]'), FindingKind.FIGURES),
+    "the range of groups": (lambda body: body.note(body.base(8), group_low="b", group_high="c"), FindingKind.FIGURES),
+    "the class of its span": (lambda body: body.note(body.base(8), span_class=0), FindingKind.FIGURES),
+    "where an overlay masks": (lambda body: body.note(body.overlay, mask_max=7), FindingKind.FIGURES),
+    "where an overlay brings": (lambda body: body.note(body.overlay, content_min=5), FindingKind.FIGURES),
+    "the numbers of an overlay": (lambda body: body.note(body.overlay, revision_last=9), FindingKind.FIGURES),
+    "what an overlay spans": (lambda body: body.note(body.overlay, vs_max=20, span_class=5), FindingKind.FIGURES),
+    "where revisions lie": (lambda body: body.note(body.pending, vs_min=1, span_class=5), FindingKind.FIGURES),
+    "what is masked": (lambda body: body.note(body.base(4), masked=0), FindingKind.MASKED),
+    "what has aged out": (lambda body: body.note(body.base(2), masked=0), FindingKind.MASKED),
+    "what an overlay has lost": (lambda body: body.note(body.overlay, masked=0), FindingKind.MASKED),
+    "rows that count": (lambda body: body.stand(rows=7), FindingKind.COUNTER),
+    "bytes in the catalog": (lambda body: body.stand(inline_bytes=7), FindingKind.COUNTER),
 }
 
 
@@ -503,7 +502,7 @@ def test_figures_that_rows_can_tell_are_mended_by_them(body: Body, name: str) ->
     (finding,) = body.findings()
     assert (finding.kind, finding.stream, finding.severity) == (kind, "feed", Severity.WRONG)
     assert finding.mendable
-    basis = streams.standing(body.house.catalog, "feed").changed_in
+    basis = streams.stream_state(body.house.catalog, "feed").changed_in
     feed, *others = body.examined(FIX)
     assert (feed.findings, feed.mended, feed.commit_id) == ([], [finding], feed.commit_id)
     assert feed.commit_id is not None
@@ -518,7 +517,7 @@ def test_figures_that_rows_can_tell_are_mended_by_them(body: Body, name: str) ->
     now = body.layer().standing
     assert now.changed_in == feed.commit_id, "who decided on the wrong figures looks again"
     assert [each.commit_id for each in positions_of(body)][-1] == feed.commit_id
-    assert streams.standing(body.house.catalog, "feed", feed.commit_id).rows == now.rows
+    assert streams.stream_state(body.house.catalog, "feed", feed.commit_id).rows == now.rows
 
 
 def positions_of(body: Body) -> Sequence[Any]:
@@ -537,25 +536,25 @@ def index_of(body: Body) -> tuple[object, ...]:
 def test_what_is_damaged_itself_mends_nothing(body: Body) -> None:
     flip(body.path(body.base(8)))
     body.note(body.base(8), rows=3, masked=2)
-    assert Kind.FIGURES not in body.kinds(FIX)
+    assert FindingKind.FIGURES not in body.kinds(FIX)
     assert body.base(8).rows == 3
 
 
 def test_a_size_in_the_catalog_is_mended_with_the_sum(body: Body) -> None:
     body.note(body.base(2), bytes=3)
-    assert body.kinds() == [Kind.FIGURES]
+    assert body.kinds() == [FindingKind.FIGURES]
     body.examined(FIX)
     assert body.kinds() == []
 
 
 def test_quickly_a_wrong_count_is_seen_and_not_mended(body: Body) -> None:
     body.stand(rows=7)
-    assert [(each.kind, each.mendable) for each in body.findings(QUICK)] == [(Kind.STANDING, False)]
+    assert [(each.kind, each.mendable) for each in body.findings(QUICK)] == [(FindingKind.STANDING, False)]
     body.sql(update(t.streams).where(t.streams.c.name == "who").values(rows=7))
     found = [each for each in body.findings(QUICK) if each.stream == "who"]
-    assert [(each.kind, each.mendable) for each in found] == [(Kind.COUNTER, False)]
+    assert [(each.kind, each.mendable) for each in found] == [(FindingKind.COUNTER, False)]
     assert "--deep" in found[0].how
-    body.examined(Orders(deep=False, fix=True))
+    body.examined(DoctorOptions(deep=False, fix=True))
     assert body.layer().standing.rows == 7
     body.examined(FIX)
     assert body.kinds() == []
@@ -610,43 +609,54 @@ def overlapping_pieces(body: Body) -> None:
     body.layer(SORTED).bring(run(1, who="c"))
 
 
-LEDGER: Mapping[str, tuple[Damage, list[Kind]]] = {
-    "applied too high": (lambda body: body.stand(applied=7), [Kind.NUMBERS, Kind.STANDING]),
-    "applied too low": (lambda body: body.stand(applied=5), [Kind.NUMBERS, Kind.NUMBERS, Kind.STANDING]),
-    "more applied than numbered": (lambda body: body.stand(applied=9), [Kind.NUMBERS, Kind.NUMBERS, Kind.STANDING]),
-    "revisions too low": (lambda body: body.stand(revisions=7), [Kind.NUMBERS]),
-    "revisions too high": (lambda body: body.stand(revisions=9), [Kind.NUMBERS]),
-    "numbers of pending ones": (pending_shifted, [Kind.NUMBERS, Kind.NUMBERS]),
-    "pending ones twice": (lambda body: body.again(body.pending, batch_no=None), [Kind.NUMBERS]),
-    "pending ones lost": (without_pending, [Kind.LEDGER, Kind.NUMBERS]),
-    "the stable point": (lambda body: body.stand(stable=3), [Kind.STANDING]),
-    "moved in a commit to come": (lambda body: body.stand(changed_in=99), [Kind.STANDING]),
-    "moved long ago": (lambda body: body.stand(changed_in=2), [Kind.STANDING]),
-    "a position that was never there": (lambda body: position(body, 4, folded=3), [Kind.STANDING]),
-    "the commit of a batch": (lambda body: batch(body, commit_id=3), [Kind.LEDGER]),
-    "a batch without commit": (lambda body: batch(body, commit_id=None), [Kind.LEDGER]),
-    "a commit of another batch": (lambda body: commit(body, 2, batch_id="x"), [Kind.LEDGER]),
-    "a commit of another stream": (lambda body: commit(body, 2, stream_id=2), [Kind.LEDGER]),
-    "the rows of a batch": (lambda body: counts(body, appended=13, read=13), [Kind.LEDGER]),
-    "rows unaccounted for": (lambda body: counts(body, read=13), [Kind.LEDGER]),
-    "revisions that never came": (lambda body: counts(body, pending=1, read=13), [Kind.LEDGER]),
-    "a bucket of a batch lost": (without_base, [Kind.LEDGER]),
-    "a piece of no file": (lambda body: split(body, file_number=7), [Kind.LEDGER]),
-    "a piece without the first": (lambda body: split(body, split=1), [Kind.LEDGER]),
+LEDGER: Mapping[str, tuple[Damage, list[FindingKind]]] = {
+    "applied too high": (lambda body: body.stand(applied=7), [FindingKind.NUMBERS, FindingKind.STANDING]),
+    "applied too low": (
+        lambda body: body.stand(applied=5),
+        [FindingKind.NUMBERS, FindingKind.NUMBERS, FindingKind.STANDING],
+    ),
+    "more applied than numbered": (
+        lambda body: body.stand(applied=9),
+        [FindingKind.NUMBERS, FindingKind.NUMBERS, FindingKind.STANDING],
+    ),
+    "revisions too low": (lambda body: body.stand(revisions=7), [FindingKind.NUMBERS]),
+    "revisions too high": (lambda body: body.stand(revisions=9), [FindingKind.NUMBERS]),
+    "numbers of pending ones": (pending_shifted, [FindingKind.NUMBERS, FindingKind.NUMBERS]),
+    "pending ones twice": (lambda body: body.again(body.pending, batch_no=None), [FindingKind.NUMBERS]),
+    "pending ones lost": (without_pending, [FindingKind.LEDGER, FindingKind.NUMBERS]),
+    "the stable point": (lambda body: body.stand(stable=3), [FindingKind.STANDING]),
+    "moved in a commit to come": (lambda body: body.stand(changed_in=99), [FindingKind.STANDING]),
+    "moved long ago": (lambda body: body.stand(changed_in=2), [FindingKind.STANDING]),
+    "a position that was never there": (lambda body: position(body, 4, folded=3), [FindingKind.STANDING]),
+    "the commit of a batch": (lambda body: batch(body, commit_id=3), [FindingKind.LEDGER]),
+    "a batch without commit": (lambda body: batch(body, commit_id=None), [FindingKind.LEDGER]),
+    "a commit of another batch": (lambda body: commit(body, 2, batch_id="x"), [FindingKind.LEDGER]),
+    "a commit of another stream": (lambda body: commit(body, 2, stream_id=2), [FindingKind.LEDGER]),
+    "the rows of a batch": (lambda body: counts(body, appended=13, read=13), [FindingKind.LEDGER]),
+    "rows unaccounted for": (lambda body: counts(body, read=13), [FindingKind.LEDGER]),
+    "revisions that never came": (lambda body: counts(body, pending=1, read=13), [FindingKind.LEDGER]),
+    "a bucket of a batch lost": (without_base, [FindingKind.LEDGER]),
+    "a piece of no file": (lambda body: split(body, file_number=7), [FindingKind.LEDGER]),
+    "a piece without the first": (lambda body: split(body, split=1), [FindingKind.LEDGER]),
     "pieces that follow": (second_split, []),
-    "pieces that do not follow": (lambda body: second_split(body, first_line=15), [Kind.LEDGER]),
-    "buckets of a batch that overlap": (overlapping_batch, [Kind.OVERLAP]),
-    "pieces of a table that overlap": (overlapping_pieces, [Kind.OVERLAP]),
-    "a commit is gone": (lambda body: body.sql(delete(t.commits).where(t.commits.c.commit_id == 1)), [Kind.COMMITS]),
-    "time goes back": (lambda body: commit(body, 3, at=5), [Kind.COMMITS]),
-    "the head": (lambda body: body.sql(update(t.head).values(commit_id=t.head.c.commit_id + 1)), [Kind.COMMITS]),
-    "the time of the head": (lambda body: body.sql(update(t.head).values(at=5)), [Kind.COMMITS]),
+    "pieces that do not follow": (lambda body: second_split(body, first_line=15), [FindingKind.LEDGER]),
+    "buckets of a batch that overlap": (overlapping_batch, [FindingKind.OVERLAP]),
+    "pieces of a table that overlap": (overlapping_pieces, [FindingKind.OVERLAP]),
+    "a commit is gone": (
+        lambda body: body.sql(delete(t.commits).where(t.commits.c.commit_id == 1)),
+        [FindingKind.COMMITS],
+    ),
+    "time goes back": (lambda body: commit(body, 3, at=5), [FindingKind.COMMITS]),
+    "the head": (lambda body: body.sql(update(t.head).values(commit_id=t.head.c.commit_id + 1)), [FindingKind.COMMITS]),
+    "the time of the head": (lambda body: body.sql(update(t.head).values(at=5)), [FindingKind.COMMITS]),
 }
 
 
 @pytest.mark.parametrize("name", LEDGER)
 @pytest.mark.parametrize("orders", [DEEP, QUICK])
-def test_what_does_not_hold_together_is_found_without_reading_rows(body: Body, name: str, orders: Orders) -> None:
+def test_what_does_not_hold_together_is_found_without_reading_rows(
+    body: Body, name: str, orders: DoctorOptions
+) -> None:
     damage, kinds = LEDGER[name]
     damage(body)
     assert body.kinds(orders) == kinds
@@ -655,10 +665,10 @@ def test_what_does_not_hold_together_is_found_without_reading_rows(body: Body, n
 
 def test_what_vacuum_has_taken_is_not_missed(body: Body) -> None:
     body.house.clock.advance(30 * DAY)
-    assert vacuum(body.house.site).freed
+    assert run_vacuum(body.house.site).freed
     assert body.kinds() == []
     body.path(body.base(8)).unlink()
-    assert body.kinds() == [Kind.MISSING]
+    assert body.kinds() == [FindingKind.MISSING]
 
 
 def test_what_nobody_needs_is_not_looked_at(body: Body) -> None:
@@ -679,7 +689,7 @@ def test_buckets_of_a_dropped_stream_have_to_be_whole(body: Body) -> None:
     assert body.kinds(FIX) == []
     assert index_of(body)[-3:] == before, "how much it held when it was dropped stays known"
     body.path(bucket).unlink()
-    assert body.kinds() == [Kind.MISSING]
+    assert body.kinds() == [FindingKind.MISSING]
 
 
 def test_what_was_withdrawn_is_not_missing(body: Body) -> None:
@@ -697,12 +707,12 @@ def test_what_was_withdrawn_is_not_missing(body: Body) -> None:
         )
     )
     body.note(bucket, removed_in=streams_head + 50)
-    assert Kind.NUMBERS not in body.kinds()
+    assert FindingKind.NUMBERS not in body.kinds()
     body.sql(update(t.streams).where(t.streams.c.name == "feed").values(vacuumed=streams_head + 50))
     body.sql(delete(t.buckets).where(t.buckets.c.bucket_id == bucket.bucket_id))
-    assert Kind.NUMBERS not in body.kinds(), "as many have been withdrawn as are missing"
+    assert FindingKind.NUMBERS not in body.kinds(), "as many have been withdrawn as are missing"
     body.stand(revisions=9)
-    assert Kind.NUMBERS in body.kinds()
+    assert FindingKind.NUMBERS in body.kinds()
 
 
 def doom(body: Body, path: str) -> str:
@@ -727,12 +737,12 @@ def a_file(body: Body) -> str:
     return path
 
 
-TIDY: Mapping[str, tuple[Damage, Kind, Severity]] = {
-    "a pin": (a_pin, Kind.PIN, Severity.LITTER),
-    "a consumer": (a_consumer, Kind.CONSUMER, Severity.LITTER),
-    "a file that is gone": (lambda body: doom(body, "feed/base/all/x.parquet"), Kind.DOOMED, Severity.LITTER),
-    "a file that is to go": (lambda body: doom(body, a_file(body)), Kind.DOOMED, Severity.LITTER),
-    "a file that is needed": (lambda body: doom(body, body.base(8).path or ""), Kind.DOOMED, Severity.DAMAGE),
+TIDY: Mapping[str, tuple[Damage, FindingKind, Severity]] = {
+    "a pin": (a_pin, FindingKind.PIN, Severity.LITTER),
+    "a consumer": (a_consumer, FindingKind.CONSUMER, Severity.LITTER),
+    "a file that is gone": (lambda body: doom(body, "feed/base/all/x.parquet"), FindingKind.DOOMED, Severity.LITTER),
+    "a file that is to go": (lambda body: doom(body, a_file(body)), FindingKind.DOOMED, Severity.LITTER),
+    "a file that is needed": (lambda body: doom(body, body.base(8).path or ""), FindingKind.DOOMED, Severity.DAMAGE),
 }
 
 
@@ -777,29 +787,29 @@ def test_files_that_nobody_names_are_told_with_the_way_to_remove_them(body: Body
     soon = NOW / SECOND
     os.utime(body.house.site.warehouse.path(young), (soon, soon))
     (finding,) = body.findings()
-    assert (finding.stream, finding.kind, finding.where) == ("feed", Kind.ORPHAN, "feed/base")
+    assert (finding.stream, finding.kind, finding.where) == ("feed", FindingKind.ORPHAN, "feed/base")
     assert finding.what == "1 file that no index row names (3 bytes)"
     assert finding.how == "errata archive vacuum feed"
     assert not finding.mendable
-    assert len(doctor(body.house.site, ["who"])[-1].findings) == 0
-    assert body.findings(Orders(grace=0))[0].what.startswith("2 files")
+    assert len(run_doctor(body.house.site, ["who"])[-1].findings) == 0
+    assert body.findings(DoctorOptions(grace=0))[0].what.startswith("2 files")
 
 
 def test_an_unknown_stream_is_told_with_candidates(body: Body) -> None:
     with pytest.raises(UsageError, match="did you mean feed"):
-        doctor(body.house.site, ["fed"])
+        run_doctor(body.house.site, ["fed"])
 
 
 def test_one_stream_is_looked_at_when_it_is_named(body: Body) -> None:
     body.stand(rows=7)
-    assert [each.stream for each in doctor(body.house.site, ["who"])] == ["who", None]
+    assert [each.stream for each in run_doctor(body.house.site, ["who"])] == ["who", None]
 
 
 def test_what_was_decided_before_another_writer_came_is_not_noted(body: Body) -> None:
     basis = body.layer().standing
     body.layer().bring(run(30))
-    with pytest.raises(BasisMovedError):
-        commit_mending(body.house.catalog, basis, Mending(rows=7), Cause("doctor"))
+    with pytest.raises(BasisConflict):
+        commit_repair(body.house.catalog, basis, ArchiveRepair(rows=7), Cause("doctor"))
     assert body.kinds() == []
 
 
@@ -816,9 +826,9 @@ def test_it_looks_again_when_another_writer_came_first(body: Body) -> None:
             body.layer().bring(run(30))
         came.append(title)
 
-    feed = doctor(body.house.site, ["feed"], FIX, bar=bar)[0]
+    feed = run_doctor(body.house.site, ["feed"], FIX, bar=bar)[0]
     assert came == ["reading feed", "reading feed"]
-    assert [each.kind for each in feed.mended] == [Kind.COUNTER]
+    assert [each.kind for each in feed.mended] == [FindingKind.COUNTER]
     assert body.kinds() == []
 
 
@@ -831,7 +841,7 @@ def test_it_gives_up_when_others_always_come_first(body: Body) -> None:
         body.sql(text("update streams set changed_in = changed_in + 1 where name = 'feed'"))
 
     with pytest.raises(ErrataError, match="8 times another writer moved stream feed first"):
-        doctor(body.house.site, ["feed"], FIX, bar=bar)
+        run_doctor(body.house.site, ["feed"], FIX, bar=bar)
 
 
 STEPS = st.one_of(
@@ -874,13 +884,13 @@ def test_whatever_happens_leaves_an_archive_healthy(
         elif step == "correct":
             done.correct(*(_revision(done, each, number) for number, each in enumerate(what)))
         elif step == "compact":
-            compact(shared.site, [done.name], everything=what)
+            compact_streams(shared.site, [done.name], everything=what)
         elif step == "age":
             age_out(shared.site, [done.name])
         else:
             shared.clock.advance(8 * DAY)
-            vacuum(shared.site, [done.name])
-        (found, _) = doctor(shared.site, [done.name])
+            run_vacuum(shared.site, [done.name])
+        (found, _) = run_doctor(shared.site, [done.name])
         assert found.findings == []
 
 
@@ -895,10 +905,10 @@ def _revision(done: Layers, what: tuple[Op, int], number: int) -> tuple[Op, Row,
 
 
 def by_spark(body: Body, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
-    monkeypatch.setattr("errata.archive.tasks.LITTLE", -1)
+    monkeypatch.setattr("errata.archive.bucket_frames.LOCAL_TASK_BYTES", -1)
     monkeypatch.setattr("errata.engine.near.near_is_installed", lambda: False)
-    monkeypatch.setattr(reading, "TASK_BYTES", 1)
-    monkeypatch.setattr(reading, "JOB_TASKS", 3)
+    monkeypatch.setattr(reading, "INSPECTION_TASK_BYTES", 1)
+    monkeypatch.setattr(reading, "TASKS_PER_JOB", 3)
     return body.findings()
 
 
@@ -935,7 +945,7 @@ def test_all_flows_leave_archives_healthy(a_house: Callable[..., House]) -> None
         return Line({"at": NOW - (1000 - at) * SECOND, "who": who, "price": price, "note": "x" * at * 50}, op)
 
     def check(when: str) -> None:
-        assert [finding for each in doctor(house.site) for finding in each.findings] == [], when
+        assert [finding for each in run_doctor(house.site) for finding in each.findings] == [], when
 
     for stream in FLOWS:
         house.append([Source("0.csv", [line(at, f"w{at:03}") for at in range(0, 100, 2)])], stream.name)
@@ -943,16 +953,16 @@ def test_all_flows_leave_archives_healthy(a_house: Callable[..., House]) -> None
         right = [line(3, "late"), line(4, "w004", 9.0, REPLACE), line(40, "w040", op=DELETE)]
         house.append([Source("1.jsonl", [*right, *wrong])], stream.name)
     check("taken in")
-    revise(house.site)
+    apply_revisions(house.site)
     check("corrected")
     for stream in FLOWS:
         house.append([Source("2.csv", [line(at, f"w{at:03}") for at in range(101, 960, 40)])], stream.name)
         house.append([Source("3.jsonl", [line(101, "w101", 5.0, REPLACE), line(4, "w004", op=DELETE)])], stream.name)
-    revise(house.site)
+    apply_revisions(house.site)
     assert sum(each.rows for each in age_out(house.site)) > 0
     check("aged")
-    assert any(each.commit_id for each in compact(house.site, everything=True))
+    assert any(each.commit_id for each in compact_streams(house.site, everything=True))
     check("compacted")
     house.clock.advance(30 * DAY)
-    assert vacuum(house.site).freed
+    assert run_vacuum(house.site).freed
     check("vacuumed")

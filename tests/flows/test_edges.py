@@ -10,14 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from errata.archive import append as arranging
-from errata.archive.gather import Plan
-from errata.archive.warehouse import Warehouse
+from errata.archive.ingest import batch_writer as arranging
+from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
+from errata.archive.ingest.slots import SlotPlan
 from errata.catalog import quarantine
-from errata.flows.taking.append import AppendReport, Batch, append
-from errata.model.batch import Counts
-from errata.model.instants import SECOND
-from errata.model.interval import HIGHEST, LOWEST
+from errata.declare.warehouse import Warehouse
+from errata.model.batch import BatchCounts
+from errata.model.time import HIGHEST, LOWEST, SECOND
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed
 from fixtures.sources import Line, Source
@@ -29,12 +28,12 @@ def a_line(at: int, who: str = "a", note: str | None = None) -> Line:
     return Line({"at": at, "who": who, "price": 1.0, "note": note})
 
 
-def took(house: House, *tables: pa.Table, name: str = "a", **how: object) -> AppendReport:
+def took(house: House, *tables: pa.Table, name: str = "a", **how: object) -> IngestReport:
     """The tables taken in, one batch of a Parquet file each."""
     paths = [house.folder / f"{name}{number}.parquet" for number in range(len(tables))]
     for path, table in zip(paths, tables, strict=True):
         pq.write_table(table, path, **how)
-    return append(house.site, Batch("feed", [str(path) for path in paths]))
+    return ingest_batch(house.site, IngestRequest("feed", [str(path) for path in paths]))
 
 
 def a_table(at: pa.Array | Sequence[object], who: str = "a", price: pa.Array | None = None) -> pa.Table:
@@ -49,31 +48,31 @@ def orders(house: House) -> list[object]:
 
 
 def reasons(house: House) -> list[tuple[int, str]]:
-    return [(each.row.line, each.row.reason) for each in quarantine.held(house.catalog)]
+    return [(each.row.line, each.row.reason) for each in quarantine.quarantined_rows(house.catalog)]
 
 
 @pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan | None]:
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[SlotPlan | None]:
     """The short ways that were found, or not, as batches were taken in by Spark."""
     monkeypatch.setattr(arranging, "SMALL_BYTES", -1)
-    found: list[Plan | None] = []
-    short_way = arranging._short_way
+    found: list[SlotPlan | None] = []
+    short_way = arranging._plan_without_shuffle
 
-    def noted(*arguments: object) -> Plan | None:
+    def noted(*arguments: object) -> SlotPlan | None:
         found.append(short_way(*arguments))
         return found[-1]
 
-    monkeypatch.setattr(arranging, "_short_way", noted)
+    monkeypatch.setattr(arranging, "_plan_without_shuffle", noted)
     return found
 
 
-def test_an_order_field_stored_as_text_goes_by_its_value(a_house: Builder, plans: list[Plan | None]) -> None:
+def test_an_order_field_stored_as_text_goes_by_its_value(a_house: Builder, plans: list[SlotPlan | None]) -> None:
     """By spelling, 100 lies between 1 and 19, and the files would overlap otherwise than they do."""
     house = a_house(NUMBERED)
     ranges = [(1, 150), (100, 199), (140, 260)]
     tables = [a_table([str(at) for at in range(*each)], f"f{number}") for number, each in enumerate(ranges)]
     report = took(house, *tables, row_group_size=10)
-    assert report.counts == Counts(149 + 99 + 120, 149 + 99 + 120)
+    assert report.counts == BatchCounts(149 + 99 + 120, 149 + 99 + 120)
     assert orders(house) == sorted(at for each in ranges for at in range(*each))
     assert plans == [None]
     again = took(house, *(table.append_column("note", pa.nulls(len(table))) for table in tables), name="b")
@@ -85,7 +84,9 @@ FAR = {"ms": (1_000, [10**15, -(10**15), 2**62]), "us": (1, [10**18, 2**60, 2**6
 
 
 @pytest.mark.parametrize("unit", FAR)
-def test_moments_beyond_what_can_be_kept_are_quarantined(a_house: Builder, unit: str, plans: list[Plan | None]) -> None:
+def test_moments_beyond_what_can_be_kept_are_quarantined(
+    a_house: Builder, unit: str, plans: list[SlotPlan | None]
+) -> None:
     house = a_house(a_feed(bucket_rows=4, slack=100 * SECOND))
     micros, far = FAR[unit]
     sound = [(NOW - (20 - second) * SECOND) // micros for second in range(12)]
@@ -108,7 +109,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("case", FOREIGN)
-def test_whole_numbers_of_any_type_are_an_order(a_house: Builder, case: str, plans: list[Plan | None]) -> None:
+def test_whole_numbers_of_any_type_are_an_order(a_house: Builder, case: str, plans: list[SlotPlan | None]) -> None:
     at, wrong = FOREIGN[case]
     house = a_house(NUMBERED)
     report = took(house, a_table(at, price=pa.array(np.array([1, 2.5, np.inf], np.float16))))
@@ -127,7 +128,7 @@ def test_the_very_ends_of_the_order_are_no_place_for_a_row(a_house: Builder, end
     assert {reason for _, reason in reasons(house)} == {
         f"at: {end} is at the very end of what a bigint can hold, where nothing can come after it"
     }
-    assert took(house, a_table([end, 7])).counts == Counts(2, 1, quarantined=1)
+    assert took(house, a_table([end, 7])).counts == BatchCounts(2, 1, quarantined=1)
     assert orders(house) == [7]
     assert house.scan(start="8") == []
 
@@ -135,7 +136,9 @@ def test_the_very_ends_of_the_order_are_no_place_for_a_row(a_house: Builder, end
 def test_next_to_the_ends_there_is_place(a_house: Builder) -> None:
     house = a_house(replace(NUMBERED, slack=5))
     assert house.append([Source("1.csv", [a_line(LOWEST + 1)])]).stable == LOWEST
-    assert house.append([Source("2.csv", [a_line(LOWEST + 1), a_line(LOWEST + 2)])]).counts == Counts(2, 1, dropped=1)
+    assert house.append([Source("2.csv", [a_line(LOWEST + 1), a_line(LOWEST + 2)])]).counts == BatchCounts(
+        2, 1, dropped=1
+    )
     assert house.append([Source("3.csv", [a_line(HIGHEST - 1)])]).stable == HIGHEST - 6
     assert house.append([Source("4.csv", [a_line(HIGHEST - 1), a_line(HIGHEST - 1, "b")])]).counts.dropped == 1
     assert orders(house) == [LOWEST + 1, LOWEST + 2, HIGHEST - 1, HIGHEST - 1]
@@ -152,13 +155,13 @@ def test_a_time_of_arrival_that_is_given_is_compared_as_any_other(a_house: Build
     house.append([Source("1.csv", rows("a"), named)])
     house.clock.advance(SECOND)
     report = house.append([Source("2.csv", rows("a", "b"), named)])
-    assert report.counts == Counts(2, 1, dropped=1)
+    assert report.counts == BatchCounts(2, 1, dropped=1)
     report = house.append([Source("3.jsonl", rows("b", "c"))])
-    assert report.counts == Counts(2, 1, dropped=1)
+    assert report.counts == BatchCounts(2, 1, dropped=1)
     assert [row["who"] for row in house.scan()] == ["a", "b", "c"]
     # Where nothing is given it is the time of this arrival, and no key is there already.
     report = house.append([Source("4.csv", [Line({"who": "a", "price": 1.0, "note": None})])])
-    assert report.counts == Counts(1, 1)
+    assert report.counts == BatchCounts(1, 1)
 
 
 @pytest.mark.parametrize("name", ["wh[1] {a,b}", "day=1/w%20h#?*\\"])

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import select
 
-from errata.catalog import told_faults as told
+from errata.answer.fault_notices import notify_faults
+from errata.catalog import queries as told
 from errata.catalog.tables import told_faults as table
-from errata.flows.running.fault_calls import tell_faults
 from fixtures.runs import Answering
 
 TEXTS = {"inverse": "SELECT of, 12 / price AS r, at FROM quotes", "top": "SELECT max(r) AS top FROM inverse"}
@@ -33,7 +33,7 @@ class Heard(list[Mapping[str, Any]]):
     def tell(self, there: Answering) -> list[tuple[str, str]]:
         """Tell what there is to tell, and what that was."""
         before = len(self)
-        assert tell_faults(there.site, self.append) == len(self) - before
+        assert notify_faults(there.site, self.append) == len(self) - before
         return [(each["event"], each["query"]) for each in self[before:]]
 
 
@@ -85,7 +85,7 @@ def test_the_same_fault_again_is_another_one(there: Answering) -> None:
 
 
 def test_a_fault_that_nobody_was_told_of_is_not_told_to_be_over(there: Answering) -> None:
-    told.to_tell(there.site.catalog)
+    told.due_fault_notices(there.site.catalog)
     there.revise(quotes=["6,b,2;replace"])
     there.run()
     assert Heard().tell(there) == []
@@ -112,14 +112,14 @@ def test_who_is_told_twice_because_of_a_kill_is_told_the_same_id(there: Answerin
 
     for _ in range(2):
         with pytest.raises(LostError):
-            tell_faults(there.site, dies)
+            notify_faults(there.site, dies)
     heard = Heard()
     assert heard.tell(there) == [("stopped", "inverse")]
     assert ids == [heard[0]["fault_id"]] * 2
     there.revise(quotes=["6,b,2;replace"])
     there.run()
     with pytest.raises(LostError):
-        tell_faults(there.site, dies)
+        notify_faults(there.site, dies)
     assert heard.tell(there) == [("over", "inverse")]
     assert set(ids) == {heard[1]["fault_id"]}
 

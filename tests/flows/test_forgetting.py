@@ -9,20 +9,20 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import func, insert, select
 
+from errata.answer.range_replay import ReplayRange, replay_range
+from errata.answer.runs import run
+from errata.archive.upkeep import vacuum as vacuuming
+from errata.archive.upkeep.doctor import run_doctor
+from errata.archive.upkeep.vacuum import run_vacuum
 from errata.catalog import commits
-from errata.catalog.pins import pinned
+from errata.catalog.pins import hold_pin
 from errata.catalog.tables import evaluations, pins, positions
-from errata.flows.running.replay import Range, replay
-from errata.flows.running.run import run
-from errata.flows.telling.changes import Feed
-from errata.flows.telling.history import history
-from errata.flows.telling.results import Wanted, reading
-from errata.flows.telling.why import why
-from errata.flows.upkeep import vacuum as vacuuming
-from errata.flows.upkeep.doctor import doctor
-from errata.flows.upkeep.vacuum import vacuum
-from errata.model.instants import DAY
-from errata.serve.story import Causes
+from errata.model.time import DAY
+from errata.read.changes import ChangelogReader
+from errata.read.history import row_history
+from errata.read.provenance import CauseList
+from errata.read.results import ResultsRequest, open_results
+from errata.read.why import explain_result
 from fixtures.answers import told
 from fixtures.catalog import NOW
 from fixtures.runs import FIRST, QUERIES, Answering
@@ -58,14 +58,14 @@ def test_records_behind_the_horizon_go_and_answers_stay(there: Answering, spark:
     with catalog.writing() as connection:
         dead = {"pin_id": "dead", "commit_id": 1, "holder": "killed", "expires_at": catalog.clock.now() - 1}
         connection.execute(insert(pins).values(dead))
-    before, newest = count(there), commits.newest(catalog)
+    before, newest = count(there), commits.newest_commit(catalog)
     rows = {name: there.rows(name) for name in TEXTS}
     since = newest - 15
-    changes = {name: told(Feed(there.site, name, since)) for name in TEXTS}
-    story = why(there.site, "sums", {"of": "a"}, 6 + 2 * DAYS - 4)
-    versions = history(there.site, "quotes", {"at": "1", "of": "a"}).versions
-    planned = vacuuming.plan(there.site).forgotten
-    done = vacuum(there.site)
+    changes = {name: told(ChangelogReader(there.site, name, since)) for name in TEXTS}
+    story = explain_result(there.site, "sums", {"of": "a"}, 6 + 2 * DAYS - 4)
+    versions = row_history(there.site, "quotes", {"at": "1", "of": "a"}).versions
+    planned = vacuuming.plan_vacuum(there.site).forgotten
+    done = run_vacuum(there.site)
     assert done.forgotten == planned
     after = count(there)
     assert after["pins"] == 0
@@ -73,40 +73,40 @@ def test_records_behind_the_horizon_go_and_answers_stay(there: Answering, spark:
     assert after["positions"] == before["positions"] - done.forgotten.positions
     assert done.forgotten.evaluations >= len(TEXTS) * 3
     assert done.forgotten.positions >= len(TEXTS) * 3
-    assert vacuum(there.site).forgotten == vacuuming.Forgotten()
+    assert run_vacuum(there.site).forgotten == vacuuming.RecordCounts()
 
     assert {name: there.rows(name) for name in TEXTS} == rows
-    assert {name: told(Feed(there.site, name, since)) for name in TEXTS} == changes
-    again = why(there.site, "sums", {"of": "a"}, 6 + 2 * DAYS - 4)
+    assert {name: told(ChangelogReader(there.site, name, since)) for name in TEXTS} == changes
+    again = explain_result(there.site, "sums", {"of": "a"}, 6 + 2 * DAYS - 4)
     assert again.values == story.values
     assert [(each.then, each.rows) for each in again.behind] == [(each.then, each.rows) for each in story.behind]
-    assert history(there.site, "quotes", {"at": "1", "of": "a"}).versions == versions
+    assert row_history(there.site, "quotes", {"at": "1", "of": "a"}).versions == versions
     there.check()
-    with reading(there.site, Wanted("most", aligned=("sums", "dear"))) as found:
+    with open_results(there.site, ResultsRequest("most", aligned=("sums", "dear"))) as found:
         assert len({each.chosen.evaluation.data_commit for each in found.answers}) == 1
-    assert [each for examined in doctor(there.site) for each in examined.findings] == []
+    assert [each for examined in run_doctor(there.site) for each in examined.findings] == []
     # It goes on: with news, corrections of what is old, and what is made anew.
     there.take(quotes=["40,a,1", "3,a,6;replace"])
     assert there.run().stopped == []
-    assert replay(there.site, Range("closed", "0", "20")).verified
+    assert replay_range(there.site, ReplayRange("closed", "0", "20")).verified
     run(there.site, ["sums"], anew=True)
     there.run()
     there.check()
 
 
 def test_what_stood_before_is_told_in_short(there: Answering) -> None:
-    vacuum(there.site)
-    whole = commits.whole_from(there.site.catalog, "dear")
-    feed = told(Feed(there.site, "dear"))
+    run_vacuum(there.site)
+    whole = commits.whole_since(there.site.catalog, "dear")
+    feed = told(ChangelogReader(there.site, "dear"))
     first = [each for each in feed if each["commit"] <= whole]
     assert {each["op"] for each in first} == {"insert"}
     assert "forgotten" in {each["cause"]["type"] for each in first}
-    story = why(there.site, "closed", {"of": "b", "window_start": "4"}, 8)
+    story = explain_result(there.site, "closed", {"of": "b", "window_start": "4"}, 8)
     assert story.values[0].cut
-    assert story.values[0].causes == Causes(), "nobody knows any more what gave the value"
+    assert story.values[0].causes == CauseList(), "nobody knows any more what gave the value"
 
 
 def test_a_pin_keeps_what_it_can_see(there: Answering) -> None:
-    with pinned(there.site.catalog, 3, "a reader"):
-        assert vacuum(there.site).forgotten.evaluations == 0
-    assert vacuum(there.site).forgotten.evaluations > 0
+    with hold_pin(there.site.catalog, 3, "a reader"):
+        assert run_vacuum(there.site).forgotten.evaluations == 0
+    assert run_vacuum(there.site).forgotten.evaluations > 0

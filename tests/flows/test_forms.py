@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import update
 
+from errata.answer.runs import run
 from errata.catalog import queries
 from errata.catalog.tables import queries as queries_table
-from errata.flows.declaring.apply import apply, plan
-from errata.flows.running.run import run
-from errata.flows.telling.changes import Feed
-from errata.flows.telling.why import why
-from errata.serve.story import Cause, Correction, Edit, Redeclared
+from errata.declare.apply import apply_plan, plan_apply
+from errata.read.changes import ChangelogReader
+from errata.read.provenance import ProvenanceCause, QueryEditCause, RevisionCause, StreamEditCause
+from errata.read.why import explain_result
 from fixtures.answers import told
 from fixtures.runs import FIRST, SUMS, Answering
 
@@ -39,7 +39,7 @@ def there(tmp_path: Path, spark: SparkSession) -> Iterator[Answering]:
 
 
 def forms(there: Answering) -> dict[str, int]:
-    return {name: each.query_id for name, each in queries.recorded(there.site.catalog).items()}
+    return {name: each.query_id for name, each in queries.recorded_queries(there.site.catalog).items()}
 
 
 def redeclare(there: Answering, *changes: tuple[str, str]) -> None:
@@ -50,9 +50,9 @@ def redeclare(there: Answering, *changes: tuple[str, str]) -> None:
     there.edit(there.texts)
 
 
-def last_causes(there: Answering, query: str, instant: int, **key: Any) -> list[Cause]:
+def last_causes(there: Answering, query: str, instant: int, **key: Any) -> list[ProvenanceCause]:
     """Of the last value that the answer has had at an instant."""
-    return list(why(there.site, query, key, instant).values[-1].causes.told)
+    return list(explain_result(there.site, query, key, instant).values[-1].causes.told)
 
 
 def test_a_correction_after_a_column_was_added_is_a_correction(there: Answering) -> None:
@@ -65,10 +65,10 @@ def test_a_correction_after_a_column_was_added_is_a_correction(there: Answering)
     assert corrected == dict.fromkeys(TEXTS, True)
     there.check("sums", "most")
     assert {name for name, each in forms(there).items() if each != before[name]} == {"all"}
-    changes = told(Feed(there.site, "sums"))
+    changes = told(ChangelogReader(there.site, "sums"))
     assert changes[-1]["cause"] == {"type": "revisions", "id": "quotes 1"}
     (cause,) = last_causes(there, "sums", 6, of="a")
-    assert isinstance(cause, Correction)
+    assert isinstance(cause, RevisionCause)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_what_a_query_may_have_without_another_form(there: Answering) -> None:
         {},
     ):
         project = there.written.write(reworded, options, there.declared)
-        apply(plan(project))
+        apply_plan(plan_apply(project))
         there.site = replace(there.site, project=project)
         assert {name for name, each in forms(there).items() if each != before[name]} == set()
-    recorded = queries.recorded(there.site.catalog)
+    recorded = queries.recorded_queries(there.site.catalog)
     assert {name: recorded[name].checked.query.text for name in reworded} == reworded
     assert there.run().evaluated == []
     there.take(quotes=CORRECTION)
@@ -137,17 +137,17 @@ def test_the_cause_is_what_has_changed(there: Answering) -> None:
     assert there.of("all").last.cause["type"] == "stream"
     assert there.of("all").last.cause["id"] == "quotes"
     (cause,) = last_causes(there, "all", 14, at=14, of="a")
-    assert cause == Redeclared("quotes")
+    assert cause == StreamEditCause("quotes")
 
     there.edit(TEXTS | {"sums": SUMS.replace("5", "9")})
     there.run()
-    assert last_causes(there, "sums", 14, of="a") == [Edit()]
-    assert [each["cause"]["id"] for each in told(Feed(there.site, "most"))][-1] == "sums"
-    assert last_causes(there, "most", 14) == [Edit(reads="sums")]
+    assert last_causes(there, "sums", 14, of="a") == [QueryEditCause()]
+    assert [each["cause"]["id"] for each in told(ChangelogReader(there.site, "most"))][-1] == "sums"
+    assert last_causes(there, "most", 14) == [QueryEditCause(reads="sums")]
 
     there.revise(quotes=["14,a,7;replace"])
     run(there.site, ["sums"], anew=True)
-    assert last_causes(there, "sums", 14, of="a") == [Edit(anew=True)]
+    assert last_causes(there, "sums", 14, of="a") == [QueryEditCause(anew=True)]
     # Of what reads it, too: nobody has edited that one.
     there.run()
     assert there.of("most").last.cause["id"] == "sums"

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from errata.errors import ErrataError, Refused, UsageError
-from errata.flows.taking.revise import revise
-from errata.flows.taking.undo import undo
-from errata.flows.telling.history import History, What, history
-from errata.flows.upkeep.age_out import age_out
-from errata.flows.upkeep.compact import compact
-from errata.flows.upkeep.vacuum import vacuum
-from errata.model.instants import DAY
-from errata.model.revision import Op
+from errata.archive.revisions.apply import apply_revisions
+from errata.archive.revisions.undo import undo_batch
+from errata.archive.upkeep.ageing import age_out
+from errata.archive.upkeep.compaction import compact_streams
+from errata.archive.upkeep.vacuum import run_vacuum
+from errata.errors import ErrataError, RefusedError, UsageError
+from errata.model.batch import Op
 from errata.model.stream import Retention
+from errata.model.time import DAY
+from errata.read.history import RowHistory, VersionOrigin, row_history
 from fixtures.flows import Builder, House, a_feed, canonical_row
 from fixtures.oracle import history as oracle
 from fixtures.oracle.revision import Row
@@ -37,7 +37,7 @@ def took(house: House, batch_id: str, *lines: Line) -> None:
     house.append([Source(f"{batch_id}.jsonl", lines)], batch_id=batch_id, again=True)
 
 
-def told(found: History) -> list[tuple[object, ...]]:
+def told(found: RowHistory) -> list[tuple[object, ...]]:
     return [
         (each.number, each.row, each.what.value, each.revision, each.batch_id, each.values["who"], each.values["price"])
         for each in found.versions
@@ -50,11 +50,11 @@ def house(a_house: Builder) -> House:
     house = a_house(FEED)
     took(house, "A", *(line(at, "a", float(at)) for at in range(20)))
     took(house, "B", line(3, "a", 99.0, Op.REPLACE), line(3, "q", 98.0, Op.REPLACE, who="a"))
-    revise(house.site)
+    apply_revisions(house.site)
     took(house, "C", line(3, "q", 0.0, Op.DELETE))
-    revise(house.site)
+    apply_revisions(house.site)
     took(house, "D", line(3, "q", 7.0))
-    revise(house.site)
+    apply_revisions(house.site)
     return house
 
 
@@ -68,12 +68,12 @@ STORY = [
 
 
 def test_a_story_from_its_last_key_and_from_its_first(house: House) -> None:
-    assert told(history(house.site, "feed", {"at": "3", "who": "q"})) == STORY
-    assert told(history(house.site, "feed", {"at": "3", "who": "a"})) == STORY[:4]
+    assert told(row_history(house.site, "feed", {"at": "3", "who": "q"})) == STORY
+    assert told(row_history(house.site, "feed", {"at": "3", "who": "a"})) == STORY[:4]
 
 
 def test_where_each_version_came_from(house: House) -> None:
-    first, second, third, fourth, last = history(house.site, "feed", {"who": "q", "at": "3"}).versions
+    first, second, third, fourth, last = row_history(house.site, "feed", {"who": "q", "at": "3"}).versions
     assert [each.known.commit_id for each in (first, second, third, fourth, last)] == [2, 4, 4, 6, 8]
     assert [each.until and each.until.commit_id for each in (first, second, third, fourth, last)] == [
         4,
@@ -88,23 +88,29 @@ def test_where_each_version_came_from(house: House) -> None:
 
 
 def test_a_row_that_nothing_has_corrected(house: House) -> None:
-    (only,) = history(house.site, "feed", {"at": "7", "who": "a"}).versions
-    assert (only.what, only.revision, only.batch_id, only.line, only.until) == (What.INSERTED, None, "A", 8, None)
+    (only,) = row_history(house.site, "feed", {"at": "7", "who": "a"}).versions
+    assert (only.what, only.revision, only.batch_id, only.line, only.until) == (
+        VersionOrigin.INSERTED,
+        None,
+        "A",
+        8,
+        None,
+    )
 
 
 def test_nothing_is_lost_by_compaction_and_vacuum(house: House) -> None:
-    compact(house.site, everything=True)
+    compact_streams(house.site, everything=True)
     house.clock.advance(100 * DAY)
-    assert vacuum(house.site).commits
+    assert run_vacuum(house.site).commits
     test_a_story_from_its_last_key_and_from_its_first(house)
-    (only,) = history(house.site, "feed", {"at": "7", "who": "a"}).versions
+    (only,) = row_history(house.site, "feed", {"at": "7", "who": "a"}).versions
     assert (only.batch_id, only.line) == ("A", 8)
 
 
 def test_an_undo_goes_on_with_the_same_row(house: House) -> None:
-    undo(house.site, "feed", "D")
-    undo(house.site, "feed", "C")
-    found = history(house.site, "feed", {"at": "3", "who": "q"})
+    undo_batch(house.site, "feed", "D")
+    undo_batch(house.site, "feed", "C")
+    found = row_history(house.site, "feed", {"at": "3", "who": "q"})
     assert told(found) == [
         *STORY,
         (6, 2, "deleted", 5, "undo-D", "q", 7.0),
@@ -116,13 +122,13 @@ def test_an_undo_goes_on_with_the_same_row(house: House) -> None:
 
 def test_what_is_pending_is_told(house: House) -> None:
     took(house, "E", line(3, "q", 8.0, Op.REPLACE), line(7, "q", 8.0, Op.REPLACE, at=3), line(9, "q", 1.0, Op.REPLACE))
-    found = history(house.site, "feed", {"at": "3", "who": "q"})
+    found = row_history(house.site, "feed", {"at": "3", "who": "q"})
     assert told(found) == STORY
     assert [(each.revision, each.op, each.batch_id, each.line) for each in found.waiting] == [
         (5, Op.REPLACE, "E", 1),
         (6, Op.REPLACE, "E", 2),
     ]
-    (coming,) = history(house.site, "feed", {"at": "7", "who": "q"}).waiting
+    (coming,) = row_history(house.site, "feed", {"at": "7", "who": "q"}).waiting
     assert coming.revision == 6
 
 
@@ -130,17 +136,17 @@ def test_a_row_that_has_been_aged_out(a_house: Builder) -> None:
     house = a_house(replace(FEED, retention=Retention(span=10), bucket_rows=4))
     took(house, "A", *(line(at, "a") for at in range(12)))
     took(house, "B", line(1, "a", 2.0, Op.REPLACE))
-    revise(house.site)
+    apply_revisions(house.site)
     took(house, "C", line(30, "a"))
     commit = age_out(house.site)[0].commit_id
-    found = history(house.site, "feed", {"at": "1", "who": "a"})
+    found = row_history(house.site, "feed", {"at": "1", "who": "a"})
     assert found.aged
     assert [(each.batch_id, each.aged, each.until and each.until.commit_id) for each in found.versions] == [
         ("A", False, 4),
         ("B", True, commit),
     ]
     with pytest.raises(ErrataError, match=r"(?s)no row of the key at=2,who=a is known.*aged out"):
-        history(house.site, "feed", {"at": "2", "who": "a"})
+        row_history(house.site, "feed", {"at": "2", "who": "a"})
 
 
 @pytest.mark.parametrize(
@@ -153,7 +159,7 @@ def test_a_row_that_has_been_aged_out(a_house: Builder) -> None:
 )
 def test_keys_that_are_none(house: House, key: Mapping[str, str], wrong: str) -> None:
     with pytest.raises(UsageError, match=wrong):
-        history(house.site, "feed", key)
+        row_history(house.site, "feed", key)
 
 
 def test_what_came_to_nothing_is_not_in_the_way_of_an_undo(a_house: Builder) -> None:
@@ -161,15 +167,15 @@ def test_what_came_to_nothing_is_not_in_the_way_of_an_undo(a_house: Builder) -> 
     took(house, "A", line(0, "a"), line(1, "b"), line(9, "z"))
     # Of one row the batch makes another, of the other in the end what it was.
     took(house, "B", line(0, "a", 2.0, Op.DELETE), line(1, "b", 2.0, Op.REPLACE), line(1, "b", 1.0, Op.REPLACE))
-    revise(house.site)
+    apply_revisions(house.site)
     took(house, "C", line(1, "b", 3.0, Op.REPLACE))
-    revise(house.site)
-    undo(house.site, "feed", "B")
-    assert told(history(house.site, "feed", {"who": "b"}))[-1][3:] == (4, "C", "b", 3.0)
-    assert told(history(house.site, "feed", {"who": "a"}))[-1][2:] == ("brought back", 5, "undo-B", "a", 1.0)
+    apply_revisions(house.site)
+    undo_batch(house.site, "feed", "B")
+    assert told(row_history(house.site, "feed", {"who": "b"}))[-1][3:] == (4, "C", "b", 3.0)
+    assert told(row_history(house.site, "feed", {"who": "a"}))[-1][2:] == ("brought back", 5, "undo-B", "a", 1.0)
     # Nor is it in the way of the batch before: what that has made of the row is what stands.
-    undo(house.site, "feed", "C")
-    undo(house.site, "feed", "A")
+    undo_batch(house.site, "feed", "C")
+    undo_batch(house.site, "feed", "A")
     assert house.scan() == []
 
 
@@ -200,22 +206,22 @@ def test_the_history_of_every_key_is_the_oracles(a_house: Builder, key: tuple[st
         took(house, f"b{number}", *batch)
         records = [record(Source("b.jsonl"), each, stream, at) for at, each in enumerate(batch)]
         model.append(records, 0, f"b{number}")
-        revise(house.site)
+        apply_revisions(house.site)
         model.revise()
         if data.draw(st.booleans(), "undo"):
             undone = f"b{data.draw(st.integers(0, number))}"
             refused = False
             try:
                 model.undo(undone)
-            except Refused:
+            except RefusedError:
                 refused = True
             if refused:
-                with pytest.raises(Refused):
-                    undo(house.site, "feed", undone)
+                with pytest.raises(RefusedError):
+                    undo_batch(house.site, "feed", undone)
             else:
-                undo(house.site, "feed", undone)
+                undo_batch(house.site, "feed", undone)
         if data.draw(st.integers(0, 3), "compact") == 0:
-            compact(house.site, everything=True)
+            compact_streams(house.site, everything=True)
     keys = [{"at": str(at), "who": who} for at in range(4) for who in "abc"]
     for each in keys if len(key) == 2 else [{"who": who} for who in "abc"]:
         _agree(house, model, each)
@@ -227,9 +233,9 @@ def _agree(house: House, model: oracle.History, key: Mapping[str, str]) -> None:
     speaking = [each for each in model.pending() if each.key == wanted]
     if not versions and not speaking:
         with pytest.raises(ErrataError, match="no row of the key"):
-            history(house.site, "feed", key)
+            row_history(house.site, "feed", key)
         return
-    found = history(house.site, "feed", key)
+    found = row_history(house.site, "feed", key)
     # Revisions of one undo have no order among themselves that means anything: so the rows are compared one by one.
     expected, told_of = defaultdict(list), defaultdict(list)
     for version in versions:
@@ -245,9 +251,9 @@ def _agree(house: House, model: oracle.History, key: Mapping[str, str]) -> None:
     assert {each.batch_id for each in speaking} <= {each.batch_id for each in found.waiting}
 
 
-def _op(what: What) -> Op:
-    return {What.REPLACED: Op.REPLACE, What.DELETED: Op.DELETE}.get(what, Op.INSERT)
+def _op(what: VersionOrigin) -> Op:
+    return {VersionOrigin.REPLACED: Op.REPLACE, VersionOrigin.DELETED: Op.DELETE}.get(what, Op.INSERT)
 
 
-def _values(what: What, values: Mapping[str, object]) -> Row | None:
-    return None if what is What.DELETED else canonical_row(dict(values))
+def _values(what: VersionOrigin, values: Mapping[str, object]) -> Row | None:
+    return None if what is VersionOrigin.DELETED else canonical_row(dict(values))

@@ -8,17 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from errata.archive.upkeep.ageing import AgeOutReport, age_out
+from errata.archive.upkeep.retention import RetentionHold, oldest_hold
 from errata.catalog import queries, streams
-from errata.catalog.published import Done, commit_evaluation, published
-from errata.cli.age_out import aged_lines
-from errata.flows.answering.holding import Hold, hold_on
-from errata.flows.site import Site, at_site
-from errata.flows.upkeep.age_out import AgedOut, age_out
-from errata.model.commit import Cause
-from errata.model.evaluation import Measures, Step
-from errata.model.interval import LOWEST
-from errata.model.pattern import Pattern
-from errata.model.results import Shape
+from errata.catalog.result_archives import EvaluationCommit, commit_evaluation, read_archive
+from errata.cli.age_out import age_out_lines
+from errata.declare.site import Site, open_site
+from errata.model.commit import Cause, EvaluationCost, EvaluationSpan
+from errata.model.results import ResultShape, UpdatePattern
+from errata.model.time import LOWEST
 from fixtures.catalog import NOW
 from fixtures.clock import FixedClock
 from fixtures.flows import House
@@ -54,12 +52,23 @@ class Place:
     def answer(self, name: str) -> None:
         """An evaluation as far as the feed reaches."""
         catalog = self.site.catalog
-        stable = streams.standing(catalog, "feed").stable
+        stable = streams.stream_state(catalog, "feed").stable
         assert stable is not None
-        step, shape = Step(LOWEST, stable), Shape((), Pattern.MONOTONIC, timed=False)
-        query_id = queries.recorded(catalog)[name].query_id
-        done = Done(
-            name, query_id, shape, None, step, 1, {}, {}, Measures(), LOWEST, (), replaces=published(catalog, name)
+        step, shape = EvaluationSpan(LOWEST, stable), ResultShape((), UpdatePattern.MONOTONIC, timed=False)
+        query_id = queries.recorded_queries(catalog)[name].query_id
+        done = EvaluationCommit(
+            name,
+            query_id,
+            shape,
+            None,
+            step,
+            1,
+            {},
+            {},
+            EvaluationCost(),
+            LOWEST,
+            (),
+            replaces=read_archive(catalog, name),
         )
         commit_evaluation(catalog, done, Cause("run"))
 
@@ -69,7 +78,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     written = Written(tmp_path)
     written.apply(TEXTS, streams=STREAMS)
     (tmp_path / "warehouse").mkdir()
-    with at_site(tmp_path, clock=FixedClock(NOW)) as site:
+    with open_site(tmp_path, clock=FixedClock(NOW)) as site:
         made = Place(written, site, Layers(House(tmp_path, site), site.project.streams["feed"]))
         made.bring(0)
         made.bring(40)
@@ -89,28 +98,28 @@ def place(tmp_path: Path) -> Iterator[Place]:
     ],
 )
 def test_a_query_holds_what_it_has_still_to_read(place: Place, query: str, source: str, start: int) -> None:
-    assert hold_on(place.site, source) is None, "what has not been evaluated yet begins where there are rows"
+    assert oldest_hold(place.site, source) is None, "what has not been evaluated yet begins where there are rows"
     place.answer(query)
-    assert hold_on(place.site, source) == Hold(query, start)
+    assert oldest_hold(place.site, source) == RetentionHold(query, start)
 
 
 def test_only_the_form_that_is_there_holds_and_of_several_the_one_that_reaches_back_furthest(place: Place) -> None:
     place.answer("all")
     place.answer("recent")
-    assert hold_on(place.site, "feed") == Hold("all", LOWEST)
+    assert oldest_hold(place.site, "feed") == RetentionHold("all", LOWEST)
     place.written.apply({**TEXTS, "all": TEXTS["all"].replace("> 10", "> 11")}, streams=STREAMS)
-    assert hold_on(place.site, "feed") == Hold("recent", 10)
+    assert oldest_hold(place.site, "feed") == RetentionHold("recent", 10)
 
 
 def test_rows_stay_for_a_query_and_it_is_said_for_which(place: Place) -> None:
     place.answer("all")
     [aged] = age_out(place.site)
-    assert (aged.commit_id, aged.rows, aged.held) == (None, 0, Hold("all", LOWEST))
+    assert (aged.commit_id, aged.rows, aged.held) == (None, 0, RetentionHold("all", LOWEST))
     place.written.apply({name: text for name, text in TEXTS.items() if name != "all"}, streams=STREAMS)
     place.answer("recent")
     place.bring(80)
     [aged] = age_out(place.site)
-    assert (aged.rows, aged.aged_to, aged.held) == (1, 1, Hold("recent", 10))
+    assert (aged.rows, aged.aged_to, aged.held) == (1, 1, RetentionHold("recent", 10))
     place.answer("recent")
     [aged] = age_out(place.site)
     assert (aged.rows, aged.held) == (1, None)
@@ -119,24 +128,27 @@ def test_rows_stay_for_a_query_and_it_is_said_for_which(place: Place) -> None:
 @pytest.mark.parametrize(
     ("aged", "lines"),
     [
-        (AgedOut("feed", None, ()), ["feed: nothing is past the retention"]),
-        (AgedOut("feed", 7, (), 3, 21, timed=False), ["feed: no buckets with 3 rows up to 20 dropped in commit 7"]),
+        (AgeOutReport("feed", None, ()), ["feed: nothing is past the retention"]),
         (
-            AgedOut("feed", 7, (), 3, 21, timed=False, held=Hold("q", 30)),
+            AgeOutReport("feed", 7, (), 3, 21, timed=False),
+            ["feed: no buckets with 3 rows up to 20 dropped in commit 7"],
+        ),
+        (
+            AgeOutReport("feed", 7, (), 3, 21, timed=False, held=RetentionHold("q", 30)),
             [
                 "feed: no buckets with 3 rows up to 20 dropped in commit 7",
                 "feed: what is past the retention stays from 30 on: query q has still to read it",
             ],
         ),
         (
-            AgedOut("feed", None, (), held=Hold("q", LOWEST)),
+            AgeOutReport("feed", None, (), held=RetentionHold("q", LOWEST)),
             ["feed: what is past the retention stays: query q reads all of it each time"],
         ),
         (
-            AgedOut("q", None, (), held=Hold("q", LOWEST)),
+            AgeOutReport("q", None, (), held=RetentionHold("q", LOWEST)),
             ["q: what is past the retention stays: which values have come is known from it alone"],
         ),
     ],
 )
-def test_what_is_said_of_ageing(aged: AgedOut, lines: list[str]) -> None:
-    assert list(aged_lines(aged)) == lines
+def test_what_is_said_of_ageing(aged: AgeOutReport, lines: list[str]) -> None:
+    assert list(age_out_lines(aged)) == lines

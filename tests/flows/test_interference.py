@@ -11,15 +11,15 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
+from errata.archive.ingest import landing
+from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
+from errata.archive.upkeep.ageing import age_out
 from errata.catalog import commits, quarantine, streams
-from errata.catalog.open import Catalog, answering
+from errata.catalog.database import Catalog, readable_errors
 from errata.errors import ErrataError, UsageError
-from errata.flows.taking import landing
-from errata.flows.taking.append import AppendReport, Batch, append
-from errata.flows.upkeep.age_out import age_out
 from errata.model.batch import SourceFile
-from errata.model.instants import SECOND
-from errata.model.stream import Landing, Retention, Stream, Then
+from errata.model.stream import LandedFileAction, LandingFolder, Retention, Stream
+from errata.model.time import SECOND
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed
 from fixtures.sources import NO_NUMBER, Line, Source
@@ -59,11 +59,11 @@ def answer_lost(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
         @contextmanager
         def committed(catalog: Catalog) -> Iterator[Connection]:
-            with answering(catalog.engine):
-                before = commits.newest(catalog)
+            with readable_errors(catalog.engine):
+                before = commits.newest_commit(catalog)
                 with writing(catalog) as connection:
                     yield connection
-                if commits.newest(catalog) == before:
+                if commits.newest_commit(catalog) == before:
                     return  # a pin, taken or dropped
                 raise OperationalError("COMMIT", {}, Exception("server closed the connection unexpectedly"))
 
@@ -76,8 +76,8 @@ def test_a_commit_whose_answer_was_lost_keeps_its_files(a_house: Builder, monkey
     source = Source("1.csv", [a_line(second, note=LARGE) for second in range(3)])
     paths = [str(house.write(source))]
     with answer_lost(monkeypatch), pytest.raises(ErrataError, match="does not answer as it should"):
-        append(house.site, Batch("feed", paths))
-    again = append(house.site, Batch("feed", paths))
+        ingest_batch(house.site, IngestRequest("feed", paths))
+    again = ingest_batch(house.site, IngestRequest("feed", paths))
     assert (again.already, again.counts.appended) == (True, 3)
     assert house.files()
     assert only_what_is_indexed(house)
@@ -89,7 +89,7 @@ def test_a_batch_that_is_arranged_again_leaves_no_files(a_house: Builder) -> Non
     outer = house.write(Source("outer.csv", [a_line(second, note=LARGE) for second in (20, 30, 40)]))
     inner = Source("inner.csv", [a_line(25, "b")])
     on_step = at_step("committing", lambda: house.append([inner]))
-    report = append(house.site, Batch("feed", [str(outer)]), on_step)
+    report = ingest_batch(house.site, IngestRequest("feed", [str(outer)]), on_step)
     assert (report.commit_id, report.counts.appended) == (3, 3)
     assert house.files()
     assert only_what_is_indexed(house)
@@ -101,8 +101,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "landing"
 
 
-def landing_feed(folder: Path, then: Then = Then.MOVE, **changes: object) -> Stream:
-    return a_feed(landing=Landing(str(folder), 0, then), **changes)
+def landing_feed(folder: Path, then: LandedFileAction = LandedFileAction.MOVE, **changes: object) -> Stream:
+    return a_feed(landing=LandingFolder(str(folder), 0, then), **changes)
 
 
 def land(house: House, folder: Path, source: Source) -> Path:
@@ -112,8 +112,8 @@ def land(house: House, folder: Path, source: Source) -> Path:
     return path
 
 
-def take(house: House, on_step: Callable[[str], None] = lambda _: None) -> AppendReport:
-    return append(house.site, Batch("feed", landed=True), on_step)
+def take(house: House, on_step: Callable[[str], None] = lambda _: None) -> IngestReport:
+    return ingest_batch(house.site, IngestRequest("feed", landed=True), on_step)
 
 
 def left(folder: Path) -> list[str]:
@@ -145,14 +145,14 @@ def test_a_twin_run_that_takes_some_of_the_files_first(
         """It looked before the second file had come."""
         house.clock.advance(SECOND)
         if not twin_lands:
-            append(house.site, Batch("feed", [str(first)]))
+            ingest_batch(house.site, IngestRequest("feed", [str(first)]))
             return
         (folder / "2.csv").rename(late)
         take(house)
         late.rename(folder / "2.csv")
 
     late.rename(folder / "2.csv")
-    report = append(house.site, Batch("feed", landed=True, again=again), at_step(step, twin))
+    report = ingest_batch(house.site, IngestRequest("feed", landed=True, again=again), at_step(step, twin))
     assert (report.files, report.counts.appended, report.commit_id) == (1, 1, 3)
     assert sorted(str(row["who"]) for row in house.rows()) == ["0", "1", "2"]
     assert house.pending() == []
@@ -163,15 +163,15 @@ def test_a_twin_run_that_takes_some_of_the_files_first(
 def test_a_twin_run_that_takes_a_named_file_first(a_house: Builder) -> None:
     house = a_house(a_feed())
     paths = [str(house.write(Source(f"{second}.csv", [a_line(second, note=LARGE)]))) for second in (1, 2)]
-    on_step = at_step("committing", lambda: append(house.site, Batch("feed", paths[:1])))
-    report = append(house.site, Batch("feed", paths), on_step)
+    on_step = at_step("committing", lambda: ingest_batch(house.site, IngestRequest("feed", paths[:1])))
+    report = ingest_batch(house.site, IngestRequest("feed", paths), on_step)
     assert (report.files, [each.name for each in report.left_out]) == (1, paths[:1])
     assert seconds(house) == [1, 2]
     assert only_what_is_indexed(house)
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_taken_in(a_house: Builder, folder: Path) -> None:
-    house = a_house(landing_feed(folder, Then.KEEP))
+    house = a_house(landing_feed(folder, LandedFileAction.KEEP))
     land(house, folder, Source("1.csv", [a_line(1, note=LARGE)]))
 
     def write_on() -> None:
@@ -179,16 +179,16 @@ def test_a_file_that_changes_while_it_is_read_is_not_taken_in(a_house: Builder, 
 
     with pytest.raises(ErrataError, match=r"1\.csv changed while it was read; nothing was taken in"):
         take(house, at_step("reading", write_on))
-    assert (commits.newest(house.catalog), house.files()) == (1, set())
+    assert (commits.newest_commit(house.catalog), house.files()) == (1, set())
     house.clock.advance(10**15)
     assert take(house).counts.appended == 3
     assert take(house).commit_id is None
     assert seconds(house) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("then", [Then.DELETE, Then.MOVE])
+@pytest.mark.parametrize("then", [LandedFileAction.DELETE, LandedFileAction.MOVE])
 def test_a_file_written_anew_after_it_was_read_stays_and_is_taken_next(
-    a_house: Builder, folder: Path, then: Then
+    a_house: Builder, folder: Path, then: LandedFileAction
 ) -> None:
     house = a_house(landing_feed(folder, then))
     land(house, folder, Source("1.csv", [a_line(1)]))
@@ -197,18 +197,18 @@ def test_a_file_written_anew_after_it_was_read_stays_and_is_taken_next(
     assert report.counts.appended == 1
     assert left(folder) == ["1.csv"]
     assert take(house).counts.appended == 2
-    assert left(folder) == (["taken/1.csv"] if then is Then.MOVE else [])
+    assert left(folder) == (["taken/1.csv"] if then is LandedFileAction.MOVE else [])
     assert seconds(house) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("then", [Then.DELETE, Then.MOVE])
+@pytest.mark.parametrize("then", [LandedFileAction.DELETE, LandedFileAction.MOVE])
 def test_what_another_run_has_cleared_needs_no_clearing(
-    a_house: Builder, folder: Path, then: Then, monkeypatch: pytest.MonkeyPatch
+    a_house: Builder, folder: Path, then: LandedFileAction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house = a_house(landing_feed(folder, then))
     for second in (1, 2):
         land(house, folder, Source(f"{second}.csv", [a_line(second)]))
-    looked = landing.unchanged
+    looked = landing.is_unchanged
 
     def gone_after_the_look(file: SourceFile) -> bool:
         same = looked(file)
@@ -216,9 +216,9 @@ def test_what_another_run_has_cleared_needs_no_clearing(
             Path(file.name).unlink()
         return same
 
-    monkeypatch.setattr(landing, "unchanged", gone_after_the_look)
+    monkeypatch.setattr(landing, "is_unchanged", gone_after_the_look)
     assert take(house).counts.appended == 2
-    assert left(folder) == (["taken/2.csv"] if then is Then.MOVE else [])
+    assert left(folder) == (["taken/2.csv"] if then is LandedFileAction.MOVE else [])
 
 
 @pytest.mark.parametrize("at_hand", [1_000, 2], ids=["few bad rows", "many bad rows"])
@@ -226,14 +226,14 @@ def test_a_source_that_goes_after_the_commit_is_no_failure(
     a_house: Builder, at_hand: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house = a_house(a_feed())
-    monkeypatch.setattr("errata.flows.taking.append.HELD", at_hand)
+    monkeypatch.setattr("errata.archive.ingest.batch.MAX_HELD_ROWS", at_hand)
     # Rows that contradict another are quoted from their file, the others from what was read.
     lines = [a_line(1), *(a_line(1, price=2.0 + number) for number in range(7)), a_line(2, price=NO_NUMBER)]
     path = house.write(Source("1.csv", lines))
-    report = append(house.site, Batch("feed", [str(path)]), at_step("committed", path.unlink))
+    report = ingest_batch(house.site, IngestRequest("feed", [str(path)]), at_step("committed", path.unlink))
     assert report.counts.quarantined == 8
     assert [row.line for row in report.bad] == [3, 4, 5, 6, 7][: min(5, at_hand)]
-    assert len(quarantine.held(house.catalog)) == 8
+    assert len(quarantine.quarantined_rows(house.catalog)) == 8
 
 
 def test_a_row_like_one_that_ages_out_meanwhile_goes_in(a_house: Builder) -> None:
@@ -242,7 +242,9 @@ def test_a_row_like_one_that_ages_out_meanwhile_goes_in(a_house: Builder) -> Non
     for second, who in ((0, "a"), (10, "b")):
         house.append([Source(f"{second}.csv", [a_line(second, who)])])
     path = house.write(Source("2.csv", [a_line(20, "a"), a_line(21, "c")]))
-    report = append(house.site, Batch("feed", [str(path)]), at_step("committing", lambda: age_out(house.site)))
+    report = ingest_batch(
+        house.site, IngestRequest("feed", [str(path)]), at_step("committing", lambda: age_out(house.site))
+    )
     assert (report.counts.appended, report.counts.quarantined) == (2, 0)
     assert seconds(house) == [10, 20, 21]
 
@@ -269,12 +271,12 @@ def test_again_takes_the_same_set_in_as_often_as_it_is_said(a_house: Builder) ->
     ]
     assert len({each.batch_id for each in reports}) == 3
     assert seconds(house) == [1, 2]
-    assert streams.standing(house.catalog, "feed").rows == 2
+    assert streams.stream_state(house.catalog, "feed").rows == 2
 
 
 def test_what_has_landed_is_given_no_id(a_house: Builder, folder: Path) -> None:
     house = a_house(landing_feed(folder))
     land(house, folder, Source("1.csv", [a_line(1)]))
     with pytest.raises(UsageError, match="what has landed is named by its names, contents and times"):
-        append(house.site, Batch("feed", landed=True, batch_id="run-1"))
+        ingest_batch(house.site, IngestRequest("feed", landed=True, batch_id="run-1"))
     assert left(folder) == ["1.csv"]

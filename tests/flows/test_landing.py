@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
 from errata.catalog import commits
 from errata.errors import UsageError
-from errata.flows.taking.append import AppendReport, Batch, append
-from errata.model.instants import SECOND
-from errata.model.stream import Landing, Then
+from errata.model.stream import LandedFileAction, LandingFolder
+from errata.model.time import SECOND
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed
 from fixtures.sources import Line, Source
@@ -26,8 +26,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "landing"
 
 
-def landing_house(a_house: Builder, folder: Path, then: Then = Then.MOVE) -> House:
-    return a_house(a_feed(landing=Landing(str(folder), 10 * SECOND, then)))
+def landing_house(a_house: Builder, folder: Path, then: LandedFileAction = LandedFileAction.MOVE) -> House:
+    return a_house(a_feed(landing=LandingFolder(str(folder), 10 * SECOND, then)))
 
 
 def land(house: House, folder: Path, source: Source, ago: int = 60) -> Path:
@@ -38,8 +38,8 @@ def land(house: House, folder: Path, source: Source, ago: int = 60) -> Path:
     return path
 
 
-def take(house: House) -> AppendReport:
-    return append(house.site, Batch("feed", landed=True))
+def take(house: House) -> IngestReport:
+    return ingest_batch(house.site, IngestRequest("feed", landed=True))
 
 
 def there(folder: Path) -> list[str]:
@@ -79,10 +79,10 @@ def test_a_file_that_a_killed_run_left_is_cleared_and_not_taken_twice(a_house: B
     house = landing_house(a_house, folder)
     land(house, folder, Source("1.csv", lines(1)))
     take(house)
-    newest = commits.newest(house.catalog)
+    newest = commits.newest_commit(house.catalog)
     (folder / "taken" / "1.csv").rename(folder / "1.csv")  # as it lay before it was moved
     assert take(house).commit_id is None
-    assert commits.newest(house.catalog) == newest
+    assert commits.newest_commit(house.catalog) == newest
     (folder / "taken" / "1.csv").rename(folder / "1.csv")
     land(house, folder, Source("new.csv", lines(2)))
     report = take(house)
@@ -105,7 +105,7 @@ def test_an_equal_file_is_another_delivery_whose_rows_are_there(a_house: Builder
 
 
 def test_files_can_be_deleted(a_house: Builder, folder: Path) -> None:
-    house = landing_house(a_house, folder, Then.DELETE)
+    house = landing_house(a_house, folder, LandedFileAction.DELETE)
     land(house, folder, Source("1.csv", lines(1)))
     land(house, folder, Source("2.csv", lines(2)))
     assert take(house).files == 2
@@ -114,7 +114,7 @@ def test_files_can_be_deleted(a_house: Builder, folder: Path) -> None:
 
 
 def test_files_can_be_kept_and_are_taken_once(a_house: Builder, folder: Path) -> None:
-    house = landing_house(a_house, folder, Then.KEEP)
+    house = landing_house(a_house, folder, LandedFileAction.KEEP)
     land(house, folder, Source("1.csv", lines(1)))
     assert take(house).files == 1
     assert take(house).commit_id is None
@@ -129,4 +129,4 @@ def test_a_stream_without_a_landing_folder_has_nothing_landed(a_house: Builder) 
     with pytest.raises(UsageError, match="has no landing folder"):
         take(house)
     with pytest.raises(UsageError, match="one of the two"):
-        append(house.site, Batch("feed", ["x.csv"], landed=True))
+        ingest_batch(house.site, IngestRequest("feed", ["x.csv"], landed=True))

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.declare.project import NearSettings, NearUse
-from errata.flows.answering.late_session import LateSession
-from errata.flows.running.sweep import sweep
-from errata.flows.site import Site
+from errata.answer.inputs import LazySession
+from errata.answer.runs import sweep
+from errata.declare.project import NearMode, NearSettings
+from errata.declare.site import Site
 from fixtures.runs import Answering
 
 OF_TEN = {"of_ten": "SELECT max(price) AS m, sum(price) AS s FROM quotes GROUP BY window(at, 10)"}
@@ -39,13 +39,13 @@ def answered(tmp_path: Path, spark: SparkSession) -> Iterator[Answering]:
         ("8,a,9;delete", {"m": 5, "s": 10}),  # who is the greatest now, only the rows tell
     ],
 )
-@pytest.mark.parametrize(("near", "told"), [(NearUse.AUTO, []), (NearUse.OFF, ["starting Spark"])])
+@pytest.mark.parametrize(("near", "told"), [(NearMode.AUTO, []), (NearMode.OFF, ["starting Spark"])])
 def test_a_small_correction_is_without_spark_unless_it_does_everything(
     answered: Answering,
     monkeypatch: pytest.MonkeyPatch,
     correction: str,
     result: dict[str, float],
-    near: NearUse,
+    near: NearMode,
     told: list[str],
 ) -> None:
     opening, opened = Site.session, []
@@ -65,13 +65,13 @@ def test_a_small_correction_is_without_spark_unless_it_does_everything(
 
 
 @pytest.fixture
-def late(spark: SparkSession) -> tuple[LateSession, list[str]]:
+def late(spark: SparkSession) -> tuple[LazySession, list[str]]:
     told: list[str] = []
     site: Any = SimpleNamespace(session=lambda: spark, engines_with=lambda opening: opening)
-    return LateSession(site, lambda: told.append("opening")), told
+    return LazySession(site, lambda: told.append("opening")), told
 
 
-def test_it_is_opened_once_whoever_asks(late: tuple[LateSession, list[str]]) -> None:
+def test_it_is_opened_once_whoever_asks(late: tuple[LazySession, list[str]]) -> None:
     session, told = late
     assert session.opened is None
     with ThreadPoolExecutor(4) as pool:
@@ -81,7 +81,7 @@ def test_it_is_opened_once_whoever_asks(late: tuple[LateSession, list[str]]) -> 
 
 @pytest.mark.parametrize("before", [True, False])
 def test_settings_hold_for_a_while_whenever_it_is_opened(
-    late: tuple[LateSession, list[str]], spark: SparkSession, before: bool
+    late: tuple[LazySession, list[str]], spark: SparkSession, before: bool
 ) -> None:
     session, _ = late
     usual = spark.conf.get(SETTING)

@@ -11,21 +11,19 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.archive.changes import ENDED, records_frame
-from errata.archive.result_rows import feed_schema, mask_schema, result_schema
-from errata.archive.results import ANSWER, ResultWriter, table_of
-from errata.catalog import commits, result_ageing, result_tables
-from errata.catalog.published import Done, commit_evaluation, ever_published
-from errata.flows.answering.inputs import Inputs
-from errata.flows.answering.late_session import LateSession
-from errata.flows.answering.serving import serving
-from errata.flows.telling.changes import stretches
-from errata.flows.upkeep.doctor import Orders, doctor
+from errata.answer.evaluation_commit import result_table_update
+from errata.answer.inputs import LazySession, RunInputs
+from errata.archive.result_changes import ARCHIVE_ENDED, changes_frame
+from errata.archive.results import PUBLISHED_ROLES, ResultWriter, results_table
+from errata.archive.schemas import feed_schema, result_mask_schema, result_schema
+from errata.archive.upkeep.doctor import DoctorOptions, run_doctor
+from errata.catalog import commits, maintenance, result_tables
+from errata.catalog.result_archives import EvaluationCommit, archive_history, commit_evaluation
 from errata.model.bucket import Role
-from errata.model.commit import Cause
-from errata.model.evaluation import Measures, Step, Swept
-from errata.model.results import OLD_VE, OP, RUN, VE, VS, Shape, old
+from errata.model.commit import Cause, EvaluationCost, EvaluationSpan, SweepSummary
+from errata.model.results import EVALUATION, OLD_VE, OP, VE, VS, ResultShape, old_column
 from errata.model.stream import Retention
+from errata.read.changes import changelog_segments
 from fixtures.answers import published_rows
 from fixtures.runs import FIRST, QUERIES, SECOND, Answering, Row
 
@@ -45,10 +43,10 @@ def there(tmp_path: Path, spark: SparkSession) -> Iterator[Answering]:
 def kept(there: Answering, name: str, role: Role) -> list[Row]:
     """The rows of a kind of buckets that count."""
     site, some = there.site, [*there.buckets(name, role), *there.buckets(name, Role.MASK)]
-    return table_of(site.catalog, site.warehouse, there.of(name).shape, some).to_pylist()
+    return results_table(site.catalog, site.warehouse, there.of(name).shape, some).to_pylist()
 
 
-def place(row: Row, shape: Shape) -> tuple[object, ...]:
+def place(row: Row, shape: ResultShape) -> tuple[object, ...]:
     return (row[VS], *(row[name] for name in shape.key))
 
 
@@ -59,21 +57,21 @@ class Correction:
         self.there, self.name, self.of = there, name, there.of(name)
         self.number = self.of.last.number + 1
         self.gone = gone
-        self.new = [each | {RUN: self.number} for each in new]
+        self.new = [each | {EVALUATION: self.number} for each in new]
 
     def commit(self, *, remade: bool = False) -> int:
         """`remade`: the result table is made anew."""
         of, site = self.of, self.there.site
         made, told = self._made(), list(self._told())
         made += self._writer.write(Role.FEED, pa.Table.from_pylist(told, feed_schema(of.shape)))
-        step, table = Step(of.frontier, of.frontier), f"{self.name}_now"
+        step, table = EvaluationSpan(of.frontier, of.frontier), f"{self.name}_now"
         query: Any = SimpleNamespace(checked=SimpleNamespace(query=SimpleNamespace(serve=table)))
         task: Any = SimpleNamespace(query=query, shape=of.shape, step=step, number=self.number, basis=of)
-        inputs = Inputs(site, commits.newest(site.catalog), {}, {}, {}, LateSession(site))
+        inputs = RunInputs(site, commits.newest_commit(site.catalog), {}, {}, {}, LazySession(site))
         if remade:
             with site.catalog.writing() as connection:
-                result_tables.drop(connection, table)
-        done = Done(
+                result_tables.drop_table(connection, table)
+        done = EvaluationCommit(
             self.name,
             of.query_id,
             of.shape,
@@ -82,13 +80,13 @@ class Correction:
             of.last.data_commit,
             of.last.revisions,
             {"type": "revision", "id": "1", "feed": "whole"},
-            Measures(rows=len(told)),
+            EvaluationCost(rows=len(told)),
             of.last.begins,
             made,
             rows=sum(each.rows for each in made if each.role is Role.BASE),
-            swept=Swept("all", "", {}),
+            swept=SweepSummary("all", "", {}),
             keeps_state=True,
-            serves=serving(task, inputs, made, whole=True, corrects=True),
+            serves=result_table_update(task, inputs, made, whole=True, corrects=True),
         )
         return commit_evaluation(site.catalog, done, Cause("sweep"))
 
@@ -97,9 +95,9 @@ class Correction:
         return ResultWriter(self.there.site.warehouse, self.name, self.of.shape.timed)
 
     def _made(self) -> list[Any]:
-        shape, masks = self.of.shape, [each | {RUN: self.number} for each in self.gone]
-        made = self._writer.write(Role.MASK, pa.Table.from_pylist(masks, mask_schema(shape)))
-        for role in ANSWER:
+        shape, masks = self.of.shape, [each | {EVALUATION: self.number} for each in self.gone]
+        made = self._writer.write(Role.MASK, pa.Table.from_pylist(masks, result_mask_schema(shape)))
+        for role in PUBLISHED_ROLES:
             before = {place(each, shape) for each in kept(self.there, self.name, role)}
             some = [each for each in self.new if place(each, shape) in before]
             made += self._writer.write(role, pa.Table.from_pylist(some, result_schema(shape)))
@@ -110,14 +108,14 @@ class Correction:
         after = {place(row, shape): row for row in self.new}
         for row in self.gone:
             instead = after.get(place(row, shape))
-            before = {OLD_VE: row[VE], **{old(name): row[name] for name in shape.payload}}
+            before = {OLD_VE: row[VE], **{old_column(name): row[name] for name in shape.payload}}
             said = instead or {**{name: row[name] for name in shape.key}, VS: row[VS], VE: row[VS]}
-            yield {**said, **before, OP: "replace" if instead else "delete", RUN: self.number}
+            yield {**said, **before, OP: "replace" if instead else "delete", EVALUATION: self.number}
 
 
 def correct(there: Answering, name: str, *, remade: bool = False) -> None:
     """The first result of each kind of buckets is taken back, the second one replaced."""
-    some = [kept(there, name, role) for role in ANSWER]
+    some = [kept(there, name, role) for role in PUBLISHED_ROLES]
     first = [rows[0] for rows in some if rows]
     second = [rows[1] for rows in some if rows[1:]]
     shape = there.of(name).shape
@@ -126,7 +124,7 @@ def correct(there: Answering, name: str, *, remade: bool = False) -> None:
     before = there.rows(name)
     Correction(there, name, [*first, *second] if new else first, new).commit(remade=remade)
     assert len(there.rows(name)) == len(before) - len(first)
-    assert all({**row, RUN: None} in [{**each, RUN: None} for each in there.rows(name)] for row in new)
+    assert all({**row, EVALUATION: None} in [{**each, EVALUATION: None} for each in there.rows(name)] for row in new)
 
 
 def agree(there: Answering, name: str) -> None:
@@ -143,7 +141,7 @@ def seen(rows: Iterable[Row]) -> list[str]:
 
 
 def unwell(there: Answering) -> list[Any]:
-    found = doctor(there.site, (), Orders(deep=True))
+    found = run_doctor(there.site, (), DoctorOptions(deep=True))
     return [finding for each in found for finding in each.findings]
 
 
@@ -178,15 +176,15 @@ def test_who_reads_from_the_beginning_is_told_what_counts(there: Answering, eith
         correct(there, name)
         site, of = there.site, there.of(name)
         now = of.last.commit_id
-        (stretch,) = stretches(site.catalog, name, now, now, restated=True)
+        (stretch,) = changelog_segments(site.catalog, name, now, now, restated=True)
         assert stretch.masks
         assert sum(each.rows for each in stretch.opened) > len(there.rows(name))
-        records = records_frame(either, site.catalog, site.warehouse, stretch).toArrow()
+        records = changes_frame(either, site.catalog, site.warehouse, stretch).toArrow()
         assert {each[OP] for each in records.to_pylist()} == {"insert"}
         assert seen(_plain(of.shape, records)) == seen(there.rows(name))
 
 
-def _plain(shape: Shape, records: pa.Table) -> list[Row]:
+def _plain(shape: ResultShape, records: pa.Table) -> list[Row]:
     return records.select([*shape.names, VS, VE]).to_pylist()
 
 
@@ -194,11 +192,11 @@ def test_who_is_told_that_an_archive_has_ended(there: Answering, either: SparkSe
     correct(there, "sums")
     rows, site = there.rows("sums"), there.site
     there.edit({name: TEXTS[name] for name in ("dear", "closed")})
-    newest = commits.newest(site.catalog)
-    *_, last = stretches(site.catalog, "sums", 0, newest, restated=False)
-    gone = records_frame(either, site.catalog, site.warehouse, last).toArrow()
-    shape = ever_published(site.catalog, "sums")[-1][0].shape
-    assert {(each[OP], each[RUN]) for each in gone.to_pylist()} == {("delete", ENDED)}
+    newest = commits.newest_commit(site.catalog)
+    *_, last = changelog_segments(site.catalog, "sums", 0, newest, restated=False)
+    gone = changes_frame(either, site.catalog, site.warehouse, last).toArrow()
+    shape = archive_history(site.catalog, "sums")[-1][0].shape
+    assert {(each[OP], each[EVALUATION]) for each in gone.to_pylist()} == {("delete", ARCHIVE_ENDED)}
     right = seen({name: row[name] for name in (*shape.key, VS)} for row in rows)
     assert seen(gone.select([*shape.key, VS]).to_pylist()) == right
 
@@ -211,7 +209,7 @@ def test_another_form_is_compared_with_what_counts(there: Answering) -> None:
 
 
 def test_masks_are_merged_and_age_with_what_they_are_of(there: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("errata.flows.answering.merged_results.MANY", 2)
+    monkeypatch.setattr("errata.archive.upkeep.result_compaction.BUCKETS_PER_MERGE", 2)
     for name in TEXTS:
         correct(there, name)
         correct(there, name)
@@ -226,17 +224,17 @@ def test_masks_are_merged_and_age_with_what_they_are_of(there: Answering, monkey
     whole, catalog = there.rows("closed"), there.site.catalog
     oldest = min(whole, key=lambda row: row[VS])
     rows = Retention(rows=sum(row[VS] > oldest[VS] for row in whole))
-    assert result_ageing.due(catalog, there.of("closed"), rows) is not None
+    assert maintenance.plan_result_age_out(catalog, there.of("closed"), rows) is not None
     Correction(there, "closed", [oldest], []).commit()
     of = there.of("closed")
-    assert result_ageing.due(catalog, of, rows) is None, "a row that is masked is not one that is kept"
-    assert result_ageing.due(catalog, of, Retention(span=100)) is None
+    assert maintenance.plan_result_age_out(catalog, of, rows) is None, "a row that is masked is not one that is kept"
+    assert maintenance.plan_result_age_out(catalog, of, Retention(span=100)) is None
     retention, masks = Retention(span=1), there.buckets("closed", Role.MASK)
-    aged = result_ageing.due(catalog, of, retention)
+    aged = maintenance.plan_result_age_out(catalog, of, retention)
     assert aged is not None
     assert aged.masks == masks
-    assert result_ageing.due(catalog, of, retention, held=oldest[VS]) is None
-    commit_id = result_ageing.commit_ageing(catalog, of, retention, aged, Cause("age-out"))
+    assert maintenance.plan_result_age_out(catalog, of, retention, held=oldest[VS]) is None
+    commit_id = maintenance.commit_result_age_out(catalog, of, retention, aged, Cause("age-out"))
     left = there.rows("closed", commit_id)
     assert seen(left) == seen(row for row in whole if row[VS] > max(each.vs_max for each in aged.buckets))
     assert unwell(there) == []

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from errata.flows.running.run import run
-from errata.flows.running.sweep import sweep
-from errata.flows.telling.moved import moved
+from errata.answer.runs import run, sweep
 from errata.model.commit import Cause
+from errata.read.corrections import task_asset_changes
 from fixtures.runs import Answering
 
 DEAR = {"dear": "SELECT of, price, at FROM quotes WHERE price > 3"}
@@ -24,13 +23,13 @@ def test_each_commit_of_a_try_is_told_with_its_rows_and_event_times(tmp_path: Pa
     there.site = replace(there.site, cause=Cause("", "", "", "append", "run-1", "answer", 1))
     run(there.site, take=False)
 
-    (came,) = moved(there.site, *TRY)
+    (came,) = task_asset_changes(there.site, *TRY)
     assert (came.kind, came.name, dict(came.told)) == (
         "streams",
         "quotes",
         {"commit": came.commit_id, "rows": 3, "from": 1, "to": 7},
     )
-    (answered,) = moved(there.site, "append", "run-1", "answer", 1)
+    (answered,) = task_asset_changes(there.site, "append", "run-1", "answer", 1)
     assert (answered.kind, answered.name, answered.rows) == ("queries", "dear", 2)
     assert (answered.told["from"], answered.told["to"]) == (4, 7)
     assert answered.commit_id > came.commit_id
@@ -44,7 +43,9 @@ def test_a_sweep_tells_what_it_corrected(tmp_path: Path, spark: SparkSession) ->
     there.take(quotes=["4,b,8;replace"])
     there.site = replace(there.site, cause=Cause("", "", "", "revisions", "run-2", "sweep", 2))
     sweep(there.site)
-    told = {(each.kind, each.name): each.told for each in moved(there.site, "revisions", "run-2", "sweep", 2)}
+    told = {
+        (each.kind, each.name): each.told for each in task_asset_changes(there.site, "revisions", "run-2", "sweep", 2)
+    }
     assert set(told) == {("streams", "quotes"), ("queries", "dear")}
     assert told["queries", "dear"] == {"commit": told["queries", "dear"]["commit"], "rows": 1, "from": 4, "to": 5}
 
@@ -55,4 +56,4 @@ def test_other_tries_and_tasks_are_not_told(tmp_path: Path, spark: SparkSession)
     there.take(quotes=["1,a,2"])
     others = [("append", "run-1", "append[0]", 2), ("append", "run-1", "append[1]", 1), ("append", "run-2", *TRY[2:])]
     for other in others:
-        assert moved(there.site, *other) == []
+        assert task_asset_changes(there.site, *other) == []

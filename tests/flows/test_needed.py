@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from errata.flows.answering.needed import base_names, needed
-from errata.flows.declaring.check import read
+from errata.declare.query_plans import read_plans
 from errata.language.plan import Plan
-from errata.model.instants import MINUTE, SECOND
-from errata.model.interval import LOWEST, Interval
+from errata.language.source_reads import base_inputs, base_reads_at
+from errata.model.time import LOWEST, MINUTE, SECOND, Interval
 from fixtures.projects import Written
 
 AT = 100 * MINUTE
@@ -31,31 +30,31 @@ DIAMONDS = {"d0": "SELECT DISTINCT symbol FROM sliding(quotes, '5 seconds')"} | 
 @pytest.fixture
 def plans(tmp_path: Path) -> dict[str, Plan]:
     project = Written(tmp_path).write(TEXTS | DIAMONDS)
-    return read(project.streams, project.texts(), project.queries)
+    return read_plans(project.streams, project.texts(), project.queries)
 
 
 @pytest.mark.parametrize(
     ("name", "reach"), [("recent", 5 * SECOND), ("both", MINUTE), ("through", 5 * SECOND), ("mixed", 5 * SECOND)]
 )
 def test_what_slides_needs_little_more_than_its_window(plans: dict[str, Plan], name: str, reach: int) -> None:
-    found = needed(plans[name], AT)
+    found = base_reads_at(plans[name], AT)
     assert list(found) == ["quotes"]
     assert found["quotes"].end == AT + 1
     assert AT - 2 * reach < found["quotes"].start <= AT - reach + 1
 
 
 def test_what_does_not_expire_is_needed_for_ever(plans: dict[str, Plan]) -> None:
-    assert needed(plans["all_time"], AT) == {"quotes": Interval(LOWEST, AT + 1)}
+    assert base_reads_at(plans["all_time"], AT) == {"quotes": Interval(LOWEST, AT + 1)}
 
 
 def test_a_version_may_have_begun_at_any_time(plans: dict[str, Plan]) -> None:
-    assert needed(plans["slid"], AT) == {
+    assert base_reads_at(plans["slid"], AT) == {
         "quotes": Interval(AT - MINUTE + 1, AT + 1),
         "companies": Interval(LOWEST, AT + 1),
     }
 
 
 def test_where_there_are_too_many_ways_everything_is_read(plans: dict[str, Plan]) -> None:
-    assert needed(plans["d3"], AT) == {"quotes": Interval(AT - 5 * SECOND + 1, AT + 1)}
-    assert needed(plans["d12"], AT) == {"quotes": Interval(LOWEST, AT + 1)}
-    assert base_names(plans["d12"]) == ["quotes"]
+    assert base_reads_at(plans["d3"], AT) == {"quotes": Interval(AT - 5 * SECOND + 1, AT + 1)}
+    assert base_reads_at(plans["d12"], AT) == {"quotes": Interval(LOWEST, AT + 1)}
+    assert base_inputs(plans["d12"]) == ["quotes"]

@@ -12,22 +12,20 @@ import pytest
 from sqlalchemy import update
 
 from errata.catalog import pins
-from errata.catalog.lately import Strip, strips
-from errata.catalog.leases import TERM, held
+from errata.catalog.activity import TimelineStrip, timeline_strips
+from errata.catalog.leases import LEASE_MICROS, hold_lease
 from errata.catalog.tables import leases
 from errata.errors import UsageError
-from errata.flows.overview.corrections import correction, course, deeds, replay
-from errata.flows.overview.front import Level, front, named, worth_a_look
-from errata.flows.overview.patterns import IN_WORDS, POLICIES, query_story
-from errata.flows.overview.set_aside import set_aside
-from errata.flows.overview.timelines import lanes, stream_story
-from errata.flows.overview.upkeep import upkeep
-from errata.flows.telling.status import LONG, State, status
+from errata.model.batch import Op
 from errata.model.bucket import Role
-from errata.model.evaluation import Refusal
-from errata.model.pattern import Pattern
-from errata.model.revision import Op
-from errata.model.stream import OnRevision
+from errata.model.commit import RefusedRevisions
+from errata.model.results import UpdatePattern
+from errata.model.stream import RevisionPolicy
+from errata.read.corrections import correction_page, find_correction, find_replay, task_commits
+from errata.read.details import PATTERN_TEXTS, POLICY_TEXTS, query_details, stream_details, timeline_page
+from errata.read.maintenance import maintenance_status, quarantine_contents
+from errata.read.overview import HealthLevel, attention_points, name_list, project_overview
+from errata.read.status import LONG_LEASE_MICROS, QueryProgress, stream_statuses
 from fixtures.layers import key
 from fixtures.leasing import left_elsewhere
 from fixtures.looking import STREAMS, TEXTS, Looked, looked
@@ -40,8 +38,8 @@ def place(tmp_path: Path) -> Iterator[Looked]:
 
 
 def test_nothing_of_it_needs_spark_or_reads_a_query() -> None:
-    modules = ["front", "timelines", "corrections", "report", "patterns", "upkeep", "set_aside"]
-    script = f"import sys\nfrom errata.flows.overview import {', '.join(modules)}\n"
+    modules = ["overview", "details", "corrections", "correction_report", "maintenance"]
+    script = f"import sys\nfrom errata.read import {', '.join(modules)}\n"
     script += "print([name for name in sys.modules if name in ('pyspark', 'sqlglot', 'airflow')])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -51,8 +49,8 @@ def test_nothing_of_it_needs_spark_or_reads_a_query() -> None:
 
 
 def test_a_project_without_rows_is_empty(place: Looked) -> None:
-    found = front(place.site)
-    assert (found.level, found.line) == (Level.EMPTY, "All is set up, and no rows have come yet.")
+    found = project_overview(place.site)
+    assert (found.level, found.line) == (HealthLevel.EMPTY, "All is set up, and no rows have come yet.")
     assert (len(found.streams), len(found.queries), found.rows, found.waiting) == (2, 2, 0, [])
     assert found.last is not None
     assert found.last.cause.flow == "apply"
@@ -60,19 +58,19 @@ def test_a_project_without_rows_is_empty(place: Looked) -> None:
 
 def test_all_is_well_when_every_query_is_answered(place: Looked) -> None:
     place.bring(5, 60)
-    assert front(place.site).line == "All is well: 2 queries have new rows to take up."
+    assert project_overview(place.site).line == "All is well: 2 queries have new rows to take up."
     place.answer("dear")
     place.answer("most")
-    found = front(place.site)
-    assert (found.level, found.points) == (Level.WELL, [])
+    found = project_overview(place.site)
+    assert (found.level, found.points) == (HealthLevel.WELL, [])
     assert found.line == "All is well: every query is answered as far as its streams reach."
 
 
 def test_a_stopped_query_comes_first_and_tells_how_it_is_mended(place: Looked) -> None:
     place.bring(5, 60)
     place.stop("dear")
-    found = front(place.site)
-    assert (found.level, found.line) == (Level.STOPPED, "1 of 2 queries has stopped, and 1 other waits for it.")
+    found = project_overview(place.site)
+    assert (found.level, found.line) == (HealthLevel.STOPPED, "1 of 2 queries has stopped, and 1 other waits for it.")
     (point,) = found.points
     assert point.words == "dear has stopped at 1 / price: [DIVIDE_BY_ZERO] Use `try_divide`"
     assert "try_divide" in point.how
@@ -82,9 +80,9 @@ def test_a_stopped_query_comes_first_and_tells_how_it_is_mended(place: Looked) -
 def test_a_query_with_news_whose_holder_is_silent_is_worth_a_look(place: Looked) -> None:
     catalog = place.site.catalog
     place.bring(5, 60)
-    left_elsewhere(catalog, "query dear", "append/scheduled__1/answer/1", lasts=TERM // 3)
-    found = front(place.site)
-    assert found.level is Level.LOOK
+    left_elsewhere(catalog, "query dear", "append/scheduled__1/answer/1", lasts=LEASE_MICROS // 3)
+    found = project_overview(place.site)
+    assert found.level is HealthLevel.LOOK
     (point,) = found.points
     assert point.words.startswith("dear waits for append/scheduled__1/answer/1 (process 4711 of ")
     assert (point.how, point.command, point.panel) == ("errata leases release dear", True, "health")
@@ -92,18 +90,18 @@ def test_a_query_with_news_whose_holder_is_silent_is_worth_a_look(place: Looked)
 
 def test_a_query_that_somebody_works_on_is_well_unless_that_takes_long(place: Looked) -> None:
     place.bring(5, 60)
-    with held(place.site.catalog, "query dear"):
-        assert front(place.site).level is Level.WELL
+    with hold_lease(place.site.catalog, "query dear"):
+        assert project_overview(place.site).level is HealthLevel.WELL
         with place.site.catalog.writing() as connection:
-            connection.execute(update(leases).values(since=leases.c.since - LONG))
-        assert [each.words.partition(" waits for ")[0] for each in front(place.site).points] == ["dear"]
+            connection.execute(update(leases).values(since=leases.c.since - LONG_LEASE_MICROS))
+        assert [each.words.partition(" waits for ")[0] for each in project_overview(place.site).points] == ["dear"]
         place.answer("dear")
-        assert front(place.site).points == [], "it has nothing to take up"
+        assert project_overview(place.site).points == [], "it has nothing to take up"
 
 
 def test_landed_files_that_were_set_aside_are_worth_a_look(place: Looked) -> None:
-    (feed, other) = status(place.site)
-    points = list(worth_a_look([replace(feed, set_aside=2), replace(other, landing_fault="taken is a file")], []))
+    (feed, other) = stream_statuses(place.site)
+    points = list(attention_points([replace(feed, set_aside=2), replace(other, landing_fault="taken is a file")], []))
     assert [(each.words, each.panel) for each in points] == [
         ("2 landed files of feed could not be taken in", "quarantine"),
         ("nobody can look into the landing folder of other", "streams"),
@@ -116,14 +114,14 @@ def test_what_waits_and_what_for(place: Looked) -> None:
     place.bring(5, 60)
     place.answer("dear")
     place.pend(20, 7.0)
-    (waits,) = front(place.site).waiting
+    (waits,) = project_overview(place.site).waiting
     assert (waits.queries, waits.count, waits.why) == (["dear"], 1, "wait until 3 revisions have come; 1 has")
     place.pend(21, 7.0)
     place.pend(22, 7.0)
-    (waits,) = front(place.site).waiting
+    (waits,) = project_overview(place.site).waiting
     assert (waits.count, waits.why) == (3, "are due: the next sweep takes them up")
     place.stop("dear")
-    (waits,) = front(place.site).waiting
+    (waits,) = project_overview(place.site).waiting
     assert waits.why == "wait until the query has been mended"
 
 
@@ -132,11 +130,11 @@ def test_what_no_run_mends_wants_a_look(place: Looked) -> None:
     place.answer("dear")
     place.answer("most")
     place.correct(5, 99.0)
-    place.sweep("dear", [], refused=[Refusal("feed", 1, 1, 1, "aged out")])
+    place.sweep("dear", [], refused=[RefusedRevisions("feed", 1, 1, 1, "aged out")])
     place.hold(3)
     (place.written.folder / "queries" / "most.sql").write_text("SELECT who, min(price) AS least FROM dear GROUP BY who")
-    found = front(place.site)
-    assert (found.level, found.line) == (Level.LOOK, "3 things need a look; all else is well.")
+    found = project_overview(place.site)
+    assert (found.level, found.line) == (HealthLevel.LOOK, "3 things need a look; all else is well.")
     assert [each.words for each in found.points] == [
         "3 rows are in quarantine, of feed",
         "errata.yaml and the catalog differ in most",
@@ -146,9 +144,9 @@ def test_what_no_run_mends_wants_a_look(place: Looked) -> None:
 
 
 def test_names_in_a_sentence() -> None:
-    assert named(["a"]) == "a"
-    assert named(["a", "b", "c"]) == "a, b and c"
-    assert named(map(str, range(12))) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+    assert name_list(["a"]) == "a"
+    assert name_list(["a", "b", "c"]) == "a, b and c"
+    assert name_list(map(str, range(12))) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
 
 
 # Timelines
@@ -158,7 +156,7 @@ def test_a_timeline_has_every_bucket_and_what_lies_over_it(place: Looked) -> Non
     place.feed.bring(*([{"at": at * 10 + k, "who": "a", "price": 1.0} for k in range(3)] for at in range(10)))
     place.feed.correct((Op.REPLACE, key(41) | {"price": 2.0}, {}))
     place.pend(81, 7.0)
-    found = lanes(place.site)
+    found = timeline_page(place.site)
     assert [each.status.stream.name for each in found.lanes] == ["feed", "other"]
     assert found.lanes[1].timeline is None
     line = found.lanes[0].timeline
@@ -175,38 +173,38 @@ def test_a_timeline_has_every_bucket_and_what_lies_over_it(place: Looked) -> Non
 def test_buckets_that_share_a_cell_are_one_strip(place: Looked) -> None:
     place.feed.bring(*([{"at": at, "who": "a", "price": 1.0}] for at in range(100)))
     stream_id = place.feed.standing.stream_id
-    found = strips(place.site.catalog, stream_id, 0, 25)
-    assert found == [Strip(Role.BASE, n, n, 25, 25, 0) for n in range(4)]
-    assert sum(each.rows for each in strips(place.site.catalog, stream_id, 0, 7)) == 100
+    found = timeline_strips(place.site.catalog, stream_id, 0, 25)
+    assert found == [TimelineStrip(Role.BASE, n, n, 25, 25, 0) for n in range(4)]
+    assert sum(each.rows for each in timeline_strips(place.site.catalog, stream_id, 0, 7)) == 100
 
 
 def test_what_waits_beside_the_rows_is_shown_at_the_edge(place: Looked) -> None:
     place.bring(1000, 2000)
     place.feed.pend((Op.INSERT, key(3) | {"price": 1.0}, {}))
-    line = lanes(place.site).lanes[0].timeline
+    line = timeline_page(place.site).lanes[0].timeline
     assert line is not None
     assert [(each.first, each.last) for each in line.of(Role.PENDING)] == [(0, 0)]
 
 
 def test_many_streams_come_in_pages(place: Looked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("errata.flows.overview.timelines.PAGE", 1)
-    found = lanes(place.site, 2)
+    monkeypatch.setattr("errata.read.details.STREAMS_PER_PAGE", 1)
+    found = timeline_page(place.site, 2)
     assert ([each.status.stream.name for each in found.lanes], found.page, found.pages, found.total) == (
         ["other"],
         2,
         2,
         2,
     )
-    assert lanes(place.site, 99).page == 2
+    assert timeline_page(place.site, 99).page == 2
 
 
 def test_one_stream_at_length(place: Looked) -> None:
     place.bring(5, 60)
-    found = stream_story(place.site, "feed")
+    found = stream_details(place.site, "feed")
     assert (found.lane.status.rows, found.read_by) == (2, ["dear"])
     assert [each.cause.flow for each in found.commits] == ["append"]
     with pytest.raises(UsageError, match="unknown stream 'fed'") as caught:
-        stream_story(place.site, "fed")
+        stream_details(place.site, "fed")
     assert "did you mean feed?" in str(caught.value)
 
 
@@ -221,7 +219,7 @@ def test_corrections_come_newest_first_with_cause_and_outcome(place: Looked) -> 
     place.sweep("most", [], (1, 2), inputs={"dear": 2})
     place.replayed("dear", 0)
     last = place.sweep("dear", [("insert", "b", 6, None, 1.0)], by_hand=True)
-    found = course(place.site)
+    found = correction_page(place.site)
     assert [(each.query, each.by_hand, each.verified, each.changed) for each in found.entries] == [
         ("dear", True, False, 1),
         ("dear", True, True, 0),
@@ -233,19 +231,19 @@ def test_corrections_come_newest_first_with_cause_and_outcome(place: Looked) -> 
     assert (found.entries[3].compared, found.entries[3].micros) == (7, 1_500_000)
     assert (found.entries[2].queries, found.entries[1].compared) == ({"dear"}, 12)
     assert found.older is None
-    assert [each.query for each in course(place.site, query="most").entries] == ["most"]
+    assert [each.query for each in correction_page(place.site, query="most").entries] == ["most"]
 
 
 def test_a_replay_that_changed_something_is_told_by_its_commits_alone(place: Looked) -> None:
     place.bring(5, 60)
     place.answer("dear")
     place.replayed("dear", 1)
-    assert course(place.site).entries == []
+    assert correction_page(place.site).entries == []
     place.replayed("dear", 2, ended=False)
-    (entry,) = course(place.site).entries
+    (entry,) = correction_page(place.site).entries
     assert (entry.under_way, entry.verified) == (True, False)
     assert entry.replay is not None
-    assert replay(place.site, entry.replay.replay.replay_id) == entry
+    assert find_replay(place.site, entry.replay.replay.replay_id) == entry
 
 
 def test_no_correction_is_lost_between_pages(place: Looked) -> None:
@@ -256,11 +254,11 @@ def test_no_correction_is_lost_between_pages(place: Looked) -> None:
         made.append(place.sweep("dear", [], (number, number + 1)))
         if number % 3 == 0:
             place.replayed("dear", 0)
-    every = course(place.site).entries
+    every = correction_page(place.site).entries
     assert len(every) == 10
     before, told = None, []
     while True:
-        page = course(place.site, before, most=2)
+        page = correction_page(place.site, before, most=2)
         told += page.entries
         if page.older is None:
             break
@@ -272,62 +270,65 @@ def test_names_and_numbers_that_are_not_there(place: Looked) -> None:
     place.bring(5, 60)
     place.answer("dear")
     with pytest.raises(UsageError, match="commit 3 has corrected no results of query dear"):
-        correction(place.site, "dear", 3)
+        find_correction(place.site, "dear", 3)
     with pytest.raises(UsageError, match="unknown query 'deer'"):
-        correction(place.site, "deer", 3)
+        find_correction(place.site, "deer", 3)
     with pytest.raises(UsageError, match="there is no replay 9"):
-        replay(place.site, 9)
+        find_replay(place.site, 9)
 
 
 def test_what_a_task_has_done(place: Looked) -> None:
     place.bring(5, 60)
     place.answer("dear")
     made = place.sweep("dear", [("replace", "a", 5, 5.0, 99.0)])
-    found = deeds(place.site, "revisions", "by hand", "sweep", 2)
+    found = task_commits(place.site, "revisions", "by hand", "sweep", 2)
     assert [each.commit_id for each in found.commits] == [made]
     assert found.corrections[made].changed == 1
-    assert deeds(place.site, "revisions", "by hand", "sweep").commits == found.commits
+    assert task_commits(place.site, "revisions", "by hand", "sweep").commits == found.commits
     for other in (("revisions", "by hand", "sweep", 1), ("revisions", "another", "sweep", 2)):
-        assert deeds(place.site, *other).commits == []
+        assert task_commits(place.site, *other).commits == []
 
 
 # Queries, quarantine, upkeep
 
 
 def test_every_pattern_and_policy_is_explained() -> None:
-    assert set(IN_WORDS) == set(Pattern)
-    assert set(POLICIES) == set(OnRevision)
+    assert set(PATTERN_TEXTS) == set(UpdatePattern)
+    assert set(POLICY_TEXTS) == set(RevisionPolicy)
 
 
 def test_one_query_at_length(place: Looked) -> None:
     place.bring(5, 60)
     place.answer("dear")
     place.sweep("dear", [])
-    found = query_story(place.site, "dear")
-    assert (found.status.state, found.reads, found.read_by) == (State.CURRENT, [("feed", False)], ["most"])
-    assert query_story(place.site, "most").reads == [("dear", True)]
+    found = query_details(place.site, "dear")
+    assert (found.status.state, found.reads, found.read_by) == (QueryProgress.CURRENT, [("feed", False)], ["most"])
+    assert query_details(place.site, "most").reads == [("dear", True)]
     assert "price > 10" in found.text
     assert len(found.course.entries) == 1
     with pytest.raises(UsageError, match="unknown query"):
-        query_story(place.site, "deer")
+        query_details(place.site, "deer")
 
 
 def test_quarantine_is_shown_newest_first(place: Looked) -> None:
     place.hold(3)
-    found = set_aside(place.site)
+    found = quarantine_contents(place.site)
     assert ([each.row.line for each in found.rows], found.total, found.kinds) == ([4, 3, 2], 3, [("price", 3)])
-    assert len(set_aside(place.site, most=2).rows) == 2
-    assert (set_aside(place.site, "feed").of_these, set_aside(place.site, "other").of_these) == (3, 0)
+    assert len(quarantine_contents(place.site, most=2).rows) == 2
+    assert (quarantine_contents(place.site, "feed").of_these, quarantine_contents(place.site, "other").of_these) == (
+        3,
+        0,
+    )
     with pytest.raises(UsageError, match="unknown stream"):
-        set_aside(place.site, "fed")
+        quarantine_contents(place.site, "fed")
 
 
 def test_upkeep_tells_what_ran_last_and_who_is_at_work(place: Looked) -> None:
     place.bring(5, 60)
     place.answer("dear")
     place.correct(5, 99.0)
-    with pins.pinned(place.site.catalog, 2, "a reader"):
-        found = upkeep(place.site)
+    with pins.hold_pin(place.site.catalog, 2, "a reader"):
+        found = maintenance_status(place.site)
     last = {flow: commit for flow, _, commit in found.last}
     assert last["append"] is not None
     assert last["revise"] is not None
@@ -338,4 +339,4 @@ def test_upkeep_tells_what_ran_last_and_who_is_at_work(place: Looked) -> None:
     sizes = {each.name: each for each in found.archives}
     assert (sizes["feed"].live.rows, sizes["feed"].overlays.rows, sizes["feed"].query) == (2, 1, False)
     assert sizes["dear"].query
-    assert upkeep(place.site).pins == []
+    assert maintenance_status(place.site).pins == []

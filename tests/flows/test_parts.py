@@ -12,21 +12,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from errata.answer import evaluation as evaluate_flow
+from errata.answer.runs import run
+from errata.answer.step_parts import find_cut
+from errata.answer.task import EvaluationTask
 from errata.catalog import leases
-from errata.catalog.published import Done, commit_evaluation, evaluations_of
-from errata.flows.answering import evaluate as evaluate_flow
-from errata.flows.answering.parts import cut_at
-from errata.flows.answering.task import Task
-from errata.flows.running.run import run
-from errata.flows.telling.status import State, query_status
-from errata.flows.telling.why import why
+from errata.catalog.result_archives import EvaluationCommit, commit_evaluation, evaluations_of
 from errata.model.bucket import Role
-from errata.model.evaluation import Evaluation
-from errata.serve.story import Batch
+from errata.model.commit import Evaluation
+from errata.read.provenance import BatchCause
+from errata.read.status import QueryProgress, query_statuses
+from errata.read.why import explain_result
 from fixtures.runs import DEAR, FIRST, MOST, QUERIES, SECOND, SUMS, UNSWEPT, Answering
 
-COMMIT = "errata.flows.answering.evaluate.published.commit_evaluation"
-STEP_ROWS = "errata.flows.answering.parts.STEP_ROWS"
+COMMIT = "errata.answer.evaluation.result_archives.commit_evaluation"
+STEP_ROWS = "errata.answer.step_parts.STEP_PART_ROWS"
 CHAIN = {"dear": DEAR, "sums": SUMS, "most": MOST}
 WHOLE = {"alone"}
 """Reads all there is each time, so that parts would read it again and again."""
@@ -89,9 +89,9 @@ def test_every_route_in_parts_is_what_it_is_at_once(
         check_parts(later, many=name not in WHOLE)
         assert [each.step for each in report.evaluated if each.name == name] == [each.step for each in later]
     # Of a row that came with a later part the batch is told that brought it.
-    (value,) = why(there.site, "dear", {"of": "c", "at": 16}, 16).values
+    (value,) = explain_result(there.site, "dear", {"of": "c", "at": 16}, 16).values
     (cause,) = value.causes.told
-    assert isinstance(cause, Batch)
+    assert isinstance(cause, BatchCause)
     assert (cause.stream, cause.brings) == ("quotes", True)
     assert there.run().evaluated == []
     there.close()
@@ -110,7 +110,7 @@ def there(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) 
 def killed_after(there: Answering, name: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is killed when a query's evaluation has been committed."""
 
-    def dying(catalog: Any, done: Done, cause: Any) -> Any:
+    def dying(catalog: Any, done: EvaluationCommit, cause: Any) -> Any:
         committed = commit_evaluation(catalog, done, cause)
         if (done.query, done.number) == (name, number):
             raise KilledError
@@ -131,8 +131,8 @@ def test_a_run_that_is_killed_between_parts(
     assert evaluations(there, name)[-1].is_part
     frontier = there.of(name).frontier
     assert frontier < 12
-    states = {each.name: (each.state, each.instants) for each in query_status(there.site)}
-    assert states[name] == (State.BEHIND, 12 - frontier)
+    states = {each.name: (each.state, each.instants) for each in query_statuses(there.site)}
+    assert states[name] == (QueryProgress.BEHIND, 12 - frontier)
     before = evaluations(there, name)
 
     said: list[str] = []
@@ -188,13 +188,13 @@ def test_corrections_are_swept_before_a_query_goes_on(
 
 def test_another_runner_between_parts(there: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
-    held = leases.held
+    held = leases.hold_lease
 
     def once(*given: Any) -> Any:
         taken.append(given[1])
         return held(*given)
 
-    monkeypatch.setattr("errata.flows.running.rounds.leases.held", once)
+    monkeypatch.setattr("errata.answer.rounds.leases.hold_lease", once)
     there.run("sums")
     # The first one is taken together with those of the other queries.
     assert 1 + len(taken) == len(evaluations(there, "sums")) > 2, "between parts others may come first"
@@ -238,14 +238,14 @@ def test_what_takes_the_place_of_other_results_is_worked_out_in_parts_and_commit
     run(whole.site, list(edited), anew=True)
     steps: list[tuple[str, int]] = []
     monkeypatch.setattr(STEP_ROWS, 3)
-    monkeypatch.setattr(evaluate_flow, "SMALL", 0)  # as if each of the parts were large
-    written = evaluate_flow._deposit
+    monkeypatch.setattr(evaluate_flow, "LOCAL_STEP_ROWS", 0)  # as if each of the parts were large
+    written = evaluate_flow._write_step
 
-    def seen(task: Task, *given: Any) -> Any:
+    def seen(task: EvaluationTask, *given: Any) -> Any:
         steps.append((task.name, task.step.until))
         return written(task, *given)
 
-    monkeypatch.setattr(evaluate_flow, "_deposit", seen)
+    monkeypatch.setattr(evaluate_flow, "_write_step", seen)
     run(there.site, list(edited), anew=True)
     there.check()
     for name in edited:
@@ -280,7 +280,7 @@ class TestWhereToCut:
         parts = 0
         # A cut at 0 is one.
         while (
-            cut := cut_at(lambda at, low=low: so_far[at - begins] - so_far[low - begins] + known, low, until, most)
+            cut := find_cut(lambda at, low=low: so_far[at - begins] - so_far[low - begins] + known, low, until, most)
         ) is not None:
             assert low < cut < until
             fresh = so_far[cut - begins] - so_far[low - begins]
@@ -292,10 +292,10 @@ class TestWhereToCut:
         assert parts <= sum(each) / most * 1.5
 
     def test_what_is_at_one_instant_cannot_be_cut(self) -> None:
-        assert cut_at(lambda at: 100 if at >= 7 else 0, 0, 7, 10) is None
-        assert cut_at(lambda at: 100 if at >= 7 else 0, 0, 9, 10) == 7
+        assert find_cut(lambda at: 100 if at >= 7 else 0, 0, 7, 10) is None
+        assert find_cut(lambda at: 100 if at >= 7 else 0, 0, 9, 10) == 7
 
     def test_little_is_done_at_once(self) -> None:
-        assert cut_at(lambda at: at, 0, 14, 10) is None
-        assert cut_at(lambda at: at, 0, 16, 10) == 8
-        assert cut_at(lambda at: at + 1000, 0, 16, 10) is None, "what is read again each time is more than that"
+        assert find_cut(lambda at: at, 0, 14, 10) is None
+        assert find_cut(lambda at: at, 0, 16, 10) == 8
+        assert find_cut(lambda at: at + 1000, 0, 16, 10) is None, "what is read again each time is more than that"

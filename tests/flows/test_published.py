@@ -11,18 +11,17 @@ from pyspark.sql import SparkSession
 
 import errata
 from errata.catalog import commits, pins
-from errata.catalog.open import Catalog
-from errata.catalog.published import published
+from errata.catalog.database import Catalog
+from errata.catalog.result_archives import read_archive
+from errata.declare.site import Site
 from errata.engine import engines
 from errata.errors import ErrataError, UsageError
-from errata.flows.site import Site
-from errata.flows.telling import changes as changes_flow
-from errata.flows.telling import results as results_flow
-from errata.flows.telling.changes import Feed
-from errata.flows.telling.results import Wanted, reading
 from errata.model.commit import Cause
-from errata.model.instants import DAY, event_time
-from errata.model.interval import LOWEST
+from errata.model.time import DAY, LOWEST, parse_event_time
+from errata.read import changes as changes_flow
+from errata.read import results as results_flow
+from errata.read.changes import ChangelogReader
+from errata.read.results import ResultsRequest, open_results
 from fixtures.answers import (
     NOW,
     Change,
@@ -75,12 +74,12 @@ class There:
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[There]:
     site = answering_site(Written(tmp_path_factory.mktemp("published")), QUERIES)
-    feeds = {name: Feed(site, name) for name in QUERIES}
+    feeds = {name: ChangelogReader(site, name) for name in QUERIES}
     followed: dict[str, list[Change]] = {name: [] for name in QUERIES}
     evaluated = []
     for stream, lines in BATCHES:
         ran(site, stream, *lines)
-        evaluated.append(commits.newest(site.catalog))
+        evaluated.append(commits.newest_commit(site.catalog))
         for name, feed in feeds.items():
             followed[name] += told(feed)
     yield There(site, followed, evaluated)
@@ -94,7 +93,7 @@ def site(there: There) -> Site:
 
 def answered(site: Site, name: str, commit: int) -> int:
     """How far a query was answered as of a commit."""
-    results = published(site.catalog, name, commit)
+    results = read_archive(site.catalog, name, commit)
     return LOWEST if results is None else results.frontier
 
 
@@ -107,7 +106,7 @@ def moments(name: str) -> list[tuple[object, str | int]]:
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_folding_the_changes_gives_the_results_at_every_commit(there: There, name: str) -> None:
-    changes = told(Feed(there.site, name))
+    changes = told(ChangelogReader(there.site, name))
     numbers = [change["commit"] for change in changes]
     assert numbers == sorted(numbers)
     assert len(set(numbers)) > 1
@@ -115,7 +114,7 @@ def test_folding_the_changes_gives_the_results_at_every_commit(there: There, nam
     for before, commit in zip([0, *there.evaluated], there.evaluated, strict=False):
         reader.take(change for change in changes if before < change["commit"] <= commit)
         for written, at in moments(name):
-            if event_time(at, timed=name not in TICKS) <= answered(there.site, name, commit):
+            if parse_event_time(at, timed=name not in TICKS) <= answered(there.site, name, commit):
                 assert reader.at(written) == published_rows(there.site, name, at=at, as_of=commit)
                 compared += 1
     assert compared > 20
@@ -130,11 +129,11 @@ def test_what_is_published_is_what_a_question_is_answered(site: Site, name: str)
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_who_follows_is_told_all_of_it_once(there: There, name: str) -> None:
-    assert there.followed[name] == told(Feed(there.site, name))
+    assert there.followed[name] == told(ChangelogReader(there.site, name))
 
 
 def test_what_a_change_says(site: Site) -> None:
-    first, *_ = told(Feed(site, "prices"))
+    first, *_ = told(ChangelogReader(site, "prices"))
     assert first == {
         "op": "insert",
         "key": {"quotes.time": "2026-11-18T02:00:00.000000", "quotes.symbol": "IBM"},
@@ -147,30 +146,30 @@ def test_what_a_change_says(site: Site) -> None:
         "commit": first["commit"],
     }
     assert first["cause"]["id"]
-    of_all = [each for each in told(Feed(site, "number")) if each["vs"] == 14]
+    of_all = [each for each in told(ChangelogReader(site, "number")) if each["vs"] == 14]
     assert [(each["op"], each["old"], each["new"], each["key"]) for each in of_all] == [
         ("insert", None, {"n": 2}, {}),
         ("replace", {"n": 2}, {"n": 4}, {}),
     ]
-    of_b = [each for each in told(Feed(site, "counted")) if each["key"] == {"of": "b"}]
+    of_b = [each for each in told(ChangelogReader(site, "counted")) if each["key"] == {"of": "b"}]
     assert {(each["vs"], each["ve"]) for each in of_b} >= {(5, None), (15, 24)}
 
 
 def test_since_a_commit(site: Site) -> None:
-    everything = told(Feed(site, "highest"))
+    everything = told(ChangelogReader(site, "highest"))
     between = everything[len(everything) // 2]["commit"]
-    assert told(Feed(site, "HIGHEST", between)) == [each for each in everything if each["commit"] > between]
-    assert told(Feed(site, "highest", commits.newest(site.catalog))) == []
+    assert told(ChangelogReader(site, "HIGHEST", between)) == [each for each in everything if each["commit"] > between]
+    assert told(ChangelogReader(site, "highest", commits.newest_commit(site.catalog))) == []
 
 
 @pytest.mark.parametrize("near", [True, False])
 @pytest.mark.parametrize("name", ["prices", "highest", "number"])
 def test_either_engine_reads_the_same(site: Site, name: str, *, near: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    few, answer = told(Feed(site, name)), published_rows(site, name)
-    monkeypatch.setattr(changes_flow, "FEW", 0)
+    few, answer = told(ChangelogReader(site, name)), published_rows(site, name)
+    monkeypatch.setattr(changes_flow, "CHUNK_RECORDS", 0)
     monkeypatch.setattr(results_flow, "LOCAL_ROWS", 0)
-    monkeypatch.setattr(engines, "ROWS", 1_000_000 if near else 0)
-    stretches = list(Feed(site, name).new())
+    monkeypatch.setattr(engines, "NEAR_MAX_ROWS", 1_000_000 if near else 0)
+    stretches = list(ChangelogReader(site, name).new())
     assert all(isinstance(each.rows, pa.Table) is near for each in stretches)
     assert [change for each in stretches for change in rows_of(each.rows)] == few
     assert published_rows(site, name) == answer
@@ -184,8 +183,8 @@ def test_from_python(site: Site, spark: SparkSession) -> None:
     both = errata.results(spark, "dear", aligned=["prices"], project=root)
     assert sorted(both) == ["dear", "prices"]
     assert seen(rows_of(both["prices"].toArrow())) == published_rows(site, "prices")
-    assert rows_of(errata.changes(spark, "highest", project=root).toArrow()) == told(Feed(site, "highest"))
-    newest = commits.newest(site.catalog)
+    assert rows_of(errata.changes(spark, "highest", project=root).toArrow()) == told(ChangelogReader(site, "highest"))
+    newest = commits.newest_commit(site.catalog)
     nothing = errata.changes(spark, "highest", since=newest, project=root)
     assert (nothing.columns[:3], nothing.count()) == (["op", "key", "vs"], 0)
 
@@ -199,11 +198,14 @@ def test_nulls_come_first_and_nan_comes_last(site: Site, spark: SparkSession) ->
 
 def test_what_is_read_is_pinned_and_pruned(there: There) -> None:
     site, as_of = there.site, there.evaluated[0]
-    with reading(site, Wanted("dear", as_of=as_of)) as found:
-        assert pins.oldest_pinned(site.catalog) == as_of
+    with open_results(site, ResultsRequest("dear", as_of=as_of)) as found:
+        assert pins.oldest_needed_commit(site.catalog) == as_of
         assert found.found.moment == "2026-11-18T02:00:08.000000"
-    assert pins.oldest_pinned(site.catalog) == commits.newest(site.catalog)
-    with reading(site, Wanted("counted", at=-3)) as early, reading(site, Wanted("counted")) as late:
+    assert pins.oldest_needed_commit(site.catalog) == commits.newest_commit(site.catalog)
+    with (
+        open_results(site, ResultsRequest("counted", at=-3)) as early,
+        open_results(site, ResultsRequest("counted")) as late,
+    ):
         opened = [{each.bucket_id for each in found.answers[0].opened} for found in (early, late)]
         assert all(opened)
         assert opened[0] != opened[1]
@@ -212,17 +214,17 @@ def test_what_is_read_is_pinned_and_pruned(there: There) -> None:
 @pytest.mark.parametrize(
     ("wanted", "told_then"),
     [
-        (Wanted("dear", at="2026-11-18T02:00:41"), "query dear is answered up to 2026-11-18T02:00:40.000000"),
-        (Wanted("counted", at=41), "read it at 40 or earlier"),
-        (Wanted("counted", at="noon"), "'noon' is not a whole number"),
-        (Wanted("deer"), "did you mean dear"),
-        (Wanted("quotes"), "quotes is a stream, and no query"),
-        (Wanted("dear", as_of=1), "query dear had no results as of commit 1"),
-        (Wanted("dear", aligned=["counted"]), "dear, counted cannot be aligned"),
+        (ResultsRequest("dear", at="2026-11-18T02:00:41"), "query dear is answered up to 2026-11-18T02:00:40.000000"),
+        (ResultsRequest("counted", at=41), "read it at 40 or earlier"),
+        (ResultsRequest("counted", at="noon"), "'noon' is not a whole number"),
+        (ResultsRequest("deer"), "did you mean dear"),
+        (ResultsRequest("quotes"), "quotes is a stream, and no query"),
+        (ResultsRequest("dear", as_of=1), "query dear had no results as of commit 1"),
+        (ResultsRequest("dear", aligned=["counted"]), "dear, counted cannot be aligned"),
     ],
 )
-def test_what_cannot_be_read(site: Site, wanted: Wanted, told_then: str) -> None:
-    with pytest.raises(UsageError, match=told_then), reading(site, wanted):
+def test_what_cannot_be_read(site: Site, wanted: ResultsRequest, told_then: str) -> None:
+    with pytest.raises(UsageError, match=told_then), open_results(site, wanted):
         pass
 
 
@@ -232,8 +234,8 @@ def test_behind_the_horizon(there: There) -> None:
     assert published_rows(site, "dear") == published_rows(was, "dear")
     with (
         pytest.raises(ErrataError, match="behind the horizon of query dear"),
-        reading(site, Wanted("dear", as_of=there.evaluated[0])),
+        open_results(site, ResultsRequest("dear", as_of=there.evaluated[0])),
     ):
         pass
     with pytest.raises(ErrataError, match="behind the horizon of query dear"):
-        Feed(site, "dear", there.evaluated[0])
+        ChangelogReader(site, "dear", there.evaluated[0])

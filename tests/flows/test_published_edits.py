@@ -10,22 +10,21 @@ from pyspark.sql import SparkSession
 from sqlalchemy import update
 
 import errata
-from errata.archive.results import buckets_beginning
-from errata.catalog import commits, stopped
-from errata.catalog.open import Catalog
-from errata.catalog.published import published
-from errata.catalog.queries import recorded
+from errata.answer.runs import run
+from errata.archive.results import buckets_by_start
+from errata.archive.upkeep.vacuum import run_vacuum
+from errata.catalog import commits
+from errata.catalog import queries as catalog_queries
+from errata.catalog.database import Catalog
+from errata.catalog.queries import recorded_queries
+from errata.catalog.result_archives import read_archive
 from errata.catalog.tables import evaluations
+from errata.declare.site import Site
 from errata.errors import ErrataError, UsageError
-from errata.flows.running.run import run
-from errata.flows.site import Site
-from errata.flows.telling.changes import Feed
-from errata.flows.telling.results import Wanted, reading
-from errata.flows.upkeep.vacuum import vacuum
-from errata.model.commit import Cause
-from errata.model.evaluation import Fault
-from errata.model.instants import DAY
-from errata.model.interval import LOWEST
+from errata.model.commit import Cause, Fault
+from errata.model.time import DAY, LOWEST
+from errata.read.changes import ChangelogReader
+from errata.read.results import ResultsRequest, open_results
 from fixtures.answers import (
     NOW,
     Reader,
@@ -73,8 +72,8 @@ def edited(written: Written, site: Site, **queries: str) -> Site:
 def agrees(site: Site, name: str) -> None:
     """Who folds all changes has what is published, at every instant."""
     reader = Reader()
-    reader.take(told(Feed(site, name)))
-    with reading(site, Wanted(name)) as found:
+    reader.take(told(ChangelogReader(site, name)))
+    with open_results(site, ResultsRequest(name)) as found:
         frontier = found.found.moment
     for at in (each for each in INSTANTS if each <= frontier):
         assert reader.at(at) == published_rows(site, name, at=at)
@@ -85,20 +84,22 @@ def test_an_edited_query_goes_on_as_it_was_until_it_is_evaluated(
 ) -> None:
     ran(site, "quotes", *FIRST)
     ran(site, "quotes", *SECOND)
-    feed = Feed(site, "dear")
+    feed = ChangelogReader(site, "dear")
     reader = Reader()
     reader.take(told(feed))
     before = published_rows(site, "dear")
     site = edited(written, site, dear=CHEAPER, highest=HIGHEST)
-    edit = commits.newest(site.catalog)
-    with reading(site, Wanted("dear")) as found:
+    edit = commits.newest_commit(site.catalog)
+    with open_results(site, ResultsRequest("dear")) as found:
         note = f"dear was edited in commit {edit} and is still answered in its former form; run `errata run`"
         assert found.notes == [note]
     assert published_rows(site, "dear") == before
     with pytest.warns(UserWarning, match="edited in commit"):
         errata.results(spark, "dear", project=site.project.root)
-    stopped.note(site.catalog, recorded(site.catalog)["dear"].query_id, 1, LOWEST, Fault("too large"))
-    with reading(site, Wanted("dear")) as found:
+    catalog_queries.record_fault(
+        site.catalog, recorded_queries(site.catalog)["dear"].query_id, 1, LOWEST, Fault("too large")
+    )
+    with open_results(site, ResultsRequest("dear")) as found:
         assert found.notes[0].endswith("in its former form; the new one has stopped: too large")
 
     run(site)
@@ -110,12 +111,12 @@ def test_an_edited_query_goes_on_as_it_was_until_it_is_evaluated(
     agrees(site, "dear")
     everything = rows_of(errata.changes(spark, "dear", project=site.project.root).toArrow())
     assert all("twice" in (each["new"] or each["old"]) for each in everything)
-    assert [each["op"] for each in everything] == [each["op"] for each in told(Feed(site, "dear"))]
+    assert [each["op"] for each in everything] == [each["op"] for each in told(ChangelogReader(site, "dear"))]
 
 
 def test_another_key_begins_anew_and_a_dropped_query_ends(written: Written, site: Site, spark: SparkSession) -> None:
     ran(site, "quotes", *FIRST)
-    feed = Feed(site, "dear")
+    feed = ChangelogReader(site, "dear")
     reader = Reader()
     reader.take(told(feed))
     site = edited(written, site, dear=LOWER, highest=HIGHEST)
@@ -136,31 +137,31 @@ def test_another_key_begins_anew_and_a_dropped_query_ends(written: Written, site
         found = rows_of(errata.changes(spark, "dear", project=site.project.root).toArrow())
     assert found == [each for each in later if each["op"] == "insert"]
 
-    switched = commits.newest(site.catalog)
+    switched = commits.newest_commit(site.catalog)
     site = edited(written, site, highest=HIGHEST)
     assert not feed.ended
     reader.take(told(feed))
     assert feed.ended
     assert reader.held == {}
     assert published_rows(site, "dear", as_of=switched) == published_rows(site, "dear", as_of=str(switched))
-    with pytest.raises(UsageError, match="unknown query 'dear'"), reading(site, Wanted("dear")):
+    with pytest.raises(UsageError, match="unknown query 'dear'"), open_results(site, ResultsRequest("dear")):
         pass
 
 
 def test_vacuum_leaves_what_is_told_in_short(site: Site) -> None:
     ran(site, "quotes", *FIRST)
-    first = commits.newest(site.catalog)
+    first = commits.newest_commit(site.catalog)
     ran(site, "quotes", *SECOND)
     late = Site(site.project, Catalog(site.catalog.engine, FixedClock(NOW + 30 * DAY)), site.warehouse, Cause(""))
-    vacuum(late)
+    run_vacuum(late)
     for name in ("dear", "highest"):
         agrees(late, name)
-        assert {each["op"] for each in told(Feed(late, name))} == {"insert"}
+        assert {each["op"] for each in told(ChangelogReader(late, name))} == {"insert"}
         with pytest.raises(ErrataError, match=f"commit {first} of query {name} is no longer whole"):
-            Feed(site, name, first)
+            ChangelogReader(site, name, first)
         with pytest.raises(ErrataError, match=f"the changes of query {name} since commit 1 are no longer whole"):
-            told(Feed(site, name, 1))
-    feed = Feed(late, "highest", commits.newest(site.catalog))
+            told(ChangelogReader(site, name, 1))
+    feed = ChangelogReader(late, "highest", commits.newest_commit(site.catalog))
     ran(late, "quotes", *THIRD)
     assert [each["key"] for each in told(feed)] == []
     ran(late, "quotes", *quotes((26, "AAPL", 30)))
@@ -170,65 +171,68 @@ def test_vacuum_leaves_what_is_told_in_short(site: Site) -> None:
 
 def test_aligned_queries_are_read_of_one_state(site: Site) -> None:
     ran(site, "quotes", *FIRST)
-    common = commits.newest(site.catalog)
+    common = commits.newest_commit(site.catalog)
     highest = published_rows(site, "highest")
     took_in(site, "quotes", *SECOND)
     run(site, ["highest"])
     assert published_rows(site, "highest") != highest
-    with reading(site, Wanted("dear", aligned=["highest"])) as found:
+    with open_results(site, ResultsRequest("dear", aligned=["highest"])) as found:
         assert found.found.moment == "2026-11-18T02:00:08.000000"
         assert [each.chosen.evaluation.data_commit < common for each in found.answers] == [True, True]
         assert seen(rows_of(found.answers[1].rows)) == highest
     with (
         pytest.raises(UsageError, match="answered up to 2026-11-18T02:00:08"),
-        reading(site, Wanted("highest", at="2026-11-18T02:00:09", aligned=["dear"])),
+        open_results(site, ResultsRequest("highest", at="2026-11-18T02:00:09", aligned=["dear"])),
     ):
         pass
     run(site)
-    with reading(site, Wanted("dear", aligned=["highest", "DEAR"])) as found:
+    with open_results(site, ResultsRequest("dear", aligned=["highest", "DEAR"])) as found:
         assert found.found.moment == "2026-11-18T02:00:20.000000"
         assert len(found.answers) == 2
 
 
 def test_before_the_first_evaluation_and_before_the_answers_begin(site: Site) -> None:
-    with pytest.raises(ErrataError, match="query dear has not been evaluated yet"), reading(site, Wanted("dear")):
+    with (
+        pytest.raises(ErrataError, match="query dear has not been evaluated yet"),
+        open_results(site, ResultsRequest("dear")),
+    ):
         pass
-    feed = Feed(site, "dear")
+    feed = ChangelogReader(site, "dear")
     with pytest.raises(ErrataError, match="has not been evaluated yet"):
         feed.check_answered()
     assert told(feed) == []
-    query_id = recorded(site.catalog)["dear"].query_id
-    stopped.note(site.catalog, query_id, 1, LOWEST, Fault("too large", "price * 2"))
-    with pytest.raises(ErrataError, match=r"too large in price \* 2"), reading(site, Wanted("dear")):
+    query_id = recorded_queries(site.catalog)["dear"].query_id
+    catalog_queries.record_fault(site.catalog, query_id, 1, LOWEST, Fault("too large", "price * 2"))
+    with pytest.raises(ErrataError, match=r"too large in price \* 2"), open_results(site, ResultsRequest("dear")):
         pass
     ran(site, "quotes", *FIRST)
-    stopped.note(site.catalog, query_id, 1, LOWEST, Fault("too large"))
-    with reading(site, Wanted("dear")) as found:
+    catalog_queries.record_fault(site.catalog, query_id, 1, LOWEST, Fault("too large"))
+    with open_results(site, ResultsRequest("dear")) as found:
         assert found.notes == ["dear has stopped at 2026-11-18T02:00:08.000000: too large"]
         begins = found.found.at - 1_000_000
     with site.catalog.writing() as connection:
         connection.execute(update(evaluations).values(begins=begins))
     with (
         pytest.raises(UsageError, match="its answers begin at 2026-11-18T02:00:07"),
-        reading(site, Wanted("dear", at="2026-11-18T02:00:06")),
+        open_results(site, ResultsRequest("dear", at="2026-11-18T02:00:06")),
     ):
         pass
     assert len(published_rows(site, "dear", at="2026-11-18T02:00:07")) == 1
 
 
 def test_results_in_files(site: Site, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("errata.archive.results.INLINE_BYTES", 0)
+    monkeypatch.setattr("errata.archive.results.MAX_INLINE_BYTES", 0)
     for lines in (FIRST, SECOND, THIRD):
         ran(site, "quotes", *lines)
     for name in ("dear", "highest"):
         agrees(site, name)
-        changes = told(Feed(site, name))
+        changes = told(ChangelogReader(site, name))
         rows = published_rows(site, name)
         assert rows_of(errata.changes(spark, name, project=site.project.root).toArrow()) == changes
         assert seen(rows_of(errata.results(spark, name, project=site.project.root).toArrow())) == rows
-        monkeypatch.setattr("errata.flows.telling.changes.FEW", 0)
-        assert told(Feed(site, name)) == changes
-        monkeypatch.setattr("errata.flows.telling.changes.FEW", 50_000)
-    kept = published(site.catalog, "dear")
+        monkeypatch.setattr("errata.read.changes.CHUNK_RECORDS", 0)
+        assert told(ChangelogReader(site, name)) == changes
+        monkeypatch.setattr("errata.read.changes.CHUNK_RECORDS", 50_000)
+    kept = read_archive(site.catalog, "dear")
     assert kept is not None
-    assert not any(each.inline for each in buckets_beginning(site.catalog, kept, commits.newest(site.catalog)))
+    assert not any(each.inline for each in buckets_by_start(site.catalog, kept, commits.newest_commit(site.catalog)))

@@ -12,18 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
+from errata.archive.ingest.quarantine import QuarantineSelection, drop_items, select_items
+from errata.archive.ingest.retry import RetryReport, retry_items
 from errata.catalog import commits, ledger, quarantine
-from errata.catalog.open import open_catalog
-from errata.catalog.quarantine import Form, Held, State
+from errata.catalog.database import open_catalog
+from errata.catalog.quarantine import QuarantineRow, QuarantineState, RowSyntax
 from errata.errors import ErrataError, UsageError
-from errata.flows.taking.append import AppendReport, Batch, append
-from errata.flows.taking.quarantine import Selection, drop, select
-from errata.flows.taking.retry import RetryReport, retry
-from errata.model.batch import BadRevision, Counts
+from errata.model.batch import BadRevision, BatchCounts, Op
 from errata.model.columns import Column, ColumnType
-from errata.model.instants import DAY, SECOND, format_instant
-from errata.model.revision import Op
-from errata.model.stream import ARRIVAL
+from errata.model.stream import ARRIVAL_COLUMN
+from errata.model.time import DAY, SECOND, format_instant
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed, build
 from fixtures.kills import Committers, committers
@@ -33,25 +32,25 @@ T = [format_instant(NOW + second * SECOND) for second in range(10)]
 AHEAD = [format_instant(NOW + 2 * DAY + second * SECOND) for second in range(10)]
 
 
-def put(house: House, name: str, text: str | pa.Table, **how: object) -> AppendReport:
+def put(house: House, name: str, text: str | pa.Table, **how: object) -> IngestReport:
     path = house.folder / "in" / name
     path.parent.mkdir(exist_ok=True)
     if isinstance(text, str):
         path.write_text(text)
     else:
         pq.write_table(text, path)
-    return append(house.site, Batch("feed", [str(path)], **how))
+    return ingest_batch(house.site, IngestRequest("feed", [str(path)], **how))
 
 
 def retried(house: House, **which: object) -> RetryReport:
-    return retry(house.site, select(house.site, Selection("feed", **which)))
+    return retry_items(house.site, select_items(house.site, QuarantineSelection("feed", **which)))
 
 
-def all_held(house: House, *, settled: bool = False) -> list[Held]:
-    return quarantine.held(house.catalog, settled=settled)
+def all_held(house: House, *, settled: bool = False) -> list[QuarantineRow]:
+    return quarantine.quarantined_rows(house.catalog, settled=settled)
 
 
-def places(found: list[Held]) -> list[tuple[str, int]]:
+def places(found: list[QuarantineRow]) -> list[tuple[str, int]]:
     return [(Path(each.row.file).name, each.row.line) for each in found]
 
 
@@ -72,20 +71,20 @@ def test_rows_of_all_forms_go_in_when_nothing_is_wrong_with_them_any_more(a_hous
     house.clock.advance(3 * DAY)
     report = retried(house)
     [done] = report.batches
-    assert (done.counts, done.files, report.quarantined) == (Counts(5, 5), 3, 0)
+    assert (done.counts, done.files, report.quarantined) == (BatchCounts(5, 5), 3, 0)
     assert keys(house) == [("a", 1.0), ("b", 2.0), ("c", 3.0), ("d", 4.0), ("e", 5.0), ("f", 0.10000000149011612)]
     assert [row["note"] for row in house.rows()] == [None, 'x, "y"', "", None, None, None]
     assert all_held(house) == []
     settled = all_held(house, settled=True)
     assert [each.quarantine_id for each in settled] == ids
-    assert {(each.state, each.settled_in) for each in settled} == {(State.RETRIED, done.commit_id)}
+    assert {(each.state, each.settled_in) for each in settled} == {(QuarantineState.RETRIED, done.commit_id)}
     assert done.batch_id.startswith("retry-")
-    newest = commits.listed(house.catalog)[-1]
+    newest = commits.list_commits(house.catalog)[-1]
     assert (newest.cause.flow, newest.batch_id, newest.commit_id) == ("append", done.batch_id, done.commit_id)
 
-    again = select(house.site, Selection("feed", ids=tuple(ids)))
-    assert (again.rows, [each.state for each in again.settled]) == ([], [State.RETRIED] * 5)
-    assert commits.newest(house.catalog) == done.commit_id
+    again = select_items(house.site, QuarantineSelection("feed", ids=tuple(ids)))
+    assert (again.rows, [each.state for each in again.settled]) == ([], [QuarantineState.RETRIED] * 5)
+    assert commits.newest_commit(house.catalog) == done.commit_id
 
 
 def test_only_what_is_selected_is_retried(a_house: Builder) -> None:
@@ -137,7 +136,7 @@ def test_a_retried_row_that_is_late_by_now_becomes_a_revision(a_house: Builder) 
     house.clock.advance(3 * DAY)
     put(house, "2.csv", f"at,who,price\n{AHEAD[5]},b,1\n")
     [done] = retried(house).batches
-    assert done.counts == Counts(1, pending=1)
+    assert done.counts == BatchCounts(1, pending=1)
     assert [(each.op, each.values["who"]) for each in house.pending()] == [(Op.INSERT, "a")]
 
 
@@ -147,7 +146,7 @@ def test_revisions_become_pending_again(a_house: Builder) -> None:
     text = f'{{"_op":"replace","at":"{T[0]}","_old_who":"a","price":2.5,"_seq":3}}'
     row = BadRevision(1, 4, "old.csv", 7, text, "old value does not match")
     with house.catalog.writing() as connection:
-        quarantine.hold_revisions(connection, 1, [row])
+        quarantine.quarantine_revisions(connection, 1, [row])
     assert retried(house).quarantined == 0
     [pending] = house.pending()
     assert (pending.op, dict(pending.values)) == (Op.REPLACE, {"at": NOW, "price": 2.5})
@@ -158,11 +157,11 @@ def test_rows_that_do_not_say_what_they_do_go_on_doing_it(a_house: Builder) -> N
     house = a_house(a_feed())
     put(house, "1.csv", f"at,who,price\n{T[0]},a,1\n{AHEAD[0]},c,1\n")
     report = put(house, "2.csv", f"at,who,price,_old_at\n{AHEAD[1]},a,2,{T[0]}\n{T[0]},a,3,\n", default_op=Op.REPLACE)
-    assert report.counts == Counts(2, pending=1, quarantined=1)
+    assert report.counts == BatchCounts(2, pending=1, quarantined=1)
     put(house, "3.jsonl", f'{{"at": "{T[9]}", "who": "z", "_op": "insert"}}\n', default_op=Op.REPLACE)
     house.clock.advance(3 * DAY)
     batches = retried(house).batches
-    assert [each.counts for each in batches] == [Counts(1, 1), Counts(1, pending=1)]
+    assert [each.counts for each in batches] == [BatchCounts(1, 1), BatchCounts(1, pending=1)]
     assert len({each.batch_id for each in batches}) == 2
     assert [each.op for each in house.pending()] == [Op.REPLACE, Op.REPLACE]
     assert keys(house) == [("a", 1.0), ("z", None), ("c", 1.0)]
@@ -172,25 +171,25 @@ def test_replacements_without_an_op_may_leave_out_an_order_that_is_not_in_the_ke
     house = a_house(a_feed(key=("who",)))
     put(house, "1.parquet", pa.table({"at": [T[0]], "who": ["a"]}))
     report = put(house, "2.parquet", pa.table({"who": ["a"], "price": [2.0]}), default_op=Op.REPLACE)
-    assert report.counts == Counts(1, pending=1)
+    assert report.counts == BatchCounts(1, pending=1)
     with_place = pa.table({"at": [T[1]], "who": ["a"]})
-    assert put(house, "3.parquet", with_place, default_op=Op.REPLACE).counts == Counts(1, pending=1)
+    assert put(house, "3.parquet", with_place, default_op=Op.REPLACE).counts == BatchCounts(1, pending=1)
     assert [dict(each.values) for each in house.pending()] == [
         {"who": "a", "price": 2.0}, {"at": NOW + SECOND, "who": "a"},
     ]  # fmt: skip
     anew = pa.table({"who": ["a"], "price": [2.0]})
-    assert put(house, "4.parquet", anew, default_op=Op.REPLACE, batch_id="other").counts == Counts(1, pending=1)
+    assert put(house, "4.parquet", anew, default_op=Op.REPLACE, batch_id="other").counts == BatchCounts(1, pending=1)
 
 
 def test_parquet_keeps_its_short_way_from_replacements(a_house: Builder) -> None:
     house = a_house(a_feed())
     moments = pa.array([NOW, NOW + SECOND], pa.int64()).cast(pa.timestamp("us"))
     table = pa.table({"at": moments, "who": ["a", "b"], "price": [1.0, 2.0]})
-    assert put(house, "1.parquet", table, default_op=Op.REPLACE).counts == Counts(2, pending=2)
+    assert put(house, "1.parquet", table, default_op=Op.REPLACE).counts == BatchCounts(2, pending=2)
 
 
 def test_rows_of_a_stream_that_is_ordered_by_arrival(a_house: Builder) -> None:
-    house = a_house(a_feed(order=ARRIVAL, key=("who",)))
+    house = a_house(a_feed(order=ARRIVAL_COLUMN, key=("who",)))
     put(house, "1.jsonl", '{"who": "a", "prise": 1}\n[]\n')
     put(house, "2.jsonl", f'{{"who": "b", "prise": 1, "arrived": "{T[1]}"}}\n')
     columns = (*house.site.project.streams["feed"].columns, Column("prise", ColumnType.parse("double")))
@@ -205,7 +204,7 @@ def test_what_no_text_can_hold_is_left(a_house: Builder) -> None:
     path.write_bytes(
         f"at,who,price,note\n{T[0]},a,1,caf\xe9\n{AHEAD[0]},b,1,x\0y\n{AHEAD[1]},c,1,\\xe9\n".encode("latin-1")
     )
-    append(house.site, Batch("feed", [str(path)]))
+    ingest_batch(house.site, IngestRequest("feed", [str(path)]))
     broken = pa.array([b"caf\xe9"], pa.binary())
     put(house, "2.parquet", pa.table({"at": [T[1]], "who": ["d"], "note": broken}))
     house.clock.advance(3 * DAY)
@@ -229,15 +228,15 @@ def test_a_row_whose_header_is_not_known_is_left(a_house: Builder) -> None:
 def test_dropping(a_house: Builder) -> None:
     house = a_house(a_feed())
     put(house, "1.csv", f"at,who,price\n{T[0]},a,x\n{T[1]},a,y\n")
-    selected = select(house.site, Selection("feed", reason="'x'"))
-    commit_id = drop(house.site, selected)
+    selected = select_items(house.site, QuarantineSelection("feed", reason="'x'"))
+    commit_id = drop_items(house.site, selected)
     assert [each.row.line for each in all_held(house)] == [3]
-    assert commits.listed(house.catalog)[-1].cause.flow == "quarantine-drop"
-    assert commits.newest(house.catalog) == commit_id
-    for settle in (drop, retry):
+    assert commits.list_commits(house.catalog)[-1].cause.flow == "quarantine-drop"
+    assert commits.newest_commit(house.catalog) == commit_id
+    for settle in (drop_items, retry_items):
         with pytest.raises(ErrataError, match="somebody else has just settled"):
             settle(house.site, selected)
-    assert commits.newest(house.catalog) == commit_id
+    assert commits.newest_commit(house.catalog) == commit_id
     assert house.stored() == []
 
 
@@ -245,15 +244,15 @@ def test_wrong_names_and_ids(a_house: Builder) -> None:
     house = a_house(a_feed(), a_feed("other"))
     put(house, "1.csv", f"at,who,price\n{T[0]},a,x\n")
     with pytest.raises(UsageError, match="unknown stream 'fed'"):
-        select(house.site, Selection("fed"))
+        select_items(house.site, QuarantineSelection("fed"))
     with pytest.raises(UsageError, match="no row 9 in quarantine") as error:
-        select(house.site, Selection("feed", ids=(1, 9)))
+        select_items(house.site, QuarantineSelection("feed", ids=(1, 9)))
     assert "held of feed: 1;" in str(error.value)
     with pytest.raises(UsageError, match="row 1 in quarantine is of stream feed, not of other") as error:
-        select(house.site, Selection("other", ids=(1,)))
+        select_items(house.site, QuarantineSelection("other", ids=(1,)))
     assert "other has no rows in quarantine" in str(error.value)
-    assert select(house.site, Selection("other")).rows == []
-    assert select(house.site, Selection("feed", batch_id="none")).rows == []
+    assert select_items(house.site, QuarantineSelection("other")).rows == []
+    assert select_items(house.site, QuarantineSelection("feed", batch_id="none")).rows == []
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +274,7 @@ def a_stopped_retry(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise _Prepared
 
     with monkeypatch.context() as patched:
-        patched.setattr("errata.flows.taking.append.commit_append", keep)
+        patched.setattr("errata.archive.ingest.batch.commit_append", keep)
         with pytest.raises(_Prepared):
             retried(house)
     return path
@@ -301,7 +300,7 @@ def test_a_retry_that_is_killed_at_any_statement_settles_each_row_once(
     for step in range(1, whole["steps"]):
         assert server.commit(url, prepared, step)["killed"]
         assert [(each.quarantine_id, each.state) for each in all_held(house, settled=True)] == [
-            (1, State.HELD), (2, State.HELD),
+            (1, QuarantineState.HELD), (2, QuarantineState.HELD),
         ]  # fmt: skip
         assert house.rows() == []
     house.catalog.close()
@@ -312,7 +311,7 @@ def test_a_retry_that_is_killed_at_any_statement_settles_each_row_once(
 
     assert server.commit(url, prepared, whole["steps"])["killed"], "killed when it was committed, before it was said"
     is_settled(house, done.batch_id)
-    selected = select(house.site, Selection("feed", ids=(1,)))
+    selected = select_items(house.site, QuarantineSelection("feed", ids=(1,)))
     assert (selected.rows, len(selected.settled)) == ([], 1)
     house.catalog.close()
 
@@ -320,20 +319,25 @@ def test_a_retry_that_is_killed_at_any_statement_settles_each_row_once(
 def is_settled(house: House, batch_id: str) -> None:
     """The good row is there once; the bad one is held once, as a row of the retry."""
     assert keys(house) == [("a", 1.0)]
-    assert ledger.taken(house.catalog, 1, batch_id) is not None
+    assert ledger.find_batch(house.catalog, 1, batch_id) is not None
     assert [(each.row.line, each.state) for each in all_held(house, settled=True)] == [
-        (3, State.RETRIED), (2, State.RETRIED), (3, State.HELD),
+        (3, QuarantineState.RETRIED), (2, QuarantineState.RETRIED), (3, QuarantineState.HELD),
     ]  # fmt: skip
     [bad] = all_held(house)
-    assert (bad.batch_id, bad.form, bad.header, places([bad])) == (batch_id, Form.CSV, "at,who,price", [("1.csv", 3)])
+    assert (bad.batch_id, bad.form, bad.header, places([bad])) == (
+        batch_id,
+        RowSyntax.CSV,
+        "at,who,price",
+        [("1.csv", 3)],
+    )
 
 
 def test_the_same_retry_twice_is_one(a_house: Builder) -> None:
     house = a_house(a_feed())
     put(house, "1.csv", f"at,who,price\n{AHEAD[0]},a,1\n")
     house.clock.advance(3 * DAY)
-    selected = select(house.site, Selection("feed"))
-    [one], [other] = retry(house.site, selected).batches, retry(house.site, selected).batches
+    selected = select_items(house.site, QuarantineSelection("feed"))
+    [one], [other] = retry_items(house.site, selected).batches, retry_items(house.site, selected).batches
     assert (one.already, other.already, one.commit_id) == (False, True, other.commit_id)
     assert keys(house) == [("a", 1.0)]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from errata.catalog import commits, pins, streams
-from errata.catalog.open import Catalog
+from errata.catalog.database import Catalog
 from errata.errors import ErrataError
-from errata.flows.telling.read import Wanted, find, reading
 from errata.model.commit import Cause
-from errata.model.instants import DAY, SECOND, format_instant
-from errata.serve.rows import whole
+from errata.model.time import DAY, SECOND, format_instant
+from errata.read.output import fetch_all
+from errata.read.stream_scan import StreamScanRequest, open_scan, plan_scan
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed
 from fixtures.sources import Line, Source
@@ -26,9 +26,9 @@ def fill(house: House, *batches: int) -> None:
 def readable(house: House) -> list[int]:
     """The commits from 2 on that can be read."""
     found = []
-    for commit in range(2, commits.newest(house.catalog) + 1):
+    for commit in range(2, commits.newest_commit(house.catalog) + 1):
         try:
-            found.append(find(house.catalog, Wanted("feed", as_of=commit)).commit_id)
+            found.append(plan_scan(house.catalog, StreamScanRequest("feed", as_of=commit)).commit_id)
         except ErrataError as error:
             assert "behind the horizon" in str(error)  # noqa: PT017 - the others can be read
     return found
@@ -48,7 +48,7 @@ def test_the_horizon_that_is_declared_now_decides(a_house: Builder) -> None:
     streams.apply_changes(house.catalog, Cause("apply"), write=[], drop=["feed"], summary={})
     house.clock.advance(DAY)
     with pytest.raises(ErrataError, match="behind the horizon"):
-        find(house.catalog, Wanted("feed", as_of=7))
+        plan_scan(house.catalog, StreamScanRequest("feed", as_of=7))
 
 
 def test_what_is_found_readable_is_pinned_already(a_house: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,15 +59,15 @@ def test_what_is_found_readable_is_pinned_already(a_house: Builder, monkeypatch:
     check = commits.check_readable
 
     def looked(catalog: Catalog, *rest: object) -> None:
-        pinned.append(pins.oldest_pinned(catalog))
+        pinned.append(pins.oldest_needed_commit(catalog))
         check(catalog, *rest)
 
     monkeypatch.setattr(commits, "check_readable", looked)
     for as_of in (2, "2", format_instant(NOW + SECOND)):
-        with reading(house.site, Wanted("feed", as_of=as_of)) as found:
-            assert (found.scan.commit_id, whole(found.rows).num_rows) == (2, 1)
-            assert pins.oldest_pinned(house.catalog) == 2
-        assert pins.oldest_pinned(house.catalog) == 4
+        with open_scan(house.site, StreamScanRequest("feed", as_of=as_of)) as found:
+            assert (found.scan.commit_id, fetch_all(found.rows).num_rows) == (2, 1)
+            assert pins.oldest_needed_commit(house.catalog) == 2
+        assert pins.oldest_needed_commit(house.catalog) == 4
     assert pinned == [2, 2, 2]
 
 
@@ -75,9 +75,12 @@ def test_what_cannot_be_read_is_not_kept(a_house: Builder) -> None:
     house = a_house(a_feed(horizon=SECOND))
     fill(house, 1, 2)
     house.clock.advance(DAY)
-    with pytest.raises(ErrataError, match="behind the horizon"), reading(house.site, Wanted("feed", as_of=2)):
+    with (
+        pytest.raises(ErrataError, match="behind the horizon"),
+        open_scan(house.site, StreamScanRequest("feed", as_of=2)),
+    ):
         pass
-    assert pins.oldest_pinned(house.catalog) == 3
+    assert pins.oldest_needed_commit(house.catalog) == 3
 
 
 def test_a_bucket_that_is_gone_is_told_in_words(a_house: Builder) -> None:
@@ -86,5 +89,5 @@ def test_a_bucket_that_is_gone_is_told_in_words(a_house: Builder) -> None:
     house.append([Source("many.csv", [Line(row) for row in rows])])
     (file,) = house.files()
     house.site.warehouse.remove(file)
-    with pytest.raises(ErrataError, match="a bucket cannot be read"), reading(house.site, Wanted("feed")):
+    with pytest.raises(ErrataError, match="a bucket cannot be read"), open_scan(house.site, StreamScanRequest("feed")):
         pass

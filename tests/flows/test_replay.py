@@ -11,19 +11,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from sqlalchemy import update
 
-from errata.catalog import commits, leases, replays
-from errata.catalog.published import Done, commit_evaluation
+from errata.answer import range_replay as replay_flow
+from errata.answer.range_replay import ReplayRange, ReplayReport, replay_range
+from errata.answer.result_sink import select_result_columns
+from errata.answer.runs import sweep
+from errata.archive.upkeep.ageing import age_out
+from errata.catalog import activity, commits, leases
+from errata.catalog.result_archives import EvaluationCommit, commit_evaluation
 from errata.catalog.tables import buckets
 from errata.errors import ErrataError, UsageError
-from errata.evaluate.deposit import kept
-from errata.flows.running import replay as replay_flow
-from errata.flows.running.replay import Range, ReplayReport, replay
-from errata.flows.running.sweep import sweep
-from errata.flows.upkeep.age_out import age_out
 from errata.model.bucket import Role
-from errata.model.interval import Interval
 from errata.model.results import VS
-from errata.revise.technique import Technique
+from errata.model.technique import Technique
+from errata.model.time import Interval
 from fixtures.leasing import no_lease
 from fixtures.runs import FIRST, QUERIES, SECOND, STREAMS, UNSWEPT, Answering
 
@@ -44,11 +44,13 @@ def there(tmp_path: Path, spark: SparkSession) -> Iterator[Answering]:
 
 
 def of_range(there: Answering, query: str, since: int = 0, until: int = 13, **more: Any) -> ReplayReport:
-    return replay(there.site, Range(query, str(since), str(until), more.pop("technique", Technique.AUTO)), **more)
+    return replay_range(
+        there.site, ReplayRange(query, str(since), str(until), more.pop("technique", Technique.AUTO)), **more
+    )
 
 
-def recorded(there: Answering, query: str) -> list[replays.Replay]:
-    return replays.of_archive(there.site.catalog, there.of(query).stream_id)
+def recorded(there: Answering, query: str) -> list[activity.ReplayProgress]:
+    return activity.replays_of(there.site.catalog, there.of(query).stream_id)
 
 
 class TestVerifying:
@@ -56,7 +58,7 @@ class TestVerifying:
 
     @pytest.mark.parametrize("technique", [Technique.AUTO, Technique.ALL])
     def test_every_route(self, there: Answering, technique: Technique) -> None:
-        newest, files = commits.newest(there.site.catalog), there.files()
+        newest, files = commits.newest_commit(there.site.catalog), there.files()
         for name in TEXTS:
             report = of_range(there, name, technique=technique)
             assert (report.changed, report.done, report.resumed, report.fault) == (0, [], False, None), name
@@ -64,7 +66,7 @@ class TestVerifying:
             (told,) = recorded(there, name)
             assert (told.left.empty, told.changed, told.results) == (True, 0, report.results)
             assert told.ended is not None
-        assert (commits.newest(there.site.catalog), there.files()) == (newest, files)
+        assert (commits.newest_commit(there.site.catalog), there.files()) == (newest, files)
 
     def test_what_waits_stays_out(self, there: Answering) -> None:
         there.revise(quotes=PAST)
@@ -83,7 +85,7 @@ class TestVerifying:
     def test_files_of_what_is_not_published_are_removed(
         self, there: Answering, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("errata.archive.results.INLINE_BYTES", -1)
+        monkeypatch.setattr("errata.archive.results.MAX_INLINE_BYTES", -1)
         stood = there.files()
         assert of_range(there, "closed").changed == 0
         assert there.files() == stood
@@ -101,13 +103,13 @@ def wrong(tmp_path: Path, spark: SparkSession) -> Iterator[Answering]:
     there = Answering.begin(tmp_path, TELLING)
 
     def faulty(rows: DataFrame, *given: Any) -> DataFrame:
-        found = kept(rows, *given).where("of <> 'b'")
+        found = select_result_columns(rows, *given).where("of <> 'b'")
         if "s" not in found.columns:
             return found
         return found.withColumn("s", sf.when(sf.col("of") == "c", sf.col("s") + 1).otherwise(sf.col("s")))
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("errata.flows.answering.evaluate.kept", faulty)
+        patched.setattr("errata.answer.evaluation.select_result_columns", faulty)
         there.take(quotes=[*FIRST["quotes"], *SECOND["quotes"]])
         there.run()
     assert all(each["of"] != "b" for name in TELLING for each in there.rows(name))
@@ -169,7 +171,7 @@ class TestCorrecting:
             wrong.run("sums")
 
         with monkeypatch.context() as patched:
-            patched.setattr(leases, "held", no_lease)
+            patched.setattr(leases, "hold_lease", no_lease)
             meanwhile(patched, with_more)
             with pytest.raises(ErrataError, match="from rows that came after the replay began"):
                 of_range(wrong, "sums")
@@ -179,7 +181,7 @@ class TestCorrecting:
     def test_a_sweep_that_comes_between(self, wrong: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
         wrong.revise(quotes=PAST)
         with monkeypatch.context() as patched:
-            patched.setattr(leases, "held", no_lease)
+            patched.setattr(leases, "hold_lease", no_lease)
             meanwhile(patched, lambda: sweep(wrong.site, ["sums"]))
             report = of_range(wrong, "sums")
         assert report.changed
@@ -190,12 +192,12 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None
     """Do something when a replay is about to commit, once."""
     left = [do]
 
-    def later(catalog: Any, done: Done, cause: Any) -> Any:
+    def later(catalog: Any, done: EvaluationCommit, cause: Any) -> Any:
         if left:
             left.pop()()
         return commit_evaluation(catalog, done, cause)
 
-    monkeypatch.setattr("errata.catalog.published.commit_evaluation", later)
+    monkeypatch.setattr("errata.catalog.result_archives.commit_evaluation", later)
 
 
 class KilledError(BaseException):
@@ -207,7 +209,7 @@ class TestParts:
 
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(replay_flow, "PART_ROWS", 3)
+        monkeypatch.setattr(replay_flow, "REPLAY_PART_ROWS", 3)
 
     def test_each_by_itself(self, wrong: Answering) -> None:
         parts: list[str] = []
@@ -222,7 +224,7 @@ class TestParts:
     def test_one_that_was_killed_is_gone_on_with(
         self, wrong: Answering, monkeypatch: pytest.MonkeyPatch, afterwards: bool
     ) -> None:
-        progress, noted = replays.progress, list[int]()
+        progress, noted = activity.advance_replay, list[int]()
 
         def dying(catalog: Any, of: Any, done_to: int, *given: int) -> Any:
             noted.append(done_to)
@@ -232,7 +234,7 @@ class TestParts:
             return found
 
         with monkeypatch.context() as patched:
-            patched.setattr(replays, "progress", dying)
+            patched.setattr(activity, "advance_replay", dying)
             with pytest.raises(KilledError):
                 of_range(wrong, "sums")
         (told,) = recorded(wrong, "sums")
@@ -266,7 +268,7 @@ class TestBadInput:
     )
     def test_of_a_range(self, there: Answering, query: str, since: str, until: str, said: str) -> None:
         with pytest.raises(UsageError, match=said):
-            replay(there.site, Range(query, since, until))
+            replay_range(there.site, ReplayRange(query, since, until))
 
     def test_it_ends_where_the_answers_end(self, there: Answering) -> None:
         assert of_range(there, "sums", 10, 99, dry=True).interval == Interval(10, 13)
@@ -290,7 +292,7 @@ class TestBadInput:
             of_range(there, "sums")
 
     def test_of_what_another_one_is_at_work_on(self, there: Answering) -> None:
-        with leases.held(there.site.catalog, "query sums", "replay/r/t/1") as lease:
+        with leases.hold_lease(there.site.catalog, "query sums", "replay/r/t/1") as lease:
             assert lease.ours
             with pytest.raises(ErrataError, match="by another runner") as caught:
                 of_range(there, "sums")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from errata.archive import correct
-from errata.flows.taking.revise import revise_stream
-from errata.flows.upkeep.age_out import age_out
-from errata.flows.upkeep.doctor import Orders, doctor
+from errata.archive.revisions import decide
+from errata.archive.revisions.apply import apply_stream_revisions
+from errata.archive.upkeep.ageing import age_out
+from errata.archive.upkeep.doctor import DoctorOptions, run_doctor
+from errata.model.batch import Op
 from errata.model.bucket import Layout
-from errata.model.instants import SECOND
-from errata.model.interval import HIGHEST
-from errata.model.revision import Op
 from errata.model.stream import Retention
+from errata.model.time import HIGHEST, SECOND
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed
 from fixtures.sources import Line, Source
@@ -26,10 +25,10 @@ def test_a_correction_at_the_very_end_holds_up_no_other(a_house: Builder) -> Non
     house = a_house(a_feed(moment="bigint"))
     house.append([Source("1.jsonl", [counted(at) for at in range(10)])])
     house.append([Source("2.jsonl", [counted(HIGHEST, op=Op.DELETE)])])
-    alone = revise_stream(house.site, "feed").settled
+    alone = apply_stream_revisions(house.site, "feed").settled
     assert (alone.waiting, alone.applied) == (1, 0)
     house.append([Source("3.jsonl", [counted(HIGHEST, op=Op.DELETE), counted(3, op=Op.DELETE)])])
-    settled = revise_stream(house.site, "feed").settled
+    settled = apply_stream_revisions(house.site, "feed").settled
     assert (settled.deleted, settled.waiting) == (1, 2)
     assert [row["at"] for row in house.scan()] == [at for at in range(10) if at != 3]
     assert len(house.scan(start="0", end="9" * 30)) == 9
@@ -40,7 +39,7 @@ def test_a_row_of_another_group_that_came_for_a_freed_key_is_left_out_with_the_r
     first = Line({"at": NOW, "who": "a", "price": 1.0})
     house.append([Source("1.jsonl", [first])])
     house.append([Source("2.jsonl", [Line({"at": NOW}, Op.DELETE)])])
-    revise_stream(house.site, "feed")
+    apply_stream_revisions(house.site, "feed")
     house.append([Source("3.jsonl", [Line({"at": NOW, "who": "b", "price": 2.0})])])
     assert [row["who"] for row in house.scan(groups=[{"who": "b"}])] == ["b"]
     assert [row["who"] for row in house.scan(revisions_up_to=0)] == ["a"]
@@ -54,9 +53,9 @@ def test_what_only_waits_does_not_hold_up_what_stands_behind_it(
     house.append([Source("1.jsonl", [counted(at) for at in range(10)])])
     house.append([Source("2.jsonl", [counted(100 + at, op=Op.DELETE) for at in range(3)])])
     house.append([Source("3.jsonl", [counted(2, op=Op.DELETE)])])
-    monkeypatch.setattr(correct, "CLAIM_ROWS", 1)
-    monkeypatch.setattr(correct.claim, "__defaults__", (1,))
-    settled = revise_stream(house.site, "feed").settled
+    monkeypatch.setattr(decide, "CLAIM_ROWS", 1)
+    monkeypatch.setattr(decide.claim_pending, "__defaults__", (1,))
+    settled = apply_stream_revisions(house.site, "feed").settled
     assert (settled.deleted, settled.waiting) == (1, 3)
 
 
@@ -80,12 +79,12 @@ def _lived(a_house: Builder, layout: str) -> list[list[tuple[object, object, obj
     house.append(
         [Source("late.jsonl", [counted(9, "c"), counted(22, "a", 5.0, Op.REPLACE), counted(24, op=Op.DELETE)])]
     )
-    revise_stream(house.site, "feed")
+    apply_stream_revisions(house.site, "feed")
     seen.append(_told(house))
     age_out(house.site)
     # Whole buckets keep a little more than row by row: what all must keep is compared.
     seen.append([row for row in _told(house) if isinstance(row[0], int) and row[0] >= 15])
-    assert all(not each.findings for each in doctor(house.site, orders=Orders()))
+    assert all(not each.findings for each in run_doctor(house.site, orders=DoctorOptions()))
     return seen
 
 

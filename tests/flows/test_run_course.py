@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from errata.flows.telling.status import query_status
+from errata.read.status import query_statuses
 from fixtures.runs import FIRST, QUERIES, ROUTES, SECOND, UNSWEPT, Answering
 
 
@@ -62,4 +62,4 @@ def test_corrections_of_what_is_answered_are_left_out(tmp_path: Path, spark: Spa
 
 def left_out(there: Answering) -> dict[str, dict[str, int]]:
     """Of each query the corrections that its answers do not contain."""
-    return {each.name: dict(each.left_out) for each in query_status(there.site)}
+    return {each.name: dict(each.left_out) for each in query_statuses(there.site)}

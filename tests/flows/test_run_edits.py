@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from errata.answer.runs import run
 from errata.catalog import commits
-from errata.catalog.published import Done, commit_evaluation
-from errata.flows.running.run import run
-from errata.flows.telling.changes import Feed
+from errata.catalog.result_archives import EvaluationCommit, commit_evaluation
+from errata.read.changes import ChangelogReader
 from fixtures.answers import Reader, told
 from fixtures.runs import DEAR, FIRST, MOST, QUERIES, SECOND, SUMS, UNSWEPT, Answering
 
@@ -32,9 +32,9 @@ def there(tmp_path: Path, spark: SparkSession) -> Iterator[Answering]:
 
 
 def test_between_runs(there: Answering) -> None:
-    first = commits.newest(there.site.catalog)
+    first = commits.newest_commit(there.site.catalog)
     rows = {name: there.rows(name) for name in TEXTS}
-    feeds = {name: Feed(there.site, name) for name in TEXTS}
+    feeds = {name: ChangelogReader(there.site, name) for name in TEXTS}
     readers = {name: Reader() for name in TEXTS}
     for name in TEXTS:
         readers[name].take(told(feeds[name]))
@@ -51,7 +51,7 @@ def test_between_runs(there: Answering) -> None:
         readers[name].take(told(feeds[name]))
         assert readers[name].at(12) == there.visible(name)
 
-    second = commits.newest(there.site.catalog)
+    second = commits.newest_commit(there.site.catalog)
     there.edit({"sums": SHORTER, "dear": CHEAPEST})
     last = there.rows("most", second)
     there.take(quotes=["14,a,2"])
@@ -67,14 +67,14 @@ def test_during_a_run(there: Answering, monkeypatch: pytest.MonkeyPatch) -> None
     there.take(quotes=SECOND["quotes"])
     changed: list[str] = []
 
-    def meanwhile(catalog: Any, done: Done, cause: Any) -> Any:
+    def meanwhile(catalog: Any, done: EvaluationCommit, cause: Any) -> Any:
         if done.query == "sums" and not changed:
             changed.append(done.query)
             there.edit({"sums": SHORTER, "most": MOST})
         return commit_evaluation(catalog, done, cause)
 
     with monkeypatch.context() as patched:
-        patched.setattr("errata.flows.answering.evaluate.published.commit_evaluation", meanwhile)
+        patched.setattr("errata.answer.evaluation.result_archives.commit_evaluation", meanwhile)
         report = there.run()
     assert (report.busy, report.held) == (["sums"], [("most", "sums")])
     assert there.rows("sums") == rows["sums"], "what a form says that is no more is not published"

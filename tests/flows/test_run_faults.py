@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import update
 
+from errata.answer.runs import sweep
 from errata.catalog import commits
 from errata.catalog.tables import buckets as buckets_table
-from errata.flows.running.sweep import sweep
-from errata.flows.telling.status import State, query_status
 from errata.model.bucket import Role
+from errata.read.status import QueryProgress, query_statuses
 from fixtures.runs import DEAR, FIRST, QUERIES, SECOND, SUMS, Answering
 
 INVERSE = "SELECT of, 12 / price AS r, at FROM quotes"
@@ -39,14 +39,14 @@ def stops(there: Answering, row: dict[str, str]) -> None:
     assert report.held == [("top", "inverse")]
     assert [each.name for each in report.evaluated] == ["dear"]
     assert {name: there.rows(name) for name in rows} == rows
-    states = {each.name: each.state for each in query_status(there.site)}
-    assert states == {"dear": State.CURRENT, "inverse": State.STOPPED, "top": State.HELD}
+    states = {each.name: each.state for each in query_statuses(there.site)}
+    assert states == {"dear": QueryProgress.CURRENT, "inverse": QueryProgress.STOPPED, "top": QueryProgress.HELD}
 
 
 def untried(there: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
     """With nothing new a run does not try again."""
     with monkeypatch.context() as patched:
-        patched.setattr("errata.flows.running.rounds.evaluate", None)
+        patched.setattr("errata.answer.rounds.evaluate", None)
         report = there.run()
     assert ([name for name, _ in report.stopped], report.held) == (["inverse"], [("top", "inverse")])
 
@@ -73,7 +73,7 @@ def test_a_sweep_lets_it_go_on_when_corrections_have_mended_it(there: Answering)
     there.take(quotes=["7,a,0", "8,b,6", "9,c,4"])
     stops(there, {"at": "7", "of": "a"})
     assert sweep(there.site).evaluated == [], "nothing has come"
-    assert not any(each.may_go_on for each in query_status(there.site))
+    assert not any(each.may_go_on for each in query_statuses(there.site))
     there.take(quotes=["7,a,3;replace"])
     report = sweep(there.site, due=True)
     assert ({each.name for each in report.evaluated} >= {"inverse", "top"}, report.stopped) == (True, [])
@@ -85,7 +85,7 @@ def test_whether_a_stopped_query_may_go_on_is_known_without_trying(there: Answer
     there.take(quotes=["7,a,0", "8,b,6", "9,c,4"])
     there.run()
     there.revise(quotes=["7,a,3;replace"])
-    (stopped,) = [each for each in query_status(there.site) if each.state is State.STOPPED]
+    (stopped,) = [each for each in query_statuses(there.site) if each.state is QueryProgress.STOPPED]
     assert (stopped.name, stopped.may_go_on) == ("inverse", True)
 
 
@@ -94,7 +94,7 @@ def test_what_is_kept_is_a_cache(tmp_path: Path, spark: SparkSession, monkeypatc
     there = Answering.begin(tmp_path, texts)
     there.take(quotes=FIRST["quotes"])
     with monkeypatch.context() as patched:
-        patched.setattr("errata.archive.results.INLINE_BYTES", -1)  # so that there are files
+        patched.setattr("errata.archive.results.MAX_INLINE_BYTES", -1)  # so that there are files
         there.run()
     kept = {name: there.buckets(name, Role.STATE) for name in texts}
     assert all(len(found) == 1 for found in kept.values())
@@ -113,13 +113,13 @@ def test_what_is_kept_is_a_cache(tmp_path: Path, spark: SparkSession, monkeypatc
 
 
 def test_small_buckets_are_merged(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("errata.flows.answering.merged_results.MANY", 4)
+    monkeypatch.setattr("errata.archive.upkeep.result_compaction.BUCKETS_PER_MERGE", 4)
     texts = {"dear": DEAR, "sums": SUMS}
     there, seen = Answering.begin(tmp_path, texts), {}
     for second in range(1, 10):
         there.take(quotes=[f"{second},a,{second % 6}", f"{second},b,{4 + second % 3}"])
         there.run()
-        seen[commits.newest(there.site.catalog)] = {name: there.rows(name) for name in texts}
+        seen[commits.newest_commit(there.site.catalog)] = {name: there.rows(name) for name in texts}
     there.check()
     # What has been merged, what the evaluation brought that merged it, and what came then.
     assert len(there.buckets("dear", Role.BASE)) <= 3

@@ -15,12 +15,18 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import select
 
+from errata.answer import rounds
+from errata.answer.runs import RunReport, run
 from errata.catalog import commits
-from errata.catalog.append import BasisMovedError
-from errata.catalog.published import Done, Serves, all_published, commit_evaluation, evaluations_of
+from errata.catalog.result_archives import (
+    EvaluationCommit,
+    ResultTableUpdate,
+    commit_evaluation,
+    evaluations_of,
+    read_archives,
+)
+from errata.catalog.stream_commits import BasisConflict
 from errata.catalog.tables import leases
-from errata.flows.running import rounds
-from errata.flows.running.run import RunReport, run
 from errata.model.commit import Cause
 from fixtures.kills import Listed, committers, kill_while_running
 from fixtures.leasing import no_lease
@@ -28,7 +34,7 @@ from fixtures.postgres import FreshDatabase
 from fixtures.runs import FIRST, QUERIES, SECOND, Answering, same_as
 
 TEXTS = {name: QUERIES[name] for name in ("dear", "sums", "most")}
-COMMIT = "errata.flows.answering.evaluate.published.commit_evaluation"
+COMMIT = "errata.answer.evaluation.result_archives.commit_evaluation"
 
 
 @dataclass(frozen=True)
@@ -77,8 +83,8 @@ def dying(work: Callable[..., Any], *, afterwards: bool) -> Callable[..., Any]:
 
 
 MOMENTS: Mapping[str, tuple[str, bool]] = {
-    "all has been read": ("errata.flows.answering.evaluate.advance", False),
-    "Spark has worked it out": ("errata.flows.answering.evaluate.gathered", True),
+    "all has been read": ("errata.answer.evaluation.advance", False),
+    "Spark has worked it out": ("errata.answer.evaluation.collect_results", True),
     "files have been written": (COMMIT, False),
     "it has been committed": (COMMIT, True),
 }
@@ -87,8 +93,12 @@ MOMENTS: Mapping[str, tuple[str, bool]] = {
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_run_that_is_killed(course: Course, moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = course.again(tmp_path / "killed")
-    monkeypatch.setattr("errata.archive.results.INLINE_BYTES", -1)  # so that there are files
-    stood, rows, newest = there.files(), {name: there.rows(name) for name in TEXTS}, commits.newest(there.site.catalog)
+    monkeypatch.setattr("errata.archive.results.MAX_INLINE_BYTES", -1)  # so that there are files
+    stood, rows, newest = (
+        there.files(),
+        {name: there.rows(name) for name in TEXTS},
+        commits.newest_commit(there.site.catalog),
+    )
     place, afterwards = MOMENTS[moment]
     with monkeypatch.context() as patched:
         module, _, name = place.rpartition(".")
@@ -96,7 +106,7 @@ def test_a_run_that_is_killed(course: Course, moment: str, tmp_path: Path, monke
         with pytest.raises(KilledError):
             there.run()
     committed = ["dear", "sums"] if moment == "it has been committed" else []
-    assert commits.newest(there.site.catalog) == newest + len(committed)
+    assert commits.newest_commit(there.site.catalog) == newest + len(committed)
     for name in TEXTS:
         expected = course.after.rows(name) if name in committed else rows[name]
         assert there.rows(name) == expected
@@ -126,10 +136,10 @@ def test_a_transaction_that_is_killed_at_every_statement(
     come_so_far(there)
     prepared = tmp_path / "done.pickle"
 
-    def keep(_catalog: object, done: Done, _cause: object) -> int:
+    def keep(_catalog: object, done: EvaluationCommit, _cause: object) -> int:
         serves = done.serves
         assert serves is not None
-        told = Serves(serves.table, Listed(list(serves.changes())), Listed(list(serves.current())))
+        told = ResultTableUpdate(serves.table, Listed(list(serves.changes())), Listed(list(serves.current())))
         prepared.write_bytes(pickle.dumps((None, replace(done, serves=told))))
         raise KilledError
 
@@ -137,7 +147,7 @@ def test_a_transaction_that_is_killed_at_every_statement(
         patched.setattr(COMMIT, keep)
         with pytest.raises(KilledError):
             there.run()
-    newest, rows, table = commits.newest(there.site.catalog), there.rows("sums"), there.table("sums")
+    newest, rows, table = commits.newest_commit(there.site.catalog), there.rows("sums"), there.table("sums")
     assert table != course.after.table("sums")
     with committers() as server:
         there.site.catalog.engine.dispose()
@@ -149,14 +159,14 @@ def test_a_transaction_that_is_killed_at_every_statement(
         assert whole["steps"] % 2 == 0
         for step in range(1, whole["steps"], 2):
             assert server.commit(url, prepared, step) == {"killed": True, "sound": False, "steps": step}
-            assert commits.newest(there.site.catalog) == newest
+            assert commits.newest_commit(there.site.catalog) == newest
             assert (there.rows("sums"), there.table("sums")) == (rows, table)
             there.site.catalog.engine.dispose()
         assert server.commit(url, prepared, whole["steps"])["killed"]
     same_as(there, course.after, "sums")
     # What has been committed is not committed again, and nothing is left to do.
     _, done = pickle.loads(prepared.read_bytes())
-    with pytest.raises(BasisMovedError):
+    with pytest.raises(BasisConflict):
         commit_evaluation(there.site.catalog, done, Cause("run"))
     assert there.run().evaluated == []
     there.close()
@@ -164,13 +174,13 @@ def test_a_transaction_that_is_killed_at_every_statement(
 
 def test_a_process_that_is_killed_and_its_lease(course: Course, tmp_path: Path) -> None:
     there = course.again(tmp_path / "killed")
-    newest = commits.newest(there.site.catalog)
+    newest = commits.newest_commit(there.site.catalog)
     there.close()
     kill_while_running(there.written.folder, 2)
-    assert commits.newest(there.site.catalog) == newest + 1
+    assert commits.newest_commit(there.site.catalog) == newest + 1
     with there.site.catalog.reading() as connection:
         left = {row.name.removeprefix("query ") for row in connection.execute(select(leases.c.name))}
-    known = all_published(there.site.catalog)
+    known = read_archives(there.site.catalog)
     (killed,) = {name for name in left if known[name].last.commit_id <= newest}
     first = ({"dear", "sums"} - {killed}).pop()
     there.check(first)
@@ -189,7 +199,7 @@ def test_two_runners_and_one_lease(course: Course, tmp_path: Path, monkeypatch: 
     there = course.again(tmp_path / "two")
     reached, go_on = threading.Event(), threading.Event()
 
-    def slowly(catalog: Any, done: Done, cause: Any) -> Any:
+    def slowly(catalog: Any, done: EvaluationCommit, cause: Any) -> Any:
         if done.query == "sums":
             reached.set()
             assert go_on.wait(60)
@@ -219,7 +229,7 @@ def test_two_runners_without_leases(
     both = threading.Barrier(2)
     met: set[tuple[int, str]] = set()
 
-    def together(catalog: Any, done: Done, cause: Any) -> Any:
+    def together(catalog: Any, done: EvaluationCommit, cause: Any) -> Any:
         me = (threading.get_ident(), done.query)
         if done.query == "sums" and me not in met:
             met.add(me)
@@ -247,7 +257,7 @@ def test_a_runner_that_another_one_has_overtaken(
     there.take(quotes=FIRST["quotes"])
     there.run()
     there.take(quotes=["7,a,3", "8,b,6"])
-    look, overtaken = rounds.all_published, []
+    look, overtaken = rounds.read_archives, []
 
     def late(catalog: Any) -> Any:
         if not overtaken:
@@ -256,7 +266,7 @@ def test_a_runner_that_another_one_has_overtaken(
             assert [each.name for each in there.run("sums").evaluated] == overtaken
         return look(catalog)
 
-    monkeypatch.setattr(rounds, "all_published", late)
+    monkeypatch.setattr(rounds, "read_archives", late)
     report = there.run()
     assert (report.busy, report.held) == (["sums"], [("most", "sums")])
     there.check()

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.evaluate.faults import in_words
-from errata.flows.running.replay import Range, replay
-from errata.flows.running.sweep import sweep
-from errata.flows.telling.status import State, query_status
-from errata.model.evaluation import Fault
+from errata.answer.faults import fault_error
+from errata.answer.range_replay import ReplayRange, replay_range
+from errata.answer.runs import sweep
+from errata.model.commit import Fault
 from errata.model.results import VS
-from errata.revise.technique import Technique
+from errata.model.technique import Technique
+from errata.read.status import QueryProgress, query_statuses
 from fixtures.runs import STREAMS, Answering
 
 MOST = "9" * 38
@@ -60,15 +60,15 @@ def test_the_next_file_lets_it_go_on(tmp_path: Path, spark: SparkSession, name: 
     assert there.rows(name) == before
     for technique in (Technique.ALL, Technique.MINIMAL, Technique.DIRECT):
         assert [each for each, _ in sweep(there.site, technique=technique).stopped] == [name]
-    report = replay(there.site, Range(name, "0", "100"))
+    report = replay_range(there.site, ReplayRange(name, "0", "100"))
     assert (report.verified, report.changed) == (False, 0)
     assert report.fault is not None
-    assert [each.state for each in query_status(there.site)] == [State.STOPPED]
+    assert [each.state for each in query_statuses(there.site)] == [QueryProgress.STOPPED]
 
     there.take(quotes=[GOOD])
     assert there.run().stopped == []
     there.check()
-    assert replay(there.site, Range(name, "0", "100")).verified
+    assert replay_range(there.site, ReplayRange(name, "0", "100")).verified
     there.close()
 
 
@@ -84,7 +84,7 @@ def test_who_asks_for_a_technique_has_it_tried(
         tried.append("tried")
         raise AssertionError
 
-    monkeypatch.setattr("errata.flows.running.rounds.sweep_query", noted)
+    monkeypatch.setattr("errata.answer.rounds.correct_query", noted)
     assert sweep(there.site).stopped, "nothing has come that could let it go on"
     assert tried == []
     with pytest.raises(AssertionError):
@@ -163,5 +163,5 @@ def test_what_cannot_be_computed_of_a_row_is_mended(tmp_path: Path, spark: Spark
 
 
 def test_where_no_row_is_known_the_way_out_is_named() -> None:
-    told = str(in_words(Fault("it overflows"), "sums"))
+    told = str(fault_error(Fault("it overflows"), "sums"))
     assert "errata run --anew sums" in told

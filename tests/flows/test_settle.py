@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.archive.settle import settled
-from errata.archive.written import POS, cut
-from errata.intake.arrow_types import arrow_schema
-from errata.model.stream import OnDuplicate, Stream
+from errata.archive.bucket_writer import POS, cut_into_buckets
+from errata.archive.ingest.duplicates import deduplicate
+from errata.intake.types import arrow_schema
+from errata.model.stream import DuplicatePolicy, Stream
 from fixtures.flows import a_feed
 from fixtures.oracle.revision import identical, key_of
 
@@ -75,7 +75,7 @@ def one_by_one(stream: Stream, rows: Sequence[Row]) -> Outcome:
     for key in dict.fromkeys(key_of(stream, row) for row in rows):
         mine = [row for row in rows if key_of(stream, row) == key]
         there = mine.pop(0) if mine[0][POS] < 0 else None
-        judge = first_stands if stream.on_duplicate is OnDuplicate.QUARANTINE else last_stands
+        judge = first_stands if stream.on_duplicate is DuplicatePolicy.QUARANTINE else last_stands
         judge(outcome, stream, there, mine)
     return outcome
 
@@ -108,15 +108,15 @@ def last_stands(outcome: Outcome, stream: Stream, there: Row | None, rows: Seque
         outcome.replacing.append(last[POS])
 
 
-@pytest.mark.parametrize("policy", OnDuplicate)
+@pytest.mark.parametrize("policy", DuplicatePolicy)
 @pytest.mark.parametrize("key", [("at", "who"), ("who",)])
 @given(rows=ROWS, archived=st.integers(0, 8), cuts=st.lists(st.integers(0, 25), max_size=5))
 def test_settling_is_looking_at_one_row_after_the_other(
-    policy: OnDuplicate, key: tuple[str, ...], rows: list[Row], archived: int, cuts: list[int]
+    policy: DuplicatePolicy, key: tuple[str, ...], rows: list[Row], archived: int, cuts: list[int]
 ) -> None:
     stream = a_feed(moment="bigint", key=key, on_duplicate=policy)
     told = placed(stream, rows, archived)
-    found = list(settled((a_table(stream, piece) for piece in pieces(told, cuts)), stream))
+    found = list(deduplicate((a_table(stream, piece) for piece in pieces(told, cuts)), stream))
     fresh = [pos for each in found for pos in each.fresh[POS].to_pylist()]
     replacing = [pos for each in found for pos in each.replacing[POS].to_pylist()]
     conflicts = [tuple(pair) for each in found for pair in each.conflicts.tolist()]
@@ -131,21 +131,21 @@ def test_settling_is_looking_at_one_row_after_the_other(
 @pytest.mark.parametrize("stream", [KEYED, PLACED], ids=["key alone", "key with order"])
 def test_a_key_that_fills_whole_tables(stream: Stream) -> None:
     rows = [{"at": 1, "who": "a", "price": 1.0, "note": None, POS: pos} for pos in range(7)]
-    found = list(settled((a_table(stream, [row]) for row in rows), stream))
+    found = list(deduplicate((a_table(stream, [row]) for row in rows), stream))
     assert sum(each.dropped for each in found) == 6
     assert [each.fresh[POS].to_pylist() for each in found if each.fresh.num_rows] == [[0]]
 
 
 def test_nothing_settles_to_nothing() -> None:
-    assert list(settled(iter([]), PLACED)) == []
-    assert list(settled(iter([a_table(PLACED, [])]), PLACED)) == []
+    assert list(deduplicate(iter([]), PLACED)) == []
+    assert list(deduplicate(iter([a_table(PLACED, [])]), PLACED)) == []
 
 
 @given(sizes=st.lists(st.integers(0, 20), max_size=8), bucket_rows=st.integers(1, 9))
 def test_cutting_keeps_all_in_order_and_leaves_no_splinters(sizes: list[int], bucket_rows: int) -> None:
     numbers = np.arange(sum(sizes))
     tables = [pa.table({"n": piece}) for piece in np.split(numbers, np.cumsum(sizes)[:-1])] if sizes else []
-    found = [table["n"].to_pylist() for table in cut(iter(tables), bucket_rows)]
+    found = [table["n"].to_pylist() for table in cut_into_buckets(iter(tables), bucket_rows)]
     assert [number for piece in found for number in piece] == numbers.tolist()
     assert all(len(piece) <= bucket_rows for piece in found)
     # Plain Python: full buckets while more than one and a half remain, then all if they fit, else two halves.

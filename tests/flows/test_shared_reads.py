@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from errata.flows.answering import inputs
-from errata.flows.running.run import RunReport
+from errata.answer import inputs
+from errata.answer.runs import RunReport
 from fixtures.runs import Answering
 
 QUERIES = {
@@ -58,7 +58,7 @@ def test_what_each_asks_for_is_told_as_if_it_were_alone(there: Answering, monkey
     shared = {(each.name, each.swept is None): each.measures for each in there.run().evaluated}
     there.check()
     there.take(quotes=["21,a,8;replace", "32,c,5"])
-    monkeypatch.setattr(inputs, "SHARED", 0)
+    monkeypatch.setattr(inputs, "SHARED_SCAN_VALUES", 0)
     report, made = scans_in(there, monkeypatch)
     assert len(made) > 1
     alone = {(each.name, each.swept is None): each.measures for each in report.evaluated}

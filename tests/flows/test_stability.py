@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from errata.archive.revisions.apply import apply_revisions
 from errata.errors import UsageError
-from errata.flows.taking.revise import revise
-from errata.flows.telling.stability import stable_to
-from errata.model.instants import HOUR, format_instant
-from errata.model.interval import LOWEST
-from errata.model.revision import Op
-from errata.model.stream import OnRevision
+from errata.model.batch import Op
+from errata.model.stream import RevisionPolicy
+from errata.model.time import HOUR, LOWEST, format_instant
+from errata.read.watch import stream_finality
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed
 from fixtures.sources import Line, Source
@@ -25,7 +24,7 @@ SECOND = 1_000_000
 def house(tmp_path: Path) -> Iterator[House]:
     """Streams of whole numbers with a slack of 5: of a key that tells the place, and of one that does not."""
     builder = Builder(tmp_path)
-    ignoring = a_feed("ignoring", "bigint", on_revision=OnRevision.IGNORE)
+    ignoring = a_feed("ignoring", "bigint", on_revision=RevisionPolicy.IGNORE)
     yield builder(a_feed("feed", "bigint", slack=5), a_feed("moved", "bigint", key=("who",), slack=5), ignoring)
     builder.close()
 
@@ -40,7 +39,7 @@ def take(house: House, *lines: Line, stream: str = "feed") -> None:
 
 
 def test_before_anything_has_come(house: House) -> None:
-    found = stable_to(house.site, "feed")
+    found = stream_finality(house.site, "feed")
     assert (found.stable, found.pending_before(10**9)) == (None, 0)
     assert not found.final(LOWEST + 1)
     assert found.told == {"stream": "feed", "stable": None}
@@ -48,19 +47,19 @@ def test_before_anything_has_come(house: House) -> None:
 
 def test_final_is_what_no_late_row_and_no_correction_can_change(house: House) -> None:
     take(house, row(1, "a"), row(20, "b"))
-    found = stable_to(house.site, "feed")
+    found = stream_finality(house.site, "feed")
     assert found.stable == 15
     assert found.final(15), "rows before it are late, one that is at it is not before it"
     assert not found.final(16)
 
     take(house, row(1, "a", Op.DELETE), row(7, "c"), row(18, "x", Op.DELETE))
-    found = stable_to(house.site, "feed")
+    found = stream_finality(house.site, "feed")
     assert [found.pending_before(at) for at in (1, 2, 7, 8, 18, 19)] == [0, 1, 1, 2, 2, 3]
     assert found.final(1)
     assert not found.final(2)
 
-    revise(house.site)
-    found = stable_to(house.site, "feed")
+    apply_revisions(house.site)
+    found = stream_finality(house.site, "feed")
     assert found.final(15)
     assert found.pending_before(19) == 1, "one waits for its row, which would come later"
 
@@ -68,15 +67,15 @@ def test_final_is_what_no_late_row_and_no_correction_can_change(house: House) ->
 def test_a_row_that_is_moved_concerns_both_places(house: House) -> None:
     take(house, row(3, "a"), row(20, "b"), stream="moved")
     take(house, row(9, "a", Op.REPLACE), stream="moved")
-    assert stable_to(house.site, "moved").pending_before(LOWEST + 1) == 1, "it does not say where the row was"
-    revise(house.site)
-    assert stable_to(house.site, "moved").final(15)
+    assert stream_finality(house.site, "moved").pending_before(LOWEST + 1) == 1, "it does not say where the row was"
+    apply_revisions(house.site)
+    assert stream_finality(house.site, "moved").final(15)
 
 
 def test_where_corrections_are_ignored_they_change_nothing(house: House) -> None:
     take(house, row(1, "a"), row(20, "b"), stream="ignoring")
     take(house, row(1, "a", Op.DELETE), stream="ignoring")
-    found = stable_to(house.site, "ignoring")
+    found = stream_finality(house.site, "ignoring")
     assert (found.stable, found.final(20)) == (20, True)
 
 
@@ -84,7 +83,7 @@ def test_times_are_told_as_they_are_written(tmp_path: Path) -> None:
     builder = Builder(tmp_path)
     house = builder(a_feed(slack=SECOND))
     take(house, row(NOW - HOUR, "a"), row(NOW - SECOND, "b"))
-    found = stable_to(house.site, "feed")
+    found = stream_finality(house.site, "feed")
     assert found.told == {"stream": "feed", "stable": format_instant(NOW - 2 * SECOND)}
     assert found.final(found.moment(format_instant(NOW - 2 * SECOND)))
     assert not found.final(found.moment(format_instant(NOW - SECOND)))
@@ -94,9 +93,9 @@ def test_times_are_told_as_they_are_written(tmp_path: Path) -> None:
 
 
 def test_whole_numbers_and_unknown_streams(house: House) -> None:
-    found = stable_to(house.site, "feed")
+    found = stream_finality(house.site, "feed")
     assert found.moment(" 12 ") == 12
     with pytest.raises(UsageError, match="'noon' is no whole number"):
         found.moment("noon")
     with pytest.raises(UsageError, match="unknown stream 'fed'"):
-        stable_to(house.site, "fed")
+        stream_finality(house.site, "fed")

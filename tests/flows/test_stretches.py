@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.flows.correcting import windows
-from errata.flows.correcting.stretches import stretches, within
-from errata.flows.running.sweep import sweep
-from errata.language.lineage import Axis, Region
+from errata.answer import window_corrections
+from errata.answer.runs import sweep
+from errata.answer.window_corrections import regions_in_slice, time_slices
+from errata.language.lineage import Region, RegionAxis
 from errata.model.bucket import Bucket, Groups, Role
-from errata.model.interval import HIGHEST, LOWEST, Interval
-from errata.revise.technique import Technique
+from errata.model.technique import Technique
+from errata.model.time import HIGHEST, LOWEST, Interval
 from fixtures.runs import DEAR, FIRST, QUERIES, SECOND, UNSWEPT, Answering
 
 TEXTS = {
@@ -36,7 +36,7 @@ def test_what_is_replayed_in_stretches_is_what_it_is_at_once(
     there.take(quotes=SPREAD)
     whole = there.copied(tmp_path / "whole")
     done: list[list[Region]] = []
-    replayed = windows._replayed
+    replayed = window_corrections._replay_slice
 
     def seen(sweeping: Any, inputs: Any, read: Any, regions: list[Region]) -> Any:
         done.append(regions)
@@ -44,8 +44,8 @@ def test_what_is_replayed_in_stretches_is_what_it_is_at_once(
 
     sweep(whole.site, technique=technique)
     with monkeypatch.context() as patched:
-        patched.setattr("errata.flows.answering.parts.STEP_ROWS", 3)
-        patched.setattr(windows, "_replayed", seen)
+        patched.setattr("errata.answer.step_parts.STEP_PART_ROWS", 3)
+        patched.setattr(window_corrections, "_replay_slice", seen)
         report = sweep(there.site, technique=technique)
     assert len(done) > len(TEXTS), "there were several stretches"
     assert {each.name for each in report.swept} == set(TEXTS)
@@ -73,20 +73,20 @@ class TestWhereStretchesEnd:
 
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("errata.flows.answering.parts.STEP_ROWS", 100)
+        monkeypatch.setattr("errata.answer.step_parts.STEP_PART_ROWS", 100)
 
     def test_of_few_rows(self) -> None:
-        regions = [Region(Axis.START, Interval(5, 9)), Region(Axis.START, Interval(20, 25))]
-        assert stretches([bucket(0, 50, 100)], 100, regions, 60) == [Interval(5, 25)]
+        regions = [Region(RegionAxis.START, Interval(5, 9)), Region(RegionAxis.START, Interval(20, 25))]
+        assert time_slices([bucket(0, 50, 100)], 100, regions, 60) == [Interval(5, 25)]
 
     def test_of_many(self) -> None:
-        everything = [Region(Axis.START, Interval(LOWEST, HIGHEST))]
-        found = stretches([bucket(0, 99, 100), bucket(100, 199, 300)], 400, everything, 250)
+        everything = [Region(RegionAxis.START, Interval(LOWEST, HIGHEST))]
+        found = time_slices([bucket(0, 99, 100), bucket(100, 199, 300)], 400, everything, 250)
         assert [found[0].start, found[-1].end] == [LOWEST, HIGHEST]
         assert [one.end for one in found[:-1]] == [other.start for other in found[1:]]
         assert 3 <= len(found) <= 5
         assert all(0 < each.end <= 250 for each in found[:-1])
 
     def test_regions_in_one(self) -> None:
-        regions = [Region(Axis.START, Interval(5, 9), {"of": "a"}), Region(Axis.START, Interval(20, 25))]
-        assert within(regions, Interval(7, 20)) == [Region(Axis.START, Interval(7, 9), {"of": "a"})]
+        regions = [Region(RegionAxis.START, Interval(5, 9), {"of": "a"}), Region(RegionAxis.START, Interval(20, 25))]
+        assert regions_in_slice(regions, Interval(7, 20)) == [Region(RegionAxis.START, Interval(7, 9), {"of": "a"})]

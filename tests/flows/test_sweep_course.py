@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.flows.answering import evaluate
-from errata.flows.correcting import windows, worked
-from errata.flows.running.sweep import SweepReport, sweep
-from errata.revise.technique import Technique
+from errata.answer import correction, evaluation, window_corrections
+from errata.answer.runs import SweepReport, sweep
+from errata.model.technique import Technique
 from fixtures.runs import FIRST, SECOND, Answering
 
 CORRECTIONS = {
@@ -55,7 +54,12 @@ def test_where_results_are_many_they_are_laid_out_in_tasks(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, technique: Technique
 ) -> None:
     # So that everything counts as many.
-    for module, name in ((worked, "LARGE"), (worked, "FEW"), (windows, "MANY"), (evaluate, "SMALL")):
+    for module, name in (
+        (correction, "LARGE"),
+        (correction, "FEW"),
+        (window_corrections, "MANY"),
+        (evaluation, "SMALL"),
+    ):
         monkeypatch.setattr(module, name, 0)
     titles = list(CORRECTIONS)
     go_through(begun(tmp_path), technique, [titles[-2:] if technique is Technique.ALL else titles[:2]])

@@ -15,16 +15,22 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import select
 
-from errata.archive.warehouse import Warehouse
+from errata.answer.runs import SweepReport, sweep
+from errata.archive.revisions.apply import apply_revisions
+from errata.archive.upkeep.ageing import age_out
+from errata.archive.upkeep.compaction import compact_streams
+from errata.archive.upkeep.vacuum import run_vacuum
 from errata.catalog import commits, streams
-from errata.catalog.append import BasisMovedError
-from errata.catalog.published import Done, Serves, all_published, commit_evaluation, evaluations_of
+from errata.catalog.result_archives import (
+    EvaluationCommit,
+    ResultTableUpdate,
+    commit_evaluation,
+    evaluations_of,
+    read_archives,
+)
+from errata.catalog.stream_commits import BasisConflict
 from errata.catalog.tables import leases
-from errata.flows.running.sweep import SweepReport, sweep
-from errata.flows.taking.revise import revise
-from errata.flows.upkeep.age_out import age_out
-from errata.flows.upkeep.compact import compact
-from errata.flows.upkeep.vacuum import vacuum
+from errata.declare.warehouse import Warehouse
 from errata.model.commit import Cause
 from fixtures.kills import Listed, committers, kill_while_running
 from fixtures.leasing import no_lease
@@ -34,7 +40,7 @@ from fixtures.runs import FIRST, QUERIES, SECOND, STREAMS, UNSWEPT, Answering, s
 TEXTS = {name: QUERIES[name] for name in ("dear", "sums", "most", "closed")}
 READ_THEMSELVES = {"dear", "sums", "closed"}
 CORRECTIONS = {"quotes": ["3,a,9;replace", "1,b,;delete", "7,a,8;replace", "2,a,6;insert", "12,a,2;replace"]}
-COMMIT = "errata.catalog.published.commit_evaluation"
+COMMIT = "errata.catalog.result_archives.commit_evaluation"
 
 
 @dataclass(frozen=True)
@@ -91,9 +97,9 @@ def dying(work: Callable[..., Any], *, afterwards: bool) -> Callable[..., Any]:
 
 
 MOMENTS: Mapping[str, tuple[str, bool]] = {
-    "nothing has been done": ("errata.flows.running.sweep.revise_stream", False),
-    "history is corrected": ("errata.flows.running.sweep.revise_stream", True),
-    "all has been read": ("errata.revise.amender.amend", False),
+    "nothing has been done": ("errata.answer.runs.apply_stream_revisions", False),
+    "history is corrected": ("errata.answer.runs.apply_stream_revisions", True),
+    "all has been read": ("errata.answer.diff_writer.diff_results", False),
     "files have been written": (COMMIT, False),
     "it has been committed": (COMMIT, True),
 }
@@ -102,7 +108,7 @@ MOMENTS: Mapping[str, tuple[str, bool]] = {
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_sweep_that_is_killed(course: Course, moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = course.again(tmp_path / "killed")
-    monkeypatch.setattr("errata.archive.results.INLINE_BYTES", -1)  # so that there are files
+    monkeypatch.setattr("errata.archive.results.MAX_INLINE_BYTES", -1)  # so that there are files
     stood, rows = there.files(), {name: there.rows(name) for name in TEXTS}
     place, afterwards = MOMENTS[moment]
     module, _, name = place.rpartition(".")
@@ -127,8 +133,8 @@ def test_a_sweep_that_is_killed(course: Course, moment: str, tmp_path: Path, mon
 
 def test_a_sweep_that_is_killed_at_each_file(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = course.again(tmp_path / "killed")
-    monkeypatch.setattr("errata.archive.results.INLINE_BYTES", -1)
-    revise(there.site)
+    monkeypatch.setattr("errata.archive.results.MAX_INLINE_BYTES", -1)
+    apply_revisions(there.site)
     write, written, dies_at = Warehouse.write, list[str](), [0]
     rows = there.rows("closed")
 
@@ -162,10 +168,10 @@ def test_a_transaction_that_is_killed_at_every_statement(
     come_so_far(there)
     prepared = tmp_path / "done.pickle"
 
-    def keep(_catalog: object, done: Done, _cause: object) -> int:
+    def keep(_catalog: object, done: EvaluationCommit, _cause: object) -> int:
         serves = done.serves
         assert serves is not None
-        told = Serves(serves.table, Listed(list(serves.changes())), Listed(list(serves.current())))
+        told = ResultTableUpdate(serves.table, Listed(list(serves.changes())), Listed(list(serves.current())))
         prepared.write_bytes(pickle.dumps((None, replace(done, serves=told))))
         raise KilledError
 
@@ -173,7 +179,7 @@ def test_a_transaction_that_is_killed_at_every_statement(
         patched.setattr(COMMIT, keep)
         with pytest.raises(KilledError):
             sweep(there.site)
-    newest, rows, table = commits.newest(there.site.catalog), there.rows("sums"), there.table("sums")
+    newest, rows, table = commits.newest_commit(there.site.catalog), there.rows("sums"), there.table("sums")
     assert table != course.after.table("sums")
     with committers() as server:
         there.site.catalog.engine.dispose()
@@ -183,14 +189,14 @@ def test_a_transaction_that_is_killed_at_every_statement(
         assert whole["steps"] % 2 == 0
         for step in range(1, whole["steps"], 2):
             assert server.commit(url, prepared, step) == {"killed": True, "sound": False, "steps": step}
-            assert commits.newest(there.site.catalog) == newest
+            assert commits.newest_commit(there.site.catalog) == newest
             assert (there.rows("sums"), there.table("sums")) == (rows, table)
             there.site.catalog.engine.dispose()
         assert server.commit(url, prepared, whole["steps"])["killed"]
     same_as(there, course.after, "sums")
     # What has been committed is not committed again, and nothing is left to do.
     _, done = pickle.loads(prepared.read_bytes())
-    with pytest.raises(BasisMovedError):
+    with pytest.raises(BasisConflict):
         commit_evaluation(there.site.catalog, done, Cause("sweep"))
     assert sweep(there.site).swept == []
     there.close()
@@ -198,14 +204,14 @@ def test_a_transaction_that_is_killed_at_every_statement(
 
 def test_a_process_that_is_killed_and_its_lease(course: Course, tmp_path: Path) -> None:
     there = course.again(tmp_path / "killed")
-    newest = commits.newest(there.site.catalog)
+    newest = commits.newest_commit(there.site.catalog)
     there.close()
     # History is corrected in the first transaction, two queries have been by the third, and the third dies.
     kill_while_running(there.written.folder, 4, "sweep")
-    assert commits.newest(there.site.catalog) == newest + 3
+    assert commits.newest_commit(there.site.catalog) == newest + 3
     with there.site.catalog.reading() as connection:
         left = {row.name.removeprefix("query ") for row in connection.execute(select(leases.c.name))}
-    known = all_published(there.site.catalog)
+    known = read_archives(there.site.catalog)
     (killed,) = {name for name in left if known[name].last.commit_id <= newest}
     for name in READ_THEMSELVES - {killed}:
         there.check(name)
@@ -222,7 +228,7 @@ def test_two_sweepers_and_one_lease(course: Course, tmp_path: Path, monkeypatch:
     there = course.again(tmp_path / "two")
     reached, go_on = threading.Event(), threading.Event()
 
-    def slowly(catalog: Any, done: Done, cause: Any) -> Any:
+    def slowly(catalog: Any, done: EvaluationCommit, cause: Any) -> Any:
         if done.query == "sums":
             reached.set()
             assert go_on.wait(200)
@@ -252,14 +258,14 @@ def test_two_sweepers_without_leases(
     both = threading.Barrier(2)
     met: set[tuple[int, str]] = set()
 
-    def together(catalog: Any, done: Done, cause: Any) -> Any:
+    def together(catalog: Any, done: EvaluationCommit, cause: Any) -> Any:
         me = (threading.get_ident(), done.query)
         if done.query == "sums" and me not in met:
             met.add(me)
             both.wait(200)
         return commit_evaluation(catalog, done, cause)
 
-    monkeypatch.setattr("errata.flows.running.rounds.leases.held", no_lease)
+    monkeypatch.setattr("errata.answer.rounds.leases.hold_lease", no_lease)
     monkeypatch.setattr(COMMIT, together)
     with ThreadPoolExecutor(2) as pool:
         reports = list(pool.map(lambda _: sweep(there.site), range(2)))
@@ -277,7 +283,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, query: str, do: Callable[[], obje
     """Do something when a query's corrections are about to be committed, once."""
     left = [do]
 
-    def later(catalog: Any, done: Done, cause: Any) -> Any:
+    def later(catalog: Any, done: EvaluationCommit, cause: Any) -> Any:
         if done.query == query and done.swept is not None and left:
             left.pop()()
         return commit_evaluation(catalog, done, cause)
@@ -314,7 +320,7 @@ def test_a_sweep_that_a_run_has_overtaken(tmp_path: Path, spark: SparkSession, m
         assert [each.name for each in there.run("sums").evaluated] == ["sums"]
 
     with monkeypatch.context() as patched:
-        patched.setattr("errata.flows.running.rounds.leases.held", no_lease)
+        patched.setattr("errata.answer.rounds.leases.hold_lease", no_lease)
         meanwhile(patched, "sums", further)
         report = sweep(there.site)
     assert (report.busy, report.held) == (["sums"], [("most", "sums")]), "the other one has read rows that this has not"
@@ -335,7 +341,7 @@ def test_a_sweep_that_a_run_of_the_same_state_has_overtaken(
     come_so_far(there)
     there.revise(quotes=["13,a,4", "13,b,2", "13,b,1;replace"])
     with monkeypatch.context() as patched:
-        patched.setattr("errata.flows.running.rounds.leases.held", no_lease)
+        patched.setattr("errata.answer.rounds.leases.hold_lease", no_lease)
         meanwhile(patched, "sums", lambda: there.run("sums"))
         report = sweep(there.site)
     assert corrected(report) == set(texts), "what has been worked out is put aside, and worked out again"
@@ -356,15 +362,15 @@ def test_no_correction_is_folded_that_a_query_has_still_to_take_up(
     there.revise()
     there.run()
     assert there.of("sums").last.revisions == {"quotes": 0}
-    (held,) = compact(there.site, ["quotes"], everything=True)
+    (held,) = compact_streams(there.site, ["quotes"], everything=True)
     assert held.held
     assert not held.folded
     folded: list[int] = []
 
     def upkeep() -> None:
-        compact(there.site, ["quotes"], everything=True)
-        vacuum(there.site, grace=0)
-        folded.append(streams.standing(there.site.catalog, "quotes").folded)
+        compact_streams(there.site, ["quotes"], everything=True)
+        run_vacuum(there.site, grace=0)
+        folded.append(streams.stream_state(there.site.catalog, "quotes").folded)
 
     meanwhile(monkeypatch, "sums", upkeep)
     assert corrected(sweep(there.site)) == set(TEXTS)
@@ -386,7 +392,7 @@ def test_a_sweep_beside_ageing(tmp_path: Path, spark: SparkSession, monkeypatch:
     meanwhile(monkeypatch, "sums", lambda: age_out(there.site, ["quotes"]))
     # What the sweep reads it goes on seeing.
     assert corrected(sweep(there.site)) == {"dear", "sums"}
-    assert (streams.standing(there.site.catalog, "quotes").aged_to or 0) > 3
+    assert (streams.stream_state(there.site.catalog, "quotes").aged_to or 0) > 3
     assert sweep(there.site).swept == []
     right = Answering.begin(tmp_path / "right", there.texts)
     come_so_far(right)

@@ -11,20 +11,19 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from errata.answer.range_replay import ReplayRange, replay_range
+from errata.answer.rounds import Rounds
+from errata.answer.runs import SweepReport, run, sweep
+from errata.archive.upkeep.ageing import age_out
+from errata.archive.upkeep.vacuum import run_vacuum
 from errata.catalog import ledger, streams
-from errata.catalog.published import Published
+from errata.catalog.result_archives import ResultArchive
 from errata.errors import ErrataError
-from errata.flows.running.replay import Range, replay
-from errata.flows.running.rounds import Rounds
-from errata.flows.running.run import run
-from errata.flows.running.sweep import SweepReport, sweep
-from errata.flows.upkeep.age_out import age_out
-from errata.flows.upkeep.vacuum import vacuum
 from errata.model.bucket import Role
-from errata.model.evaluation import Swept
-from errata.model.instants import MINUTE
+from errata.model.commit import SweepSummary
 from errata.model.results import VS
-from errata.revise.technique import Technique
+from errata.model.technique import Technique
+from errata.model.time import MINUTE
 from fixtures.catalog import NOW
 from fixtures.runs import DEAR, FIRST, QUERIES, SECOND, STREAMS, SUMS, UNSWEPT, Answering
 
@@ -61,17 +60,17 @@ def ageing(units: int) -> str:
 
 def age_quotes(there: Answering) -> int:
     age_out(there.site, ["quotes"])
-    aged_to = streams.standing(there.site.catalog, "quotes").aged_to
+    aged_to = streams.stream_state(there.site.catalog, "quotes").aged_to
     assert aged_to is not None
     return aged_to
 
 
-def corrected(report: SweepReport) -> dict[str, Swept]:
+def corrected(report: SweepReport) -> dict[str, SweepSummary]:
     assert (report.stopped, report.held, report.busy) == ([], [], [])
     return {each.name: each.swept for each in report.swept if each.swept is not None}
 
 
-def refused(swept: Swept) -> list[str]:
+def refused(swept: SweepSummary) -> list[str]:
     return [each.reason for each in swept.refused]
 
 
@@ -137,7 +136,7 @@ class TestAgedRows:
             assert [each for each in there.rows(name) if each[VS] < aged_to] == early[name]
         there.check("sums", since=12)
         before = there.rows("dear")
-        assert replay(there.site, Range("dear", "8", "10", Technique.ALL)).changed == 0
+        assert replay_range(there.site, ReplayRange("dear", "8", "10", Technique.ALL)).changed == 0
         assert there.rows("dear") == before
 
     def test_nothing_is_published_of_before_the_first_answer(self, begin: Begin) -> None:
@@ -217,13 +216,13 @@ class TestChains:
         there.take(quotes=["3,a,;delete"])
         below(there)
         with pytest.raises(ErrataError, match="have been worked out anew or corrected since it was answered"):
-            replay(there.site, Range("total", "1", "7"))
+            replay_range(there.site, ReplayRange("total", "1", "7"))
         there.run()
         there.check()
-        assert replay(there.site, Range("total", "1", "7")).changed == 0
+        assert replay_range(there.site, ReplayRange("total", "1", "7")).changed == 0
 
     def test_corrections_in_changes_that_have_been_merged(self, begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("errata.flows.answering.merged_results.MANY", 2)
+        monkeypatch.setattr("errata.archive.upkeep.result_compaction.BUCKETS_PER_MERGE", 2)
         declared = STREAMS.replace("order: at", "order: at, horizon: 0 seconds")
         texts = {"dear": DEAR, "top": "SELECT of, max(price) AS m FROM dear GROUP BY of, window(at, 4)"}
         there = begin(texts, declared=declared.replace("order: since", "order: since, horizon: 0 seconds"))
@@ -233,7 +232,7 @@ class TestChains:
         for at in range(13, 17):
             there.take(quotes=[f"{at},a,4", f"{at},b,9"])
             there.run("dear")
-        vacuum(there.site, grace=0)
+        run_vacuum(there.site, grace=0)
         assert not stood & {each.bucket_id for each in there.buckets("dear", Role.FEED)}
         assert corrected(sweep(there.site)).keys() == {"top"}
         assert there.of("top").last.revisions == there.of("dear").last.revisions == {"quotes": 2}
@@ -275,7 +274,7 @@ def test_rows_that_come_with_a_correction_are_told_as_the_cause(begin: Begin) ->
     there.run()
     assert there.of("sums").last.swept is None
     # The correction came with one commit, and has been swept; the rows came with the next.
-    ((_, commit, batch),) = ledger.since(there.site.catalog, 5, 7)
+    ((_, commit, batch),) = ledger.appended_batches(there.site.catalog, 5, 7)
     assert commit == 7
     assert there.of("sums").last.cause == {"type": "batch", "id": batch, "feed": "whole"}
 
@@ -296,7 +295,7 @@ def test_a_correction_has_waited_since_it_came(begin: Begin) -> None:
 def test_a_run_of_an_earlier_state_than_a_sweep(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     there = begin({"sums": SUMS}, declared=UNSWEPT)
     there.take(quotes=["12,b,4", "15,a,2"])
-    go, swept = Rounds.go, list[Published]()
+    go, swept = Rounds.go, list[ResultArchive]()
 
     def after_a_sweep(rounds: Rounds) -> Any:
         monkeypatch.setattr(Rounds, "go", go)
@@ -316,9 +315,9 @@ def test_a_run_of_an_earlier_state_than_a_sweep(begin: Begin, monkeypatch: pytes
 @pytest.mark.parametrize("few", [-1, 1, 3, 100], ids=["never", "one", "some", "all"])
 def test_what_is_read_in_several_tasks(begin: Begin, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
     """However many results still count as few: these are laid against what is published without tasks."""
-    monkeypatch.setattr("errata.flows.correcting.worked.LARGE", -1)
-    monkeypatch.setattr("errata.flows.correcting.worked.FEW", few)
-    monkeypatch.setattr("errata.flows.correcting.worked.TASK_ROWS", 3)
+    monkeypatch.setattr("errata.answer.correction.SPARK_DIFF_ROWS", -1)
+    monkeypatch.setattr("errata.answer.correction.LOCAL_DIFF_ROWS", few)
+    monkeypatch.setattr("errata.answer.correction.DIFF_TASK_ROWS", 3)
     there = begin({name: QUERIES[name] for name in ("dear", "sums", "latest", "pairs", "named")}, come=False)
     for rows in (FIRST, SECOND):
         there.take(**rows)

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from errata.answer.runs import SweepReport, sweep
+from errata.answer.sweep_plan import PlannedCorrection, plan_sweep
+from errata.archive.revisions.undo import undo_batch
+from errata.archive.upkeep.ageing import age_out
 from errata.catalog import commits, streams
-from errata.catalog.published import evaluations_of
-from errata.flows.running.sweep import SweepReport, sweep
-from errata.flows.running.sweep_plan import Planned, plan_sweep
-from errata.flows.taking.undo import undo
-from errata.flows.telling.status import State, query_status
-from errata.flows.upkeep.age_out import age_out
+from errata.catalog.result_archives import evaluations_of
 from errata.model.bucket import Role
-from errata.model.instants import MINUTE
 from errata.model.results import VE, VS
-from errata.revise.technique import Technique
+from errata.model.technique import Technique
+from errata.model.time import MINUTE
+from errata.read.status import QueryProgress, query_statuses
 from fixtures.catalog import NOW
 from fixtures.counted import count_reads
 from fixtures.runs import DEAR, FIRMS, FIRST, MOST, QUERIES, SECOND, SERVED, STREAMS, SUMS, UNSWEPT, Answering, Row
@@ -50,10 +50,10 @@ def corrected(report: SweepReport) -> set[str]:
 
 
 def applied(there: Answering) -> int:
-    return streams.standing(there.site.catalog, "quotes").applied
+    return streams.stream_state(there.site.catalog, "quotes").applied
 
 
-def of_query(there: Answering, name: str) -> Planned:
+def of_query(there: Answering, name: str) -> PlannedCorrection:
     return next(each for each in plan_sweep(there.site).queries if each.query == name)
 
 
@@ -196,7 +196,7 @@ class TestTooOld:
         texts = {**TEXTS, "closed": QUERIES["closed"]}
         with answering(tmp_path, texts, declared=self.AGEING) as there:
             age_out(there.site, ["quotes"])
-            aged_to = streams.standing(there.site.catalog, "quotes").aged_to
+            aged_to = streams.stream_state(there.site.catalog, "quotes").aged_to
             assert aged_to is not None
             assert 3 < aged_to <= 6
             before = {name: (there.rows(name), there.feed(name)) for name in texts}
@@ -262,11 +262,15 @@ class TestFailure:
             assert report.held == [("top", "inverse")]
             assert [each.name for each in report.swept] == ["dear"]
             there.check("dear")
-            states = {each.name: each.state for each in query_status(there.site)}
-            assert states == {"dear": State.CURRENT, "inverse": State.STOPPED, "top": State.HELD}
+            states = {each.name: each.state for each in query_statuses(there.site)}
+            assert states == {
+                "dear": QueryProgress.CURRENT,
+                "inverse": QueryProgress.STOPPED,
+                "top": QueryProgress.HELD,
+            }
             with monkeypatch.context() as patched:
-                patched.setattr("errata.flows.running.rounds.sweep_query", None)
-                patched.setattr("errata.flows.running.rounds.evaluate", None)
+                patched.setattr("errata.answer.rounds.correct_query", None)
+                patched.setattr("errata.answer.rounds.evaluate", None)
                 assert [name for name, _ in sweep(there.site).stopped] == ["inverse"]
                 assert [name for name, _ in there.run().stopped] == ["inverse"]
             # Others go on; what was published stands.
@@ -325,11 +329,11 @@ def test_what_is_undone_is_undone_in_the_answers(tmp_path: Path, spark: SparkSes
     (correction,) = there.take(quotes=PAST)
     there.run()
     assert all(there.rows(name) != rows for name, rows in before.items())
-    undo(there.site, "quotes", correction)
+    undo_batch(there.site, "quotes", correction)
     assert corrected(sweep(there.site)) == set(texts)
     there.check()
     assert {name: there.rows(name) for name in texts} == before
-    undo(there.site, "quotes", second)
+    undo_batch(there.site, "quotes", second)
     there.run()
     there.check()
     assert max(each["at"] for each in there.rows("dear")) == 6
@@ -368,9 +372,9 @@ class TestPlan:
         texts = {name: QUERIES[name] for name in (*self.NAMES, "most")}
         with answering(tmp_path, texts, declared=UNSWEPT) as there:
             there.take(quotes=PAST)
-            newest, rows = commits.newest(there.site.catalog), {name: there.rows(name) for name in texts}
+            newest, rows = commits.newest_commit(there.site.catalog), {name: there.rows(name) for name in texts}
             plan = plan_sweep(there.site, technique=technique)
-            assert (commits.newest(there.site.catalog), applied(there)) == (newest, 0)
+            assert (commits.newest_commit(there.site.catalog), applied(there)) == (newest, 0)
             assert {name: there.rows(name) for name in texts} == rows
             assert (plan.pending, plan.unplaced, plan.current) == ({"quotes": 4}, {}, [])
             planned = {each.query: each for each in plan.queries}
@@ -406,11 +410,11 @@ def test_every_correction_is_one_commit_of_a_query(tmp_path: Path, spark: SparkS
     with answering(tmp_path) as there:
         there.take(quotes=PAST)
         there.take(quotes=["6,a,8;replace", "6,b,;delete"])
-        newest = commits.newest(there.site.catalog)
+        newest = commits.newest_commit(there.site.catalog)
         report = sweep(there.site)
         assert [each.stream for each in report.revised] == ["quotes"]
         history = sum(len(each.commits) for each in report.revised)
-        assert commits.newest(there.site.catalog) == newest + history + len(TEXTS)
+        assert commits.newest_commit(there.site.catalog) == newest + history + len(TEXTS)
         for name in TEXTS:
             last = evaluations_of(there.site.catalog, there.of(name).stream_id)[-1]
             assert last.swept is not None

@@ -9,20 +9,19 @@ from typing import Any
 
 import pytest
 
+from errata.answer import correction, evaluation
+from errata.answer.evaluation import EvaluationOutcome
+from errata.answer.runs import sweep
+from errata.answer.sweep_plan import plan_sweep
+from errata.archive.upkeep.ageing import age_out
+from errata.archive.upkeep.doctor import run_doctor
+from errata.archive.upkeep.vacuum import run_vacuum
 from errata.catalog import streams
 from errata.errors import UsageError
-from errata.flows.answering import evaluate
-from errata.flows.answering.evaluate import Evaluated
-from errata.flows.correcting import worked
-from errata.flows.running.sweep import sweep
-from errata.flows.running.sweep_plan import plan_sweep
-from errata.flows.upkeep.age_out import age_out
-from errata.flows.upkeep.doctor import doctor
-from errata.flows.upkeep.vacuum import vacuum
 from errata.model.bucket import Role
-from errata.model.evaluation import Swept
+from errata.model.commit import SweepSummary
 from errata.model.results import VS
-from errata.revise.technique import Technique
+from errata.model.technique import Technique
 from fixtures.counted import count_reads
 from fixtures.projects import Written
 from fixtures.runs import STREAMS, Answering
@@ -71,18 +70,18 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> None:
     count_reads(monkeypatch)
 
 
-def swept(there: Answering, technique: Technique = Technique.AUTO) -> dict[str, tuple[Evaluated, Swept]]:
+def swept(there: Answering, technique: Technique = Technique.AUTO) -> dict[str, tuple[EvaluationOutcome, SweepSummary]]:
     """What a sweep did."""
     report = sweep(there.site, technique=technique)
     assert (report.stopped, report.held, report.busy) == ([], [], [])
     return {each.name: (each, each.swept) for each in report.swept if each.swept is not None}
 
 
-def is_stored(told: tuple[Evaluated, Swept]) -> bool:
+def is_stored(told: tuple[EvaluationOutcome, SweepSummary]) -> bool:
     return told[1].why.startswith("by stored lineage")
 
 
-def why(told: tuple[Evaluated, Swept]) -> list[str]:
+def why(told: tuple[EvaluationOutcome, SweepSummary]) -> list[str]:
     return [each.reason for each in told[1].refused]
 
 
@@ -150,7 +149,7 @@ def test_pairs_that_nothing_bounds_are_replayed_from_their_rows(begin: Begin) ->
 
 
 def test_what_is_replayed_in_tasks(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((worked, "LARGE"), (evaluate, "SMALL")):
+    for module, name in ((correction, "LARGE"), (evaluation, "SMALL")):
         monkeypatch.setattr(module, name, 0)
     there = begin({"sums": SUMS, "pairs": PAIRS})
     for quotes in (["10,a,100;replace"], ["11,a,;delete", "9,c,3", "3,a,8;replace"], ["12,a,90;replace"]):
@@ -169,7 +168,7 @@ class TestAgedRows:
     def there(self, begin: Begin) -> Answering:
         there = begin({"sums": SUMS}, AGEING)
         age_out(there.site, ["quotes"])
-        assert streams.standing(there.site.catalog, "quotes").aged_to == 22
+        assert streams.stream_state(there.site.catalog, "quotes").aged_to == 22
         return there
 
     def test_windows_of_rows_that_are_there_are_corrected(self, there: Answering) -> None:
@@ -212,7 +211,7 @@ class TestAgedRows:
 
 
 def test_it_is_kept_up_beside_the_results(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("errata.flows.answering.merged_results.MANY", 4)
+    monkeypatch.setattr("errata.archive.upkeep.result_compaction.BUCKETS_PER_MERGE", 4)
     there = begin({"sums": SUMS, "whole": SUMS}, served={"sums": f"{STORED}, retention: 5 units"})
     for end in (40, 50):
         there.take(quotes=[f"{at},{of},1" for at in range(end - 9, end + 1) for of in "ab"])
@@ -231,8 +230,8 @@ def test_it_is_kept_up_beside_the_results(begin: Begin, monkeypatch: pytest.Monk
         there.take(quotes=[f"{at - 6},a,{at};replace", *([f"{at - 1},a,;delete"] if at % 3 == 0 else [])])
         swept(there)
     assert len(there.buckets("sums", Role.LINEAGE)) <= 4
-    vacuum(there.site)
-    assert [finding for each in doctor(there.site) for finding in each.findings] == []
+    run_vacuum(there.site)
+    assert [finding for each in run_doctor(there.site) for finding in each.findings] == []
     there.take(quotes=["47,a,77;replace"])
     assert is_stored(swept(there)["sums"])
     there.check("whole")
@@ -260,16 +259,16 @@ def test_a_sweep_that_is_killed_keeps_results_and_lineage_together(
     begin: Begin, monkeypatch: pytest.MonkeyPatch, afterwards: bool
 ) -> None:
     there, other = (begin({"sums": SUMS}) for _ in range(2))
-    commit = "errata.catalog.published.commit_evaluation"
+    commit = "errata.catalog.result_archives.commit_evaluation"
 
     def dying(*given: Any) -> int:
         if afterwards:
             committed(*given)
         raise Killed
 
-    from errata.catalog import published  # noqa: PLC0415
+    from errata.catalog import result_archives  # noqa: PLC0415
 
-    committed = published.commit_evaluation
+    committed = result_archives.commit_evaluation
     stood = (there.rows("sums"), there.buckets("sums", Role.LINEAGE))
     late, in_place = ["10,a,;delete"], ["20,a,50;replace"]
     for each in (there, other):

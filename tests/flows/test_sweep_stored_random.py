@@ -10,10 +10,10 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from errata.flows.answering import merged_results
-from errata.flows.correcting import lineage_asked
-from errata.flows.running.sweep import sweep
-from errata.flows.upkeep.compact import compact
+from errata.answer import lineage_lookup
+from errata.answer.runs import sweep
+from errata.archive.upkeep import result_compaction
+from errata.archive.upkeep.compaction import compact_streams
 from errata.model.bucket import Role
 from fixtures.chance import seeds
 from fixtures.runs import STREAMS, Answering
@@ -87,14 +87,14 @@ class Past:
 
 def always_worth_asking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of so few rows it would often not be worth it to ask stored lineage."""
-    monkeypatch.setattr(lineage_asked, "_rows", lambda _inputs, needed, _until: needed.stored is None)
+    monkeypatch.setattr(lineage_lookup, "_rows_read", lambda _inputs, needed, _until: needed.stored is None)
 
 
 @pytest.mark.parametrize("seed", [NOT_WORTH_ASKING, *seeds(__name__, COURSES)])
 def test_a_course_of_random_corrections(
     tmp_path: Path, spark: SparkSession, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merged_results, "MANY", 3)
+    monkeypatch.setattr(result_compaction, "BUCKETS_PER_MERGE", 3)
     if seed % 4:
         always_worth_asking(monkeypatch)
     rng = random.Random(seed)
@@ -112,7 +112,7 @@ def test_a_course_of_random_corrections(
         there.run()
         there.take(quotes=past.corrections())
         if step == 1:
-            compact(there.site)
+            compact_streams(there.site)
         report = sweep(there.site)
         assert not report.stopped, f"seed {seed}, step {step}"
         there.check()

@@ -20,18 +20,18 @@ import pytest
 from sqlalchemy import event, select
 from upath import UPath
 
-from errata.archive.warehouse import Warehouse
+from errata.archive.upkeep.vacuum import FreedSpace, VacuumReason, VacuumReport, plan_vacuum, run_vacuum
 from errata.catalog import buckets, commits, pins, streams, tables
 from errata.catalog import vacuum as index
-from errata.catalog.forgetting import Forgotten
-from errata.catalog.open import Catalog, open_catalog
+from errata.catalog.database import Catalog, open_catalog
+from errata.catalog.vacuum import RecordCounts
+from errata.declare.site import Site
+from errata.declare.warehouse import Warehouse
 from errata.errors import ErrataError, UsageError
-from errata.flows.site import Site
-from errata.flows.upkeep.vacuum import Freed, Vacuumed, What, plan, vacuum
 from errata.model.bucket import NewBucket, Role
 from errata.model.commit import Cause
-from errata.model.instants import DAY, HOUR, SECOND
 from errata.model.stream import Stream
+from errata.model.time import DAY, HOUR, SECOND
 from fixtures.catalog import NOW, a_bucket
 from fixtures.clock import FixedClock
 from fixtures.flows import House, a_feed, build
@@ -72,12 +72,12 @@ class Archive:
 
     def change(self, add: Sequence[NewBucket] = (), remove: Sequence[int] = (), stream: str = "feed") -> int:
         with self.catalog.writing() as connection:
-            stream_id = streams.standing(self.catalog, stream).stream_id
-            streams.lock(connection, stream_id)
+            stream_id = streams.stream_state(self.catalog, stream).stream_id
+            streams.lock_stream(connection, stream_id)
             now = self.catalog.clock.now()
-            commit_id = commits.take(connection, now, Cause("test"), stream_id=stream_id, summary={})
-            buckets.add(connection, stream_id, None, commit_id, add)
-            assert buckets.remove(connection, remove, commit_id) == len(remove)
+            commit_id = commits.record_commit(connection, now, Cause("test"), stream_id=stream_id, summary={})
+            buckets.add_buckets(connection, stream_id, None, commit_id, add)
+            assert buckets.remove_buckets(connection, remove, commit_id) == len(remove)
             return commit_id
 
     def drop(self, stream: str = "feed") -> int:
@@ -93,19 +93,19 @@ class Archive:
         root = Path(self.site.warehouse.uri)
         return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_dir()}
 
-    def planned_and_done(self, *names: str, grace: int = DAY) -> Vacuumed:
+    def planned_and_done(self, *names: str, grace: int = DAY) -> VacuumReport:
         """What was done, which must be what was planned, and nothing may be left to do."""
-        before = (self.house.files(), self.folders(), self.named(), commits.newest(self.catalog))
-        planned = plan(self.site, names, grace)
-        assert (self.house.files(), self.folders(), self.named(), commits.newest(self.catalog)) == before
-        done = vacuum(self.site, names, grace)
+        before = (self.house.files(), self.folders(), self.named(), commits.newest_commit(self.catalog))
+        planned = plan_vacuum(self.site, names, grace)
+        assert (self.house.files(), self.folders(), self.named(), commits.newest_commit(self.catalog)) == before
+        done = run_vacuum(self.site, names, grace)
         assert replace(done, commits=[]) == planned
-        again = plan(self.site, names, grace)
+        again = plan_vacuum(self.site, names, grace)
         assert (again.freed, again.folders, again.stuck) == ([], 0, [])
         return done
 
 
-def freed(done: Vacuumed) -> dict[tuple[str, str, str], tuple[int, int, int]]:
+def freed(done: VacuumReport) -> dict[tuple[str, str, str], tuple[int, int, int]]:
     return {(each.stream, each.what.value, each.kind): (each.buckets, each.files, each.bytes) for each in done.freed}
 
 
@@ -134,7 +134,7 @@ def test_what_is_freed_is_told_by_stream_and_kind(archive: Archive) -> None:
         ("other", "superseded", "base"): (1, 1, 7),
     }
     assert done.commits == [6, 7]
-    assert [(each.stream, each.cause.flow) for each in commits.listed(archive.catalog, last=2)] == [
+    assert [(each.stream, each.cause.flow) for each in commits.list_commits(archive.catalog, last=2)] == [
         ("feed", "vacuum"),
         ("other", "vacuum"),
     ]
@@ -150,12 +150,12 @@ def test_what_is_freed_is_told_by_stream_and_kind(archive: Archive) -> None:
 
 def test_nothing_to_do_makes_no_commit(archive: Archive) -> None:
     archive.change([archive.bucket()])
-    assert archive.planned_and_done() == Vacuumed([], [], 0, 0, 0, Forgotten(), [])
-    assert commits.newest(archive.catalog) == 2
+    assert archive.planned_and_done() == VacuumReport([], [], 0, 0, 0, RecordCounts(), [])
+    assert commits.newest_commit(archive.catalog) == 2
     with pytest.raises(UsageError, match="did you mean feed"):
-        vacuum(archive.site, ["fed"])
+        run_vacuum(archive.site, ["fed"])
     with pytest.raises(UsageError, match="did you mean feed"):
-        plan(archive.site, ["fed"])
+        plan_vacuum(archive.site, ["fed"])
 
 
 def test_only_the_streams_named(archive: Archive) -> None:
@@ -270,11 +270,11 @@ def test_a_file_that_cannot_be_removed_holds_nothing_else_up(archive: Archive, m
 
     with monkeypatch.context() as patched:
         patched.setattr(Warehouse, "remove", refuses)
-        done = vacuum(archive.site)
+        done = run_vacuum(archive.site)
     assert done.stuck == [f"{path}: Permission denied" for path in sorted(stuck)]
     assert freed(done) == {("feed", "superseded", "base"): (2, 2, 14)}
     assert archive.house.files() == stuck
-    assert index.doomed_after(archive.catalog) == [(str(spent[0].path), 7)]
+    assert index.doomed_files(archive.catalog) == [(str(spent[0].path), 7)]
     # The next one tries again.
     done = archive.planned_and_done()
     assert freed(done) == {("feed", "unfinished", "base"): (0, 1, 7), ("feed", "orphaned", "base"): (0, 1, 5)}
@@ -296,7 +296,7 @@ def test_a_folder_that_cannot_be_listed_is_told(archive: Archive, monkeypatch: p
 
     monkeypatch.setattr(type(UPath("/").fs), "ls", refuses)
     with pytest.raises(ErrataError, match="cannot be listed"):
-        vacuum(archive.site)
+        run_vacuum(archive.site)
 
 
 def test_a_warehouse_that_is_no_disk(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_a_warehouse_that_is_no_disk(tmp_path: Path) -> None:
     made.change([a_bucket(NOW, NOW, path=name, size=7) for name in names[:2]])
     made.change(remove=[1])
     made.house.clock.at = time.time_ns() // 1_000 + HOUR
-    with_grace, done = vacuum(site, grace=2 * HOUR), vacuum(site, grace=HOUR // 2)
+    with_grace, done = run_vacuum(site, grace=2 * HOUR), run_vacuum(site, grace=HOUR // 2)
     assert freed(with_grace) == {("feed", "superseded", "base"): (1, 1, 7)}
     assert (with_grace.young, with_grace.foreign, with_grace.folders) == (1, 1, 0)
     assert freed(done) == {("feed", "orphaned", "base"): (0, 1, 7)}
@@ -353,7 +353,7 @@ def test_thousands_of_files_take_seconds(archive: Archive) -> None:
     archive.house.clock.at = time.time_ns() // 1_000 + 2 * DAY
     seen: list[str] = []
     began = time.monotonic()
-    done = vacuum(archive.site, on_step=seen.append)
+    done = run_vacuum(archive.site, on_step=seen.append)
     assert time.monotonic() - began < 15
     assert freed(done) == {
         ("feed", "superseded", "base"): (count // 2, count // 2, 100 * count // 2),
@@ -373,21 +373,21 @@ def test_a_reader_at_an_old_commit_never_loses_a_file(tmp_path: Path, catalog_ur
 
     def replace_all() -> None:
         for _ in range(rounds):
-            visible = buckets.visible(made.catalog, 1, commits.newest(made.catalog))
+            visible = buckets.visible_buckets(made.catalog, 1, commits.newest_commit(made.catalog))
             live = [bucket.bucket_id for bucket in visible]
             made.change([made.bucket() for _ in range(3)], live)
-            vacuum(made.site)
+            run_vacuum(made.site)
 
     def read() -> int:
         read = 0
         while not done:
-            newest = commits.newest(made.catalog)
-            with pins.pinned(made.catalog, newest, "reader"):
+            newest = commits.newest_commit(made.catalog)
+            with pins.hold_pin(made.catalog, newest, "reader"):
                 try:
-                    commits.check_whole(made.catalog, newest, "feed")
+                    commits.check_not_vacuumed(made.catalog, newest, "feed")
                 except ErrataError:
                     continue  # vacuum came before the pin, and it says so
-                found = buckets.visible(made.catalog, 1, newest)
+                found = buckets.visible_buckets(made.catalog, 1, newest)
                 assert len(found) == 3
                 for bucket in found:
                     time.sleep(0.001)
@@ -403,7 +403,7 @@ def test_a_reader_at_an_old_commit_never_loses_a_file(tmp_path: Path, catalog_ur
         finally:
             done = True
         assert sum(reader.result(60) for reader in readers) > 0
-    vacuum(made.site)
+    run_vacuum(made.site)
     assert len(made.house.files()) == 3
     made.catalog.close()
 
@@ -430,7 +430,7 @@ def run_and_die(url: str, folder: Path, step: int, tell: int) -> None:
         event.listen(catalog.engine, name, on_step)
     for name in ("remove", "remove_if_empty"):
         setattr(Warehouse, name, _stepping(getattr(Warehouse, name), on_step))
-    vacuum(Site(project, catalog, Warehouse(project.warehouse)), grace=LONG)
+    run_vacuum(Site(project, catalog, Warehouse(project.warehouse)), grace=LONG)
     on_step()
 
 
@@ -531,15 +531,15 @@ def test_killed_at_every_step_and_run_again(
         place = copied(f"step {step}")
         assert killed_at(server, *place, step) == (True, False, step)
         left = opened(*place)
-        doomed = {path for path, _ in index.doomed_after(left.catalog)}
+        doomed = {path for path, _ in index.doomed_files(left.catalog)}
         assert left.named() <= left.house.files(), "no index row names a file that is gone"
         assert not left.named() & doomed
         assert expected[1] <= left.named()
-        seen = plan(left.site, grace=LONG)
-        done = vacuum(left.site, grace=LONG)
+        seen = plan_vacuum(left.site, grace=LONG)
+        done = run_vacuum(left.site, grace=LONG)
         assert done.freed == seen.freed
         assert (left.house.files(), left.named(), left.folders()) == expected
-        assert index.doomed_after(left.catalog) == []
+        assert index.doomed_files(left.catalog) == []
         left.catalog.close()
         shutil.rmtree(place[1])
 
@@ -553,18 +553,18 @@ def test_two_at_once_leave_what_one_leaves(tmp_path: Path, catalog_url: str) -> 
     for number in range(20):
         made.put(f"feed/base/2020-01-0{number % 5 + 1}/{number:032}.parquet", age=DAY)
     with ThreadPoolExecutor(2) as pool:
-        both = [job.result(60) for job in [pool.submit(vacuum, made.site) for _ in range(2)]]
+        both = [job.result(60) for job in [pool.submit(run_vacuum, made.site) for _ in range(2)]]
     assert all(done.stuck == [] for done in both)
-    superseded = [each for done in both for each in done.freed if each.what is What.SUPERSEDED]
+    superseded = [each for done in both for each in done.freed if each.what is VacuumReason.SUPERSEDED]
     assert sorted((each.stream, each.buckets) for each in merged(superseded)) == [("feed", 19), ("other", 19)]
     assert made.house.files() == made.named()
     assert len(made.named()) == 2
-    assert index.doomed_after(made.catalog) == []
+    assert index.doomed_files(made.catalog) == []
     made.catalog.close()
 
 
-def merged(found: Sequence[Freed]) -> list[Freed]:
-    by_stream: dict[str, Freed] = {}
+def merged(found: Sequence[FreedSpace]) -> list[FreedSpace]:
+    by_stream: dict[str, FreedSpace] = {}
     for each in found:
         known = by_stream.get(each.stream, replace(each, buckets=0))
         by_stream[each.stream] = replace(known, buckets=known.buckets + each.buckets)

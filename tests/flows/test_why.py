@@ -12,19 +12,27 @@ from pyspark.sql import SparkSession
 from sqlalchemy import select
 
 import errata
+from errata.answer.runs import sweep
+from errata.archive.revisions.apply import apply_revisions
+from errata.archive.revisions.undo import undo_batch
+from errata.archive.upkeep.vacuum import run_vacuum
 from errata.catalog.tables import batches
 from errata.engine import engines
 from errata.errors import ErrataError, UsageError
-from errata.flows.running.sweep import sweep
-from errata.flows.taking.revise import revise
-from errata.flows.taking.undo import undo
-from errata.flows.telling import behind as reading
-from errata.flows.telling.changes import Feed
-from errata.flows.telling.why import why
-from errata.flows.upkeep.vacuum import vacuum
-from errata.model.instants import DAY
-from errata.model.interval import HIGHEST
-from errata.serve.story import Batch, Behind, Cause, Correction, Edit, Fate, ResultChanged, Story
+from errata.model.time import DAY, HIGHEST
+from errata.read import source_rows as reading
+from errata.read.changes import ChangelogReader
+from errata.read.provenance import (
+    BatchCause,
+    ProvenanceCause,
+    QueryEditCause,
+    ResultProvenance,
+    RevisionCause,
+    RowFate,
+    SourceProvenance,
+    UpstreamResultCause,
+)
+from errata.read.why import explain_result
 from fixtures.answers import told
 from fixtures.catalog import NOW
 from fixtures.runs import FIRST, QUERIES, SECOND, Answering
@@ -66,16 +74,16 @@ def corrected(project: Answering) -> None:
     assert (report.stopped, report.held, report.busy) == ([], [], [])
 
 
-def said(story: Story) -> list[Any]:
+def said(story: ResultProvenance) -> list[Any]:
     """The values, and when each began to count."""
     return [(None if each.values is None else dict(each.values), each.vs) for each in story.values]
 
 
-def causes(story: Story) -> list[list[Cause]]:
+def causes(story: ResultProvenance) -> list[list[ProvenanceCause]]:
     return [list(each.causes.told) for each in story.values]
 
 
-def rows(behind: Behind) -> list[tuple[str, Any, Any]]:
+def rows(behind: SourceProvenance) -> list[tuple[str, Any, Any]]:
     return [
         (each.fate.value, each.was and tuple(each.was.values()), each.now and tuple(each.now.values()))
         for each in behind.rows
@@ -83,18 +91,18 @@ def rows(behind: Behind) -> list[tuple[str, Any, Any]]:
 
 
 def test_each_value_has_its_cause_and_the_rows_are_told_as_they_were_and_are(there: Answering) -> None:
-    story = why(there.site, "SUMS", {"of": "a"}, 3)
+    story = explain_result(there.site, "SUMS", {"of": "a"}, 3)
     assert (story.query, story.key, story.at, story.notes) == ("sums", {"of": "a"}, 3, [])
     assert said(story) == [({"n": 2, "s": 9}, 3), ({"n": 2, "s": 14}, 3), ({"n": 3, "s": 20}, 3)]
     assert [each.ve for each in story.values] == [6, 6, 6]
     (batch,), (changed,), (late,) = causes(story)
-    assert isinstance(batch, Batch)
+    assert isinstance(batch, BatchCause)
     assert (batch.stream, batch.commit_id, batch.brings) == ("quotes", 2, True)
     file = there.written.folder / "quotes-6.csv"
-    assert isinstance(changed, Correction)
+    assert isinstance(changed, RevisionCause)
     assert (changed.stream, changed.revision, changed.file, changed.line) == ("quotes", 1, str(file), 2)
     assert (changed.was, changed.now) == ({"at": 3, "of": "a", "price": 4}, {"at": 3, "of": "a", "price": 9})
-    assert isinstance(late, Correction)
+    assert isinstance(late, RevisionCause)
     assert (late.revision, late.was, late.now) == (4, None, {"at": 2, "of": "a", "price": 6})
     (behind,) = story.behind
     assert (behind.source, behind.then.rows, behind.now.rows, behind.differing) == ("quotes", 2, 3, 2)
@@ -104,37 +112,39 @@ def test_each_value_has_its_cause_and_the_rows_are_told_as_they_were_and_are(the
         ("changed", (3, "a", 4), (3, "a", 9)),
     ]
     published = [each.commit.commit_id for each in story.values]
-    told_so = [each for each in told(Feed(there.site, "sums")) if (each["key"], each["vs"]) == ({"of": "a"}, 3)]
+    told_so = [
+        each for each in told(ChangelogReader(there.site, "sums")) if (each["key"], each["vs"]) == ({"of": "a"}, 3)
+    ]
     assert [each["commit"] for each in told_so] == published
 
 
 def test_the_answer_at_an_instant_is_followed_from_one_result_to_another(there: Answering) -> None:
-    story = why(there.site, "sums", {"of": "a"}, "2")
+    story = explain_result(there.site, "sums", {"of": "a"}, "2")
     assert said(story) == [({"n": 1, "s": 5}, 1), ({"n": 2, "s": 11}, 2)]
-    story = why(there.site, "sums", {"of": "b"}, 3)
+    story = explain_result(there.site, "sums", {"of": "b"}, 3)
     assert said(story) == [({"n": 1, "s": 2}, 1), (None, 1)]
     (gone,) = causes(story)[1]
-    assert isinstance(gone, Correction)
+    assert isinstance(gone, RevisionCause)
     assert (gone.was, gone.now) == ({"at": 1, "of": "b", "price": 2}, None)
     assert rows(story.behind[0]) == [("gone", (1, "b", 2), None)]
 
 
 def test_a_value_is_published_when_its_instant_is_answered(there: Answering) -> None:
-    early, late = (why(there.site, "kinds", {"of": "a"}, at) for at in (1, 12))
+    early, late = (explain_result(there.site, "kinds", {"of": "a"}, at) for at in (1, 12))
     assert [said(each) for each in (early, late)] == [[({}, 1)], [({}, 1)]]
     assert early.values[0].commit.commit_id < late.values[0].commit.commit_id
     assert late.values[0].ve == HIGHEST
 
 
 def test_a_correction_of_a_query_that_is_read_has_its_own_cause(there: Answering) -> None:
-    story = why(there.site, "most", {}, 3)
+    story = explain_result(there.site, "most", {}, 3)
     assert said(story) == [({"top": 2}, 3), ({"top": 3}, 3)]
     (result,) = causes(story)[1]
-    assert isinstance(result, ResultChanged)
+    assert isinstance(result, UpstreamResultCause)
     assert (result.query, result.key, result.vs) == ("sums", {"of": "a"}, 3)
     assert (result.was, result.now) == ({"n": 2, "s": 14}, {"n": 3, "s": 20})
     (revision,) = result.causes.told
-    assert isinstance(revision, Correction)
+    assert isinstance(revision, RevisionCause)
     assert revision.revision == 4
     (behind,) = story.behind
     assert (behind.source, behind.noun) == ("sums", "query")
@@ -145,10 +155,10 @@ def test_a_correction_of_a_query_that_is_read_has_its_own_cause(there: Answering
 
 
 def test_versions_of_a_relation(there: Answering) -> None:
-    story = why(there.site, "named", {"of": "b", "q.at": "8"})
+    story = explain_result(there.site, "named", {"of": "b", "q.at": "8"})
     assert said(story) == [({"price": 6, "name": "beta"}, 8), ({"price": 6, "name": "gamma"}, 8)]
     (version,) = causes(story)[1]
-    assert isinstance(version, Correction)
+    assert isinstance(version, RevisionCause)
     assert (version.stream, version.was, version.now) == (
         "names",
         {"of": "b", "name": "beta", "since": 8},
@@ -156,9 +166,9 @@ def test_versions_of_a_relation(there: Answering) -> None:
     )
     assert [each.source for each in story.behind] == ["quotes", "names"]
     assert rows(story.behind[1]) == [("changed", ("b", "beta", 8), ("b", "gamma", 8))]
-    story = why(there.site, "named", {"of": "a", "q.at": "3"}, 3)
+    story = explain_result(there.site, "named", {"of": "a", "q.at": "3"}, 3)
     (early,) = causes(story)[0]
-    assert isinstance(early, Correction)
+    assert isinstance(early, RevisionCause)
     assert (early.now, early.file) == (
         {"of": "a", "name": "early", "since": 2},
         str(there.written.folder / "names-9.csv"),
@@ -166,15 +176,17 @@ def test_versions_of_a_relation(there: Answering) -> None:
 
 
 def test_a_part_of_the_key_is_enough_where_it_tells_one_result(there: Answering) -> None:
-    assert why(there.site, "dear", {"at": "3"}).key == {"of": "a", "at": 3}
-    assert why(there.site, "closed", {"window_start": "2", "of": "a"}).at == 6
+    assert explain_result(there.site, "dear", {"at": "3"}).key == {"of": "a", "at": 3}
+    assert explain_result(there.site, "closed", {"window_start": "2", "of": "a"}).at == 6
     with pytest.raises(UsageError, match="several results have such a key") as raised:
-        why(there.site, "dear", {"of": "a"})
+        explain_result(there.site, "dear", {"of": "a"})
     listed = (raised.value.how or "").splitlines()[1:]
     assert "    of=a,at=12 --at 12" in listed
-    assert len(listed) == len({each["vs"] for each in told(Feed(there.site, "dear")) if each["key"]["of"] == "a"})
+    assert len(listed) == len(
+        {each["vs"] for each in told(ChangelogReader(there.site, "dear")) if each["key"]["of"] == "a"}
+    )
     with pytest.raises(UsageError, match="the key has had several results") as raised:
-        why(there.site, "sums", {"of": "b"})
+        explain_result(there.site, "sums", {"of": "b"})
     assert "    of=b --at 6" in (raised.value.how or "").splitlines()
 
 
@@ -186,8 +198,8 @@ def test_every_story_ends_with_what_is_published_and_every_correction_has_its_ca
     shown = {each.name: each.shown for each in shape.columns}
     visible = [name for name in shape.payload if name in shape.visible]
     published = there.rows(query)
-    for key, at in sorted({(json.dumps(each["key"]), each["vs"]) for each in told(Feed(there.site, query))}):
-        story = why(there.site, query, json.loads(key), at)
+    for key, at in sorted({(json.dumps(each["key"]), each["vs"]) for each in told(ChangelogReader(there.site, query))}):
+        story = explain_result(there.site, query, json.loads(key), at)
         now = [
             {name: row[name] for name in visible}
             for row in published
@@ -199,15 +211,15 @@ def test_every_story_ends_with_what_is_published_and_every_correction_has_its_ca
         for each in story.values:
             assert each.causes.told, (key, at)
             corrected_so = each.commit.cause.flow == "sweep"
-            kinds = (Correction, ResultChanged) if corrected_so else (Batch,)
+            kinds = (RevisionCause, UpstreamResultCause) if corrected_so else (BatchCause,)
             assert all(isinstance(cause, kinds) for cause in each.causes.told), (key, at, each.causes)
 
 
 def test_null_is_an_empty_value(there: Answering) -> None:
-    story = why(there.site, "by_price", {"price": ""}, 6)
+    story = explain_result(there.site, "by_price", {"price": ""}, 6)
     assert (story.key, said(story)) == ({"price": None}, [({"n": 1}, 6)])
     assert rows(story.behind[0])[-1] == ("same", (6, "n", None), (6, "n", None))
-    assert why(there.site, "by_price", {"price": None}, 6).values == story.values
+    assert explain_result(there.site, "by_price", {"price": None}, 6).values == story.values
 
 
 @pytest.mark.parametrize(
@@ -231,16 +243,16 @@ def test_what_cannot_be_meant(
     there: Answering, query: str, key: dict[str, object], at: Any, kind: type[ErrataError], says: str
 ) -> None:
     with pytest.raises(kind) as raised:
-        why(there.site, query, key, at)
+        explain_result(there.site, query, key, at)
     assert says in str(raised.value)
 
 
 def test_many_rows_are_compared_by_the_far_engine(there: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, dict[str, object], Any]] = [("sums", {"of": "a"}, 3), ("most", {}, 3)]
-    before = [why(there.site, *each) for each in asked]
+    before = [explain_result(there.site, *each) for each in asked]
     monkeypatch.setattr(reading, "LOCAL_ROWS", 0)
-    monkeypatch.setattr(engines, "ROWS", 0)
-    assert [why(there.site, *each) for each in asked] == before
+    monkeypatch.setattr(engines, "NEAR_MAX_ROWS", 0)
+    assert [explain_result(there.site, *each) for each in asked] == before
 
 
 def test_as_plain_data(there: Answering, spark: SparkSession) -> None:
@@ -268,25 +280,25 @@ def test_a_course_of_other_events(tmp_path: Path, spark: SparkSession) -> None:
 
 def _revised_and_not_swept(project: Answering) -> None:
     project.take(quotes=["3,a,9;replace"])
-    revise(project.site)
-    story = why(project.site, "sums", {"of": "a"}, 3)
+    apply_revisions(project.site)
+    story = explain_result(project.site, "sums", {"of": "a"}, 3)
     assert said(story) == [({"n": 2, "s": 9}, 3)]
-    assert [each.fate for each in story.behind[0].rows] == [Fate.SAME, Fate.SAME], "what the answer is made of"
+    assert [each.fate for each in story.behind[0].rows] == [RowFate.SAME, RowFate.SAME], "what the answer is made of"
     corrected(project)
-    story = why(project.site, "sums", {"of": "a"}, 3)
+    story = explain_result(project.site, "sums", {"of": "a"}, 3)
     assert said(story)[1:] == [({"n": 2, "s": 14}, 3)]
     assert rows(story.behind[0])[1] == ("changed", (3, "a", 4), (3, "a", 9))
 
 
 def _undone(project: Answering) -> None:
-    (revision,) = causes(why(project.site, "dear", {"at": 3}))[1]
-    assert isinstance(revision, Correction)
-    undo(project.site, "quotes", revision.batch_id)
+    (revision,) = causes(explain_result(project.site, "dear", {"at": 3}))[1]
+    assert isinstance(revision, RevisionCause)
+    undo_batch(project.site, "quotes", revision.batch_id)
     corrected(project)
-    story = why(project.site, "dear", {"at": 3})
+    story = explain_result(project.site, "dear", {"at": 3})
     assert said(story) == [({"price": 4}, 3), ({"price": 9}, 3), ({"price": 4}, 3)]
     (back,) = causes(story)[2]
-    assert isinstance(back, Correction)
+    assert isinstance(back, RevisionCause)
     assert (back.undoes, back.file) == (revision.batch_id, "")
     assert story.behind[0].differing == 0
 
@@ -298,11 +310,11 @@ def _ahead_of_the_answer(project: Answering) -> None:
     project.revise(quotes=["20,b,7;replace"])
     project.take(ticks=["19,b", "30,b"])
     project.run()
-    story = why(project.site, "pairs", {"q.at": 20, "at": 19})
+    story = explain_result(project.site, "pairs", {"q.at": 20, "at": 19})
     assert said(story) == [({"price": 7}, 20)]
     batches, revisions = [], []
     for each in causes(story)[0]:
-        (batches if isinstance(each, Batch) else revisions).append(each)
+        (batches if isinstance(each, BatchCause) else revisions).append(each)
     assert {each.stream for each in batches} >= {"ticks"}
     assert [(each.was and each.was["price"], each.now and each.now["price"]) for each in revisions] == [(4, 7)]
 
@@ -312,27 +324,27 @@ def _edited(project: Answering) -> None:
     texts = {**project.texts, "sums": QUERIES["sums"].replace("sum(price)", "max(price)")}
     project.edit(texts)
     project.run()
-    story = why(project.site, "sums", {"of": "a"}, 3)
+    story = explain_result(project.site, "sums", {"of": "a"}, 3)
     assert said(story) == [
         *(({"n": 2, "s": s}, 3) for s in (9, 14, 9)),
         ({"n": 2, "s": 5}, 3),
     ]
-    assert causes(story)[-1] == [Edit()]
+    assert causes(story)[-1] == [QueryEditCause()]
     assert rows(story.behind[0]) == [("same", (1, "a", 5), (1, "a", 5)), ("same", (3, "a", 4), (3, "a", 4))]
     project.edit({**texts, "sums": "SELECT price, count(*) AS n FROM sliding(quotes, 5) GROUP BY price"})
     project.run()
-    story = why(project.site, "sums", {"price": 4}, 3)
-    assert (said(story), causes(story)) == ([({"n": 1}, 3)], [[Edit()]])
+    story = explain_result(project.site, "sums", {"price": 4}, 3)
+    assert (said(story), causes(story)) == ([({"n": 1}, 3)], [[QueryEditCause()]])
     assert story.notes == ["sums has had another key, too: what it said then is left out"]
 
 
 def _vacuumed(project: Answering) -> None:
-    before = why(project.site, "dear", {"at": 3})
+    before = explain_result(project.site, "dear", {"at": 3})
     project.at(NOW + 60 * DAY)
     project.take(quotes=["40,a,9"])
     project.run()
-    assert vacuum(project.site).freed
-    story = why(project.site, "dear", {"at": 3})
+    assert run_vacuum(project.site).freed
+    story = explain_result(project.site, "dear", {"at": 3})
     assert said(story) == said(before)[-1:]
     assert story.values[0].cut
     (behind,) = story.behind
@@ -348,19 +360,19 @@ def test_of_several_batches_the_one_is_named_that_decided(tmp_path: Path, spark:
         project.take(quotes=["1,a,6;replace", "2,a,7;replace"])
         (last,) = project.take(quotes=["1,a,8;replace"])
         project.run()
-        (told_first,) = causes(why(project.site, "closed", {"of": "a", "window_start": "0"}))
-        assert [(each.batch_id, each.was, each.now) for each in told_first if isinstance(each, Correction)] == [
+        (told_first,) = causes(explain_result(project.site, "closed", {"of": "a", "window_start": "0"}))
+        assert [(each.batch_id, each.was, each.now) for each in told_first if isinstance(each, RevisionCause)] == [
             (project_batch(project, 2), {"at": 2, "of": "a", "price": 1}, {"at": 2, "of": "a", "price": 7}),
             (last, {"at": 1, "of": "a", "price": 5}, {"at": 1, "of": "a", "price": 8}),
         ]
-        assert not [each for each in told_first if isinstance(each, Batch)], f"{first} brought what was replaced"
+        assert not [each for each in told_first if isinstance(each, BatchCause)], f"{first} brought what was replaced"
         # And three before a sweep: one row comes back to what it was, so nobody has changed it.
         project.take(quotes=["1,a,9;replace", "2,a,3;replace"])
         project.take(quotes=["1,a,2;replace"])
         (last,) = project.take(quotes=["1,a,4;replace", "2,a,7;replace"])
         sweep(project.site)
-        *_, (cause,) = causes(why(project.site, "closed", {"of": "a", "window_start": "0"}))
-        assert isinstance(cause, Correction)
+        *_, (cause,) = causes(explain_result(project.site, "closed", {"of": "a", "window_start": "0"}))
+        assert isinstance(cause, RevisionCause)
         assert (cause.batch_id, cause.was, cause.now) == (
             last,
             {"at": 1, "of": "a", "price": 8},

@@ -8,12 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
 from errata.catalog import commits, ledger, streams
-from errata.flows.taking.append import AppendReport, Batch, append
-from errata.model.batch import Counts
-from errata.model.instants import SECOND
-from errata.model.revision import Op
-from errata.model.stream import OnDuplicate, Stream
+from errata.model.batch import BatchCounts, Op
+from errata.model.stream import DuplicatePolicy, Stream
+from errata.model.time import SECOND
 from fixtures.catalog import NOW
 from fixtures.flows import Builder, House, a_feed, canonical_row
 from fixtures.oracle.history import History
@@ -30,12 +29,12 @@ BEFORE = [a_line(second) for second in range(10, 21)]
 """The stable point is at 10 after them."""
 
 
-def together(house: House, batches: Sequence[tuple[str, Source]]) -> tuple[list[AppendReport], list[list[str]]]:
+def together(house: House, batches: Sequence[tuple[str, Source]]) -> tuple[list[IngestReport], list[list[str]]]:
     """Take batches in at once: each has arranged its rows on the same standing before any commits."""
     ready = threading.Barrier(len(batches))
     paths = [str(house.write(source)) for _, source in batches]
 
-    def take(number: int) -> tuple[AppendReport, list[str]]:
+    def take(number: int) -> tuple[IngestReport, list[str]]:
         steps: list[str] = []
 
         def on_step(words: str) -> None:
@@ -43,8 +42,8 @@ def together(house: House, batches: Sequence[tuple[str, Source]]) -> tuple[list[
                 ready.wait(60)
             steps.append(words)
 
-        return append(
-            house.site, Batch("feed", [paths[number]], batch_id=batches[number][0], again=True), on_step
+        return ingest_batch(
+            house.site, IngestRequest("feed", [paths[number]], batch_id=batches[number][0], again=True), on_step
         ), steps
 
     with ThreadPoolExecutor(len(batches)) as pool:
@@ -52,7 +51,7 @@ def together(house: House, batches: Sequence[tuple[str, Source]]) -> tuple[list[
     return [report for report, _ in done], [steps for _, steps in done]
 
 
-def in_turn(stream: Stream, batches: Sequence[Sequence[Line]]) -> tuple[History, list[Counts]]:
+def in_turn(stream: Stream, batches: Sequence[Sequence[Line]]) -> tuple[History, list[BatchCounts]]:
     """The oracle, which takes one after the other."""
     history, counts = History(stream), []
     for number, lines in enumerate(batches):
@@ -75,9 +74,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("policy", OnDuplicate)
+@pytest.mark.parametrize("policy", DuplicatePolicy)
 @pytest.mark.parametrize("case", CASES)
-def test_two_writers_leave_what_one_after_the_other_would(a_house: Builder, case: str, policy: OnDuplicate) -> None:
+def test_two_writers_leave_what_one_after_the_other_would(a_house: Builder, case: str, policy: DuplicatePolicy) -> None:
     stream = a_feed(slack=10 * SECOND, bucket_rows=4, on_duplicate=policy)
     house = a_house(stream)
     house.append([Source("0.csv", BEFORE)], batch_id="before")
@@ -92,7 +91,7 @@ def test_two_writers_leave_what_one_after_the_other_would(a_house: Builder, case
     assert house.rows() == [canonical_row(row) for row in history.scan()]
     assert house.scan() == house.rows()
     assert [(each.op, each.key) for each in house.pending()] == [(each.op, each.key) for each in history.pending()]
-    assert streams.standing(house.catalog, "feed").stable == history.stable()
+    assert streams.stream_state(house.catalog, "feed").stable == history.stable()
     again = "another writer came first; reading again"
     assert [again in each for each in steps] != [True, True]
     if case == "one behind the other" and first == 0:
@@ -128,9 +127,9 @@ def test_one_batch_by_two_writers_is_taken_in_once(a_house: Builder) -> None:
     source = Source("1.csv", [a_line(second) for second in range(30)])
     reports, _ = together(house, [("monday", source), ("monday", source)])
     assert sorted(report.already for report in reports) == [False, True]
-    assert {(report.commit_id, report.counts) for report in reports} == {(2, Counts(30, 30))}
+    assert {(report.commit_id, report.counts) for report in reports} == {(2, BatchCounts(30, 30))}
     assert len(house.rows()) == 30
-    assert commits.newest(house.catalog) == 2
-    taken = ledger.taken(house.catalog, 1, "monday")
+    assert commits.newest_commit(house.catalog) == 2
+    taken = ledger.find_batch(house.catalog, 1, "monday")
     assert taken is not None
-    assert taken.counts == Counts(30, 30)
+    assert taken.counts == BatchCounts(30, 30)

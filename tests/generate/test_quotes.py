@@ -12,13 +12,12 @@ import pytest
 
 from errata.errors import UsageError
 from errata.generate import feed as feed_module
-from errata.generate.faults import Mistake, Revisions, revisions
-from errata.generate.feed import BLOCK, Feed
-from errata.generate.lines import price
-from errata.generate.quotes import START, Generated, QuoteSpec, generate_quotes
-from errata.generate.tickers import tickers
-from errata.model.batch import Format
-from errata.model.instants import SECOND, format_instant, parse_instant
+from errata.generate.faults import FeedMistake, RevisionKind, make_revisions
+from errata.generate.feed import BLOCK, QuoteFeed, ticker_names
+from errata.generate.files import price_text
+from errata.generate.quotes import DEFAULT_START, GeneratedFeed, QuoteSpec, generate_quotes
+from errata.model.batch import FileFormat
+from errata.model.time import SECOND, format_instant, parse_instant
 
 Row = dict[str, str]
 
@@ -47,7 +46,7 @@ def _told(row: dict[str, object]) -> Row:
     return told
 
 
-def everything(generated: Generated) -> list[Row]:
+def everything(generated: GeneratedFeed) -> list[Row]:
     return [row for path in generated.files for row in read(path)]
 
 
@@ -60,13 +59,13 @@ def key(row: Row) -> tuple[str, str]:
 
 
 FAULTY = QuoteSpec(
-    rows=230_000, rows_per_file=60_000, disorder=0.05, late=40, revisions=Revisions.HIGH, mistakes=12, symbols=50
+    rows=230_000, rows_per_file=60_000, disorder=0.05, late=40, revisions=RevisionKind.HIGH, mistakes=12, symbols=50
 )
 
 
 def test_the_same_specification_gives_the_same_bytes(tmp_path: Path) -> None:
-    for kind in Format:
-        spec = replace(FAULTY, rows=130_000, format=kind, gzip=kind is Format.JSON)
+    for kind in FileFormat:
+        spec = replace(FAULTY, rows=130_000, format=kind, gzip=kind is FileFormat.JSON)
         first, second = (generate_quotes(spec, tmp_path / kind / name) for name in ("one", "two"))
         assert [file.name for file in first.files] == [file.name for file in second.files]
         assert [file.read_bytes() for file in first.files] == [file.read_bytes() for file in second.files]
@@ -84,12 +83,12 @@ def test_every_symbol_reports_once_a_second_in_ascending_order(tmp_path: Path) -
     assert times == sorted(set(times))
     for second in range(20):
         quoted = [row["symbol"] for row in rows[second * 200 : (second + 1) * 200]]
-        assert sorted(quoted) == sorted(tickers(200))
-        assert {(time - START) // SECOND for time in times[second * 200 : (second + 1) * 200]} == {second}
+        assert sorted(quoted) == sorted(ticker_names(200))
+        assert {(time - DEFAULT_START) // SECOND for time in times[second * 200 : (second + 1) * 200]} == {second}
 
 
 def test_prices_walk_in_small_steps_and_stay_positive() -> None:
-    feed = Feed(seed=1, symbols=7, start=START)
+    feed = QuoteFeed(seed=1, symbols=7, start=DEFAULT_START)
     rows = feed.stretch(0, 7 * BLOCK * 20)
     assert rows.cents.min() >= 100
     for symbol in range(7):
@@ -100,7 +99,7 @@ def test_prices_walk_in_small_steps_and_stay_positive() -> None:
 
 
 def test_a_row_is_the_same_from_wherever_it_is_asked() -> None:
-    feed = Feed(seed=3, symbols=11, start=START)
+    feed = QuoteFeed(seed=3, symbols=11, start=DEFAULT_START)
     whole = feed.stretch(0, 60_000)
     numbers = np.array([59_999, 0, 11 * BLOCK, 11 * BLOCK - 1, 31_337])
     alone, part = feed.at(numbers), feed.stretch(31_000, 31_400)
@@ -128,7 +127,7 @@ def test_disorder_crosses_the_borders_of_chunks(tmp_path: Path, monkeypatch: pyt
     spec = QuoteSpec(rows=30_000, symbols=3, disorder=0.3)
     large = generate_quotes(spec, tmp_path / "large")
     monkeypatch.setattr(feed_module, "CHUNK_ROWS", 1)
-    assert Feed(1, 3, START).chunk == 3 * BLOCK
+    assert QuoteFeed(1, 3, DEFAULT_START).chunk == 3 * BLOCK
     small = generate_quotes(spec, tmp_path / "small")
     assert small.files[0].read_bytes() == large.files[0].read_bytes()
     assert small.disordered == large.disordered
@@ -151,7 +150,7 @@ def test_late_rows_come_at_the_end_of_the_file_that_follows(tmp_path: Path) -> N
 @pytest.mark.parametrize(("kind", "count"), [("none", 0), ("low", 1), ("mod", 2), ("high", 10)])
 def test_revisions_are_as_frequent_as_in_the_paper(tmp_path: Path, kind: str, count: int) -> None:
     generated = generate_quotes(
-        QuoteSpec(rows=1_000_000, revisions=Revisions(kind), format=Format.PARQUET), tmp_path / kind
+        QuoteSpec(rows=1_000_000, revisions=RevisionKind(kind), format=FileFormat.PARQUET), tmp_path / kind
     )
     assert generated.revisions == count
     table = pq.read_table(generated.files[0])
@@ -178,18 +177,18 @@ def test_a_revision_replaces_the_price_that_was_generated_for_its_key(tmp_path: 
 
 
 def test_a_revision_reaches_back_23_hours_at_most() -> None:
-    feed = Feed(seed=5, symbols=1, start=START)
-    found = revisions(feed, Revisions.HIGH, 0, 20_000_000, 2 * SECOND, frozenset())
-    age = [extra.ordinal - (extra.time - START) // SECOND for extra in found]
+    feed = QuoteFeed(seed=5, symbols=1, start=DEFAULT_START)
+    found = make_revisions(feed, RevisionKind.HIGH, 0, 20_000_000, 2 * SECOND, frozenset())
+    age = [extra.ordinal - (extra.time - DEFAULT_START) // SECOND for extra in found]
     assert 190 <= len(found) <= 200
     assert min(age) > 2
     assert 20 * 3600 < max(age) <= 23 * 3600 + 1
 
 
 def test_a_row_revised_twice_replaces_the_first_revision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Revisions, "period", 10)
-    feed = Feed(seed=2, symbols=1, start=START)
-    found = revisions(feed, Revisions.HIGH, 0, 3_000, 2 * SECOND, frozenset())
+    monkeypatch.setattr(RevisionKind, "period", 10)
+    feed = QuoteFeed(seed=2, symbols=1, start=DEFAULT_START)
+    found = make_revisions(feed, RevisionKind.HIGH, 0, 3_000, 2 * SECOND, frozenset())
     current: dict[int, int] = {}
     chained = 0
     for extra in found:
@@ -198,46 +197,46 @@ def test_a_row_revised_twice_replaces_the_first_revision(monkeypatch: pytest.Mon
             chained += 1
         current[extra.time] = extra.cents
     assert chained > 0
-    later = revisions(feed, Revisions.HIGH, 2_000, 3_000, 2 * SECOND, frozenset())
+    later = make_revisions(feed, RevisionKind.HIGH, 2_000, 3_000, 2 * SECOND, frozenset())
     assert later == found[-len(later) :]
 
 
 def test_a_row_that_comes_late_is_not_revised_before() -> None:
-    feed = Feed(seed=2, symbols=1, start=START)
-    (first,) = revisions(feed, Revisions.HIGH, 0, 100_000, 2 * SECOND, frozenset())
-    row = (first.time - START) // SECOND
-    (other,) = revisions(feed, Revisions.HIGH, 0, 100_000, 2 * SECOND, frozenset({row, row - 1}))
-    assert (other.time - START) // SECOND == row - 2
+    feed = QuoteFeed(seed=2, symbols=1, start=DEFAULT_START)
+    (first,) = make_revisions(feed, RevisionKind.HIGH, 0, 100_000, 2 * SECOND, frozenset())
+    row = (first.time - DEFAULT_START) // SECOND
+    (other,) = make_revisions(feed, RevisionKind.HIGH, 0, 100_000, 2 * SECOND, frozenset({row, row - 1}))
+    assert (other.time - DEFAULT_START) // SECOND == row - 2
 
 
 def test_mistakes_are_where_they_are_said_to_be(tmp_path: Path) -> None:
-    for kind, kinds in ((Format.CSV, 6), (Format.JSON, 6), (Format.PARQUET, 4)):
+    for kind, kinds in ((FileFormat.CSV, 6), (FileFormat.JSON, 6), (FileFormat.PARQUET, 4)):
         generated = generate_quotes(replace(FAULTY, format=kind), tmp_path / kind)
         assert sum(generated.mistakes_by_kind().values()) == 12
         assert set(generated.mistakes_by_kind().values()) == {12 // kinds}
         files = {file: read(file) for file in generated.files}
         for made in generated.mistakes:
             rows = files[made.file]
-            place = made.line - (2 if kind is Format.CSV else 1)
+            place = made.line - (2 if kind is FileFormat.CSV else 1)
             _check(made.kind, rows[place], rows[:place])
         assert sum(map(len, files.values())) == generated.rows + generated.revisions + 12
 
 
-def _check(kind: Mistake, row: Row, before: list[Row]) -> None:
+def _check(kind: FeedMistake, row: Row, before: list[Row]) -> None:
     above = before[-1]
     match kind:
-        case Mistake.UNREADABLE_PRICE:
+        case FeedMistake.UNREADABLE_PRICE:
             with pytest.raises(ValueError, match="x"):
                 float(row["price"])
-        case Mistake.MISSING_SYMBOL:
+        case FeedMistake.MISSING_SYMBOL:
             assert row["symbol"] == "" != row["time"]
-        case Mistake.TOO_FEW_VALUES:
+        case FeedMistake.TOO_FEW_VALUES:
             assert not row.get("price")
-        case Mistake.YEAR_2206:
+        case FeedMistake.YEAR_2206:
             assert row["time"].startswith("2206-")
-        case Mistake.EXACT_DUPLICATE:
+        case FeedMistake.EXACT_DUPLICATE:
             assert (key(row), row["price"]) == (key(above), above["price"])
-        case Mistake.CONFLICTING_DUPLICATE:
+        case FeedMistake.CONFLICTING_DUPLICATE:
             assert key(row) == key(above)
             assert row["price"] != above["price"]
 
@@ -248,7 +247,7 @@ def test_mistakes_that_are_no_duplicates_bear_no_key_of_a_quote(tmp_path: Path) 
     made = {mistake.line: mistake.kind for mistake in generated.mistakes}
     keys = {tuple(line.split(",")[:2]) for number, line in enumerate(lines[1:], 2) if number not in made}
     assert len(keys) == 20_000
-    duplicates = {Mistake.EXACT_DUPLICATE, Mistake.CONFLICTING_DUPLICATE}
+    duplicates = {FeedMistake.EXACT_DUPLICATE, FeedMistake.CONFLICTING_DUPLICATE}
     for number, kind in made.items():
         assert (tuple(lines[number - 1].split(",")[:2]) in keys) == (kind in duplicates)
 
@@ -256,7 +255,12 @@ def test_mistakes_that_are_no_duplicates_bear_no_key_of_a_quote(tmp_path: Path) 
 def test_all_formats_tell_the_same(tmp_path: Path) -> None:
     spec = replace(FAULTY, mistakes=0)
     told = []
-    for kind, zipped in ((Format.CSV, False), (Format.CSV, True), (Format.JSON, True), (Format.PARQUET, False)):
+    for kind, zipped in (
+        (FileFormat.CSV, False),
+        (FileFormat.CSV, True),
+        (FileFormat.JSON, True),
+        (FileFormat.PARQUET, False),
+    ):
         generated = generate_quotes(replace(spec, format=kind, gzip=zipped), tmp_path / f"{kind}{zipped}")
         told.append(
             [(*key(row), row["price"], row.get("_op", ""), row.get("_old_price", "")) for row in everything(generated)]
@@ -303,25 +307,25 @@ def test_progress_adds_up_to_the_rows_and_no_step_is_large(tmp_path: Path) -> No
     steps: list[int] = []
     generate_quotes(replace(FAULTY, rows=500_000, rows_per_file=500_000, late=0), tmp_path, steps.append)
     assert sum(steps) == 500_000
-    assert max(steps) < 1.5 * Feed(1, 50, START).chunk < 400_000
+    assert max(steps) < 1.5 * QuoteFeed(1, 50, DEFAULT_START).chunk < 400_000
 
 
 def test_no_more_than_a_chunk_is_held() -> None:
     for symbols in (1, 3, 200, 2_000):
-        chunk = Feed(1, symbols, START).chunk
+        chunk = QuoteFeed(1, symbols, DEFAULT_START).chunk
         assert chunk % (symbols * BLOCK) == 0
         assert chunk <= max(feed_module.CHUNK_ROWS, symbols * BLOCK)
 
 
 def test_ibm_is_among_the_symbols_and_no_name_is_used_twice() -> None:
-    assert "IBM" in tickers(200)
-    assert len(set(tickers(2_000))) == 2_000
-    assert tickers(201)[200] == "IBM.B"
+    assert "IBM" in ticker_names(200)
+    assert len(set(ticker_names(2_000))) == 2_000
+    assert ticker_names(201)[200] == "IBM.B"
 
 
 def test_text_is_written_as_the_format_says() -> None:
-    assert format_instant(START) == "2026-11-18T00:00:00.000000"
-    assert price(7_505) == "75.05"
+    assert format_instant(DEFAULT_START) == "2026-11-18T00:00:00.000000"
+    assert price_text(7_505) == "75.05"
 
 
 @pytest.mark.parametrize(
@@ -330,7 +334,7 @@ def test_text_is_written_as_the_format_says() -> None:
         ({"rows": 0}, "a row or more"),
         ({"symbols": 3_000}, "3000 symbols"),
         ({"disorder": 1.5}, "share from 0 to 1"),
-        ({"gzip": True, "format": Format.PARQUET}, "not gzipped"),
+        ({"gzip": True, "format": FileFormat.PARQUET}, "not gzipped"),
         ({"late": 1}, "room for 0"),
         ({"late": 501, "rows_per_file": 1_000, "rows": 2_000}, "room for 500"),
     ],

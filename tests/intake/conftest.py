@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from upath import UPath
 
-from errata.intake.find import inspect
+from errata.intake.files import inspect_file
 from errata.model.batch import SourceFile
 from errata.model.columns import Column, ColumnType
 from errata.model.stream import Stream
@@ -35,6 +35,6 @@ def write(tmp_path: Path) -> Write:
     def written(name: str, content: bytes) -> SourceFile:
         path = tmp_path / name
         path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-        return inspect(UPath(path))
+        return inspect_file(UPath(path))
 
     return written

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from errata.intake.arrow_types import arrow_type
 from errata.intake.convert import convert
-from errata.model.columns import ColumnType, Kind
+from errata.intake.types import arrow_type
+from errata.model.columns import ColumnType, TypeKind
 
 KINDS = [ColumnType.parse(text) for text in ("boolean", "int", "bigint", "float", "double", "date", "timestamp")]
 KINDS += [ColumnType.parse(text) for text in ("decimal(5,2)", "decimal(38,10)", "decimal(4,0)", "decimal(3,3)")]
@@ -41,7 +41,7 @@ def plain_boolean(text: str, _: ColumnType) -> object:
 def plain_int(text: str, kind: ColumnType) -> object:
     if not re.fullmatch(r"[+-]?[0-9]+", text):
         return BAD
-    bits = 31 if kind.kind is Kind.INT else 63
+    bits = 31 if kind.kind is TypeKind.INT else 63
     return int(text) if -(2**bits) <= int(text) < 2**bits else BAD
 
 
@@ -51,7 +51,7 @@ def plain_double(text: str, kind: ColumnType) -> object:
     if not re.fullmatch(_NUMBER, text):
         return BAD
     value = float(text)
-    if kind.kind is Kind.FLOAT:
+    if kind.kind is TypeKind.FLOAT:
         with np.errstate(over="ignore"):
             value = float(np.float32(text))
     return BAD if math.isinf(value) else value
@@ -94,14 +94,14 @@ def plain_timestamp(text: str, _: ColumnType) -> object:
 
 
 _READ = {
-    Kind.BOOLEAN: plain_boolean,
-    Kind.INT: plain_int,
-    Kind.BIGINT: plain_int,
-    Kind.FLOAT: plain_double,
-    Kind.DOUBLE: plain_double,
-    Kind.DECIMAL: plain_decimal,
-    Kind.DATE: plain_date,
-    Kind.TIMESTAMP: plain_timestamp,
+    TypeKind.BOOLEAN: plain_boolean,
+    TypeKind.INT: plain_int,
+    TypeKind.BIGINT: plain_int,
+    TypeKind.FLOAT: plain_double,
+    TypeKind.DOUBLE: plain_double,
+    TypeKind.DECIMAL: plain_decimal,
+    TypeKind.DATE: plain_date,
+    TypeKind.TIMESTAMP: plain_timestamp,
 }
 
 

@@ -10,12 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from upath import UPath
 
-from errata.intake.find import inspect
+from errata.intake.files import inspect_file
 from errata.intake.layout import plan_splits, read_layout
-from errata.intake.read import SplitRows, read_split
-from errata.model.batch import SourceFile
+from errata.intake.split_reader import SplitRows, read_split
+from errata.model.batch import Op, SourceFile
 from errata.model.columns import Column, ColumnType
-from errata.model.revision import Op
 from errata.model.stream import Stream
 
 Write = Callable[[str, bytes], SourceFile]
@@ -114,7 +113,7 @@ def test_rows_that_do_not_say_replace_where_that_is_the_default(write: Write, qu
     assert told(found) == [("replace", "time,symbol", "")] * 2
     assert found.rows.column("symbol").to_pylist() == ["B"]
     pq.write_table(pa.table({"_old_time": [T], "symbol": ["A"], "price": [1]}), tmp_path / "d.parquet")
-    assert told(replacing(inspect(UPath(tmp_path / "d.parquet")), quotes)) == [("replace", "symbol,price", "time")]
+    assert told(replacing(inspect_file(UPath(tmp_path / "d.parquet")), quotes)) == [("replace", "symbol,price", "time")]
 
 
 def test_sets_of_columns_are_told_row_by_row(write: Write, quotes: Stream) -> None:
@@ -138,12 +137,12 @@ def test_rows_of_parquet_are_told_as_they_would_be_written(tmp_path: Path) -> No
         "s": pa.array([1, 2, 3, None]),
     }
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    found = only(inspect(UPath(tmp_path / "a.parquet")), stream)
+    found = only(inspect_file(UPath(tmp_path / "a.parquet")), stream)
     bad = {ordinal: text for ordinal, text, _ in found.bad}
     # What is told is read again as what it was.
     again = tmp_path / "b.jsonl"
     again.write_text("".join(f"{text}\n" for text in [found.text(0), *bad.values()]))
-    read = only(inspect(UPath(again)), stream)
+    read = only(inspect_file(UPath(again)), stream)
     assert read.rows.to_pylist() == found.rows.to_pylist()
     assert json.loads(found.text(0))["at"] == "1970-01-01T00:00:00.000001"
     assert json.loads(bad[2])["day"] == "1970-01-02"

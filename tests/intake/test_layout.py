@@ -11,12 +11,11 @@ import pytest
 from upath import UPath
 
 from errata.errors import ErrataError
-from errata.intake.fetch import fetch_lines
-from errata.intake.find import inspect
+from errata.intake.files import inspect_file
 from errata.intake.layout import FileLayout, number_lines, plan_splits, read_layout
-from errata.model.batch import Format, SourceFile, Split
+from errata.intake.split_reader import fetch_lines
+from errata.model.batch import FileFormat, FileSplit, Op, SourceFile
 from errata.model.columns import Column, ColumnType
-from errata.model.revision import Op
 from errata.model.stream import Stream
 
 Write = Callable[[str, bytes], SourceFile]
@@ -55,7 +54,7 @@ def test_a_file_that_cannot_be_taken_says_why(
 ) -> None:
     if content is None:
         (tmp_path / name).write_bytes(b"time,symbol\n")
-        file = inspect(UPath(tmp_path / name))
+        file = inspect_file(UPath(tmp_path / name))
     else:
         file = write(name, content)
     with pytest.raises(ErrataError, match=message) as error:
@@ -76,7 +75,7 @@ def test_a_truncated_gzip_header_and_a_missing_file_are_errors(tmp_path: Path, w
 def test_a_parquet_column_of_another_nature_is_refused(tmp_path: Path, quotes: Stream) -> None:
     pq.write_table(pa.table({"time": [1], "symbol": ["A"]}), tmp_path / "a.parquet")
     with pytest.raises(ErrataError, match="column time holds int64, and time is a timestamp"):
-        read_layout(inspect(UPath(tmp_path / "a.parquet")), quotes)
+        read_layout(inspect_file(UPath(tmp_path / "a.parquet")), quotes)
 
 
 def test_an_order_may_be_missing_when_it_is_given_on_arrival_or_unchanged(write: Write, quotes: Stream) -> None:
@@ -106,17 +105,17 @@ def test_a_file_of_corrections_may_name_the_key_by_old_values(write: Write, quot
     assert read_layout(write("a.jsonl", b"{}"), quotes, Op.REPLACE).default_op is Op.REPLACE
 
 
-def a_file(name: str, form: Format, size: int, gzip: bool = False) -> SourceFile:
+def a_file(name: str, form: FileFormat, size: int, gzip: bool = False) -> SourceFile:
     return SourceFile(name, form, gzip, size, "00")
 
 
 def test_splits_cover_each_file_once() -> None:
     files = [
-        a_file("a", Format.CSV, 110),
-        a_file("b", Format.CSV, 110, gzip=True),
-        a_file("c", Format.JSON, 0),
-        a_file("d", Format.PARQUET, 100),
-        a_file("e", Format.CSV, 10),
+        a_file("a", FileFormat.CSV, 110),
+        a_file("b", FileFormat.CSV, 110, gzip=True),
+        a_file("c", FileFormat.JSON, 0),
+        a_file("d", FileFormat.PARQUET, 100),
+        a_file("e", FileFormat.CSV, 10),
     ]
     layouts = [
         FileLayout(("x",), 10),
@@ -133,7 +132,11 @@ def test_splits_cover_each_file_once() -> None:
 
 
 def test_few_rows_to_a_piece_are_asked_of_parquet_alone() -> None:
-    files = [a_file("a", Format.CSV, 90_010), a_file("b", Format.PARQUET, 100), a_file("c", Format.JSON, 60_000)]
+    files = [
+        a_file("a", FileFormat.CSV, 90_010),
+        a_file("b", FileFormat.PARQUET, 100),
+        a_file("c", FileFormat.JSON, 60_000),
+    ]
     layouts = [FileLayout(("x",), 10), FileLayout(("x",), 0, (2, 2, 2, 9, 1)), FileLayout(())]
     splits = plan_splits(files, layouts, target_bytes=50_000, most_rows=4)
     assert [(split.file.name, split.start, split.end) for split in splits] == [
@@ -151,14 +154,14 @@ def test_it_is_known_which_files_have_no_rows(tmp_path: Path, write: Write, quot
         pq.write_table(
             pa.table(columns, schema=pa.schema({"time": pa.timestamp("us"), "symbol": pa.string()})), tmp_path / name
         )
-        found.append(inspect(UPath(tmp_path / name)))
+        found.append(inspect_file(UPath(tmp_path / name)))
     assert [plan_splits([file], [read_layout(file, quotes)]) for file in empty] == [[]] * 4
     assert [bool(plan_splits([file], [read_layout(file, quotes)])) for file in full] == [True] * 4
 
 
 def test_lines_are_numbered_through_each_file() -> None:
-    a, b = a_file("a", Format.CSV, 9), a_file("b", Format.PARQUET, 9)
-    splits = [Split(0, a, 0, 4), Split(1, a, 4, 9), Split(2, b, 0, 1), Split(3, b, 1, 2)]
+    a, b = a_file("a", FileFormat.CSV, 9), a_file("b", FileFormat.PARQUET, 9)
+    splits = [FileSplit(0, a, 0, 4), FileSplit(1, a, 4, 9), FileSplit(2, b, 0, 1), FileSplit(3, b, 1, 2)]
     numbered = number_lines([(split, 10 + split.number) for split in reversed(splits)])
     assert [(read.split.number, read.first_line, read.lines) for read in numbered] == [
         (0, 2, 10), (1, 12, 11), (2, 1, 12), (3, 13, 13),
@@ -174,5 +177,5 @@ def test_lines_are_fetched_by_number(name: str, write: Write, quotes: Stream) ->
 
 def test_parquet_rows_are_fetched_by_number(tmp_path: Path, quotes: Stream) -> None:
     pq.write_table(pa.table({"n": [1, 2, 3, 4, None]}), tmp_path / "a.parquet", row_group_size=2)
-    file = inspect(UPath(tmp_path / "a.parquet"))
+    file = inspect_file(UPath(tmp_path / "a.parquet"))
     assert fetch_lines(file, {2, 3, 5, 6}, quotes) == {2: '{"n": 2}', 3: '{"n": 3}', 5: '{"n": null}'}

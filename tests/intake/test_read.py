@@ -19,11 +19,11 @@ from upath import UPath
 
 from errata.errors import ErrataError
 from errata.intake import source
-from errata.intake.arrow_types import arrow_schema
-from errata.intake.find import inspect
+from errata.intake.files import inspect_file
 from errata.intake.layout import FileLayout, plan_splits, read_layout
-from errata.intake.read import SplitRows, read_split
-from errata.model.batch import SourceFile, Split
+from errata.intake.split_reader import SplitRows, read_split
+from errata.intake.types import arrow_schema
+from errata.model.batch import FileSplit, SourceFile
 from errata.model.columns import Column, ColumnType
 from errata.model.stream import Stream
 
@@ -47,14 +47,16 @@ def only(file: SourceFile, stream: Stream) -> SplitRows:
     return read_split(split, layout, stream)
 
 
-def cut(file: SourceFile, layout: FileLayout, cuts: Iterable[int]) -> list[Split]:
+def cut(file: SourceFile, layout: FileLayout, cuts: Iterable[int]) -> list[FileSplit]:
     """Splits at arbitrary bytes."""
     inner = sorted({point for point in cuts if layout.data_start < point < file.bytes})
     edges = [layout.data_start, *inner, file.bytes]
-    return [Split(n, file, a, b) for n, (a, b) in enumerate(itertools.pairwise(edges))]
+    return [FileSplit(n, file, a, b) for n, (a, b) in enumerate(itertools.pairwise(edges))]
 
 
-def together(splits: list[Split], layout: FileLayout) -> tuple[list[tuple[object, ...]], list[tuple[int, str]], int]:
+def together(
+    splits: list[FileSplit], layout: FileLayout
+) -> tuple[list[tuple[object, ...]], list[tuple[int, str]], int]:
     """Rows with their line, bad lines with their text, and the lines, of all splits."""
     rows: list[tuple[object, ...]] = []
     bad: list[tuple[int, str]] = []
@@ -163,7 +165,7 @@ def test_csv_reads_the_same_however_it_is_cut(lines: list[bytes], cuts: list[int
     body = b"\n".join(lines) + (b"\n" if ended else b"")
     path = tmp_path / "some.csv"
     path.write_bytes(b"id,name,n\n" + body)
-    file = inspect(UPath(path))
+    file = inspect_file(UPath(path))
     layout = read_layout(file, STREAM)
     assert together(cut(file, layout, cuts), layout) == plain_csv(body)
 
@@ -203,7 +205,7 @@ def test_every_format_and_cut_gives_the_same_rows(
     for name, text in texts.items():
         (tmp_path / name).write_bytes(text.encode())
     for name in ("a.csv", "a.jsonl", "a.parquet"):
-        file = inspect(UPath(tmp_path / name))
+        file = inspect_file(UPath(tmp_path / name))
         layout = read_layout(file, STREAM)
         splits = plan_splits([file], [layout], 1) if name == "a.parquet" else cut(file, layout, cuts)
         found, bad, _ = together(splits, layout)
@@ -379,7 +381,7 @@ def test_parquet_rows_are_judged_like_the_others(tmp_path: Path, quotes: Stream)
     )
     table = table.set_column(1, "time", pa.array([1_000, 1_001, 2_000], pa.timestamp("ns")))
     pq.write_table(table, tmp_path / "a.parquet")
-    found = only(inspect(UPath(tmp_path / "a.parquet")), quotes)
+    found = only(inspect_file(UPath(tmp_path / "a.parquet")), quotes)
     assert found.rows.schema == arrow_schema(quotes)
     assert found.ordinals.tolist() == [0]
     assert [(ordinal, reason) for ordinal, _, reason in found.bad] == [
@@ -396,7 +398,7 @@ def test_gzip_is_read_in_pieces_and_its_text_again(
     file = write("a.csv.gz", b"\xef\xbb\xbf" + HEADER + "\n".join(lines).encode())
     whole = only(file, quotes)
     monkeypatch.setattr(source, "PIECE_BYTES", 64)
-    monkeypatch.setattr("errata.intake.read._KEPT_BYTES", 200)
+    monkeypatch.setattr("errata.intake.split_reader._KEPT_BYTES", 200)
     piecemeal = only(file, quotes)
     assert piecemeal.rows.equals(whole.rows)
     assert piecemeal.ordinals.tolist() == whole.ordinals.tolist() == [n for n in range(100) if n % 10]
@@ -410,7 +412,7 @@ def test_a_gzip_that_is_cut_off_names_the_file(write: Write, quotes: Stream, tmp
     content = Path(whole.name).read_bytes()
     (tmp_path / "cut.csv.gz").write_bytes(content[: len(content) // 2])
     with pytest.raises(ErrataError, match=r"cut\.csv\.gz: the gzip file is cut off"):
-        only(inspect(UPath(tmp_path / "cut.csv.gz")), quotes)
+        only(inspect_file(UPath(tmp_path / "cut.csv.gz")), quotes)
 
 
 def test_a_file_that_shrank_is_noticed(write: Write, quotes: Stream) -> None:

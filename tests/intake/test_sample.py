@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from upath import UPath
 
-from errata.intake.find import inspect
+from errata.intake.files import inspect_file
 from errata.intake.layout import read_layout
-from errata.intake.sample import OrderSample, boundaries, sample_order
+from errata.intake.order_sample import OrderSample, range_bounds, sample_order
 from errata.model.batch import SourceFile
 from errata.model.columns import Column, ColumnType
 from errata.model.stream import Stream
@@ -42,7 +42,7 @@ def check(file: SourceFile, tolerance: float) -> None:
     assert sample.rows == pytest.approx(ROWS, rel=tolerance)
     assert sample.weights.sum() == pytest.approx(sample.rows, rel=0.01)
     assert (np.diff(sample.values) >= 0).all()
-    edges = [0, *boundaries(sample, 5_000), ROWS]
+    edges = [0, *range_bounds(sample, 5_000), ROWS]
     assert len(edges) == 10
     assert max(np.diff(edges)) <= 5_000 * 1.1
 
@@ -56,7 +56,7 @@ def test_blocks_of_text_tell_rows_and_spread(name: str, write: Write) -> None:
 def test_parquet_tells_its_rows_exactly(groups: int, tmp_path: Path) -> None:
     table = pa.table({"id": range(ROWS), "x": ["x"] * ROWS})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=ROWS // groups)
-    check(inspect(UPath(tmp_path / "a.parquet")), 0)
+    check(inspect_file(UPath(tmp_path / "a.parquet")), 0)
 
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.jsonl.gz"])
@@ -71,7 +71,7 @@ def test_the_beginning_of_a_gzip_tells_about_how_many_rows(name: str, write: Wri
 def test_files_without_rows_give_no_values(name: str, text: bytes, write: Write) -> None:
     file = write(name, text)
     sample = sample_order([file], [read_layout(file, STREAM)], STREAM)
-    assert (sample.rows, len(sample.values), boundaries(sample, 1)) == (0, 0, [])
+    assert (sample.rows, len(sample.values), range_bounds(sample, 1)) == (0, 0, [])
 
 
 def test_values_that_cannot_be_read_are_left_out(write: Write) -> None:
@@ -89,7 +89,7 @@ def test_values_that_cannot_be_read_are_left_out(write: Write) -> None:
 def test_cuts_ascend_and_leave_no_range_empty(values: list[int], bucket_rows: int, weight: int) -> None:
     ordered = np.array(sorted(values), dtype=np.int64)
     sample = OrderSample(len(values) * weight, ordered, np.full(len(values), float(weight)))
-    cuts = boundaries(sample, bucket_rows)
+    cuts = range_bounds(sample, bucket_rows)
     assert cuts == sorted(set(cuts))
     assert len(cuts) < 4096
     assert all(min(values) < cut <= max(values) for cut in cuts)
@@ -99,5 +99,5 @@ def test_cuts_ascend_and_leave_no_range_empty(values: list[int], bucket_rows: in
 
 def test_at_most_4096_ranges() -> None:
     values = np.arange(100_000)
-    cuts = boundaries(OrderSample(100_000, values, np.ones(100_000)), 1)
+    cuts = range_bounds(OrderSample(100_000, values, np.ones(100_000)), 1)
     assert len(cuts) == 4095

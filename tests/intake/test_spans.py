@@ -12,11 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from upath import UPath
 
-from errata.intake.find import inspect
+from errata.intake.files import inspect_file
 from errata.intake.layout import plan_splits, read_layout
-from errata.intake.read import read_split
-from errata.intake.sample import sample_order
-from errata.intake.spans import Span, order_spans
+from errata.intake.order_sample import OrderRange, order_ranges, sample_order
+from errata.intake.split_reader import read_split
 from errata.model.batch import SourceFile
 from errata.model.columns import Column, ColumnType
 from errata.model.stream import Stream
@@ -32,13 +31,13 @@ def moments(values: list[int], unit: str, zone: str | None = None) -> pa.Array:
 
 def a_file(folder: Path, values: pa.Array, **how: object) -> SourceFile:
     pq.write_table(pa.table({"t": values}), folder / "a.parquet", **how)
-    return inspect(UPath(folder / "a.parquet"))
+    return inspect_file(UPath(folder / "a.parquet"))
 
 
-def spans_of(file: SourceFile, stream: Stream) -> dict[int, Span] | None:
+def spans_of(file: SourceFile, stream: Stream) -> dict[int, OrderRange] | None:
     layout = read_layout(file, stream)
     splits = plan_splits([file], [layout], most_rows=1)
-    return order_spans(splits, [layout] * len(splits), stream)
+    return order_ranges(splits, [layout] * len(splits), stream)
 
 
 TOLD = {
@@ -100,7 +99,7 @@ def test_no_row_lies_outside_what_is_told_and_all_can_be_looked_at(case: str, tm
     layout = read_layout(file, stream)
     assert sample_order([file], [layout], stream).rows == 6 * len(values)
     splits = plan_splits([file], [layout], most_rows=len(values))
-    spans = order_spans(splits, [layout] * len(splits), stream)
+    spans = order_ranges(splits, [layout] * len(splits), stream)
     for split in splits:
         found = read_split(split, layout, stream)
         assert found.rows.num_rows + len(found.bad) == len(values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from errata.language.reading.aggregates import aggregate_type
+from errata.language.reading.expressions import aggregate_type
 from errata.model.columns import ColumnType
 
 

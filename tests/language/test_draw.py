@@ -13,15 +13,15 @@ import pytest
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
-from errata.language.explaining.draw import LOOKS, PILL_HEIGHT, PILL_WIDTH, to_svg
-from errata.language.explaining.draw_layout import Placed, labelled, place, width_of
-from errata.language.explaining.explain import Explanation, explain
+from errata.language.explain.drawing import EDGE_STYLES, PILL_HEIGHT, PILL_WIDTH, to_svg
+from errata.language.explain.drawing_layout import PlacedBlock, operator_block, place_blocks, text_width
+from errata.language.explain.explanation import Explanation, explain_plan
 from errata.language.expr import BOOLEAN, Call, Lit
-from errata.language.nodes import Filter, Join, Output, Project, Scan, Sliding, Union, scans
-from errata.language.plan import Plan, walk
+from errata.language.nodes import Filter, Join, Output, Projection, Scan, Sliding, Union, scans_of
+from errata.language.plan import Plan, walk_plan
+from errata.language.plan_text import operator_text
 from errata.language.queries import read_query
-from errata.language.tree import line
-from errata.model.pattern import Pattern
+from errata.model.results import UpdatePattern
 from fixtures.choices import pool, stream
 from fixtures.plans import random_case
 
@@ -49,12 +49,12 @@ def many(count: int) -> Plan:
             )
         condition = Call("=", (plan.ref(f"t{number - 1}.src"), right.ref(f"t{number}.src")), BOOLEAN)
         plan = Join(plan, right, condition)
-    return Project(plan, tuple(Output(f"src{number}", plan.ref(f"t{number}.src")) for number in range(count)))
+    return Projection(plan, tuple(Output(f"src{number}", plan.ref(f"t{number}.src")) for number in range(count)))
 
 
 def wide(count: int) -> Plan:
     branches = [Scan(stream(f"s{number}", True), f"t{number}") for number in range(count)]
-    return Union(tuple(Project(each, (Output("src", each.ref(f"{each.alias}.src")),)) for each in branches))
+    return Union(tuple(Projection(each, (Output("src", each.ref(f"{each.alias}.src")),)) for each in branches))
 
 
 def texts(svg: str) -> list[str]:
@@ -63,15 +63,15 @@ def texts(svg: str) -> list[str]:
 
 @cache
 def explained(plan: Plan) -> Explanation:
-    return explain(plan, name="<a & b>")
+    return explain_plan(plan, name="<a & b>")
 
 
-def laid_out(plan: Plan) -> tuple[Placed, ...]:
+def laid_out(plan: Plan) -> tuple[PlacedBlock, ...]:
     operators = explained(plan).before.operators
-    return place(operators, [labelled(each) for each in operators], gap=52)[0]
+    return place_blocks(operators, [operator_block(each) for each in operators], gap=52)[0]
 
 
-def overlap(one: Placed, other: Placed) -> bool:
+def overlap(one: PlacedBlock, other: PlacedBlock) -> bool:
     apart = (one.block.width + other.block.width) / 2
     below, above = max(one.y, other.y), min(one.y + one.block.height, other.y + other.block.height)
     return abs(one.x - other.x) < apart - 0.001 and below < above
@@ -109,34 +109,34 @@ def test_a_drawing_is_well_formed_self_contained_and_always_the_same(plan: Plan)
 
 
 def test_every_edge_bears_its_pattern_and_every_operator_its_title() -> None:
-    explanation = explain(query(NEGATION))
+    explanation = explain_plan(query(NEGATION))
     svg = to_svg(explanation)
-    shown = [text for text in texts(svg) if text in LOOKS]
+    shown = [text for text in texts(svg) if text in EDGE_STYLES]
     operators = [*explanation.before.operators, *explanation.after.operators]
     patterns = [each.pattern.shown for each in operators]
     assert sorted(shown) == sorted([*patterns, *set(patterns)])  # the legend has each once
     titles = [each.text for each in ET.fromstring(svg).iter(f"{SVG}title")]
-    assert titles == ["The plan of the query", *(line(each.node) for each in operators)]
+    assert titles == ["The plan of the query", *(operator_text(each.node) for each in operators)]
     assert {"as written", "rewritten"} <= set(texts(svg))
 
 
 def test_a_plan_that_looks_as_written_is_drawn_once() -> None:
     plan = query("SELECT time, src FROM link1")
-    explanation = explain(plan)
+    explanation = explain_plan(plan)
     assert explanation.before.plan != explanation.after.plan  # columns that nothing needs are not read
     assert "as written" not in texts(to_svg(explanation))
 
 
 def test_patterns_are_told_apart_without_colour() -> None:
-    assert {each.shown for each in Pattern} == set(LOOKS)
-    assert len({each.line for each in LOOKS.values()}) == len(LOOKS)
+    assert {each.shown for each in UpdatePattern} == set(EDGE_STYLES)
+    assert len({each.line for each in EDGE_STYLES.values()}) == len(EDGE_STYLES)
 
 
 def test_streams_and_relations_are_at_the_bottom() -> None:
     plan = query("SELECT a.time, p.label FROM link1 AS a JOIN people AS p ON a.src = p.name")
     placed = laid_out(plan)
     leaves = [each for each in placed if each.block.leaf is not None]
-    assert [each.block.leaf for each in leaves] == [each.source.name for each in scans(plan)]
+    assert [each.block.leaf for each in leaves] == [each.source.name for each in scans_of(plan)]
     assert min(each.y for each in leaves) == max(each.y for each in placed)
     assert [each.block.symbol for each in leaves] == ["stream as a", "retroactive relation as p"]
     assert [each.block.mark for each in placed if each.block.symbol == "join"] == ["R"]
@@ -153,8 +153,8 @@ def test_many_columns_are_cut_and_kept_in_the_title() -> None:
     plan = PLANS[1]
     placed = laid_out(plan)
     assert placed[0].block.lines[-1] == "…"
-    assert placed[0].block.title == line(plan)
-    assert len(placed) == len(list(walk(plan)))
+    assert placed[0].block.title == operator_text(plan)
+    assert len(placed) == len(list(walk_plan(plan)))
 
 
 @pytest.mark.parametrize(
@@ -165,4 +165,4 @@ def test_text_is_never_wider_than_measured(words: str, bold: bool) -> None:
     # DejaVu Sans is among the widest fonts that stand in for others.
     font = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")
     drawn = TextPath((0, 0), words, size=13, prop=font).get_extents().width
-    assert drawn <= width_of(words, 13) * (1.1 if bold else 1.0)
+    assert drawn <= text_width(words, 13) * (1.1 if bold else 1.0)

@@ -6,23 +6,22 @@ import random
 
 import pytest
 
-from errata.language.cost import cost
-from errata.language.explaining.explain import Explanation, amount, explain, to_text
+from errata.language.cost import plan_cost
+from errata.language.explain.explanation import Explanation, explain_plan, explanation_text, short_number
 from errata.language.nodes import Negation
-from errata.language.patterns import pattern
-from errata.language.plan import walk
+from errata.language.patterns import choose_operator, result_choice, update_pattern
+from errata.language.plan import walk_plan
+from errata.language.plan_text import operator_text
 from errata.language.queries import query_source, read_query
-from errata.language.rewrite import RULES, rewrite
-from errata.language.strategy import choose, result
-from errata.language.tree import line
-from errata.model.pattern import Pattern
+from errata.language.rewrite import RULES, rewrite_plan
+from errata.model.results import UpdatePattern
 from fixtures.chance import seeds
 from fixtures.choices import pool
 from fixtures.plans import random_case
 
 
 def explained(text: str, *, timed: bool = True, early: bool = False) -> Explanation:
-    return explain(read_query(text, "query.sql", pool(timed), early=early), name="it")
+    return explain_plan(read_query(text, "query.sql", pool(timed), early=early), name="it")
 
 
 def sections(text: str) -> dict[str, str]:
@@ -48,25 +47,25 @@ NEGATION = "SELECT time, src FROM negation(sliding(link1, '20 minutes'), sliding
 
 def test_every_operator_has_what_was_found_out_about_it() -> None:
     plan = read_query(NEGATION, "query.sql", pool(True))
-    explanation = explain(plan)
-    estimated = cost(plan)
-    assert [each.node for each in explanation.before.operators] == list(walk(plan))
+    explanation = explain_plan(plan)
+    estimated = plan_cost(plan)
+    assert [each.node for each in explanation.before.operators] == list(walk_plan(plan))
     for operator, about in zip(explanation.before.operators, estimated.by_node, strict=True):
-        choice = choose(operator.node)
+        choice = choose_operator(operator.node)
         assert (operator.operator, operator.state, operator.why) == (choice.operator, choice.state, choice.why)
         assert (operator.rate, operator.size, operator.cost) == (about.rate, about.size, about.cost)
-        assert operator.pattern is pattern(operator.node)
+        assert operator.pattern is update_pattern(operator.node)
     assert explanation.before.cost == estimated.total
-    assert explanation.before.result == result(plan)
+    assert explanation.before.result == result_choice(plan)
     assert [each.depth for each in explanation.before.operators] == [0, 1, 2, 3, 2, 3]
 
 
 def test_both_plans_and_the_rules_between_are_there() -> None:
     plan = read_query("SELECT a.time FROM link1 AS a JOIN link2 AS b ON a.n = b.n WHERE a.src = 'x'", "q", pool(True))
-    explanation, rewritten = explain(plan), rewrite(plan)
+    explanation, rewritten = explain_plan(plan), rewrite_plan(plan)
     assert (explanation.before.plan, explanation.after.plan) == (plan, rewritten.plan)
     assert explanation.steps == rewritten.steps
-    told = sections(to_text(explanation))
+    told = sections(explanation_text(explanation))
     assert told["As written"].startswith("project  time = a.time\n  filter a.src = 'x'\n    join on a.n = b.n\n")
     assert "- push predicates: conditions go down" in told["Rewritten"]
 
@@ -75,20 +74,20 @@ def test_every_rule_is_known_in_words() -> None:
     steps = {
         step.rule
         for seed in seeds(__name__, 150)
-        for step in rewrite(random_case(random.Random(seed), data_sets=0).plan).steps
+        for step in rewrite_plan(random_case(random.Random(seed), data_sets=0).plan).steps
     }
     assert steps <= {rule.name for rule in RULES}
     for seed in seeds(__name__, 40):
-        explanation = explain(random_case(random.Random(seed), data_sets=0).plan)
+        explanation = explain_plan(random_case(random.Random(seed), data_sets=0).plan)
         for step in explanation.steps:
-            assert f"- {step.rule.replace('_', ' ')}: " in to_text(explanation)
+            assert f"- {step.rule.replace('_', ' ')}: " in explanation_text(explanation)
 
 
 def test_the_text_of_a_small_query() -> None:
     explanation = explained(
         "SELECT src, window_end, sum(n) AS total FROM link1 GROUP BY src, window(time, '5 minutes')"
     )
-    told = sections(to_text(explanation))
+    told = sections(explanation_text(explanation))
     assert list(told) == [
         "",
         "Answer",
@@ -126,15 +125,15 @@ def test_with_statistics_nothing_is_guessed() -> None:
             return {"link1": 1e6}.get(source)
 
     plan = read_query("SELECT src, n FROM link1", "query.sql", pool(True))
-    explanation = explain(plan, Known())
+    explanation = explain_plan(plan, Known())
     assert explanation.before.operators[0].rate == 1000.0
-    assert "guess" not in to_text(explanation)
+    assert "guess" not in explanation_text(explanation)
     both = read_query("SELECT a.src FROM link1 AS a JOIN link2 AS b ON a.n = b.n", "query.sql", pool(True))
-    assert explain(both, Known()).unknown == ("link2",)
+    assert explain_plan(both, Known()).unknown == ("link2",)
 
 
 def test_plain_numbers_are_not_seconds() -> None:
-    text = to_text(explained("SELECT count(*) AS n FROM sliding(link1, 20)", timed=False))
+    text = explanation_text(explained("SELECT count(*) AS n FROM sliding(link1, 20)", timed=False))
     assert "rows/unit" in text
     assert "sliding 20\n" in text
     assert "second" not in text
@@ -143,7 +142,7 @@ def test_plain_numbers_are_not_seconds() -> None:
 @pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize("seed", range(12))
 def test_lines_are_no_longer_than_asked(width: int, seed: int) -> None:
-    text = to_text(explain(random_case(random.Random(seed), data_sets=0).plan), width)
+    text = explanation_text(explain_plan(random_case(random.Random(seed), data_sets=0).plan), width)
     # A line without a space after its indentation cannot be broken.
     assert [each for each in text.splitlines() if len(each) > width and " " in each[width // 2 :].strip()] == []
     assert not [each for each in text.splitlines() if each != each.rstrip()]
@@ -164,7 +163,7 @@ STRICT = [
 @pytest.mark.parametrize(("text", "why"), STRICT)
 def test_a_strict_query_says_why(text: str, why: str) -> None:
     explanation = explained(text)
-    assert explanation.after.operators[0].pattern is Pattern.STRICT
+    assert explanation.after.operators[0].pattern is UpdatePattern.STRICT
     [told] = [each for each in explanation.remarks if each.startswith("The answer is strict (STR) because of")]
     assert why in told
 
@@ -174,8 +173,8 @@ def test_only_where_strictness_begins_is_named() -> None:
         f"SELECT s.src FROM ({NEGATION}) AS s JOIN sliding(link2, '1 minute') AS b ON s.src = b.src"
     )
     told = [each for each in explanation.remarks if each.startswith("The answer is strict")]
-    [negation] = [each for each in walk(explanation.after.plan) if isinstance(each, Negation)]
-    assert [f"`{line(negation)}`" in each for each in told] == [True]
+    [negation] = [each for each in walk_plan(explanation.after.plan) if isinstance(each, Negation)]
+    assert [f"`{operator_text(negation)}`" in each for each in told] == [True]
 
 
 def test_what_is_not_strict_in_the_end_says_nothing_of_it() -> None:
@@ -234,7 +233,7 @@ def test_a_query_that_is_read_is_named() -> None:
     sources = pool(True)
     inner = read_query("SELECT time, src FROM link1", "inner.sql", sources)
     outer = read_query("SELECT src FROM inner_one", "q", {**sources, "inner_one": query_source("inner_one", inner)})
-    assert explain(outer).reads == ("inner_one",)
+    assert explain_plan(outer).reads == ("inner_one",)
 
 
 @pytest.mark.parametrize(
@@ -254,4 +253,4 @@ def test_a_query_that_is_read_is_named() -> None:
     ],
 )
 def test_amounts_have_three_digits_that_count(value: float, text: str) -> None:
-    assert amount(value) == text
+    assert short_number(value) == text

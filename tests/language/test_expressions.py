@@ -4,18 +4,18 @@ import pytest
 from hypothesis import given
 from sqlglot import exp
 
-from errata.language.expr import BIGINT, DOUBLE, INT, TIMESTAMP, Call, Cast, Expr, Lit, Ref, sql
-from errata.language.functions import FUNCTIONS, total
-from errata.language.reading.expressions import Expressions, coerced
-from errata.language.reading.mistakes import LanguageError, Text
-from errata.language.reading.parse import parse
+from errata.language.expr import BIGINT, DOUBLE, INT, TIMESTAMP, Call, Cast, Expr, Lit, Ref, expr_sql
+from errata.language.functions import FUNCTIONS, never_fails
+from errata.language.reading.expressions import ExpressionReader, coerce_expr
+from errata.language.reading.mistakes import LanguageError, SqlText
+from errata.language.reading.parser import parse_sql
 from errata.model.columns import ColumnType
 from fixtures.terms import COLUMNS, expressions, read
 
 
 @given(expressions)
 def test_what_is_printed_is_read_as_the_same(expr: Expr) -> None:
-    assert read(sql(expr)) == expr
+    assert read(expr_sql(expr)) == expr
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_is_printed_is_read_as_the_same(expr: Expr) -> None:
 )
 def test_what_is_written_means(written: str, printed: str, kind: str) -> None:
     expr = read(written)
-    assert (sql(expr), str(expr.type)) == (printed, kind)
+    assert (expr_sql(expr), str(expr.type)) == (printed, kind)
     assert read(printed) == expr
 
 
@@ -193,24 +193,24 @@ def test_deep_nesting_is_refused_and_a_long_list_is_not() -> None:
 
 
 def test_special_is_asked_first_and_resolve_finds_columns() -> None:
-    text = Text("SELECT a.x + sum(1) FROM t", "q")
+    text = SqlText("SELECT a.x + sum(1) FROM t", "q")
     special = Ref("sum(1)", BIGINT)
 
     def aggregate(node: exp.Expression) -> Expr | None:
         return special if isinstance(node, exp.Anonymous) else None
 
-    found = Expressions(text, lambda node: Ref(f"{node.table}.{node.name}", INT), aggregate).lower(
-        parse(text).selects[0]
+    found = ExpressionReader(text, lambda node: Ref(f"{node.table}.{node.name}", INT), aggregate).lower(
+        parse_sql(text).selects[0]
     )
     assert found == Call("+", (Ref("a.x", INT), special), BIGINT)
 
 
 def test_constants_are_coerced_at_once_and_columns_by_a_conversion() -> None:
-    assert coerced(Lit(5, INT), BIGINT) == Lit(5, BIGINT)
-    assert coerced(Lit(5, INT), DOUBLE) == Lit(5.0, DOUBLE)
-    assert coerced(Lit(None, INT), TIMESTAMP) == Lit(None, TIMESTAMP)
-    assert coerced(Ref("n", INT), INT) == Ref("n", INT)
-    assert coerced(Ref("n", INT), DOUBLE) == Cast(Ref("n", INT), DOUBLE)
+    assert coerce_expr(Lit(5, INT), BIGINT) == Lit(5, BIGINT)
+    assert coerce_expr(Lit(5, INT), DOUBLE) == Lit(5.0, DOUBLE)
+    assert coerce_expr(Lit(None, INT), TIMESTAMP) == Lit(None, TIMESTAMP)
+    assert coerce_expr(Ref("n", INT), INT) == Ref("n", INT)
+    assert coerce_expr(Ref("n", INT), DOUBLE) == Cast(Ref("n", INT), DOUBLE)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_constants_are_coerced_at_once_and_columns_by_a_conversion() -> None:
     ],
 )
 def test_what_can_fail_is_known(written: str, expected: bool) -> None:
-    assert total(read(written)) is expected
+    assert never_fails(read(written)) is expected
 
 
 def test_the_registry_says_how_functions_are_written() -> None:

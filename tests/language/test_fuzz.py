@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from errata.language.plan import Plan
-from errata.language.queries import names_read, read_query
+from errata.language.queries import read_names, read_query
 from errata.language.reading.mistakes import LanguageError
 from fixtures.fuzz import mutated
 from fixtures.paper_sources import paper_sources
@@ -32,7 +32,7 @@ def test_mutated_queries_are_read_or_refused_with_their_place(pytestconfig: pyte
             read += 1
             # What is read can be written and read again, and its inputs be named.
             assert read_query(to_sql(found), "query.sql", SOURCES).visible == found.visible, text
-            assert names_read(text, "query.sql"), text
+            assert read_names(text, "query.sql"), text
     assert count / 50 < read < count * 49 / 50
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from errata.language.expr import AND, BIGINT, BOOLEAN, Call, Expr, Lit
 from errata.language.lineage import (
-    Axis,
-    Change,
+    InputChange,
     Region,
+    RegionAxis,
     forward,
-    replay,
-    stored_is_advised,
-    too_wide,
+    replay_scope,
+    should_store_lineage,
+    unbounded_inputs,
 )
 from errata.language.nodes import (
     WINDOW_END,
@@ -23,7 +23,7 @@ from errata.language.nodes import (
     Join,
     Negation,
     Output,
-    Project,
+    Projection,
     RelationJoin,
     RowWindow,
     Sliding,
@@ -32,7 +32,7 @@ from errata.language.nodes import (
     Union,
 )
 from errata.language.plan import Plan, SourceKind
-from errata.model.interval import HIGHEST, LOWEST, Interval
+from errata.model.time import HIGHEST, LOWEST, Interval
 from fixtures.links import call, column, counted, equal, link, number, on_src, people, select, text
 from fixtures.regions import AT, change, instant, reads, start
 
@@ -96,18 +96,18 @@ def test_a_projection_renames_carries_keys_and_knows_its_constants() -> None:
         Output("kind", text("link")),
         Output("next", call("+", column("a.n"), number(1))),
     )
-    plan = Project(A, outputs)
+    plan = Projection(A, outputs)
     assert forward(plan, change(a__src="x", a__id=7, a__n=1)) == start(100, 101, of="x", kind="link", a__id=7)
     assert reads(plan, start(0, 9, of="x", next=2, a__id=7)) == {0: start(0, 9, a__src="x", a__id=7)}
     assert reads(plan, start(0, 9, kind="other")) == {}
-    twice = Project(A, (Output("one", column("a.src")), Output("two", column("a.src"))))
+    twice = Projection(A, (Output("one", column("a.src")), Output("two", column("a.src"))))
     assert reads(twice, start(0, 9, one="x", two="y")) == {}
 
 
 def test_a_constant_event_time_narrows_the_interval() -> None:
     assert reads(A, start(0, 500, a__t=100)) == {0: start(100, 101, a__t=100)}
     assert reads(WIDE, start(0, 90, a__t=100)) == {}
-    late = Project(A, (Output("due", call("+", column("a.t"), number(30))),))
+    late = Projection(A, (Output("due", call("+", column("a.t"), number(30))),))
     assert reads(late, start(0, 500, due=130)) == {0: start(100, 101)}
 
 
@@ -115,7 +115,7 @@ def test_a_union_knows_its_branches() -> None:
     plan = Union((select(A, "a.src", "a.n"), select(B, "b.src", "b.n")))
     assert plan.key_positions is None
     from_b = forward(plan, change(1, b__src="x", b__id=7))
-    assert from_b == Region(Axis.START, AT, {"src": "x", "_branch": 1, "_branch_1.b.id": 7})
+    assert from_b == Region(RegionAxis.START, AT, {"src": "x", "_branch": 1, "_branch_1.b.id": 7})
     assert from_b is not None
     assert reads(plan, from_b) == {1: start(100, 101, b__src="x", b__id=7)}
     assert reads(plan, start(0, 9, src="x")) == {0: start(0, 9, a__src="x"), 1: start(0, 9, b__src="x")}
@@ -131,17 +131,17 @@ def test_sliding_joins_meet_in_the_formula_of_the_model() -> None:
     assert forward(plan, change()) == start(100, 120)
     assert forward(plan, change(1)) == start(100, 105)
     assert reads(plan, start(100, 101)) == {0: start(81, 101), 1: start(96, 101)}
-    found = replay(plan, change(a__id=7))
+    found = replay_scope(plan, change(a__id=7))
     assert found is not None
     assert found.reads == {0: start(100, 101, a__id=7), 1: start(96, 120)}
     assert found.whole
-    other = replay(plan, change(1, b__id=7))
+    other = replay_scope(plan, change(1, b__id=7))
     assert other is not None
     assert other.reads == {0: start(81, 105), 1: start(100, 101, b__id=7)}
 
 
 def test_a_replay_of_a_whole_region_needs_the_neighbours_of_the_changed_row() -> None:
-    found = replay(on_src(WIDE, NARROW), change(), whole=True)
+    found = replay_scope(on_src(WIDE, NARROW), change(), whole=True)
     assert found is not None
     assert found.touched == start(100, 120)
     assert found.reads == {0: start(81, 120), 1: start(96, 120)}
@@ -150,12 +150,12 @@ def test_a_replay_of_a_whole_region_needs_the_neighbours_of_the_changed_row() ->
 
 def test_equal_columns_of_a_join_share_their_constants_also_when_select_drops_them() -> None:
     plan = select(Filter(on_src(WIDE, NARROW), call(">", column("b.n"), number(3))), "b.n")
-    found = replay(plan, change(a__src="x", a__id=7))
+    found = replay_scope(plan, change(a__src="x", a__id=7))
     assert found is not None
     assert found.touched == start(100, 120, a__id=7)
     assert found.reads == {0: start(100, 101, a__src="x", a__id=7), 1: start(96, 120, b__src="x")}
     assert found.whole
-    without_key = replay(plan, change(a__src="x"))
+    without_key = replay_scope(plan, change(a__src="x"))
     assert without_key is not None
     assert without_key.reads == {0: start(100, 101, a__src="x"), 1: start(96, 120, b__src="x")}
     assert not without_key.whole
@@ -175,7 +175,7 @@ def test_conditions_on_time_bound_how_far_apart_a_pair_is() -> None:
         both(call("<", column("a.t"), column("b.t")), call(">", call("+", column("a.t"), number(9)), column("b.t"))),
     )
     assert forward(strictly, change()) == start(101, 109)
-    assert not too_wide(pairs)
+    assert not unbounded_inputs(pairs)
 
 
 def test_conditions_on_time_and_windows_together() -> None:
@@ -203,9 +203,12 @@ def test_bounds_hold_over_several_joins() -> None:
 def test_a_join_without_a_bound_is_too_wide() -> None:
     plan = on_src(A, B)
     assert forward(plan, change(a__src="x")) == start(100, HIGHEST, a__src="x", b__src="x")
-    assert [(each.scan, each.source, each.stored_helps) for each in too_wide(plan)] == [(0, "a", True), (1, "b", True)]
-    assert stored_is_advised(plan)
-    assert not too_wide(on_src(WIDE, NARROW))
+    assert [(each.scan, each.source, each.stored_helps) for each in unbounded_inputs(plan)] == [
+        (0, "a", True),
+        (1, "b", True),
+    ]
+    assert should_store_lineage(plan)
+    assert not unbounded_inputs(on_src(WIDE, NARROW))
 
 
 def test_a_join_with_what_holds_is_about_instants() -> None:
@@ -225,30 +228,30 @@ def on_name(kind: SourceKind, left: Plan = WIDE) -> RelationJoin:
 
 def test_a_version_of_an_nrr_is_seen_by_rows_that_happen_while_it_is_valid() -> None:
     plan = on_name(SourceKind.NRR)
-    version = Change(1, AT, 130, {"p.name": "x", "p.label": "L"})
+    version = InputChange(1, AT, 130, {"p.name": "x", "p.label": "L"})
     # The version that takes its place has another label.
     assert forward(plan, version) == start(100, 130, a__src="x", p__name="x")
-    assert forward(plan, Change(1, AT)) == start(100, HIGHEST)
+    assert forward(plan, InputChange(1, AT)) == start(100, HIGHEST)
     assert reads(plan, start(100, 105, a__src="x")) == {
         0: start(100, 105, a__src="x"),
         1: instant(100, 105, p__name="x"),
     }
     assert reads(plan, start(100, 105, p__label="L"))[1] == instant(100, 105)
-    found = replay(plan, version)
+    found = replay_scope(plan, version)
     assert found is not None
     assert found.reads == {0: start(100, 130, a__src="x"), 1: instant(100, 130, p__name="x")}
 
 
 def test_an_nrr_over_a_window_over_rows_is_read_as_of_when_the_rows_happened() -> None:
     plan = on_name(SourceKind.NRR, SlidingRows(A, 3))
-    assert forward(plan, Change(1, AT, 130)) == instant(100, HIGHEST)
+    assert forward(plan, InputChange(1, AT, 130)) == instant(100, HIGHEST)
     assert reads(plan, instant(100, 105)) == {0: start(LOWEST, 105), 1: instant(LOWEST, 105)}
 
 
 def test_a_retroactive_relation_counts_while_it_is_valid() -> None:
     plan = on_name(SourceKind.RETROACTIVE)
     assert forward(plan, change(a__src="x")) == instant(100, 120, a__src="x", p__name="x")
-    assert forward(plan, Change(1, AT, 130, {"p.name": "x"})) == instant(100, 130, a__src="x", p__name="x")
+    assert forward(plan, InputChange(1, AT, 130, {"p.name": "x"})) == instant(100, 130, a__src="x", p__name="x")
     assert reads(plan, instant(100, 105)) == {0: start(81, 105), 1: instant(100, 105)}
 
 
@@ -262,15 +265,15 @@ def test_only_windows_that_a_row_is_in_are_touched() -> None:
     assert reads(plan, start(100, 107, a__src="x")) == {0: start(92, 106, a__src="x")}
     assert reads(plan, start(103, 106)) == {}
     assert reads(plan, start(102, 103, **{WINDOW_END: 106})) == {}
-    found = replay(plan, change(a__src="x"))
+    found = replay_scope(plan, change(a__src="x"))
     assert found is not None
     assert found.reads == {0: start(92, 110, a__src="x")}
 
 
 def test_a_row_at_the_end_of_a_window_is_in_the_next_one_also_before_zero() -> None:
     plan = counted(A, TimeWindow(10, 10))
-    assert forward(plan, Change(0, Interval(-10, -9))) == start(0, 1, **{WINDOW_START: -10, WINDOW_END: 0})
-    assert forward(plan, Change(0, Interval(-11, -10))) == start(-10, -9, **{WINDOW_START: -20, WINDOW_END: -10})
+    assert forward(plan, InputChange(0, Interval(-10, -9))) == start(0, 1, **{WINDOW_START: -10, WINDOW_END: 0})
+    assert forward(plan, InputChange(0, Interval(-11, -10))) == start(-10, -9, **{WINDOW_START: -20, WINDOW_END: -10})
     assert reads(plan, start(-10, 1)) == {0: start(-20, 0)}
 
 
@@ -283,8 +286,8 @@ def test_windows_of_a_second_group_have_names_of_their_own() -> None:
 
 def test_a_row_between_windows_touches_none() -> None:
     plan = counted(A, TimeWindow(3, 10))
-    assert forward(plan, Change(0, Interval(103, 110))) is None
-    assert forward(plan, Change(0, Interval(102, 103))) == start(103, 104, **{WINDOW_START: 100, WINDOW_END: 103})
+    assert forward(plan, InputChange(0, Interval(103, 110))) is None
+    assert forward(plan, InputChange(0, Interval(102, 103))) == start(103, 104, **{WINDOW_START: 100, WINDOW_END: 103})
 
 
 def test_windows_over_rows_that_expire_are_about_instants() -> None:
@@ -306,7 +309,7 @@ def test_a_group_without_a_window_is_made_of_all_that_counts() -> None:
     plan = counted(WIDE, None, "a.src")
     assert forward(plan, change(a__src="x", a__id=7)) == instant(100, 120, a__src="x")
     assert reads(plan, instant(100, 101, a__src="x", **{"count(*)": 3})) == {0: start(81, 101, a__src="x")}
-    found = replay(plan, change(a__src="x", a__id=7))
+    found = replay_scope(plan, change(a__src="x", a__id=7))
     assert found is not None
     assert found.reads == {0: start(81, 120, a__src="x")}
 
@@ -315,23 +318,23 @@ def test_a_group_over_all_of_a_stream_is_wide_and_storing_lineage_is_no_help() -
     plan = counted(A, None, "a.src")
     assert forward(plan, change(a__src="x")) == instant(100, HIGHEST, a__src="x")
     assert reads(plan, instant(100, 101)) == {0: start(LOWEST, 101)}
-    (wide,) = too_wide(plan)
+    (wide,) = unbounded_inputs(plan)
     assert not wide.stored_helps
-    assert not stored_is_advised(plan)
+    assert not should_store_lineage(plan)
 
 
 def test_row_windows_are_realigned_within_their_group() -> None:
     plan = counted(A, RowWindow(10, 1), "a.src")
     assert forward(plan, change(a__src="x", a__id=7)) == start(100, HIGHEST, a__src="x")
     assert reads(plan, start(100, 101, a__src="x")) == {0: start(LOWEST, 101, a__src="x")}
-    assert stored_is_advised(plan)
+    assert should_store_lineage(plan)
 
 
 def test_a_window_over_rows_is_realigned_over_all_rows() -> None:
     plan = SlidingRows(A, 3)
     assert forward(plan, change(a__src="x")) == instant(100, HIGHEST)
     assert reads(plan, instant(100, 101, a__src="x")) == {0: start(LOWEST, 101)}
-    assert "window of 3 rows" in too_wide(plan)[0].why
+    assert "window of 3 rows" in unbounded_inputs(plan)[0].why
 
 
 # sets

@@ -6,15 +6,15 @@ import pytest
 
 from errata.language.expr import BIGINT, DOUBLE, INT, Cast, Lit
 from errata.language.lineage import (
-    Axis,
-    Change,
+    InputChange,
     Region,
+    RegionAxis,
     backward,
     forward,
-    forward_through,
-    replay,
+    forward_through_queries,
+    reads_through_queries,
+    replay_scope,
     stored_columns,
-    through,
 )
 from errata.language.nodes import (
     WINDOW_END,
@@ -23,13 +23,13 @@ from errata.language.nodes import (
     Join,
     Negation,
     Output,
-    Project,
+    Projection,
     Scan,
     Sliding,
     TimeWindow,
 )
 from errata.language.plan import PlanError
-from errata.model.interval import EVERYTHING, Interval
+from errata.model.time import EVERYTHING, Interval
 from fixtures.choices import stream
 from fixtures.links import column, counted, equal, link, number, on_src, query, select
 from fixtures.regions import AT, change, instant, reads, start
@@ -49,14 +49,14 @@ def test_query_1() -> None:
         1: start(96, 101, b__src="x"),
     }
     assert forward(plan, change(a__n=23)) is None
-    found = replay(plan, change(1, b__src="x", b__id=7))
+    found = replay_scope(plan, change(1, b__src="x", b__id=7))
     assert found is not None
     assert found.reads == {0: start(81, 105, a__src="x", a__n=21), 1: start(100, 101, b__src="x", b__id=7)}
 
 
 def test_query_2() -> None:
     plan = Distinct(select(WIDE, "a.src"))
-    found = replay(plan, change(a__src="x", a__id=7))
+    found = replay_scope(plan, change(a__src="x", a__id=7))
     assert found is not None
     assert found.touched == instant(100, 120, src="x")
     assert found.reads == {0: start(81, 120, a__src="x")}
@@ -65,7 +65,7 @@ def test_query_2() -> None:
 
 def test_query_3() -> None:
     plan = select(Negation(WIDE, NARROW, (("a.src", "b.src"),)), "a.src", "a.n")
-    found = replay(plan, change(1, b__src="x", b__id=7))
+    found = replay_scope(plan, change(1, b__src="x", b__id=7))
     assert found is not None
     assert found.touched == instant(100, 105, src="x")
     assert found.reads == {0: start(81, 105, a__src="x"), 1: start(96, 105, b__src="x")}
@@ -74,7 +74,7 @@ def test_query_3() -> None:
 def test_the_moving_average_of_the_replay_paper() -> None:
     # An average of 5 minutes every minute: t16 to t24 are replayed for t20 (section 3).
     plan = counted(A, TimeWindow(5, 1))
-    found = replay(plan, Change(0, Interval(20, 21)))
+    found = replay_scope(plan, InputChange(0, Interval(20, 21)))
     assert found is not None
     assert found.reads == {0: start(16, 25)}
 
@@ -84,27 +84,27 @@ def test_the_moving_average_of_the_replay_paper() -> None:
 
 def test_lineage_goes_through_queries_down_to_streams() -> None:
     inner = select(counted(A, TimeWindow(10, 10), "a.src"), "a.src", WINDOW_END, "count(*)")
-    windows = query(Project(inner.input, (*inner.outputs[:2], Output("many", column("count(*)")))))
+    windows = query(Projection(inner.input, (*inner.outputs[:2], Output("many", column("count(*)")))))
     plan = select(Sliding(windows, 30), "q.src", "q.many")
-    named = forward_through(plan, (0, 0), change(a__src="x"))
+    named = forward_through_queries(plan, (0, 0), change(a__src="x"))
     assert named is not None
-    assert (named.axis, named.interval) == (Axis.START, Interval(110, 111))
+    assert (named.axis, named.interval) == (RegionAxis.START, Interval(110, 111))
     assert named.values == {"src": "x", "q.window_start": 100}
     wanted = backward(plan, instant(100, 101, src="x"))
     assert wanted == {0: start(71, 101, q__src="x")}
-    assert through(plan, wanted) == {(0, 0): start(70, 100, a__src="x")}
+    assert reads_through_queries(plan, wanted) == {(0, 0): start(70, 100, a__src="x")}
 
 
 def test_what_holds_is_read_and_changed_at_instants() -> None:
     held = query(select(counted(WIDE, None, "a.src"), "a.src"))
-    assert forward(held, Change(0, AT, 107, {"q.src": "x"})) == instant(100, 107, q__src="x")
-    assert forward_through(held, (0, 0), change(a__src="x")) == instant(100, 120, q__src="x")
-    assert through(held, backward(held, instant(100, 101))) == {(0, 0): start(81, 101)}
+    assert forward(held, InputChange(0, AT, 107, {"q.src": "x"})) == instant(100, 107, q__src="x")
+    assert forward_through_queries(held, (0, 0), change(a__src="x")) == instant(100, 120, q__src="x")
+    assert reads_through_queries(held, backward(held, instant(100, 101))) == {(0, 0): start(81, 101)}
 
 
 def test_a_path_ends_where_there_is_no_query() -> None:
     with pytest.raises(PlanError, match="is not a query"):
-        forward_through(A, (0, 0), change())
+        forward_through_queries(A, (0, 0), change())
 
 
 # what else
@@ -121,11 +121,11 @@ def test_a_scan_is_named_by_its_place() -> None:
 
 def test_everything_stays_everything_and_nothing_nothing() -> None:
     plan = counted(on_src(WIDE, NARROW), TimeWindow(10, 4))
-    assert reads(plan, Region(Axis.INSTANT)) == {0: Region(Axis.START), 1: Region(Axis.START)}
-    assert forward(plan, Change(0, EVERYTHING)) == Region(Axis.INSTANT)
-    assert forward(plan, Change(0, Interval(5, 5))) is None
+    assert reads(plan, Region(RegionAxis.INSTANT)) == {0: Region(RegionAxis.START), 1: Region(RegionAxis.START)}
+    assert forward(plan, InputChange(0, EVERYTHING)) == Region(RegionAxis.INSTANT)
+    assert forward(plan, InputChange(0, Interval(5, 5))) is None
     assert reads(plan, instant(5, 5)) == {}
-    assert replay(plan, Change(0, Interval(5, 5))) is None
+    assert replay_scope(plan, InputChange(0, Interval(5, 5))) is None
 
 
 def test_unknown_columns_and_floating_point_constants_are_left_out() -> None:

@@ -13,9 +13,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from errata.language.expr import BOOLEAN, INT, STRING, Call, Lit, Ref
-from errata.language.lineage import Change, Path, Region, Replay, backward, forward_through, replay, through
-from errata.language.lineage.equalities import exact
-from errata.language.lineage.reach import axis
+from errata.language.lineage import (
+    InputChange,
+    QueryPath,
+    Region,
+    ReplayScope,
+    backward,
+    forward_through_queries,
+    reads_through_queries,
+    replay_scope,
+)
+from errata.language.lineage.constants import is_exact
+from errata.language.lineage.regions import region_axis
 from errata.language.nodes import (
     Distinct,
     Filter,
@@ -30,10 +39,10 @@ from errata.language.nodes import (
     SlidingRows,
     TimeWindow,
     Union,
-    scans,
+    scans_of,
 )
 from errata.language.plan import Plan
-from errata.model.interval import EVERYTHING, HIGHEST, Interval
+from errata.model.time import EVERYTHING, HIGHEST, Interval
 from fixtures.chance import random_for
 from fixtures.choices import Choices, FromHypothesis, FromRandom, pool
 from fixtures.duck import Row
@@ -121,7 +130,7 @@ def check_backward(plan: Plan, cases: Sequence[Mapping[str, list[Row]]], choose:
     for case, rows in enumerate(data):
         outputs = [row for each in at for row in answers[case, each]]
         regions.append(some_region(plan, outputs, choose))
-        fewer.append(only(plan, rows, [through(plan, backward(plan, regions[-1]))]))
+        fewer.append(only(plan, rows, [reads_through_queries(plan, backward(plan, regions[-1]))]))
     parts = seen(plan, fewer, at)
     for case, region in enumerate(regions):
         inside = Within(plan, region)
@@ -139,14 +148,14 @@ def some_region(plan: Plan, outputs: list[Seen], choose: Choices) -> Region:
     """Any interval, and values that some output has."""
     values: dict[str, Any] = {}
     if outputs:
-        names = [(place, each.name) for place, each in enumerate(plan.fields) if exact(each.type)]
+        names = [(place, each.name) for place, each in enumerate(plan.fields) if is_exact(each.type)]
         _, shown = choose.one(outputs)
         values = {name: shown[place] for place, name in names if choose.number(0, 3) == 3}
-    return Region(axis(plan), some_interval(plan, choose), values)
+    return Region(region_axis(plan), some_interval(plan, choose), values)
 
 
 def some_interval(plan: Plan, choose: Choices) -> Interval:
-    unit = 60_000_000 if scans(plan)[0].source.timed else 1
+    unit = 60_000_000 if scans_of(plan)[0].source.timed else 1
     start = choose.number(-3, LATEST + 3) * unit
     if choose.number(0, 4) == 0:
         return EVERYTHING
@@ -157,10 +166,10 @@ def some_interval(plan: Plan, choose: Choices) -> Interval:
 class Edit:
     """Data before and after one row of one scan came, went or was replaced, and the changes that say so."""
 
-    path: Path
+    path: QueryPath
     before: dict[str, list[Row]]
     after: dict[str, list[Row]]
-    changes: list[Change]
+    changes: list[InputChange]
 
 
 def some_edit(plan: Plan, rows: dict[str, list[Row]], choose: Choices, *, near: bool = False) -> Edit | None:
@@ -212,7 +221,7 @@ def new_row(scan: Scan, choose: Choices) -> Row:
     }
 
 
-def changed(path: Path, scan: Scan, row: Row, rows: list[Row], choose: Choices) -> Change:
+def changed(path: QueryPath, scan: Scan, row: Row, rows: list[Row], choose: Choices) -> InputChange:
     """A change of the row that tells of all, some or none of its values."""
     known = choose.one(["all", "some", "key", "none"])
     told = {
@@ -222,7 +231,7 @@ def changed(path: Path, scan: Scan, row: Row, rows: list[Row], choose: Choices) 
     }
     begin = row[scan.source.order or ""]
     until = ends(scan, row, rows) if scan.source.kind.is_relation else HIGHEST
-    return Change(path[-1], Interval(begin, begin + 1), None if until == HIGHEST else until, told)
+    return InputChange(path[-1], Interval(begin, begin + 1), None if until == HIGHEST else until, told)
 
 
 def check_forward(plan: Plan, cases: Sequence[Mapping[str, list[Row]]], choose: Choices) -> None:
@@ -231,7 +240,7 @@ def check_forward(plan: Plan, cases: Sequence[Mapping[str, list[Row]]], choose: 
     at = instants(plan)
     found = seen(plan, [rows for edit in edits for rows in (edit.before, edit.after)], at)
     for number, edit in enumerate(edits):
-        regions = [forward_through(plan, edit.path, change) for change in edit.changes]
+        regions = [forward_through_queries(plan, edit.path, change) for change in edit.changes]
         inside = [Within(plan, region) for region in regions]
         for each in at:
             for row in chain(*difference(found[2 * number, each], found[2 * number + 1, each])):
@@ -241,10 +250,12 @@ def check_forward(plan: Plan, cases: Sequence[Mapping[str, list[Row]]], choose: 
 def check_replay(plan: Plan, cases: Sequence[Mapping[str, list[Row]]], choose: Choices) -> None:
     plan, data = parted_all(plan, cases)
     edits = [edit for rows in data if (edit := some_edit(plan, rows, choose, near=True)) is not None]
-    replays = [[found for change in edit.changes if (found := replay(plan, change)) is not None] for edit in edits]
+    replays = [
+        [found for change in edit.changes if (found := replay_scope(plan, change)) is not None] for edit in edits
+    ]
     states = []
     for edit, wanted in zip(edits, replays, strict=True):
-        reads = [through(plan, each.reads) for each in wanted]
+        reads = [reads_through_queries(plan, each.reads) for each in wanted]
         states += [edit.before, edit.after, only(plan, edit.before, reads), only(plan, edit.after, reads)]
     at = instants(plan)
     found = seen(plan, states, at)
@@ -253,7 +264,7 @@ def check_replay(plan: Plan, cases: Sequence[Mapping[str, list[Row]]], choose: C
             check_replayed(plan, wanted, each, [found[4 * number + state, each] for state in range(4)])
 
 
-def check_replayed(plan: Plan, wanted: list[Replay], at: int, answers: list[list[Seen]]) -> None:
+def check_replayed(plan: Plan, wanted: list[ReplayScope], at: int, answers: list[list[Seen]]) -> None:
     """The answers before and after a change, and both again from the rows of the replay."""
     before, after, before_replayed, after_replayed = answers
     touched = [Within(plan, each.touched) for each in wanted]

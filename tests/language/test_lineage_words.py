@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from errata.language.expr import BOOLEAN, Call, Lit
-from errata.language.lineage import in_words
+from errata.language.lineage import lineage_sentences
 from errata.language.nodes import (
     Filter,
     Group,
@@ -19,7 +19,7 @@ from errata.language.nodes import (
     TimeWindow,
 )
 from errata.language.plan import Plan, SourceKind
-from errata.model.instants import MINUTE, SECOND
+from errata.model.time import MINUTE, SECOND
 from fixtures.choices import relation, stream
 from fixtures.links import COUNT, call, column, counted, equal, link, number, on_src, query, select, text
 
@@ -28,13 +28,13 @@ WIDE, NARROW = Sliding(A, 2000), Sliding(B, 500)
 
 
 def parts(plan: Plan, place: int = 0) -> list[str]:
-    return in_words(plan)[place].split("; ")
+    return lineage_sentences(plan)[place].split("; ")
 
 
 def test_a_sliding_join_in_words_with_durations() -> None:
     left, right = Scan(stream("link1", True), "a"), Scan(stream("link2", True), "b")
     plan = select(on_src(Sliding(left, 2000 * SECOND), Sliding(right, 500 * SECOND)), "a.src", "b.price")
-    assert in_words(plan) == [
+    assert lineage_sentences(plan) == [
         "link1 (a): an output at t is made from link1 rows in the 2000 seconds up to t with the same src; "
         "a change at s touches outputs in [s, s + 2000 seconds); "
         "to replay it takes link2 rows in (s - 500 seconds, s + 2000 seconds) with the same src",

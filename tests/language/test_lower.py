@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from errata.language.nodes import Group, TimeWindow, scans
-from errata.language.plan import Plan, walk
+from errata.language.nodes import Group, TimeWindow, scans_of
+from errata.language.plan import Plan, walk_plan
+from errata.language.plan_text import plan_tree
 from errata.language.queries import query_source, read_query
 from errata.language.reading.mistakes import LanguageError
-from errata.language.tree import tree
 from fixtures.choices import pool
 from fixtures.paper_sources import paper_sources
 from fixtures.printing.printing import to_sql
@@ -25,8 +25,8 @@ def test_a_text_becomes_this_plan(path: Path) -> None:
     plan = read_query(path.read_text(), path.name, paper_sources())
     golden = path.with_suffix(".plan")
     if os.environ.get("ERRATA_GOLDEN") == "write":
-        golden.write_text(tree(plan))
-    assert tree(plan) == golden.read_text()
+        golden.write_text(plan_tree(plan))
+    assert plan_tree(plan) == golden.read_text()
 
 
 def test_there_is_a_text_for_each_plan() -> None:
@@ -221,7 +221,7 @@ def test_an_alias_used_twice_gets_a_number_in_the_plan() -> None:
     plan = read(
         "SELECT a.src FROM (SELECT a.src FROM link1 AS a) AS a JOIN (SELECT a.src FROM link1 AS a) AS b USING (src)"
     )
-    assert [scan.alias for scan in scans(plan)] == ["a_2", "a_3"]
+    assert [scan.alias for scan in scans_of(plan)] == ["a_2", "a_3"]
 
 
 def test_using_shows_its_columns_once_and_first() -> None:
@@ -232,22 +232,22 @@ def test_using_shows_its_columns_once_and_first() -> None:
 
 def test_what_is_under_with_is_read_for_each_use_and_can_hide_a_stream() -> None:
     plan = read("WITH link1 AS (SELECT src FROM link1) SELECT a.src FROM link1 AS a JOIN link1 AS b ON TRUE")
-    assert [scan.source.name for scan in scans(plan)] == ["link1", "link1"]
+    assert [scan.source.name for scan in scans_of(plan)] == ["link1", "link1"]
 
 
 def test_on_true_and_no_condition_are_a_cross_join() -> None:
     texts = ["CROSS JOIN link2 AS b", ", link2 AS b", "JOIN link2 AS b ON TRUE", "JOIN link2 AS b"]
-    assert len({tree(read(f"SELECT a.n FROM link1 AS a {text}")) for text in texts}) == 1
+    assert len({plan_tree(read(f"SELECT a.n FROM link1 AS a {text}")) for text in texts}) == 1
 
 
 def test_early_windows_are_those_of_the_outermost_select() -> None:
     text = "SELECT max(c) AS c FROM (SELECT count(*) AS c FROM link1 GROUP BY window(time, '1 minute')) AS a"
     text += " GROUP BY window(event_time(), '1 hour')"
     plan = read_query(text, "q", pool(timed=True), early=True)
-    assert [_early(node) for node in walk(plan) if isinstance(node, Group)] == [True, False]
+    assert [_early(node) for node in walk_plan(plan) if isinstance(node, Group)] == [True, False]
     branches = "SELECT count(*) AS c FROM link1 GROUP BY window(time, '1 minute')"
     plan = read_query(f"{branches} UNION ALL {branches}", "q", pool(timed=True), early=True)
-    assert [_early(node) for node in walk(plan) if isinstance(node, Group)] == [True, True]
+    assert [_early(node) for node in walk_plan(plan) if isinstance(node, Group)] == [True, True]
 
 
 def _early(group: Group) -> bool:

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from errata.language.expr import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, Call, Lit, Ref
-from errata.language.near import AGGREGATES as PROVEN
-from errata.language.near import hash_obstacle, obstacle, page
-from errata.language.nodes import AGGREGATES, Aggregate, Filter, Group, Output, Project, Scan
+from errata.language.near_support import AGGREGATES as PROVEN
+from errata.language.near_support import near_hash_obstacle, near_obstacle, near_page
+from errata.language.nodes import AGGREGATES, Aggregate, Filter, Group, Output, Projection, Scan
 from errata.language.plan import Field, Plan, Source, SourceKind
-from errata.model.columns import ColumnType, Kind
+from errata.model.columns import ColumnType, TypeKind
 from fixtures.terms import COLUMNS, read
 
 FIELDS = (Field("id", BIGINT), Field("at", TIMESTAMP), *(Field(name, kind) for name, kind in COLUMNS.items()))
@@ -17,9 +17,9 @@ SCAN = Scan(Source("s", SourceKind.STREAM, FIELDS, ("id",), "at"), "x")
 
 
 def _over(written: str) -> Plan:
-    named = Project(SCAN, tuple(Output(each.name, Ref(f"x.{each.name}", each.type)) for each in FIELDS))
+    named = Projection(SCAN, tuple(Output(each.name, Ref(f"x.{each.name}", each.type)) for each in FIELDS))
     expr = read(written)
-    return Filter(named, expr) if expr.type == BOOLEAN else Project(named, (Output("out", expr),))
+    return Filter(named, expr) if expr.type == BOOLEAN else Projection(named, (Output("out", expr),))
 
 
 @pytest.mark.parametrize(
@@ -61,19 +61,22 @@ def _over(written: str) -> Plan:
     ],
 )
 def test_what_stands_in_the_way_of_near(written: str, why: str | None) -> None:
-    assert obstacle(_over(written)) == why
+    assert near_obstacle(_over(written)) == why
 
 
 def test_aggregates_and_groups() -> None:
-    decimal = ColumnType(Kind.DECIMAL, 38, 10)
+    decimal = ColumnType(TypeKind.DECIMAL, 38, 10)
     total = Aggregate("sum", Ref("x.n5", decimal), decimal)
     mean = Aggregate("avg", Ref("x.n3", DOUBLE), DOUBLE)
     count = Aggregate("count", None, BIGINT)
-    assert obstacle(Group(SCAN, (Ref("x.s", STRING),), (mean, count))) is None
-    assert obstacle(Group(SCAN, (), (mean, total))) == "sum(x.n5) is not the same near: decimals of more than 28 digits"
+    assert near_obstacle(Group(SCAN, (Ref("x.s", STRING),), (mean, count))) is None
+    assert (
+        near_obstacle(Group(SCAN, (), (mean, total)))
+        == "sum(x.n5) is not the same near: decimals of more than 28 digits"
+    )
     by = Call("like", (Ref("x.s", STRING), Ref("x.s", STRING)), BOOLEAN)
-    assert "LIKE" in (obstacle(Group(SCAN, (by,), (count,))) or "")
-    assert obstacle(Filter(Group(SCAN, (), (mean, total)), Lit(True, BOOLEAN))) is not None
+    assert "LIKE" in (near_obstacle(Group(SCAN, (by,), (count,))) or "")
+    assert near_obstacle(Filter(Group(SCAN, (), (mean, total)), Lit(True, BOOLEAN))) is not None
 
 
 def test_every_aggregate_is_told_of() -> None:
@@ -82,7 +85,9 @@ def test_every_aggregate_is_told_of() -> None:
 
 def test_the_page_is_what_the_command_prints() -> None:
     written = Path(__file__).resolve().parents[2] / "docs" / "near.md"
-    assert written.read_text(encoding="utf-8") == page(), "run `python -m errata.language.near > docs/near.md`"
+    assert written.read_text(encoding="utf-8") == near_page(), (
+        "run `python -m errata.language.near_support > docs/near.md`"
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,11 +95,11 @@ def test_the_page_is_what_the_command_prints() -> None:
     [
         (BIGINT, None),
         (STRING, None),
-        (ColumnType(Kind.DECIMAL, 18, 2), None),
-        (ColumnType(Kind.DECIMAL, 19, 2), "the hash of x.k, a decimal(19,2), is not the same near"),
+        (ColumnType(TypeKind.DECIMAL, 18, 2), None),
+        (ColumnType(TypeKind.DECIMAL, 19, 2), "the hash of x.k, a decimal(19,2), is not the same near"),
         (DOUBLE, "the hash of x.k, a double, is not the same near"),
     ],
 )
 def test_keys_that_are_hashed_otherwise_near(kind: ColumnType, why: str | None) -> None:
     fields = (Field("at", TIMESTAMP), Field("k", kind))
-    assert hash_obstacle(Scan(Source("s", SourceKind.STREAM, fields, ("k",), "at"), "x")) == why
+    assert near_hash_obstacle(Scan(Source("s", SourceKind.STREAM, fields, ("k",), "at"), "x")) == why

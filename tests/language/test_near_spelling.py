@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from errata.language.expr import sql, transform
-from errata.language.near_spelling import near_sql, spelled
+from errata.language.expr import expr_sql, transform_expr
+from errata.language.near_dialect import near_expr, near_sql
 from fixtures.terms import read
 
 
@@ -43,4 +43,4 @@ def test_types_stay() -> None:
         "timestamp_seconds(n1)",
     ):
         expr = read(written)
-        assert transform(expr, spelled).type == expr.type, sql(expr)
+        assert transform_expr(expr, near_expr).type == expr.type, expr_sql(expr)

@@ -16,7 +16,7 @@ from errata.language.nodes import (
     Join,
     Negation,
     Output,
-    Project,
+    Projection,
     RelationJoin,
     RowWindow,
     Scan,
@@ -25,8 +25,8 @@ from errata.language.nodes import (
     TimeWindow,
     Union,
 )
-from errata.language.plan import Field, Plan, Source, SourceKind, walk
-from errata.language.times import timing
+from errata.language.plan import Field, Plan, Source, SourceKind, walk_plan
+from errata.language.times import row_times
 from fixtures.choices import relation
 from fixtures.duck import Data, answer_at, answers, same, visible_at
 from fixtures.plans import instants, random_case
@@ -48,8 +48,8 @@ def scan(number: int = 0, alias: str | None = None) -> Scan:
     return Scan(LINKS[number], alias or LINKS[number].name)
 
 
-def only(plan: Plan, *names: str) -> Project:
-    return Project(plan, tuple(Output(name.replace(".", "_"), plan.ref(name)) for name in names))
+def only(plan: Plan, *names: str) -> Projection:
+    return Projection(plan, tuple(Output(name.replace(".", "_"), plan.ref(name)) for name in names))
 
 
 def told(plan: Plan, data: Data, *at: int) -> list[list[tuple[object, ...]]]:
@@ -192,8 +192,8 @@ def test_two_answers_are_compared_as_multisets() -> None:
 def test_random_plans_have_every_operator_and_most_of_them_an_answer() -> None:
     rng = random.Random(1)
     cases = [random_case(rng, data_sets=2) for _ in range(120)]
-    found = {type(node) for case in cases for node in walk(case.plan)}
+    found = {type(node) for case in cases for node in walk_plan(case.plan)}
     assert len(found) == 13
-    assert {timing(node).own for case in cases for node in walk(case.plan)} == {"start", "kept", "none"}
+    assert {row_times(node).own for case in cases for node in walk_plan(case.plan)} == {"start", "kept", "none"}
     some = sum(bool(answers(case.plan, case.cases, instants(case.plan))) for case in cases[:40])
     assert some >= 20

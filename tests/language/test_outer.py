@@ -9,17 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from errata.language.explaining.explain import explain, to_text
-from errata.language.lineage import Change, replay
-from errata.language.nodes import scans
-from errata.language.patterns import pattern
+from errata.language.explain.explanation import explain_plan, explanation_text
+from errata.language.lineage import InputChange, replay_scope
+from errata.language.nodes import scans_of
+from errata.language.patterns import update_pattern
 from errata.language.plan import Plan
+from errata.language.plan_text import plan_tree
 from errata.language.queries import read_query
 from errata.language.reading.mistakes import LanguageError
-from errata.language.rewrite import rewrite
-from errata.language.tree import tree
-from errata.model.interval import Interval
-from errata.model.pattern import Pattern
+from errata.language.rewrite import rewrite_plan
+from errata.model.results import UpdatePattern
+from errata.model.time import Interval
 from fixtures.chance import random_for
 from fixtures.choices import FromHypothesis, FromRandom, pool
 from fixtures.duck import answers, same, visible_at
@@ -42,7 +42,9 @@ def assert_alike(plan: Plan, other: Plan, trial: Trial) -> None:
     found, wanted = answers(plan, trial.cases, ats), answers(other, trial.cases, ats)
     for at in ats:
         for number, data in enumerate(trial.cases):
-            told = f"at {at} over {data}\n{tree(plan)}\n{found.get((number, at))} and not {wanted.get((number, at))}"
+            told = (
+                f"at {at} over {data}\n{plan_tree(plan)}\n{found.get((number, at))} and not {wanted.get((number, at))}"
+            )
             assert same(found.get((number, at), []), wanted.get((number, at), [])), told
 
 
@@ -52,7 +54,7 @@ def test_the_answer_at_every_instant_is_that_of_an_outer_join(name: str) -> None
     trial = Trial(plan, [maker.data(plan) for _ in range(DATA_SETS)])
     # All columns: those that are hidden tell which branch a row is of, and the keys of both sides.
     assert_alike(plan, native(plan), trial)
-    assert_alike(rewrite(plan).plan, plan, trial)
+    assert_alike(rewrite_plan(plan).plan, plan, trial)
 
 
 @st.composite
@@ -71,7 +73,7 @@ def test_any_outer_join_is_rewritten_to_the_same(trial: Trial) -> None:
     places = [[each.name for each in trial.plan.fields].index(name) for name in trial.plan.key]
     for found in rows.values():
         keys = [tuple(map(repr, (row[place] for place in places))) for row in found]
-        assert len(set(keys)) == len(keys), f"a key is there twice in {found}\n{tree(trial.plan)}"
+        assert len(set(keys)) == len(keys), f"a key is there twice in {found}\n{plan_tree(trial.plan)}"
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -131,7 +133,7 @@ DISTINCT_BELOW = {
 @pytest.mark.parametrize("name", DISTINCT_BELOW)
 def test_a_needless_distinct_below_an_outer_join_is_dropped(name: str) -> None:
     plan, maker = read(DISTINCT_BELOW[name]), Maker(FromRandom(random_for(f"{__name__} {name}")), timed=False)
-    rewritten = rewrite(plan)
+    rewritten = rewrite_plan(plan)
     assert "place_distinct" in [step.rule for step in rewritten.steps]
     assert_alike(rewritten.plan, plan, Trial(plan, [maker.data(plan) for _ in range(DATA_SETS)]))
 
@@ -142,7 +144,7 @@ def row(time: int, number: int, src: str | None, n: int = 0) -> dict[str, object
 
 def test_a_row_stands_padded_until_its_partner_comes_and_again_when_it_goes() -> None:
     plan = read("SELECT a.id, b.id AS other FROM link1 AS a LEFT JOIN sliding(link2, 3) AS b ON a.src = b.src")
-    assert pattern(plan) is Pattern.STRICT
+    assert update_pattern(plan) is UpdatePattern.STRICT
     data = {"link1": [row(1, 1, "x")], "link2": [row(4, 2, "x"), row(5, 3, "x")]}
     told = [sorted(visible_at(plan, data, at), key=repr) for at in (0, 1, 4, 5, 7, 8)]
     assert told == [[], [(1, None)], [(1, 2)], [(1, 2), (1, 3)], [(1, 3)], [(1, None)]]
@@ -154,17 +156,17 @@ def test_the_key_is_that_of_both_sides_and_the_branch() -> None:
 
 
 def test_where_the_key_is_compared_the_side_is_read_twice_and_not_three_times() -> None:
-    counts = [len(scans(read(TEXTS[name]))) for name in ("equality", "on the key", "groups", "of the left alone")]
+    counts = [len(scans_of(read(TEXTS[name]))) for name in ("equality", "on the key", "groups", "of the left alone")]
     assert counts == [5, 4, 4, 5]
 
 
 def test_a_change_touches_rows_of_its_value_alone() -> None:
     plan = read(TEXTS["equality"])
-    places = [number for number, each in enumerate(scans(plan)) if each.source.name == "link2"]
+    places = [number for number, each in enumerate(scans_of(plan)) if each.source.name == "link2"]
     for place in places:
-        found = replay(plan, Change(place, Interval(7, 8), 10, {scans(plan)[place].column("src"): "x"}))
+        found = replay_scope(plan, InputChange(place, Interval(7, 8), 10, {scans_of(plan)[place].column("src"): "x"}))
         assert found is not None
-        of_first = [region for number, region in found.reads.items() if scans(plan)[number].source.name == "link1"]
+        of_first = [region for number, region in found.reads.items() if scans_of(plan)[number].source.name == "link1"]
         assert of_first
         for region in of_first:
             assert "x" in region.values.values()
@@ -211,18 +213,18 @@ def test_a_chain_that_would_read_too_much_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["equality", "chain", "relations", "groups"])
 def test_explain_tells_what_was_written_and_the_pattern(name: str) -> None:
-    told = to_text(explain(read(TEXTS[name])))
+    told = explanation_text(explain_plan(read(TEXTS[name])))
     assert "left outer join: union all" in told
     assert "STR" in told
 
 
 def test_what_is_worth_knowing_is_said_of_what_was_written() -> None:
-    said = explain(read("SELECT a.id, b.n FROM link1 AS a LEFT JOIN link2 AS b ON a.src = b.src")).remarks
+    said = explain_plan(read("SELECT a.id, b.n FROM link1 AS a LEFT JOIN link2 AS b ON a.src = b.src")).remarks
     assert [each.partition("`")[2].partition("`")[0] for each in said[:3]] == [
         "left outer join: union all",
         *["join on a.src = b.src"] * 2,
     ]
     assert "_partners" not in " ".join(said)
     assert "only until one comes" in said[0]
-    said = explain(read("SELECT a.id, p.label FROM link1 AS a LEFT JOIN places AS p ON a.src = p.name")).remarks
+    said = explain_plan(read("SELECT a.id, p.label FROM link1 AS a LEFT JOIN places AS p ON a.src = p.name")).remarks
     assert "rows without a version" in said[0]

@@ -6,9 +6,9 @@ import pytest
 from sqlglot import exp
 
 from errata.language.expr import INT, Ref
-from errata.language.reading.expressions import Expressions
-from errata.language.reading.mistakes import LanguageError, Text
-from errata.language.reading.parse import MAX_LENGTH, only_known, parse
+from errata.language.reading.expressions import ExpressionReader
+from errata.language.reading.mistakes import LanguageError, SqlText
+from errata.language.reading.parser import MAX_LENGTH, parse_sql, refuse_unknown_parts
 from fixtures.fuzz import mutated
 from fixtures.terms import COLUMNS
 
@@ -26,13 +26,13 @@ QUERIES = (
 
 def mistake(sql: str) -> LanguageError:
     with pytest.raises(LanguageError) as caught:
-        parse(Text(sql, "q"))
+        parse_sql(SqlText(sql, "q"))
     return caught.value
 
 
 @pytest.mark.parametrize("sql", QUERIES)
 def test_queries_are_parsed(sql: str) -> None:
-    assert isinstance(parse(Text(sql, "q")), exp.Query)
+    assert isinstance(parse_sql(SqlText(sql, "q")), exp.Query)
 
 
 @pytest.mark.parametrize(
@@ -44,17 +44,19 @@ def test_queries_are_parsed(sql: str) -> None:
     ],
 )
 def test_where_nothing_is_missing_nothing_is_said(sql: str) -> None:
-    assert isinstance(parse(Text(sql, "q")), exp.Query)
+    assert isinstance(parse_sql(SqlText(sql, "q")), exp.Query)
 
 
 def test_no_function_is_rewritten() -> None:
-    (select,) = [parse(Text("SELECT year(a), nvl(a, b), count(DISTINCT c), if(a, b, c), current_date FROM t", "q"))]
+    (select,) = [
+        parse_sql(SqlText("SELECT year(a), nvl(a, b), count(DISTINCT c), if(a, b, c), current_date FROM t", "q"))
+    ]
     assert [type(each) for each in select.selects] == [exp.Anonymous] * 5
     assert [each.name for each in select.selects] == ["year", "nvl", "count", "if", "current_date"]
 
 
 def test_intersect_binds_more_strongly_than_union() -> None:
-    tree = parse(Text("SELECT 1 UNION ALL SELECT 2 INTERSECT SELECT 3", "q"))
+    tree = parse_sql(SqlText("SELECT 1 UNION ALL SELECT 2 INTERSECT SELECT 3", "q"))
     assert (type(tree), type(tree.expression.unnest())) == (exp.Union, exp.Intersect)
 
 
@@ -116,13 +118,13 @@ def test_what_is_no_query_is_refused_with_its_place(sql: str, what: str, line: i
     ],
 )
 def test_a_part_that_is_not_understood_is_refused(sql: str, part: str, what: str) -> None:
-    text = Text(sql, "q")
-    tree = parse(text)
+    text = SqlText(sql, "q")
+    tree = parse_sql(text)
     known = {"expressions", "from_"}
     with pytest.raises(LanguageError) as caught:
-        only_known(text, tree, known)
+        refuse_unknown_parts(text, tree, known)
     assert caught.value.what == what
-    only_known(text, tree, {*known, part})
+    refuse_unknown_parts(text, tree, {*known, part})
 
 
 @pytest.mark.parametrize(
@@ -137,9 +139,9 @@ def test_a_part_that_is_not_understood_is_refused(sql: str, part: str, what: str
     ],
 )
 def test_other_joins_are_refused(join: str, what: str) -> None:
-    text = Text(f"SELECT a FROM t {join}", "q")
+    text = SqlText(f"SELECT a FROM t {join}", "q")
     with pytest.raises(LanguageError) as caught:
-        only_known(text, parse(text).args["joins"][0], {"this", "on"})
+        refuse_unknown_parts(text, parse_sql(text).args["joins"][0], {"this", "on"})
     assert caught.value.what == what
 
 
@@ -155,13 +157,13 @@ def test_any_text_is_read_or_refused_with_its_place(caplog: pytest.LogCaptureFix
 
 def _refusal(sql: str) -> LanguageError | None:
     try:
-        _read_all(Text(sql, "q"))
+        _read_all(SqlText(sql, "q"))
     except LanguageError as error:
         return error
     return None
 
 
-def _read_all(text: Text) -> None:
-    expressions = Expressions(text, lambda node: Ref(node.name, COLUMNS.get(node.name, INT)), lambda _node: None)
-    for each in parse(text).selects:
+def _read_all(text: SqlText) -> None:
+    expressions = ExpressionReader(text, lambda node: Ref(node.name, COLUMNS.get(node.name, INT)), lambda _node: None)
+    for each in parse_sql(text).selects:
         expressions.lower(each.unalias())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from errata.language.expr import BIGINT, DOUBLE, Cast, Expr
+from errata.language.incremental import find_partial_group
 from errata.language.nodes import Aggregate, Distinct, Filter, Group, Join, RowWindow, Sliding, TimeWindow, Union
-from errata.language.partial import partial_group
 from errata.language.plan import Plan, SourceKind
-from errata.model.columns import ColumnType, Kind
+from errata.model.columns import ColumnType, TypeKind
 from fixtures.links import COUNT, column, counted, equal, link, number, on_src, people, select
 
 A, B = link("a"), link("b")
@@ -24,7 +24,7 @@ def over(plan: Plan, function: str, argument: Expr = N, *, distinct: bool = Fals
 
 
 def decimal(digits: int) -> Cast:
-    return Cast(N, ColumnType(Kind.DECIMAL, digits, 2))
+    return Cast(N, ColumnType(TypeKind.DECIMAL, digits, 2))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def decimal(digits: int) -> Cast:
     ],
 )
 def test_groups_that_can_be_carried_on(plan: Plan, span: int | None) -> None:
-    found = partial_group(plan)
+    found = find_partial_group(plan)
     assert found is not None
     assert found.span == span
     assert found.node == plan
@@ -72,20 +72,20 @@ def test_groups_that_can_be_carried_on(plan: Plan, span: int | None) -> None:
     ],
 )
 def test_groups_that_cannot(plan: Plan) -> None:
-    assert partial_group(plan) is None
+    assert find_partial_group(plan) is None
 
 
 def test_filters_and_projections_above_come_the_lowest_first() -> None:
     group = counted(A, None, "a.src")
     filtered = Filter(group, equal(group.ref(COUNT.name), number(1)))
-    found = partial_group(select(filtered, "a.src"))
+    found = find_partial_group(select(filtered, "a.src"))
     assert found is not None
     assert found.node == group
-    assert [type(each).__name__ for each in found.above] == ["Filter", "Project"]
+    assert [type(each).__name__ for each in found.above] == ["Filter", "Projection"]
 
 
 def test_only_final_windows_are_never_replaced() -> None:
-    covering = [partial_group(counted(A, window)) for window in (None, HOPS, TimeWindow(8, 2, early=True))]
+    covering = [find_partial_group(counted(A, window)) for window in (None, HOPS, TimeWindow(8, 2, early=True))]
     assert [found is not None and found.covering for found in covering] == [True, False, True]
 
 
@@ -100,6 +100,6 @@ def test_only_final_windows_are_never_replaced() -> None:
     ],
 )
 def test_sums_of_doubles_that_are_taken_away_may_drift(plan: Plan, drifts: bool) -> None:
-    found = partial_group(plan)
+    found = find_partial_group(plan)
     assert found is not None
     assert found.drifts is drifts

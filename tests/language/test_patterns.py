@@ -19,10 +19,10 @@ from errata.language.nodes import (
     TimeWindow,
     Union,
 )
-from errata.language.patterns import pattern
-from errata.language.plan import Plan, SourceKind, walk
-from errata.language.times import timing
-from errata.model.pattern import Pattern
+from errata.language.patterns import update_pattern
+from errata.language.plan import Plan, SourceKind, walk_plan
+from errata.language.times import row_times
+from errata.model.results import UpdatePattern
 from fixtures.links import column, counted, equal, link, number, on_src, people, query, select
 from fixtures.plans import random_case
 
@@ -32,7 +32,7 @@ PAIRS = on_src(WIDE, NARROW)
 HELD = counted(WIDE, None, "a.src")
 WITHOUT = Negation(WIDE, NARROW, (("a.src", "b.src"),))
 TUMBLING = TimeWindow(5, 5)
-MON, WKS, WK, KEYED, STR = Pattern
+MON, WKS, WK, KEYED, STR = UpdatePattern
 
 
 def on_name(left: Plan, kind: SourceKind) -> RelationJoin:
@@ -87,8 +87,8 @@ def on_name(left: Plan, kind: SourceKind) -> RelationJoin:
         pytest.param(people(SourceKind.NRR), KEYED, id="a relation"),
     ],
 )
-def test_the_pattern_of(plan: Plan, expected: Pattern) -> None:
-    assert pattern(plan) is expected
+def test_the_pattern_of(plan: Plan, expected: UpdatePattern) -> None:
+    assert update_pattern(plan) is expected
 
 
 def test_both_orders_of_the_papers_query_5() -> None:
@@ -96,16 +96,16 @@ def test_both_orders_of_the_papers_query_5() -> None:
     c = Sliding(link("c"), 20)
     up = Negation(Join(WIDE, c, equal(WIDE.ref("a.src"), c.ref("c.src"))), NARROW, (("a.src", "b.src"),))
     down = Join(WITHOUT, c, equal(WITHOUT.ref("a.src"), c.ref("c.src")))
-    assert [pattern(each) for each in (up.left, up)] == [WK, STR]
-    assert [pattern(each) for each in (down.left, down)] == [STR, STR]
+    assert [update_pattern(each) for each in (up.left, up)] == [WK, STR]
+    assert [update_pattern(each) for each in (down.left, down)] == [STR, STR]
 
 
 def test_what_the_patterns_promise_of_ends_is_so() -> None:
     rng = random.Random(5)
     found = set()
     for _ in range(150):
-        for node in walk(random_case(rng).plan):
-            known, times = pattern(node), timing(node)
+        for node in walk_plan(random_case(rng).plan):
+            known, times = update_pattern(node), row_times(node)
             found.add(known)
             if known is MON and times.happened:
                 assert times.for_ever
@@ -113,4 +113,4 @@ def test_what_the_patterns_promise_of_ends_is_so() -> None:
                 assert times.happened
                 assert times.exact
                 assert times.longest is not None
-    assert found == set(Pattern)
+    assert found == set(UpdatePattern)

@@ -15,14 +15,14 @@ from errata.language.nodes import (
     Join,
     Negation,
     Output,
-    Project,
+    Projection,
     Scan,
     Sliding,
     Union,
 )
 from errata.language.plan import Plan
 from errata.language.queries import query_source, read_query
-from errata.model.instants import MINUTE
+from errata.model.time import MINUTE
 from fixtures.choices import pool
 from fixtures.lowered import as_lowered, can_be_told, sources_of
 from fixtures.plans import Trial, plans_with_data
@@ -137,24 +137,24 @@ BUSY = Call(">", (Ref("b.n", INT), Lit(1, INT)), BOOLEAN)
 OUTPUTS = (Output("src", Ref("a.src", A.types["a.src"])), Output("n", Ref("b.n", INT)))
 
 REWRITTEN = {
-    "a filter below a join": Project(Join(A, Filter(B, BUSY), equal(A, "a.src", B, "b.src")), OUTPUTS),
-    "a filter below a window": Project(Join(A, Sliding(Filter(B, BUSY), MINUTE), None), OUTPUTS),
-    "a join on the right": Project(Join(A, Join(B, C, equal(B, "b.id", C, "c.id"))), OUTPUTS),
-    "distinct below a join": Project(Join(A, Distinct(B)), OUTPUTS),
-    "a negation above a join": Project(Negation(Join(A, B), C, (("a.src", "c.src"),)), OUTPUTS),
-    "a negation of columns called differently": Project(Join(Negation(A, C, (("a.n", "c.id"),)), B), OUTPUTS),
-    "a union of scans": Project(Join(Union((A, scan("link2", "d"))), B), OUTPUTS),
+    "a filter below a join": Projection(Join(A, Filter(B, BUSY), equal(A, "a.src", B, "b.src")), OUTPUTS),
+    "a filter below a window": Projection(Join(A, Sliding(Filter(B, BUSY), MINUTE), None), OUTPUTS),
+    "a join on the right": Projection(Join(A, Join(B, C, equal(B, "b.id", C, "c.id"))), OUTPUTS),
+    "distinct below a join": Projection(Join(A, Distinct(B)), OUTPUTS),
+    "a negation above a join": Projection(Negation(Join(A, B), C, (("a.src", "c.src"),)), OUTPUTS),
+    "a negation of columns called differently": Projection(Join(Negation(A, C, (("a.n", "c.id"),)), B), OUTPUTS),
+    "a union of scans": Projection(Join(Union((A, scan("link2", "d"))), B), OUTPUTS),
     "a group without a select": Group(A, (A.ref("a.src"),), (Aggregate("count", None, BIGINT),)),
-    "a group whose aggregates nobody asks for": Project(
+    "a group whose aggregates nobody asks for": Projection(
         Group(A, (), (Aggregate("count", None, BIGINT),)), (Output("one", Lit(1, INT)),)
     ),
-    "filters above one another": Project(
+    "filters above one another": Projection(
         Filter(Filter(Join(A, B), BUSY), Call("is_null", (Ref("a.n", INT),), BOOLEAN)), OUTPUTS
     ),
-    "a select above a select": Project(
-        Project(A, (Output("t", A.ref("a.time")),)), (Output("u", Ref("t", TIMESTAMP)),)
+    "a select above a select": Projection(
+        Projection(A, (Output("t", A.ref("a.time")),)), (Output("u", Ref("t", TIMESTAMP)),)
     ),
-    "distinct of distinct": Distinct(Distinct(Project(A, (Output("t", A.ref("a.time")),)))),
+    "distinct of distinct": Distinct(Distinct(Projection(A, (Output("t", A.ref("a.time")),)))),
 }
 
 

@@ -9,20 +9,20 @@ import pytest
 
 from errata.errors import ErrataError, UsageError
 from errata.language import queries
-from errata.language.nodes import Group, TimeWindow, scans
-from errata.language.plan import SourceKind, walk
+from errata.language.nodes import Group, TimeWindow, scans_of
+from errata.language.plan import SourceKind, walk_plan
 from errata.language.queries import (
-    Declared,
-    how_to_name,
-    names_read,
+    QueryText,
+    naming_advice,
     query_source,
+    read_names,
     read_queries,
     read_query,
     stream_source,
 )
-from errata.language.reading.mistakes import LanguageError, Text
-from errata.language.reading.parse import parse
-from errata.model.columns import Column, ColumnType, Kind
+from errata.language.reading.mistakes import LanguageError, SqlText
+from errata.language.reading.parser import parse_sql
+from errata.model.columns import Column, ColumnType, TypeKind
 from errata.model.stream import Stream
 from fixtures.choices import pool
 from fixtures.paper_sources import paper_sources
@@ -30,12 +30,12 @@ from fixtures.paper_sources import paper_sources
 SOURCES = pool(timed=True)
 
 
-def declared(name: str, text: str, *, early: bool = False) -> Declared:
-    return Declared(name, text, f"queries/{name}.sql", early)
+def declared(name: str, text: str, *, early: bool = False) -> QueryText:
+    return QueryText(name, text, f"queries/{name}.sql", early)
 
 
 def test_a_stream_is_a_source() -> None:
-    columns = (Column("time", ColumnType(Kind.TIMESTAMP)), Column("symbol", ColumnType(Kind.STRING)))
+    columns = (Column("time", ColumnType(TypeKind.TIMESTAMP)), Column("symbol", ColumnType(TypeKind.STRING)))
     source = stream_source(Stream("quotes", columns, ("symbol", "time"), "time"))
     assert (source.name, source.kind, source.key, source.order) == (
         "quotes",
@@ -79,7 +79,7 @@ def test_a_query_is_a_source_with_its_hidden_columns() -> None:
     ],
 )
 def test_the_names_that_a_text_reads(text: str, names: tuple[str, ...]) -> None:
-    assert names_read(text, "q") == names
+    assert read_names(text, "q") == names
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_the_names_that_a_text_reads(text: str, names: tuple[str, ...]) -> None:
 def test_long_chains_are_refused_at_every_door(sql: str) -> None:
     for read in (
         lambda: read_query(sql, "q", SOURCES),
-        lambda: names_read(sql, "q"),
+        lambda: read_names(sql, "q"),
         lambda: read_queries([declared("q", sql)], SOURCES),
     ):
         with pytest.raises(LanguageError, match="nested too deeply"):
@@ -112,7 +112,7 @@ def test_long_chains_are_refused_at_every_door(sql: str) -> None:
 )
 def test_a_name_that_is_a_word_of_sql_says_how_to_write_it(name: str, how: str | None) -> None:
     sources = {name: replace(SOURCES["link1"], name=name)}
-    assert how_to_name(name) == how
+    assert naming_advice(name) == how
     if how is not None:
         with pytest.raises(LanguageError, match=f"`{name}`"):
             read_query(f"SELECT src FROM {name}", "q", sources)
@@ -140,7 +140,7 @@ def test_queries_come_after_what_they_read() -> None:
         SOURCES,
     )
     assert list(plans) == ["base", "middle", "top", "other"]
-    scanned = {scan.source.name: scan.source.plan for scan in scans(plans["top"])}
+    scanned = {scan.source.name: scan.source.plan for scan in scans_of(plans["top"])}
     assert scanned == {"middle": plans["middle"], "base": plans["base"]}
 
 
@@ -148,7 +148,7 @@ def test_early_is_asked_of_the_declared_query_only() -> None:
     text = "SELECT count(*) AS c FROM link1 GROUP BY window(time, '1 minute')"
     plans = read_queries([declared("soon", text, early=True), declared("final", text)], SOURCES)
     windows = {
-        name: next(node.window for node in walk(plan) if isinstance(node, Group)) for name, plan in plans.items()
+        name: next(node.window for node in walk_plan(plan) if isinstance(node, Group)) for name, plan in plans.items()
     }
     assert windows == {
         "soon": TimeWindow(60_000_000, 60_000_000, early=True),
@@ -222,11 +222,11 @@ def test_only_ten_of_many_mistakes_are_shown() -> None:
 def test_each_text_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
 
-    def counting(text: Text) -> object:
+    def counting(text: SqlText) -> object:
         parsed.append(text.name)
-        return parse(text)
+        return parse_sql(text)
 
-    monkeypatch.setattr(queries, "parse", counting)
+    monkeypatch.setattr(queries, "parse_sql", counting)
     read_queries([declared("b", "SELECT src FROM a"), declared("a", "SELECT src FROM link1")], SOURCES)
     assert parsed == ["queries/b.sql", "queries/a.sql"]
 
@@ -248,10 +248,10 @@ def test_a_mistake_among_thousands_is_found_at_once() -> None:
 
 
 def test_queries_that_double_their_keys_again_and_again_are_refused() -> None:
-    plans = [Declared("d0", "SELECT src FROM link1", "d0.sql")]
+    plans = [QueryText("d0", "SELECT src FROM link1", "d0.sql")]
     for number in range(1, 12):
         below = f"d{number - 1}"
         text = f"SELECT src FROM {below} UNION ALL SELECT src FROM {below}"
-        plans.append(Declared(f"d{number}", text, f"d{number}.sql"))
+        plans.append(QueryText(f"d{number}", text, f"d{number}.sql"))
     with pytest.raises(UsageError, match="a query has 1,000 at most"):
         read_queries(plans, SOURCES)

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 
 from errata.language.expr import BOOLEAN, Lit
 from errata.language.nodes import Filter, Scan
-from errata.language.plan import Plan, PlanError, rebuild
+from errata.language.plan import Plan, PlanError, rebuild_plan
+from errata.language.plan_text import plan_tree
 from errata.language.queries import read_query
-from errata.language.rewrite import RULES, Rule, rewrite
-from errata.language.rewrite.pull_up_negation import after_join
-from errata.language.tree import tree
+from errata.language.rewrite import RULES, RewriteRule, rewrite_plan
+from errata.language.rewrite.lift_negation import negation_after_join
 from fixtures.chance import random_for
 from fixtures.choices import pool
 from fixtures.paper_sources import paper_sources
@@ -28,7 +28,7 @@ from fixtures.rewrites import SHAPES, assert_same, random_shape, shapes_with_dat
 HERE = Path(__file__).parent / "rewrites"
 GOLDEN = sorted(HERE.glob("*/*.sql"))
 BY_NAME = {rule.name: rule for rule in RULES}
-EAGER = Rule("pull_up_negation", lambda plan, _statistics: rebuild(plan, after_join))
+EAGER = RewriteRule("pull_up_negation", lambda plan, _statistics: rebuild_plan(plan, negation_after_join))
 """Wherever it can be, not only where it is cheaper: it must be right either way."""
 ALL = tuple(EAGER if rule.name == EAGER.name else rule for rule in RULES)
 SLOW = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
@@ -42,8 +42,8 @@ def read(path: Path) -> Plan:
 
 
 def shown(rule: str, plan: Plan) -> str:
-    after = rewrite(plan, rules=[BY_NAME[rule]]).plan
-    return f"{tree(plan)}\n{'stays' if after == plan else tree(after)}".rstrip() + "\n"
+    after = rewrite_plan(plan, rules=[BY_NAME[rule]]).plan
+    return f"{plan_tree(plan)}\n{'stays' if after == plan else plan_tree(after)}".rstrip() + "\n"
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -71,7 +71,7 @@ def test_rewritten_plans_give_the_same_answers(shape: str) -> None:
     @SLOW
     @given(shapes_with_data(shape, data_sets=3))
     def check(trial: Trial) -> None:
-        assert_same(trial.plan, rewrite(trial.plan, rules=ALL).plan, trial.cases)
+        assert_same(trial.plan, rewrite_plan(trial.plan, rules=ALL).plan, trial.cases)
 
     check()
 
@@ -79,7 +79,7 @@ def test_rewritten_plans_give_the_same_answers(shape: str) -> None:
 @SLOW
 @given(plans_with_data(data_sets=3))
 def test_rewritten_plans_of_any_kind_give_the_same_answers(trial: Trial) -> None:
-    assert_same(trial.plan, rewrite(trial.plan, rules=ALL).plan, trial.cases)
+    assert_same(trial.plan, rewrite_plan(trial.plan, rules=ALL).plan, trial.cases)
 
 
 MADE_FOR = {
@@ -93,11 +93,11 @@ MADE_FOR = {
 
 
 @pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.name)
-def test_each_rule_alone_gives_the_same_answers(rule: Rule) -> None:
+def test_each_rule_alone_gives_the_same_answers(rule: RewriteRule) -> None:
     rng, changed = random_for(f"{__name__} {rule.name}"), 0
     while changed < 8:
         trial = random_shape(rng, MADE_FOR[rule.name], data_sets=3)
-        after = None if trial is None else rewrite(trial.plan, rules=[rule])
+        after = None if trial is None else rewrite_plan(trial.plan, rules=[rule])
         if trial is not None and after is not None and after.steps:
             assert_same(trial.plan, after.plan, trial.cases)
             changed += 1
@@ -108,25 +108,25 @@ def test_rewriting_comes_to_an_end_and_then_changes_nothing() -> None:
     plans = [random_case(rng).plan for _ in range(100)]
     plans += [each.plan for each in (random_shape(rng) for _ in range(100)) if each is not None]
     for plan in plans:
-        done = rewrite(plan, rules=ALL)
-        again = rewrite(done.plan, rules=ALL)
+        done = rewrite_plan(plan, rules=ALL)
+        again = rewrite_plan(done.plan, rules=ALL)
         assert again.steps == ()
         assert again.plan is done.plan
 
 
 def test_steps_tell_what_changed_the_plan() -> None:
     plan = read(HERE / "push_predicates/into_a_union.sql")
-    done = rewrite(plan)
+    done = rewrite_plan(plan)
     assert [step.rule for step in done.steps] == ["push_predicates", "prune_columns"]
     assert done.steps[-1].plan is done.plan
 
 
 def test_rules_that_undo_each_other_are_found_out() -> None:
     plan = Filter(Scan(pool(timed=False)["link1"], "a"), Lit(True, BOOLEAN))
-    off = Rule("off", lambda given, _: given.input if isinstance(given, Filter) else given)
-    on = Rule("on", lambda given, _: Filter(given, Lit(True, BOOLEAN)))
+    off = RewriteRule("off", lambda given, _: given.input if isinstance(given, Filter) else given)
+    on = RewriteRule("on", lambda given, _: Filter(given, Lit(True, BOOLEAN)))
     with pytest.raises(PlanError, match="off, on undo each other"):
-        rewrite(plan, rules=[off, on])
+        rewrite_plan(plan, rules=[off, on])
 
 
 def test_a_query_over_twenty_inputs_is_rewritten_quickly() -> None:
@@ -138,5 +138,5 @@ def test_a_query_over_twenty_inputs_is_rewritten_quickly() -> None:
 
 def _seconds(plan: Plan) -> float:
     begin = time.perf_counter()
-    rewrite(plan)
+    rewrite_plan(plan)
     return time.perf_counter() - begin

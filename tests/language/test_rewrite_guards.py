@@ -17,7 +17,7 @@ from errata.language.nodes import (
     Join,
     Negation,
     Output,
-    Project,
+    Projection,
     RelationJoin,
     RowWindow,
     Scan,
@@ -26,13 +26,12 @@ from errata.language.nodes import (
     Union,
 )
 from errata.language.plan import Plan
-from errata.language.rewrite import RULES, rewrite
-from errata.language.rewrite.place_distinct import before_join
-from errata.language.rewrite.pull_up_negation import after_join
-from errata.language.rewrite.relation_joins import relation_joins
+from errata.language.plan_text import plan_tree
+from errata.language.rewrite import RULES, rewrite_plan
+from errata.language.rewrite.lift_negation import negation_after_join, relation_joins
+from errata.language.rewrite.place_distinct import distinct_before_join
+from errata.language.rewrite.rule import treats_equals_alike
 from errata.language.rewrite.simplify_patterns import simplify_patterns
-from errata.language.rewrite.sound import treats_equals_alike
-from errata.language.tree import tree
 from fixtures.choices import pool
 from fixtures.duck import answers
 from fixtures.rewrites import assert_same, differ
@@ -58,13 +57,15 @@ def equal(left: Plan, one: str, right: Plan, other: str) -> Expr:
     return Call("=", (left.ref(one), right.ref(other)), BOOLEAN)
 
 
-def block(plan: Plan, **outputs: str) -> Project:
-    return Project(plan, tuple(Output(name, plan.ref(of)) for name, of in outputs.items()))
+def block(plan: Plan, **outputs: str) -> Projection:
+    return Projection(plan, tuple(Output(name, plan.ref(of)) for name, of in outputs.items()))
 
 
 def ends(plan: Plan, *names: str) -> Plan:
     grouped = Group(plan, (), tuple(Aggregate("last", plan.ref(name), plan.types[name]) for name in names))
-    return Project(grouped, tuple(Output(f"c{at}", grouped.ref(each.name)) for at, each in enumerate(grouped.fields)))
+    return Projection(
+        grouped, tuple(Output(f"c{at}", grouped.ref(each.name)) for at, each in enumerate(grouped.fields))
+    )
 
 
 def negated() -> Negation:
@@ -78,14 +79,14 @@ def test_figure_6_is_no_equivalence_where_a_value_has_several_partners() -> None
     data = {"link1": [row(1), row(2)], "link2": [row(3)], "items": [row(1, 1), row(1, 2)]}
     # One of two on the left is taken away: of the four pairs two stand, not three.
     assert [len(answers(each, [data], [3])[0, 3]) for each in (plan, lifted)] == [2, 3]
-    assert after_join(plan) is plan
+    assert negation_after_join(plan) is plan
 
 
 def test_a_negation_comes_after_a_join_that_does_the_same_to_all_rows_of_a_value() -> None:
     left, partner = negated(), Distinct(block(link("items", "i", 2), **{"c.src": "i.src"}))
     for sides in ((left, partner), (partner, left)):
         plan = Join(*sides, equal(left, "a.src", partner, "c.src"))
-        lifted = after_join(plan)
+        lifted = negation_after_join(plan)
         assert isinstance(lifted, Negation)
         assert lifted.rank == ("a.time", "a.id", "c.src")
         data = {"link1": [row(1, 5), row(1, 2), row(2, 1)], "link2": [row(1), row(4)], "items": [row(0), row(3, 3)]}
@@ -96,11 +97,11 @@ def test_a_negation_stays_below_a_join_that_asks_for_more_than_the_value() -> No
     left, partner = negated(), Distinct(block(link("items", "i"), **{"c.src": "i.src", "c.n": "i.n"}))
     value = equal(left, "a.src", partner, "c.src")
     two = Join(left, partner, value)
-    assert after_join(two) is two
+    assert negation_after_join(two) is two
     named = Join(left, partner, Call("and", (value, Call("is_not_null", (partner.ref("c.n"),), BOOLEAN)), BOOLEAN))
-    assert after_join(named) is named
+    assert negation_after_join(named) is named
     both = Join(left, partner, Call("and", (value, equal(left, "a.n", partner, "c.n")), BOOLEAN))
-    assert after_join(both) is both
+    assert negation_after_join(both) is both
     lifted = Negation(Join(left.left, partner, both.condition), left.right, left.columns, ("a.time", "a.id"))
     assert differ(both, lifted, {"link1": [row(1, n=1), row(2)], "link2": [row(3)], "items": [row(1)]})
 
@@ -110,12 +111,12 @@ def test_a_negation_is_not_lifted_where_its_rows_cannot_be_ordered_as_before() -
     later = Call("+", (inner.ref("s.time"), inner.ref("s.id")), inner.types["s.time"])
     outputs = (Output("a.src", inner.ref("s.src")), Output("a.id", inner.ref("s.id")), Output("a.later", later))
     items = Scan(LINKS["items"], "s")
-    keyed = Project(items, (Output("a.src", items.ref("s.src")), Output("a.id", items.ref("s.id"))))
-    for left in (Project(inner, outputs), keyed):
+    keyed = Projection(items, (Output("a.src", items.ref("s.src")), Output("a.id", items.ref("s.id"))))
+    for left in (Projection(inner, outputs), keyed):
         negation = Negation(left, link("link2", "b"), (("a.src", "b.src"),))
         partner = Distinct(block(link("items", "i"), **{"c.src": "i.src"}))
         plan = Join(negation, partner, equal(left, "a.src", partner, "c.src"))
-        lifted = after_join(plan)
+        lifted = negation_after_join(plan)
         # The key of the one has the time, hidden; that of the other has not.
         assert (lifted is plan) == (left is keyed)
     data = {"items": [row(1, 9), row(2, 3)], "link2": [row(3)], "link1": []}
@@ -128,7 +129,7 @@ def test_a_negation_with_an_order_of_its_own_is_lifted_only_if_that_leaves_nothi
     for rank, lifts in ((("a.n",), False), (("a.n", "a.id", "a.time"), True)):
         left = replace(negated(), rank=rank)
         plan = Join(left, partner, equal(left, "a.src", partner, "c.src"))
-        assert (after_join(plan) is not plan) is lifts
+        assert (negation_after_join(plan) is not plan) is lifts
 
 
 def relation_over(left: Plan, by: str, name: str, alias: str = "r") -> RelationJoin:
@@ -261,16 +262,16 @@ def test_what_tells_equal_values_apart_stays_above_what_takes_them_for_one(text:
     plans = [Distinct(one), Intersect(one, other), Negation(one, other, (("x", "x"),)), grouped]
     for plan in plans:
         given = over(plan, "x")
-        after = rewrite(given, rules=[BY_NAME["push_predicates"]]).plan
-        assert (after == given) is text, tree(after)
+        after = rewrite_plan(given, rules=[BY_NAME["push_predicates"]]).plan
+        assert (after == given) is text, plan_tree(after)
 
 
 def test_distinct_goes_below_no_join_over_what_tells_equal_values_apart() -> None:
     join = Join(link("link1", "a"), link("link2", "b"))
     plain = Distinct(block(join, x="a.x", y="b.n"))
-    assert before_join(plain) is not plain
-    told = Distinct(Project(join, (Output("x", Cast(join.ref("a.x"), STRING)), Output("y", join.ref("b.n")))))
-    assert before_join(told) is told
+    assert distinct_before_join(plain) is not plain
+    told = Distinct(Projection(join, (Output("x", Cast(join.ref("a.x"), STRING)), Output("y", join.ref("b.n")))))
+    assert distinct_before_join(told) is told
 
 
 def test_a_negation_is_not_lifted_over_what_tells_equal_values_apart() -> None:
@@ -281,7 +282,7 @@ def test_a_negation_is_not_lifted_over_what_tells_equal_values_apart() -> None:
     as_number = Call("<>", (left.ref("a.x"), Lit(0.0, left.types["a.x"])), BOOLEAN)
     for more, lifts in ((as_text, False), (as_number, True)):
         plan = Join(left, partner, Call("and", (value, more), BOOLEAN))
-        assert (after_join(plan) is not plan) is lifts
+        assert (negation_after_join(plan) is not plan) is lifts
 
 
 def test_only_floating_point_numbers_differ_though_equal() -> None:
@@ -299,14 +300,14 @@ def test_distinct_stays_where_it_makes_another_key_or_takes_own_times_away() -> 
     place = [BY_NAME["place_distinct"]]
     scan = link("link1", "a")
     all_of_it = block(scan, time="a.time", id="a.id")
-    assert rewrite(Distinct(all_of_it), rules=place).steps == ()
+    assert rewrite_plan(Distinct(all_of_it), rules=place).steps == ()
     keyed = Distinct(block(scan, time="a.time", id="a.id", src="a.src"))
     less = link("link2", "b")
     rest = Negation(keyed, less, (("src", "b.src"),))
-    assert rewrite(block(rest, id="id"), rules=place).steps == ()
-    assert rewrite(block(Negation(less, keyed, (("b.src", "src"),)), id="b.id"), rules=place).steps != ()
+    assert rewrite_plan(block(rest, id="id"), rules=place).steps == ()
+    assert rewrite_plan(block(Negation(less, keyed, (("b.src", "src"),)), id="b.id"), rules=place).steps != ()
     repeated = Distinct(block(scan, src="a.src"))
-    assert rewrite(block(Negation(less, repeated, (("b.src", "src"),)), id="b.id"), rules=place).steps == ()
+    assert rewrite_plan(block(Negation(less, repeated, (("b.src", "src"),)), id="b.id"), rules=place).steps == ()
 
 
 def test_distinct_stays_where_the_order_of_its_columns_decides_which_row_is_the_youngest() -> None:
@@ -315,10 +316,10 @@ def test_distinct_stays_where_the_order_of_its_columns_decides_which_row_is_the_
     plan, without = (
         block(Negation(left, less, (("z", "b.src"),)), x="x", y="y", z="z") for left in (Distinct(turned), turned)
     )
-    assert rewrite(plan, rules=[BY_NAME["place_distinct"]]).steps == ()
+    assert rewrite_plan(plan, rules=[BY_NAME["place_distinct"]]).steps == ()
     assert differ(plan, without, {"link1": [row(1, 1, n=2), row(1, 2, n=1)], "link2": [row(1)]})
     seen = block(Distinct(turned), x="x", y="y", z="z")
-    assert rewrite(seen, rules=[BY_NAME["place_distinct"]]).plan == block(turned, x="x", y="y", z="z")
+    assert rewrite_plan(seen, rules=[BY_NAME["place_distinct"]]).plan == block(turned, x="x", y="y", z="z")
 
 
 def test_a_constant_is_carried_only_where_it_holds_for_all_rows() -> None:
@@ -341,7 +342,7 @@ def test_a_constant_is_carried_only_where_it_holds_for_all_rows() -> None:
         "items": [row(1, 1, "x"), row(2, 2, "y"), row(4, 3, None)],
     }
     for plan in plans:
-        assert_same(plan, rewrite(plan, rules=[BY_NAME["push_predicates"]]).plan, [data])
+        assert_same(plan, rewrite_plan(plan, rules=[BY_NAME["push_predicates"]]).plan, [data])
 
 
 def test_a_condition_that_may_fail_sees_no_pair_that_it_does_not_see_now() -> None:
@@ -363,7 +364,7 @@ def test_joins_with_a_condition_that_may_fail_stay_where_they_are() -> None:
     left = replace(negated(), columns=(("a.src", "b.src"), ("a.x", "b.x")))
     value = equal(left, "a.src", partner, "c.src")
     lifted = Join(left, partner, Call("and", (value, risky(left, "a.x")), BOOLEAN))
-    assert after_join(lifted) is lifted
+    assert negation_after_join(lifted) is lifted
     inner = relation_over(link("link1", "a"), "a.src", "people")
     above = Join(
         link("items", "c"), replace(inner, condition=risky(inner, "a.x")), equal(inner, "a.src", partner, "c.src")
@@ -378,6 +379,6 @@ def test_joins_with_a_condition_that_may_fail_stay_where_they_are() -> None:
 def test_a_constant_that_does_not_show_where_it_is_carried_is_not_carried() -> None:
     left, items = link("link1", "a"), link("items", "i")
     given = Filter(left, Call("=", (left.ref("a.src"), Lit("x", STRING)), BOOLEAN))
-    computed = Project(items, (Output("c.src", Call("upper", (items.ref("i.src"),), STRING)),))
+    computed = Projection(items, (Output("c.src", Call("upper", (items.ref("i.src"),), STRING)),))
     plan = Join(given, computed, equal(given, "a.src", computed, "c.src"))
-    assert rewrite(plan, rules=[BY_NAME["push_predicates"]]).plan == plan
+    assert rewrite_plan(plan, rules=[BY_NAME["push_predicates"]]).plan == plan

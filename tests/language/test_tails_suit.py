@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from errata.language.incremental import find_last_rows, find_new_values, find_row_windows, is_local
 from errata.language.nodes import (
     Distinct,
     Filter,
@@ -19,9 +20,8 @@ from errata.language.nodes import (
     TimeWindow,
     Union,
 )
-from errata.language.plan import Plan, SourceKind, walk
-from errata.language.tails import is_local, last_rows, new_values, row_windows
-from errata.language.times import timing
+from errata.language.plan import Plan, SourceKind, walk_plan
+from errata.language.times import row_times
 from fixtures.links import call, counted, equal, link, number, on_src, people, query, select
 from fixtures.plans import random_case
 
@@ -56,7 +56,7 @@ def positive(plan: Plan, name: str) -> Filter:
     ],
 )
 def test_windows_of_rows(plan: Plan, above: int | None) -> None:
-    found = row_windows(plan)
+    found = find_row_windows(plan)
     assert (None if found is None else len(found.above)) == above
 
 
@@ -83,7 +83,7 @@ def test_windows_of_rows(plan: Plan, above: int | None) -> None:
     ],
 )
 def test_last_rows(plan: Plan, above: int | None) -> None:
-    found = last_rows(plan)
+    found = find_last_rows(plan)
     assert (None if found is None else len(found.above)) == above
 
 
@@ -102,17 +102,17 @@ def test_last_rows(plan: Plan, above: int | None) -> None:
     ],
 )
 def test_new_values(plan: Plan, above: int | None) -> None:
-    found = new_values(plan)
+    found = find_new_values(plan)
     assert (None if found is None else len(found.above)) == above
 
 
 def test_the_plan_is_what_is_above_the_operator_over_the_operator() -> None:
     plan = select(positive(WINDOWS, "count(*)"), "a.src")
-    found = row_windows(plan)
+    found = find_row_windows(plan)
     assert found is not None
     assert (found.node, found.input, found.plan) == (WINDOWS, A, plan)
     assert [each.inputs for each in found.above] == [(WINDOWS,), (plan.input,)]
-    alone = row_windows(WINDOWS)
+    alone = find_row_windows(WINDOWS)
     assert alone is not None
     assert alone.plan is WINDOWS
 
@@ -140,12 +140,16 @@ def test_of_any_plan_at_most_one_operator_goes_on_and_over_rows_that_stay() -> N
     rng = random.Random(8)
     kinds = set()
     for _ in range(400):
-        for node in walk(random_case(rng, depth=1).plan):
-            found = [each for each in (row_windows(node), last_rows(node), new_values(node)) if each is not None]
+        for node in walk_plan(random_case(rng, depth=1).plan):
+            found = [
+                each
+                for each in (find_row_windows(node), find_last_rows(node), find_new_values(node))
+                if each is not None
+            ]
             assert len(found) <= 1
             for each in found:
                 assert each.plan is node
-                assert timing(each.input).happened
-                assert timing(each.input).for_ever
+                assert row_times(each.input).happened
+                assert row_times(each.input).for_ever
                 kinds.add(type(each.node).__name__)
     assert kinds == {"Group", "SlidingRows", "Distinct"}

@@ -18,7 +18,7 @@ from errata.language.nodes import (
     Join,
     Negation,
     Output,
-    Project,
+    Projection,
     RelationJoin,
     RowWindow,
     Scan,
@@ -26,21 +26,21 @@ from errata.language.nodes import (
     SlidingRows,
     TimeWindow,
     Union,
-    scans,
+    scans_of,
 )
 from errata.language.plan import Field, Plan, Source, SourceKind
-from errata.language.tree import fingerprint, line, tree
-from errata.model.columns import ColumnType, Kind
-from errata.model.instants import MINUTE, SECOND
+from errata.language.plan_text import fingerprint, operator_text, plan_tree
+from errata.model.columns import ColumnType, TypeKind
+from errata.model.time import MINUTE, SECOND
 from fixtures.chance import seeds
 from fixtures.choices import pool
 from fixtures.plans import random_case
 
-FLOAT = ColumnType(Kind.FLOAT)
+FLOAT = ColumnType(TypeKind.FLOAT)
 
 
 def decimal(precision: int, scale: int) -> ColumnType:
-    return ColumnType(Kind.DECIMAL, precision, scale)
+    return ColumnType(TypeKind.DECIMAL, precision, scale)
 
 
 QUOTES = Source(
@@ -56,7 +56,7 @@ PRICE, SYMBOL = SCAN.ref("quotes.price"), SCAN.ref("quotes.symbol")
 FILTER = Filter(SCAN, Call(">", (PRICE, Lit(0, INT)), BOOLEAN))
 MEAN, COUNT = Aggregate("avg", PRICE, DOUBLE), Aggregate("count", None, BIGINT)
 GROUP = Group(FILTER, (SYMBOL,), (MEAN,), TimeWindow(5 * MINUTE, MINUTE))
-PLAN = Project(GROUP, (Output("symbol", GROUP.ref("quotes.symbol")), Output("mean", GROUP.ref("avg(quotes.price)"))))
+PLAN = Projection(GROUP, (Output("symbol", GROUP.ref("quotes.symbol")), Output("mean", GROUP.ref("avg(quotes.price)"))))
 
 
 def equal(left: Expr, right: Expr) -> Call:
@@ -69,7 +69,7 @@ NAMED = equal(SYMBOL, PEOPLE.ref("r.name"))
 
 
 def test_a_plan_is_indented_lines_with_the_root_first() -> None:
-    assert tree(PLAN) == (
+    assert plan_tree(PLAN) == (
         "project  symbol = quotes.symbol, mean = avg(quotes.price)\n"
         "  group by quotes.symbol, window(5 minutes every 1 minute)  avg(quotes.price)\n"
         "    filter quotes.price > 0\n"
@@ -78,9 +78,9 @@ def test_a_plan_is_indented_lines_with_the_root_first() -> None:
 
 
 def test_notes_stand_in_one_column_and_long_lines_do_not_move_them() -> None:
-    long = Project(FILTER, tuple(Output(f"column_{number}", PRICE) for number in range(9)))
-    noted = tree(long, lambda node: "" if isinstance(node, Scan) else type(node).__name__)
-    assert noted.splitlines()[0].endswith("column_8 = quotes.price  -- Project")
+    long = Projection(FILTER, tuple(Output(f"column_{number}", PRICE) for number in range(9)))
+    noted = plan_tree(long, lambda node: "" if isinstance(node, Scan) else type(node).__name__)
+    assert noted.splitlines()[0].endswith("column_8 = quotes.price  -- Projection")
     assert noted.splitlines()[1:] == ["  filter quotes.price > 0  -- Filter", "    scan stream quotes"]
 
 
@@ -121,21 +121,21 @@ LINES = [
 
 @pytest.mark.parametrize(("plan", "text"), LINES, ids=[text for _, text in LINES])
 def test_each_operator_says_what_it_is_told(plan: Plan, text: str) -> None:
-    assert line(plan) == text
+    assert operator_text(plan) == text
 
 
 def test_a_query_is_a_query() -> None:
     source = Source("means", SourceKind.QUERY, PLAN.fields, PLAN.key, plan=PLAN)
-    assert line(Scan(source, "m")) == "scan query means as m"
+    assert operator_text(Scan(source, "m")) == "scan query means as m"
 
 
 def test_a_column_called_like_an_expression_is_not_that_expression() -> None:
     upper = Call("upper", (SYMBOL,), STRING)
     group = Group(SCAN, (SYMBOL, upper), (MEAN,))
-    as_column = Project(group, (Output("u", group.ref("upper(quotes.symbol)")), Output("m", group.ref(MEAN.name))))
+    as_column = Projection(group, (Output("u", group.ref("upper(quotes.symbol)")), Output("m", group.ref(MEAN.name))))
     as_call = replace(as_column, outputs=(Output("u", Call("upper", (group.ref("quotes.symbol"),), STRING)),))
-    assert line(as_column) == "project  u = `upper(quotes.symbol)`, m = avg(quotes.price)"
-    assert line(as_call) == "project  u = upper(quotes.symbol)"
+    assert operator_text(as_column) == "project  u = `upper(quotes.symbol)`, m = avg(quotes.price)"
+    assert operator_text(as_call) == "project  u = upper(quotes.symbol)"
 
 
 @pytest.mark.parametrize(
@@ -156,12 +156,12 @@ def test_a_column_called_like_an_expression_is_not_that_expression() -> None:
     ],
 )
 def test_a_constant_of_an_unusual_type_says_so(constant: Lit, text: str) -> None:
-    assert line(Project(SCAN, (Output("c", constant),))) == f"project  c = {text}"
+    assert operator_text(Projection(SCAN, (Output("c", constant),))) == f"project  c = {text}"
 
 
 def test_a_shift_needs_no_type() -> None:
     moved = Call(SHIFT, (SCAN.ref("quotes.time"), Lit(MINUTE, BIGINT)), TIMESTAMP)
-    assert line(Project(SCAN, (Output("t", moved),))) == "project  t = quotes.time + INTERVAL '1' MINUTE"
+    assert operator_text(Projection(SCAN, (Output("t", moved),))) == "project  t = quotes.time + INTERVAL '1' MINUTE"
 
 
 def test_whatever_differs_has_another_text_and_another_fingerprint() -> None:
@@ -169,14 +169,14 @@ def test_whatever_differs_has_another_text_and_another_fingerprint() -> None:
     prints: dict[str, Plan] = {}
     for seed in seeds(__name__, 400):
         plan = random_case(random.Random(seed), data_sets=0).plan
-        timed = scans(plan)[0].source.timed
+        timed = scans_of(plan)[0].source.timed
         # Queries are random too and called alike: their plans are not part of the text, but of the fingerprint.
-        assert texts.setdefault((timed, tree(plan)), plan) == plan or reads_queries(plan), seed
+        assert texts.setdefault((timed, plan_tree(plan)), plan) == plan or reads_queries(plan), seed
         assert prints.setdefault(fingerprint(plan), plan) == plan, seed
 
 
 def reads_queries(plan: Plan) -> bool:
-    return any(each.source.kind is SourceKind.QUERY for each in scans(plan))
+    return any(each.source.kind is SourceKind.QUERY for each in scans_of(plan))
 
 
 CHANGES = [
@@ -208,9 +208,9 @@ def test_the_fingerprint_changes_with_a_query_that_is_read_through_another() -> 
             source = Source(name, SourceKind.QUERY, plan.fields, plan.key, plan=plan)
             scan = Scan(source, name)
             outputs = tuple(Output(each.partition(".")[2], Ref(each, kind)) for each, kind in scan.types.items())
-            plan = Project(scan, outputs)
+            plan = Projection(scan, outputs)
         return plan
 
-    assert tree(through(1)) == tree(through(2))
+    assert plan_tree(through(1)) == plan_tree(through(2))
     assert fingerprint(through(1)) == fingerprint(through(1))
     assert fingerprint(through(1)) != fingerprint(through(2))

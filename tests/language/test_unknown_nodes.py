@@ -7,32 +7,27 @@ from dataclasses import dataclass
 
 import pytest
 
-from errata.language.copies import Copy
-from errata.language.cost import Guess, cost
-from errata.language.explaining.draw import to_svg
-from errata.language.explaining.explain import explain
+from errata.language.cost import DefaultStatistics, plan_cost
+from errata.language.explain.drawing import to_svg
+from errata.language.explain.explanation import explain_plan
 from errata.language.expr import BOOLEAN, INT, Call, Lit
-from errata.language.lineage import Change, backward, forward, in_words, replay, too_wide
-from errata.language.lineage.constants import down, up
-from errata.language.lineage.edges import edges
-from errata.language.lineage.membership import membership
-from errata.language.lineage.reach import Axis, Region, axis, lags, row_by_row
-from errata.language.lineage.width import distances
-from errata.language.near import obstacle
-from errata.language.needed_columns import over_needed_columns
-from errata.language.nodes import Filter, Output, Project, Scan
-from errata.language.patterns import pattern
+from errata.language.incremental import inexact_columns
+from errata.language.lineage import InputChange, backward, forward, lineage_sentences, replay_scope, unbounded_inputs
+from errata.language.lineage.constants import constants_down, constants_up, membership_columns
+from errata.language.lineage.distances import scan_offsets
+from errata.language.lineage.regions import Region, RegionAxis, input_offsets, is_row_by_row, region_axis, time_lags
+from errata.language.near_support import near_obstacle
+from errata.language.nodes import Filter, Output, Projection, Scan
+from errata.language.outer_joins import PlanCopy
+from errata.language.patterns import choose_operator, update_pattern
 from errata.language.plan import Plan, PlanError, Unary
-from errata.language.rewrite import RULES, Rule, rewrite
-from errata.language.rewrite.constants import constants
-from errata.language.rewrite.prune_columns import prune_columns
-from errata.language.rewrite.push_predicates import sink
-from errata.language.rewrite.watched import ROOT, seen_below
-from errata.language.rough import rough_columns
-from errata.language.strategy import choose
-from errata.language.times import timing
-from errata.language.tree import expressions, fingerprint, line, tree
-from errata.model.interval import Interval
+from errata.language.plan_text import fingerprint, operator_exprs, operator_text, plan_tree
+from errata.language.rewrite import RULES, RewriteRule, rewrite_plan
+from errata.language.rewrite.prune_columns import over_needed_columns, prune_columns
+from errata.language.rewrite.push_predicates import literal_columns, push_down
+from errata.language.rewrite.rule import ROOT_TRAITS, input_traits
+from errata.language.times import row_times
+from errata.model.time import Interval
 from fixtures.choices import pool
 
 
@@ -43,7 +38,7 @@ class Sampled(Unary):
 
 SCAN = Scan(pool(timed=False)["link1"], "a")
 NODE = Sampled(SCAN)
-ABOVE = Project(NODE, (Output("n", NODE.ref("a.n")),))
+ABOVE = Projection(NODE, (Output("n", NODE.ref("a.n")),))
 POSITIVE = Call(">", (NODE.ref("a.n"), Lit(0, INT)), BOOLEAN)
 
 
@@ -61,38 +56,38 @@ class Again:
 
 
 ASKED: dict[str, Callable[[Plan], object]] = {
-    "times": timing,
-    "pattern": pattern,
-    "text": tree,
-    "line": line,
+    "times": row_times,
+    "pattern": update_pattern,
+    "text": plan_tree,
+    "line": operator_text,
     "fingerprint": fingerprint,
-    "expressions": expressions,
-    "near obstacle": obstacle,
-    "rough columns": rough_columns,
-    "cost": lambda plan: cost(plan, Guess()),
-    "strategy": choose,
-    "explanation": explain,
-    "drawing": lambda plan: to_svg(explain(plan)),
-    "copy": lambda plan: Copy(Again()).of(plan),
-    "lineage in words": in_words,
-    "axis": axis,
-    "row by row": row_by_row,
-    "edges": edges,
-    "distances": distances,
-    "wide inputs": too_wide,
-    "lags": lags,
-    "membership": membership,
-    "constants upwards": lambda plan: up(plan, 0, {}),
-    "constants downwards": lambda plan: down(plan, {}),
-    "what a change touches": lambda plan: forward(plan, Change(0, Interval(0, 1))),
-    "what an output is made of": lambda plan: backward(plan, Region(Axis.START, Interval(0, 1))),
-    "replay": lambda plan: replay(plan, Change(0, Interval(0, 1))),
-    "rewriting": rewrite,
+    "expressions": operator_exprs,
+    "near obstacle": near_obstacle,
+    "rough columns": inexact_columns,
+    "cost": lambda plan: plan_cost(plan, DefaultStatistics()),
+    "strategy": choose_operator,
+    "explanation": explain_plan,
+    "drawing": lambda plan: to_svg(explain_plan(plan)),
+    "copy": lambda plan: PlanCopy(Again()).of(plan),
+    "lineage in words": lineage_sentences,
+    "axis": region_axis,
+    "row by row": is_row_by_row,
+    "edges": input_offsets,
+    "distances": scan_offsets,
+    "wide inputs": unbounded_inputs,
+    "lags": time_lags,
+    "membership": membership_columns,
+    "constants upwards": lambda plan: constants_up(plan, 0, {}),
+    "constants downwards": lambda plan: constants_down(plan, {}),
+    "what a change touches": lambda plan: forward(plan, InputChange(0, Interval(0, 1))),
+    "what an output is made of": lambda plan: backward(plan, Region(RegionAxis.START, Interval(0, 1))),
+    "replay": lambda plan: replay_scope(plan, InputChange(0, Interval(0, 1))),
+    "rewriting": rewrite_plan,
     "needed columns": over_needed_columns,
     "pruned columns": prune_columns,
-    "constant columns": constants,
-    "predicates": lambda plan: sink(plan, POSITIVE),
-    "what is seen": lambda plan: seen_below(plan, ROOT),
+    "constant columns": literal_columns,
+    "predicates": lambda plan: push_down(plan, POSITIVE),
+    "what is seen": lambda plan: input_traits(plan, ROOT_TRAITS),
 }
 
 
@@ -102,15 +97,15 @@ def test_an_operator_that_is_not_known_is_an_error_that_names_it(asked: str) -> 
         ASKED[asked](NODE)
 
 
-def outcome(rule: Rule, plan: Plan) -> Plan | str:
+def outcome(rule: RewriteRule, plan: Plan) -> Plan | str:
     try:
-        return rule.apply(plan, Guess())
+        return rule.apply(plan, DefaultStatistics())
     except PlanError as error:
         return str(error)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_rule_changes_nothing_above_an_operator_that_is_not_known_or_says_so(rule: Rule) -> None:
+def test_a_rule_changes_nothing_above_an_operator_that_is_not_known_or_says_so(rule: RewriteRule) -> None:
     for plan in (ABOVE, Filter(NODE, POSITIVE)):
         found = outcome(rule, plan)
         assert found == plan or "Sampled" in str(found)

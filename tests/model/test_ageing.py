@@ -8,10 +8,10 @@ from dataclasses import replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from errata.model.ageing import aged_to, due, kept_from, results_aged_to, results_due
 from errata.model.bucket import Bucket, Groups, Role
-from errata.model.interval import HIGHEST, LOWEST
+from errata.model.horizon import aged_buckets, aged_result_buckets, new_aged_to, new_results_aged_to, retention_start
 from errata.model.stream import Retention
+from errata.model.time import HIGHEST, LOWEST
 
 
 def bucket(bucket_id: int, vs_min: int, vs_max: int, rows: int = 10, masked: int = 0) -> Bucket:
@@ -23,8 +23,8 @@ def youngest_first(buckets: Sequence[Bucket]) -> list[tuple[int, int]]:
 
 
 def dropped(buckets: Sequence[Bucket], retention: Retention, stable: int = 1_000) -> list[Bucket]:
-    before = kept_from(retention, stable, youngest_first(buckets))
-    return [] if before is None else due(buckets, before)
+    before = retention_start(retention, stable, youngest_first(buckets))
+    return [] if before is None else aged_buckets(buckets, before)
 
 
 def ids(buckets: Sequence[Bucket]) -> list[int]:
@@ -38,8 +38,8 @@ def test_a_span_drops_buckets_wholly_behind_it_and_no_others() -> None:
 
 
 def test_a_span_that_reaches_further_back_than_there_is_time() -> None:
-    assert kept_from(Retention(span=60), LOWEST + 1, []) == LOWEST
-    assert due([bucket(1, LOWEST, LOWEST)], LOWEST) == []
+    assert retention_start(Retention(span=60), LOWEST + 1, []) == LOWEST
+    assert aged_buckets([bucket(1, LOWEST, LOWEST)], LOWEST) == []
 
 
 def test_rows_drop_the_oldest_while_enough_remain() -> None:
@@ -75,14 +75,14 @@ def test_a_large_old_bucket_is_not_passed_over_for_a_small_younger_one() -> None
 
 def test_only_as_many_buckets_are_looked_at_as_will_stay() -> None:
     looked = iter([(30, 5), (20, 5), (10, 5), (0, 5)])
-    assert kept_from(Retention(rows=8), 100, looked) == 20
+    assert retention_start(Retention(rows=8), 100, looked) == 20
     assert list(looked) == [(10, 5), (0, 5)]
 
 
 def test_an_archive_begins_behind_the_last_bucket_dropped_and_never_earlier_than_before() -> None:
     gone = [bucket(1, 0, 9), bucket(2, 0, 19)]
-    assert aged_to(gone, None) == aged_to(gone, 19) == 20
-    assert aged_to(gone, 21) == 21
+    assert new_aged_to(gone, None) == new_aged_to(gone, 19) == 20
+    assert new_aged_to(gone, 21) == 21
 
 
 pieces = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 12), st.integers(1, 9), st.integers(0, 9)), max_size=8)
@@ -121,7 +121,7 @@ def test_a_span_is_kept_and_nothing_lies_wholly_behind_it(
     gone = dropped(buckets, Retention(span=span), stable)
     assert ids(gone) == ids(sorted(gone, key=lambda each: (each.vs_max, each.bucket_id)))
     assert {each.bucket_id for each in gone} == {each.bucket_id for each in buckets if each.vs_max < stable - span}
-    assert not gone or aged_to(gone, None) <= stable - span
+    assert not gone or new_aged_to(gone, None) <= stable - span
 
 
 def results(*spans: tuple[int, int, int, int]) -> list[Bucket]:
@@ -135,27 +135,27 @@ def results(*spans: tuple[int, int, int, int]) -> list[Bucket]:
 
 def test_results_are_past_once_they_have_ended() -> None:
     found = results((0, 5, 6, 10), (0, 9, 6, 21), (3, 4, 8, 20))
-    assert ids(results_due(found, 20)) == [2, 0]
-    assert results_aged_to(results_due(found, 20), None) == 20
-    assert results_due(found, 9) == []
-    assert results_aged_to([], 7) == 7
-    assert results_aged_to([], None) is None
+    assert ids(aged_result_buckets(found, 20)) == [2, 0]
+    assert new_results_aged_to(aged_result_buckets(found, 20), None) == 20
+    assert aged_result_buckets(found, 9) == []
+    assert new_results_aged_to([], 7) == 7
+    assert new_results_aged_to([], None) is None
 
 
 def test_results_that_never_end_are_as_old_as_their_beginning() -> None:
     found = results((0, 9, HIGHEST, HIGHEST), (10, 19, HIGHEST, HIGHEST), (20, 29, HIGHEST, HIGHEST))
-    assert ids(results_due(found, 20)) == [0, 1]
-    assert results_aged_to(results_due(found, 20), 5) == 20
-    assert results_aged_to(results_due(found, 20), 25) == 25
-    assert ids(results_due(found, 19)) == [0]
+    assert ids(aged_result_buckets(found, 20)) == [0, 1]
+    assert new_results_aged_to(aged_result_buckets(found, 20), 5) == 20
+    assert new_results_aged_to(aged_result_buckets(found, 20), 25) == 25
+    assert ids(aged_result_buckets(found, 19)) == [0]
 
 
 def test_of_results_that_never_end_none_goes_that_is_younger_than_one_that_stays() -> None:
     found = results((0, 9, HIGHEST, HIGHEST), (8, 40, HIGHEST, HIGHEST), (10, 19, HIGHEST, HIGHEST), (0, 7, 8, 9))
-    assert ids(results_due(found, 30)) == [3]
-    assert ids(results_due(found[:1] + found[2:], 30)) == [3, 0, 2]
+    assert ids(aged_result_buckets(found, 30)) == [3]
+    assert ids(aged_result_buckets(found[:1] + found[2:], 30)) == [3, 0, 2]
 
 
 def test_where_the_index_does_not_say_when_all_end_they_stay() -> None:
     found = results((0, 9, 12, HIGHEST), (10, 19, HIGHEST, HIGHEST))
-    assert results_due(found, 100) == []
+    assert aged_result_buckets(found, 100) == []

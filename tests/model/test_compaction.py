@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from errata.model.bucket import INLINE_STREAM_BYTES, Bucket, Groups, Role
+from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Bucket, Groups, Role
 from errata.model.columns import Column, ColumnType
-from errata.model.compaction import MOST_FULL, Due, Why, clean_cut, due, worth_folding
-from errata.model.interval import HIGHEST
+from errata.model.compaction import (
+    MAX_FULL_BUCKETS,
+    DueCompaction,
+    RewriteReason,
+    due_compaction,
+    is_fold_worthwhile,
+    last_whole_revision,
+)
 from errata.model.stream import Stream
+from errata.model.time import HIGHEST
 
 COLUMNS = (Column("at", ColumnType.parse("bigint")), Column("who", ColumnType.parse("string")))
 STREAM = Stream("s", COLUMNS, ("at", "who"), "at", bucket_rows=100)
@@ -28,12 +35,14 @@ def overlay(number: int, first: int, last: int, masks: tuple[int, int] | None = 
     return Bucket(number, Role.OVERLAY, f"{number}.parquet", rows, 100, 0, 9, *about, masks=masks)
 
 
-def found(buckets: list[Bucket], overlays: tuple[Bucket, ...] = (), stream: Stream = STREAM, **changes: object) -> Due:
+def found(
+    buckets: list[Bucket], overlays: tuple[Bucket, ...] = (), stream: Stream = STREAM, **changes: object
+) -> DueCompaction:
     how = {"aged_to": None, "inline_bytes": 0, "up_to": HIGHEST, "everything": False} | changes
-    return due(buckets, overlays, stream, **how)
+    return due_compaction(buckets, overlays, stream, **how)
 
 
-def merged(result: Due) -> list[list[int]]:
+def merged(result: DueCompaction) -> list[list[int]]:
     return [[bucket.bucket_id for bucket in each.buckets] for each in result.merge]
 
 
@@ -45,17 +54,25 @@ def test_full_buckets_and_few_corrections_are_left_alone() -> None:
     ("overlays", "rows", "worth"), [(8, 8, False), (9, 9, True), (1, 500, False), (1, 501, True), (0, 0, False)]
 )
 def test_many_overlays_or_many_rows_in_them_are_worth_working_in(overlays: int, rows: int, worth: bool) -> None:
-    assert worth_folding(overlays, rows, 100_000, 100) is worth
+    assert is_fold_worthwhile(overlays, rows, 100_000, 100) is worth
 
 
 def test_of_a_small_archive_it_is_the_part_of_a_bucket_that_counts() -> None:
-    assert not worth_folding(1, 2_500, 1_000, 500_000)
-    assert worth_folding(1, 2_501, 1_000, 500_000)
+    assert not is_fold_worthwhile(1, 2_500, 1_000, 500_000)
+    assert is_fold_worthwhile(1, 2_501, 1_000, 500_000)
 
 
 def test_overlays_of_one_commit_go_together() -> None:
     overlays = [overlay(1, 1, 10), overlay(2, 11, 90), overlay(3, 12, 99), overlay(4, 95, 98)]
-    assert [clean_cut(overlays, number) for number in (0, 5, 10, 50, 92, 98, 99)] == [0, 0, 10, 10, 10, 10, 99]
+    assert [last_whole_revision(overlays, number) for number in (0, 5, 10, 50, 92, 98, 99)] == [
+        0,
+        0,
+        10,
+        10,
+        10,
+        10,
+        99,
+    ]
 
 
 def test_what_has_still_to_be_consumed_is_held() -> None:
@@ -110,7 +127,7 @@ def test_a_run_is_never_more_than_a_task_holds() -> None:
     alike = [base(at, 0, rows=40, high=1_000) for at in range(50)]
     runs = merged(found(alike))
     assert sorted(number for run in runs for number in run) == list(range(50))
-    assert max(len(run) for run in runs) * 40 < (MOST_FULL + 1) * 100
+    assert max(len(run) for run in runs) * 40 < (MAX_FULL_BUCKETS + 1) * 100
     apart = [base(at, 10 * at, rows=40) for at in range(50)]
     assert max(len(run) for run in merged(found(apart))) == 3
 
@@ -141,5 +158,5 @@ def test_a_full_catalog_is_relieved_of_all_that_is_inline() -> None:
     inline = base(2, 10, path=None)
     buckets = [base(1, 0), inline, base(3, 20), base(4, 30, rows=1)]
     assert found(buckets, everything=True).nothing
-    result = found(buckets, inline_bytes=INLINE_STREAM_BYTES)
-    assert [(each.why, each.buckets) for each in result.merge] == [(Why.INLINE, (inline,))]
+    result = found(buckets, inline_bytes=MAX_INLINE_STREAM_BYTES)
+    assert [(each.why, each.buckets) for each in result.merge] == [(RewriteReason.INLINE, (inline,))]

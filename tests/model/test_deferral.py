@@ -9,9 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errata.errors import UsageError
-from errata.model.deferral import ALWAYS, Deferral
-from errata.model.deferral_rule import DEEP, Age, Always, Between, Both, Either, Never, Queue
-from errata.model.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
+from errata.model.deferral import (
+    DEFAULT_DEFERRAL,
+    MAX_NESTING,
+    AgeCondition,
+    AllOf,
+    AlwaysRule,
+    AnyOf,
+    Deferral,
+    NeverRule,
+    QueueCondition,
+    TimeOfDayCondition,
+)
+from errata.model.time import DAY, HOUR, MINUTE, SECOND, parse_instant
 
 NOON = parse_instant("2026-11-18T12:00")
 UNITS = {"s": SECOND, "seconds": SECOND, "min": MINUTE, "minutes": MINUTE, "hours": HOUR, "day": DAY}
@@ -122,22 +132,38 @@ class TestTexts:
     @pytest.mark.parametrize(
         ("text", "rule", "canonical"),
         [
-            ("always", Always(), "always"),
-            ("  NEVER ", Never(), "never"),
-            ("queue >= 1_000", Queue(1000), "queue >= 1000"),
-            ("(queue >= 3)", Queue(3), "queue >= 3"),
-            ("age >= 1 day 6 hours", Age(30 * HOUR), "age >= 30 hours"),
-            ("age>=90min", Age(90 * MINUTE), "age >= 90 minutes"),
-            ("between 1:00 and 5:30", Between(HOUR, 330 * MINUTE), "between 01:00 and 05:30"),
-            ("between 22:00 and 00:00", Between(22 * HOUR, DAY), "between 22:00 and 24:00"),
-            ("between 00:00 and 24:00", Between(0, DAY), "between 00:00 and 24:00"),
-            ("queue >= 1 or (queue >= 2 or queue >= 3)", Either((Queue(1), Queue(2), Queue(3))), None),
-            ("(queue >= 1 and queue >= 2) and queue >= 3", Both((Queue(1), Queue(2), Queue(3))), None),
-            ("queue >= 1 or queue >= 2 and queue >= 3", Either((Queue(1), Both((Queue(2), Queue(3))))), None),
-            ("(queue >= 1 or queue >= 2) and queue >= 3", Both((Either((Queue(1), Queue(2))), Queue(3))), None),
+            ("always", AlwaysRule(), "always"),
+            ("  NEVER ", NeverRule(), "never"),
+            ("queue >= 1_000", QueueCondition(1000), "queue >= 1000"),
+            ("(queue >= 3)", QueueCondition(3), "queue >= 3"),
+            ("age >= 1 day 6 hours", AgeCondition(30 * HOUR), "age >= 30 hours"),
+            ("age>=90min", AgeCondition(90 * MINUTE), "age >= 90 minutes"),
+            ("between 1:00 and 5:30", TimeOfDayCondition(HOUR, 330 * MINUTE), "between 01:00 and 05:30"),
+            ("between 22:00 and 00:00", TimeOfDayCondition(22 * HOUR, DAY), "between 22:00 and 24:00"),
+            ("between 00:00 and 24:00", TimeOfDayCondition(0, DAY), "between 00:00 and 24:00"),
+            (
+                "queue >= 1 or (queue >= 2 or queue >= 3)",
+                AnyOf((QueueCondition(1), QueueCondition(2), QueueCondition(3))),
+                None,
+            ),
+            (
+                "(queue >= 1 and queue >= 2) and queue >= 3",
+                AllOf((QueueCondition(1), QueueCondition(2), QueueCondition(3))),
+                None,
+            ),
+            (
+                "queue >= 1 or queue >= 2 and queue >= 3",
+                AnyOf((QueueCondition(1), AllOf((QueueCondition(2), QueueCondition(3))))),
+                None,
+            ),
+            (
+                "(queue >= 1 or queue >= 2) and queue >= 3",
+                AllOf((AnyOf((QueueCondition(1), QueueCondition(2))), QueueCondition(3))),
+                None,
+            ),
             (
                 "between 01:00 and 05:00 and age >= 1 minute and queue >= 2",
-                Both((Between(HOUR, 5 * HOUR), Age(MINUTE), Queue(2))),
+                AllOf((TimeOfDayCondition(HOUR, 5 * HOUR), AgeCondition(MINUTE), QueueCondition(2))),
                 None,
             ),
         ],
@@ -181,7 +207,11 @@ class TestTexts:
             ("between 01:60 and 05:00", "'01:60' cannot stand at character 9", "a time of day, UTC"),
             ("between 1 and 5", "'1' cannot stand at character 9", "a time of day, UTC"),
             ("between 01:00 and 1:00", "'1:00' cannot stand at character 19", "two different times"),
-            ("(" * (DEEP + 1), f"'(' cannot stand at character {DEEP + 1}", f"no more than {DEEP} deep"),
+            (
+                "(" * (MAX_NESTING + 1),
+                f"'(' cannot stand at character {MAX_NESTING + 1}",
+                f"no more than {MAX_NESTING} deep",
+            ),
         ],
     )
     def test_mistakes(self, text: str, what: str, how: str) -> None:
@@ -191,14 +221,14 @@ class TestTexts:
         assert how in (raised.value.how or "")
 
     def test_brackets_may_be_as_deep_as_is_said(self) -> None:
-        assert Deferral.parse("(" * DEEP + "queue >= 3" + ")" * DEEP) == Deferral(Queue(3))
+        assert Deferral.parse("(" * MAX_NESTING + "queue >= 3" + ")" * MAX_NESTING) == Deferral(QueueCondition(3))
 
 
 class TestDue:
     def test_always_and_never_ask_for_nothing(self) -> None:
         assert [Deferral.parse("always").due(*moment) for moment in ((0, 0, 0), (9, DAY, NOON))] == [True, True]
         assert [Deferral.parse("never").due(*moment) for moment in ((0, 0, 0), (9, DAY, NOON))] == [False, False]
-        assert Deferral.parse("always") == ALWAYS
+        assert Deferral.parse("always") == DEFAULT_DEFERRAL
 
     @pytest.mark.parametrize(
         ("text", "due"),

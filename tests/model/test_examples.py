@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from errata.errors import Refused
-from errata.model.ageing import aged_to, due, kept_from
-from errata.model.bucket import Bucket, Groups, Role, prune
+from errata.errors import RefusedError
+from errata.model.batch import Op, aged_out_reason, key_taken_reason, no_such_row_reason, old_value_reason
+from errata.model.bucket import Bucket, Groups, Role, prune_buckets
 from errata.model.columns import Column, ColumnType
-from errata.model.interval import Interval
-from errata.model.revision import Op, aged_out, key_taken, no_such_row, old_differs
-from errata.model.stream import OnDuplicate, Retention, Stream
+from errata.model.horizon import aged_buckets, new_aged_to, retention_start
+from errata.model.stream import DuplicatePolicy, Retention, Stream
+from errata.model.time import Interval
 from fixtures.oracle.feed import Adjust, Event, Insert, Stable, answer_at, frozen, reconstitute
 from fixtures.oracle.history import History, Record
 from fixtures.oracle.horizon import readable_commits
@@ -87,7 +87,7 @@ def test_a_feed_is_a_sequence_of_elements() -> None:
 
 def test_stable_freezes() -> None:
     assert reconstitute([Stable(10), Insert({"v": "A"}, 10)])
-    with pytest.raises(Refused, match="an insert at 9 behind stable"):
+    with pytest.raises(RefusedError, match="an insert at 9 behind stable"):
         reconstitute([Stable(10), Insert({"v": "A"}, 9)])
 
 
@@ -140,7 +140,7 @@ def test_keys(orders: Stream) -> None:
     assert history.scan(Interval(9, 10)) == [{"id": "a", "day": 9, "amount": 1}]
     history.append([Record({"id": "b"}, Op.REPLACE, old={"id": "a"})], now=0)
     [refused] = history.revise().outcomes
-    assert (refused.revision.number, refused.reason) == (2, key_taken())
+    assert (refused.revision.number, refused.reason) == (2, key_taken_reason())
     assert [row["id"] for row in history.scan()] == ["b", "a"]
 
 
@@ -164,7 +164,7 @@ def test_taking_a_batch_in(quotes: Stream) -> None:
 
 def test_duplicates(quotes: Stream) -> None:
     batch = [quote(20, price=2), quote(20, price=3)]
-    strict, lenient = History(quotes), History(replace(quotes, on_duplicate=OnDuplicate.REPLACE))
+    strict, lenient = History(quotes), History(replace(quotes, on_duplicate=DuplicatePolicy.REPLACE))
     for history in (strict, lenient):
         history.append([quote(20, price=1)], now=0)
     assert strict.append(batch, now=0).counts.quarantined == 2
@@ -228,7 +228,7 @@ def test_what_becomes_of_each_revision(quotes: Stream) -> None:
         "refused",
         "waiting",
     ]
-    assert [each.reason for each in outcomes[3:5]] == [old_differs("price", "100", "101"), no_such_row()]
+    assert [each.reason for each in outcomes[3:5]] == [old_value_reason("price", "100", "101"), no_such_row_reason()]
     assert prices(history.scan(Interval(end=12))) == [101, 100]
 
 
@@ -249,7 +249,7 @@ def test_waiting(quotes: Stream) -> None:
     assert prices(history.scan(groups=[("SAP",)])) == [7]
     history = early()
     history.append([quote(24)], now=0)
-    assert [each.reason for each in history.revise().outcomes] == [no_such_row()]
+    assert [each.reason for each in history.revise().outcomes] == [no_such_row_reason()]
 
 
 def test_undo(orders: Stream) -> None:
@@ -267,7 +267,7 @@ def test_undo(orders: Stream) -> None:
         return history
 
     history = two_days()
-    with pytest.raises(Refused, match="changed since") as refused:
+    with pytest.raises(RefusedError, match="changed since") as refused:
         history.undo("monday")
     assert refused.value.where == "('b',)"
     history.undo("monday", keep_later=True)
@@ -317,10 +317,10 @@ def test_scans(quotes: Stream, orders: Stream) -> None:
 def test_ageing(quotes: Stream) -> None:
     kept = replace(quotes, retention=Retention(span=60))
     assert kept.retention is not None
-    before = kept_from(kept.retention, 100, [])
+    before = retention_start(kept.retention, 100, [])
     assert before == 40
-    dropped = due([bucket(1, 0, 39), bucket(2, 30, 40)], before)
-    assert ([gone.bucket_id for gone in dropped], aged_to(dropped, None)) == ([1], 40)
+    dropped = aged_buckets([bucket(1, 0, 39), bucket(2, 30, 40)], before)
+    assert ([gone.bucket_id for gone in dropped], new_aged_to(dropped, None)) == ([1], 40)
     history = History(kept)
     history.append([quote(35, "SAP"), quote(38), quote(39), quote(40), quote(105)], now=0)
     history.append([Record({"time": 50, "symbol": "IBM"}, Op.REPLACE, old={"time": 38}), quote(39, "SAP")], now=0)
@@ -330,13 +330,13 @@ def test_ageing(quotes: Stream) -> None:
     assert (times(history.scan()), history.stable()) == ([40, 50, 105], 100)
     assert times(history.scan(commit=4)) == [35, 39, 39, 39, 40, 50, 105]
     history.append([quote(39)], now=0)
-    assert [each.reason for each in history.revise().outcomes] == [aged_out()]
+    assert [each.reason for each in history.revise().outcomes] == [aged_out_reason()]
 
 
 def test_buckets() -> None:
     buckets = [bucket(1, 0, 9), bucket(2, 10, 19)]
-    assert [b.bucket_id for b in prune(buckets, Interval(5, 10), None)] == [1]
-    assert [b.bucket_id for b in prune(buckets, Interval(9, 11), None)] == [1, 2]
+    assert [b.bucket_id for b in prune_buckets(buckets, Interval(5, 10), None)] == [1]
+    assert [b.bucket_id for b in prune_buckets(buckets, Interval(9, 11), None)] == [1, 2]
 
 
 def test_the_same_batch_twice(quotes: Stream) -> None:
@@ -344,7 +344,7 @@ def test_the_same_batch_twice(quotes: Stream) -> None:
     first = history.append([quote(10)], now=0, batch_id="monday")
     assert history.append([quote(10)], now=99, batch_id="monday") == first
     assert (history.commit, times(history.scan())) == (1, [10])
-    with pytest.raises(Refused, match="other content"):
+    with pytest.raises(RefusedError, match="other content"):
         history.append([quote(11)], now=0, batch_id="monday")
 
 
@@ -367,7 +367,7 @@ def test_positions(quotes: Stream) -> None:
     history.append([replacement(101), replacement(102)], now=0)
     history.revise()
     assert [prices(history.scan(commit=3, revisions_up_to=n)) for n in (0, 1, 2)] == [[100], [101], [102]]
-    with pytest.raises(Refused, match="revisions up to 3"):
+    with pytest.raises(RefusedError, match="revisions up to 3"):
         history.scan(revisions_up_to=3)
 
 

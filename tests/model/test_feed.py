@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.errors import Refused
+from errata.errors import RefusedError
 from fixtures.oracle.feed import OPEN, Adjust, Element, Event, Insert, Stable, answer_at, frozen, reconstitute
 
 A, B = {"v": "A"}, {"v": "B"}
@@ -47,7 +47,7 @@ def test_nan_equals_nan_and_zero_has_no_sign() -> None:
     ],
 )
 def test_an_element_behind_stable_is_refused(element: Element, what: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         reconstitute([Insert(B, 5, 20), Stable(10), element])
     assert refused.value.what == what
     assert refused.value.where == "element 3 of the feed"
@@ -60,14 +60,14 @@ def test_an_element_at_stable_is_not_behind_it(element: Element) -> None:
 
 
 def test_an_adjust_names_an_event_that_is_there() -> None:
-    with pytest.raises(Refused, match="not there"):
+    with pytest.raises(RefusedError, match="not there"):
         reconstitute([Insert(A, 6, 20), Adjust(A, 6, 21, 30)])
 
 
 def test_impossible_lifetimes_are_refused_when_made() -> None:
-    with pytest.raises(Refused, match=r"\[5, 5\)"):
+    with pytest.raises(RefusedError, match=r"\[5, 5\)"):
         Insert(A, 5, 5)
-    with pytest.raises(Refused, match="cannot end at 4"):
+    with pytest.raises(RefusedError, match="cannot end at 4"):
         Adjust(A, 5, 9, 4)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from errata.model.forgetting import (
+from errata.model.horizon import (
     PastEvaluation,
     PastPosition,
-    first_kept,
+    first_kept_evaluation,
     forgettable_evaluations,
     forgettable_positions,
 )
@@ -21,11 +21,11 @@ def past(*kinds: str) -> list[PastEvaluation]:
 
 def test_told_from_the_last_that_went_on() -> None:
     known = past("on", "refused", "on", "on", "swept")
-    first = first_kept(known, 100)
+    first = first_kept_evaluation(known, 100)
     assert first == known[3]
     assert forgettable_evaluations(known, known[3]) == [3]
-    assert first_kept(known, 6) == known[2], "another query stands at an earlier state"
-    assert first_kept(past("swept"), 100) is None
+    assert first_kept_evaluation(known, 6) == known[2], "another query stands at an earlier state"
+    assert first_kept_evaluation(past("swept"), 100) is None
 
 
 def test_positions_tell_when_something_was_applied_or_aged_out() -> None:

@@ -7,34 +7,33 @@ from typing import Any
 
 import pytest
 
-from errata.model.bucket import Bucket, Ends, Groups, Layout, Role
+from errata.model.bucket import Bounds, Bucket, Groups, Layout, Role
 from errata.model.columns import Column, ColumnType
-from errata.model.health import (
-    Figures,
-    Finding,
-    Kind,
-    Patient,
-    Seen,
-    Severity,
-    bucket_findings,
-    by_severity,
-    concerned,
-    counter_findings,
-    restore,
-    wrong_figures,
-)
-from errata.model.instants import DAY
-from errata.model.interval import HIGHEST, LOWEST
-from errata.model.stream import Stream
-from errata.model.wholeness import (
-    Entry,
-    Position,
+from errata.model.consistency import (
+    LedgerEntry,
+    StreamPosition,
     ledger_findings,
     number_findings,
     overlap_findings,
-    overlapping,
+    overlapping_pairs,
     position_findings,
 )
+from errata.model.findings import (
+    BucketFigures,
+    BucketInspection,
+    Finding,
+    FindingKind,
+    InspectedStream,
+    Severity,
+    bucket_findings,
+    by_severity,
+    counter_findings,
+    differing_figures,
+    impact_text,
+    restore_text,
+)
+from errata.model.stream import Stream
+from errata.model.time import DAY, HIGHEST, LOWEST
 
 
 def a_stream(moment: str = "bigint") -> Stream:
@@ -42,7 +41,7 @@ def a_stream(moment: str = "bigint") -> Stream:
     return Stream(name="feed", columns=columns, key=("at", "who"), order="at", group=("who",))
 
 
-PATIENT = Patient(a_stream(), whole=3)
+PATIENT = InspectedStream(a_stream(), whole=3)
 
 
 def a_bucket(low: int = 0, high: int = 9, number: int = 1, **changes: Any) -> Bucket:
@@ -67,12 +66,14 @@ def pending(first: int, last: int, number: int = 1, **changes: Any) -> Bucket:
     return a_bucket(0, 9, number, role=Role.PENDING, **(revisions | changes))
 
 
-def seen(bucket: Bucket, **changes: Any) -> Seen:
-    known = Seen(bucket.size, bucket.checksum, figures=Figures.told(bucket), counting=bucket.rows, masked=bucket.masked)
+def seen(bucket: Bucket, **changes: Any) -> BucketInspection:
+    known = BucketInspection(
+        bucket.size, bucket.checksum, figures=BucketFigures.told(bucket), counting=bucket.rows, masked=bucket.masked
+    )
     return replace(known, **changes)
 
 
-def kinds(bucket: Bucket, what: Seen) -> list[Kind]:
+def kinds(bucket: Bucket, what: BucketInspection) -> list[FindingKind]:
     return [each.kind for each in bucket_findings(PATIENT, bucket, what)]
 
 
@@ -83,36 +84,43 @@ BUCKET = a_bucket()
     ("what", "expected"),
     [
         (seen(BUCKET), []),
-        (Seen(100), []),
-        (Seen(), [Kind.MISSING]),
-        (Seen(99), [Kind.CUT]),
-        (seen(BUCKET, size=99), [Kind.FIGURES]),
-        (Seen(100, "sha256:01"), [Kind.CHANGED]),
-        (seen(BUCKET, fault="it cannot be opened"), [Kind.UNREADABLE]),
-        (seen(BUCKET, nulls=("at",)), [Kind.NULLS]),
-        (seen(BUCKET, disordered=True), [Kind.DISORDER]),
-        (seen(BUCKET, unfiltered=("who",)), [Kind.FILTERS]),
-        (seen(BUCKET, masked=1), [Kind.MASKED]),
+        (BucketInspection(100), []),
+        (BucketInspection(), [FindingKind.MISSING]),
+        (BucketInspection(99), [FindingKind.CUT]),
+        (seen(BUCKET, size=99), [FindingKind.FIGURES]),
+        (BucketInspection(100, "sha256:01"), [FindingKind.CHANGED]),
+        (seen(BUCKET, fault="it cannot be opened"), [FindingKind.UNREADABLE]),
+        (seen(BUCKET, nulls=("at",)), [FindingKind.NULLS]),
+        (seen(BUCKET, disordered=True), [FindingKind.DISORDER]),
+        (seen(BUCKET, unfiltered=("who",)), [FindingKind.FILTERS]),
+        (seen(BUCKET, masked=1), [FindingKind.MASKED]),
         (seen(BUCKET, masked=None), []),
-        (seen(BUCKET, figures=Figures(9, 0, 9)), [Kind.FIGURES]),
-        (seen(BUCKET, figures=Figures(9, 0, 9), checksum="sha256:01", masked=3), [Kind.CHANGED]),
+        (seen(BUCKET, figures=BucketFigures(9, 0, 9)), [FindingKind.FIGURES]),
+        (seen(BUCKET, figures=BucketFigures(9, 0, 9), checksum="sha256:01", masked=3), [FindingKind.CHANGED]),
     ],
 )
-def test_of_a_bucket_the_worst_is_told_or_all_that_is_known(what: Seen, expected: list[Kind]) -> None:
+def test_of_a_bucket_the_worst_is_told_or_all_that_is_known(
+    what: BucketInspection, expected: list[FindingKind]
+) -> None:
     assert kinds(BUCKET, what) == expected
 
 
 def test_a_bucket_is_whole_when_it_is_what_was_written_and_can_be_read() -> None:
     assert seen(BUCKET).whole(BUCKET)
-    assert Seen(100).whole(BUCKET)
-    for each in (Seen(), Seen(99), Seen(100, "sha256:01"), seen(BUCKET, fault="it cannot be opened")):
+    assert BucketInspection(100).whole(BUCKET)
+    for each in (
+        BucketInspection(),
+        BucketInspection(99),
+        BucketInspection(100, "sha256:01"),
+        seen(BUCKET, fault="it cannot be opened"),
+    ):
         assert not each.whole(BUCKET)
 
 
 def test_of_what_only_old_commits_see_counts_and_filters_do_not_matter() -> None:
     old = replace(BUCKET, removed_in=5)
     assert kinds(old, seen(old, masked=1, unfiltered=("who",))) == []
-    assert kinds(old, Seen()) == [Kind.MISSING]
+    assert kinds(old, BucketInspection()) == [FindingKind.MISSING]
 
 
 @pytest.mark.parametrize(
@@ -131,10 +139,10 @@ def test_of_what_only_old_commits_see_counts_and_filters_do_not_matter() -> None
 )
 def test_figures_that_differ_are_named(changes: dict[str, Any], wrong: list[str]) -> None:
     told = replace(BUCKET, **changes)
-    assert wrong_figures(told, seen(BUCKET)) == wrong
-    assert wrong_figures(told, seen(BUCKET, checksum="sha256:01")) == []
+    assert differing_figures(told, seen(BUCKET)) == wrong
+    assert differing_figures(told, seen(BUCKET, checksum="sha256:01")) == []
     found = list(bucket_findings(PATIENT, told, seen(BUCKET)))
-    assert [(each.kind, each.mendable) for each in found] == [(Kind.FIGURES, True)] * bool(wrong)
+    assert [(each.kind, each.mendable) for each in found] == [(FindingKind.FIGURES, True)] * bool(wrong)
     assert all(wrong[0] in each.what for each in found)
 
 
@@ -147,29 +155,29 @@ def test_figures_that_differ_are_named(changes: dict[str, Any], wrong: list[str]
         (None, None, (LOWEST, HIGHEST)),
     ],
 )
-def test_an_overlay_spans_what_it_masks_and_brings(masks: Ends | None, content: Ends | None, hull: Ends) -> None:
-    figures = Figures.of_overlay(2, Groups(), (1, 2), masks, content)
+def test_an_overlay_spans_what_it_masks_and_brings(masks: Bounds | None, content: Bounds | None, hull: Bounds) -> None:
+    figures = BucketFigures.of_overlay(2, Groups(), (1, 2), masks, content)
     assert (figures.vs_min, figures.vs_max) == hull
 
 
 def test_who_is_concerned_is_told() -> None:
-    assert concerned(PATIENT, BUCKET) == (
+    assert impact_text(PATIENT, BUCKET) == (
         "commits 2 on need its 10 rows of batch b from 0 to 9; 3 live buckets of the stream are whole"
     )
     old = replace(BUCKET, removed_in=5, batch_id="", role=Role.PENDING, vs_min=LOWEST)
-    assert concerned(Patient(a_stream(), 1), old) == (
+    assert impact_text(InspectedStream(a_stream(), 1), old) == (
         "commits 2 to 4 need its 10 pending revisions from anywhere to 9; 1 live bucket of the stream is whole"
     )
-    timed = Patient(a_stream("timestamp"))
+    timed = InspectedStream(a_stream("timestamp"))
     assert timed.span(DAY, HIGHEST - 1) == f"from 1970-01-02T00:00:00.000000 to {HIGHEST - 1}"
 
 
 def test_what_to_restore_is_told() -> None:
-    assert restore(BUCKET) == (
+    assert restore_text(BUCKET) == (
         "restore feed/1 (100 bytes, sha256:00) from a backup of the warehouse; without one go back to a backup from "
         "before commit 2 and take batch b's files in again"
     )
-    inline = restore(replace(BUCKET, path=None, batch_id=""))
+    inline = restore_text(replace(BUCKET, path=None, batch_id=""))
     assert inline.startswith("restore the catalog from a backup that has these 100 bytes, sha256:00; ")
     assert inline.endswith("before commit 2 and take in again what came since")
 
@@ -184,7 +192,7 @@ def test_counts_are_mendable_when_the_rows_have_been_looked_at() -> None:
 
 
 def test_the_worst_comes_first() -> None:
-    found = [Finding("a", Kind.PIN, "", "", "", "", severity=each) for each in reversed(Severity)]
+    found = [Finding("a", FindingKind.PIN, "", "", "", "", severity=each) for each in reversed(Severity)]
     assert [each.severity for each in by_severity(found)] == list(Severity)
 
 
@@ -199,8 +207,8 @@ def test_the_worst_comes_first() -> None:
         ([(0, 9), (9, 9), (8, 8)], [(1, 3)]),
     ],
 )
-def test_buckets_overlap_when_one_begins_before_another_ends(spans: list[Ends], pairs: list[tuple[int, int]]) -> None:
-    found = overlapping(a_bucket(low, high, number) for number, (low, high) in enumerate(spans, start=1))
+def test_buckets_overlap_when_one_begins_before_another_ends(spans: list[Bounds], pairs: list[tuple[int, int]]) -> None:
+    found = overlapping_pairs(a_bucket(low, high, number) for number, (low, high) in enumerate(spans, start=1))
     assert [(one.bucket_id, other.bucket_id) for one, other in found] == pairs
 
 
@@ -222,7 +230,7 @@ def test_overlaps_matter_within_a_batch_and_in_a_clustered_table(changes: dict[s
     assert len(list(overlap_findings(PATIENT, both))) == count
 
 
-NOW = Position(9, 5, 8, 20, 4, None, 2)
+NOW = StreamPosition(9, 5, 8, 20, 4, None, 2)
 
 
 def numbers(revisions: int, *live: Bucket, withdrawn: tuple[Bucket, ...] = (), lost: int = 0, applied: int = 4) -> int:
@@ -266,7 +274,7 @@ def test_what_was_withdrawn_need_not_be_settled() -> None:
     assert numbers(8, pending(5, 6), withdrawn=(pending(7, 8, 2),)) == 0
 
 
-def positions(*before: Position, newest: int = 9, rows: bool = False, now: Position = NOW) -> list[str]:
+def positions(*before: StreamPosition, newest: int = 9, rows: bool = False, now: StreamPosition = NOW) -> list[str]:
     return [each.what for each in position_findings(PATIENT, now, before, newest=newest, rows=rows)]
 
 
@@ -289,7 +297,9 @@ def test_positions_never_go_back(name: str) -> None:
     assert what == f"{name} went back from commit 3 to commit 9"
 
 
-ENTRY = Entry(1, "b", 2, "b", {"read": 7, "appended": 5, "pending": 2}, 2, [1, 2], [3], [(0, 0, 2, 4), (1, 0, 6, 3)])
+ENTRY = LedgerEntry(
+    1, "b", 2, "b", {"read": 7, "appended": 5, "pending": 2}, 2, [1, 2], [3], [(0, 0, 2, 4), (1, 0, 6, 3)]
+)
 ROWS = {1: 3, 2: 2, 3: 2}
 
 

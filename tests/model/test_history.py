@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata.errors import Refused
+from errata.errors import RefusedError
+from errata.model.batch import Op
 from errata.model.columns import Column, ColumnType
-from errata.model.interval import Interval
-from errata.model.revision import Op
-from errata.model.stream import ARRIVAL, OnDuplicate, Stream
+from errata.model.stream import ARRIVAL_COLUMN, DuplicatePolicy, Stream
+from errata.model.time import Interval
 from fixtures.histories import LENIENT, QUOTES, change, quote
 from fixtures.oracle.history import History, Record
 from fixtures.oracle.revision import Row, key_of
@@ -81,7 +81,7 @@ class TestAppend:
         assert (taken.counts.pending, taken.counts.dropped, taken.counts.quarantined) == (4, 0, 0)
 
     def test_a_replacement_by_a_duplicate_moves_no_stable_point(self, orders: Stream) -> None:
-        history = History(replace(orders, on_duplicate=OnDuplicate.REPLACE))
+        history = History(replace(orders, on_duplicate=DuplicatePolicy.REPLACE))
         history.append([Record({"id": "a", "day": 3})], now=0)
         history.append([Record({"id": "a", "day": 90})], now=0)
         assert (history.stable(), len(history.pending())) == (3, 1)
@@ -102,12 +102,12 @@ class TestAppend:
         assert [revision.number for revision in history.pending(commit=2)] == [1, 2]
 
     def test_a_stream_ordered_on_arrival_is_never_late_and_arrival_is_not_said(self) -> None:
-        arrival = Column(ARRIVAL, ColumnType.parse("timestamp"))
-        history = History(Stream("s", (Column("id", ColumnType.parse("int")), arrival), ("id",), ARRIVAL))
+        arrival = Column(ARRIVAL_COLUMN, ColumnType.parse("timestamp"))
+        history = History(Stream("s", (Column("id", ColumnType.parse("int")), arrival), ("id",), ARRIVAL_COLUMN))
         history.append([Record({"id": 1})], now=100)
         taken = history.append([Record({"id": 1}), Record({"id": 2})], now=60)
         assert (taken.counts.dropped, taken.counts.appended, taken.counts.pending) == (1, 1, 0)
-        assert [row[ARRIVAL] for row in history.scan()] == [100, 100]
+        assert [row[ARRIVAL_COLUMN] for row in history.scan()] == [100, 100]
 
     def test_a_batch_without_an_id_is_known_by_its_content(self) -> None:
         history = History(QUOTES)
@@ -166,15 +166,15 @@ class TestAppend:
 
 class TestScanAndAgeing:
     def test_a_commit_that_is_not_there(self) -> None:
-        with pytest.raises(Refused, match="there is no commit 1"):
+        with pytest.raises(RefusedError, match="there is no commit 1"):
             History(QUOTES).scan(commit=1)
 
     def test_what_is_not_stable_does_not_age(self) -> None:
         history = History(QUOTES)
-        with pytest.raises(Refused, match="the stable point is None"):
+        with pytest.raises(RefusedError, match="the stable point is None"):
             history.age_out(-9)
         history.append([quote(1), quote(100)], now=0)
-        with pytest.raises(Refused, match="the stable point is 95"):
+        with pytest.raises(RefusedError, match="the stable point is 95"):
             history.age_out(96)
         assert history.commit == 1
         history.age_out(95)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from errata.errors import Refused, UsageError
-from errata.model.interval import LOWEST
-from errata.model.revision import Op
+from errata.errors import RefusedError, UsageError
+from errata.model.batch import Op
 from errata.model.stream import Stream
+from errata.model.time import LOWEST
 from fixtures.histories import ORDERS, QUOTES, STREAMS, batches, change, order, quote, records, seeded
 from fixtures.oracle.history import History
 from fixtures.oracle.revision import Key, Outcome, Row, corrected, in_stream_order, integer, key_of
@@ -33,7 +33,7 @@ def happen(data: st.DataObject, history: History, number: int, few: bool = False
             history.revise(now=number)
         case "undo":
             batch_id = data.draw(st.sampled_from(["seed", "undo-seed", *(f"batch {each}" for each in range(number))]))
-            with suppress(Refused, UsageError):  # it may have been changed since, or be the number of no batch
+            with suppress(RefusedError, UsageError):  # it may have been changed since, or be the number of no batch
                 history.undo(batch_id, now=number, keep_later=data.draw(st.booleans()))
         case _:
             if (stable := history.stable()) is not None:

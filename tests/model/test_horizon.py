@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from errata.model.horizon import forgotten, oldest_kept, readable, spent
+from errata.model.horizon import is_forgotten, is_readable, is_spent, oldest_kept_commit
 from fixtures.oracle.horizon import readable_commits
 
 
@@ -12,7 +12,7 @@ from fixtures.oracle.horizon import readable_commits
 def test_a_commit_is_readable_when_it_was_the_newest_within_the_horizon(
     superseded_at: int | None, expected: bool
 ) -> None:
-    assert readable(superseded_at, now=100, horizon=10) is expected
+    assert is_readable(superseded_at, now=100, horizon=10) is expected
 
 
 def test_an_old_commit_that_reigned_into_the_horizon_is_readable() -> None:
@@ -32,14 +32,14 @@ def test_no_commits() -> None:
 
 @pytest.mark.parametrize(("pinned", "expected"), [(None, 5), (7, 5), (5, 5), (3, 3)])
 def test_a_reader_keeps_what_the_horizon_lets_go(pinned: int | None, expected: int) -> None:
-    assert oldest_kept(5, pinned) == expected
+    assert oldest_kept_commit(5, pinned) == expected
 
 
 def test_what_no_kept_commit_sees_is_spent() -> None:
     for removed_in in range(1, 9):
         seen = [commit for commit in range(5, 9) if commit < removed_in]
-        assert spent(removed_in, kept_from=5) is not bool(seen)
-    assert not spent(None, kept_from=5)
+        assert is_spent(removed_in, kept_from=5) is not bool(seen)
+    assert not is_spent(None, kept_from=5)
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ def test_what_no_kept_commit_sees_is_spent() -> None:
 def test_rows_are_forgotten_when_they_cannot_be_there(
     vs_max: int, aged_to: int | None, dropped: bool, expected: bool
 ) -> None:
-    assert forgotten(vs_max, aged_to, dropped) is expected
+    assert is_forgotten(vs_max, aged_to, dropped) is expected

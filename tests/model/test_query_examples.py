@@ -14,7 +14,7 @@ from errata.language.nodes import (
     Join,
     Negation,
     Output,
-    Project,
+    Projection,
     RelationJoin,
     RowWindow,
     Scan,
@@ -22,10 +22,10 @@ from errata.language.nodes import (
     TimeWindow,
     Union,
 )
-from errata.language.patterns import pattern
+from errata.language.patterns import update_pattern
 from errata.language.plan import Field, Plan, Source, SourceKind
-from errata.language.times import Own, own_time, timing
-from errata.model.pattern import Pattern
+from errata.language.times import OwnTime, own_time_expr, row_times
+from errata.model.results import UpdatePattern
 from fixtures.choices import relation
 from fixtures.duck import Data, visible_at
 
@@ -47,8 +47,8 @@ def joined(left: Plan, right: Plan) -> Join:
     return Join(left, right, equal(left, right))
 
 
-def only(plan: Plan, *names: str) -> Project:
-    return Project(plan, tuple(Output(name, plan.ref(name)) for name in names))
+def only(plan: Plan, *names: str) -> Projection:
+    return Projection(plan, tuple(Output(name, plan.ref(name)) for name in names))
 
 
 def rows(*times: int) -> list[dict[str, object]]:
@@ -61,12 +61,12 @@ def told(plan: Plan, data: Data, *at: int) -> list[list[tuple[object, ...]]]:
 
 def test_what_happened_and_what_holds() -> None:
     join = joined(Sliding(scan("a"), 5), Sliding(scan("b"), 3))
-    assert timing(join).happened
-    assert own_time(join) == Call("greatest", (Ref("a.t", BIGINT), Ref("b.t", BIGINT)), BIGINT)
+    assert row_times(join).happened
+    assert own_time_expr(join) == Call("greatest", (Ref("a.t", BIGINT), Ref("b.t", BIGINT)), BIGINT)
     times = only(join, "a.t", "b.t")
     assert told(times, {"a": rows(10), "b": rows(12)}, 11, 12, 14, 15) == [[], [(10, 12)], [(10, 12)], []]
     values = Distinct(only(Sliding(scan("a"), 5), "a.src"))
-    assert timing(values).own is Own.NONE
+    assert row_times(values).own is OwnTime.NONE
     assert told(values, {"a": rows(10)}, 9, 10, 14, 15) == [[], [("x",)], [("x",)], []]
 
 
@@ -121,12 +121,12 @@ def test_relations() -> None:
 
 def test_update_patterns() -> None:
     wide, narrow = Sliding(scan("a"), 5), Sliding(scan("b"), 3)
-    assert pattern(joined(wide, narrow)) is Pattern.WEAK
-    assert pattern(Union((wide, narrow))) is Pattern.WEAK
-    assert pattern(Union((wide, Sliding(scan("b"), 5)))) is Pattern.WEAKEST
+    assert update_pattern(joined(wide, narrow)) is UpdatePattern.WEAK
+    assert update_pattern(Union((wide, narrow))) is UpdatePattern.WEAK
+    assert update_pattern(Union((wide, Sliding(scan("b"), 5)))) is UpdatePattern.WEAKEST
     negation = Negation(wide, narrow, (("a.src", "b.src"),))
-    assert pattern(negation) is Pattern.STRICT
+    assert update_pattern(negation) is UpdatePattern.STRICT
     count = Group(negation, (), (COUNT,))
-    assert pattern(count).shown == "WK"
+    assert update_pattern(count).shown == "WK"
     having = Filter(count, Call(">", (count.ref("count(*)"), Lit(1, BIGINT)), BOOLEAN))
-    assert pattern(having) is Pattern.STRICT
+    assert update_pattern(having) is UpdatePattern.STRICT

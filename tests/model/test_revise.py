@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from errata.errors import Refused
-from errata.model.revision import Op
-from errata.model.stream import OnRevision
+from errata.errors import RefusedError
+from errata.model.batch import Op
+from errata.model.stream import RevisionPolicy
 from fixtures.histories import ORDERS, QUOTES, change, order, quote
 from fixtures.oracle.history import History, Record
 from fixtures.oracle.revision import Outcome
@@ -58,7 +58,7 @@ class TestRevise:
         assert (prices(history), history.pending(), history.states[-1].applied) == ([3], [], 3)
 
     def test_what_was_ignored_is_settled(self) -> None:
-        history = History(replace(QUOTES, on_revision=OnRevision.IGNORE))
+        history = History(replace(QUOTES, on_revision=RevisionPolicy.IGNORE))
         history.append([quote(1), quote(100)], now=0)
         history.append([priced(2), quote(3)], now=0)
         assert [each.outcome for each in history.revise().outcomes] == [Outcome.IGNORED] * 2
@@ -135,12 +135,12 @@ class TestPositions:
 
     def test_only_what_is_settled_can_be_read(self, history: History) -> None:
         for number in (1, -1):
-            with pytest.raises(Refused, match=f"revisions up to {number}"):
+            with pytest.raises(RefusedError, match=f"revisions up to {number}"):
                 history.scan(revisions_up_to=number)
         history.revise()
-        with pytest.raises(Refused, match="revisions up to 1"):
+        with pytest.raises(RefusedError, match="revisions up to 1"):
             history.scan(commit=2, revisions_up_to=1)
-        with pytest.raises(Refused, match="revisions up to 3"):
+        with pytest.raises(RefusedError, match="revisions up to 3"):
             history.scan(revisions_up_to=3)
 
     def test_a_row_brought_again_is_left_out_where_it_was_not_deleted(self) -> None:

@@ -7,8 +7,15 @@ from typing import ClassVar
 
 import pytest
 
-from errata.model.revision import Op, aged_out, duplicate_key, key_taken, no_such_row, old_differs
-from errata.model.stream import ARRIVAL, OnRevision, Stream
+from errata.model.batch import (
+    Op,
+    aged_out_reason,
+    duplicate_key_reason,
+    key_taken_reason,
+    no_such_row_reason,
+    old_value_reason,
+)
+from errata.model.stream import ARRIVAL_COLUMN, RevisionPolicy, Stream
 from fixtures.histories import LENIENT, ORDERS, QUOTES
 from fixtures.oracle.revision import Outcome, Revision, Row, corrected, decide, key_of, not_yet_there
 
@@ -47,11 +54,11 @@ class TestOneRevision:
     def test_an_insertion_of_a_free_key(self) -> None:
         assert self.outcome(insert(2)) == (Outcome.INSERTED, None)
         assert self.outcome(insert(2), aged_to=2) == (Outcome.INSERTED, None)
-        assert self.outcome(insert(2), aged_to=3) == (Outcome.REFUSED, aged_out())
+        assert self.outcome(insert(2), aged_to=3) == (Outcome.REFUSED, aged_out_reason())
 
     def test_an_insertion_of_a_live_key(self) -> None:
         assert self.outcome(insert(price=1)) == (Outcome.DROPPED, None)
-        assert self.outcome(insert(price=2)) == (Outcome.REFUSED, duplicate_key())
+        assert self.outcome(insert(price=2)) == (Outcome.REFUSED, duplicate_key_reason())
         assert self.outcome(insert(price=2), stream=LENIENT) == (Outcome.REPLACED, None)
         assert self.outcome(insert(price=1), stream=LENIENT) == (Outcome.DROPPED, None)
 
@@ -59,7 +66,7 @@ class TestOneRevision:
         row: Row = {"id": "a", "day": 60, "amount": 1}
         back = Revision(1, Op.INSERT, ("a",), {"id": "a", "day": 10, "amount": 1})
         lenient = replace(ORDERS, on_duplicate=LENIENT.on_duplicate)
-        assert self.outcome(back, row, stream=lenient, aged_to=11) == (Outcome.REFUSED, aged_out())
+        assert self.outcome(back, row, stream=lenient, aged_to=11) == (Outcome.REFUSED, aged_out_reason())
         assert self.outcome(back, row, stream=lenient, aged_to=10) == (Outcome.REPLACED, None)
 
     def test_old_values_of_an_insertion_say_nothing(self) -> None:
@@ -69,11 +76,11 @@ class TestOneRevision:
 
     @pytest.mark.parametrize("revision", [revise((9, "A"), price=2), delete((9, "A"))])
     def test_no_row_of_the_key(self, revision: Revision) -> None:
-        assert self.outcome(revision, stable=10) == (Outcome.REFUSED, no_such_row())
+        assert self.outcome(revision, stable=10) == (Outcome.REFUSED, no_such_row_reason())
         assert self.outcome(revision, stable=9) == (Outcome.WAITING, not_yet_there())
         assert self.outcome(revision, stable=None) == (Outcome.WAITING, not_yet_there())
-        assert self.outcome(revision, stable=10, aged_to=10) == (Outcome.REFUSED, aged_out())
-        assert self.outcome(revision, stable=10, aged_to=9) == (Outcome.REFUSED, no_such_row())
+        assert self.outcome(revision, stable=10, aged_to=10) == (Outcome.REFUSED, aged_out_reason())
+        assert self.outcome(revision, stable=10, aged_to=9) == (Outcome.REFUSED, no_such_row_reason())
 
     def test_what_may_still_come_waits_though_its_place_has_aged_out(self) -> None:
         assert self.outcome(revise((9, "A"), price=2), stable=9, aged_to=20) == (Outcome.WAITING, not_yet_there())
@@ -84,21 +91,21 @@ class TestOneRevision:
         def outcome(revision: Revision) -> tuple[Outcome, str | None]:
             return self.outcome(revision, row, stream=ORDERS, aged_to=10)
 
-        assert outcome(delete(("b",))) == (Outcome.REFUSED, no_such_row())
-        assert outcome(delete(("b",), day=None)) == (Outcome.REFUSED, no_such_row())
+        assert outcome(delete(("b",))) == (Outcome.REFUSED, no_such_row_reason())
+        assert outcome(delete(("b",), day=None)) == (Outcome.REFUSED, no_such_row_reason())
         assert outcome(delete(("b",), day=50)) == (Outcome.WAITING, not_yet_there())
-        assert outcome(delete(("b",), day=9)) == (Outcome.REFUSED, aged_out())
-        assert outcome(revise(("b",), amount=1)) == (Outcome.REFUSED, no_such_row())
+        assert outcome(delete(("b",), day=9)) == (Outcome.REFUSED, aged_out_reason())
+        assert outcome(revise(("b",), amount=1)) == (Outcome.REFUSED, no_such_row_reason())
         assert outcome(revise(("b",), day=50)) == (Outcome.WAITING, not_yet_there())
-        assert outcome(revise(("b",), {"day": 20}, day=50)) == (Outcome.REFUSED, no_such_row())
-        assert outcome(revise(("b",), {"day": None}, day=9)) == (Outcome.REFUSED, aged_out())
-        assert outcome(Revision(1, Op.DELETE, ("b",), {"day": 50})) == (Outcome.REFUSED, no_such_row())
+        assert outcome(revise(("b",), {"day": 20}, day=50)) == (Outcome.REFUSED, no_such_row_reason())
+        assert outcome(revise(("b",), {"day": None}, day=9)) == (Outcome.REFUSED, aged_out_reason())
+        assert outcome(Revision(1, Op.DELETE, ("b",), {"day": 50})) == (Outcome.REFUSED, no_such_row_reason())
 
     def test_a_deletion_of_a_live_row(self) -> None:
         assert self.outcome(delete()) == (Outcome.DELETED, None)
         assert self.outcome(delete(), aged_to=5) == (Outcome.DELETED, None)
         assert self.outcome(delete(price=1, time=1)) == (Outcome.DELETED, None)
-        assert self.outcome(delete(price=7)) == (Outcome.REFUSED, old_differs("price", "7", "1"))
+        assert self.outcome(delete(price=7)) == (Outcome.REFUSED, old_value_reason("price", "7", "1"))
 
     def test_a_replacement_says_what_changes(self) -> None:
         assert self.outcome(revise(price=2)) == (Outcome.REPLACED, None)
@@ -110,14 +117,14 @@ class TestOneRevision:
         assert self.outcome(revise(old={"price": 1}, price=2)) == (Outcome.REPLACED, None)
         assert self.outcome(revise(old={"price": None}, price=2)) == (
             Outcome.REFUSED,
-            old_differs("price", "NULL", "1"),
+            old_value_reason("price", "NULL", "1"),
         )
         assert self.outcome(revise(old={"time": None, "symbol": None}, price=2)) == (Outcome.REPLACED, None)
         null: Row = {**self.ROW, "price": None}
         assert self.outcome(revise(old={"price": None}, price=2), null) == (Outcome.REPLACED, None)
         assert self.outcome(revise(old={"price": 1}, price=2), null) == (
             Outcome.REFUSED,
-            old_differs("price", "1", "NULL"),
+            old_value_reason("price", "1", "NULL"),
         )
         # It would change nothing, and is wrong all the same.
         assert self.outcome(revise(old={"price": 7}))[0] is Outcome.REFUSED
@@ -131,36 +138,43 @@ class TestOneRevision:
     def test_the_first_wrong_old_value_in_the_streams_order_is_named(self) -> None:
         row: Row = {"id": "a", "day": 3, "amount": 1}
         wrong = revise(("a",), {"amount": 8, "day": 4}, amount=2)
-        assert self.outcome(wrong, row, stream=ORDERS)[1] == old_differs("day", "4", "3")
+        assert self.outcome(wrong, row, stream=ORDERS)[1] == old_value_reason("day", "4", "3")
 
     def test_a_key_that_another_row_has(self) -> None:
         other: Row = {"time": 1, "symbol": "B", "price": 1}
-        assert self.outcome(revise(symbol="B"), self.ROW, other) == (Outcome.REFUSED, key_taken())
+        assert self.outcome(revise(symbol="B"), self.ROW, other) == (Outcome.REFUSED, key_taken_reason())
         assert self.outcome(revise(symbol="C"), self.ROW, other) == (Outcome.REPLACED, None)
-        assert self.outcome(revise(symbol="B"), self.ROW, other, aged_to=2) == (Outcome.REFUSED, key_taken())
+        assert self.outcome(revise(symbol="B"), self.ROW, other, aged_to=2) == (Outcome.REFUSED, key_taken_reason())
 
     def test_a_row_cannot_be_moved_to_or_changed_where_rows_have_aged_out(self) -> None:
         late: Row = {"time": 9, "symbol": "A", "price": 1}
-        assert self.outcome(revise((9, "A"), time=4), late, aged_to=5) == (Outcome.REFUSED, aged_out())
+        assert self.outcome(revise((9, "A"), time=4), late, aged_to=5) == (Outcome.REFUSED, aged_out_reason())
         assert self.outcome(revise((9, "A"), time=5), late, aged_to=5) == (Outcome.REPLACED, None)
-        assert self.outcome(revise((9, "A"), price=2), late, aged_to=10) == (Outcome.REFUSED, aged_out())
+        assert self.outcome(revise((9, "A"), price=2), late, aged_to=10) == (Outcome.REFUSED, aged_out_reason())
 
     @pytest.mark.parametrize("revision", [insert(2), insert(), revise(price=2), delete(), delete((70, "A"))])
     def test_a_stream_that_ignores_revisions(self, revision: Revision) -> None:
-        deaf = replace(QUOTES, on_revision=OnRevision.IGNORE)
+        deaf = replace(QUOTES, on_revision=RevisionPolicy.IGNORE)
         assert self.outcome(revision, stream=deaf) == (Outcome.IGNORED, None)
 
     def test_arrival_is_not_said_by_an_insertion(self) -> None:
-        arrival = replace(QUOTES.column("time"), name=ARRIVAL)
-        stream = Stream("s", (QUOTES.column("symbol"), arrival), ("symbol",), ARRIVAL)
-        again = Revision(1, Op.INSERT, ("A",), {"symbol": "A", ARRIVAL: 9})
-        assert self.outcome(again, {"symbol": "A", ARRIVAL: 3}, stream=stream) == (Outcome.DROPPED, None)
+        arrival = replace(QUOTES.column("time"), name=ARRIVAL_COLUMN)
+        stream = Stream("s", (QUOTES.column("symbol"), arrival), ("symbol",), ARRIVAL_COLUMN)
+        again = Revision(1, Op.INSERT, ("A",), {"symbol": "A", ARRIVAL_COLUMN: 9})
+        assert self.outcome(again, {"symbol": "A", ARRIVAL_COLUMN: 3}, stream=stream) == (Outcome.DROPPED, None)
 
 
 def test_every_reason_is_told_apart() -> None:
-    said = [no_such_row(), aged_out(), not_yet_there(), old_differs("a", "1", "2"), key_taken(), duplicate_key()]
+    said = [
+        no_such_row_reason(),
+        aged_out_reason(),
+        not_yet_there(),
+        old_value_reason("a", "1", "2"),
+        key_taken_reason(),
+        duplicate_key_reason(),
+    ]
     assert len({text.split(":")[0] for text in said}) == len(said)
-    assert old_differs("price", "7", "1") == "old value does not match: price is said to have been 7, and it is 1"
+    assert old_value_reason("price", "7", "1") == "old value does not match: price is said to have been 7, and it is 1"
 
 
 class TestOneAfterTheOther:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from errata.errors import Refused, UsageError
-from errata.model.revision import Op
-from errata.model.stream import OnRevision
+from errata.errors import RefusedError, UsageError
+from errata.model.batch import Op
+from errata.model.stream import RevisionPolicy
 from fixtures.histories import ORDERS, QUOTES, change, order, quote
 from fixtures.oracle.history import History, Record
 from fixtures.oracle.revision import Outcome
@@ -110,7 +110,7 @@ class TestWhatCameLater:
         taken(history, "x", order("d", 4), amount("a", 5), amount("b", 5), rename("c", "e"))
         taken(history, "y", amount("d", 9), delete("a"), rename("e", "f"))
         before = history.scan()
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             history.undo("x")
         assert refused.value.where == "('a',), ('f',), ('d',)"
         assert history.scan() == before
@@ -123,7 +123,7 @@ class TestWhatCameLater:
         taken(history, "x", done, amount("b", 5))
         taken(history, "y", order("a", 9, 7))
         before = amounts(history)
-        with pytest.raises(Refused, match="changed since"):
+        with pytest.raises(RefusedError, match="changed since"):
             history.undo("x")
         history.undo("x", keep_later=True)
         assert amounts(history) == {**before, "b": 1}
@@ -162,7 +162,7 @@ class TestWhatCameLater:
         history.undo("x")
         history.undo("undo-x")
         assert history.scan() == done
-        with pytest.raises(Refused, match="changed since"):
+        with pytest.raises(RefusedError, match="changed since"):
             history.undo("seed")
 
     def test_what_was_undone_no_longer_stands_in_the_way(self, history: History) -> None:
@@ -212,18 +212,18 @@ class TestWhatCannotBeUndone:
         assert "did you mean monday?" in str(error.value)
 
     def test_a_stream_that_ignores_revisions(self) -> None:
-        history = History(replace(ORDERS, on_revision=OnRevision.IGNORE))
+        history = History(replace(ORDERS, on_revision=RevisionPolicy.IGNORE))
         history.append([order("a", 1)], now=0, batch_id="x")
-        with pytest.raises(Refused, match="ignores revisions"):
+        with pytest.raises(RefusedError, match="ignores revisions"):
             history.undo("x")
 
     def test_the_id_of_an_undo_is_its_own(self, history: History) -> None:
         taken(history, "undo-seed", order("d", 4))
-        with pytest.raises(Refused, match="the same id"):
+        with pytest.raises(RefusedError, match="the same id"):
             history.undo("seed")
         taken(history, "x", order("e", 4))
         history.undo("x")
-        with pytest.raises(Refused, match="is an undo"):
+        with pytest.raises(RefusedError, match="is an undo"):
             history.append([order("f", 5)], now=0, batch_id="undo-x")
 
 

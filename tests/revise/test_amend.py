@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.archive.result_rows import feed_schema, mask_schema, result_schema
+from errata.answer.result_diff import DiffContext, ResultDiff, diff_results
+from errata.archive.schemas import feed_schema, result_mask_schema, result_schema
 from errata.errors import ErrataError
-from errata.language.lineage import Axis, Region
-from errata.model.columns import Kind
-from errata.model.instants import to_micros
-from errata.model.interval import EVERYTHING, HIGHEST, LOWEST, Interval
-from errata.model.results import OLD_VE, OP, RUN, VE, VS, Shape, old
-from errata.revise.amend import Amended, Amending, amend
+from errata.language.lineage import Region, RegionAxis
+from errata.model.columns import TypeKind
+from errata.model.results import EVALUATION, OLD_VE, OP, VE, VS, ResultShape, old_column
+from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval, to_micros
 from fixtures.chance import seeds
 from fixtures.choices import Choices, FromHypothesis, FromRandom
 from fixtures.folding import fold, lasting, listed, plain
@@ -47,8 +46,8 @@ def held(values: Values) -> Values:
 class Case:
     """What is published and what is right, which differ inside regions only."""
 
-    shape: Shape
-    told: Amending
+    shape: ResultShape
+    told: DiffContext
     regions: list[Region]
     published: list[Lived]
     right: list[Lived]
@@ -70,7 +69,12 @@ class Case:
 
     def rows(self, lived: list[Lived], run: int | None = None) -> Rows:
         return [
-            {**dict(zip(self.shape.names, values, strict=True)), VS: vs, VE: ve, **({} if run is None else {RUN: run})}
+            {
+                **dict(zip(self.shape.names, values, strict=True)),
+                VS: vs,
+                VE: ve,
+                **({} if run is None else {EVALUATION: run}),
+            }
             for values, vs, ve in lived
         ]
 
@@ -87,7 +91,7 @@ def constant(value: Any) -> Any:
     return to_micros(value) if hasattr(value, "tzinfo") else value
 
 
-def lies_in(regions: list[Region], shape: Shape, until: int) -> Callable[[Values, int], bool]:
+def lies_in(regions: list[Region], shape: ResultShape, until: int) -> Callable[[Values, int], bool]:
     def inside(values: Values, at: int) -> bool:
         row = {name: constant(value) for name, value in zip(shape.names, values, strict=True)}
         return any(
@@ -98,8 +102,8 @@ def lies_in(regions: list[Region], shape: Shape, until: int) -> Callable[[Values
     return inside
 
 
-def some_regions(choices: Choices, shape: Shape, axis: Axis) -> list[Region]:
-    exact = [each for each in shape.columns if each.type.kind not in (Kind.FLOAT, Kind.DOUBLE)]
+def some_regions(choices: Choices, shape: ResultShape, axis: RegionAxis) -> list[Region]:
+    exact = [each for each in shape.columns if each.type.kind not in (TypeKind.FLOAT, TypeKind.DOUBLE)]
     found = []
     for _ in range(choices.number(0, 4)):
         low = choices.one([0, LOWEST, -2, *range(LAST + 1)])
@@ -110,11 +114,11 @@ def some_regions(choices: Choices, shape: Shape, axis: Axis) -> list[Region]:
     return found
 
 
-def some_values(choices: Choices, shape: Shape, *, key: bool) -> Values:
+def some_values(choices: Choices, shape: ResultShape, *, key: bool) -> Values:
     return tuple(choices.one(FEW[each.type.kind]) for each in shape.columns if each.key is key)
 
 
-def keys_of(choices: Choices, shape: Shape) -> list[Values]:
+def keys_of(choices: Choices, shape: ResultShape) -> list[Values]:
     found = {held(each): each for each in (some_values(choices, shape, key=True) for _ in range(3))}
     # 0.0 and -0.0 are one key, whichever way it is spelled.
     return list(found.values())
@@ -143,10 +147,10 @@ def _same(one: Values | None, other: Values | None) -> bool:
     return (one is None) == (other is None) and (one is None or other is None or held(one) == held(other))
 
 
-def of_instants(choices: Choices, shape: Shape, *, covering: bool) -> Case:
+def of_instants(choices: Choices, shape: ResultShape, *, covering: bool) -> Case:
     """A case told by instants."""
     until = choices.number(0, LAST - 2)
-    regions = some_regions(choices, shape, Axis.INSTANT)
+    regions = some_regions(choices, shape, RegionAxis.INSTANT)
     inside = lies_in(regions, shape, until)
     published: Said = {}
     right: Said = {}
@@ -160,7 +164,7 @@ def of_instants(choices: Choices, shape: Shape, *, covering: bool) -> Case:
             else other
             for at, (one, other) in enumerate(zip(was, now, strict=True))
         ]
-    told = Amending(RUN_NO, until, covering, Axis.INSTANT)
+    told = DiffContext(RUN_NO, until, covering, RegionAxis.INSTANT)
     foresees = choices if covering else None
     case = Case(shape, told, regions, lives(published, until, foresees), lives(right, until, foresees), inside)
     case.new = list(_parts(choices, case)) + list(_wrong(choices, case))
@@ -168,7 +172,7 @@ def of_instants(choices: Choices, shape: Shape, *, covering: bool) -> Case:
     return case
 
 
-def _course(choices: Choices, shape: Shape, key: Values) -> list[Values | None]:
+def _course(choices: Choices, shape: ResultShape, key: Values) -> list[Values | None]:
     course: list[Values | None] = []
     while len(course) <= LAST:
         values = _laid_out(shape, key, some_values(choices, shape, key=False)) if choices.number(0, 3) else None
@@ -176,7 +180,7 @@ def _course(choices: Choices, shape: Shape, key: Values) -> list[Values | None]:
     return course[: LAST + 1]
 
 
-def _laid_out(shape: Shape, key: Values, payload: Values) -> Values:
+def _laid_out(shape: ResultShape, key: Values, payload: Values) -> Values:
     keys, others = iter(key), iter(payload)
     return tuple(next(keys if each.key else others) for each in shape.columns)
 
@@ -224,7 +228,7 @@ def _needed(case: Case, row: Lived) -> bool:
         replace(each, values={n: v for n, v in each.values.items() if n in case.shape.key}) for each in case.regions
     ]
     has = lies_in([replace(each, interval=EVERYTHING) for each in keyed], case.shape, HIGHEST - 1)
-    if case.told.axis is Axis.START:
+    if case.told.axis is RegionAxis.START:
         return lies_in(keyed, case.shape, case.told.until)(values, vs)
     return any(
         each.interval.start - 1 < ve and spread(each.interval, case.told.until).end >= vs
@@ -233,10 +237,10 @@ def _needed(case: Case, row: Lived) -> bool:
     ) and has(values, 0)
 
 
-def of_starts(choices: Choices, shape: Shape, *, covering: bool) -> Case:
+def of_starts(choices: Choices, shape: ResultShape, *, covering: bool) -> Case:
     """A case told by the beginnings of whole rows."""
     until = choices.number(0, LAST - 2)
-    regions = some_regions(choices, shape, Axis.START)
+    regions = some_regions(choices, shape, RegionAxis.START)
     inside = lies_in(regions, shape, until)
     published, right = [], []
     for key in keys_of(choices, shape):
@@ -247,7 +251,7 @@ def of_starts(choices: Choices, shape: Shape, *, covering: bool) -> Case:
             if at <= until:
                 published += was
                 right += now
-    told = Amending(RUN_NO, until, covering, Axis.START)
+    told = DiffContext(RUN_NO, until, covering, RegionAxis.START)
     if covering:
         # Rows of one key are apart.
         published, right = (
@@ -263,25 +267,25 @@ def of_starts(choices: Choices, shape: Shape, *, covering: bool) -> Case:
     return case
 
 
-def _row(choices: Choices, shape: Shape, key: Values, at: int) -> list[Lived]:
+def _row(choices: Choices, shape: ResultShape, key: Values, at: int) -> list[Lived]:
     if choices.number(0, 2):
         return []
     values = _laid_out(shape, key, some_values(choices, shape, key=False))
     return [(values, at, choices.one([at + 1, at + 4, HIGHEST]))]
 
 
-def amended(case: Case) -> Amended:
+def amended(case: Case) -> ResultDiff:
     shape = case.shape
     new, before = table(case.rows(case.new), shape), table(case.rows(case.before, 1), shape, run=True)
-    done = amend(new, before, case.regions, case.told, shape)
-    assert done.masks.schema.equals(mask_schema(shape))
+    done = diff_results(new, before, case.regions, case.told, shape)
+    assert done.masks.schema.equals(result_mask_schema(shape))
     assert done.feed.schema.equals(feed_schema(shape))
     for part in (done.base, done.open, done.tip):
         assert part.schema.equals(result_schema(shape))
     return done
 
 
-def check(case: Case, choices: Choices) -> Amended:
+def check(case: Case, choices: Choices) -> ResultDiff:
     done = amended(case)
     added = [row for part in (done.base, done.open, done.tip) for row in case.lived(part)]
     check_rows(case, done, added)
@@ -289,11 +293,11 @@ def check(case: Case, choices: Choices) -> Amended:
     check_order(case, done)
     check_reader(case, done, choices)
     for part in (done.masks, done.base, done.open, done.tip, done.feed):
-        assert set(part[RUN].to_pylist()) <= {RUN_NO}
+        assert set(part[EVALUATION].to_pylist()) <= {RUN_NO}
     return done
 
 
-def check_rows(case: Case, done: Amended, added: list[Lived]) -> None:
+def check_rows(case: Case, done: ResultDiff, added: list[Lived]) -> None:
     """Only what is wrong is masked, only what is not there is added; and what then counts is right."""
     says, right = {case.says(row) for row in case.published}, {case.says(row) for row in case.right}
     masks = [(held(tuple(row[name] for name in case.shape.key)), row[VS], row[VE]) for row in done.masks.to_pylist()]
@@ -307,7 +311,7 @@ def check_rows(case: Case, done: Amended, added: list[Lived]) -> None:
     assert done.compared <= len({*map(case.place, case.published), *map(case.place, added)})
 
 
-def check_roles(case: Case, done: Amended) -> None:
+def check_roles(case: Case, done: ResultDiff) -> None:
     until, covering, closes = case.told.until, case.told.covering, case.told.closes
 
     def lasting_on(row: dict[str, Any]) -> bool:
@@ -324,14 +328,14 @@ def rank(value: Any) -> tuple[Any, ...]:
     return (2,) if value != value else (1, value.encode() if isinstance(value, str) else value)
 
 
-def check_order(case: Case, done: Amended) -> None:
+def check_order(case: Case, done: ResultDiff) -> None:
     for part in (done.masks, done.base, done.open, done.tip, done.feed):
         places = [(row[VS], [rank(row[name]) for name in case.shape.key]) for row in part.to_pylist()]
         assert places == sorted(places)
         assert len({repr(each) for each in places}) == len(places)
 
 
-def check_reader(case: Case, done: Amended, choices: Choices) -> None:
+def check_reader(case: Case, done: ResultDiff, choices: Choices) -> None:
     """One who folds the records holds the right answer, and is told nothing in vain."""
     key, covering = case.shape.key, case.told.covering
     begins = {case.place(row) for row in case.published}
@@ -349,7 +353,7 @@ def check_reader(case: Case, done: Amended, choices: Choices) -> None:
         place = (tuple(record[name] for name in key), record[VS])
         if record[OP] != "insert":
             assert record[OLD_VE] == was[place][2]
-        payload = [(record[name], record[old(name)]) for name in case.shape.payload]
+        payload = [(record[name], record[old_column(name)]) for name in case.shape.payload]
         same = all(one == other for one, other in payload)
         if record[OP] == "replace" and same and case.says((was[place][0], 0, record[VE]))[2] == record[OLD_VE]:
             end = (place[0], record[VE])
@@ -358,19 +362,19 @@ def check_reader(case: Case, done: Amended, choices: Choices) -> None:
             assert end not in follows
 
 
-kinds = st.sampled_from(list(Kind))
-MAKERS = {Axis.START: of_starts, Axis.INSTANT: of_instants}
+kinds = st.sampled_from(list(TypeKind))
+MAKERS = {RegionAxis.START: of_starts, RegionAxis.INSTANT: of_instants}
 whole = pytest.mark.parametrize("covering", [True, False])
 USUAL, MOST = 60, 600
 """So many cases, and more where these show too little of what a test is about."""
-axes = pytest.mark.parametrize("axis", list(Axis))
+axes = pytest.mark.parametrize("axis", list(RegionAxis))
 
 
 @whole
 @axes
 @given(st.data(), st.lists(kinds, max_size=2), st.lists(kinds, max_size=2))
 def test_results_come_out_right(
-    axis: Axis, covering: bool, data: st.DataObject, key: list[Kind], payload: list[Kind]
+    axis: RegionAxis, covering: bool, data: st.DataObject, key: list[TypeKind], payload: list[TypeKind]
 ) -> None:
     choices = FromHypothesis(data.draw)
     check(MAKERS[axis](choices, shape_of(key, payload), covering=covering), choices)
@@ -378,21 +382,21 @@ def test_results_come_out_right(
 
 @whole
 @axes
-@pytest.mark.parametrize("key", [[Kind.STRING], [Kind.TIMESTAMP, Kind.INT], [Kind.DOUBLE]])
-def test_many_results_come_out_right(axis: Axis, covering: bool, key: list[Kind]) -> None:
+@pytest.mark.parametrize("key", [[TypeKind.STRING], [TypeKind.TIMESTAMP, TypeKind.INT], [TypeKind.DOUBLE]])
+def test_many_results_come_out_right(axis: RegionAxis, covering: bool, key: list[TypeKind]) -> None:
     changed = 0
     for number, seed in enumerate(seeds(__name__, MOST)):
         if number >= USUAL and changed > 30:
             break
         choices = FromRandom(random.Random(seed))
-        changed += check(MAKERS[axis](choices, shape_of(key, [Kind.INT]), covering=covering), choices).changed
+        changed += check(MAKERS[axis](choices, shape_of(key, [TypeKind.INT]), covering=covering), choices).changed
     assert changed > 30
 
 
 @axes
-def test_what_closes_is_final(axis: Axis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FEW, Kind.BIGINT, [0, 3, 7])
-    shape, finals = shape_of([Kind.BIGINT], [Kind.INT]), 0
+def test_what_closes_is_final(axis: RegionAxis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FEW, TypeKind.BIGINT, [0, 3, 7])
+    shape, finals = shape_of([TypeKind.BIGINT], [TypeKind.INT]), 0
     for number, seed in enumerate(seeds(__name__, MOST)):
         if number >= USUAL and finals > 10:
             break
@@ -406,9 +410,9 @@ def test_what_closes_is_final(axis: Axis, monkeypatch: pytest.MonkeyPatch) -> No
 
 @whole
 @axes
-def test_the_last_bits_of_sums_do_not_matter(axis: Axis, covering: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FEW, Kind.DOUBLE, [1234.5, None, -0.25, 3e4])
-    shape, changed = shape_of([Kind.STRING], [Kind.DOUBLE]), 0
+def test_the_last_bits_of_sums_do_not_matter(axis: RegionAxis, covering: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FEW, TypeKind.DOUBLE, [1234.5, None, -0.25, 3e4])
+    shape, changed = shape_of([TypeKind.STRING], [TypeKind.DOUBLE]), 0
     for number, seed in enumerate(seeds(__name__, MOST)):
         if number >= USUAL and changed > 20:
             break
@@ -428,30 +432,30 @@ def test_the_last_bits_of_sums_do_not_matter(axis: Axis, covering: bool, monkeyp
     assert changed > 20
 
 
-PRICES = shape_of([Kind.STRING], [Kind.INT])
-SUMS = shape_of([Kind.STRING], [Kind.DOUBLE])
+PRICES = shape_of([TypeKind.STRING], [TypeKind.INT])
+SUMS = shape_of([TypeKind.STRING], [TypeKind.DOUBLE])
 
 
 def price(key: str | None, value: float | None, vs: int, ve: int = HIGHEST, run: int | None = None) -> dict[str, Any]:
     row = {"key": key, "v0": value, VS: vs, VE: ve}
-    return row if run is None else {**row, RUN: run}
+    return row if run is None else {**row, EVALUATION: run}
 
 
 def corrected(
-    new: Rows, before: Rows, *regions: Region, until: int = 20, covering: bool = True, shape: Shape = PRICES
-) -> Amended:
-    told = Amending(RUN_NO, until, covering, regions[0].axis)
-    return amend(table(new, shape), table(before, shape, run=True), regions, told, shape)
+    new: Rows, before: Rows, *regions: Region, until: int = 20, covering: bool = True, shape: ResultShape = PRICES
+) -> ResultDiff:
+    told = DiffContext(RUN_NO, until, covering, regions[0].axis)
+    return diff_results(table(new, shape), table(before, shape, run=True), regions, told, shape)
 
 
-def changes(done: Amended) -> list[tuple[Any, ...]]:
+def changes(done: ResultDiff) -> list[tuple[Any, ...]]:
     return [
         (row[OP], row["key"], row["v0"], row[VS], row[VE], row["_old_v0"], row[OLD_VE]) for row in done.feed.to_pylist()
     ]
 
 
-def masks(done: Amended) -> list[tuple[Any, ...]]:
-    return [(row["key"], row[VS], row[VE], row[RUN]) for row in done.masks.to_pylist()]
+def masks(done: ResultDiff) -> list[tuple[Any, ...]]:
+    return [(row["key"], row[VS], row[VE], row[EVALUATION]) for row in done.masks.to_pylist()]
 
 
 class TestInstants:
@@ -562,15 +566,17 @@ class TestSums:
             assert done.changed == 1
 
     def test_other_doubles_are_compared_exactly(self) -> None:
-        told = Amending(RUN_NO, 20, True, Axis.START, rough=frozenset())
+        told = DiffContext(RUN_NO, 20, True, RegionAxis.START, rough=frozenset())
         new, before = [price("a", self.NEAR, 3, 9)], [price("a", 0.3, 3, 9, 1)]
-        done = amend(table(new, SUMS), table(before, SUMS, run=True), [start(3, 4)], told, SUMS)
+        done = diff_results(table(new, SUMS), table(before, SUMS, run=True), [start(3, 4)], told, SUMS)
         assert done.changed == 1
 
 
 @axes
-def test_nothing_comes_of_nothing(axis: Axis) -> None:
+def test_nothing_comes_of_nothing(axis: RegionAxis) -> None:
     for regions in ([], [Region(axis)]):
-        done = amend(table([], PRICES), table([], PRICES, run=True), regions, Amending(1, 5, True, axis), PRICES)
+        done = diff_results(
+            table([], PRICES), table([], PRICES, run=True), regions, DiffContext(1, 5, True, axis), PRICES
+        )
         assert [part.num_rows for part in (done.masks, done.base, done.open, done.tip, done.feed)] == [0] * 5
         assert (done.changed, done.compared) == (0, 0)

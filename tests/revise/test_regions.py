@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.language.lineage import Axis, Region
-from errata.model.columns import Kind
-from errata.model.instants import to_micros
-from errata.model.interval import HIGHEST, LOWEST
-from errata.revise.regions import disjoint, holds, joined, within
+from errata.answer.extents import disjoint_regions, merge_regions, parts_in_regions, rows_with_constants
+from errata.language.lineage import Region, RegionAxis
+from errata.model.columns import TypeKind
+from errata.model.time import HIGHEST, LOWEST, to_micros
 from fixtures.chance import seeds
 from fixtures.choices import Choices, FromHypothesis, FromRandom
 from fixtures.regions import instant, start
@@ -67,7 +66,7 @@ def crosses(one: Region, other: Region) -> bool:
 
 
 def check(regions: list[Region]) -> None:
-    found, few = disjoint(regions), joined(regions)
+    found, few = disjoint_regions(regions), merge_regions(regions)
     assert held(few) == held(regions) <= held(found)
     assert not any(together(one, other) for one, other in combinations(found, 2))
     if not any(crosses(one, other) for one, other in combinations(few, 2)):
@@ -91,12 +90,12 @@ def test_many_regions() -> None:
 
 @pytest.mark.parametrize("make", [instant, start])
 def test_regions_of_the_same_constants_are_one_where_they_touch(make: type[Region]) -> None:
-    found = disjoint([make(5, 9, a=1), make(1, 3, a=1), make(3, 5, a=1), make(11, 12, a=1), make(4, 6, a=2)])
+    found = disjoint_regions([make(5, 9, a=1), make(1, 3, a=1), make(3, 5, a=1), make(11, 12, a=1), make(4, 6, a=2)])
     assert found == [make(1, 9, a=1), make(4, 6, a=2), make(11, 12, a=1)]
 
 
 def test_what_fewer_constants_hold_is_left_out() -> None:
-    assert disjoint([instant(0, 9, a=1), instant(3, 5), instant(4, 5, b="x")]) == [
+    assert disjoint_regions([instant(0, 9, a=1), instant(3, 5), instant(4, 5, b="x")]) == [
         instant(0, 3, a=1),
         instant(3, 5),
         instant(5, 9, a=1),
@@ -105,15 +104,15 @@ def test_what_fewer_constants_hold_is_left_out() -> None:
 
 def test_regions_that_cross_become_one_of_what_they_have_in_common() -> None:
     crossing = [instant(0, 5, a=1, b="x"), instant(3, 9, a=1, c=2), instant(9, 12, a=1, b=None)]
-    assert disjoint(crossing) == [instant(0, 9, a=1), instant(9, 12, a=1, b=None)]
-    assert joined(crossing) == crossing
+    assert disjoint_regions(crossing) == [instant(0, 9, a=1), instant(9, 12, a=1, b=None)]
+    assert merge_regions(crossing) == crossing
 
 
 def test_many_groups_take_no_time_to_compare() -> None:
     regions = [start(at % 50, HIGHEST, symbol=f"S{at}", window=at % 7) for at in range(15_000)]
     regions += [start(at, at + 3, symbol=f"S{at}", other=1) for at in range(0, 10_000, 8)]
     begun = time.process_time()
-    found = disjoint(regions)
+    found = disjoint_regions(regions)
     assert time.process_time() - begun < 10
     assert len(found) == 15_000
 
@@ -142,7 +141,9 @@ def check_parts(choices: Choices) -> None:
     regions = some(choices)
     rows = [(choices.one(ROWS), choices.number(-1, LAST), choices.number(1, 5)) for _ in range(choices.number(1, 6))]
     low = np.array([at for _, at, _ in rows])
-    found = within(columns([row for row, _, _ in rows]), low, low + np.array([size for _, _, size in rows]), regions)
+    found = parts_in_regions(
+        columns([row for row, _, _ in rows]), low, low + np.array([size for _, _, size in rows]), regions
+    )
     parts = list(zip(found.row.tolist(), found.start.tolist(), found.end.tolist(), strict=True))
     lies = {
         (place, at)
@@ -154,14 +155,16 @@ def check_parts(choices: Choices) -> None:
     assert all(one[0] < other[0] or one[2] < other[1] for one, other in pairwise(parts))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.FLOAT, Kind.DOUBLE)])
-def test_rows_have_constants_of_every_type(kind: Kind) -> None:
-    shape = shape_of([kind, Kind.STRING], [])
+@pytest.mark.parametrize("kind", [kind for kind in TypeKind if kind not in (TypeKind.FLOAT, TypeKind.DOUBLE)])
+def test_rows_have_constants_of_every_type(kind: TypeKind) -> None:
+    shape = shape_of([kind, TypeKind.STRING], [])
     values = [(one, other) for one in VALUES[kind] for other in ("a", None)]
     rows = table([{"key": one, "_k1": other, "_vs": 0, "_ve": 1} for one, other in values], shape)
-    assert holds(rows, start(0, 1)).all()
+    assert rows_with_constants(rows, start(0, 1)).all()
     for one, other in values:
-        wanted = to_micros(one) if kind is Kind.TIMESTAMP and one is not None else one
-        both = holds(rows, Region(Axis.START, values={"_k1": other, "key": wanted}))
+        wanted = to_micros(one) if kind is TypeKind.TIMESTAMP and one is not None else one
+        both = rows_with_constants(rows, Region(RegionAxis.START, values={"_k1": other, "key": wanted}))
         assert both.tolist() == [each == (one, other) for each in values]
-        assert holds(rows, Region(Axis.START, values={"key": wanted})).tolist() == [each == one for each, _ in values]
+        assert rows_with_constants(rows, Region(RegionAxis.START, values={"key": wanted})).tolist() == [
+            each == one for each, _ in values
+        ]

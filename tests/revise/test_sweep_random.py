@@ -16,15 +16,15 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 from tests.evaluate.test_advance_random import FEW, Answer, difference, forced, trials, unlike_its_feed
 
-from errata.evaluate.route import Kind, route
-from errata.language.lineage import Axis, Region
+from errata.answer import replay_sequence
+from errata.answer import source_revisions as revised_rows
+from errata.answer.source_revisions import cluster_revisions
+from errata.language.lineage import Region, RegionAxis
 from errata.language.nodes import Join, Scan, Sliding
-from errata.language.tree import tree
+from errata.language.plan_text import plan_tree
+from errata.language.route import RouteKind, choose_route
 from errata.model.results import OLD_VE, VE, VS
-from errata.revise import revised as revised_rows
-from errata.revise import work
-from errata.revise.revised import clusters
-from errata.revise.technique import Technique
+from errata.model.technique import Technique
 from fixtures.advancing import Round, Run, base_sources, go_on, rounds
 from fixtures.chance import seeds
 from fixtures.choices import pool
@@ -45,7 +45,7 @@ SEEDS = seeds(__name__, BATCHES)
 class Tally:
     """What a batch has seen."""
 
-    changed: Counter[tuple[Kind, Technique]] = field(default_factory=Counter)
+    changed: Counter[tuple[RouteKind, Technique]] = field(default_factory=Counter)
     """Change records of corrections."""
     states: Counter[bool] = field(default_factory=Counter)
     """What strategies go on from: whether it was touched."""
@@ -67,7 +67,7 @@ def runs_of(rng: random.Random, *, spread: bool) -> list[Run]:
     found = []
     for title, trial in trials(rng):
         course = rounds(rng, trial.plan, trial.cases, ROUNDS)
-        found.append(corrected(Run.of(title, trial.plan, course, route, rng)))
+        found.append(corrected(Run.of(title, trial.plan, course, choose_route, rng)))
         if rng.random() < 0.2:
             found.append(corrected(Run.of(f"{title}, worked out anew", trial.plan, course, forced, rng)))
     for run in found:
@@ -200,7 +200,7 @@ def _outside(swept: Sweep, rows: pa.Table) -> Iterator[str]:
 
 def _holds(region: Region, row: dict[str, Any]) -> bool:
     low, high = region.interval.start, region.interval.end
-    start = region.axis is Axis.START
+    start = region.axis is RegionAxis.START
     meets = low <= row[VS] < high if start else row[VS] <= high and low <= row[VE]
     return meets and all(row[name] == value for name, value in region.values.items())
 
@@ -209,7 +209,7 @@ def _told(swept: Sweep, revisions: Sequence[Revisions]) -> str:
     """What has been swept, in words."""
     run, query = swept.run, swept.query
     words = [f"{run.title}: query {query.name!r} by {query.route.kind}, run {query.run}, {query.step}, {swept.axis}"]
-    words += [f"of the plan\n{tree(run.plan)}", f"the query\n{tree(query.rewritten)}"]
+    words += [f"of the plan\n{plan_tree(run.plan)}", f"the query\n{plan_tree(query.rewritten)}"]
     for case, found in enumerate(swept.works):
         words.append(f"data set {case}, {swept.techniques[case]}")
         words += [f"    {name}: {row}" for name, rows in swept.now.cases[case].items() for row in rows]
@@ -231,15 +231,15 @@ def test_corrected_results_say_what_the_corrected_history_says(
 ) -> None:
     spread = batch == 0  # one batch runs as in production
     if batch % 3 == 1:  # one takes revisions together as if they were many
-        monkeypatch.setattr(work, "clusters", partial(clusters, most=3))
-        monkeypatch.setattr(revised_rows, "APART", 2)
+        monkeypatch.setattr(replay_sequence, "cluster_revisions", partial(cluster_revisions, most=3))
+        monkeypatch.setattr(revised_rows, "MAX_SINGLE_VERSIONS", 2)
     with configured(spark, INTERPRETED if spread else FEW):
         DONE[batch] = check(spark, SEEDS[batch], spread=spread)
     if len(DONE) == BATCHES:
         seen = sum(DONE.values(), Tally())
         print(seen)
         for technique in (Technique.MINIMAL, Technique.ALL):
-            missing = [kind for kind in Kind if not seen.changed[kind, technique]]
+            missing = [kind for kind in RouteKind if not seen.changed[kind, technique]]
             assert not missing, (
                 f"seeds {SEEDS}: nothing was corrected by the technique {technique} of {missing}, {seen}"
             )
@@ -261,7 +261,7 @@ def test_what_two_revisions_touch_together_is_not_more_than_was_read(spark: Spar
     }
     after = {name: [rows[0], {**rows[1], "n": 2}] for name, rows in before.items()}
     stable = {"link1": 8, "link2": 8}
-    run = corrected(Run.of("two revisions", plan, [Round(stable, [before])], route, random.Random(1)))
+    run = corrected(Run.of("two revisions", plan, [Round(stable, [before])], choose_route, random.Random(1)))
     with configured(spark, FEW):
         go_on(spark, [run], 0)
         run.rounds = [Round(stable, [after])]

@@ -8,45 +8,60 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pytest
 
-from errata.evaluate.reads import Reach
-from errata.evaluate.route import route
-from errata.language.lineage import Axis, Region
+from errata.answer.replay_sequence import (
+    ReplaySequence,
+    ResultScope,
+    full_sequence,
+    minimal_sequence,
+    sequence_for_interval,
+)
+from errata.answer.source_revisions import (
+    MAX_CLUSTERS,
+    MAX_GROUPS,
+    MAX_SINGLE_VERSIONS,
+    OLD_VERSION,
+    REVISION,
+    SourceRevisions,
+    cluster_revisions,
+)
+from errata.language.lineage import Region, RegionAxis
 from errata.language.queries import read_query
-from errata.language.rewrite import rewrite
-from errata.model.evaluation import Refusal
-from errata.model.instants import MINUTE
-from errata.model.interval import HIGHEST, LOWEST, Interval
+from errata.language.rewrite import rewrite_plan
+from errata.language.route import choose_route
+from errata.language.source_reads import SourceExtent
+from errata.model.commit import RefusedRevisions
 from errata.model.results import VE, VS
-from errata.revise.revised import APART, GONE, GROUPS, MOST, REVISION, Revised, clusters
-from errata.revise.work import Answered, Work, between, everything, minimal
+from errata.model.time import HIGHEST, LOWEST, MINUTE, Interval
 from fixtures.paper_sources import paper_sources
 
 UNTIL = 100 * MINUTE
 
 
-def answered(text: str, **changed: int) -> Answered:
-    plan = rewrite(read_query(text, "q", paper_sources())).plan
+def answered(text: str, **changed: int) -> ResultScope:
+    plan = rewrite_plan(read_query(text, "q", paper_sources())).plan
     known = {"begins": LOWEST, "aged_to": None, "until": UNTIL} | changed
-    return Answered(plan, route(plan), **known)
+    return ResultScope(plan, choose_route(plan), **known)
 
 
 def revised(
     source: str, rows: Sequence[Mapping[str, object]], *, at: str = "time", group: tuple[str, ...] = ()
-) -> Revised:
+) -> SourceRevisions:
     """Rows of which nothing is known but these columns."""
-    told = [{**row, VS: row[at], VE: HIGHEST, REVISION: number, GONE: True} for number, row in enumerate(rows, 1)]
-    return Revised(source, pa.Table.from_pylist(told), 0, len(rows), 1, group)
+    told = [
+        {**row, VS: row[at], VE: HIGHEST, REVISION: number, OLD_VERSION: True} for number, row in enumerate(rows, 1)
+    ]
+    return SourceRevisions(source, pa.Table.from_pylist(told), 0, len(rows), 1, group)
 
 
 def quote(minute: int, symbol: str = "IBM") -> dict[str, object]:
     return {"time": minute * MINUTE, "symbol": symbol}
 
 
-def work(text: str, *some: Revised, aged_to: int | None = None, **changed: int) -> Work:
-    return minimal(answered(text, **changed), some, {each.source: aged_to for each in some})
+def work(text: str, *some: SourceRevisions, aged_to: int | None = None, **changed: int) -> ReplaySequence:
+    return minimal_sequence(answered(text, **changed), some, {each.source: aged_to for each in some})
 
 
-def minutes(reaches: Sequence[Reach]) -> list[tuple[float, float]]:
+def minutes(reaches: Sequence[SourceExtent]) -> list[tuple[float, float]]:
     return [(each.interval.start / MINUTE, each.interval.end / MINUTE) for each in reaches]
 
 
@@ -57,7 +72,7 @@ def test_a_sliding_average_replays_what_shares_a_window_with_the_row() -> None:
     assert minutes(found.reads["quotes"]) == [(16, 25)]
     assert [each.values for each in found.reads["quotes"]] == [{"symbol": "IBM"}]
     (region,) = found.regions
-    assert (region.axis, region.interval.start, region.interval.end) == (Axis.START, 21 * MINUTE, 25 * MINUTE + 1)
+    assert (region.axis, region.interval.start, region.interval.end) == (RegionAxis.START, 21 * MINUTE, 25 * MINUTE + 1)
 
 
 def test_a_tumbling_window_replays_itself_alone() -> None:
@@ -93,8 +108,8 @@ def test_a_row_that_no_result_can_be_made_of_replays_nothing() -> None:
 def test_two_aggregates_replay_what_the_upper_one_needs() -> None:
     # Figure 4: the lower aggregate's unchanged result is made again, for the upper one is made of both.
     text = "SELECT avg(price) AS p FROM avg_5m GROUP BY window(window_end, '10 minutes')"
-    results = pa.table({"symbol": ["IBM"], VS: [25 * MINUTE], VE: [HIGHEST], REVISION: [1], GONE: [True]})
-    found = work(text, Revised("avg_5m", results, 0, 1, 1))
+    results = pa.table({"symbol": ["IBM"], VS: [25 * MINUTE], VE: [HIGHEST], REVISION: [1], OLD_VERSION: [True]})
+    found = work(text, SourceRevisions("avg_5m", results, 0, 1, 1))
     ((start, end),) = minutes(found.reads["avg_5m"])
     assert (start, end) == (20, 30)
 
@@ -123,35 +138,35 @@ def test_results_of_rows_that_have_been_aged_out_are_refused() -> None:
     text = "SELECT symbol, avg(price) AS p FROM quotes GROUP BY symbol, window(time, '5 minutes')"
     found = work(text, revised("quotes", [quote(22), quote(24), quote(71)]), aged_to=21 * MINUTE)
     why = "the results are made of rows of quotes that have been aged out"
-    assert found.refused == (Refusal("quotes", 1, 2, 2, why),)
+    assert found.refused == (RefusedRevisions("quotes", 1, 2, 2, why),)
     assert minutes(found.reads["quotes"]) == [(70, 75)]
 
 
 def test_all_is_narrowed_to_the_groups_that_are_touched() -> None:
     text = "SELECT symbol, avg(price) AS p FROM quotes GROUP BY symbol, window(time, '5 minutes')"
     of = answered(text)
-    least = minimal(of, [revised("quotes", [quote(22), quote(71, "GE")])], {})
-    narrowed = everything(of, least, {})
+    least = minimal_sequence(of, [revised("quotes", [quote(22), quote(71, "GE")])], {})
+    narrowed = full_sequence(of, least, {})
     assert {repr(each.values) for each in narrowed.regions} == {"{'symbol': 'IBM'}", "{'symbol': 'GE'}"}
-    (whole,) = everything(of, least, {}, narrowed=False).regions
+    (whole,) = full_sequence(of, least, {}, narrowed=False).regions
     assert whole.values == {}
-    assert everything(of, Work((), {}), {}) == Work((), {})
-    assert everything(of, least, {"quotes": 1}) is least
+    assert full_sequence(of, ReplaySequence((), {}), {}) == ReplaySequence((), {})
+    assert full_sequence(of, least, {"quotes": 1}) is least
 
 
 def test_a_range_is_made_of_its_own_rows() -> None:
     text = "SELECT symbol, avg(price) AS p FROM quotes GROUP BY symbol, window(time, '5 minutes')"
-    found = between(answered(text), Interval(21 * MINUTE, 31 * MINUTE), {})
+    found = sequence_for_interval(answered(text), Interval(21 * MINUTE, 31 * MINUTE), {})
     assert minutes(found.reads["quotes"]) == [(20, 30)]
-    late = between(answered(text), Interval(21 * MINUTE, 31 * MINUTE), {"quotes": 22 * MINUTE})
+    late = sequence_for_interval(answered(text), Interval(21 * MINUTE, 31 * MINUTE), {"quotes": 22 * MINUTE})
     assert late.refused[0].reason == "the results are made of rows of quotes that have been aged out"
 
 
-@pytest.mark.parametrize("count", [1, APART, 10 * MOST, 100 * MOST])
+@pytest.mark.parametrize("count", [1, MAX_SINGLE_VERSIONS, 10 * MAX_CLUSTERS, 100 * MAX_CLUSTERS])
 def test_however_many_revisions_few_changes_are_followed(count: int) -> None:
     rows = [quote(place, symbol) for place, symbol in zip(range(count), ["IBM", "GE", "GM"] * count, strict=False)]
-    found = clusters(revised("quotes", rows, group=("symbol",)))
-    assert len(found) <= max(APART, MOST)
+    found = cluster_revisions(revised("quotes", rows, group=("symbol",)))
+    assert len(found) <= max(MAX_SINGLE_VERSIONS, MAX_CLUSTERS)
     assert sum(each.count for each in found) == count
     inside = [
         any(
@@ -162,14 +177,14 @@ def test_however_many_revisions_few_changes_are_followed(count: int) -> None:
         for row in rows
     ]
     assert all(inside)
-    if count > APART:
+    if count > MAX_SINGLE_VERSIONS:
         assert {each.values.get("symbol") for each in found} == {"IBM", "GE", "GM"}
 
 
 def test_revisions_of_many_groups_are_cut_where_nothing_happened() -> None:
-    near, far = [quote(1 + place % 3, f"S{place}") for place in range(GROUPS + 30)], quote(90, "IBM")
-    found = clusters(revised("quotes", [*near, far], group=("symbol",)))
+    near, far = [quote(1 + place % 3, f"S{place}") for place in range(MAX_GROUPS + 30)], quote(90, "IBM")
+    found = cluster_revisions(revised("quotes", [*near, far], group=("symbol",)))
     ends = sorted((each.interval.start, each.interval.end) for each in found)
     assert ends[-1] == (90 * MINUTE, 90 * MINUTE + 1)
     assert ends[0][0] == MINUTE
-    assert Region(Axis.START, Interval(4 * MINUTE, 89 * MINUTE)) not in found
+    assert Region(RegionAxis.START, Interval(4 * MINUTE, 89 * MINUTE)) not in found

@@ -11,28 +11,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from errata.archive.changes import Told
-from errata.archive.order import by_columns
-from errata.archive.result_rows import feed_schema
+from errata.archive.result_changes import ChangeCause
+from errata.archive.schemas import feed_schema
+from errata.archive.tables import sort_by_columns
+from errata.intake.encoding import csv_lines, json_lines
 from errata.model.columns import ColumnType
-from errata.model.interval import HIGHEST
-from errata.model.pattern import Pattern
-from errata.model.results import Shape, from_record, shaped, to_record
-from errata.serve.changes import as_changes, change_schema, drawn_changes, last_of
-from errata.serve.encode import csv_lines, json_lines
-from errata.serve.rows import write_objects
+from errata.model.results import ResultShape, UpdatePattern, make_shape, shape_from_record, shape_to_record
+from errata.model.time import HIGHEST
+from errata.read.change_records import change_schema, changes_from_records, format_changes, last_rows_of_tables
+from errata.read.output import write_row_objects
 
 BIGINT, TEXT, TIME, DOUBLE = (ColumnType.parse(kind) for kind in ("bigint", "string", "timestamp", "double"))
-SHAPE = shaped(
+SHAPE = make_shape(
     [("of", TEXT, False), ("quotes.time", TIME, True), ("n", DOUBLE, False), ("seen.by", TEXT, True)],
     ["of", "quotes.time"],
-    Pattern.MONOTONIC,
+    UpdatePattern.MONOTONIC,
     timed=False,
 )
-TOLD = {1: Told(4, "batch", "a"), 3: Told(9, "query", "q")}
+TOLD = {1: ChangeCause(4, "batch", "a"), 3: ChangeCause(9, "query", "q")}
 
 
-def records(shape: Shape, *rows: dict[str, object]) -> pa.Table:
+def records(shape: ResultShape, *rows: dict[str, object]) -> pa.Table:
     schema = feed_schema(shape)
     return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema)
 
@@ -51,7 +50,7 @@ def read_back(table: pa.Table) -> list[dict[str, object]]:
 
 
 def test_what_programs_read() -> None:
-    changes = as_changes(SOME, SHAPE, TOLD)
+    changes = changes_from_records(SOME, SHAPE, TOLD)
     assert changes.schema == change_schema(SHAPE)
     one, two = {"of": "a", "quotes.time": AT}, {"of": None, "quotes.time": None}
     brought, edited = {"type": "batch", "id": "a"}, {"type": "query", "id": "q"}
@@ -68,22 +67,22 @@ def test_what_programs_read() -> None:
 
 def test_where_there_is_one_result_at_most_and_where_all_is_key() -> None:
     for key, columns in (([], {}), (["n"], {"n": 3})):
-        shape = shaped([("n", BIGINT, False)], key, Pattern.WEAK, timed=True)
+        shape = make_shape([("n", BIGINT, False)], key, UpdatePattern.WEAK, timed=True)
         row = {"_op": "insert", "n": 3, "_vs": 5, "_ve": HIGHEST, "_run": 1}
-        (change,) = read_back(as_changes(records(shape, row, row).slice(1), shape, TOLD))
+        (change,) = read_back(changes_from_records(records(shape, row, row).slice(1), shape, TOLD))
         values = {} if columns else {"n": 3}
         assert (change["key"], change["old"], change["new"], change["vs"]) == (columns, None, values, AT)
-        assert "insert" in drawn(as_changes(records(shape, row), shape, TOLD))
+        assert "insert" in drawn(changes_from_records(records(shape, row), shape, TOLD))
 
 
 def test_columns_that_the_query_has_now() -> None:
-    now = shaped(
+    now = make_shape(
         [("more", TEXT, False), ("of", TEXT, False), ("quotes.time", TIME, True)],
         ["of", "quotes.time"],
-        Pattern.MONOTONIC,
+        UpdatePattern.MONOTONIC,
         timed=False,
     )
-    changes = as_changes(SOME, SHAPE, TOLD, now)
+    changes = changes_from_records(SOME, SHAPE, TOLD, now)
     assert changes.schema == change_schema(now)
     assert [change["new"] for change in read_back(changes)] == [{"more": None}, {"more": None}, None]
 
@@ -91,12 +90,12 @@ def test_columns_that_the_query_has_now() -> None:
 def drawn(table: pa.Table) -> str:
     console = Console(file=io.StringIO(), width=200)
     with console.capture() as captured:
-        console.print(drawn_changes(table, 200))
+        console.print(format_changes(table, 200))
     return captured.get()
 
 
 def test_what_persons_read() -> None:
-    _, first, second, third = drawn(as_changes(SOME, SHAPE, TOLD)).splitlines()
+    _, first, second, third = drawn(changes_from_records(SOME, SHAPE, TOLD)).splitlines()
     assert first.split() == ["4", "insert", "of=a,", f"quotes.time={AT}", "1", "n=1.5", "batch", "a"]
     assert "n=1.5" in second
     assert "n=NULL" in second
@@ -104,31 +103,31 @@ def test_what_persons_read() -> None:
 
 
 def test_the_last_of_several() -> None:
-    changes = as_changes(SOME, SHAPE, TOLD)
+    changes = changes_from_records(SOME, SHAPE, TOLD)
     other = pa.table({"commit": [1]})
-    found, more = last_of([other, changes, changes.slice(2)], 3)
+    found, more = last_rows_of_tables([other, changes, changes.slice(2)], 3)
     assert more
     assert [table.num_rows for table in found] == [3]
     assert found[0].equals(pa.concat_tables([changes.slice(1), changes.slice(2)]))
-    found, more = last_of([other, changes], 4)
+    found, more = last_rows_of_tables([other, changes], 4)
     assert (found, more) == ([other, changes], False)
 
 
 def test_several_kinds_of_rows_as_objects() -> None:
     out = io.BytesIO()
     lines = pa.table({"a": ["x\ny", 'say "{}"\n', None]})
-    write_objects([({"query": "ä"}, lines), ({"query": "b", "n": 1}, lines.slice(0, 0))], out)
+    write_row_objects([({"query": "ä"}, lines), ({"query": "b", "n": 1}, lines.slice(0, 0))], out)
     first, second = [json.loads(line) for line in out.getvalue().splitlines()]
     assert first == {"query": "ä", "rows": lines.to_pylist()}
     assert second == {"query": "b", "n": 1, "rows": []}
 
 
 def test_a_shape_is_recorded_with_the_names_that_the_plan_has() -> None:
-    assert from_record(json.loads(json.dumps(to_record(SHAPE)))) == SHAPE
+    assert shape_from_record(json.loads(json.dumps(shape_to_record(SHAPE)))) == SHAPE
     assert [each.shown for each in SHAPE.columns] == ["of", "quotes.time", "n", "seen.by"]
     before = {"columns": [["n", "bigint", True, False]], "pattern": "wk", "timed": True}
     with_pattern = before | {"pattern": SHAPE.pattern.value}
-    assert from_record(with_pattern).columns[0].shown == "n"
+    assert shape_from_record(with_pattern).columns[0].shown == "n"
 
 
 VALUES = st.one_of(st.none(), st.sampled_from([float("nan"), float("-inf"), -0.0, 0.0, 1.0, float("inf")]))
@@ -145,11 +144,11 @@ def test_in_the_order_of_spark(rows: list[tuple[float | None, str | None]]) -> N
         rank = 0 if number is None else 2 if number != number else 1
         return rank, number if rank == 1 else 0, text is not None, (text or "").encode()
 
-    found = list(zip(*by_columns(table, ["d", "s"]).to_pydict().values(), strict=True))
+    found = list(zip(*sort_by_columns(table, ["d", "s"]).to_pydict().values(), strict=True))
     assert [place(row) for row in found] == sorted(place(row) for row in rows)
 
 
 @pytest.mark.parametrize("names", [["n"], []])
 def test_nothing_is_in_order(names: list[str]) -> None:
     table = pa.table({"n": pa.array([], pa.int64())})
-    assert by_columns(table, names).equals(table)
+    assert sort_by_columns(table, names).equals(table)

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.intake.csv_lines import parse_csv
-from errata.serve.encode import csv_header, csv_lines, json_lines, plain_text
+from errata.intake.encoding import csv_header, csv_lines, json_lines, plain_text
+from errata.intake.formats import parse_csv
 
 TIME = pa.timestamp("us", tz="UTC")
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from errata.serve.formats import Field, Record, drawn
+from errata.read.tables import TableField, TableRecord, format_table
 
-FIELDS = (Field("commit", "commit", right=True), Field("at", "time"), Field("did", "what it did", fold=True))
-ROWS: tuple[Record, ...] = (
+FIELDS = (
+    TableField("commit", "commit", right=True),
+    TableField("at", "time"),
+    TableField("did", "what it did", fold=True),
+)
+ROWS: tuple[TableRecord, ...] = (
     {"commit": 12_345, "at": "2026-11-18T02:00:00", "did": "nothing that would be worth a mention in a narrow place"},
     {"commit": 2, "at": None, "did": "all"},
 )
@@ -17,13 +21,13 @@ ROWS: tuple[Record, ...] = (
 def on_screen(width: int) -> str:
     console = Console(width=width, highlight=False, markup=False)
     with console.capture() as captured:
-        console.print(drawn(FIELDS, ROWS, width))
+        console.print(format_table(FIELDS, ROWS, width))
     return captured.get()
 
 
 def test_a_table_where_there_is_room() -> None:
-    assert isinstance(drawn(FIELDS, ROWS, 80), Table)
-    assert isinstance(drawn(FIELDS, ROWS, 49), Table)
+    assert isinstance(format_table(FIELDS, ROWS, 80), Table)
+    assert isinstance(format_table(FIELDS, ROWS, 49), Table)
     assert "12,345  2026-11-18T02:00:00" in on_screen(49)
 
 

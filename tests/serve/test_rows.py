@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from errata.errors import ErrataError
-from errata.serve.formats import ScanFormat
-from errata.serve.rows import FEW, blocks, first_rows, in_order, write_file, write_rows
+from errata.read.output import LOCAL_ENCODE_ROWS, encode_blocks, format_first_rows, sort_rows, write_file, write_rows
+from errata.read.tables import ExportFormat
 
 NAMES = ["time", "who", "price", "amount", "day", "sure"]
 ROWS = 3_000
@@ -39,14 +39,14 @@ def rows(spark: SparkSession) -> DataFrame:
         ],
         NAMES,
     )
-    return in_order(spark.createDataFrame(table).repartition(3), ["time", "amount"], None)
+    return sort_rows(spark.createDataFrame(table).repartition(3), ["time", "amount"], None)
 
 
 def content() -> None:
     """What is read is whole."""
 
 
-def written(frame: DataFrame, kind: ScanFormat, limit: int | None = None) -> bytes:
+def written(frame: DataFrame, kind: ExportFormat, limit: int | None = None) -> bytes:
     out = io.BytesIO()
     write_rows(frame, kind, out, limit)
     return out.getvalue()
@@ -54,7 +54,7 @@ def written(frame: DataFrame, kind: ScanFormat, limit: int | None = None) -> byt
 
 def test_csv_is_read_back_by_another_reader(rows: DataFrame) -> None:
     found = pd.read_csv(
-        io.BytesIO(written(rows, ScanFormat.CSV)),
+        io.BytesIO(written(rows, ExportFormat.CSV)),
         parse_dates=["time"],
         float_precision="round_trip",
         dtype={"amount": str, "who": str},
@@ -71,18 +71,18 @@ def test_csv_is_read_back_by_another_reader(rows: DataFrame) -> None:
     assert found["sure"].tolist() == expected["sure"].to_pylist()
 
 
-@pytest.mark.parametrize("kind", [ScanFormat.CSV, ScanFormat.JSON])
-def test_few_rows_fetched_and_many_encoded_where_they_are_say_the_same(rows: DataFrame, kind: ScanFormat) -> None:
-    assert written(rows, kind, limit=FEW) == written(rows, kind)
+@pytest.mark.parametrize("kind", [ExportFormat.CSV, ExportFormat.JSON])
+def test_few_rows_fetched_and_many_encoded_where_they_are_say_the_same(rows: DataFrame, kind: ExportFormat) -> None:
+    assert written(rows, kind, limit=LOCAL_ENCODE_ROWS) == written(rows, kind)
 
 
 def test_rows_come_in_blocks_and_not_one_by_one(rows: DataFrame) -> None:
-    assert len(list(blocks(rows, lambda batch: bytes([1]) * batch.num_rows))) < 10
+    assert len(list(encode_blocks(rows, lambda batch: bytes([1]) * batch.num_rows))) < 10
 
 
 def test_a_parquet_file_holds_the_rows_in_order(rows: DataFrame, tmp_path: Path) -> None:
     out = tmp_path / "rows.parquet"
-    write_file(rows, ScanFormat.PARQUET, out, None, content)
+    write_file(rows, ExportFormat.PARQUET, out, None, content)
     found = pq.read_table(out)
     expected = rows.toArrow()
     assert found.schema.names == NAMES
@@ -93,9 +93,9 @@ def test_a_parquet_file_holds_the_rows_in_order(rows: DataFrame, tmp_path: Path)
 @pytest.mark.parametrize("limit", [None, 5])
 def test_nothing_is_a_header_and_a_file_without_rows(rows: DataFrame, tmp_path: Path, limit: int | None) -> None:
     none = rows.where("false")
-    assert written(none, ScanFormat.CSV, limit) == (",".join(NAMES) + "\n").encode()
-    assert written(none, ScanFormat.JSON, limit) == b""
-    write_file(none, ScanFormat.PARQUET, tmp_path / "none.parquet", limit, content)
+    assert written(none, ExportFormat.CSV, limit) == (",".join(NAMES) + "\n").encode()
+    assert written(none, ExportFormat.JSON, limit) == b""
+    write_file(none, ExportFormat.PARQUET, tmp_path / "none.parquet", limit, content)
     found = pq.read_table(tmp_path / "none.parquet")
     assert (found.num_rows, found.schema.names) == (0, NAMES)
 
@@ -103,21 +103,21 @@ def test_nothing_is_a_header_and_a_file_without_rows(rows: DataFrame, tmp_path: 
 def test_a_write_that_fails_leaves_no_file(rows: DataFrame, tmp_path: Path) -> None:
     failing = rows.selectExpr("raise_error('no') as x")
     with pytest.raises(Exception, match="no"):
-        write_file(failing, ScanFormat.CSV, tmp_path / "x.csv", None, content)
+        write_file(failing, ExportFormat.CSV, tmp_path / "x.csv", None, content)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ErrataError, match="cannot write"):
-        write_file(rows, ScanFormat.CSV, tmp_path / "absent" / "x.csv", None, content)
+        write_file(rows, ExportFormat.CSV, tmp_path / "absent" / "x.csv", None, content)
 
 
 def test_a_table_shows_the_first_rows_and_says_whether_there_are_more(rows: DataFrame) -> None:
-    table, more = first_rows(rows.select("who", "sure"), 2, 80)
+    table, more = format_first_rows(rows.select("who", "sure"), 2, 80)
     screen = Console(file=io.StringIO(), width=40)
     screen.print(table)
     assert isinstance(screen.file, io.StringIO)
     assert len(screen.file.getvalue().splitlines()) == 3
     assert more
-    assert first_rows(rows.limit(2), 2, 80)[1] is False
-    assert first_rows(rows.where("false"), 2, 80)[1] is False
+    assert format_first_rows(rows.limit(2), 2, 80)[1] is False
+    assert format_first_rows(rows.where("false"), 2, 80)[1] is False
 
 
 def test_a_file_that_the_last_check_refuses_gets_no_name(spark: SparkSession, tmp_path: Path) -> None:
@@ -125,5 +125,5 @@ def test_a_file_that_the_last_check_refuses_gets_no_name(spark: SparkSession, tm
         raise ErrataError("the pin has expired")
 
     with pytest.raises(ErrataError, match="pin has expired"):
-        write_file(spark.range(3), ScanFormat.CSV, tmp_path / "x.csv", None, refuse)
+        write_file(spark.range(3), ExportFormat.CSV, tmp_path / "x.csv", None, refuse)
     assert list(tmp_path.iterdir()) == []

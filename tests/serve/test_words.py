@@ -9,8 +9,17 @@ import json
 import pytest
 
 from errata.model.commit import Cause, Commit
-from errata.serve.formats import Field, Format, print_records
-from errata.serve.words import batch_name, counted, deed, distance, place, place_shown, size, who
+from errata.read.tables import OutputFormat, TableField, print_records
+from errata.read.wording import (
+    byte_size_text,
+    commit_author,
+    commit_summary,
+    count_text,
+    event_time_distance,
+    event_time_short,
+    event_time_text,
+    short_batch_id,
+)
 
 
 @pytest.mark.parametrize(
@@ -18,17 +27,21 @@ from errata.serve.words import batch_name, counted, deed, distance, place, place
     [(0, "0 B"), (999, "999 B"), (1000, "1 KB"), (137_400, "137 KB"), (1_234_567, "1.23 MB"), (5 * 10**15, "5e+03 TB")],
 )
 def test_sizes(count: int, words: str) -> None:
-    assert size(count) == words
+    assert byte_size_text(count) == words
 
 
 def test_counts() -> None:
-    assert [counted(n, "row") for n in (0, 1, 2000)] == ["no rows", "1 row", "2,000 rows"]
+    assert [count_text(n, "row") for n in (0, 1, 2000)] == ["no rows", "1 row", "2,000 rows"]
 
 
 def test_places() -> None:
-    assert place(0, timed=True) == "1970-01-01T00:00:00.000000"
-    assert place_shown(1_500, timed=True) == "1970-01-01T00:00:00.001"
-    assert [place(7, timed=False), place_shown(-7, timed=False), place(None, timed=True)] == ["7", "-7", ""]
+    assert event_time_text(0, timed=True) == "1970-01-01T00:00:00.000000"
+    assert event_time_short(1_500, timed=True) == "1970-01-01T00:00:00.001"
+    assert [event_time_text(7, timed=False), event_time_short(-7, timed=False), event_time_text(None, timed=True)] == [
+        "7",
+        "-7",
+        "",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -44,13 +57,13 @@ def test_places() -> None:
     ],
 )
 def test_distances(value: int, timed: bool, words: str) -> None:
-    assert distance(value, timed) == words
+    assert event_time_distance(value, timed) == words
 
 
 def test_a_batch_named_by_its_content_is_shortened() -> None:
-    assert batch_name("0123456789ab" + "c" * 52) == "0123456789ab…"
-    assert batch_name("undo-0123456789ab" + "c" * 52) == "undo-0123456789ab…"
-    assert batch_name("monday") == "monday"
+    assert short_batch_id("0123456789ab" + "c" * 52) == "0123456789ab…"
+    assert short_batch_id("undo-0123456789ab" + "c" * 52) == "undo-0123456789ab…"
+    assert short_batch_id("monday") == "monday"
 
 
 def commit(flow: str, **summary: object) -> Commit:
@@ -96,37 +109,43 @@ def commit(flow: str, **summary: object) -> Commit:
     ],
 )
 def test_what_a_commit_did(made: Commit, words: str) -> None:
-    assert deed(made) == words
+    assert commit_summary(made) == words
 
 
 def test_who_made_a_commit() -> None:
-    assert who(Cause("append", user="ann", host="desk")) == "ann@desk"
+    assert commit_author(Cause("append", user="ann", host="desk")) == "ann@desk"
     assert (
-        who(Cause("append", "ann", "desk", "errata_append", "run-1", "quotes", 2)) == "errata_append/quotes/run-1 try 2"
+        commit_author(Cause("append", "ann", "desk", "errata_append", "run-1", "quotes", 2))
+        == "errata_append/quotes/run-1 try 2"
     )
 
 
-FIELDS = (Field("n", "number", right=True), Field("s", "text", fold=True), Field("yes", "yes"), Field("o", "object"))
+FIELDS = (
+    TableField("n", "number", right=True),
+    TableField("s", "text", fold=True),
+    TableField("yes", "yes"),
+    TableField("o", "object"),
+)
 RECORDS = [
     {"n": 1200, "s": 'a "b", c', "yes": True, "o": {"k": [1]}},
     {"n": None, "s": "[red]plain[/red]", "yes": False, "o": []},
 ]
 
 
-def printed(kind: Format) -> str:
+def printed(kind: OutputFormat) -> str:
     out = io.StringIO()
     print_records(FIELDS, RECORDS, RECORDS, kind, out)
     return out.getvalue()
 
 
 def test_a_small_table_in_each_format() -> None:
-    assert [line.rstrip() for line in printed(Format.TABLE).splitlines()] == [
+    assert [line.rstrip() for line in printed(OutputFormat.TABLE).splitlines()] == [
         "number  text              yes    object",
         " 1,200  a \"b\", c          True   {'k': [1]}",
         "        [red]plain[/red]  False  []",
     ]
-    assert [json.loads(line) for line in printed(Format.JSON).splitlines()] == RECORDS
-    assert list(csv.reader(io.StringIO(printed(Format.CSV)))) == [
+    assert [json.loads(line) for line in printed(OutputFormat.JSON).splitlines()] == RECORDS
+    assert list(csv.reader(io.StringIO(printed(OutputFormat.CSV)))) == [
         ["n", "s", "yes", "o"],
         ["1200", 'a "b", c', "true", '{"k": [1]}'],
         ["", "[red]plain[/red]", "false", "[]"],

@@ -13,8 +13,8 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
+from errata.declare.site import Site, open_site
 from errata.errors import ErrataError, UsageError
-from errata.flows.site import Site, at_site
 from errata_airflow import settings
 from errata_airflow.page.panel import Asked, Page, Panel, all_panels
 from errata_airflow.page.words import environment
@@ -70,7 +70,7 @@ class _House:
 def _shown(house: _House, panel: Panel, page: Page, request: Request) -> Response:
     asked = Asked({**request.query_params, **{name: str(each) for name, each in request.path_params.items()}})
     try:
-        with at_site(settings.project_path()) as site:
+        with open_site(settings.project_path()) as site:
             return _page(house, panel, page, request, asked, site)
     except ErrataError as error:
         return house.failed(request, error, 503)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from errata.catalog.lately import Strip
-from errata.flows.overview.timelines import Timeline
+from errata.catalog.activity import TimelineStrip
 from errata.model.bucket import Role
+from errata.read.details import StreamTimeline
 
 HEIGHT = 100
 LOWEST_BAR = 8
@@ -37,7 +37,7 @@ class Drawing:
     """Places, at equal distances, to write below."""
 
 
-def drawn(of: Timeline, ticks: int = 2) -> Drawing:
+def drawn(of: StreamTimeline, ticks: int = 2) -> Drawing:
     """The drawing of a timeline, with so many labels."""
     aged = of.cells * AGED if of.aged_to is not None else 0.0
     bars = of.of(Role.BASE)
@@ -54,7 +54,7 @@ def drawn(of: Timeline, ticks: int = 2) -> Drawing:
     )
 
 
-def _bar(each: Strip, height: float) -> str:
+def _bar(each: TimelineStrip, height: float) -> str:
     # Neighbours touch the same cell: each gets its half of it, less a gap.
     left, right = (
         (each.first + 0.75, each.last + 0.25) if each.last > each.first else (each.first + 0.1, each.first + 0.9)
@@ -66,7 +66,7 @@ def _band(first: int, last: int, top: int, height: int) -> str:
     return f"M{first} {top}H{last + 1}V{top + height}H{first}z"
 
 
-def _joined(some: Iterable[Strip]) -> list[tuple[int, int]]:
+def _joined(some: Iterable[TimelineStrip]) -> list[tuple[int, int]]:
     """The cells that are touched, neighbours together, so that shades do not add up."""
     found: list[tuple[int, int]] = []
     for each in sorted(some, key=lambda each: each.first):
@@ -77,6 +77,6 @@ def _joined(some: Iterable[Strip]) -> list[tuple[int, int]]:
     return found
 
 
-def _ticks(of: Timeline, count: int) -> list[int]:
+def _ticks(of: StreamTimeline, count: int) -> list[int]:
     span = of.high - of.low
     return list(dict.fromkeys(of.low + span * number // (count - 1) for number in range(count)))

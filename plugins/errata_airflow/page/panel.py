@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 
+from errata.declare.site import Site
 from errata.errors import UsageError
-from errata.flows.site import Site
 from errata_airflow.page import panels
 
 

@@ -9,24 +9,33 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from errata.evaluate.route import Kind
-from errata.flows.overview.front import how_to_mend, waits_for
-from errata.flows.overview.patterns import IN_WORDS, POLICIES
-from errata.flows.telling.status import QueryStatus, State
+from errata.intake.encoding import display_value
+from errata.language.route import RouteKind
 from errata.model.commit import Cause, Commit
-from errata.model.instants import DAY, HOUR, MINUTE, SECOND
-from errata.revise.technique import Technique
-from errata.serve.said import word
-from errata.serve.words import batch_name, counted, deed, distance, moment, place_shown, size, who
+from errata.model.technique import Technique
+from errata.model.time import DAY, HOUR, MINUTE, SECOND
+from errata.read.details import PATTERN_TEXTS, POLICY_TEXTS
+from errata.read.overview import repair_hint, waiting_reason
+from errata.read.status import QueryProgress, QueryStatus
+from errata.read.wording import (
+    byte_size_text,
+    commit_author,
+    commit_summary,
+    count_text,
+    event_time_distance,
+    event_time_short,
+    short_batch_id,
+    wall_time,
+)
 from errata_airflow.page.drawing import drawn
 
 ROUTES: Mapping[str, str] = {
-    Kind.APPENDED: "new results were added, and none that were there changed",
-    Kind.GROUPED: "what is kept of each group was brought up to date with the rows that came",
-    Kind.ROW_WINDOWS: "the rows were kept that windows over rows still need, and only new ones were read",
-    Kind.LAST_ROWS: "the last rows were kept, and only new ones were read",
-    Kind.NEW_VALUES: "values that had not come before were added",
-    Kind.RECOMPUTED: "worked out from all rows that count, and compared with what was published",
+    RouteKind.APPENDED: "new results were added, and none that were there changed",
+    RouteKind.GROUPED: "what is kept of each group was brought up to date with the rows that came",
+    RouteKind.ROW_WINDOWS: "the rows were kept that windows over rows still need, and only new ones were read",
+    RouteKind.LAST_ROWS: "the last rows were kept, and only new ones were read",
+    RouteKind.NEW_VALUES: "values that had not come before were added",
+    RouteKind.RECOMPUTED: "worked out from all rows that count, and compared with what was published",
     Technique.ALL: "all rows of the groups that were touched were read again",
     Technique.MINIMAL: "only rows that take part in results which were touched were read again",
     Technique.DIRECT: "what was published was adjusted, and no row was read again",
@@ -47,26 +56,26 @@ def environment(folder: Path) -> Environment:
     )
     found.filters |= {
         "ago": ago,
-        "batch": batch_name,
+        "batch": short_batch_id,
         "deed": deed_of,
         "distance": span,
         "lasting": lasting,
         "moment": when,
         "place": where,
-        "size": size,
-        "who": who,
+        "size": byte_size_text,
+        "who": commit_author,
         "ticks": ticks,
-        "word": word,
+        "word": display_value,
         "segment": lambda text: quote(str(text), safe=""),
     }
     found.globals |= {
-        "counted": counted,
+        "counted": count_text,
         "drawn": drawn,
-        "patterns": IN_WORDS,
-        "policies": POLICIES,
+        "patterns": PATTERN_TEXTS,
+        "policies": POLICY_TEXTS,
         "routes": ROUTES,
-        "mend": how_to_mend,
-        "waits_for": waits_for,
+        "mend": repair_hint,
+        "waits_for": waiting_reason,
         "state": state,
         "task_path": task_path,
         "asking": asking,
@@ -79,7 +88,7 @@ def ago(then: int, now: int) -> str:
     for unit, name in _STEPS:
         count = abs(now - then) // unit
         if count:
-            return f"{counted(count, name)} ago" if then <= now else f"in {counted(count, name)}"
+            return f"{count_text(count, name)} ago" if then <= now else f"in {count_text(count, name)}"
     return "just now"
 
 
@@ -93,29 +102,29 @@ def lasting(micros: int) -> str:
     minutes, rest = divmod(round(seconds), 60)
     if micros < DAY:
         return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-    return f"{counted(micros // DAY, 'day')} {micros % DAY // HOUR} h"
+    return f"{count_text(micros // DAY, 'day')} {micros % DAY // HOUR} h"
 
 
 def span(value: int, timed: bool) -> str:
     """How far two places are apart, no finer than a person wants to know it."""
-    return lasting(value) if timed else distance(value, timed)
+    return lasting(value) if timed else event_time_distance(value, timed)
 
 
 def when(value: int) -> str:
     """A wall-clock time to the second, as people write it."""
-    return moment(value).replace("T", " ")
+    return wall_time(value).replace("T", " ")
 
 
 def where(value: int | None, timed: bool) -> str:
     """A value of an order field; of a time the milliseconds only where there are any."""
-    said = place_shown(value, timed)
+    said = event_time_short(value, timed)
     return said.replace("T", " ").removesuffix(".000") if timed else said
 
 
 def deed_of(commit: Commit) -> str:
     """What a commit did; of a sweep, too."""
     if commit.cause.flow != "sweep":
-        return deed(commit)
+        return commit_summary(commit)
     said = commit.summary
     return f"query {said.get('query')}: {said.get('changed')} of {said.get('compared')} results looked at changed"
 
@@ -143,7 +152,12 @@ def asking(said: Mapping[str, object]) -> str:
     return f"?{urlencode(told)}" if told else ""
 
 
-_MARKS = {State.STOPPED: "bad", State.HELD: "look", State.EDITED: "look", State.CURRENT: "well"}
+_MARKS = {
+    QueryProgress.STOPPED: "bad",
+    QueryProgress.HELD: "look",
+    QueryProgress.EDITED: "look",
+    QueryProgress.CURRENT: "well",
+}
 
 
 def state(of: QueryStatus) -> Markup:

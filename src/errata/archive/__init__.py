@@ -1,1 +1,4 @@
-"""Append, scan and age out: rows into buckets and back. Takes a session and a catalog; may import every room below."""
+"""Buckets of streams and results: write, scan, overlay, age out, compact, check.
+
+`ingest` takes batches in, `revisions` applies corrections, `upkeep` keeps archives small and whole.
+"""

@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-FPP = 0.01
+FALSE_POSITIVE_RATE = 0.01
 """How often a filter may say of an absent value that it may be there."""
 
-LIKELY = 0.0015
+TYPICAL_FALSE_POSITIVE_RATE = 0.0015
 """How often it does: filters are powers of two in size, and that of a whole row group of keys is larger than needed."""
 
-MOST_VALUES = 4_096
+MAX_FILTER_VALUES = 4_096
 """With more values than this hardly a row group is without one that seems to be there: filters are not looked at."""
 
 _SALTS = np.array(
@@ -46,7 +46,7 @@ _PRIMES = tuple(
 )
 
 
-class Readable(Protocol):
+class SeekableReader(Protocol):
     """An open file."""
 
     def seek(self, offset: int, /) -> Any: ...
@@ -54,18 +54,18 @@ class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def supports(kind: pa.DataType) -> bool:
+def supports_bloom_filter(kind: pa.DataType) -> bool:
     """Whether a column of the type can have a filter."""
     return not pa.types.is_boolean(kind)
 
 
-def filter_options(rows: pa.Table, names: Sequence[str], row_group: int) -> dict[str, dict[str, float]]:
+def bloom_options(rows: pa.Table, names: Sequence[str], row_group: int) -> dict[str, dict[str, float]]:
     """What pyarrow is told to write filters of the named columns: as large as the row group with most values needs."""
-    named = [name for name in names if rows.num_rows and supports(rows.schema.field(name).type)]
-    return {name: {"ndv": _distinct(rows[name], row_group), "fpp": FPP} for name in named}
+    named = [name for name in names if rows.num_rows and supports_bloom_filter(rows.schema.field(name).type)]
+    return {name: {"ndv": _distinct_count(rows[name], row_group), "fpp": FALSE_POSITIVE_RATE} for name in named}
 
 
-def _distinct(column: pa.ChunkedArray, row_group: int) -> int:
+def _distinct_count(column: pa.ChunkedArray, row_group: int) -> int:
     """How many values a row group has at most. Counting many takes longer than all the rest of writing them, so where
     the first row group has mostly different ones, all are taken to have only such."""
     first = column.slice(0, row_group)
@@ -76,12 +76,18 @@ def _distinct(column: pa.ChunkedArray, row_group: int) -> int:
     return max(1, found, *(int(pc.count_distinct(each).as_py()) for each in others))
 
 
-def hashes_of(keys: pa.Table) -> dict[str, np.ndarray]:
+def key_hashes(keys: pa.Table) -> dict[str, np.ndarray]:
     """The hash of each value of the columns that can have filters."""
-    return {name: hashes(keys[name]) for name in keys.column_names if supports(keys.schema.field(name).type)}
+    return {
+        name: column_hashes(keys[name])
+        for name in keys.column_names
+        if supports_bloom_filter(keys.schema.field(name).type)
+    }
 
 
-def may_hold(file: Readable, row_group: pq.RowGroupMetaData, wanted: Mapping[str, np.ndarray]) -> np.ndarray | None:
+def may_contain(
+    file: SeekableReader, row_group: pq.RowGroupMetaData, wanted: Mapping[str, np.ndarray]
+) -> np.ndarray | None:
     """Which of the wanted keys, given by the hashes of their columns, may be in the row group; None when none of the
     columns has a filter there."""
     found: np.ndarray | None = None
@@ -91,12 +97,12 @@ def may_hold(file: Readable, row_group: pq.RowGroupMetaData, wanted: Mapping[str
         bitset = None if values is None else _bitset(file, column)
         if values is None or bitset is None:
             continue
-        maybe = check(bitset, values)
+        maybe = bits_set(bitset, values)
         found = maybe if found is None else found & maybe
     return found
 
 
-def check(bitset: np.ndarray, values: np.ndarray) -> np.ndarray:
+def bits_set(bitset: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Which of the hashed values may be in a filter, given as its words, eight to a block."""
     blocks = bitset.reshape(-1, 8)
     chosen = ((values >> np.uint64(32)) * np.uint64(len(blocks))) >> np.uint64(32)
@@ -106,7 +112,7 @@ def check(bitset: np.ndarray, values: np.ndarray) -> np.ndarray:
     return held
 
 
-def _bitset(file: Readable, column: pq.ColumnChunkMetaData) -> np.ndarray | None:
+def _bitset(file: SeekableReader, column: pq.ColumnChunkMetaData) -> np.ndarray | None:
     """The filter of a column of a row group; None when there is none, or none of a kind that is known."""
     if column.bloom_filter_offset is None or column.bloom_filter_length is None:
         return None
@@ -124,7 +130,7 @@ def _zigzag(varint: bytes) -> int:
     return (number >> 1) ^ -(number & 1)
 
 
-def hashes(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
+def column_hashes(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """The hashes of a column's values, none of which is NULL, as Parquet's filters take them."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_string(whole.type) or pa.types.is_binary(whole.type):

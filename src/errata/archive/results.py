@@ -1,4 +1,8 @@
-"""Results of queries in their archives: written as buckets, and read as frames or tables."""
+"""Results that corrections have taken back: which rows of a query's buckets count.
+
+Buckets are never rewritten for a correction. It adds masks: a row counts if no mask has its key, its beginning and a
+later evaluation's number. What a correction brings instead bears the correction's own number, so its masks leave it be.
+"""
 
 from __future__ import annotations
 
@@ -10,34 +14,142 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive.masked_results import (
-    concerned,
-    frame_without_masked,
-    masks_frame,
-    masks_in,
-    parted,
-    without_masked,
-)
-from errata.archive.result_rows import first_rows, result_schema
-from errata.archive.tasks import by_access, files_frame, opened, rows_in
-from errata.archive.warehouse import Warehouse
-from errata.archive.wire import conformed, unpacked
-from errata.archive.written import as_arrow, as_parquet, checksum, cut
+from errata.archive.bucket_frames import LOCAL_ROWS, bucket_frame, files_frame, read_buckets, split_by_access
+from errata.archive.bucket_writer import arrow_bytes, checksum, cut_into_buckets, parquet_bytes
+from errata.archive.overlays import BucketSource, bucket_sources
+from errata.archive.schemas import conform, lineage_extent, result_mask_schema, result_schema, unpack_table
+from errata.archive.tables import match_rows
 from errata.catalog import buckets
-from errata.catalog.open import Catalog
-from errata.catalog.published import Published
-from errata.engine.frames import selected
-from errata.engine.plans.rows import instant, quoted
-from errata.engine.types import arrow_ddl
-from errata.engine.values import as_frame
-from errata.model.bucket import INLINE_BYTES, Bucket, Ends, Groups, NewBucket, Role, masking
-from errata.model.interval import EVERYTHING, Interval
-from errata.model.results import RUN, VE, VS, Shape
+from errata.catalog.database import Catalog
+from errata.catalog.result_archives import ResultArchive
+from errata.declare.warehouse import Warehouse
+from errata.engine.frames import arrow_ddl, broadcast_frame, frame_of_rows, join_sql, select_sql
+from errata.engine.plans.node_rows import instant_sql, quote_name
+from errata.model.bucket import MAX_INLINE_BYTES, Bounds, Bucket, Groups, NewBucket, Role, relevant_masks
+from errata.model.results import EVALUATION, VE, VS, ResultShape
+from errata.model.time import EVERYTHING, HIGHEST, Interval
 
-BUCKET_ROWS = 500_000
+_MASK_PREFIX = "_masked_"
+
+
+def split_masks(found: Iterable[Bucket]) -> tuple[list[Bucket], list[Bucket]]:
+    """Buckets of results, and those of masks among them."""
+    results: list[Bucket] = []
+    masks: list[Bucket] = []
+    for each in found:
+        (masks if each.role is Role.MASK else results).append(each)
+    return results, masks
+
+
+def split_by_masks(results: Iterable[Bucket], masks: Sequence[Bucket]) -> tuple[list[Bucket], list[Bucket]]:
+    """Buckets in which some results may be masked, and those in which none is."""
+    some: list[Bucket] = []
+    free: list[Bucket] = []
+    for each in results:
+        (some if any(mask.may_mask(each) for mask in masks) else free).append(each)
+    return some, free
+
+
+def read_masks(catalog: Catalog, warehouse: Warehouse, shape: ResultShape, masks: Iterable[Bucket]) -> pa.Table:
+    """The masks in some buckets."""
+    return read_buckets(catalog, warehouse, result_mask_schema(shape), masks)
+
+
+def read_masks_between(
+    catalog: Catalog, warehouse: Warehouse, shape: ResultShape, masks: Iterable[Bucket], low: int, high: int
+) -> pa.Table:
+    """Of the masks in some buckets those of results that begin from `low` to `high`, both included."""
+    schema = result_mask_schema(shape)
+    found = [schema.empty_table()]
+    for each in bucket_sources(catalog, masks):
+        rows = conform(each.read_between(warehouse, schema.names, VS, low, high), schema)
+        begins = rows[VS].to_numpy()
+        found.append(rows.filter(pa.array((begins >= low) & (begins <= high))))
+    return pa.concat_tables(found)
+
+
+def drop_masked(rows: pa.Table, masks: pa.Table, shape: ResultShape) -> pa.Table:
+    """The rows that no mask takes back."""
+    if not masks.num_rows or not rows.num_rows:
+        return rows
+    of_rows, of_masks = match_results(rows, masks, shape)
+    later = masks[EVALUATION].to_numpy()[of_masks] > rows[EVALUATION].to_numpy()[of_rows]
+    stays = np.ones(rows.num_rows, np.bool_)
+    stays[of_rows[later]] = False
+    return rows if stays.all() else rows.filter(pa.array(stays))
+
+
+def match_results(
+    one: pa.Table, other: pa.Table, shape: ResultShape, also: Sequence[str] = ()
+) -> tuple[np.ndarray, np.ndarray]:
+    """The index pairs of rows that are about the same result: NULL is NULL, NaN is NaN, and -0.0 is 0.0. `also`:
+    further columns that must agree."""
+    names = [*also, VS, *shape.key]
+    return match_rows(normalize_floats(one, names), normalize_floats(other, names), names)
+
+
+def normalize_floats(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Some columns, with every floating number in the one spelling that its value has."""
+    columns = [rows[name] for name in names]
+    return pa.table([_normalize_float(each) if pa.types.is_floating(each.type) else each for each in columns], names)
+
+
+def _normalize_float(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    return pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), kind), pc.add(column, pa.scalar(0.0, kind)))
+
+
+def latest_masks(masks: pa.Table, shape: ResultShape) -> pa.Table:
+    """Masks with only the last of each result, which masks whatever the others do. It has the last end of theirs, so
+    that it is found wherever they are."""
+    masks, first = _latest_first(masks, shape)
+    ends = masks[VE].to_numpy().copy()
+    np.maximum.at(ends, first, masks[VE].to_numpy())
+    last = masks.set_column(masks.schema.get_field_index(VE), VE, pa.array(ends))
+    return last.filter(pa.array(first == np.arange(masks.num_rows)))
+
+
+def latest_rows(rows: pa.Table, shape: ResultShape) -> pa.Table:
+    """Of what is told of results, by several evaluations, what was told last of each."""
+    rows, first = _latest_first(rows, shape)
+    return rows.filter(pa.array(first == np.arange(rows.num_rows)))
+
+
+def _latest_first(rows: pa.Table, shape: ResultShape) -> tuple[pa.Table, np.ndarray]:
+    """What is told of results, what was told last first, and for each row the first one about the same result."""
+    rows = rows.take(pa.array(np.argsort(rows[EVALUATION].to_numpy(), kind="stable")[::-1]))
+    one, other = match_results(rows, rows, shape)
+    first = np.full(rows.num_rows, rows.num_rows)
+    np.minimum.at(first, one, other)
+    return rows, first
+
+
+def masks_frame(
+    session: SparkSession, catalog: Catalog, warehouse: Warehouse, shape: ResultShape, masks: Sequence[Bucket]
+) -> DataFrame:
+    """The masks in some buckets for Spark."""
+    schema = result_mask_schema(shape)
+    if sum(each.rows for each in masks) > LOCAL_ROWS:
+        return bucket_frame(session, catalog, warehouse, masks, schema, arrow_ddl(schema))
+    return broadcast_frame(frame_of_rows(session, read_masks(catalog, warehouse, shape, masks), arrow_ddl(schema)))
+
+
+def drop_masked_frame(rows: DataFrame, masks: DataFrame, shape: ResultShape) -> DataFrame:
+    """The rows that no mask takes back."""
+    renamed = select_sql(
+        masks, *(f"{quote_name(name)} AS {quote_name(_MASK_PREFIX + name)}" for name in (*shape.key, VS, EVALUATION))
+    )
+    same = [f"{VS} = {quote_name(_MASK_PREFIX + VS)}", f"{EVALUATION} < {quote_name(_MASK_PREFIX + EVALUATION)}"]
+    same += [f"{quote_name(name)} <=> {quote_name(_MASK_PREFIX + name)}" for name in shape.key]
+    return join_sql(rows, renamed, " AND ".join(same), "left_anti")
+
+
+# Results of queries in their archives: written as buckets, and read as frames or tables.
+
+RESULT_BUCKET_ROWS = 500_000
 """A bucket of results has at most so many rows."""
 
-ANSWER = (Role.BASE, Role.OPEN, Role.TIP)
+PUBLISHED_ROLES = (Role.BASE, Role.OPEN, Role.TIP)
 """The buckets that together are the published answer."""
 
 
@@ -48,7 +160,7 @@ class ResultWriter:
     warehouse: Warehouse
     query: str
     timed: bool
-    bucket_rows: int = BUCKET_ROWS
+    bucket_rows: int = RESULT_BUCKET_ROWS
 
     def write(self, role: Role, rows: pa.Table, unmasked: int | None = None) -> list[NewBucket]:
         """The buckets of these rows, in order of their vs. `unmasked`: no mask of an evaluation up to it takes any of
@@ -59,10 +171,10 @@ class ResultWriter:
         # Partial aggregates have no lifetime: they are as old as the result that they are of.
         end = VE if VE in rows.column_names else VS
         made = []
-        for each in cut(iter([ordered]), self.bucket_rows):
-            begins = (first_rows(each) if role is Role.LINEAGE else None) or _ends(each, VS)
-            bucket = self._bucket(role, each, begins, _ends(each, end))
-            numbers = _ends(each, RUN) if role is Role.MASK else None
+        for each in cut_into_buckets(iter([ordered]), self.bucket_rows):
+            begins = (lineage_extent(each) if role is Role.LINEAGE else None) or _column_range(each, VS)
+            bucket = self._bucket(role, each, begins, _column_range(each, end))
+            numbers = _column_range(each, EVALUATION) if role is Role.MASK else None
             made.append(bucket if numbers is None else replace(bucket, revisions=numbers))
         return made if unmasked is None else [replace(each, floor=unmasked) for each in made]
 
@@ -71,11 +183,11 @@ class ResultWriter:
         return [self._bucket(Role.STATE, rows, (until, until), (until, until))]
 
     def _bucket(self, role: Role, rows: pa.Table, begins: tuple[int, int], ends: tuple[int, int]) -> NewBucket:
-        if rows.nbytes <= 4 * INLINE_BYTES:
-            data = as_arrow(rows)
-            if len(data) <= INLINE_BYTES:
+        if rows.nbytes <= 4 * MAX_INLINE_BYTES:
+            data = arrow_bytes(rows)
+            if len(data) <= MAX_INLINE_BYTES:
                 return self._told(role, rows, data, begins, ends, None)
-        data = as_parquet(rows)
+        data = parquet_bytes(rows)
         path = self.warehouse.name_in(self.query, begins[0] if self.timed else None, role.value)
         self.warehouse.write(path, data)
         return self._told(role, rows, data, begins, ends, path)
@@ -96,91 +208,140 @@ class ResultWriter:
         )
 
 
-def _ends(rows: pa.Table, name: str) -> Ends:
+def _column_range(rows: pa.Table, name: str) -> Bounds:
     ends = pc.min_max(rows[name])
     return ends["min"].as_py(), ends["max"].as_py()
 
 
-def buckets_beginning(catalog: Catalog, of: Published, commit_id: int, *intervals: Interval) -> list[Bucket]:
+def buckets_by_start(catalog: Catalog, of: ResultArchive, commit_id: int, *intervals: Interval) -> list[Bucket]:
     """Buckets of the published answer that can hold results which begin in one of the intervals, or of all without any,
     and those that mask some."""
     at = (catalog, of.stream_id, commit_id)
-    found = buckets.meeting(*at, intervals or (EVERYTHING,), ANSWER)
+    found = buckets.overlapping_buckets(*at, intervals or (EVERYTHING,), PUBLISHED_ROLES)
     # Mostly there are none, and to ask for all of them is the shortest question.
-    return [*found, *masking(buckets.visible(*at, role=Role.MASK), found)] if found else found
+    return [*found, *relevant_masks(buckets.visible_buckets(*at, role=Role.MASK), found)] if found else found
 
 
-def buckets_counting(catalog: Catalog, of: Published, commit_id: int, *instants: Interval) -> list[Bucket]:
+def buckets_by_instant(catalog: Catalog, of: ResultArchive, commit_id: int, *instants: Interval) -> list[Bucket]:
     """Buckets of the published answer that can hold results which count at an instant of one of the intervals, and
     those that mask some."""
     at = (catalog, of.stream_id, commit_id, instants)
-    found = buckets.meeting_instants(*at, ANSWER)
-    return [*found, *masking(buckets.meeting_instants(*at, (Role.MASK,)), found)] if found else found
+    found = buckets.valid_result_buckets(*at, PUBLISHED_ROLES)
+    return [*found, *relevant_masks(buckets.valid_result_buckets(*at, (Role.MASK,)), found)] if found else found
 
 
-def frame_of(
-    session: SparkSession, catalog: Catalog, warehouse: Warehouse, shape: Shape, found: Sequence[Bucket]
+def results_frame(
+    session: SparkSession, catalog: Catalog, warehouse: Warehouse, shape: ResultShape, found: Sequence[Bucket]
 ) -> DataFrame:
     """The results in some buckets, without those that masks among the buckets take back."""
     schema = result_schema(shape)
     given, declared = (session, catalog, warehouse), arrow_ddl(schema)
-    results, masks = parted(found)
-    some, free = concerned(results, masks)
+    results, masks = split_masks(found)
+    some, free = split_by_masks(results, masks)
     if not some:
-        return opened(*given, free, schema, declared)
-    rows = frame_without_masked(opened(*given, some, schema, declared), masks_frame(*given, shape, masks), shape)
-    return rows.unionByName(opened(*given, free, schema, declared)) if free else rows
+        return bucket_frame(*given, free, schema, declared)
+    rows = drop_masked_frame(bucket_frame(*given, some, schema, declared), masks_frame(*given, shape, masks), shape)
+    return rows.unionByName(bucket_frame(*given, free, schema, declared)) if free else rows
 
 
-def table_of(catalog: Catalog, warehouse: Warehouse, shape: Shape, found: Iterable[Bucket]) -> pa.Table:
+def results_table(catalog: Catalog, warehouse: Warehouse, shape: ResultShape, found: Iterable[Bucket]) -> pa.Table:
     """The same in memory: for those that are known to be few."""
     schema = result_schema(shape)
-    results, masks = parted(found)
-    some, free = concerned(results, masks)
-    rows = rows_in(catalog, warehouse, schema, free)
+    results, masks = split_masks(found)
+    some, free = split_by_masks(results, masks)
+    rows = read_buckets(catalog, warehouse, schema, free)
     if not some:
         return rows
-    counting = without_masked(
-        rows_in(catalog, warehouse, schema, some), masks_in(catalog, warehouse, shape, masks), shape
+    counting = drop_masked(
+        read_buckets(catalog, warehouse, schema, some), read_masks(catalog, warehouse, shape, masks), shape
     )
     return pa.concat_tables([rows, counting])
 
 
-def read_new(warehouse: Warehouse, bucket: NewBucket) -> pa.Table:
+def read_new_bucket(warehouse: Warehouse, bucket: NewBucket) -> pa.Table:
     """The rows of a bucket that has been written and is not yet visible."""
-    return unpacked(bucket.data) if bucket.data is not None else warehouse.read_table(bucket.path or "")
+    return unpack_table(bucket.data) if bucket.data is not None else warehouse.read_table(bucket.path or "")
 
 
-def frame_of_new(
+def new_buckets_frame(
     session: SparkSession, warehouse: Warehouse, schema: pa.Schema, some: Iterable[NewBucket]
 ) -> DataFrame:
     """The rows of buckets that have been written and are not yet visible."""
     declared = arrow_ddl(schema)
-    by_name, others = by_access(session, warehouse, some)
-    here = [conformed(read_new(warehouse, each), schema) for each in others]
-    rows = as_frame(session, pa.concat_tables([schema.empty_table(), *here]), declared)
+    by_name, others = split_by_access(session, warehouse, some)
+    here = [conform(read_new_bucket(warehouse, each), schema) for each in others]
+    rows = frame_of_rows(session, pa.concat_tables([schema.empty_table(), *here]), declared)
     frame = files_frame(session, warehouse, by_name, declared)
     return rows if frame is None else rows.unionByName(frame)
 
 
-def as_source(rows: DataFrame, shape: Shape, fields: Sequence[str]) -> DataFrame:
+def as_plan_source(rows: DataFrame, shape: ResultShape, fields: Sequence[str]) -> DataFrame:
     """Results as a plan reads them that reads the query: under the names of the query's fields."""
-    named = (f"{quoted(kept)} AS {quoted(name)}" for kept, name in zip(shape.names, fields, strict=True))
-    return selected(rows, *named, VS, VE)
+    named = (f"{quote_name(kept)} AS {quote_name(name)}" for kept, name in zip(shape.names, fields, strict=True))
+    return select_sql(rows, *named, VS, VE)
 
 
-def beginning(rows: DataFrame, interval: Interval) -> DataFrame:
+def starting_in(rows: DataFrame, interval: Interval) -> DataFrame:
     """Those that begin in the interval."""
-    return rows.where(f"{VS} >= {instant(interval.start)} AND {VS} < {instant(interval.end)}")
+    return rows.where(f"{VS} >= {instant_sql(interval.start)} AND {VS} < {instant_sql(interval.end)}")
 
 
-def counting(rows: DataFrame, instants: Interval) -> DataFrame:
+def valid_in(rows: DataFrame, instants: Interval) -> DataFrame:
     """Those that count at an instant of the interval."""
-    return rows.where(f"{VS} < {instant(instants.end)} AND {VE} > {instant(instants.start)}")
+    return rows.where(f"{VS} < {instant_sql(instants.end)} AND {VE} > {instant_sql(instants.start)}")
 
 
-def live_at(rows: pa.Table, at: int) -> pa.Table:
+def valid_at(rows: pa.Table, at: int) -> pa.Table:
     """Those that count at an instant."""
     begins = rows[VS].combine_chunks().to_numpy(zero_copy_only=False)
     ends = rows[VE].combine_chunks().to_numpy(zero_copy_only=False)
     return rows.filter(pa.array(np.logical_and(begins <= at, at < ends)))
+
+
+# The published results of some stretches of time, read here: what a correction lays its own against.
+
+
+def published_starting_in(
+    catalog: Catalog, warehouse: Warehouse, of: ResultArchive, spans: Sequence[Interval]
+) -> pa.Table:
+    """The results that begin in one of the spans, which lie apart and in order."""
+    found = buckets_by_start(catalog, of, of.last.commit_id, *spans) if spans else []
+    return _read_published(catalog, warehouse, of, found, spans, VS)
+
+
+def published_valid_in(
+    catalog: Catalog, warehouse: Warehouse, of: ResultArchive, spans: Sequence[Interval]
+) -> pa.Table:
+    """The results that count at an instant of one of the spans, which lie apart and in order."""
+    found = buckets_by_instant(catalog, of, of.last.commit_id, *spans)
+    return _read_published(catalog, warehouse, of, found, spans, VE)
+
+
+def _read_published(
+    catalog: Catalog, warehouse: Warehouse, of: ResultArchive, found: list[Bucket], spans: Sequence[Interval], by: str
+) -> pa.Table:
+    schema = result_schema(of.shape)
+    results, masks = split_masks(found)
+    parts = [schema.empty_table()]
+    for each in bucket_sources(catalog, results):
+        rows = conform(_read_candidates(each, warehouse, schema.names, spans, by), schema)
+        parts.append(_filter_spans(rows, spans, by))
+    rows = pa.concat_tables(parts)
+    return drop_masked(rows, read_masks(catalog, warehouse, of.shape, masks), of.shape) if masks else rows
+
+
+def _read_candidates(
+    source: BucketSource, warehouse: Warehouse, names: Sequence[str], spans: Sequence[Interval], by: str
+) -> pa.Table:
+    """What a bucket has, of files at least those row groups that can have something wanted."""
+    if by == VS:
+        return source.read_between(warehouse, names, VS, spans[0].start, spans[-1].end - 1)
+    return source.read_between(warehouse, names, VE, spans[0].start + 1, HIGHEST)
+
+
+def _filter_spans(rows: pa.Table, spans: Sequence[Interval], by: str) -> pa.Table:
+    begins, ends = rows[VS].to_numpy(), rows[VE].to_numpy()
+    chosen = np.zeros(rows.num_rows, np.bool_)
+    for each in spans:
+        chosen |= (begins < each.end) & ((begins >= each.start) if by == VS else (ends > each.start))
+    return rows if chosen.all() else rows.filter(pa.array(chosen))

@@ -13,26 +13,31 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive.masks import read_overlays, sources
-from errata.archive.overlay import LIVE, MASKS, OLD_REVISION, REVISION, overlay_schema
-from errata.archive.tasks import LOCAL_ROWS, opened
-from errata.archive.warehouse import Warehouse
-from errata.archive.wire import old_column
+from errata.archive.bucket_frames import LOCAL_ROWS, bucket_frame
+from errata.archive.overlays import bucket_sources, read_overlays
+from errata.archive.schemas import LIVE, MASKS, OLD_REVISION, REVISION, old_value_column, overlay_schema
 from errata.catalog import buckets
-from errata.catalog.open import Catalog
-from errata.catalog.streams import Standing, aged_to_at
-from errata.engine.frames import broadcast, joined, selected, united
-from errata.engine.plans.rows import instant, quoted
-from errata.engine.types import arrow_ddl, ddl
-from errata.engine.values import as_frame
+from errata.catalog.database import Catalog
+from errata.catalog.streams import StreamState, aged_to_as_of
+from errata.declare.warehouse import Warehouse
+from errata.engine.frames import (
+    arrow_ddl,
+    broadcast_frame,
+    frame_of_rows,
+    join_sql,
+    select_sql,
+    stream_ddl,
+    union_by_name,
+)
+from errata.engine.plans.node_rows import instant_sql, quote_name
 from errata.errors import ErrataError
-from errata.intake.arrow_types import arrow_schema
-from errata.language.expr import STRING, Lit, literal
+from errata.intake.types import arrow_schema
+from errata.language.expr import STRING, Lit, literal_sql
 from errata.model.bucket import Bucket, Role
-from errata.model.interval import EVERYTHING, HIGHEST, LOWEST, Interval
 from errata.model.stream import Stream
+from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval
 
-Group = tuple[str | None, ...]
+GroupKey = tuple[str | None, ...]
 
 BROADCAST_ROWS = 1_000_000
 """Masks up to this many go to every task whole; how more of them are joined is Spark's choice."""
@@ -41,14 +46,14 @@ _HASH, _MASK_HASH, _MASK_NUMBER = "_hash", "_mask_hash", "_mask_number"
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class ArchiveScan:
     """What is asked of an archive: the stream as of a commit, an interval of its order field, some of its groups."""
 
-    standing: Standing
+    standing: StreamState
     """The stream, and where it stood at the commit."""
     commit_id: int
     interval: Interval = EVERYTHING
-    groups: frozenset[Group] | None = None
+    groups: frozenset[GroupKey] | None = None
     """Values of the group columns as text; None for all."""
     revisions_up_to: int | None = None
     """Only revisions up to this number have a say; None: all that had been applied at the commit."""
@@ -64,7 +69,7 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScanBuckets:
     """The buckets that can hold what is asked for: all that a scan opens."""
 
     base: Sequence[Bucket]
@@ -77,38 +82,38 @@ class Found:
         return [*self.base, *self.overlays]
 
 
-def candidates(catalog: Catalog, scan: Scan, *, indexed: bool = False) -> Found:
+def candidate_buckets(catalog: Catalog, scan: ArchiveScan, *, indexed: bool = False) -> ScanBuckets:
     """What the index has of the interval and the groups at the commit. Pieces of one table are all opened, as if there
     were no index, unless `indexed` tells otherwise."""
     _check_not_folded(scan)
     standing = scan.standing
     at, asked = (catalog, standing.stream_id, scan.commit_id), (scan.interval, scan.groups)
-    base = buckets.visible(*at, *(asked if indexed or not standing.stream.one_table else ()))
+    base = buckets.visible_buckets(*at, *(asked if indexed or not standing.stream.one_table else ()))
     # A stream that no revision has ever been applied to has no overlays to look for.
     if not standing.applied:
-        return Found(base)
+        return ScanBuckets(base)
     if scan.leaves_out and not standing.stream.key_has_order:
         # A revision that is left out may have freed a key in one place, and its row have come in another.
-        return Found(base, buckets.visible(*at, role=Role.OVERLAY), _aged_before(catalog, scan, base))
+        return ScanBuckets(base, buckets.visible_buckets(*at, role=Role.OVERLAY), _aged_before(catalog, scan, base))
     # A revision that is left out may have freed a key for a row of another group.
     groups = None if scan.leaves_out else scan.groups
-    overlays = buckets.visible(*at, scan.interval, groups, role=Role.OVERLAY)
-    return Found(base, [overlay for overlay in overlays if _meets(overlay, scan.interval)])
+    overlays = buckets.visible_buckets(*at, scan.interval, groups, role=Role.OVERLAY)
+    return ScanBuckets(base, [overlay for overlay in overlays if _overlay_meets(overlay, scan.interval)])
 
 
-def _aged_before(catalog: Catalog, scan: Scan, base: Iterable[Bucket]) -> dict[int, int | None]:
+def _aged_before(catalog: Catalog, scan: ArchiveScan, base: Iterable[Bucket]) -> dict[int, int | None]:
     """How far the stream had been aged when each of these commits added a bucket."""
     wanted = {bucket.added_in for bucket in base if bucket.floor > scan.last_revision}
     with catalog.reading() as connection:
-        return {commit_id: aged_to_at(connection, scan.standing.stream_id, commit_id) for commit_id in wanted}
+        return {commit_id: aged_to_as_of(connection, scan.standing.stream_id, commit_id) for commit_id in wanted}
 
 
-def _meets(overlay: Bucket, interval: Interval) -> bool:
+def _overlay_meets(overlay: Bucket, interval: Interval) -> bool:
     """Whether an overlay masks or brings rows there; the index knows the hull of both only."""
     return any(ends is not None and interval.meets(*ends) for ends in (overlay.masks, overlay.content))
 
 
-def _check_not_folded(scan: Scan) -> None:
+def _check_not_folded(scan: ArchiveScan) -> None:
     # Of the stream, not of the buckets that are opened: where the last row was deleted there is none.
     folded = scan.standing.folded
     if scan.last_revision < folded:
@@ -121,27 +126,29 @@ def _check_not_folded(scan: Scan) -> None:
 
 
 def scan_rows(
-    session: SparkSession, catalog: Catalog, warehouse: Warehouse, scan: Scan, found: Found | None = None
+    session: SparkSession, catalog: Catalog, warehouse: Warehouse, scan: ArchiveScan, found: ScanBuckets | None = None
 ) -> DataFrame:
     """The rows asked for, in no particular order; `found` are the scan's candidates, if they are at hand."""
-    found = candidates(catalog, scan) if found is None else found
+    found = candidate_buckets(catalog, scan) if found is None else found
     stream = scan.standing.stream
     if not found.overlays:
-        return _asked(open_buckets(session, catalog, warehouse, stream, found.base, scan.interval), scan, found.base)
-    overlaid = open_overlays(session, catalog, warehouse, stream, found.overlays)
+        return _filter_scan(
+            base_frame(session, catalog, warehouse, stream, found.base, scan.interval), scan, found.base
+        )
+    overlaid = overlay_frame(session, catalog, warehouse, stream, found.overlays)
     size, chained = sum(each.rows for each in found.overlays), any(each.masked for each in found.overlays)
-    masking = _Masking(stream, overlaid, scan.last_revision, size, chained)
+    masking = _OverlayMasks(stream, overlaid, scan.last_revision, size, chained)
     parts = []
-    for how, some in by_masks(scan, found):
-        rows = _asked(open_buckets(session, catalog, warehouse, stream, some, scan.interval), scan, some)
+    for how, some in group_by_masks(scan, found):
+        rows = _filter_scan(base_frame(session, catalog, warehouse, stream, some, scan.interval), scan, some)
         rows = rows if how.floor is None else masking.unmasked(rows, how.floor)
         parts.append(rows if how.later is None else masking.not_displaced(rows, how.later, how.aged_to))
-    parts.append(_asked(masking.surviving(), scan))
-    return united(parts)
+    parts.append(_filter_scan(masking.surviving(), scan))
+    return union_by_name(parts)
 
 
 @dataclass(frozen=True, slots=True)
-class Masked:
+class MaskEffect:
     """What overlays can do to a base bucket's rows."""
 
     floor: int | None
@@ -152,34 +159,34 @@ class Masked:
     """How far the stream had been aged when they came."""
 
 
-def by_masks(scan: Scan, found: Found) -> list[tuple[Masked, list[Bucket]]]:
+def group_by_masks(scan: ArchiveScan, found: ScanBuckets) -> list[tuple[MaskEffect, list[Bucket]]]:
     """Base buckets by what overlays can do to them, so that most are read without a join, and the rest in one."""
-    classes: defaultdict[Masked, list[Bucket]] = defaultdict(list)
+    classes: defaultdict[MaskEffect, list[Bucket]] = defaultdict(list)
     known = [each for each in found.overlays if each.masks is not None]
     for bucket in found.base:
         reach = Interval(bucket.vs_min, bucket.vs_max + 1)
         touching = [each for each in known if each.masks is not None and reach.meets(*each.masks)]
         # 0 stands for all that came before every overlay that touches them: these are joined together.
-        floor = None if not touching else bucket.floor if min(map(_last, touching)) <= bucket.floor else 0
+        floor = None if not touching else bucket.floor if min(map(_last_revision, touching)) <= bucket.floor else 0
         freeing = touching if scan.standing.stream.key_has_order else known
-        if any(_last(each) > scan.last_revision and _first(each) <= bucket.floor for each in freeing):
-            how = Masked(floor, bucket.floor, found.aged_before.get(bucket.added_in))
+        if any(_last_revision(each) > scan.last_revision and _first_revision(each) <= bucket.floor for each in freeing):
+            how = MaskEffect(floor, bucket.floor, found.aged_before.get(bucket.added_in))
         else:
-            how = Masked(floor)
+            how = MaskEffect(floor)
         classes[how].append(bucket)
     return list(classes.items())
 
 
-def _first(overlay: Bucket) -> int:
+def _first_revision(overlay: Bucket) -> int:
     return overlay.revision_first or 0
 
 
-def _last(overlay: Bucket) -> int:
+def _last_revision(overlay: Bucket) -> int:
     return overlay.revision_last or 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Masking:
+class _OverlayMasks:
     """What overlays do to rows, for those who read with the revisions up to a number."""
 
     stream: Stream
@@ -201,12 +208,14 @@ class _Masking:
             f" AND ({OLD_REVISION} IS NULL OR {OLD_REVISION} <= {self.up_to}L)"
         )
         if aged_to is not None:
-            freed = freed.where(f"{quoted(old_column(self.stream.order))} >= {place(self.stream, aged_to)}")
+            freed = freed.where(
+                f"{quote_name(old_value_column(self.stream.order))} >= {order_literal(self.stream, aged_to)}"
+            )
         return self._without(rows, self._masks(freed), [*self.stream.key])
 
     def surviving(self) -> DataFrame:
         """Rows of the overlays that no later one masks."""
-        rows = selected(self._known.where(LIVE), *map(quoted, self.stream.names), REVISION)
+        rows = select_sql(self._known.where(LIVE), *map(quote_name, self.stream.names), REVISION)
         if not self.chained:
             return rows.drop(REVISION)
         left = self._without(rows, self._masks(self._known), self._places, f" AND {_MASK_NUMBER} > {REVISION}")
@@ -216,25 +225,25 @@ class _Masking:
         # One number to look for in a hash table of numbers, and the columns themselves only when it is found. Spark
         # would put every equality into the table's key, and the table would be several times slower to ask: so the
         # columns are compared by what Spark does not know for an equality.
-        masks = selected(masks, "*", f"{self._number([_masked(name) for name in columns])} AS {_MASK_HASH}")
-        pairs = [(quoted(name), quoted(_masked(name))) for name in columns]
+        masks = select_sql(masks, "*", f"{self._number([_mask_column(name) for name in columns])} AS {_MASK_HASH}")
+        pairs = [(quote_name(name), quote_name(_mask_column(name))) for name in columns]
         same = "".join(f" AND {own} >= {masked} AND {own} <= {masked}" for own, masked in pairs)
-        hashed = selected(rows, "*", f"{self._number(columns)} AS {_HASH}")
-        masks = broadcast(masks) if self.size <= BROADCAST_ROWS else masks
-        return joined(hashed, masks, f"{_HASH} = {_MASK_HASH}{same}{also}", "left_anti").drop(_HASH)
+        hashed = select_sql(rows, "*", f"{self._number(columns)} AS {_HASH}")
+        masks = broadcast_frame(masks) if self.size <= BROADCAST_ROWS else masks
+        return join_sql(hashed, masks, f"{_HASH} = {_MASK_HASH}{same}{also}", "left_anti").drop(_HASH)
 
     def _number(self, columns: Sequence[str]) -> str:
         """A number that rows share which agree in the columns: the place if it is among them, since few rows have the
         same, and nothing has to be computed for it."""
-        order = next((name for name in columns if name in (self.stream.order, _masked(self.stream.order))), None)
+        order = next((name for name in columns if name in (self.stream.order, _mask_column(self.stream.order))), None)
         if order is None:
-            return f"xxhash64({', '.join(map(quoted, columns))})"
-        return f"unix_micros({quoted(order)})" if self.stream.timed else quoted(order)
+            return f"xxhash64({', '.join(map(quote_name, columns))})"
+        return f"unix_micros({quote_name(order)})" if self.stream.timed else quote_name(order)
 
     def _masks(self, overlaid: DataFrame, floor: int | None = None) -> DataFrame:
         masks = overlaid.where(MASKS if floor is None else f"{MASKS} AND {REVISION} > {floor}L")
-        old = (f"{quoted(old_column(name))} AS {quoted(_masked(name))}" for name in self._places)
-        return selected(masks, f"{REVISION} AS {_MASK_NUMBER}", *old)
+        old = (f"{quote_name(old_value_column(name))} AS {quote_name(_mask_column(name))}" for name in self._places)
+        return select_sql(masks, f"{REVISION} AS {_MASK_NUMBER}", *old)
 
     @property
     def _known(self) -> DataFrame:
@@ -243,19 +252,19 @@ class _Masking:
     @property
     def _places(self) -> list[str]:
         """A row is masked by key and place: the key may be free again, and taken elsewhere."""
-        return place_columns(self.stream)
+        return identity_columns(self.stream)
 
 
-def place_columns(stream: Stream) -> list[str]:
+def identity_columns(stream: Stream) -> list[str]:
     """The columns that tell one version of a row from all others at one revision: its key, and where it lies."""
     return [*stream.key] if stream.key_has_order else [*stream.key, stream.order]
 
 
-def _masked(name: str) -> str:
+def _mask_column(name: str) -> str:
     return f"_masked_{name}"
 
 
-def open_buckets(
+def base_frame(
     session: SparkSession,
     catalog: Catalog,
     warehouse: Warehouse,
@@ -264,53 +273,55 @@ def open_buckets(
     interval: Interval = EVERYTHING,
 ) -> DataFrame:
     """The rows of base buckets, at least those of an interval; columns that were added later are NULL in older ones."""
-    return opened(session, catalog, warehouse, found, arrow_schema(stream), ddl(stream), (stream.order, interval))
+    return bucket_frame(
+        session, catalog, warehouse, found, arrow_schema(stream), stream_ddl(stream), (stream.order, interval)
+    )
 
 
-def open_overlays(
+def overlay_frame(
     session: SparkSession, catalog: Catalog, warehouse: Warehouse, stream: Stream, found: Sequence[Bucket]
 ) -> DataFrame:
     """All rows of overlays, with what a scan needs of `overlay.overlay_schema`."""
     # Of the old rows only their places matter to a scan.
-    old = [*map(old_column, place_columns(stream))]
+    old = [*map(old_value_column, identity_columns(stream))]
     told = {REVISION, OLD_REVISION, MASKS, LIVE, *stream.names, *old}
     schema = pa.schema([column for column in overlay_schema(stream) if column.name in told])
     if sum(bucket.rows for bucket in found) > LOCAL_ROWS:
-        return opened(session, catalog, warehouse, found, schema, arrow_ddl(schema))
-    rows = read_overlays(stream, warehouse, sources(catalog, found), schema.names)
-    return as_frame(session, rows.select(schema.names), arrow_ddl(schema))
+        return bucket_frame(session, catalog, warehouse, found, schema, arrow_ddl(schema))
+    rows = read_overlays(stream, warehouse, bucket_sources(catalog, found), schema.names)
+    return frame_of_rows(session, rows.select(schema.names), arrow_ddl(schema))
 
 
-def place(stream: Stream, value: int) -> str:
+def order_literal(stream: Stream, value: int) -> str:
     """A place as SQL compares the order field with it."""
-    return f"timestamp_micros({value}L)" if stream.timed else instant(value)
+    return f"timestamp_micros({value}L)" if stream.timed else instant_sql(value)
 
 
-def _asked(rows: DataFrame, scan: Scan, base: Iterable[Bucket] | None = None) -> DataFrame:
+def _filter_scan(rows: DataFrame, scan: ArchiveScan, base: Iterable[Bucket] | None = None) -> DataFrame:
     """Those of the rows that the scan asks for and that have not been aged out; `base` are the buckets that they are
     of, if they are of buckets."""
     stream, interval, aged_to = scan.standing.stream, scan.interval, scan.standing.aged_to
     reaches_back = aged_to is not None and (base is None or any(bucket.vs_min < aged_to for bucket in base))
     start = max(interval.start, aged_to) if reaches_back and aged_to is not None else interval.start
     if start > LOWEST:
-        rows = rows.where(f"{quoted(stream.order)} >= {place(stream, start)}")
+        rows = rows.where(f"{quote_name(stream.order)} >= {order_literal(stream, start)}")
     if interval.end < HIGHEST:
-        rows = rows.where(f"{quoted(stream.order)} < {place(stream, interval.end)}")
-    return rows if scan.groups is None else rows.where(_of_groups(stream, scan.groups))
+        rows = rows.where(f"{quote_name(stream.order)} < {order_literal(stream, interval.end)}")
+    return rows if scan.groups is None else rows.where(_group_condition(stream, scan.groups))
 
 
-def _of_groups(stream: Stream, groups: frozenset[Group]) -> str:
+def _group_condition(stream: Stream, groups: frozenset[GroupKey]) -> str:
     """That the group columns equal one of the groups, compared as values, not as text, so that Parquet can prune."""
     return (
         " OR ".join(
-            " AND ".join(_equal(stream, *each) for each in zip(stream.group, group, strict=True))
+            " AND ".join(_group_equals(stream, *each) for each in zip(stream.group, group, strict=True))
             for group in sorted(groups, key=repr)
         )
         or "false"
     )
 
 
-def _equal(stream: Stream, name: str, text: str | None) -> str:
+def _group_equals(stream: Stream, name: str, text: str | None) -> str:
     if text is None:
-        return f"{quoted(name)} IS NULL"
-    return f"{quoted(name)} = CAST({literal(Lit(text, STRING))} AS {stream.column(name).type})"
+        return f"{quote_name(name)} IS NULL"
+    return f"{quote_name(name)} = CAST({literal_sql(Lit(text, STRING))} AS {stream.column(name).type})"

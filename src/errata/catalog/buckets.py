@@ -32,25 +32,25 @@ from sqlalchemy import (
     update,
 )
 
-from errata.catalog.open import Catalog
+from errata.catalog.database import Catalog
 from errata.catalog.tables import batches, bucket_data, buckets, doomed, streams
-from errata.model.bucket import Bucket, Ends, Groups, Layout, NewBucket, Role, prune
-from errata.model.interval import EVERYTHING, LOWEST, Interval
+from errata.model.bucket import Bounds, Bucket, Groups, Layout, NewBucket, Role, prune_buckets
+from errata.model.time import EVERYTHING, LOWEST, Interval
 
-CLASSES = 65
-_CLASSES = "classes_"
+SPAN_CLASSES = 65
+_CLASSES_PARAMETER = "classes_"
 
 
-def _lowest(number: int) -> str:
+def _lowest_parameter(number: int) -> str:
     return f"lowest_{number}"
 
 
-def _moment(name: str) -> Any:
+def _bigint_parameter(name: str) -> Any:
     # PostgreSQL would take -2^63 for a numeric, and then not use the index.
     return cast(bindparam(name, type_=BigInteger), BigInteger)
 
 
-def _everywhere(is_wanted: ColumnElement[bool] | None = None) -> Select[Any]:
+def _select_visible(is_wanted: ColumnElement[bool] | None = None) -> Select[Any]:
     """All buckets of a stream at a commit, of one role unless told otherwise."""
     columns = buckets.c
     return (
@@ -63,48 +63,52 @@ def _everywhere(is_wanted: ColumnElement[bool] | None = None) -> Select[Any]:
     )
 
 
-def _meeting_by_ranges() -> Select[Any]:
+def _overlapping_by_ranges() -> Select[Any]:
     """Those that meet an interval, as PostgreSQL reads it best: a bitmap of one index range for each class."""
     columns = buckets.c
     ranges = [
         and_(
             columns.span_class == literal_column(str(number)),
-            columns.vs_min >= _moment(_lowest(number)),
-            columns.vs_min < _moment("end"),
+            columns.vs_min >= _bigint_parameter(_lowest_parameter(number)),
+            columns.vs_min < _bigint_parameter("end"),
         )
-        for number in range(CLASSES)
+        for number in range(SPAN_CLASSES)
     ]
-    return _everywhere().where(or_(*ranges), columns.vs_max >= _moment("start"))
+    return _select_visible().where(or_(*ranges), columns.vs_max >= _bigint_parameter("start"))
 
 
-def _meeting_by_join() -> Select[Any]:
+def _overlapping_by_join() -> Select[Any]:
     """The same as SQLite reads it best: a loop over the classes with a look-up in the index for each."""
     columns = buckets.c
     # One text in place of as many parameters as there are classes: SQLAlchemy cannot remember what it made of VALUES.
-    told = func.json_each(bindparam(_CLASSES)).table_valued(
+    told = func.json_each(bindparam(_CLASSES_PARAMETER)).table_valued(
         column("key", Integer), column("value", BigInteger), name="told"
     )
     # In one piece, or SQLite goes through all buckets of the stream, and through the classes for each.
-    classes = select(told.c.key, told.c.value).limit(CLASSES).cte("classes")
+    classes = select(told.c.key, told.c.value).limit(SPAN_CLASSES).cte("classes")
     return (
-        _everywhere()
+        _select_visible()
         .join(classes, and_(columns.span_class == classes.c.key, columns.vs_min >= classes.c.value))
-        .where(columns.vs_min < _moment("end"), columns.vs_max >= _moment("start"))
+        .where(columns.vs_min < _bigint_parameter("end"), columns.vs_max >= _bigint_parameter("start"))
     )
 
 
 # Built once: each is some hundred parts long.
-_EVERYWHERE = _everywhere()
-_MEETING = {"postgresql": _meeting_by_ranges(), "sqlite": _meeting_by_join()}
-_OF_ROLES = _everywhere(buckets.c.role.in_(bindparam("roles", expanding=True)))
-_WITHIN = {
-    last.name: _OF_ROLES.where(buckets.c.vs_min < _moment("end"), last >= _moment("start")).limit(bindparam("most"))
+_SELECT_VISIBLE = _select_visible()
+_SELECT_OVERLAPPING = {"postgresql": _overlapping_by_ranges(), "sqlite": _overlapping_by_join()}
+_SELECT_ROLES = _select_visible(buckets.c.role.in_(bindparam("roles", expanding=True)))
+_SELECT_WITHIN = {
+    last.name: _SELECT_ROLES.where(
+        buckets.c.vs_min < _bigint_parameter("end"), last >= _bigint_parameter("start")
+    ).limit(bindparam("most"))
     for last in (buckets.c.vs_max, buckets.c.ve_max)
 }
-_COUNTING = _everywhere().where(buckets.c.ve_max > _moment("start"), buckets.c.vs_min < _moment("end"))
-_DATA = select(bucket_data).where(bucket_data.c.bucket_id.in_(bindparam("ids", expanding=True)))
-_ADD = insert(buckets).returning(buckets.c.bucket_id, buckets.c.path, buckets.c.checksum)
-_ADD_DATA = insert(bucket_data)
+_SELECT_VALID = _select_visible().where(
+    buckets.c.ve_max > _bigint_parameter("start"), buckets.c.vs_min < _bigint_parameter("end")
+)
+_SELECT_DATA = select(bucket_data).where(bucket_data.c.bucket_id.in_(bindparam("ids", expanding=True)))
+_INSERT_BUCKETS = insert(buckets).returning(buckets.c.bucket_id, buckets.c.path, buckets.c.checksum)
+_INSERT_DATA = insert(bucket_data)
 
 
 def span_class(vs_min: int, vs_max: int) -> int:
@@ -112,7 +116,7 @@ def span_class(vs_min: int, vs_max: int) -> int:
     return (vs_max - vs_min).bit_length()
 
 
-def visible(
+def visible_buckets(
     catalog: Catalog,
     stream_id: int,
     commit_id: int,
@@ -124,23 +128,23 @@ def visible(
     if interval.empty:
         return []
     dialect = catalog.engine.dialect.name
-    query = _EVERYWHERE if interval == EVERYTHING else _MEETING[dialect]
+    query = _SELECT_VISIBLE if interval == EVERYTHING else _SELECT_OVERLAPPING[dialect]
     given: dict[str, object] = {"stream": stream_id, "role_": role.value, "commit_": commit_id}
     if interval != EVERYTHING:
-        lowest = [max(LOWEST, interval.start - (1 << number) + 1) for number in range(CLASSES)]
+        lowest = [max(LOWEST, interval.start - (1 << number) + 1) for number in range(SPAN_CLASSES)]
         given |= {"start": interval.start, "end": interval.end}
-        by_class = {_lowest(number): each for number, each in enumerate(lowest)}
-        given |= {_CLASSES: json.dumps(lowest)} if dialect == "sqlite" else by_class
+        by_class = {_lowest_parameter(number): each for number, each in enumerate(lowest)}
+        given |= {_CLASSES_PARAMETER: json.dumps(lowest)} if dialect == "sqlite" else by_class
     with catalog.reading() as connection:
-        found = [_bucket(row) for row in connection.execute(query, given)]
-    return prune(_in_order(found), interval, groups)
+        found = [_bucket_from_row(row) for row in connection.execute(query, given)]
+    return prune_buckets(_in_stream_order(found), interval, groups)
 
 
-FEW = 2_000
+MAX_JOINT_LOOKUP = 2_000
 """Buckets between the first of several intervals and the last up to which all of them are asked for at once."""
 
 
-def meeting(
+def overlapping_buckets(
     catalog: Catalog, stream_id: int, commit_id: int, intervals: Sequence[Interval], roles: Sequence[Role]
 ) -> list[Bucket]:
     """The buckets of these roles, visible at the commit, that can hold rows which begin in one of the intervals, in
@@ -149,10 +153,10 @@ def meeting(
     def meets(bucket: Bucket, one: Interval) -> bool:
         return one.meets(bucket.vs_min, bucket.vs_max)
 
-    return _of_any((catalog, stream_id, commit_id), intervals, roles, buckets.c.vs_max, meets, visible)
+    return _meeting_any((catalog, stream_id, commit_id), intervals, roles, buckets.c.vs_max, meets, visible_buckets)
 
 
-def meeting_instants(
+def valid_result_buckets(
     catalog: Catalog, stream_id: int, commit_id: int, intervals: Sequence[Interval], roles: Sequence[Role]
 ) -> list[Bucket]:
     """The same for buckets of results that can hold some which count at an instant of one of the intervals."""
@@ -160,10 +164,10 @@ def meeting_instants(
     def meets(bucket: Bucket, one: Interval) -> bool:
         return bucket.ends is not None and bucket.vs_min < one.end and bucket.ends[1] > one.start
 
-    return _of_any((catalog, stream_id, commit_id), intervals, roles, buckets.c.ve_max, meets, counting)
+    return _meeting_any((catalog, stream_id, commit_id), intervals, roles, buckets.c.ve_max, meets, result_buckets_at)
 
 
-def _of_any(
+def _meeting_any(
     at: tuple[Catalog, int, int],
     intervals: Sequence[Interval],
     roles: Sequence[Role],
@@ -173,35 +177,37 @@ def _of_any(
 ) -> list[Bucket]:
     """The buckets that meet one of the intervals: from all between the first and the last, unless those are many."""
     asked = [each for each in intervals if not each.empty]
-    hull = _hull_of(asked)
+    hull = _hull(asked)
     catalog, stream_id, commit_id = at
     given = {"stream": stream_id, "roles": [each.value for each in roles], "commit_": commit_id}
     with catalog.reading() as connection:
-        rows = connection.execute(_WITHIN[last.name], {**given, "start": hull.start, "end": hull.end, "most": FEW + 1})
-        found = [_bucket(row) for row in rows]
-    if len(found) > FEW:
+        rows = connection.execute(
+            _SELECT_WITHIN[last.name], {**given, "start": hull.start, "end": hull.end, "most": MAX_JOINT_LOOKUP + 1}
+        )
+        found = [_bucket_from_row(row) for row in rows]
+    if len(found) > MAX_JOINT_LOOKUP:
         found = [each for interval in asked for role in roles for each in of_one(*at, interval, role=role)]
         found = list({each.bucket_id: each for each in found}.values())
-    return _in_order(each for each in found if any(meets(each, one) for one in asked))
+    return _in_stream_order(each for each in found if any(meets(each, one) for one in asked))
 
 
-def _hull_of(intervals: Sequence[Interval]) -> Interval:
+def _hull(intervals: Sequence[Interval]) -> Interval:
     starts, ends = [each.start for each in intervals], [each.end for each in intervals]
     return Interval(min(starts, default=0), max(ends, default=0))
 
 
-def of_roles(catalog: Catalog, stream_id: int, commit_id: int, roles: Sequence[Role]) -> list[Bucket]:
+def buckets_of_roles(catalog: Catalog, stream_id: int, commit_id: int, roles: Sequence[Role]) -> list[Bucket]:
     """All buckets of some roles that are visible at the commit, in stream order."""
     given = {"stream": stream_id, "roles": [each.value for each in roles], "commit_": commit_id}
     with catalog.reading() as connection:
-        return _in_order(_bucket(row) for row in connection.execute(_OF_ROLES, given))
+        return _in_stream_order(_bucket_from_row(row) for row in connection.execute(_SELECT_ROLES, given))
 
 
-def _in_order(some: Iterable[Bucket]) -> list[Bucket]:
+def _in_stream_order(some: Iterable[Bucket]) -> list[Bucket]:
     return sorted(some, key=lambda bucket: (bucket.vs_min, bucket.vs_max, bucket.bucket_id))
 
 
-def counting(
+def result_buckets_at(
     catalog: Catalog, stream_id: int, commit_id: int, instants: Interval, role: Role = Role.BASE
 ) -> list[Bucket]:
     """The buckets of results, visible at the commit, that can hold some that count at an instant of the interval."""
@@ -209,12 +215,12 @@ def counting(
         return []
     given = {"stream": stream_id, "role_": role.value, "commit_": commit_id}
     with catalog.reading() as connection:
-        rows = connection.execute(_COUNTING, {**given, "start": instants.start, "end": instants.end})
-        found = [_bucket(row) for row in rows]
-    return _in_order(found)
+        rows = connection.execute(_SELECT_VALID, {**given, "start": instants.start, "end": instants.end})
+        found = [_bucket_from_row(row) for row in rows]
+    return _in_stream_order(found)
 
 
-def forget(connection: Connection, some: Iterable[Bucket]) -> int:
+def delete_buckets(connection: Connection, some: Iterable[Bucket]) -> int:
     """Take buckets out of the index for good, and have their files removed by vacuum; the bytes that were inline."""
     gone = list(some)
     for start in range(0, len(gone), 500):
@@ -227,7 +233,7 @@ def forget(connection: Connection, some: Iterable[Bucket]) -> int:
     return sum(each.size for each in gone if each.inline)
 
 
-def overlays_ever(catalog: Catalog, stream_id: int, interval: Interval = EVERYTHING, since: int = 0) -> list[Bucket]:
+def all_overlays(catalog: Catalog, stream_id: int, interval: Interval = EVERYTHING, since: int = 0) -> list[Bucket]:
     """All overlays that can speak of rows of the interval and were added after a commit, by what they revised first:
     also those that have been worked into buckets, which stay as long as the rows that they corrected."""
     query = (
@@ -238,10 +244,10 @@ def overlays_ever(catalog: Catalog, stream_id: int, interval: Interval = EVERYTH
         .order_by(buckets.c.revision_first, buckets.c.bucket_id)
     )
     with catalog.reading() as connection:
-        return [_bucket(row) for row in connection.execute(query)]
+        return [_bucket_from_row(row) for row in connection.execute(query)]
 
 
-def added(catalog: Catalog, stream_id: int, roles: Iterable[Role], *, after: int, up_to: int) -> list[Bucket]:
+def added_between(catalog: Catalog, stream_id: int, roles: Iterable[Role], *, after: int, up_to: int) -> list[Bucket]:
     """The buckets of some roles that were added after a commit, and up to another one, as they came: also those that
     have been removed since, as long as vacuum leaves them."""
     query = (
@@ -252,10 +258,10 @@ def added(catalog: Catalog, stream_id: int, roles: Iterable[Role], *, after: int
         .order_by(buckets.c.added_in, buckets.c.bucket_id)
     )
     with catalog.reading() as connection:
-        return [_bucket(row) for row in connection.execute(query)]
+        return [_bucket_from_row(row) for row in connection.execute(query)]
 
 
-def ever(connection: Connection, stream_id: int) -> list[Bucket]:
+def all_buckets(connection: Connection, stream_id: int) -> list[Bucket]:
     """All buckets of a stream that the index still has, live or not, as the transaction sees them."""
     query = (
         select(buckets, batches.c.batch_id)
@@ -263,10 +269,10 @@ def ever(connection: Connection, stream_id: int) -> list[Bucket]:
         .where(buckets.c.stream_id == stream_id)
         .order_by(buckets.c.bucket_id)
     )
-    return [_bucket(row) for row in connection.execute(query)]
+    return [_bucket_from_row(row) for row in connection.execute(query)]
 
 
-def live(connection: Connection, stream_id: int, *roles: Role, before: int | None = None) -> list[Bucket]:
+def live_buckets(connection: Connection, stream_id: int, *roles: Role, before: int | None = None) -> list[Bucket]:
     """The buckets of some roles that the transaction sees now; only those that begin before a point, if told."""
     query = (
         select(buckets, batches.c.batch_id)
@@ -277,7 +283,7 @@ def live(connection: Connection, stream_id: int, *roles: Role, before: int | Non
     )
     if before is not None:
         query = query.where(buckets.c.vs_min < before)
-    return [_bucket(row) for row in connection.execute(query)]
+    return [_bucket_from_row(row) for row in connection.execute(query)]
 
 
 def inline_data(catalog: Catalog, bucket_ids: Iterable[int]) -> dict[int, bytes]:
@@ -286,12 +292,12 @@ def inline_data(catalog: Catalog, bucket_ids: Iterable[int]) -> dict[int, bytes]
     found: dict[int, bytes] = {}
     with catalog.reading() as connection:
         for start in range(0, len(wanted), 500):
-            rows = connection.execute(_DATA, {"ids": wanted[start : start + 500]})
+            rows = connection.execute(_SELECT_DATA, {"ids": wanted[start : start + 500]})
             found.update({row.bucket_id: bytes(row.data) for row in rows})
     return found
 
 
-def overlapping_since(connection: Connection, stream_id: int, since: int, low: int, high: int) -> bool:
+def is_added_since(connection: Connection, stream_id: int, since: int, low: int, high: int) -> bool:
     """Whether buckets or overlays added after a commit can have rows from low to high, both included."""
     query = select(func.count()).where(
         buckets.c.stream_id == stream_id,
@@ -303,7 +309,7 @@ def overlapping_since(connection: Connection, stream_id: int, since: int, low: i
     return bool(connection.execute(query).scalar_one())
 
 
-def removed_since(connection: Connection, stream_id: int, since: int, low: int) -> bool:
+def is_removed_since(connection: Connection, stream_id: int, since: int, low: int) -> bool:
     """Whether base buckets that can hold rows from low on have been removed after a commit."""
     query = select(func.count()).where(
         buckets.c.stream_id == stream_id,
@@ -316,7 +322,7 @@ def removed_since(connection: Connection, stream_id: int, since: int, low: int) 
     return bool(connection.execute(query).scalar_one() or connection.execute(vacuumed).scalar())
 
 
-def add(
+def add_buckets(
     connection: Connection,
     stream_id: int,
     batch_no: int | None,
@@ -373,14 +379,14 @@ def add(
         return 0
     # They come back in any order; those with the same checksum have the same bytes.
     data = {each.checksum: each.data for each in written if each.data is not None}
-    added = connection.execute(_ADD, rows).all()
+    added = connection.execute(_INSERT_BUCKETS, rows).all()
     inline = [{"bucket_id": each.bucket_id, "data": data[each.checksum]} for each in added if each.path is None]
     if inline:
-        connection.execute(_ADD_DATA, inline)
+        connection.execute(_INSERT_DATA, inline)
     return sum(len(data[each.checksum]) for each in added if each.path is None)
 
 
-def mask(connection: Connection, masked: Mapping[int, int]) -> None:
+def count_masked(connection: Connection, masked: Mapping[int, int]) -> None:
     """Count rows of buckets that have been superseded."""
     for bucket_id, count in masked.items():
         connection.execute(
@@ -388,7 +394,7 @@ def mask(connection: Connection, masked: Mapping[int, int]) -> None:
         )
 
 
-def remove(connection: Connection, bucket_ids: Sequence[int], commit_id: int) -> int:
+def remove_buckets(connection: Connection, bucket_ids: Sequence[int], commit_id: int) -> int:
     """Make buckets invisible from the commit on; how many of them still were visible."""
     removed = 0
     for start in range(0, len(bucket_ids), 500):
@@ -401,7 +407,7 @@ def remove(connection: Connection, bucket_ids: Sequence[int], commit_id: int) ->
     return removed
 
 
-def _bucket(row: Row[Any]) -> Bucket:
+def _bucket_from_row(row: Row[Any]) -> Bucket:
     return Bucket(
         row.bucket_id,
         Role(row.role),
@@ -419,14 +425,14 @@ def _bucket(row: Row[Any]) -> Bucket:
         row.revision_last,
         row.batch_no,
         Layout(row.layout),
-        _ends(row.mask_min, row.mask_max),
-        _ends(row.content_min, row.content_max),
+        _bounds(row.mask_min, row.mask_max),
+        _bounds(row.content_min, row.content_max),
         row.floor,
         row.folded,
         row.masked,
-        _ends(row.ve_min, row.ve_max),
+        _bounds(row.ve_min, row.ve_max),
     )
 
 
-def _ends(low: int | None, high: int | None) -> Ends | None:
+def _bounds(low: int | None, high: int | None) -> Bounds | None:
     return None if low is None or high is None else (low, high)

@@ -14,21 +14,22 @@ from sqlalchemy import Connection, Row, func, select
 
 from errata.catalog import buckets
 from errata.catalog import tables as t
-from errata.catalog.open import Catalog, answering
-from errata.catalog.streams import Standing
-from errata.catalog.vacuum import kept_whole_from
+from errata.catalog.database import Catalog, readable_errors
+from errata.catalog.streams import StreamState
+from errata.catalog.vacuum import oldest_whole_commit
 from errata.model.bucket import Bucket, Role
-from errata.model.health import SHOWN, Finding, Kind, Severity
-from errata.model.horizon import forgotten, spent
-from errata.model.stream import Stream, from_record
-from errata.model.wholeness import BACKUP, Entry, Position
+from errata.model.consistency import RESTORE_BACKUP, EvaluationProgress, LedgerEntry, StreamPosition
+from errata.model.findings import MAX_EXAMPLES, Finding, FindingKind, Severity
+from errata.model.horizon import is_forgotten, is_spent
+from errata.model.results import ResultShape, shape_from_record
+from errata.model.stream import Stream, stream_from_record
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class StreamInventory:
     """All that the catalog has of a stream."""
 
-    standing: Standing
+    standing: StreamState
     dropped: bool
     vacuumed: bool
     """Whether index rows have gone."""
@@ -38,9 +39,9 @@ class Case:
     """Pending buckets that an undo took back."""
     withdrawn_before: int
     """How many revisions were taken back of which the index has nothing any more."""
-    now: Position
-    positions: Sequence[Position]
-    entries: Sequence[Entry]
+    now: StreamPosition
+    positions: Sequence[StreamPosition]
+    entries: Sequence[LedgerEntry]
     rows: Mapping[int, int]
     """The rows of each bucket that the index has, also of those that nobody needs."""
     misclassed: frozenset[int]
@@ -54,46 +55,46 @@ class Case:
 
 
 @contextmanager
-def one_moment(catalog: Catalog) -> Iterator[Connection]:
+def snapshot_connection(catalog: Catalog) -> Iterator[Connection]:
     """A connection whose looks all see the same."""
     engine = catalog.engine
     if engine.dialect.name == "postgresql":
         engine = engine.execution_options(isolation_level="REPEATABLE READ")
-    with answering(engine), engine.connect() as connection:
+    with readable_errors(engine), engine.connect() as connection:
         yield connection
 
 
-def reach(catalog: Catalog, stream_id: int) -> int:
+def oldest_checked_commit(catalog: Catalog, stream_id: int) -> int:
     """The oldest commit as of which the stream has to be whole."""
     with catalog.reading() as connection:
         row = connection.execute(select(t.streams).where(t.streams.c.stream_id == stream_id)).one()
-        return kept_whole_from(connection, row, catalog.clock.now())
+        return oldest_whole_commit(connection, row, catalog.clock.now())
 
 
-def case(catalog: Catalog, stream_id: int, kept_from: int) -> Case:
+def stream_inventory(catalog: Catalog, stream_id: int, kept_from: int) -> StreamInventory:
     """What the catalog has of a stream, as far back as a commit that is pinned."""
-    with one_moment(catalog) as connection:
+    with snapshot_connection(catalog) as connection:
         row = connection.execute(select(t.streams).where(t.streams.c.stream_id == stream_id)).one()
-        ever = buckets.ever(connection, stream_id)
+        ever = buckets.all_buckets(connection, stream_id)
         undone = _withdrawals(connection, stream_id)
         withdrawn = [each for each in ever if each.role is Role.PENDING and each.removed_in in undone]
-        return Case(
-            _standing(connection, row),
+        return StreamInventory(
+            _stream_state(connection, row),
             row.removed_in is not None,
             row.vacuumed is not None,
-            [each for each in ever if _within(each, row, kept_from)],
+            [each for each in ever if _is_checked(each, row, kept_from)],
             withdrawn,
             sum(undone.values()) - sum(each.rows for each in withdrawn),
-            Position(row.changed_in, row.stable, row.vs_max, row.rows, row.applied, row.aged_to, row.folded),
-            positions(connection, stream_id),
-            list(_entries(connection, stream_id, ever)),
+            StreamPosition(row.changed_in, row.stable, row.vs_max, row.rows, row.applied, row.aged_to, row.folded),
+            read_positions(connection, stream_id),
+            list(_ledger_entries(connection, stream_id, ever)),
             {each.bucket_id: each.rows for each in ever},
-            frozenset(misclassed(connection, stream_id)),
+            frozenset(misclassed_buckets(connection, stream_id)),
             connection.execute(select(t.head.c.commit_id)).scalar_one(),
         )
 
 
-def misclassed(connection: Connection, stream_id: int) -> Iterator[int]:
+def misclassed_buckets(connection: Connection, stream_id: int) -> Iterator[int]:
     """Buckets that look-ups by interval do not find."""
     query = select(t.buckets.c.bucket_id, t.buckets.c.span_class, t.buckets.c.vs_min, t.buckets.c.vs_max)
     for row in connection.execute(query.where(t.buckets.c.stream_id == stream_id)):
@@ -101,18 +102,18 @@ def misclassed(connection: Connection, stream_id: int) -> Iterator[int]:
             yield row.bucket_id
 
 
-def _declared(connection: Connection, stream_id: int) -> Stream:
+def _last_declaration(connection: Connection, stream_id: int) -> Stream:
     query = select(t.declarations.c.declaration, t.streams.c.name)
     query = query.join(t.streams, t.streams.c.stream_id == t.declarations.c.stream_id)
     query = query.where(t.declarations.c.stream_id == stream_id)
     row = connection.execute(query.order_by(t.declarations.c.added_in.desc()).limit(1)).one()
-    return from_record(row.name, row.declaration)
+    return stream_from_record(row.name, row.declaration)
 
 
-def _standing(connection: Connection, row: Row[tuple[object, ...]]) -> Standing:
-    return Standing(
+def _stream_state(connection: Connection, row: Row[tuple[object, ...]]) -> StreamState:
+    return StreamState(
         row.stream_id,
-        _declared(connection, row.stream_id),
+        _last_declaration(connection, row.stream_id),
         row.stable,
         row.vs_max,
         row.rows,
@@ -125,11 +126,13 @@ def _standing(connection: Connection, row: Row[tuple[object, ...]]) -> Standing:
     )
 
 
-def _within(bucket: Bucket, stream: Row[tuple[object, ...]], kept_from: int) -> bool:
+def _is_checked(bucket: Bucket, stream: Row[tuple[object, ...]], kept_from: int) -> bool:
     """Whether somebody may read it: what vacuum would remove need not be whole."""
-    if not spent(bucket.removed_in, kept_from):
+    if not is_spent(bucket.removed_in, kept_from):
         return True
-    return bucket.role is Role.OVERLAY and not forgotten(bucket.vs_max, stream.aged_to, stream.removed_in is not None)
+    return bucket.role is Role.OVERLAY and not is_forgotten(
+        bucket.vs_max, stream.aged_to, stream.removed_in is not None
+    )
 
 
 def _withdrawals(connection: Connection, stream_id: int) -> dict[int, int]:
@@ -139,16 +142,16 @@ def _withdrawals(connection: Connection, stream_id: int) -> dict[int, int]:
     return {row.commit_id: count for row in connection.execute(query) if (count := row.summary.get("withdrawn", 0))}
 
 
-def positions(connection: Connection, stream_id: int) -> list[Position]:
+def read_positions(connection: Connection, stream_id: int) -> list[StreamPosition]:
     """Where a stream has stood, commit by commit."""
     query = select(t.positions).where(t.positions.c.stream_id == stream_id).order_by(t.positions.c.commit_id)
     return [
-        Position(row.commit_id, row.stable, row.vs_max, row.rows, row.applied, row.aged_to, row.folded)
+        StreamPosition(row.commit_id, row.stable, row.vs_max, row.rows, row.applied, row.aged_to, row.folded)
         for row in connection.execute(query)
     ]
 
 
-def _entries(connection: Connection, stream_id: int, ever: Sequence[Bucket]) -> Iterator[Entry]:
+def _ledger_entries(connection: Connection, stream_id: int, ever: Sequence[Bucket]) -> Iterator[LedgerEntry]:
     base: defaultdict[int | None, list[int]] = defaultdict(list)
     pending: defaultdict[tuple[int | None, int], list[int]] = defaultdict(list)
     for each in ever:
@@ -156,12 +159,12 @@ def _entries(connection: Connection, stream_id: int, ever: Sequence[Bucket]) -> 
             base[each.batch_no].append(each.bucket_id)
         else:  # what had to wait was numbered and stored anew by later commits
             pending[each.batch_no, each.added_in].append(each.bucket_id)
-    splits = _splits(connection, stream_id)
+    splits = _batch_splits(connection, stream_id)
     query = select(t.batches, t.commits.c.batch_id.label("named"), t.commits.c.summary)
     mine = (t.commits.c.commit_id == t.batches.c.commit_id) & (t.commits.c.stream_id == t.batches.c.stream_id)
     query = query.join(t.commits, mine, isouter=True).where(t.batches.c.stream_id == stream_id)
     for row in connection.execute(query.order_by(t.batches.c.batch_no)):
-        yield Entry(
+        yield LedgerEntry(
             row.batch_no,
             row.batch_id,
             row.commit_id,
@@ -174,7 +177,7 @@ def _entries(connection: Connection, stream_id: int, ever: Sequence[Bucket]) -> 
         )
 
 
-def _splits(connection: Connection, stream_id: int) -> defaultdict[int, list[tuple[int, int | None, int, int]]]:
+def _batch_splits(connection: Connection, stream_id: int) -> defaultdict[int, list[tuple[int, int | None, int, int]]]:
     one, other = t.batch_splits.c, t.batch_files.c
     files = (other.batch_no == one.batch_no) & (other.number == one.file_number)
     query = select(one.batch_no, one.split, other.number, one.first_line, one.lines)
@@ -194,63 +197,133 @@ def inline_sizes(catalog: Catalog, stream_id: int) -> dict[int, int]:
         return {row[0]: row[1] for row in connection.execute(query.where(t.buckets.c.stream_id == stream_id))}
 
 
-def house(catalog: Catalog) -> list[Finding]:
+def catalog_findings(catalog: Catalog) -> list[Finding]:
     """What is wrong with that which all streams share."""
-    with one_moment(catalog) as connection:
-        found = [*_commits(connection), *_pins(connection, catalog.clock.now()), *_consumers(connection)]
-        return [*found, *_named(connection)]
+    with snapshot_connection(catalog) as connection:
+        found = [
+            *_commit_findings(connection),
+            *_pin_findings(connection, catalog.clock.now()),
+            *_consumer_findings(connection),
+        ]
+        return [*found, *_doomed_findings(connection)]
 
 
-def _commits(connection: Connection) -> Iterator[Finding]:
+def _commit_findings(connection: Connection) -> Iterator[Finding]:
     """Commits are numbered from 1 to the head, and their times never go back."""
     number, at = t.commits.c.commit_id, t.commits.c.at
     before = func.lag(number).over(order_by=number).label("before")
     steps = select(number, at, before, func.lag(at).over(order_by=number).label("before_at")).subquery()
     gaps = select(steps).where(steps.c.commit_id > func.coalesce(steps.c.before, 0) + 1).order_by(steps.c.commit_id)
-    for row in connection.execute(gaps.limit(SHOWN)):
+    for row in connection.execute(gaps.limit(MAX_EXAMPLES)):
         missing = f"{(row.before or 0) + 1} to {row.commit_id - 1}"
-        yield _numbering(f"commits {missing} are missing", f"before commit {row.commit_id}")
+        yield _numbering_finding(f"commits {missing} are missing", f"before commit {row.commit_id}")
     back = select(steps).where(steps.c.at < steps.c.before_at).order_by(steps.c.commit_id)
-    for row in connection.execute(back.limit(SHOWN)):
-        yield _numbering(f"its time is before that of commit {row.before}", f"commit {row.commit_id}")
+    for row in connection.execute(back.limit(MAX_EXAMPLES)):
+        yield _numbering_finding(f"its time is before that of commit {row.before}", f"commit {row.commit_id}")
     head = connection.execute(select(t.head)).one()
     last = connection.execute(select(t.commits).order_by(number.desc()).limit(1)).first()
     if last is None or (head.commit_id, head.at) != (last.commit_id, last.at):
         newest = 0 if last is None else last.commit_id
         if head.commit_id or newest:
-            yield _numbering(
+            yield _numbering_finding(
                 f"the head is at commit {head.commit_id}, and the newest is {newest}, or their times differ", "head"
             )
 
 
-def _numbering(what: str, where: str) -> Finding:
+def _numbering_finding(what: str, where: str) -> Finding:
     why = "what was known when is told by the numbers and times of commits"
-    return Finding(None, Kind.COMMITS, what, where, why, BACKUP, severity=Severity.DAMAGE)
+    return Finding(None, FindingKind.COMMITS, what, where, why, RESTORE_BACKUP, severity=Severity.DAMAGE)
 
 
-def _pins(connection: Connection, now: int) -> Iterator[Finding]:
+def _pin_findings(connection: Connection, now: int) -> Iterator[Finding]:
     query = select(t.pins).where(t.pins.c.expires_at <= now).order_by(t.pins.c.pin_id)
     for row in connection.execute(query):
         what, why = "it has expired, and nobody has dropped it", "it holds nothing; its reader was killed"
         where = f"pin of {row.holder} on commit {row.commit_id}"
         yield Finding(
-            None, Kind.PIN, what, where, why, "errata doctor --fix, or the next vacuum", True, Severity.LITTER
+            None, FindingKind.PIN, what, where, why, "errata doctor --fix, or the next vacuum", True, Severity.LITTER
         )
 
 
-def _consumers(connection: Connection) -> Iterator[Finding]:
+def _consumer_findings(connection: Connection) -> Iterator[Finding]:
     """Those of streams that have been dropped."""
     query = select(t.consumers.c.name, t.streams.c.name.label("stream"))
     query = query.join(t.streams, t.streams.c.stream_id == t.consumers.c.stream_id)
     for row in connection.execute(query.where(t.streams.c.removed_in.is_not(None))):
         what, why = "it consumes revisions of a stream that has been dropped", "nothing will ever come to it"
         where, how = f"consumer {row.name} of {row.stream}", "errata doctor --fix"
-        yield Finding(None, Kind.CONSUMER, what, where, why, how, True, Severity.LITTER)
+        yield Finding(None, FindingKind.CONSUMER, what, where, why, how, True, Severity.LITTER)
 
 
-def _named(connection: Connection) -> Iterator[Finding]:
+def _doomed_findings(connection: Connection) -> Iterator[Finding]:
     """Files that are listed to be removed although somebody needs them."""
     query = select(t.doomed.c.path).join(t.buckets, t.buckets.c.path == t.doomed.c.path).distinct()
     for path in connection.execute(query).scalars():
         what, why = "it is listed to be removed, and a bucket needs it", "the next vacuum would remove it"
-        yield Finding(None, Kind.DOOMED, what, path, why, "errata doctor --fix", True, Severity.DAMAGE)
+        yield Finding(None, FindingKind.DOOMED, what, path, why, "errata doctor --fix", True, Severity.DAMAGE)
+
+
+# What the catalog alone can tell of the health of a query's results, as of one moment.
+
+
+@dataclass(frozen=True, slots=True)
+class ResultInventory:
+    """All that the catalog has of an archive of results."""
+
+    stream_id: int
+    name: str
+    query_id: int
+    """The form of the query that the results are of."""
+    shape: ResultShape
+    dropped: bool
+    """Whether the archive has ended."""
+    changed_in: int
+    inline_bytes: int
+    now: StreamPosition
+    positions: Sequence[StreamPosition]
+    advances: Sequence[EvaluationProgress]
+    buckets: Sequence[Bucket]
+    """Those that some readable commit sees."""
+    misclassed: frozenset[int]
+    names: frozenset[str]
+    """The queries that there are."""
+    newest: int
+
+    @property
+    def live(self) -> list[Bucket]:
+        return [bucket for bucket in self.buckets if bucket.removed_in is None]
+
+
+def result_inventory(catalog: Catalog, stream_id: int, kept_from: int) -> ResultInventory:
+    """What the catalog has of an archive of results, as far back as a commit that is pinned."""
+    with snapshot_connection(catalog) as connection:
+        row = connection.execute(select(t.streams).where(t.streams.c.stream_id == stream_id)).one()
+        shape = connection.execute(select(t.shapes.c.shape).where(t.shapes.c.stream_id == stream_id)).scalar_one()
+        names = select(t.queries.c.name).where(t.queries.c.removed_in.is_(None))
+        return ResultInventory(
+            stream_id,
+            row.name,
+            row.query_id,
+            shape_from_record(shape),
+            row.removed_in is not None,
+            row.changed_in,
+            row.inline_bytes,
+            StreamPosition(row.changed_in, row.stable, row.vs_max, row.rows, row.applied, row.aged_to, row.folded),
+            read_positions(connection, stream_id),
+            _evaluation_progress(connection, stream_id),
+            [each for each in buckets.all_buckets(connection, stream_id) if is_result_bucket_checked(each, kept_from)],
+            frozenset(misclassed_buckets(connection, stream_id)),
+            frozenset(connection.execute(names).scalars()),
+            connection.execute(select(t.head.c.commit_id)).scalar_one(),
+        )
+
+
+def is_result_bucket_checked(bucket: Bucket, kept_from: int) -> bool:
+    """Whether somebody may read it; a state that is over nobody does, whatever the commit."""
+    return bucket.removed_in is None or (bucket.role is not Role.STATE and not is_spent(bucket.removed_in, kept_from))
+
+
+def _evaluation_progress(connection: Connection, stream_id: int) -> list[EvaluationProgress]:
+    columns = t.evaluations.c
+    query = select(columns.number, columns.commit_id, columns.until).where(columns.stream_id == stream_id)
+    return [EvaluationProgress(*row) for row in connection.execute(query.order_by(columns.number))]

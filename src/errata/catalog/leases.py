@@ -27,28 +27,28 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from errata.catalog import notices
-from errata.catalog.holders import Life, Process, this_process
-from errata.catalog.open import Catalog
+from errata.catalog import commits
+from errata.catalog.database import Catalog
+from errata.catalog.processes import Liveness, ProcessIdentity, this_process
 from errata.catalog.tables import leases
 from errata.errors import ErrataError
-from errata.model.instants import SECOND, format_instant
+from errata.model.time import SECOND, format_instant
 
-TERM = 30 * SECOND
+LEASE_MICROS = 30 * SECOND
 """Microseconds that a lease lasts unless it is renewed: as long as a holder that died elsewhere is waited for."""
 
-PAUSE = 0.5
+LEASE_POLL_SECONDS = 0.5
 """Seconds between two looks at a lease that is waited for."""
 
-WORDS = 30.0
+WAIT_MESSAGE_SECONDS = 30.0
 """Seconds between two messages that a lease is still waited for."""
 
-_AWAY = 1.0
+_RETRY_SECONDS = 1.0
 """Seconds between two tries to give a lease back to a catalog that does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LeaseHolder:
     """Who holds a lease."""
 
     name: str
@@ -56,12 +56,12 @@ class Holder:
     """The task for which it is held, as `Cause.owner` tells it; empty where somebody works by hand."""
     since: int
     until: int
-    process: Process
+    process: ProcessIdentity
     token: str
     """Tells this holding from every other one."""
 
     @property
-    def life(self) -> Life:
+    def life(self) -> Liveness:
         """Whether the holder is alive."""
         return self.process.life
 
@@ -73,7 +73,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class WaitPolicy:
     """How long a lease is waited for whose holder is alive, and who is told."""
 
     seconds: float = 0.0
@@ -85,7 +85,7 @@ class Lease:
     """A lease that was asked for: ours until the block ends, or somebody else's."""
 
     name: str
-    by: Holder | None = None
+    by: LeaseHolder | None = None
     """Who has it instead."""
     lost: bool = False
     """Whether it has been taken from us since: what we do may be done by somebody else, too."""
@@ -100,19 +100,19 @@ class Lease:
 
 
 @contextmanager
-def held(catalog: Catalog, name: str, owner: str = "", patience: Patience | None = None) -> Iterator[Lease]:
+def hold_lease(catalog: Catalog, name: str, owner: str = "", patience: WaitPolicy | None = None) -> Iterator[Lease]:
     """The lease, if it could be had; it is given back when the block ends, and renewed until then."""
     lease = Lease(name)
-    lease.by = _await(catalog, lease, owner, patience or Patience())
+    lease.by = _wait_for_lease(catalog, lease, owner, patience or WaitPolicy())
     if not lease.ours:
         yield lease
         return
-    with _renewing(catalog, [lease]):
+    with _renewal(catalog, [lease]):
         yield lease
 
 
 @contextmanager
-def held_together(catalog: Catalog, names: Sequence[str], owner: str = "") -> Iterator[Mapping[str, Lease]]:
+def hold_free_leases(catalog: Catalog, names: Sequence[str], owner: str = "") -> Iterator[Mapping[str, Lease]]:
     """Those of the leases that are free, by name, taken and given back in one transaction each. The others are left
     out: whoever wants to wait for one asks for it alone."""
     asked = [Lease(name) for name in sorted(names)]
@@ -124,8 +124,8 @@ def held_together(catalog: Catalog, names: Sequence[str], owner: str = "") -> It
         yield {}
         return
     for each in found:
-        each.ends = taken + TERM / SECOND
-    with _renewing(catalog, found):
+        each.ends = taken + LEASE_MICROS / SECOND
+    with _renewal(catalog, found):
         yield {each.name: each for each in found}
 
 
@@ -135,124 +135,127 @@ def _take_free(connection: Connection, catalog: Catalog, asked: Sequence[Lease],
     known = set(connection.execute(select(leases.c.name).where(leases.c.name.in_(names))).scalars())
     new = [each for each in asked if each.name not in known]
     if new:
-        connection.execute(insert(leases), [_values(catalog, each, owner) | {"fence": 1} for each in new])
+        connection.execute(insert(leases), [_lease_values(catalog, each, owner) | {"fence": 1} for each in new])
     return [
         *new,
-        *(each for each in asked if each.name in known and not _take_in(connection, catalog, each, owner, "")),
+        *(each for each in asked if each.name in known and not _take_within(connection, catalog, each, owner, "")),
     ]
 
 
 @contextmanager
-def _renewing(catalog: Catalog, held: Sequence[Lease]) -> Iterator[None]:
+def _renewal(catalog: Catalog, held: Sequence[Lease]) -> Iterator[None]:
     """Renew leases until the block ends, and give them back then."""
     if not held:
         yield
         return
     done = threading.Event()
     name = f"lease {held[0].name}" + ("" if len(held) == 1 else f" and {len(held) - 1} more")
-    heart = threading.Thread(target=_beat, args=(catalog, held, done), name=name, daemon=True)
+    heart = threading.Thread(target=_renew_until_done, args=(catalog, held, done), name=name, daemon=True)
     heart.start()
     try:
         yield
     finally:
         done.set()
         # It may be waiting for a catalog that is away; what it would renew then is not there any more.
-        heart.join(PAUSE)
-        _give_back_own(catalog, held)
+        heart.join(LEASE_POLL_SECONDS)
+        _return_own(catalog, held)
 
 
-def give_back(catalog: Catalog, lease: Lease) -> None:
+def return_lease(catalog: Catalog, lease: Lease) -> None:
     """Give one of several leases that are held together back before the others."""
     lease.lost = True
-    _give_back_own(catalog, [lease])
+    _return_own(catalog, [lease])
 
 
-def release(catalog: Catalog, owner: str) -> list[str]:
+def release_owned(catalog: Catalog, owner: str) -> list[str]:
     """Give back all that is held for a task that has been killed; what nobody told the owner of stays. The names of the
     leases."""
-    return [] if not owner else _give_back(catalog, leases.c.owner == owner)
+    return [] if not owner else _return_where(catalog, leases.c.owner == owner)
 
 
-def take_away(catalog: Catalog, holder: Holder) -> bool:
+def revoke_lease(catalog: Catalog, holder: LeaseHolder) -> bool:
     """Give back a lease for its holder; whether it still had it."""
-    return bool(_give_back(catalog, (leases.c.name == holder.name) & (leases.c.holder == holder.token)))
+    return bool(_return_where(catalog, (leases.c.name == holder.name) & (leases.c.holder == holder.token)))
 
 
-def holders(catalog: Catalog) -> list[Holder]:
+def list_holders(catalog: Catalog) -> list[LeaseHolder]:
     """All leases that last, by name, also those of dead holders that nobody has asked for since."""
     query = select(leases).where(leases.c.expires_at > catalog.clock.now()).order_by(leases.c.name)
     with catalog.reading() as connection:
-        return [_holder(row) for row in connection.execute(query)]
+        return [_holder_from_row(row) for row in connection.execute(query)]
 
 
-def living(catalog: Catalog) -> set[str]:
+def living_lease_names(catalog: Catalog) -> set[str]:
     """The names of the leases that keep others from the work."""
-    return {each.name for each in holders(catalog) if each.life is not Life.DEAD}
+    return {each.name for each in list_holders(catalog) if each.life is not Liveness.DEAD}
 
 
-def _holder(row: Row[Any]) -> Holder:
-    return Holder(row.name, row.owner, row.since, row.expires_at, Process.of(row.process), row.holder)
+def _holder_from_row(row: Row[Any]) -> LeaseHolder:
+    return LeaseHolder(row.name, row.owner, row.since, row.expires_at, ProcessIdentity.of(row.process), row.holder)
 
 
-def _await(catalog: Catalog, lease: Lease, owner: str, patience: Patience) -> Holder | None:
+def _wait_for_lease(catalog: Catalog, lease: Lease, owner: str, patience: WaitPolicy) -> LeaseHolder | None:
     """Take the lease, now or when it has been waited for; else who has it and is alive."""
     began = heard = time.monotonic()
-    told = -WORDS
-    seen: Holder | None = None
+    told = -WAIT_MESSAGE_SECONDS
+    seen: LeaseHolder | None = None
     alive = False
     while True:
-        silent = seen.token if seen is not None and time.monotonic() - heard >= TERM / SECOND else ""
-        other = _try(catalog, lease, owner, silent)
+        silent = seen.token if seen is not None and time.monotonic() - heard >= LEASE_MICROS / SECOND else ""
+        other = _try_lease(catalog, lease, owner, silent)
         if other is None:
             return None
         now = time.monotonic()
         if seen is None or (other.token, other.until) != (seen.token, seen.until):
-            alive = seen is not None or other.life is Life.LIVING
+            alive = seen is not None or other.life is Liveness.LIVING
             seen, heard = other, now
         waited = now - began
         if alive and waited >= patience.seconds:
             return other
-        if waited - told >= WORDS:
+        if waited - told >= WAIT_MESSAGE_SECONDS:
             told = waited
-            patience.tell(_waiting(other, alive=alive))
-        time.sleep(PAUSE if alive else min(PAUSE, TERM / SECOND / 10))
+            patience.tell(_wait_message(other, alive=alive))
+        time.sleep(LEASE_POLL_SECONDS if alive else min(LEASE_POLL_SECONDS, LEASE_MICROS / SECOND / 10))
 
 
-def _waiting(holder: Holder, *, alive: bool) -> str:
+def _wait_message(holder: LeaseHolder, *, alive: bool) -> str:
     if alive:
         return f"{holder.name}: waiting for {holder.words}"
-    return f"{holder.name}: held by {holder.words}; waiting up to {TERM // SECOND} seconds to see whether that is alive"
+    return (
+        f"{holder.name}: held by {holder.words}; waiting up to {LEASE_MICROS // SECOND} seconds to see "
+        "whether that is alive"
+    )
 
 
-def _try(catalog: Catalog, lease: Lease, owner: str, silent: str) -> Holder | None:
+def _try_lease(catalog: Catalog, lease: Lease, owner: str, silent: str) -> LeaseHolder | None:
     """Take the lease if it is free; else who has it. `silent`: the token of one who has not renewed it for a term."""
     with catalog.reading() as connection:
         row = connection.execute(select(leases).where(leases.c.name == lease.name)).first()
-    if row is not None and not _free(catalog, row, silent):
-        return _holder(row)
+    if row is not None and not _is_free(catalog, row, silent):
+        return _holder_from_row(row)
     taken = time.monotonic()
     try:
-        found = _take(catalog, lease, owner, silent)
+        found = _take_lease(catalog, lease, owner, silent)
     except IntegrityError:  # somebody else has just taken it
-        return _try(catalog, lease, owner, silent)
-    lease.ends = taken + TERM / SECOND
+        return _try_lease(catalog, lease, owner, silent)
+    lease.ends = taken + LEASE_MICROS / SECOND
     return found
 
 
-def _free(catalog: Catalog, row: Row[Any], silent: str) -> bool:
-    return row.expires_at <= catalog.clock.now() or row.holder == silent or _holder(row).life is Life.DEAD
+def _is_free(catalog: Catalog, row: Row[Any], silent: str) -> bool:
+    return row.expires_at <= catalog.clock.now() or row.holder == silent or _holder_from_row(row).life is Liveness.DEAD
 
 
-def _take(catalog: Catalog, lease: Lease, owner: str, silent: str) -> Holder | None:
+def _take_lease(catalog: Catalog, lease: Lease, owner: str, silent: str) -> LeaseHolder | None:
     with catalog.writing() as connection:
-        return _take_in(connection, catalog, lease, owner, silent)
+        return _take_within(connection, catalog, lease, owner, silent)
 
 
-def _take_in(connection: Connection, catalog: Catalog, lease: Lease, owner: str, silent: str) -> Holder | None:
+def _take_within(connection: Connection, catalog: Catalog, lease: Lease, owner: str, silent: str) -> LeaseHolder | None:
     row = connection.execute(select(leases).where(leases.c.name == lease.name).with_for_update()).first()
-    if row is not None and not _free(catalog, row, silent):
-        return _holder(row)
-    values = _values(catalog, lease, owner)
+    if row is not None and not _is_free(catalog, row, silent):
+        return _holder_from_row(row)
+    values = _lease_values(catalog, lease, owner)
     if row is None:
         connection.execute(insert(leases).values(values | {"fence": 1}))
     else:
@@ -261,54 +264,54 @@ def _take_in(connection: Connection, catalog: Catalog, lease: Lease, owner: str,
     return None
 
 
-def _values(catalog: Catalog, lease: Lease, owner: str) -> dict[str, Any]:
+def _lease_values(catalog: Catalog, lease: Lease, owner: str) -> dict[str, Any]:
     now = catalog.clock.now()
     return {
         "name": lease.name,
         "holder": lease.token,
-        "expires_at": now + TERM,
+        "expires_at": now + LEASE_MICROS,
         "since": now,
         "owner": owner,
         "process": this_process().record(),
     }
 
 
-def _give_back_own(catalog: Catalog, held: Sequence[Lease]) -> None:
+def _return_own(catalog: Catalog, held: Sequence[Lease]) -> None:
     """Give leases back; a catalog that is away is asked again until they have run out by themselves."""
     while True:
         try:
-            _give_back(catalog, leases.c.holder.in_([each.token for each in held]))
+            _return_where(catalog, leases.c.holder.in_([each.token for each in held]))
         except ErrataError:
             if time.monotonic() >= max(each.ends for each in held):
                 return
-            time.sleep(min(_AWAY, TERM / SECOND / 10))
+            time.sleep(min(_RETRY_SECONDS, LEASE_MICROS / SECOND / 10))
         else:
             return
 
 
-def _give_back(catalog: Catalog, which: ColumnElement[bool]) -> list[str]:
+def _return_where(catalog: Catalog, which: ColumnElement[bool]) -> list[str]:
     with catalog.writing() as connection:
         gone: Iterable[str] = connection.execute(delete(leases).where(which).returning(leases.c.name)).scalars().all()
         if gone:
             # Who waits for the work that they kept others from.
-            notices.tell(connection, "")
+            commits.notify(connection, "")
         return sorted(gone)
 
 
-def _beat(catalog: Catalog, held: Sequence[Lease], done: threading.Event) -> None:
+def _renew_until_done(catalog: Catalog, held: Sequence[Lease], done: threading.Event) -> None:
     """Renew leases while they are held. An outage of the catalog is outlasted, however long: a lease that has run out
     meanwhile and that nobody has taken is ours again. It is not taken again once somebody else has it."""
-    usual = pause = TERM / SECOND / 3
+    usual = pause = LEASE_MICROS / SECOND / 3
     while not done.wait(pause):
         asked = time.monotonic()
         try:
-            renewed = _renewed(catalog, [each.token for each in held if not each.lost])
+            renewed = _renew_tokens(catalog, [each.token for each in held if not each.lost])
         except ErrataError:
             pause = usual / 10
             continue
         for each in held:
             if each.token in renewed:
-                each.ends = asked + TERM / SECOND
+                each.ends = asked + LEASE_MICROS / SECOND
             else:
                 each.lost = True
         if not renewed:
@@ -316,9 +319,11 @@ def _beat(catalog: Catalog, held: Sequence[Lease], done: threading.Event) -> Non
         pause = usual
 
 
-def _renewed(catalog: Catalog, tokens: Sequence[str]) -> set[str]:
+def _renew_tokens(catalog: Catalog, tokens: Sequence[str]) -> set[str]:
     """The tokens of those leases that are still held."""
     mine = leases.c.holder.in_(tokens)
     with catalog.writing() as connection:
-        later = update(leases).where(mine).values(expires_at=catalog.clock.now() + TERM).returning(leases.c.holder)
+        later = (
+            update(leases).where(mine).values(expires_at=catalog.clock.now() + LEASE_MICROS).returning(leases.c.holder)
+        )
         return set(connection.execute(later).scalars())

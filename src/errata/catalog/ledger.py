@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, insert, select, update
 
-from errata.catalog.open import Catalog
+from errata.catalog.database import Catalog
 from errata.catalog.tables import batch_files, batch_splits, batches
-from errata.model.batch import Counts, Delivery, ReadSplit, SourceFile, take_id
-from errata.model.revision import Op
+from errata.model.batch import BatchCounts, Delivery, Op, ReadSplit, SourceFile, retake_id, split_and_ordinal
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class LedgerBatch:
     """A batch that has been taken in."""
 
     batch_no: int
     batch_id: str
     content_hash: str
     commit_id: int
-    counts: Counts
+    counts: BatchCounts
     undone_in: int | None = None
     """The commit in which it was undone, if the undo stands."""
 
 
-def taken(catalog: Catalog, stream_id: int, batch_id: str) -> Taken | None:
+def find_batch(catalog: Catalog, stream_id: int, batch_id: str) -> LedgerBatch | None:
     """The batch of this very id, if it has been taken in."""
-    return next((each for each in takes(catalog, stream_id, batch_id) if each.batch_id == batch_id), None)
+    return next((each for each in batch_takes(catalog, stream_id, batch_id) if each.batch_id == batch_id), None)
 
 
-def takes(catalog: Catalog, stream_id: int, batch_id: str) -> list[Taken]:
+def batch_takes(catalog: Catalog, stream_id: int, batch_id: str) -> list[LedgerBatch]:
     """Every time that the batch of this id has been taken in, the first one first: again after an undo, or because
     somebody insisted."""
     first = select(batches.c.batch_no).where(batches.c.stream_id == stream_id, batches.c.batch_id == batch_id)
@@ -42,21 +41,21 @@ def takes(catalog: Catalog, stream_id: int, batch_id: str) -> list[Taken]:
             return []
         query = select(batches).where((batches.c.batch_no == found) | (batches.c.again_of == found))
         rows = connection.execute(query.order_by(batches.c.batch_no)).all()
-        undone = undone_in(connection, stream_id, [row.batch_no for row in rows])
+        undone = undo_commits(connection, stream_id, [row.batch_no for row in rows])
     return [
-        Taken(
+        LedgerBatch(
             row.batch_no,
             row.batch_id,
             row.content_hash,
             row.commit_id,
-            Counts(**row.counts),
+            BatchCounts(**row.counts),
             undone.get(row.batch_no),
         )
         for row in rows
     ]
 
 
-def undone_in(connection: Connection, stream_id: int, batch_nos: Iterable[int]) -> dict[int, int]:
+def undo_commits(connection: Connection, stream_id: int, batch_nos: Iterable[int]) -> dict[int, int]:
     """Of these batches the ones that are undone, and the commits that did it; an undo that was undone is none."""
     query = select(batches.c.batch_no, batches.c.undoes, batches.c.commit_id)
     query = query.where(batches.c.stream_id == stream_id, batches.c.undoes.is_not(None))
@@ -70,37 +69,37 @@ def undone_in(connection: Connection, stream_id: int, batch_nos: Iterable[int]) 
     return {batch_no: commit_id for batch_no, commit_id in found.items() if commit_id is not None}
 
 
-def free_take_id(catalog: Catalog, stream_id: int, batch_id: str) -> str:
+def next_take_id(catalog: Catalog, stream_id: int, batch_id: str) -> str:
     """The id of the next take of a batch."""
-    number = max(1, len(takes(catalog, stream_id, batch_id)))
-    while takes(catalog, stream_id, take_id(batch_id, number)):
+    number = max(1, len(batch_takes(catalog, stream_id, batch_id)))
+    while batch_takes(catalog, stream_id, retake_id(batch_id, number)):
         number += 1  # somebody has given the id to a batch of another kind
-    return take_id(batch_id, number)
+    return retake_id(batch_id, number)
 
 
 def deliveries(catalog: Catalog, stream_id: int, hashes: Iterable[str]) -> list[Delivery]:
     """The files with these contents that batches have brought, in the order in which they came."""
     with catalog.reading() as connection:
-        return deliveries_now(connection, stream_id, hashes)
+        return deliveries_within(connection, stream_id, hashes)
 
 
-def deliveries_now(connection: Connection, stream_id: int, hashes: Iterable[str]) -> list[Delivery]:
+def deliveries_within(connection: Connection, stream_id: int, hashes: Iterable[str]) -> list[Delivery]:
     """The same as a transaction sees it."""
     wanted = sorted(set(hashes))
     found: list[Delivery] = []
     for start in range(0, len(wanted), 500):
-        found += _deliveries(connection, stream_id, batch_files.c.sha256.in_(wanted[start : start + 500]))
+        found += _select_deliveries(connection, stream_id, batch_files.c.sha256.in_(wanted[start : start + 500]))
     return sorted(found, key=lambda each: (each.batch_no, each.name))
 
 
-def _deliveries(connection: Connection, stream_id: int, wanted: ColumnElement[bool]) -> list[Delivery]:
+def _select_deliveries(connection: Connection, stream_id: int, wanted: ColumnElement[bool]) -> list[Delivery]:
     query = (
         select(batch_files, batches.c.batch_id, batches.c.commit_id)
         .join(batches, batches.c.batch_no == batch_files.c.batch_no)
         .where(batch_files.c.stream_id == stream_id, wanted)
     )
     rows = connection.execute(query).all()
-    undone = undone_in(connection, stream_id, {row.batch_no for row in rows}) if rows else {}
+    undone = undo_commits(connection, stream_id, {row.batch_no for row in rows}) if rows else {}
     return [
         Delivery(
             row.batch_no,
@@ -116,7 +115,7 @@ def _deliveries(connection: Connection, stream_id: int, wanted: ColumnElement[bo
     ]
 
 
-def since(catalog: Catalog, commit_id: int, up_to: int) -> list[tuple[int, int, str]]:
+def appended_batches(catalog: Catalog, commit_id: int, up_to: int) -> list[tuple[int, int, str]]:
     """Stream, commit and id of the batches that have brought rows after a commit, up to another one, in their order.
     What brought corrections alone is no news to who goes on: it waits to be applied."""
     query = select(batches.c.stream_id, batches.c.commit_id, batches.c.batch_id)
@@ -126,7 +125,7 @@ def since(catalog: Catalog, commit_id: int, up_to: int) -> list[tuple[int, int, 
         return [(row.stream_id, row.commit_id, row.batch_id) for row in connection.execute(query)]
 
 
-def came_in(catalog: Catalog, batch_nos: Iterable[int]) -> dict[int, int]:
+def commits_of_batches(catalog: Catalog, batch_nos: Iterable[int]) -> dict[int, int]:
     """The commits with which batches came, by their numbers."""
     wanted, found = sorted(set(batch_nos)), {}
     with catalog.reading() as connection:
@@ -150,13 +149,13 @@ def known_files(catalog: Catalog, stream_id: int, names: Iterable[str]) -> set[t
     return found
 
 
-def files_of(catalog: Catalog, stream_id: int, batch_no: int) -> list[Delivery]:
+def files_of_batch(catalog: Catalog, stream_id: int, batch_no: int) -> list[Delivery]:
     """The files that a batch has brought."""
     with catalog.reading() as connection:
-        return _deliveries(connection, stream_id, batch_files.c.batch_no == batch_no)
+        return _select_deliveries(connection, stream_id, batch_files.c.batch_no == batch_no)
 
 
-def places(catalog: Catalog, stream_id: int, batch_id: str) -> dict[int, tuple[str, int]]:
+def split_places(catalog: Catalog, stream_id: int, batch_id: str) -> dict[int, tuple[str, int]]:
     """For each split of a batch: the file it is of, and the line at which it begins."""
     query = (
         select(batch_splits.c.split, batch_files.c.name, batch_splits.c.first_line)
@@ -171,14 +170,14 @@ def places(catalog: Catalog, stream_id: int, batch_id: str) -> dict[int, tuple[s
         return {row.split: (row.name, row.first_line) for row in connection.execute(query)}
 
 
-def enter(
+def insert_batch(
     connection: Connection,
     stream_id: int,
     batch_id: str,
     content_hash: str,
     files: Sequence[SourceFile],
     splits: Sequence[ReadSplit],
-    counts: Counts,
+    counts: BatchCounts,
     default_op: Op = Op.INSERT,
     again_of: int | None = None,
 ) -> int:
@@ -193,7 +192,7 @@ def enter(
     }
     batch_no = connection.execute(insert(batches).values(entry).returning(batches.c.batch_no)).scalar_one()
     numbers = {file.name: number for number, file in enumerate(files)}
-    _insert_all(
+    _insert_rows(
         connection,
         batch_files,
         [
@@ -210,7 +209,7 @@ def enter(
             for file in files
         ],
     )
-    _insert_all(
+    _insert_rows(
         connection,
         batch_splits,
         [
@@ -227,11 +226,52 @@ def enter(
     return int(batch_no)
 
 
-def settle(connection: Connection, batch_no: int, commit_id: int) -> None:
+def set_batch_commit(connection: Connection, batch_no: int, commit_id: int) -> None:
     """Say which commit took the batch in."""
     connection.execute(update(batches).where(batches.c.batch_no == batch_no).values(commit_id=commit_id))
 
 
-def _insert_all(connection: Connection, table: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+def _insert_rows(connection: Connection, table: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     if rows:
         connection.execute(insert(table), list(rows))
+
+
+# Where rows came from: the batch of a number, its commit, and the files and lines behind stored positions.
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOrigin:
+    """A batch, and the way from a position in it back to a file and a line."""
+
+    batch_id: str
+    commit_id: int
+    undoes: int | None = None
+    splits: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """For each split the file it is of, and the line at which it begins."""
+
+    def line_of(self, pos: int) -> tuple[str, int]:
+        """The file and line of a position; no file and 0 for what no file said."""
+        number, ordinal = split_and_ordinal(pos)
+        if number not in self.splits:
+            return "", 0
+        name, first = self.splits[number]
+        return name, first + ordinal
+
+
+def batch_origins(catalog: Catalog, batch_nos: Iterable[int]) -> dict[int, BatchOrigin]:
+    """The origins behind batch numbers."""
+    wanted = sorted(set(batch_nos))
+    found: dict[int, BatchOrigin] = {}
+    with catalog.reading() as connection:
+        for start in range(0, len(wanted), 500):
+            some = wanted[start : start + 500]
+            for row in connection.execute(select(batches).where(batches.c.batch_no.in_(some))):
+                found[row.batch_no] = BatchOrigin(row.batch_id, row.commit_id, row.undoes)
+            files = (batch_files.c.batch_no == batch_splits.c.batch_no) & (
+                batch_files.c.number == batch_splits.c.file_number
+            )
+            query = select(batch_splits, batch_files.c.name).join(batch_files, files)
+            query = query.where(batch_splits.c.batch_no.in_(some))
+            for row in connection.execute(query):
+                found[row.batch_no].splits[row.split] = row.name, row.first_line
+    return found

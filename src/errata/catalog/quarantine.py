@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from errata.catalog import commits, streams
-from errata.catalog.open import Catalog
+from errata.catalog.database import Catalog
 from errata.catalog.tables import batch_files, batches, held_files, quarantine
 from errata.catalog.tables import streams as streams_table
-from errata.model.batch import BadRevision, BadRow
+from errata.model.batch import BadRevision, BadRow, Op
 from errata.model.commit import Cause
-from errata.model.revision import Op
 
-CHUNK = 5_000
-_IDS = 500
+ROWS_PER_INSERT = 5_000
+_IDS_PER_STATEMENT = 500
 
 PICTURE_OF_NUL = "\u2400"
 """PostgreSQL's text holds no NUL; the picture of it says what stood there."""
 
 
-class Form(StrEnum):
+class RowSyntax(StrEnum):
     """How the text of a row is to be read: as a line of CSV, or as an object of JSON, which rows of Parquet are too."""
 
     CSV = "csv"
     JSON = "json"
 
 
-class State(StrEnum):
+class QuarantineState(StrEnum):
     """What a person has done about a row."""
 
     HELD = "held"
@@ -40,49 +39,49 @@ class State(StrEnum):
     DROPPED = "dropped"
 
 
-class SettledError(Exception):
+class QuarantineConflict(Exception):
     """Somebody else has just settled some of the rows or files."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class QuarantineRow:
     """A row in quarantine, or one that was."""
 
     quarantine_id: int
     stream: str
     batch_id: str
     row: BadRow
-    form: Form = Form.CSV
+    form: RowSyntax = RowSyntax.CSV
     header: str | None = None
     """The line above a row of CSV, where the ledger has it."""
     default_op: Op = Op.INSERT
     """What it does if it does not say."""
     revision: int | None = None
     """The number of a revision that was found wrong when it was applied."""
-    state: State = State.HELD
+    state: QuarantineState = QuarantineState.HELD
     settled_in: int | None = None
 
 
-def hold(connection: Connection, stream_id: int, batch_no: int, rows: Iterable[BadRow]) -> int:
+def quarantine_rows(connection: Connection, stream_id: int, batch_no: int, rows: Iterable[BadRow]) -> int:
     """Put rows of a batch that is in the ledger into quarantine; how many there were."""
-    return _insert(connection, _of_batch(connection, stream_id, batch_no, rows))
+    return _insert_rows(connection, _batch_values(connection, stream_id, batch_no, rows))
 
 
-def hold_revisions(connection: Connection, stream_id: int, rows: Iterable[BadRevision]) -> int:
+def quarantine_revisions(connection: Connection, stream_id: int, rows: Iterable[BadRevision]) -> int:
     """Put revisions into quarantine that cannot be applied; how many there were."""
-    of_stream = {"stream_id": stream_id, "form": Form.JSON.value, "file_number": None}
-    return _insert(
+    of_stream = {"stream_id": stream_id, "form": RowSyntax.JSON.value, "file_number": None}
+    return _insert_rows(
         connection,
         (
             of_stream
             | {"batch_no": row.batch_no, "revision": row.revision}
-            | _said(BadRow(row.file, row.line, row.text, row.reason))
+            | _row_values(BadRow(row.file, row.line, row.text, row.reason))
             for row in rows
         ),
     )
 
 
-def held(
+def quarantined_rows(
     catalog: Catalog,
     *,
     stream: str | None = None,
@@ -92,7 +91,7 @@ def held(
     reason: str | None = None,
     settled: bool = False,
     last: int | None = None,
-) -> list[Held]:
+) -> list[QuarantineRow]:
     """Rows in quarantine, oldest first: of a stream, a batch, with these ids, or whose reason has this text in it.
 
     `settled` gives also those that were retried or dropped.
@@ -119,66 +118,71 @@ def held(
     if reason is not None:
         query = query.where(quarantine.c.reason.icontains(reason, autoescape=True))
     if not settled:
-        query = query.where(quarantine.c.state == State.HELD.value)
+        query = query.where(quarantine.c.state == QuarantineState.HELD.value)
     if last is not None:
         query = query.limit(last)
     with catalog.reading() as connection:
         rows = connection.execute(query).all()
     return [
-        Held(
+        QuarantineRow(
             row.quarantine_id,
             row.name,
             row.batch_id,
             BadRow(row.file, row.line, row.text, row.reason),
-            Form(row.form),
+            RowSyntax(row.form),
             row.header,
             Op(row.default_op or Op.INSERT),
             row.revision,
-            State(row.state),
+            QuarantineState(row.state),
             row.settled_in,
         )
         for row in reversed(rows)
     ]
 
 
-def counts(catalog: Catalog) -> dict[str, int]:
+def quarantined_row_counts(catalog: Catalog) -> dict[str, int]:
     """How many rows of each stream are in quarantine."""
     query = (
         select(streams_table.c.name, func.count())
         .join(quarantine, quarantine.c.stream_id == streams_table.c.stream_id)
-        .where(streams_table.c.removed_in.is_(None), quarantine.c.state == State.HELD.value)
+        .where(streams_table.c.removed_in.is_(None), quarantine.c.state == QuarantineState.HELD.value)
         .group_by(streams_table.c.name)
     )
     with catalog.reading() as connection:
         return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def settle(connection: Connection, ids: Sequence[int], state: State, commit_id: int) -> None:
+def settle_rows(connection: Connection, ids: Sequence[int], state: QuarantineState, commit_id: int) -> None:
     """Say what a commit did about rows that are held. If one of them no longer is, it raises."""
-    for start in range(0, len(ids), _IDS):
-        chunk = ids[start : start + _IDS]
-        here = quarantine.c.quarantine_id.in_(chunk), quarantine.c.state == State.HELD.value
+    for start in range(0, len(ids), _IDS_PER_STATEMENT):
+        chunk = ids[start : start + _IDS_PER_STATEMENT]
+        here = quarantine.c.quarantine_id.in_(chunk), quarantine.c.state == QuarantineState.HELD.value
         done = connection.execute(update(quarantine).where(*here).values(state=state.value, settled_in=commit_id))
         if done.rowcount < len(chunk):
-            raise SettledError
+            raise QuarantineConflict
 
 
-def drop(catalog: Catalog, stream_id: int, ids: Sequence[int], cause: Cause, files: Sequence[str] = ()) -> int:
+def drop_quarantined(
+    catalog: Catalog, stream_id: int, ids: Sequence[int], cause: Cause, files: Sequence[str] = ()
+) -> int:
     """Give up rows and landed files of a stream for good, in a commit of their own; its number."""
     with catalog.writing() as connection:
-        streams.lock(connection, stream_id)
+        streams.lock_stream(connection, stream_id)
         summary = {"dropped_rows": len(ids)} | ({"dropped_files": len(files)} if files else {})
-        commit_id = commits.take(connection, catalog.clock.now(), cause, stream_id=stream_id, summary=summary)
-        settle(connection, ids, State.DROPPED, commit_id)
-        here = held_files.c.stream_id == stream_id, held_files.c.state == State.HELD.value
+        commit_id = commits.record_commit(connection, catalog.clock.now(), cause, stream_id=stream_id, summary=summary)
+        settle_rows(connection, ids, QuarantineState.DROPPED, commit_id)
+        here = held_files.c.stream_id == stream_id, held_files.c.state == QuarantineState.HELD.value
         for name in files:
             change = update(held_files).where(*here, held_files.c.name == name)
-            if connection.execute(change.values(state=State.DROPPED.value, settled_in=commit_id)).rowcount != 1:
-                raise SettledError
+            if (
+                connection.execute(change.values(state=QuarantineState.DROPPED.value, settled_in=commit_id)).rowcount
+                != 1
+            ):
+                raise QuarantineConflict
         return commit_id
 
 
-def _of_batch(
+def _batch_values(
     connection: Connection, stream_id: int, batch_no: int, rows: Iterable[BadRow]
 ) -> Iterator[Mapping[str, Any]]:
     """The batch's rows as the table has them: its files tell how each is to be read."""
@@ -187,23 +191,139 @@ def _of_batch(
     of_batch = {"stream_id": stream_id, "batch_no": batch_no, "revision": None}
     for row in rows:
         file = files.get(row.source or row.file)
-        form = Form.JSON if file is None or file.header is None else Form.CSV
-        yield of_batch | {"form": form.value, "file_number": None if file is None else file.number} | _said(row)
+        form = RowSyntax.JSON if file is None or file.header is None else RowSyntax.CSV
+        yield of_batch | {"form": form.value, "file_number": None if file is None else file.number} | _row_values(row)
 
 
-def _said(row: BadRow) -> dict[str, Any]:
+def _row_values(row: BadRow) -> dict[str, Any]:
     return {
         "file": row.file,
         "line": row.line,
         "text": row.text.replace("\0", PICTURE_OF_NUL),
         "reason": row.reason.replace("\0", PICTURE_OF_NUL),
-        "state": State.HELD.value,
+        "state": QuarantineState.HELD.value,
     }
 
 
-def _insert(connection: Connection, rows: Iterator[Mapping[str, Any]]) -> int:
+def _insert_rows(connection: Connection, rows: Iterator[Mapping[str, Any]]) -> int:
     total = 0
-    while chunk := list(islice(rows, CHUNK)):
+    while chunk := list(islice(rows, ROWS_PER_INSERT)):
         connection.execute(insert(quarantine), chunk)
         total += len(chunk)
     return total
+
+
+# Landed files of which nothing can be taken in: where each lies, why it is left there, and what a person did about it.
+#
+# A file is held as it was seen: by its name, size and modification time. While these are the same it is not tried
+# again; one that has been written anew is another file, and no longer held. Only the newest look at a name is kept.
+
+_NAMES_PER_STATEMENT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineFile:
+    """A file in quarantine, or one that a person has dropped."""
+
+    stream: str
+    name: str
+    bytes: int
+    changed: int
+    reason: str
+    how: str | None
+    """How to mend it."""
+    at: int
+    """When it was set aside."""
+    state: QuarantineState = QuarantineState.HELD
+    settled_in: int | None = None
+
+    @property
+    def seen(self) -> tuple[str, int, int]:
+        """What the file is known by."""
+        return self.name, self.bytes, self.changed
+
+
+def quarantine_files(catalog: Catalog, stream_id: int, files: Sequence[QuarantineFile]) -> None:
+    """Hold files, in place of what was held under their names before."""
+    with catalog.writing() as connection:
+        _delete_files(connection, stream_id, [each.name for each in files])
+        entries = [
+            {
+                "stream_id": stream_id,
+                "name": each.name,
+                "bytes": each.bytes,
+                "changed": each.changed,
+                "reason": each.reason,
+                "how": each.how,
+                "at": each.at,
+                "state": QuarantineState.HELD.value,
+                "settled_in": None,
+            }
+            for each in files
+        ]
+        if entries:
+            connection.execute(insert(held_files), entries)
+
+
+def forget_quarantined_files(catalog: Catalog, stream_id: int, names: Collection[str]) -> None:
+    """Hold files of these names no longer: they are gone, have been written anew, or have been taken in."""
+    if names:
+        with catalog.writing() as connection:
+            _delete_files(connection, stream_id, names)
+
+
+def quarantined_files(
+    catalog: Catalog,
+    *,
+    stream: str | None = None,
+    stream_id: int | None = None,
+    reason: str | None = None,
+    settled: bool = False,
+) -> list[QuarantineFile]:
+    """Files that are held, those set aside first before others; `settled` gives also those that were dropped."""
+    query = select(held_files, streams_table.c.name.label("stream"))
+    query = query.join(streams_table, streams_table.c.stream_id == held_files.c.stream_id)
+    query = query.where(streams_table.c.removed_in.is_(None)).order_by(held_files.c.at, held_files.c.name)
+    if stream is not None:
+        query = query.where(streams_table.c.name == stream)
+    if stream_id is not None:
+        query = query.where(held_files.c.stream_id == stream_id)
+    if reason is not None:
+        query = query.where(held_files.c.reason.icontains(reason, autoescape=True))
+    if not settled:
+        query = query.where(held_files.c.state == QuarantineState.HELD.value)
+    with catalog.reading() as connection:
+        return [_file_from_row(row) for row in connection.execute(query)]
+
+
+def quarantined_file_counts(catalog: Catalog) -> dict[str, int]:
+    """How many files of each stream are held."""
+    query = (
+        select(streams_table.c.name, func.count())
+        .join(held_files, held_files.c.stream_id == streams_table.c.stream_id)
+        .where(streams_table.c.removed_in.is_(None), held_files.c.state == QuarantineState.HELD.value)
+        .group_by(streams_table.c.name)
+    )
+    with catalog.reading() as connection:
+        return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def _delete_files(connection: Connection, stream_id: int, names: Collection[str]) -> None:
+    ordered = sorted(names)
+    for start in range(0, len(ordered), _NAMES_PER_STATEMENT):
+        some = held_files.c.name.in_(ordered[start : start + _NAMES_PER_STATEMENT])
+        connection.execute(delete(held_files).where(held_files.c.stream_id == stream_id, some))
+
+
+def _file_from_row(row: Row[Any]) -> QuarantineFile:
+    return QuarantineFile(
+        row.stream,
+        row.name,
+        row.bytes,
+        row.changed,
+        row.reason,
+        row.how,
+        row.at,
+        QuarantineState(row.state),
+        row.settled_in,
+    )

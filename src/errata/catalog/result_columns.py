@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import repeat
+from math import isnan
 from typing import Any
 
+import numpy as np
+import psycopg2
+import pyarrow as pa
+import pyarrow.compute as pc
 from sqlalchemy import (
     BigInteger,
     Boolean,
     CheckConstraint,
     Column,
+    Connection,
     Date,
     DateTime,
     Double,
@@ -23,43 +32,44 @@ from sqlalchemy import (
     Text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import JSON, REAL, TypeEngine
 
-from errata.model.columns import ColumnType, Kind
-from errata.model.results import Shape
-from errata.model.served import changes_table
+from errata.model.columns import ColumnType, TypeKind
+from errata.model.results import OLD_VE, OP, VE, VS, ResultShape, changes_table_name, old_column
+from errata.model.time import DAY, HIGHEST, to_datetime, to_micros
 
-MARK = "kept_by_errata"
+MARK_CONSTRAINT = "kept_by_errata"
 """The constraint by which Errata knows the tables that it has made."""
 
-EXACT_DIGITS = 15
+SQLITE_EXACT_DIGITS = 15
 """A number of SQLite's holds decimals of so many digits exactly."""
 
-_MOST_INDEXED = 32
+_MAX_INDEX_COLUMNS = 32
 """PostgreSQL's indexes have no more columns."""
 
-_TYPES: dict[Kind, TypeEngine[Any]] = {
-    Kind.STRING: Text(),
-    Kind.BOOLEAN: Boolean(),
-    Kind.INT: Integer(),
-    Kind.BIGINT: BigInteger(),
-    Kind.FLOAT: REAL(),
-    Kind.DOUBLE: Double(),
-    Kind.DATE: Date(),
-    Kind.TIMESTAMP: DateTime(timezone=True),
+_SQL_TYPES: dict[TypeKind, TypeEngine[Any]] = {
+    TypeKind.STRING: Text(),
+    TypeKind.BOOLEAN: Boolean(),
+    TypeKind.INT: Integer(),
+    TypeKind.BIGINT: BigInteger(),
+    TypeKind.FLOAT: REAL(),
+    TypeKind.DOUBLE: Double(),
+    TypeKind.DATE: Date(),
+    TypeKind.TIMESTAMP: DateTime(timezone=True),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class ServedTable:
+class ResultTable:
     """A result table, and the results that are in it."""
 
     table: str
-    shape: Shape
+    shape: ResultShape
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ResultTableColumn:
     """A column of the results as a result table has it."""
 
     name: str
@@ -69,27 +79,30 @@ class Held:
     key: bool
 
 
-def held(shape: Shape) -> tuple[Held, ...]:
+def result_table_columns(shape: ResultShape) -> tuple[ResultTableColumn, ...]:
     """The columns of a result table: the visible ones, and hidden ones of the key, without which results could not be
     told apart."""
-    shown = [Held(each.name, each.name, each.type, each.key) for each in shape.columns if not each.hidden]
+    shown = [ResultTableColumn(each.name, each.name, each.type, each.key) for each in shape.columns if not each.hidden]
     hidden = [each for each in shape.columns if each.hidden and each.key]
-    return (*shown, *(Held(f"key_{n}", each.name, each.type, key=True) for n, each in enumerate(hidden, 1)))
+    return (
+        *shown,
+        *(ResultTableColumn(f"key_{n}", each.name, each.type, key=True) for n, each in enumerate(hidden, 1)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class ServedTables:
+class ResultTablePair:
     """A result table and its table of changes, as SQL is told of them."""
 
     current: Table
     changes: Table
-    columns: tuple[Held, ...]
+    columns: tuple[ResultTableColumn, ...]
 
     @classmethod
-    def of(cls, served: ServedTable) -> ServedTables:
-        columns = held(served.shape)
+    def of(cls, served: ResultTable) -> ResultTablePair:
+        columns = result_table_columns(served.shape)
         made = MetaData()
-        return cls(_current(made, served, columns), _changes(made, served, columns), columns)
+        return cls(_current_table(made, served, columns), _changes_table(made, served, columns), columns)
 
     @property
     def key(self) -> list[str]:
@@ -101,30 +114,30 @@ class ServedTables:
         return [*(each.name for each in self.columns), "vs", "ve"]
 
 
-def _current(made: MetaData, served: ServedTable, columns: Sequence[Held]) -> Table:
-    time, name = _time(served.shape), served.table
+def _current_table(made: MetaData, served: ResultTable, columns: Sequence[ResultTableColumn]) -> Table:
+    time, name = _time_type(served.shape), served.table
     keys = [each.name for each in columns if each.key]
     indexes = [Index(f"ix_{name}_vs", "vs"), Index(f"ix_{name}_ve", "ve")]
     if keys:
-        few = len(keys) <= _MOST_INDEXED
-        indexes.append(Index(f"ix_{name}_key", *keys[:_MOST_INDEXED], unique=few))
+        few = len(keys) <= _MAX_INDEX_COLUMNS
+        indexes.append(Index(f"ix_{name}_key", *keys[:_MAX_INDEX_COLUMNS], unique=few))
     return Table(
         name,
         made,
         *(Column(each.name, _sql_type(each.type)) for each in columns),
         Column("vs", time, nullable=False),
         Column("ve", time),
-        CheckConstraint("ve IS NULL OR vs <= ve", name=MARK),
+        CheckConstraint("ve IS NULL OR vs <= ve", name=MARK_CONSTRAINT),
         *indexes,
     )
 
 
-def _changes(made: MetaData, served: ServedTable, columns: Sequence[Held]) -> Table:
-    time, name = _time(served.shape), changes_table(served.table)
+def _changes_table(made: MetaData, served: ResultTable, columns: Sequence[ResultTableColumn]) -> Table:
+    time, name = _time_type(served.shape), changes_table_name(served.table)
     keys, values = [each for each in columns if each.key], [each for each in columns if not each.key]
     indexes = [Index(f"ix_{name}_commit", "commit_id")]
     if keys:
-        indexes.append(Index(f"ix_{name}_key", *[each.name for each in keys][:_MOST_INDEXED]))
+        indexes.append(Index(f"ix_{name}_key", *[each.name for each in keys][:_MAX_INDEX_COLUMNS]))
     return Table(
         name,
         made,
@@ -137,17 +150,188 @@ def _changes(made: MetaData, served: ServedTable, columns: Sequence[Held]) -> Ta
         *(Column(each.name, _sql_type(each.type)) for each in values),
         *(Column(f"old_{each.name}", _sql_type(each.type)) for each in values),
         Column("cause", JSON().with_variant(JSONB(), "postgresql"), nullable=False),
-        CheckConstraint("op IN ('insert', 'replace', 'delete')", name=MARK),
+        CheckConstraint("op IN ('insert', 'replace', 'delete')", name=MARK_CONSTRAINT),
         *indexes,
     )
 
 
-def _time(shape: Shape) -> TypeEngine[Any]:
-    return _TYPES[Kind.TIMESTAMP if shape.timed else Kind.BIGINT]
+def _time_type(shape: ResultShape) -> TypeEngine[Any]:
+    return _SQL_TYPES[TypeKind.TIMESTAMP if shape.timed else TypeKind.BIGINT]
 
 
 def _sql_type(kind: ColumnType) -> TypeEngine[Any]:
-    if kind.kind is not Kind.DECIMAL:
-        return _TYPES[kind.kind]
+    if kind.kind is not TypeKind.DECIMAL:
+        return _SQL_TYPES[kind.kind]
     exact = Numeric(kind.precision, kind.scale)
-    return exact if kind.precision <= EXACT_DIGITS else exact.with_variant(Text(), "sqlite")
+    return exact if kind.precision <= SQLITE_EXACT_DIGITS else exact.with_variant(Text(), "sqlite")
+
+
+# Change records of results as a result table's columns hold them, and how many of them get there at once.
+#
+# What a database cannot hold is kept as near to it as it can. On both, an instant outside the years 1 to 9999 is
+# `infinity` or `-infinity`, which PostgreSQL knows and SQLite sorts rightly as text; SQLite's other instants are text,
+# too, in UTC. It has no NaN, which is the text NaN there and sorts after all numbers, and its numbers have 15 digits,
+# so that decimals of more are text. PostgreSQL's texts cannot have U+0000, and have the picture of it, U+2400, instead.
+
+RECORDS_PER_WRITE = 20_000
+"""So many records are in memory as text, or as Python's values."""
+
+_FIRST_INSTANT, _LAST_INSTANT = to_micros(datetime(1, 1, 1, tzinfo=UTC)), to_micros(datetime.max.replace(tzinfo=UTC))
+_BEFORE_ALL, _AFTER_ALL = "-infinity", "infinity"
+_ESCAPES = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
+_NUL, _NUL_PICTURE = "\0", "\u2400"
+
+NullPattern = tuple[bool, ...]
+"""Which columns of a key are NULL."""
+
+
+def write_change_records(
+    connection: Connection,
+    table: Table,
+    shape: ResultShape,
+    commit_id: int,
+    cause: Mapping[str, Any],
+    batch: pa.RecordBatch,
+) -> set[NullPattern]:
+    """Add change records to a table of changes: which patterns of NULLs their keys have."""
+    columns = result_table_columns(shape)
+    told = json.dumps(dict(cause), sort_keys=True)
+    patterns: set[NullPattern] = set()
+    for start in range(0, batch.num_rows, RECORDS_PER_WRITE):
+        piece = batch.slice(start, RECORDS_PER_WRITE)
+        patterns |= _null_patterns(piece, [each.source for each in columns if each.key])
+        if connection.dialect.name == "postgresql":
+            _copy_records(connection, table, [str(commit_id), *_copy_texts(piece, shape, columns), _escaped_text(told)])
+        else:
+            _insert_records(
+                connection, table, piece.num_rows, [commit_id, *_sqlite_values(piece, shape, columns), told]
+            )
+    return patterns
+
+
+def instant_text(micros: int) -> str:
+    """An instant as the databases are told it."""
+    if _FIRST_INSTANT <= micros <= _LAST_INSTANT:
+        return to_datetime(micros).replace(tzinfo=None).isoformat(" ", "microseconds")
+    return _BEFORE_ALL if micros < _FIRST_INSTANT else _AFTER_ALL
+
+
+def _null_patterns(piece: pa.RecordBatch, names: Sequence[str]) -> set[NullPattern]:
+    keys = [piece.column(name) for name in names]
+    if not any(each.null_count for each in keys):
+        return {(False,) * len(keys)}
+    found = np.unique(np.column_stack([each.is_null().to_numpy(zero_copy_only=False) for each in keys]), axis=0)
+    return {tuple(map(bool, each)) for each in found}
+
+
+def _source_columns(shape: ResultShape, columns: Sequence[ResultTableColumn]) -> Iterator[tuple[str, ColumnType]]:
+    """The columns of the feed in the order of the table of changes, without what is the same for all records."""
+    time = ColumnType(TypeKind.TIMESTAMP if shape.timed else TypeKind.BIGINT)
+    yield OP, ColumnType(TypeKind.STRING)
+    yield from ((each.source, each.type) for each in columns if each.key)
+    yield from ((name, time) for name in (VS, VE, OLD_VE))
+    values = [each for each in columns if not each.key]
+    yield from ((each.source, each.type) for each in values)
+    yield from ((old_column(each.source), each.type) for each in values)
+
+
+def _column_values(
+    piece: pa.RecordBatch, shape: ResultShape, columns: Sequence[ResultTableColumn]
+) -> Iterator[tuple[pa.Array, ColumnType]]:
+    """The values of the feed, where times and dates are text already."""
+    for name, kind in _source_columns(shape, columns):
+        column = piece.column(name)
+        if name in (VE, OLD_VE):
+            column = pc.if_else(pc.equal(column, HIGHEST), None, column)
+        if kind.kind is TypeKind.TIMESTAMP:
+            column = _instant_texts(column)
+        elif kind.kind is TypeKind.DATE:
+            column = _date_texts(column)
+        yield column, kind
+
+
+def _instant_texts(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz))
+    return _texts_within(column.cast(pa.int64()), _FIRST_INSTANT, _LAST_INSTANT, pa.timestamp("us"))
+
+
+def _date_texts(column: pa.Array) -> pa.Array:
+    return _texts_within(column.cast(pa.int32()), _FIRST_INSTANT // DAY, _LAST_INSTANT // DAY, pa.date32())
+
+
+def _texts_within(numbers: pa.Array, first: int, last: int, kind: pa.DataType) -> pa.Array:
+    """Days or microseconds as text, those outside the years 1 to 9999 as infinities."""
+    ends = pc.min_max(numbers).as_py()
+    if ends["min"] is None or (ends["min"] >= first and ends["max"] <= last):
+        return numbers.cast(kind).cast(pa.string())
+    early, late = pc.less(numbers, first), pc.greater(numbers, last)
+    known = pc.if_else(pc.or_(early, late), pa.scalar(0, numbers.type), numbers).cast(kind).cast(pa.string())
+    return pc.if_else(early, _BEFORE_ALL, pc.if_else(late, _AFTER_ALL, known))
+
+
+def _copy_texts(piece: pa.RecordBatch, shape: ResultShape, columns: Sequence[ResultTableColumn]) -> Iterator[pa.Array]:
+    """Columns as the text that COPY reads."""
+    for column, kind in _column_values(piece, shape, columns):
+        text = column
+        if kind.kind is TypeKind.STRING:
+            text = _escaped_column(column)
+        elif kind.kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
+            text = pc.if_else(pc.is_nan(column), "NaN", column.cast(pa.string()))
+        yield text.cast(pa.large_string())
+
+
+def _escaped_column(column: pa.Array) -> pa.Array:
+    for each, instead in ((_NUL, _NUL_PICTURE), *_ESCAPES):
+        if pc.any(pc.match_substring(column, each)).as_py():
+            column = pc.replace_substring(column, each, instead)
+    return column
+
+
+def _escaped_text(text: str) -> str:
+    for each, instead in _ESCAPES:
+        text = text.replace(each, instead)
+    return text
+
+
+def _copy_records(connection: Connection, table: Table, columns: Sequence[Any]) -> None:
+    fields = [pa.scalar(each, pa.large_string()) if isinstance(each, str) else each for each in columns]
+    tab, end, nothing = (pa.scalar(each, pa.large_string()) for each in ("\t", "\n", ""))
+    lines = pc.binary_join_element_wise(*fields, tab, null_handling="replace", null_replacement="\\N")
+    lines = pc.binary_join_element_wise(lines, end, nothing)
+    size = pc.sum(pc.binary_length(lines)).as_py()
+    quote = connection.dialect.identifier_preparer
+    names = ", ".join(quote.quote(each.name) for each in table.columns)
+    statement = f"COPY {quote.format_table(table)} ({names}) FROM STDIN"
+    raw = connection.connection.driver_connection
+    if raw is None:
+        raise AssertionError("a transaction has a connection")
+    try:
+        with raw.cursor() as cursor:
+            cursor.copy_expert(statement, pa.BufferReader(lines.buffers()[2].slice(0, size)))
+    except psycopg2.Error as error:
+        # As any other statement's failure, for those who tell them from one another.
+        raise DBAPIError.instance(
+            statement, None, error, psycopg2.Error, hide_parameters=True, dialect=connection.dialect
+        ) from error
+
+
+def _sqlite_values(
+    piece: pa.RecordBatch, shape: ResultShape, columns: Sequence[ResultTableColumn]
+) -> Iterator[list[Any]]:
+    """Columns as the values that SQLite's driver takes."""
+    for column, kind in _column_values(piece, shape, columns):
+        values: list[Any] = column.to_pylist()
+        if kind.kind is TypeKind.DECIMAL:
+            values = [None if each is None else format(each, "f") for each in values]
+        elif kind.kind in (TypeKind.FLOAT, TypeKind.DOUBLE) and pc.any(pc.is_nan(column)).as_py():
+            values = ["NaN" if each is not None and isnan(each) else each for each in values]
+        yield values
+
+
+def _insert_records(connection: Connection, table: Table, rows: int, columns: Sequence[Any]) -> None:
+    quote = connection.dialect.identifier_preparer
+    places = ", ".join("?" * len(table.columns))
+    lists = [each if isinstance(each, list) else repeat(each, rows) for each in columns]
+    statement = f"INSERT INTO {quote.format_table(table)} VALUES ({places})"  # noqa: S608
+    connection.exec_driver_sql(statement, list(zip(*lists, strict=True)))

@@ -37,44 +37,55 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, InternalError
 
-from errata.catalog.result_columns import MARK, ServedTable, ServedTables
-from errata.catalog.result_rows import Nulls, instant_text, write
+from errata.catalog.result_columns import (
+    MARK_CONSTRAINT,
+    NullPattern,
+    ResultTable,
+    ResultTablePair,
+    instant_text,
+    write_change_records,
+)
 from errata.catalog.tables import metadata as catalog_tables
-from errata.errors import ErrataError, Refused, UsageError
+from errata.errors import ErrataError, RefusedError, UsageError
 from errata.model.query import CheckedQuery
-from errata.model.results import Shape
-from errata.model.served import changes_table, check_columns, check_table, in_the_way
+from errata.model.results import (
+    ResultShape,
+    changes_table_name,
+    check_table_columns,
+    check_table_name,
+    conflicting_table,
+)
 
-_TOO_LARGE = "54000"
+_PROGRAM_LIMIT_EXCEEDED = "54000"
 """PostgreSQL's word for what is beyond its limits."""
 
-_CATALOG = (*catalog_tables.tables, "alembic_version")
+_CATALOG_TABLES = (*catalog_tables.tables, "alembic_version")
 
 
-def check_name(table: str, others: Iterable[str]) -> None:
+def check_result_table_name(table: str, others: Iterable[str]) -> None:
     """Refuse the name of a result table that the catalog or another result table needs."""
-    check_table(table)
-    other = in_the_way(table, _CATALOG)
+    check_table_name(table)
+    other = conflicting_table(table, _CATALOG_TABLES)
     if other is not None:
         raise UsageError(
             f"a result table cannot be named {table!r}",
             why=f"the catalog has a table {other}",
             how="choose another name",
         )
-    other = in_the_way(table, others)
+    other = conflicting_table(table, others)
     if other is not None:
         raise UsageError(
             f"two queries cannot both be served as {table!r}",
-            why=f"of a result table {other} there is {changes_table(other)}, too",
+            why=f"of a result table {other} there is {changes_table_name(other)}, too",
             how="choose another name for one of them",
         )
 
 
-def check_free(connection: Connection, table: str) -> None:
+def check_name_free(connection: Connection, table: str) -> None:
     """Refuse a name that something bears in the database already that is none of Errata's result tables."""
-    for name in (table, changes_table(table)):
-        if inspect(connection).has_table(name) and not _marked(connection, name):
-            raise Refused(
+    for name in (table, changes_table_name(table)):
+        if inspect(connection).has_table(name) and not _is_marked(connection, name):
+            raise RefusedError(
                 f"there is a table or view {name} already",
                 where=f"serve: {{table: {table}}}",
                 why="Errata has not made it, and what is in it would be lost",
@@ -82,61 +93,61 @@ def check_free(connection: Connection, table: str) -> None:
             )
 
 
-def exists(connection: Connection, table: str) -> bool:
+def table_exists(connection: Connection, table: str) -> bool:
     """Whether there is a result table of the name that Errata has made, with its table of changes."""
-    return all(_marked(connection, name) for name in (table, changes_table(table)))
+    return all(_is_marked(connection, name) for name in (table, changes_table_name(table)))
 
 
-def fits(connection: Connection, served: ServedTable) -> bool:
+def table_fits(connection: Connection, served: ResultTable) -> bool:
     """Whether the tables are there and have the columns that these results need."""
-    if not exists(connection, served.table):
+    if not table_exists(connection, served.table):
         return False
-    tables = ServedTables.of(served)
+    tables = ResultTablePair.of(served)
     return all(_columns_agree(connection, each) for each in (tables.current, tables.changes))
 
 
-def create(connection: Connection, served: ServedTable) -> None:
+def create_table(connection: Connection, served: ResultTable) -> None:
     """Make the tables, empty; those that Errata has made of the name before are gone."""
-    check_name(served.table, ())
-    check_columns(served.shape.visible, served.shape.key)
-    check_free(connection, served.table)
-    drop(connection, served.table)
-    ServedTables.of(served).current.metadata.create_all(connection, checkfirst=False)
+    check_result_table_name(served.table, ())
+    check_table_columns(served.shape.visible, served.shape.key)
+    check_name_free(connection, served.table)
+    drop_table(connection, served.table)
+    ResultTablePair.of(served).current.metadata.create_all(connection, checkfirst=False)
 
 
-def agree(connection: Connection, before: Iterable[CheckedQuery], after: Iterable[CheckedQuery]) -> None:
+def reconcile_tables(connection: Connection, before: Iterable[CheckedQuery], after: Iterable[CheckedQuery]) -> None:
     """Make way for what queries are to be served as, and remove the tables of those that no longer are. Tables are made
     when there are results for them."""
     was = {each.query.serve: each.name for each in before if each.query.serve is not None}
     now = {each.query.serve: each for each in after if each.query.serve is not None}
     for table, name in was.items():
         if table not in now or now[table].name != name:
-            drop(connection, table)
+            drop_table(connection, table)
     for table, query in now.items():
         if was.get(table) != query.name:
-            check_name(table, [each for each in now if each != table])
-            check_free(connection, table)
-        check_columns([each.name for each in query.columns], query.key)
+            check_result_table_name(table, [each for each in now if each != table])
+            check_name_free(connection, table)
+        check_table_columns([each.name for each in query.columns], query.key)
 
 
-def drop(connection: Connection, table: str) -> None:
+def drop_table(connection: Connection, table: str) -> None:
     """Remove the tables, as far as they are there and Errata has made them."""
-    for name in (table, changes_table(table)):
-        if not _marked(connection, name):
+    for name in (table, changes_table_name(table)):
+        if not _is_marked(connection, name):
             continue
         try:
             Table(name, MetaData()).drop(connection)
         except InternalError as error:
-            raise Refused(
+            raise RefusedError(
                 f"the result table {name} cannot be dropped",
                 why=str(error.orig).strip().splitlines()[0],
                 how="drop what depends on it first, and make it again on the new table",
             ) from None
 
 
-def serve(
+def update_table(
     connection: Connection,
-    served: ServedTable,
+    served: ResultTable,
     commit_id: int,
     cause: Mapping[str, Any],
     changes: Iterable[pa.RecordBatch],
@@ -148,23 +159,23 @@ def serve(
     one of its key begins; where that one is deleted, its forerunner must be told again. The end that a record tells is
     not after the beginning of the next result. The frontier never goes back: for that the tables are made anew.
     """
-    tables, patterns, written = ServedTables.of(served), set[Nulls](), 0
-    with _explained(served):
+    tables, patterns, written = ResultTablePair.of(served), set[NullPattern](), 0
+    with _readable_limits(served):
         for batch in changes:
-            patterns |= write(connection, tables.changes, served.shape, commit_id, cause, batch)
+            patterns |= write_change_records(connection, tables.changes, served.shape, commit_id, cause, batch)
             written += batch.num_rows
-        at = _moment(connection, served.shape, frontier)
+        at = _instant_literal(connection, served.shape, frontier)
         if written:
-            _take_in(connection, tables, commit_id, at, patterns)
+            _apply_records(connection, tables, commit_id, at, patterns)
         connection.execute(delete(tables.current).where(tables.current.c.ve <= at))
     return written
 
 
-def _marked(connection: Connection, name: str) -> bool:
+def _is_marked(connection: Connection, name: str) -> bool:
     looking = inspect(connection)
     if name not in looking.get_table_names():
         return False
-    return any(each["name"] == MARK for each in looking.get_check_constraints(name))
+    return any(each["name"] == MARK_CONSTRAINT for each in looking.get_check_constraints(name))
 
 
 def _columns_agree(connection: Connection, table: Table) -> bool:
@@ -176,31 +187,37 @@ def _columns_agree(connection: Connection, table: Table) -> bool:
     ]
 
 
-def _moment(connection: Connection, shape: Shape, micros: int) -> ColumnElement[Any]:
+def _instant_literal(connection: Connection, shape: ResultShape, micros: int) -> ColumnElement[Any]:
     if not shape.timed:
         return literal(micros, BigInteger)
     text = literal(instant_text(micros), Text)
     return cast(text, DateTime(timezone=True)) if connection.dialect.name == "postgresql" else text
 
 
-def _take_in(
-    connection: Connection, tables: ServedTables, commit_id: int, at: ColumnElement[Any], patterns: Iterable[Nulls]
+def _apply_records(
+    connection: Connection,
+    tables: ResultTablePair,
+    commit_id: int,
+    at: ColumnElement[Any],
+    patterns: Iterable[NullPattern],
 ) -> None:
     """Bring the records of a commit into the current answer: of each key the last result that has begun and lasts."""
-    records = _records(connection, tables, commit_id)
+    records = _select_records(connection, tables, commit_id)
     if connection.execute(select(tables.current.c.vs).limit(1)).first() is None:
-        _bring(connection, tables, _lasting(tables, records, at))
+        _insert_lasting(connection, tables, _select_lasting(tables, records, at))
         return
     # NULLs in keys are equal here, and in SQL they are not. So every pattern of them has statements of its own, which
     # can use the index.
     for nulls in sorted(patterns):
-        _take_away(connection, tables, records, at, nulls)
-        lasting = _lasting(tables, records, at, nulls)
-        standing = select(literal(1)).select_from(tables.current).where(_same(tables, lasting, tables.current, nulls))
-        _bring(connection, tables, lasting, ~standing.exists())
+        _delete_superseded(connection, tables, records, at, nulls)
+        lasting = _select_lasting(tables, records, at, nulls)
+        standing = (
+            select(literal(1)).select_from(tables.current).where(_same_key(tables, lasting, tables.current, nulls))
+        )
+        _insert_lasting(connection, tables, lasting, ~standing.exists())
 
 
-def _records(connection: Connection, tables: ServedTables, commit_id: int) -> Subquery:
+def _select_records(connection: Connection, tables: ResultTablePair, commit_id: int) -> Subquery:
     """The records of a commit. The limit cuts nothing off: without it PostgreSQL, whose statistics do not know the
     commit yet, takes them for a part of all records and reads the whole answer to meet a few."""
     changes = tables.changes
@@ -210,14 +227,14 @@ def _records(connection: Connection, tables: ServedTables, commit_id: int) -> Su
     return select(*columns).where(found).limit(literal_column(str(count))).subquery("records")
 
 
-def _take_away(
-    connection: Connection, tables: ServedTables, records: Subquery, at: ColumnElement[Any], nulls: Nulls
+def _delete_superseded(
+    connection: Connection, tables: ResultTablePair, records: Subquery, at: ColumnElement[Any], nulls: NullPattern
 ) -> None:
     """Remove what the records speak of, and what has a successor in them."""
     on_postgres = connection.dialect.name == "postgresql"
     standing: FromClause = tables.current if on_postgres else tables.current.alias("standing")
     begun = and_(records.c.op != "delete", records.c.vs > standing.c.vs, records.c.vs <= at)
-    gone = and_(_same(tables, records, standing, nulls), or_(records.c.vs == standing.c.vs, begun))
+    gone = and_(_same_key(tables, records, standing, nulls), or_(records.c.vs == standing.c.vs, begun))
     if not on_postgres:
         # SQLite deletes from one table alone, and no column of ours is called like this.
         found: Select[Any] = select(literal_column("standing._rowid_")).select_from(records.join(standing, gone))
@@ -225,7 +242,9 @@ def _take_away(
     connection.execute(delete(tables.current).where(gone))
 
 
-def _lasting(tables: ServedTables, records: Subquery, at: ColumnElement[Any], nulls: Nulls | None = None) -> Subquery:
+def _select_lasting(
+    tables: ResultTablePair, records: Subquery, at: ColumnElement[Any], nulls: NullPattern | None = None
+) -> Subquery:
     """Of each key in the records the last result that has begun, if it has not ended."""
     keys = [records.c[name] for name in tables.key]
     place = func.row_number().over(partition_by=keys or None, order_by=records.c.vs.desc())
@@ -239,12 +258,14 @@ def _lasting(tables: ServedTables, records: Subquery, at: ColumnElement[Any], nu
     return select(*columns).where(last.c["_place"] == 1, or_(last.c.ve.is_(None), last.c.ve > at)).subquery("lasting")
 
 
-def _bring(connection: Connection, tables: ServedTables, lasting: Subquery, *conditions: ColumnElement[bool]) -> None:
+def _insert_lasting(
+    connection: Connection, tables: ResultTablePair, lasting: Subquery, *conditions: ColumnElement[bool]
+) -> None:
     found = select(*(lasting.c[name] for name in tables.names)).where(*conditions)
     connection.execute(insert(tables.current).from_select(tables.names, found))
 
 
-def _same(tables: ServedTables, one: FromClause, other: FromClause, nulls: Nulls) -> ColumnElement[bool]:
+def _same_key(tables: ResultTablePair, one: FromClause, other: FromClause, nulls: NullPattern) -> ColumnElement[bool]:
     """That two rows have the same key, of which these columns are NULL."""
     return and_(
         true(),
@@ -256,12 +277,12 @@ def _same(tables: ServedTables, one: FromClause, other: FromClause, nulls: Nulls
 
 
 @contextmanager
-def _explained(served: ServedTable) -> Iterator[None]:
+def _readable_limits(served: ResultTable) -> Iterator[None]:
     """What a result table cannot hold at all, told as such."""
     try:
         yield
     except DBAPIError as error:
-        if getattr(error.orig, "pgcode", None) != _TOO_LARGE:
+        if getattr(error.orig, "pgcode", None) != _PROGRAM_LIMIT_EXCEEDED:
             raise
         raise ErrataError(
             f"a result does not fit into the result table {served.table}",

@@ -1,4 +1,4 @@
-"""Streams as the catalog has recorded them, and where each one stands."""
+"""Consumers: who takes a stream's revisions one by one, and how far each has come. Later ones are not folded."""
 
 from __future__ import annotations
 
@@ -12,30 +12,55 @@ from sqlalchemy import BigInteger, Connection, Row, Select, bindparam, delete, f
 from sqlalchemy.exc import IntegrityError
 
 from errata.catalog import commits, queries
-from errata.catalog.open import Catalog
+from errata.catalog.database import Catalog
 from errata.catalog.tables import buckets, consumers, declarations, positions, streams
-from errata.errors import unknown
+from errata.errors import unknown_name_error
 from errata.model.commit import Cause
-from errata.model.stream import Stream, from_record, to_record
-
-NO_QUERIES = queries.QueryWrites()
+from errata.model.stream import Stream, stream_from_record, stream_to_record
 
 
-_STOOD = ("stable", "vs_max", "rows", "applied", "aged_to", "folded")
-_POSITION = insert(positions).from_select(
-    ["stream_id", "commit_id", *_STOOD],
-    select(streams.c.stream_id, bindparam("commit", type_=BigInteger), *(streams.c[name] for name in _STOOD)).where(
-        streams.c.stream_id == bindparam("stream")
-    ),
+def consumed_revision(connection: Connection, stream_id: int) -> int | None:
+    """The last revision that all consumers of the stream have consumed; None when there are no consumers."""
+    query = select(func.min(consumers.c.revision)).where(consumers.c.stream_id == stream_id)
+    return connection.execute(query).scalar()
+
+
+def record_consumed(connection: Connection, stream_id: int, name: str, revision: int) -> None:
+    """A consumer, known or new, has consumed all revisions up to this one. Nobody goes back: what was consumed may have
+    been folded. The caller has locked the stream."""
+    one = (consumers.c.stream_id == stream_id) & (consumers.c.name == name)
+    known = connection.execute(select(consumers.c.revision).where(one)).scalar()
+    if known is None:
+        connection.execute(insert(consumers).values(stream_id=stream_id, name=name, revision=revision))
+    elif revision > known:
+        connection.execute(update(consumers).where(one).values(revision=revision))
+
+
+def drop_consumer(connection: Connection, stream_id: int, name: str) -> None:
+    """A consumer is no more, and holds nothing back."""
+    connection.execute(delete(consumers).where((consumers.c.stream_id == stream_id) & (consumers.c.name == name)))
+
+
+# Streams as the catalog has recorded them, and where each one stands.
+
+NO_QUERIES = queries.QueryChangeSet()
+
+
+_POSITION_COLUMNS = ("stable", "vs_max", "rows", "applied", "aged_to", "folded")
+_INSERT_POSITION = insert(positions).from_select(
+    ["stream_id", "commit_id", *_POSITION_COLUMNS],
+    select(
+        streams.c.stream_id, bindparam("commit", type_=BigInteger), *(streams.c[name] for name in _POSITION_COLUMNS)
+    ).where(streams.c.stream_id == bindparam("stream")),
 )
 
 
-class PlanMovedError(Exception):
+class ApplyConflict(Exception):
     """The streams are no longer as they were when a change of them was planned."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StreamState:
     """A stream and where it stands at a commit."""
 
     stream_id: int
@@ -56,45 +81,47 @@ class Standing:
     """Compaction has worked revisions up to this number into the buckets: they can no longer be told apart."""
 
 
-def standing(catalog: Catalog, name: str, commit_id: int | None = None) -> Standing:
+def stream_state(catalog: Catalog, name: str, commit_id: int | None = None) -> StreamState:
     """Where the stream stands; with a commit, its declaration, stable point and rows as they were then."""
     with catalog.reading() as connection:
-        row = connection.execute(_live(name, commit_id)).first()
+        row = connection.execute(_select_live(name, commit_id)).first()
         if row is None:
-            there = [row.name for row in connection.execute(_live(None, commit_id))]
-            raise unknown("stream", name, there, where=None if commit_id is None else f"as of commit {commit_id}")
-        return _standing(connection, row, commit_id)
+            there = [row.name for row in connection.execute(_select_live(None, commit_id))]
+            raise unknown_name_error(
+                "stream", name, there, where=None if commit_id is None else f"as of commit {commit_id}"
+            )
+        return _state_from_row(connection, row, commit_id)
 
 
-def standings(catalog: Catalog, commit_id: int | None = None) -> list[Standing]:
+def stream_states(catalog: Catalog, commit_id: int | None = None) -> list[StreamState]:
     """All streams, by name, where they stand now or stood at a commit."""
     with catalog.reading() as connection:
-        rows = connection.execute(_live(None, commit_id).order_by(streams.c.name)).all()
-        return [_standing(connection, row, commit_id) for row in rows]
+        rows = connection.execute(_select_live(None, commit_id).order_by(streams.c.name)).all()
+        return [_state_from_row(connection, row, commit_id) for row in rows]
 
 
-def check_known(catalog: Catalog, name: str) -> None:
+def check_stream_known(catalog: Catalog, name: str) -> None:
     """Refuse a name that no stream bears or, before it was dropped, bore."""
     with catalog.reading() as connection:
         declared = select(streams.c.name).where(streams.c.query_id.is_(None)).distinct()
         names = {row.name for row in connection.execute(declared)}
     if name not in names:
-        raise unknown("stream", name, names)
+        raise unknown_name_error("stream", name, names)
 
 
-def lock(connection: Connection, stream_id: int) -> Row[Any]:
+def lock_stream(connection: Connection, stream_id: int) -> Row[Any]:
     """The stream's row, locked until the transaction ends: appends, ageing and declaring exclude each other."""
     query = select(streams).where(streams.c.stream_id == stream_id).with_for_update()
     return connection.execute(query).one()
 
 
-def locked_standing(connection: Connection, stream_id: int) -> Standing | None:
+def lock_stream_state(connection: Connection, stream_id: int) -> StreamState | None:
     """The same, and where the stream stands now; None when it has been dropped."""
-    row = lock(connection, stream_id)
-    return None if row.removed_in is not None else _standing(connection, row, None)
+    row = lock_stream(connection, stream_id)
+    return None if row.removed_in is not None else _state_from_row(connection, row, None)
 
 
-def declared_since(connection: Connection, stream_id: int, commit_id: int) -> bool:
+def is_declared_since(connection: Connection, stream_id: int, commit_id: int) -> bool:
     """Whether the stream was declared anew after a commit."""
     query = select(declarations.c.added_in).where(
         declarations.c.stream_id == stream_id, declarations.c.added_in > commit_id
@@ -104,10 +131,10 @@ def declared_since(connection: Connection, stream_id: int, commit_id: int) -> bo
 
 def record_position(connection: Connection, stream_id: int, commit_id: int) -> None:
     """Note where the stream stands after this commit."""
-    connection.execute(_POSITION, {"stream": stream_id, "commit": commit_id})
+    connection.execute(_INSERT_POSITION, {"stream": stream_id, "commit": commit_id})
 
 
-def aged_to_at(connection: Connection, stream_id: int, commit_id: int) -> int | None:
+def aged_to_as_of(connection: Connection, stream_id: int, commit_id: int) -> int | None:
     """How far the stream had been aged as of a commit."""
     query = select(positions.c.aged_to).where(positions.c.stream_id == stream_id, positions.c.commit_id <= commit_id)
     return connection.execute(query.order_by(positions.c.commit_id.desc()).limit(1)).scalar()
@@ -126,14 +153,14 @@ class ArchiveAge:
     aged_to: int | None
 
 
-def aged(connection: Connection, names: Collection[str]) -> dict[str, ArchiveAge]:
+def archive_ages(connection: Connection, names: Collection[str]) -> dict[str, ArchiveAge]:
     """How far the streams and results of these names have been aged."""
     query = select(streams.c.name, streams.c.stream_id, streams.c.aged_to)
     query = query.where(streams.c.name.in_(names), streams.c.removed_in.is_(None))
     return {row.name: ArchiveAge(row.stream_id, row.aged_to) for row in connection.execute(query)}
 
 
-def settled_in(connection: Connection, stream_id: int, numbers: Iterable[int]) -> dict[int, int]:
+def settling_commits(connection: Connection, stream_id: int, numbers: Iterable[int]) -> dict[int, int]:
     """Of these revisions, the commit in which each was settled; those still pending are left out."""
     query = (
         select(positions.c.applied, func.min(positions.c.commit_id))
@@ -150,7 +177,7 @@ def settled_in(connection: Connection, stream_id: int, numbers: Iterable[int]) -
     return found
 
 
-def aged_in(connection: Connection, stream_id: int, place: int) -> int | None:
+def age_out_commit(connection: Connection, stream_id: int, place: int) -> int | None:
     """The commit from which on nothing was left at a place; None when rows there have not been aged out."""
     query = select(func.min(positions.c.commit_id))
     query = query.where(positions.c.stream_id == stream_id, positions.c.aged_to > place)
@@ -166,37 +193,37 @@ def apply_changes(
     drop: Iterable[str],
     summary: Mapping[str, Any],
     planned_on: Mapping[str, int] | None = None,
-    query_writes: queries.QueryWrites = NO_QUERIES,
+    query_writes: queries.QueryChangeSet = NO_QUERIES,
 ) -> int:
     """Record new and changed declarations and drop streams, in one commit. `planned_on` tells which streams there were
     when this was planned, and the commit that had last moved each; when that is no longer so, nothing is done. The same
     holds for queries."""
     with catalog.writing() as connection:
         # All of them, in order, and the head after them: as appends lock, so that the two cannot wait in a circle.
-        live = _live(None, None).order_by(streams.c.stream_id).with_for_update()
-        recorded = {row.name: _standing(connection, row, None) for row in connection.execute(live).all()}
+        live = _select_live(None, None).order_by(streams.c.stream_id).with_for_update()
+        recorded = {row.name: _state_from_row(connection, row, None) for row in connection.execute(live).all()}
         moved = {name: each.changed_in for name, each in recorded.items()}
         if planned_on is not None and moved != planned_on:
-            raise PlanMovedError
-        with _as_planned():
-            queries.check_unmoved(connection, query_writes)
-        commit_id = commits.take(connection, catalog.clock.now(), cause, summary=summary)
+            raise ApplyConflict
+        with _query_conflicts():
+            queries.check_unchanged(connection, query_writes)
+        commit_id = commits.record_commit(connection, catalog.clock.now(), cause, summary=summary)
         for stream in write:
             known = recorded.get(stream.name)
-            stream_id = known.stream_id if known else _create(connection, stream.name, commit_id)
-            values = {"stream_id": stream_id, "added_in": commit_id, "declaration": to_record(stream)}
+            stream_id = known.stream_id if known else _insert_stream(connection, stream.name, commit_id)
+            values = {"stream_id": stream_id, "added_in": commit_id, "declaration": stream_to_record(stream)}
             connection.execute(insert(declarations).values(values))
-            _touch(connection, stream_id, commit_id)
+            _set_changed(connection, stream_id, commit_id)
         for name in drop:
             stream_id = recorded[name].stream_id
-            end(connection, stream_id, commit_id)
-        with _as_planned():
-            queries.record(connection, commit_id, query_writes)
+            end_archive(connection, stream_id, commit_id)
+        with _query_conflicts():
+            queries.record_queries(connection, commit_id, query_writes)
         _end_results(connection, query_writes.drop, commit_id)
         return commit_id
 
 
-def end(connection: Connection, stream_id: int, commit_id: int) -> None:
+def end_archive(connection: Connection, stream_id: int, commit_id: int) -> None:
     """Let an archive end with a commit: older commits go on seeing it."""
     for table in (streams, buckets):
         gone = update(table).where(table.c.stream_id == stream_id, table.c.removed_in.is_(None))
@@ -208,19 +235,19 @@ def _end_results(connection: Connection, dropped: Iterable[str], commit_id: int)
     for name in dropped:
         results = select(streams.c.stream_id).where(streams.c.name == name, streams.c.query_id.is_not(None))
         for stream_id in connection.execute(results.where(streams.c.removed_in.is_(None))).scalars().all():
-            end(connection, stream_id, commit_id)
-        connection.execute(delete(consumers).where(consumers.c.name == queries.consumer(name)))
+            end_archive(connection, stream_id, commit_id)
+        connection.execute(delete(consumers).where(consumers.c.name == queries.consumer_name(name)))
 
 
 @contextmanager
-def _as_planned() -> Iterator[None]:
+def _query_conflicts() -> Iterator[None]:
     try:
         yield
-    except queries.QueriesMovedError:
-        raise PlanMovedError from None
+    except queries.QueryPlanConflict:
+        raise ApplyConflict from None
 
 
-def _create(connection: Connection, name: str, commit_id: int) -> int:
+def _insert_stream(connection: Connection, name: str, commit_id: int) -> int:
     try:
         created = connection.execute(
             insert(streams)
@@ -237,15 +264,15 @@ def _create(connection: Connection, name: str, commit_id: int) -> int:
             .returning(streams.c.stream_id)
         )
     except IntegrityError:  # somebody else has just created it
-        raise PlanMovedError from None
+        raise ApplyConflict from None
     return int(created.scalar_one())
 
 
-def _touch(connection: Connection, stream_id: int, commit_id: int) -> None:
+def _set_changed(connection: Connection, stream_id: int, commit_id: int) -> None:
     connection.execute(update(streams).where(streams.c.stream_id == stream_id).values(changed_in=commit_id))
 
 
-def _live(name: str | None, commit_id: int | None) -> Select[Any]:
+def _select_live(name: str | None, commit_id: int | None) -> Select[Any]:
     # The archives of queries' results are none that anybody declared.
     query = select(streams).where(streams.c.query_id.is_(None))
     if commit_id is None:
@@ -256,7 +283,7 @@ def _live(name: str | None, commit_id: int | None) -> Select[Any]:
     return query if name is None else query.where(streams.c.name == name)
 
 
-def _standing(connection: Connection, row: Row[Any], commit_id: int | None) -> Standing:
+def _state_from_row(connection: Connection, row: Row[Any], commit_id: int | None) -> StreamState:
     declared = select(declarations.c.declaration).where(declarations.c.stream_id == row.stream_id)
     then: Row[Any] | None = row
     if commit_id is not None:
@@ -265,9 +292,9 @@ def _standing(connection: Connection, row: Row[Any], commit_id: int | None) -> S
         query = select(positions).where(positions.c.stream_id == row.stream_id, at <= commit_id)
         then = connection.execute(query.order_by(at.desc()).limit(1)).first()
     record = connection.execute(declared.order_by(declarations.c.added_in.desc()).limit(1)).scalar_one()
-    return Standing(
+    return StreamState(
         row.stream_id,
-        from_record(row.name, record),
+        stream_from_record(row.name, record),
         then.stable if then else None,
         then.vs_max if then else None,
         then.rows if then else 0,

@@ -10,27 +10,27 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select, update
 
 from errata.catalog import buckets, commits, ledger, streams
-from errata.catalog.append import AlreadyTakenError, BasisMovedError
-from errata.catalog.open import Catalog
-from errata.catalog.streams import Standing
+from errata.catalog.database import Catalog
+from errata.catalog.stream_commits import BasisConflict, BatchConflict
+from errata.catalog.streams import StreamState
 from errata.catalog.tables import batches, quarantine
 from errata.catalog.tables import buckets as buckets_table
 from errata.catalog.tables import commits as commits_table
 from errata.catalog.tables import streams as streams_table
-from errata.errors import Refused, UsageError, candidates
-from errata.model.batch import MAX_BATCH_ID, Counts
+from errata.errors import RefusedError, UsageError, candidates_text
+from errata.model.batch import MAX_BATCH_ID, BatchCounts
 from errata.model.bucket import Bucket, NewBucket, Role
 from errata.model.commit import Cause
-from errata.model.interval import EVERYTHING, LOWEST, Interval
+from errata.model.time import EVERYTHING, LOWEST, Interval
 
-SHOWN = 20
+SHOWN_CANDIDATES = 20
 """Batches that are named as candidates: the newest."""
 
-_UNDO = "undo-"
+_UNDO_PREFIX = "undo-"
 
 
 @dataclass(frozen=True, slots=True)
-class Undoable:
+class UndoCandidate:
     """A batch that may be undone."""
 
     batch_no: int
@@ -46,11 +46,13 @@ class Undoable:
     @property
     def undo_id(self) -> str:
         """The id of the batch that undoes it."""
-        whole = _UNDO + self.batch_id
-        return whole if len(whole) <= MAX_BATCH_ID else _UNDO + hashlib.sha256(self.batch_id.encode()).hexdigest()
+        whole = _UNDO_PREFIX + self.batch_id
+        return (
+            whole if len(whole) <= MAX_BATCH_ID else _UNDO_PREFIX + hashlib.sha256(self.batch_id.encode()).hexdigest()
+        )
 
 
-def find(catalog: Catalog, stream_id: int, said: str) -> Undoable:
+def find_undo_candidate(catalog: Catalog, stream_id: int, said: str) -> UndoCandidate:
     """The batch of this id, or the only one whose id begins so. Of one that was undone and taken in again, the last
     take is meant."""
     of_stream = select(batches).where(batches.c.stream_id == stream_id)
@@ -58,38 +60,40 @@ def find(catalog: Catalog, stream_id: int, said: str) -> Undoable:
         found = list(connection.execute(of_stream.where(batches.c.batch_id == said)))
         if not found and said:
             beginning = batches.c.batch_id.startswith(said, autoescape=True)
-            found = list(connection.execute(of_stream.where(beginning).order_by(batches.c.batch_no).limit(SHOWN)))
+            found = list(
+                connection.execute(of_stream.where(beginning).order_by(batches.c.batch_no).limit(SHOWN_CANDIDATES))
+            )
         first = found[0].batch_no if found else None
         if any(first not in (row.batch_no, row.again_of) for row in found):
-            raise _not_one(connection, stream_id, said, [row.batch_id for row in found])
+            raise _no_single_batch(connection, stream_id, said, [row.batch_id for row in found])
         if not found:
-            raise _not_one(connection, stream_id, said, [])
-        row = _last_standing(connection, stream_id, found[0])
+            raise _no_single_batch(connection, stream_id, said, [])
+        row = _last_take(connection, stream_id, found[0])
         undo = select(batches.c.commit_id).where(batches.c.stream_id == stream_id, batches.c.undoes == row.batch_no)
         summary = connection.execute(
             select(commits_table.c.summary).where(commits_table.c.commit_id == row.commit_id)
         ).scalar_one()
         bad = select(func.count()).where(quarantine.c.batch_no == row.batch_no, quarantine.c.state == "held")
-        return Undoable(
+        return UndoCandidate(
             row.batch_no,
             row.batch_id,
             row.commit_id,
             connection.execute(undo).scalar(),
-            _on_time(row.counts, summary),
+            _on_time_span(row.counts, summary),
             int(connection.execute(bad).scalar_one()),
         )
 
 
-def _last_standing(connection: Connection, stream_id: int, first: Row[Any]) -> Row[Any]:
+def _last_take(connection: Connection, stream_id: int, first: Row[Any]) -> Row[Any]:
     """Of the takes of a batch the first one, unless that is undone: then the last one."""
     takes = select(batches).where(batches.c.stream_id == stream_id, batches.c.again_of == first.batch_no)
     later = connection.execute(takes.order_by(batches.c.batch_no)).all()
-    if not later or not ledger.undone_in(connection, stream_id, [first.batch_no]):
+    if not later or not ledger.undo_commits(connection, stream_id, [first.batch_no]):
         return first
     return later[-1]
 
 
-def _on_time(counts: Mapping[str, int], summary: Mapping[str, int]) -> Interval | None:
+def _on_time_span(counts: Mapping[str, int], summary: Mapping[str, int]) -> Interval | None:
     if not counts.get("appended"):
         return None
     if "from" not in summary or "to" not in summary:
@@ -97,17 +101,17 @@ def _on_time(counts: Mapping[str, int], summary: Mapping[str, int]) -> Interval 
     return Interval(summary["from"], summary["to"] + 1)
 
 
-def _not_one(connection: Connection, stream_id: int, said: str, found: Sequence[str]) -> UsageError:
+def _no_single_batch(connection: Connection, stream_id: int, said: str, found: Sequence[str]) -> UsageError:
     if found:
         return UsageError(f"more than one batch begins with {said!r}", how="one of " + ", ".join(found))
     newest = select(batches.c.batch_id).where(batches.c.stream_id == stream_id)
-    there = list(connection.execute(newest.order_by(batches.c.batch_no.desc()).limit(SHOWN)).scalars())
+    there = list(connection.execute(newest.order_by(batches.c.batch_no.desc()).limit(SHOWN_CANDIDATES)).scalars())
     return UsageError(
-        f"unknown batch {said!r}", how=candidates(said, there) + ("; `errata log` lists them" if there else "")
+        f"unknown batch {said!r}", how=candidates_text(said, there) + ("; `errata log` lists them" if there else "")
     )
 
 
-def undoings(catalog: Catalog, stream_id: int) -> dict[int, int]:
+def undo_batches(catalog: Catalog, stream_id: int) -> dict[int, int]:
     """The batches of a stream that undid others, by their numbers, and which."""
     query = select(batches.c.batch_no, batches.c.undoes)
     query = query.where(batches.c.stream_id == stream_id, batches.c.undoes.is_not(None))
@@ -116,33 +120,33 @@ def undoings(catalog: Catalog, stream_id: int) -> dict[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Undoing:
+class UndoCommit:
     """An undo whose revisions are written and wait to become visible."""
 
-    undoable: Undoable
+    undoable: UndoCandidate
     buckets: Sequence[NewBucket]
     withdrawn: Sequence[Bucket]
     """Pending revisions of the batch, which will never be applied."""
     summary: Mapping[str, object]
 
 
-def commit_undo(catalog: Catalog, basis: Standing, undoing: Undoing, cause: Cause) -> int:
+def commit_undo(catalog: Catalog, basis: StreamState, undoing: UndoCommit, cause: Cause) -> int:
     """Commit the revisions of an undo that was worked out on `basis`, and return the commit's number."""
     undoable = undoing.undoable
     with catalog.writing() as connection:
-        now = streams.locked_standing(connection, basis.stream_id)
+        now = streams.lock_stream_state(connection, basis.stream_id)
         if now is None:
-            raise BasisMovedError
-        if ledger_has(connection, basis.stream_id, undoable.undo_id):
-            raise AlreadyTakenError
-        _recheck(connection, now, basis)
+            raise BasisConflict
+        if is_in_ledger(connection, basis.stream_id, undoable.undo_id):
+            raise BatchConflict
+        _recheck_undo(connection, now, basis)
         count = sum(bucket.rows for bucket in undoing.buckets)
         content = hashlib.sha256(undoable.undo_id.encode()).hexdigest()
-        counts = Counts(read=count, pending=count)
-        batch_no = ledger.enter(connection, basis.stream_id, undoable.undo_id, content, [], [], counts)
+        counts = BatchCounts(read=count, pending=count)
+        batch_no = ledger.insert_batch(connection, basis.stream_id, undoable.undo_id, content, [], [], counts)
         undoes = update(batches).where(batches.c.batch_no == batch_no).values(undoes=undoable.batch_no)
         connection.execute(undoes)
-        commit_id = commits.take(
+        commit_id = commits.record_commit(
             connection,
             catalog.clock.now(),
             cause,
@@ -150,14 +154,14 @@ def commit_undo(catalog: Catalog, basis: Standing, undoing: Undoing, cause: Caus
             batch_id=undoable.undo_id,
             summary=undoing.summary,
         )
-        ledger.settle(connection, batch_no, commit_id)
+        ledger.set_batch_commit(connection, batch_no, commit_id)
         gone = undoing.withdrawn
-        if buckets.remove(connection, [each.bucket_id for each in gone], commit_id) != len(gone):
-            raise BasisMovedError
-        inline = buckets.add(connection, basis.stream_id, batch_no, commit_id, undoing.buckets, now.revisions)
+        if buckets.remove_buckets(connection, [each.bucket_id for each in gone], commit_id) != len(gone):
+            raise BasisConflict
+        inline = buckets.add_buckets(connection, basis.stream_id, batch_no, commit_id, undoing.buckets, now.revisions)
         inline -= sum(each.size for each in gone if each.inline)
         # With nothing left that is pending, all that was ever numbered is settled.
-        settled = not count and not _pending_now(connection, basis.stream_id)
+        settled = not count and not _count_pending(connection, basis.stream_id)
         connection.execute(
             update(streams_table)
             .where(streams_table.c.stream_id == basis.stream_id)
@@ -172,40 +176,40 @@ def commit_undo(catalog: Catalog, basis: Standing, undoing: Undoing, cause: Caus
         return commit_id
 
 
-def check_free(catalog: Catalog, stream_id: int, undoable: Undoable) -> None:
+def check_undo_id_free(catalog: Catalog, stream_id: int, undoable: UndoCandidate) -> None:
     """Refuse an undo whose id a batch bears that is none."""
     with catalog.reading() as connection:
-        if not ledger_has(connection, stream_id, undoable.undo_id):
+        if not is_in_ledger(connection, stream_id, undoable.undo_id):
             return
-    raise Refused(
+    raise RefusedError(
         f"batch {undoable.batch_id} cannot be undone",
         why=f"a batch {undoable.undo_id} was taken in, and the undo would bear the same id",
         how="correct its rows with a file of revisions",
     )
 
 
-def ledger_has(connection: Connection, stream_id: int, batch_id: str) -> bool:
+def is_in_ledger(connection: Connection, stream_id: int, batch_id: str) -> bool:
     """Whether a batch of this id has been taken in, as the transaction sees it."""
     query = select(batches.c.batch_no).where(batches.c.stream_id == stream_id, batches.c.batch_id == batch_id)
     return connection.execute(query).first() is not None
 
 
-def _recheck(connection: Connection, now: Standing, basis: Standing) -> None:
+def _recheck_undo(connection: Connection, now: StreamState, basis: StreamState) -> None:
     """Whether rows are still as they were found: what only brings new ones does not matter."""
     if now.changed_in == basis.changed_in:
         return
     there = (basis.applied, basis.revisions, basis.aged_to)
     if (now.applied, now.revisions, now.aged_to) != there:
-        raise BasisMovedError
-    if streams.declared_since(connection, basis.stream_id, basis.changed_in):
-        raise BasisMovedError
-    if buckets.removed_since(connection, basis.stream_id, basis.changed_in, LOWEST):
-        raise BasisMovedError
+        raise BasisConflict
+    if streams.is_declared_since(connection, basis.stream_id, basis.changed_in):
+        raise BasisConflict
+    if buckets.is_removed_since(connection, basis.stream_id, basis.changed_in, LOWEST):
+        raise BasisConflict
 
 
-def pending_of(catalog: Catalog, basis: Standing, batch_no: int) -> list[Bucket]:
+def pending_buckets(catalog: Catalog, basis: StreamState, batch_no: int) -> list[Bucket]:
     """The pending buckets of a batch."""
-    pending = buckets.visible(catalog, basis.stream_id, basis.changed_in, role=Role.PENDING)
+    pending = buckets.visible_buckets(catalog, basis.stream_id, basis.changed_in, role=Role.PENDING)
     return [bucket for bucket in pending if bucket.batch_no == batch_no]
 
 
@@ -216,13 +220,13 @@ def batch_ids(catalog: Catalog, numbers: Sequence[int]) -> list[str]:
         return list(connection.execute(query).scalars())
 
 
-def waiting_rows(catalog: Catalog, stream_id: int) -> int:
+def pending_revisions(catalog: Catalog, stream_id: int) -> int:
     """How many revisions of a stream are pending now."""
     with catalog.reading() as connection:
-        return _pending_now(connection, stream_id)
+        return _count_pending(connection, stream_id)
 
 
-def _pending_now(connection: Connection, stream_id: int) -> int:
+def _count_pending(connection: Connection, stream_id: int) -> int:
     query = select(func.sum(buckets_table.c.rows)).where(
         buckets_table.c.stream_id == stream_id,
         buckets_table.c.role == Role.PENDING.value,

@@ -13,26 +13,36 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Row, delete, func, insert, select, union, update
 
 from errata.catalog import commits, pins, streams
-from errata.catalog.open import Catalog
-from errata.catalog.tables import bucket_data, buckets, declarations, doomed
+from errata.catalog.database import Catalog
+from errata.catalog.tables import bucket_data, buckets, declarations, doomed, evaluations, positions
 from errata.catalog.tables import commits as commits_table
+from errata.catalog.tables import pins as pins_table
 from errata.catalog.tables import streams as streams_table
 from errata.model.bucket import Role
 from errata.model.commit import Cause
-from errata.model.horizon import forgotten, oldest_kept, spent
-from errata.model.interval import LOWEST
+from errata.model.horizon import (
+    PastEvaluation,
+    PastPosition,
+    first_kept_evaluation,
+    forgettable_evaluations,
+    forgettable_positions,
+    is_forgotten,
+    is_spent,
+    oldest_kept_commit,
+)
+from errata.model.time import LOWEST
 
-CHUNK = 500
+VALUES_PER_STATEMENT = 500
 """So many values go into one statement."""
 
 T = TypeVar("T")
 
-TRIES = 8
+VACUUM_TRIES = 8
 """So often pins on ever older commits may come while index rows are being removed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class ArchiveEntry:
     """A stream that is or was; or an archive of a query's results."""
 
     stream_id: int
@@ -41,7 +51,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class SpentBucket:
     """A bucket that nobody needs any more."""
 
     bucket_id: int
@@ -52,17 +62,17 @@ class Spent:
     removed_in: int
 
 
-class _PinnedMeanwhile(Exception):
+class _PinConflict(Exception):
     """A reader has pinned what was about to go."""
 
 
-def recorded(catalog: Catalog, names: Sequence[str] = ()) -> list[Recorded]:
+def all_archives(catalog: Catalog, names: Sequence[str] = ()) -> list[ArchiveEntry]:
     """All streams of these names, or all there are; also those that have been dropped."""
     query = select(streams_table).order_by(streams_table.c.stream_id)
     if names:
         query = query.where(streams_table.c.name.in_(names))
     with catalog.reading() as connection:
-        return [Recorded(row.stream_id, row.name, row.query_id is not None) for row in connection.execute(query)]
+        return [ArchiveEntry(row.stream_id, row.name, row.query_id is not None) for row in connection.execute(query)]
 
 
 def oldest_readable(connection: Connection, now: int, horizon: int) -> int:
@@ -76,37 +86,37 @@ def oldest_readable(connection: Connection, now: int, horizon: int) -> int:
     return 1 if last is None else int(last)
 
 
-def spent_now(catalog: Catalog, stream_id: int) -> list[Spent]:
+def spent_buckets(catalog: Catalog, stream_id: int) -> list[SpentBucket]:
     """What could be removed of a stream now."""
     with catalog.reading() as connection:
         stream = connection.execute(select(streams_table).where(streams_table.c.stream_id == stream_id)).one()
-        return _spent(connection, stream, kept_whole_from(connection, stream, catalog.clock.now()))
+        return _select_spent(connection, stream, oldest_whole_commit(connection, stream, catalog.clock.now()))
 
 
-def remove_spent(catalog: Catalog, stream_id: int, cause: Cause) -> tuple[int | None, list[Spent]]:
+def remove_spent(catalog: Catalog, stream_id: int, cause: Cause) -> tuple[int | None, list[SpentBucket]]:
     """Remove it from the index, and write down the files that are to go: the commit, if there was anything to remove.
 
     Nothing is removed if readers have kept pinning older commits meanwhile; the next time will do.
     """
-    if not spent_now(catalog, stream_id):
+    if not spent_buckets(catalog, stream_id):
         return None, []
-    for _ in range(TRIES):
+    for _ in range(VACUUM_TRIES):
         try:
             return _remove_spent(catalog, stream_id, cause)
-        except _PinnedMeanwhile:
+        except _PinConflict:
             continue
     return None, []
 
 
-def _remove_spent(catalog: Catalog, stream_id: int, cause: Cause) -> tuple[int | None, list[Spent]]:
+def _remove_spent(catalog: Catalog, stream_id: int, cause: Cause) -> tuple[int | None, list[SpentBucket]]:
     with catalog.writing() as connection:
-        stream = streams.lock(connection, stream_id)
+        stream = streams.lock_stream(connection, stream_id)
         now = catalog.clock.now()
-        kept_from = kept_whole_from(connection, stream, now)
-        found = _spent(connection, stream, kept_from)
+        kept_from = oldest_whole_commit(connection, stream, now)
+        found = _select_spent(connection, stream, kept_from)
         if not found:
             return None, []
-        _remove(connection, found)
+        _delete_spent(connection, found)
         # No commit is the less whole for want of a state.
         if taken_from := max((each.removed_in for each in found if each.role is not Role.STATE), default=0):
             connection.execute(
@@ -115,16 +125,16 @@ def _remove_spent(catalog: Catalog, stream_id: int, cause: Cause) -> tuple[int |
                 .values(vacuumed=max(taken_from, stream.vacuumed or 0))
             )
         # Pins come last, so that none waits for long: see `pins.oldest_held` for why this look is the one that counts.
-        pinned = pins.oldest_held(connection, now)
+        pinned = pins.oldest_pinned_locked(connection, now)
         if pinned is not None and pinned < kept_from:
-            raise _PinnedMeanwhile
-        return commits.take(connection, now, cause, stream_id=stream_id, summary=_summary(found)), found
+            raise _PinConflict
+        return commits.record_commit(connection, now, cause, stream_id=stream_id, summary=_vacuum_summary(found)), found
 
 
-def kept_whole_from(connection: Connection, stream: Row[Any], now: int) -> int:
+def oldest_whole_commit(connection: Connection, stream: Row[Any], now: int) -> int:
     """From which commit on the stream stays whole, by the horizon declared now, or last."""
     horizon = declared_horizon(connection, stream.stream_id) if stream.query_id is None else longest_horizon(connection)
-    return oldest_kept(oldest_readable(connection, now, horizon), pins.oldest_living(connection, now))
+    return oldest_kept_commit(oldest_readable(connection, now, horizon), pins.oldest_pinned_commit(connection, now))
 
 
 def declared_horizon(connection: Connection, stream_id: int) -> int:
@@ -140,7 +150,7 @@ def longest_horizon(connection: Connection) -> int:
     return max((declared_horizon(connection, each) for each in connection.execute(declared).scalars().all()), default=0)
 
 
-def _spent(connection: Connection, stream: Row[Any], kept_from: int) -> list[Spent]:
+def _select_spent(connection: Connection, stream: Row[Any], kept_from: int) -> list[SpentBucket]:
     """Overlays that have been worked into buckets stay as long as the rows that they corrected: they are what
     the history of a row is told from."""
     asked = (buckets.c[name] for name in ("bucket_id", "role", "path", "bytes", "vs_max", "removed_in"))
@@ -149,15 +159,15 @@ def _spent(connection: Connection, stream: Row[Any], kept_from: int) -> list[Spe
     query = select(*asked).where(buckets.c.stream_id == stream.stream_id, over | (buckets.c.removed_in <= kept_from))
     dropped = stream.removed_in is not None
     return [
-        Spent(row.bucket_id, Role(row.role), row.path, row.bytes, row.removed_in)
+        SpentBucket(row.bucket_id, Role(row.role), row.path, row.bytes, row.removed_in)
         for row in connection.execute(query.order_by(buckets.c.bucket_id))
         if row.removed_in is not None
-        and (row.role == Role.STATE.value or spent(row.removed_in, kept_from))
-        and (row.role != Role.OVERLAY.value or forgotten(row.vs_max, stream.aged_to, dropped))
+        and (row.role == Role.STATE.value or is_spent(row.removed_in, kept_from))
+        and (row.role != Role.OVERLAY.value or is_forgotten(row.vs_max, stream.aged_to, dropped))
     ]
 
 
-def _remove(connection: Connection, found: Sequence[Spent]) -> None:
+def _delete_spent(connection: Connection, found: Sequence[SpentBucket]) -> None:
     for some in _chunks(found):
         ids = [each.bucket_id for each in some]
         connection.execute(delete(bucket_data).where(bucket_data.c.bucket_id.in_(ids)))
@@ -170,7 +180,7 @@ def _remove(connection: Connection, found: Sequence[Spent]) -> None:
             connection.execute(insert(doomed), going)
 
 
-def _summary(found: Sequence[Spent]) -> dict[str, object]:
+def _vacuum_summary(found: Sequence[SpentBucket]) -> dict[str, object]:
     roles = sorted({each.role.value for each in found})
     return {
         "removed_buckets": len(found),
@@ -180,21 +190,21 @@ def _summary(found: Sequence[Spent]) -> dict[str, object]:
     }
 
 
-def doomed_after(catalog: Catalog, path: str = "", limit: int = CHUNK) -> list[tuple[str, int]]:
+def doomed_files(catalog: Catalog, path: str = "", limit: int = VALUES_PER_STATEMENT) -> list[tuple[str, int]]:
     """Files that are still to be removed, and their bytes, in the order of their paths; those behind a path."""
     query = select(doomed.c.path, doomed.c.bytes).where(doomed.c.path > path).order_by(doomed.c.path).limit(limit)
     with catalog.reading() as connection:
         return [(row.path, row.bytes) for row in connection.execute(query)]
 
 
-def settle_doomed(catalog: Catalog, paths: Sequence[str]) -> None:
+def drop_doomed(catalog: Catalog, paths: Sequence[str]) -> None:
     """These files are gone."""
     with catalog.writing() as connection:
         for some in _chunks(paths):
             connection.execute(delete(doomed).where(doomed.c.path.in_(some)))
 
 
-def unnamed(catalog: Catalog, paths: Sequence[str]) -> list[str]:
+def unreferenced_paths(catalog: Catalog, paths: Sequence[str]) -> list[str]:
     """Those that no index row names, live or not, and that are not on their way out already."""
     found: list[str] = []
     with catalog.reading() as connection:
@@ -206,5 +216,117 @@ def unnamed(catalog: Catalog, paths: Sequence[str]) -> list[str]:
 
 
 def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(values), CHUNK):
-        yield values[start : start + CHUNK]
+    for start in range(0, len(values), VALUES_PER_STATEMENT):
+        yield values[start : start + VALUES_PER_STATEMENT]
+
+
+# What vacuum takes of the records of the past: evaluations and positions behind the horizon, and pins that expired.
+#
+# All of it is one transaction that holds the lock on pins from its beginning, so no reader can begin to need what goes.
+# `model/horizon.py` says what stays.
+
+_KEYS_PER_STATEMENT = 500
+"""So many values go into one statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCounts:
+    """How many records of each kind were removed, or would be."""
+
+    pins: int = 0
+    evaluations: int = 0
+    positions: int = 0
+
+
+def forget_records(catalog: Catalog) -> RecordCounts:
+    """Remove what nobody needs any more."""
+    with catalog.writing() as connection:
+        pins.oldest_pinned_locked(connection, catalog.clock.now())
+        plan = _ForgetPlan(connection, catalog.clock.now())
+        for archive, numbers in plan.evaluations.items():
+            _delete_records(connection, evaluations.c.stream_id == archive, evaluations.c.number, numbers)
+        for stream, commits in plan.positions.items():
+            _delete_records(connection, positions.c.stream_id == stream, positions.c.commit_id, commits)
+        for stream, commit_id in plan.whole_from.items():
+            whole = func.coalesce(streams_table.c.vacuumed, 0) < commit_id
+            mark = update(streams_table).where(streams_table.c.stream_id == stream, whole)
+            connection.execute(mark.values(vacuumed=commit_id))
+        return plan.counted(0)
+
+
+def forgettable_records(catalog: Catalog) -> RecordCounts:
+    """What `forget` would remove."""
+    with catalog.reading() as connection:
+        now = catalog.clock.now()
+        return _ForgetPlan(connection, now).counted(_count_expired_pins(connection, now))
+
+
+def _count_expired_pins(connection: Connection, now: int) -> int:
+    count = select(func.count()).select_from(pins_table).where(pins_table.c.expires_at <= now)
+    return int(connection.execute(count).scalar_one())
+
+
+def _delete_records(connection: Connection, of: Any, column: Any, values: Sequence[int]) -> None:
+    table = column.table
+    for start in range(0, len(values), _KEYS_PER_STATEMENT):
+        connection.execute(delete(table).where(of, column.in_(values[start : start + _KEYS_PER_STATEMENT])))
+
+
+class _ForgetPlan:
+    """What goes, of all streams and all archives of results."""
+
+    def __init__(self, connection: Connection, now: int) -> None:
+        self._connection = connection
+        self.evaluations: dict[int, list[int]] = {}
+        self.positions: dict[int, list[int]] = {}
+        self.whole_from: dict[int, int] = {}
+        """Of each, the first commit of which all is known still."""
+        every = connection.execute(select(streams_table)).all()
+        kept_from = {each.stream_id: oldest_whole_commit(connection, each, now) for each in every}
+        archives = [each for each in every if each.query_id is not None]
+        past = {each.stream_id: list(self._past(each, kept_from[each.stream_id])) for each in archives}
+        begun = self._begun([each.stream_id for each in archives if each.removed_in is None])
+        # Queries that are read together are read of one state of the streams: the one at which the last of them stands.
+        stand_at = [past[of][-1].data_commit if past[of] else at for of, at in begun.items()]
+        read_from = dict(begun)
+        for each in archives:
+            first = self._of_archive(each, past[each.stream_id], min(stand_at, default=0))
+            if first is not None and each.removed_in is None:
+                read_from[each.stream_id] = first.data_commit
+        for each in every:
+            self._of_stream(each, min([kept_from[each.stream_id], *read_from.values()]), set(begun.values()))
+
+    def counted(self, expired: int) -> RecordCounts:
+        """How many that are."""
+        return RecordCounts(expired, *(sum(map(len, some.values())) for some in (self.evaluations, self.positions)))
+
+    def _past(self, archive: Row[Any], kept_from: int) -> Iterator[PastEvaluation]:
+        known = evaluations.c
+        query = select(known.number, known.commit_id, known.data_commit, known.swept, known.cause, known.refused)
+        query = query.where(known.stream_id == archive.stream_id, known.commit_id <= kept_from).order_by(known.number)
+        for row in self._connection.execute(query):
+            goes_on = row.swept is None and not row.cause.get("part")
+            yield PastEvaluation(row.number, row.commit_id, row.data_commit, goes_on, row.refused is not None)
+
+    def _begun(self, archives: Sequence[int]) -> dict[int, int]:
+        """Of each archive the state of the streams that its first evaluation had read."""
+        known = evaluations.c
+        query = select(known.stream_id, known.data_commit).where(known.number == 1, known.stream_id.in_(archives))
+        return {row.stream_id: row.data_commit for row in self._connection.execute(query)}
+
+    def _of_archive(self, archive: Row[Any], past: Sequence[PastEvaluation], together: int) -> PastEvaluation | None:
+        """What goes of its evaluations; the one from which they stay, or None where all do."""
+        first = first_kept_evaluation(past, together) if archive.removed_in is None else (past[-1] if past else None)
+        if first is not None and (numbers := forgettable_evaluations(past, first)):
+            self.evaluations[archive.stream_id] = numbers
+            self.whole_from[archive.stream_id] = first.commit_id
+        return first
+
+    def _of_stream(self, stream: Row[Any], kept_from: int, looked_at: set[int]) -> None:
+        known = positions.c
+        query = select(known.commit_id, known.applied, known.aged_to)
+        query = query.where(known.stream_id == stream.stream_id, known.commit_id <= kept_from)
+        past = [PastPosition(*row) for row in self._connection.execute(query.order_by(known.commit_id))]
+        if commits := forgettable_positions(past, looked_at):
+            self.positions[stream.stream_id] = commits
+            self.whole_from[stream.stream_id] = max(past[-1].commit_id, self.whole_from.get(stream.stream_id, 0))

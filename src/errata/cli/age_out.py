@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from errata.cli.options import given
-from errata.cli.talk import say
-from errata.flows.site import at_site
-from errata.flows.upkeep import age_out as flow
-from errata.flows.upkeep.age_out import AgedOut
-from errata.model.interval import LOWEST
-from errata.serve.words import counted, place
+from errata.archive.upkeep import ageing as flow
+from errata.archive.upkeep.ageing import AgeOutReport
+from errata.cli.console import print_message
+from errata.cli.options import global_options
+from errata.declare.site import open_site
+from errata.model.time import LOWEST
+from errata.read.wording import count_text, event_time_text
 
 
 def age_out(
@@ -31,17 +31,17 @@ def age_out(
 
     Rows that a query has still to read stay until it has read them.
     """
-    with at_site(given(context).project) as site:
+    with open_site(global_options(context).project) as site:
         for aged in flow.age_out(site, names or ()):
-            for line in aged_lines(aged):
-                say(line)
+            for line in age_out_lines(aged):
+                print_message(line)
 
 
-def aged_lines(aged: AgedOut) -> Iterator[str]:
+def age_out_lines(aged: AgeOutReport) -> Iterator[str]:
     """What went, and what stayed for the sake of a query."""
     if aged.commit_id is not None:
-        until = "" if aged.aged_to is None else f" up to {place(aged.aged_to - 1, aged.timed)}"
-        dropped = f"{counted(len(aged.buckets), 'bucket')} with {counted(aged.rows, 'row')}"
+        until = "" if aged.aged_to is None else f" up to {event_time_text(aged.aged_to - 1, aged.timed)}"
+        dropped = f"{count_text(len(aged.buckets), 'bucket')} with {count_text(aged.rows, 'row')}"
         yield f"{aged.stream}: {dropped}{until} dropped in commit {aged.commit_id}"
     elif aged.held is None:
         yield f"{aged.stream}: nothing is past the retention"
@@ -53,5 +53,5 @@ def aged_lines(aged: AgedOut) -> Iterator[str]:
     elif start == LOWEST:
         yield f"{aged.stream}: what is past the retention stays: query {query} reads all of it each time"
     else:
-        since = place(start, aged.timed)
+        since = event_time_text(start, aged.timed)
         yield f"{aged.stream}: what is past the retention stays from {since} on: query {query} has still to read it"

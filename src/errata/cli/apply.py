@@ -7,19 +7,18 @@ from typing import Annotated
 
 import typer
 
-from errata.cli.options import given
-from errata.cli.talk import confirm, say
-from errata.declare.differences import Create
+from errata.cli.console import confirm, print_message
+from errata.cli.options import global_options
+from errata.declare import apply as flow
+from errata.declare.apply import ApplyPlan
+from errata.declare.changes import QueryChanges, StreamCreation
 from errata.declare.project import load_project
 from errata.declare.queries import QueryFile
-from errata.declare.query_changes import QueryChanges
 from errata.errors import EXIT_FAILED
-from errata.flows.declaring import apply as flow
-from errata.flows.declaring.apply import ApplyPlan
 from errata.model.query import CheckedQuery
-from errata.serve.words import counted
+from errata.read.wording import count_text
 
-SHOWN = 20
+MAX_LISTED = 20
 """So many queries of a kind are shown one by one."""
 
 
@@ -36,54 +35,54 @@ def apply(
     Shows what would be created, changed or dropped, asks, and does it in one commit. What would lose data is refused.
     """
     names = drop or []
-    planned = flow.plan(load_project(given(context).project), names)
+    planned = flow.plan_apply(load_project(global_options(context).project), names)
     planned.changes.check()
     if planned.nothing:
-        say("nothing to do: the catalog agrees with what is declared")
+        print_message("nothing to do: the catalog agrees with what is declared")
         return 0
-    for line in plan_lines(planned):
-        say(line)
+    for line in apply_plan_lines(planned):
+        print_message(line)
     if not yes and not confirm("do this?"):
-        say("nothing was done")
+        print_message("nothing was done")
         return EXIT_FAILED
-    commit_id = flow.apply(planned, names)
-    say(f"done in commit {commit_id}" if commit_id else "done")
+    commit_id = flow.apply_plan(planned, names)
+    print_message(f"done in commit {commit_id}" if commit_id else "done")
     return 0
 
 
-def plan_lines(planned: ApplyPlan) -> Iterator[str]:
+def apply_plan_lines(planned: ApplyPlan) -> Iterator[str]:
     """The plan in words."""
     if planned.tables is not None:
         yield f"+ make or bring up to date the catalog {planned.tables}"
     for create in planned.changes.creates:
-        yield from _creation(create)
+        yield from _new_stream_lines(create)
     for change in planned.changes.changes:
         yield f"~ change {change.after.noun} {change.after.name}"
         yield from (f"    {detail}" for detail in change.details)
     for gone in planned.changes.drops:
-        yield f"- drop {gone.noun} {gone.name} with {counted(gone.rows, 'row')}"
+        yield f"- drop {gone.noun} {gone.name} with {count_text(gone.rows, 'row')}"
     yield from _query_lines(planned.query_changes, planned.project.queries)
 
 
 def _query_lines(changes: QueryChanges, files: Mapping[str, QueryFile]) -> Iterator[str]:
     """What is planned of queries; of thousands, the first few of each kind."""
-    for query in changes.creates[:SHOWN]:
-        yield from _query_creation(query, files[query.name])
-    yield from _more("+", "create", len(changes.creates))
-    for change in changes.changes[:SHOWN]:
+    for query in changes.creates[:MAX_LISTED]:
+        yield from _new_query_lines(query, files[query.name])
+    yield from _remaining_line("+", "create", len(changes.creates))
+    for change in changes.changes[:MAX_LISTED]:
         yield f"~ change query {change.after.name}"
         yield from (f"    {detail}" for detail in change.details)
-    yield from _more("~", "change", len(changes.changes))
-    yield from (f"- drop query {name}" for name in changes.drops[:SHOWN])
-    yield from _more("-", "drop", len(changes.drops))
+    yield from _remaining_line("~", "change", len(changes.changes))
+    yield from (f"- drop query {name}" for name in changes.drops[:MAX_LISTED])
+    yield from _remaining_line("-", "drop", len(changes.drops))
 
 
-def _more(sign: str, verb: str, count: int) -> Iterator[str]:
-    if count > SHOWN:
-        yield f"{sign} {verb} {counted(count - SHOWN, 'more query', 'more queries')}"
+def _remaining_line(sign: str, verb: str, count: int) -> Iterator[str]:
+    if count > MAX_LISTED:
+        yield f"{sign} {verb} {count_text(count - MAX_LISTED, 'more query', 'more queries')}"
 
 
-def _query_creation(query: CheckedQuery, file: QueryFile) -> Iterator[str]:
+def _new_query_lines(query: CheckedQuery, file: QueryFile) -> Iterator[str]:
     yield f"+ create query {query.name} of {', '.join(query.reads)}"
     yield f"    columns {', '.join(f'{column.name} {column.type}' for column in query.columns)}"
     key = f"key {', '.join(query.key)}" if query.key else "one result at a time"
@@ -93,7 +92,7 @@ def _query_creation(query: CheckedQuery, file: QueryFile) -> Iterator[str]:
         yield f"    kept: {query.query.retention_text}"
 
 
-def _creation(create: Create) -> Iterator[str]:
+def _new_stream_lines(create: StreamCreation) -> Iterator[str]:
     stream = create.stream
     yield f"+ create {stream.noun} {stream.name}"
     yield f"    columns {', '.join(f'{column.name} {column.type}' for column in stream.columns)}"
@@ -108,6 +107,6 @@ def _creation(create: Create) -> Iterator[str]:
     if retention is None:
         yield "    kept for ever"
     else:
-        kept = counted(retention.rows, "row") if retention.rows else stream.span_text(retention.span or 0)
+        kept = count_text(retention.rows, "row") if retention.rows else stream.span_text(retention.span or 0)
         behind = " behind the stable point" if retention.span else ""
         yield f"    kept: {kept}{behind}"

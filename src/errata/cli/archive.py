@@ -1,50 +1,124 @@
-"""`errata archive`: what archives hold, without opening them."""
+"""The buckets that make an archive, of a stream or of a query's results, as of a commit."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from errata.cli.options import MaybeStream, Printed, given
-from errata.cli.shelf import Shelf, shelf_of
-from errata.cli.talk import say
-from errata.flows.site import at_site
-from errata.flows.telling.status import StreamStatus, status
-from errata.model.bucket import Bucket
-from errata.serve.formats import Field, Format, Record, console_on, print_records
-from errata.serve.timeline import STABLE, Stretch, timeline
-from errata.serve.words import batch_name, counted, place, place_shown, size
+from errata.archive.upkeep import vacuum as flow
+from errata.archive.upkeep.vacuum import DEFAULT_GRACE, FreedSpace, VacuumReport
+from errata.catalog import buckets, commits, queries, streams
+from errata.catalog.result_archives import ResultArchive, read_archives
+from errata.catalog.streams import StreamState
+from errata.cli.console import print_error, print_message, step_status
+from errata.cli.options import OptionalStream, PrintFormat, global_options
+from errata.declare.site import Site, open_site
+from errata.errors import EXIT_FAILED, unknown_name_error
+from errata.model.bucket import Bucket, Role
+from errata.model.time import format_duration, parse_duration
+from errata.read.status import StreamStatus, stream_statuses
+from errata.read.tables import (
+    STABLE_MARK,
+    OutputFormat,
+    TableField,
+    TableRecord,
+    TimelineSpan,
+    draw_timeline,
+    open_console,
+    print_records,
+)
+from errata.read.wording import byte_size_text, count_text, event_time_short, event_time_text, short_batch_id
 
-NO_SCREEN = 80
+ANSWER_ROLES = (Role.BASE, Role.OPEN, Role.TIP)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveView:
+    """Buckets, and what is needed to read of them."""
+
+    commit_id: int
+    buckets: Sequence[Bucket]
+    timed: bool
+    grouped: bool
+    until: int | None = None
+    until_words: str = ""
+
+    @property
+    def saying(self) -> list[Bucket]:
+        """The buckets whose rows are what the archive says, so far as it is not corrected."""
+        return [each for each in self.buckets if each.role in ANSWER_ROLES]
+
+
+def archive_view(site: Site, name: str, as_of: str | None) -> ArchiveView:
+    """What there is of a stream or query, now or as of a commit."""
+    commit_id = commits.resolve_as_of(site.catalog, as_of)
+    then = None if as_of is None else commit_id
+    there = {each.stream.name: each for each in streams.stream_states(site.catalog, then)}
+    if name in there:
+        commits.check_not_vacuumed(site.catalog, commit_id, name)
+        return _stream_view(site, there[name], commit_id)
+    declared, answers = queries.recorded_queries(site.catalog, then), read_archives(site.catalog, then)
+    if name in answers:
+        commits.check_not_vacuumed(site.catalog, commit_id, name)
+        return _query_view(site, answers[name], commit_id)
+    if name in declared:
+        return ArchiveView(commit_id, (), timed=True, grouped=False)
+    raise unknown_name_error(
+        "stream", name, [*there, *declared], where=None if then is None else f"as of commit {then}"
+    )
+
+
+def _stream_view(site: Site, standing: StreamState, commit_id: int) -> ArchiveView:
+    found = _visible_buckets(site, standing.stream_id, commit_id, (Role.BASE, Role.OVERLAY, Role.PENDING))
+    stream = standing.stream
+    return ArchiveView(commit_id, found, stream.timed, bool(stream.group), standing.stable, "stable point")
+
+
+def _query_view(site: Site, answer: ResultArchive, commit_id: int) -> ArchiveView:
+    beside = (Role.MASK, Role.PARTS, Role.LINEAGE, Role.STATE, Role.FEED)
+    found = _visible_buckets(site, answer.stream_id, commit_id, (*ANSWER_ROLES, *beside))
+    return ArchiveView(
+        commit_id, found, answer.shape.timed, grouped=False, until=answer.frontier, until_words="answered up to"
+    )
+
+
+def _visible_buckets(site: Site, stream_id: int, commit_id: int, roles: Sequence[Role]) -> list[Bucket]:
+    return [each for role in roles for each in buckets.visible_buckets(site.catalog, stream_id, commit_id, role=role)]
+
+
+# `errata archive`: what archives hold, without opening them.
+
+DEFAULT_WIDTH = 80
 """The width of the drawing where there is no screen."""
 
-BUCKETS = (
-    Field("bucket", "bucket", right=True),
-    Field("role", "role"),
-    Field("rows", "rows", right=True),
-    Field("bytes", "size", right=True),
-    Field("from", "from"),
-    Field("to", "to"),
-    Field("groups", "groups"),
-    Field("commit", "commit", right=True),
-    Field("batch", "batch"),
-    Field("path", "where"),
+BUCKET_FIELDS = (
+    TableField("bucket", "bucket", right=True),
+    TableField("role", "role"),
+    TableField("rows", "rows", right=True),
+    TableField("bytes", "size", right=True),
+    TableField("from", "from"),
+    TableField("to", "to"),
+    TableField("groups", "groups"),
+    TableField("commit", "commit", right=True),
+    TableField("batch", "batch"),
+    TableField("path", "where"),
 )
-STATS = (
-    Field("stream", "stream"),
-    Field("buckets", "buckets", right=True),
-    Field("inline", "inline", right=True),
-    Field("rows", "rows", right=True),
-    Field("rows_per_bucket", "rows each", right=True),
-    Field("bytes", "size", right=True),
-    Field("bytes_per_row", "bytes/row", right=True),
-    Field("from", "from"),
-    Field("to", "to"),
-    Field("superseded_buckets", "dropped", right=True),
-    Field("superseded_bytes", "dropped size", right=True),
+STATS_FIELDS = (
+    TableField("stream", "stream"),
+    TableField("buckets", "buckets", right=True),
+    TableField("inline", "inline", right=True),
+    TableField("rows", "rows", right=True),
+    TableField("rows_per_bucket", "rows each", right=True),
+    TableField("bytes", "size", right=True),
+    TableField("bytes_per_row", "bytes/row", right=True),
+    TableField("from", "from"),
+    TableField("to", "to"),
+    TableField("superseded_buckets", "dropped", right=True),
+    TableField("superseded_bytes", "dropped size", right=True),
 )
 
 
@@ -54,7 +128,7 @@ def ls(
     as_of: Annotated[
         str | None, typer.Option("--as-of", metavar="COMMIT|TIME", help="As known then.", show_default=False)
     ] = None,
-    kind: Printed = Format.TABLE,
+    kind: PrintFormat = OutputFormat.TABLE,
 ) -> None:
     """List the buckets of a stream, or of a query's results, in their order, and draw where the rows lie.
 
@@ -63,66 +137,66 @@ def ls(
     parts of what sums and counts are made up; state is what the next evaluation needs, and feed holds changes that the
     results do not tell.
     """
-    with at_site(given(context).project) as site:
-        shelf = shelf_of(site, name, as_of)
+    with open_site(global_options(context).project) as site:
+        shelf = archive_view(site, name, as_of)
     records = [_bucket_record(shelf, each) for each in shelf.buckets]
     shown = [_bucket_row(shelf, each, record) for each, record in zip(shelf.buckets, records, strict=True)]
-    if kind is not Format.TABLE:
-        print_records(BUCKETS, records, shown, kind, sys.stdout)
+    if kind is not OutputFormat.TABLE:
+        print_records(BUCKET_FIELDS, records, shown, kind, sys.stdout)
         return
     if not shelf.buckets:
-        say(f"{name} has no buckets as of commit {shelf.commit_id}")
+        print_message(f"{name} has no buckets as of commit {shelf.commit_id}")
         return
     quiet = {"path", "batch"} if shelf.grouped else {"path", "batch", "groups"}
-    fields = tuple(field for field in BUCKETS if field.name not in quiet)
+    fields = tuple(field for field in BUCKET_FIELDS if field.name not in quiet)
     print_records(fields, records, shown, kind, sys.stdout)
-    _draw(shelf)
+    _draw_timeline(shelf)
 
 
-def stats(context: typer.Context, stream: MaybeStream = None, kind: Printed = Format.TABLE) -> None:
+def stats(context: typer.Context, stream: OptionalStream = None, kind: PrintFormat = OutputFormat.TABLE) -> None:
     """Show how much the archives hold, and how it is cut."""
-    with at_site(given(context).project) as site:
-        found = status(site, [stream] if stream else [])
+    with open_site(global_options(context).project) as site:
+        found = stream_statuses(site, [stream] if stream else [])
     records = [_stats_record(each) for each in found]
     shown = [
         record
         | {
-            "bytes": size(each.base.bytes),
-            "superseded_bytes": size(each.superseded[1]) if each.superseded[0] else "",
+            "bytes": byte_size_text(each.base.bytes),
+            "superseded_bytes": byte_size_text(each.superseded[1]) if each.superseded[0] else "",
             "superseded_buckets": each.superseded[0] or "",
         }
         for each, record in zip(found, records, strict=True)
     ]
-    fields: Sequence[Field] = STATS
-    if kind is Format.TABLE:
+    fields: Sequence[TableField] = STATS_FIELDS
+    if kind is OutputFormat.TABLE:
         # A screen has no room for everything: where rows lie is what `archive ls` draws.
-        fields = [field for field in STATS if field.name not in ("from", "to")]
+        fields = [field for field in STATS_FIELDS if field.name not in ("from", "to")]
     print_records(fields, records, shown, kind, sys.stdout)
 
 
-def _draw(shelf: Shelf) -> None:
-    stretches = [Stretch(each.vs_min, each.vs_max, each.rows) for each in shelf.saying]
+def _draw_timeline(shelf: ArchiveView) -> None:
+    stretches = [TimelineSpan(each.vs_min, each.vs_max, each.rows) for each in shelf.saying]
     if not stretches:
         return
-    console = console_on(sys.stdout)
-    width = min(console.width, 200) if sys.stdout.isatty() else NO_SCREEN
+    console = open_console(sys.stdout)
+    width = min(console.width, 200) if sys.stdout.isatty() else DEFAULT_WIDTH
     low, high = min(each.low for each in stretches), max(each.high for each in stretches)
-    first, last = place_shown(low, shelf.timed), place_shown(high, shelf.timed)
-    sys.stdout.write(f"\n{timeline(stretches, shelf.until, width)}\n")
+    first, last = event_time_short(low, shelf.timed), event_time_short(high, shelf.timed)
+    sys.stdout.write(f"\n{draw_timeline(stretches, shelf.until, width)}\n")
     sys.stdout.write(f"{first}{last.rjust(max(1, width - len(first)))}\n")
     if shelf.until is not None:
-        sys.stdout.write(f"{STABLE} {shelf.until_words} {place(shelf.until, shelf.timed)}\n")
+        sys.stdout.write(f"{STABLE_MARK} {shelf.until_words} {event_time_text(shelf.until, shelf.timed)}\n")
 
 
-def _bucket_record(shelf: Shelf, bucket: Bucket) -> Record:
+def _bucket_record(shelf: ArchiveView, bucket: Bucket) -> TableRecord:
     groups = bucket.groups
     return {
         "bucket": bucket.bucket_id,
         "role": bucket.role.value,
         "rows": bucket.rows,
         "bytes": bucket.size,
-        "from": place(bucket.vs_min, shelf.timed),
-        "to": place(bucket.vs_max, shelf.timed),
+        "from": event_time_text(bucket.vs_min, shelf.timed),
+        "to": event_time_text(bucket.vs_max, shelf.timed),
         "groups": sorted(map(list, groups.members), key=repr)
         if groups.members is not None
         else [groups.low, groups.high],
@@ -132,20 +206,20 @@ def _bucket_record(shelf: Shelf, bucket: Bucket) -> Record:
     }
 
 
-def _bucket_row(shelf: Shelf, bucket: Bucket, record: Record) -> Record:
+def _bucket_row(shelf: ArchiveView, bucket: Bucket, record: TableRecord) -> TableRecord:
     return {
         **record,
         "bucket": str(bucket.bucket_id),
-        "from": place_shown(bucket.vs_min, shelf.timed),
-        "to": place_shown(bucket.vs_max, shelf.timed),
-        "bytes": size(bucket.size),
-        "groups": _groups(shelf, bucket),
-        "batch": batch_name(bucket.batch_id),
+        "from": event_time_short(bucket.vs_min, shelf.timed),
+        "to": event_time_short(bucket.vs_max, shelf.timed),
+        "bytes": byte_size_text(bucket.size),
+        "groups": _group_text(shelf, bucket),
+        "batch": short_batch_id(bucket.batch_id),
         "path": bucket.path or "inline",
     }
 
 
-def _groups(shelf: Shelf, bucket: Bucket) -> str:
+def _group_text(shelf: ArchiveView, bucket: Bucket) -> str:
     groups = bucket.groups
     if not shelf.grouped:
         return ""
@@ -155,7 +229,7 @@ def _groups(shelf: Shelf, bucket: Bucket) -> str:
         return "; ".join(
             sorted(", ".join("NULL" if value is None else value for value in each) for each in groups.members)
         )
-    return counted(len(groups.members), "group")
+    return count_text(len(groups.members), "group")
 
 
 def _stats_record(each: StreamStatus) -> dict[str, object]:
@@ -168,8 +242,98 @@ def _stats_record(each: StreamStatus) -> dict[str, object]:
         "rows_per_bucket": base.rows // base.buckets if base.buckets else None,
         "bytes": base.bytes,
         "bytes_per_row": round(base.bytes / base.rows, 1) if base.rows else None,
-        "from": place(base.vs_min, timed) or None,
-        "to": place(base.vs_max, timed) or None,
+        "from": event_time_text(base.vs_min, timed) or None,
+        "to": event_time_text(base.vs_max, timed) or None,
         "superseded_buckets": each.superseded[0],
         "superseded_bytes": each.superseded[1],
+    }
+
+
+# `errata archive vacuum`: what nobody needs any more, removed, and what was freed.
+
+VACUUM_FIELDS = (
+    TableField("stream", "stream"),
+    TableField("what", "what"),
+    TableField("kind", "kind"),
+    TableField("buckets", "buckets", right=True),
+    TableField("files", "files", right=True),
+    TableField("bytes", "size", right=True),
+)
+
+
+def vacuum(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="STREAM", help="Only these; else all there are and were.", show_default=False),
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Show what would be removed, and remove nothing.")] = False,
+    grace: Annotated[
+        str, typer.Option("--grace", metavar="DURATION", help="How old a file must be that no index row names.")
+    ] = format_duration(DEFAULT_GRACE),
+    kind: PrintFormat = OutputFormat.TABLE,
+) -> int:
+    """Remove what no commit within the horizon and no reader needs, and what killed runs left in the warehouse."""
+    patience = parse_duration(grace)
+    with open_site(global_options(context).project) as site, step_status("vacuum") as on_step:
+        done = (flow.plan_vacuum if plan else flow.run_vacuum)(site, names or (), patience, on_step)
+    if done.freed or kind is not OutputFormat.TABLE:
+        records = [_vacuum_record(each) for each in done.freed]
+        shown = [
+            {**record, "bytes": byte_size_text(each.bytes)} for each, record in zip(done.freed, records, strict=True)
+        ]
+        print_records(VACUUM_FIELDS, records, shown, kind, sys.stdout)
+    for line in vacuum_lines(done, plan=plan, grace=patience):
+        print_message(line)
+    for line in done.stuck:
+        print_error(f"cannot be removed: {line}")
+    return EXIT_FAILED if done.stuck else 0
+
+
+def vacuum_lines(done: VacuumReport, *, plan: bool, grace: int) -> Iterator[str]:
+    """What was freed, or would be, and what stays, in words."""
+    buckets, files, freed = (sum(getattr(each, name) for each in done.freed) for name in ("buckets", "files", "bytes"))
+    if done.freed:
+        what = f"{count_text(buckets, 'bucket')} and {count_text(files, 'file')}, {byte_size_text(freed)}"
+        yield f"{'would free' if plan else 'freed'} {what}{_commit_words(done)}"
+    else:
+        yield "nothing to free"
+    forgotten = done.forgotten
+    records = {"evaluation": forgotten.evaluations, "position": forgotten.positions}
+    if told := [count_text(count, record) for record, count in records.items() if count]:
+        yield f"{'would remove' if plan else 'removed'} records behind the horizon: {', '.join(told)}"
+    if forgotten.pins:
+        yield f"{'would drop' if plan else 'dropped'} {count_text(forgotten.pins, 'expired pin')}"
+    if done.folders:
+        yield f"{count_text(done.folders, 'empty folder')} {'would be ' if plan else ''}removed"
+    if done.young:
+        yield (
+            f"left alone: {count_text(done.young, 'file')} younger than {format_duration(grace)} that no "
+            "index row names"
+        )
+    if done.foreign:
+        yield (
+            f"left alone: {count_text(done.foreign, 'file')} in the warehouse that "
+            f"{_is_or_are(done.foreign)} not Errata's"
+        )
+
+
+def _is_or_are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _commit_words(done: VacuumReport) -> str:
+    if not done.commits:
+        return ""
+    return f" in {'commit' if len(done.commits) == 1 else 'commits'} {', '.join(map(str, done.commits))}"
+
+
+def _vacuum_record(each: FreedSpace) -> TableRecord:
+    return {
+        "stream": each.stream,
+        "what": each.what.value,
+        "kind": each.kind,
+        "buckets": each.buckets,
+        "files": each.files,
+        "bytes": each.bytes,
     }

@@ -9,23 +9,32 @@ from typing import Annotated
 import typer
 
 from errata.catalog import queries
-from errata.cli.options import check_place, given
-from errata.cli.question import QueryGiven, SqlGiven, meant
-from errata.cli.rows import Kind, Limit, Out, check_format, give_out
-from errata.cli.talk import say
+from errata.cli.console import print_message
+from errata.cli.options import (
+    QueryArgument,
+    SqlOption,
+    StreamName,
+    check_output_file,
+    global_options,
+    parse_values,
+    select_query,
+)
+from errata.cli.results import OutFile, RowLimit, ScanFormatOption, check_format, print_rows
+from errata.declare.changes import drifted_queries
+from errata.declare.site import Site, open_site
 from errata.errors import ErrataError, UsageError
-from errata.flows.declaring.drift import drifted
-from errata.flows.site import Site, at_site
-from errata.flows.telling.ask import Asked, Question, answering
-from errata.serve.formats import ScanFormat
+from errata.read.ask import BoundQuery, OneTimeQuery, open_answer
+from errata.read.stream_scan import StreamScanRequest, check_scan_interval, open_scan
+from errata.read.tables import ExportFormat
+from errata.read.wording import count_text
 
 _EVERY_ROW = "SELECT * FROM "
 
 
 def ask(
     context: typer.Context,
-    query: QueryGiven = None,
-    sql: SqlGiven = None,
+    query: QueryArgument = None,
+    sql: SqlOption = None,
     at: Annotated[
         str | None,
         typer.Option("--at", metavar="T", help="The event time; else the stable point of what it reads."),
@@ -33,38 +42,40 @@ def ask(
     as_of: Annotated[
         str | None, typer.Option("--as-of", metavar="COMMIT|TIME", help="As known then, by the query as it is now.")
     ] = None,
-    kind: Kind = ScanFormat.TABLE,
-    out: Out = None,
-    limit: Limit = None,
+    kind: ScanFormatOption = ExportFormat.TABLE,
+    out: OutFile = None,
+    limit: RowLimit = None,
 ) -> None:
     """Answer a query once: what it says at an event time, over its inputs as known at a commit.
 
     Rows are sorted by their columns. The query is one that has been applied, or any text of the language.
     """
     check_format(kind, out)
-    check_place(out)
-    with at_site(given(context).project) as site:
-        question = _question(site, query, sql, at, as_of)
-        with answering(site, question) as answer:
+    check_output_file(out)
+    with open_site(global_options(context).project) as site:
+        question = _build_question(site, query, sql, at, as_of)
+        with open_answer(site, question) as answer:
             asked = answer.asked
-            _tell_drift(site, question, asked)
+            _report_drift(site, question, asked)
             title = f"answering {question.name or 'the query'}"
-            give_out(answer.rows, asked.columns, kind, out, limit, title=title, check=answer.pin.check)
-    _report(asked, f"wrote {out}, the answer" if out is not None else "the answer", kind, to_file=out is not None)
+            print_rows(answer.rows, asked.columns, kind, out, limit, title=title, check=answer.pin.check)
+    _report_answer(
+        asked, f"wrote {out}, the answer" if out is not None else "the answer", kind, to_file=out is not None
+    )
 
 
-def _question(site: Site, query: str | None, sql: str | None, at: str | None, as_of: str | None) -> Question:
-    applied = queries.recorded(site.catalog)
+def _build_question(site: Site, query: str | None, sql: str | None, at: str | None, as_of: str | None) -> OneTimeQuery:
+    applied = queries.recorded_queries(site.catalog)
     names = {*applied, *site.project.queries}
     if query is not None and sql is None:
-        _refuse_stream(site, query, names)
-    said = meant(query, sql, names)
+        _stream_mistake(site, query, names)
+    said = select_query(query, sql, names)
     if said.name is not None and said.name.lower() not in {name.lower() for name in applied}:
         raise ErrataError(f"query {said.name} is not in the catalog yet", how="run `errata apply` first")
-    return Question(said.name, said.text, said.where, at, as_of)
+    return OneTimeQuery(said.name, said.text, said.where, at, as_of)
 
 
-def _refuse_stream(site: Site, said: str, queries_there: Collection[str]) -> None:
+def _stream_mistake(site: Site, said: str, queries_there: Collection[str]) -> None:
     """Whoever names a stream is told how its rows are read."""
     stream = next((each for name, each in site.project.streams.items() if name.lower() == said.lower()), None)
     if stream is None or said.lower() in {name.lower() for name in queries_there} or Path(said).is_file():
@@ -76,17 +87,67 @@ def _refuse_stream(site: Site, said: str, queries_there: Collection[str]) -> Non
     )
 
 
-def _tell_drift(site: Site, question: Question, asked: Asked) -> None:
+def _report_drift(site: Site, question: OneTimeQuery, asked: BoundQuery) -> None:
     """Say which of the queries that are answered are declared otherwise by now."""
-    applied = {name: each.checked for name, each in queries.recorded(site.catalog).items()}
+    applied = {name: each.checked for name, each in queries.recorded_queries(site.catalog).items()}
     own = (question.name or "").lower()
     names = [name for name in applied if name.lower() == own or name in asked.inner]
-    for told in drifted(site.project, applied, names).values():
-        say(told)
+    for told in drifted_queries(site.project, applied, names).values():
+        print_message(told)
 
 
-def _report(asked: Asked, what: str, kind: ScanFormat, *, to_file: bool) -> None:
-    if to_file or kind is ScanFormat.TABLE:
-        say(f"{what} at {asked.moment}, as of commit {asked.commit_id}")
+def _report_answer(asked: BoundQuery, what: str, kind: ExportFormat, *, to_file: bool) -> None:
+    if to_file or kind is ExportFormat.TABLE:
+        print_message(f"{what} at {asked.moment}, as of commit {asked.commit_id}")
     if asked.aged:
-        say(asked.left_over)
+        print_message(asked.left_over)
+
+
+# `errata archive scan`: rows of an archive.
+
+
+def scan(
+    context: typer.Context,
+    stream: StreamName,
+    start: Annotated[str | None, typer.Option("--from", metavar="T", help="The first place that counts.")] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="T", help="The first place that no longer does.")] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", metavar="COLUMN=VALUE[,…]", help="Only this group; may be given again."),
+    ] = None,
+    as_of: Annotated[str | None, typer.Option("--as-of", metavar="COMMIT|TIME", help="As known then.")] = None,
+    kind: ScanFormatOption = ExportFormat.TABLE,
+    out: OutFile = None,
+    limit: RowLimit = None,
+    revisions: Annotated[
+        int | None,
+        typer.Option("--revisions", metavar="N", min=0, help="With the corrections up to this number only."),
+    ] = None,
+    age_first: Annotated[
+        bool, typer.Option("--age-first", help="Age the stream first if it ages lazily, as a correction would.")
+    ] = False,
+) -> None:
+    """Read rows with from <= place < to, sorted by order field and key.
+
+    Places are times such as 2026-11-18T02:00:00, in UTC, or whole numbers, as the stream is ordered.
+    """
+    check_format(kind, out)
+    wanted = StreamScanRequest(
+        stream,
+        start,
+        end,
+        as_of,
+        [parse_values(text, "group", "--group symbol=IBM") for text in group or ()],
+        age_first,
+        revisions,
+    )
+    with open_site(global_options(context).project) as site:
+        check_scan_interval(site.catalog, wanted)
+        with open_scan(site, wanted) as answer:
+            asked = answer.scan.standing.stream
+            by = list(dict.fromkeys([asked.order, *asked.key]))
+            print_rows(answer.rows, by, kind, out, limit, title=f"reading {asked.name}", check=answer.pin.check)
+    if out is not None:
+        print_message(f"wrote {out}, as of commit {answer.scan.commit_id}")
+    elif kind is ExportFormat.TABLE:
+        print_message(f"as of commit {answer.scan.commit_id}; {count_text(len(answer.found.all), 'bucket')} opened")

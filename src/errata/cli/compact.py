@@ -8,44 +8,44 @@ from typing import Annotated
 
 import typer
 
-from errata.cli.options import Printed, given
-from errata.cli.talk import say, steps
-from errata.flows.site import at_site
-from errata.flows.upkeep import compact as flow
-from errata.flows.upkeep.compact import CompactReport
+from errata.archive.upkeep import compaction as flow
+from errata.archive.upkeep.compaction import CompactionReport
+from errata.cli.console import print_message, step_status
+from errata.cli.options import PrintFormat, global_options
+from errata.declare.site import open_site
 from errata.model.bucket import Bucket, NewBucket
-from errata.model.compaction import Why
-from errata.serve.formats import Field, Format, Record, print_records
-from errata.serve.words import counted, size
+from errata.model.compaction import RewriteReason
+from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
+from errata.read.wording import byte_size_text, count_text
 
-DONE = (
-    Field("stream", "stream"),
-    Field("commit", "commit", right=True),
-    Field("buckets", "buckets", right=True),
-    Field("into", "into", right=True),
-    Field("overlays", "overlays", right=True),
-    Field("corrections", "corrections", right=True),
-    Field("rows", "rows", right=True),
-    Field("bytes_before", "size before", right=True),
-    Field("bytes", "after", right=True),
+DONE_FIELDS = (
+    TableField("stream", "stream"),
+    TableField("commit", "commit", right=True),
+    TableField("buckets", "buckets", right=True),
+    TableField("into", "into", right=True),
+    TableField("overlays", "overlays", right=True),
+    TableField("corrections", "corrections", right=True),
+    TableField("rows", "rows", right=True),
+    TableField("bytes_before", "size before", right=True),
+    TableField("bytes", "after", right=True),
 )
 
-PLANNED = (
-    Field("stream", "stream"),
-    Field("why", "why"),
-    Field("buckets", "buckets", right=True),
-    Field("masked", "masked rows", right=True),
-    Field("overlays", "overlays", right=True),
-    Field("corrections", "corrections", right=True),
-    Field("rows", "rows", right=True),
-    Field("bytes", "size", right=True),
+PLAN_FIELDS = (
+    TableField("stream", "stream"),
+    TableField("why", "why"),
+    TableField("buckets", "buckets", right=True),
+    TableField("masked", "masked rows", right=True),
+    TableField("overlays", "overlays", right=True),
+    TableField("corrections", "corrections", right=True),
+    TableField("rows", "rows", right=True),
+    TableField("bytes", "size", right=True),
 )
 
-WORDS = {
-    Why.CORRECTED: "corrections to be worked in",
-    Why.SMALL: "small buckets side by side",
-    Why.OVERLAPPING: "pieces of one table that overlap",
-    Why.INLINE: "too much in the catalog",
+REASON_WORDS = {
+    RewriteReason.CORRECTED: "corrections to be worked in",
+    RewriteReason.SMALL: "small buckets side by side",
+    RewriteReason.OVERLAPPING: "pieces of one table that overlap",
+    RewriteReason.INLINE: "too much in the catalog",
 }
 
 
@@ -57,29 +57,31 @@ def compact(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also what is hardly worth it yet.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Show what would be rewritten and why, and do nothing.")] = False,
-    kind: Printed = Format.TABLE,
+    kind: PrintFormat = OutputFormat.TABLE,
 ) -> None:
     """Work corrections into the buckets that they concern, and merge small buckets, as far as it is worth it."""
-    with at_site(given(context).project) as site, steps("compaction") as on_step:
-        found = flow.compact(site, names or (), everything=everything, plan_only=plan, on_step=on_step)
-    records = [record for each in found for record in (_planned(each) if plan else _done(each))]
-    if records or kind is not Format.TABLE:
-        print_records(PLANNED if plan else DONE, records, [_shown(record) for record in records], kind, sys.stdout)
-    for line in report_lines(found, everything=everything):
-        say(line)
+    with open_site(global_options(context).project) as site, step_status("compaction") as on_step:
+        found = flow.compact_streams(site, names or (), everything=everything, plan_only=plan, on_step=on_step)
+    records = [record for each in found for record in (_plan_record(each) if plan else _done_record(each))]
+    if records or kind is not OutputFormat.TABLE:
+        print_records(
+            PLAN_FIELDS if plan else DONE_FIELDS, records, [_table_row(record) for record in records], kind, sys.stdout
+        )
+    for line in compact_lines(found, everything=everything):
+        print_message(line)
 
 
-def report_lines(found: Sequence[CompactReport], *, everything: bool) -> Iterator[str]:
+def compact_lines(found: Sequence[CompactionReport], *, everything: bool) -> Iterator[str]:
     """What was not done, and why, in words."""
     for each in found:
         if each.nothing and not each.held:
             yield f"{each.stream}: nothing {'to compact' if everything else 'is due'}"
         if each.held:
-            rows = counted(sum(bucket.rows for bucket in each.held), "correction")
+            rows = count_text(sum(bucket.rows for bucket in each.held), "correction")
             yield f"{each.stream}: {rows} stay beside the buckets until all queries have taken them up"
 
 
-def _done(each: CompactReport) -> Iterator[Record]:
+def _done_record(each: CompactionReport) -> Iterator[TableRecord]:
     if each.nothing:
         return
     yield {
@@ -88,39 +90,43 @@ def _done(each: CompactReport) -> Iterator[Record]:
         "buckets": len(each.replaced),
         "into": len(each.written),
         "overlays": len(each.folded),
-        "corrections": _rows(each.folded),
-        "rows": _rows(each.written),
-        "bytes_before": _bytes([*each.replaced, *each.folded]),
-        "bytes": _bytes(each.written),
+        "corrections": _row_total(each.folded),
+        "rows": _row_total(each.written),
+        "bytes_before": _byte_total([*each.replaced, *each.folded]),
+        "bytes": _byte_total(each.written),
     }
 
 
-def _planned(each: CompactReport) -> Iterator[Record]:
+def _plan_record(each: CompactionReport) -> Iterator[TableRecord]:
     reasons = dict(each.reasons)
     if each.folded:
-        reasons.setdefault(Why.CORRECTED, ())
+        reasons.setdefault(RewriteReason.CORRECTED, ())
     for why, buckets in reasons.items():
-        overlays = each.folded if why is Why.CORRECTED else ()
+        overlays = each.folded if why is RewriteReason.CORRECTED else ()
         yield {
             "stream": each.stream,
-            "why": WORDS[why],
+            "why": REASON_WORDS[why],
             "buckets": len(buckets),
             "masked": sum(bucket.masked for bucket in buckets),
             "overlays": len(overlays),
-            "corrections": _rows(overlays),
-            "rows": _rows(buckets),
-            "bytes": _bytes([*buckets, *overlays]),
+            "corrections": _row_total(overlays),
+            "rows": _row_total(buckets),
+            "bytes": _byte_total([*buckets, *overlays]),
         }
 
 
-def _rows(buckets: Sequence[Bucket] | Sequence[NewBucket]) -> int:
+def _row_total(buckets: Sequence[Bucket] | Sequence[NewBucket]) -> int:
     return sum(bucket.rows for bucket in buckets)
 
 
-def _bytes(buckets: Sequence[Bucket | NewBucket]) -> int:
+def _byte_total(buckets: Sequence[Bucket | NewBucket]) -> int:
     return sum(bucket.size for bucket in buckets)
 
 
-def _shown(record: Record) -> Record:
-    sizes = {name: size(value) for name, value in record.items() if name.startswith("bytes") and isinstance(value, int)}
+def _table_row(record: TableRecord) -> TableRecord:
+    sizes = {
+        name: byte_size_text(value)
+        for name, value in record.items()
+        if name.startswith("bytes") and isinstance(value, int)
+    }
     return {**record, **sizes}

@@ -9,28 +9,28 @@ from typing import Annotated
 
 import typer
 
-from errata.cli.options import Printed, given
-from errata.cli.talk import bar, say, steps
+from errata.archive.upkeep import doctor as flow
+from errata.archive.upkeep.doctor import DoctorOptions, DoctorReport
+from errata.archive.upkeep.vacuum import DEFAULT_GRACE
+from errata.cli.console import print_message, progress_bar, step_status
+from errata.cli.options import PrintFormat, global_options
+from errata.declare.site import open_site
 from errata.errors import EXIT_FAILED
-from errata.flows.site import at_site
-from errata.flows.upkeep import doctor as flow
-from errata.flows.upkeep.doctor import Examined, Orders
-from errata.flows.upkeep.vacuum import GRACE
-from errata.model.health import Finding
-from errata.model.instants import format_duration, parse_duration
-from errata.serve.formats import Field, Format, Record, print_records
-from errata.serve.words import counted
+from errata.model.findings import Finding
+from errata.model.time import format_duration, parse_duration
+from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
+from errata.read.wording import count_text
 
-FIELDS = (
-    Field("stream", "stream"),
-    Field("severity", "severity"),
-    Field("kind", "kind"),
-    Field("what", "what", fold=True),
-    Field("where", "where", fold=True),
-    Field("why", "why it matters", fold=True),
-    Field("how", "how to mend", fold=True),
-    Field("mendable", "--fix"),
-    Field("state", "state"),
+DOCTOR_FIELDS = (
+    TableField("stream", "stream"),
+    TableField("severity", "severity"),
+    TableField("kind", "kind"),
+    TableField("what", "what", fold=True),
+    TableField("where", "where", fold=True),
+    TableField("why", "why it matters", fold=True),
+    TableField("how", "how to mend", fold=True),
+    TableField("mendable", "--fix"),
+    TableField("state", "state"),
 )
 
 
@@ -47,51 +47,57 @@ def doctor(
     ] = True,
     grace: Annotated[
         str, typer.Option("--grace", metavar="DURATION", help="How old a file must be that no index row names.")
-    ] = format_duration(GRACE),
-    kind: Printed = Format.TABLE,
+    ] = format_duration(DEFAULT_GRACE),
+    kind: PrintFormat = OutputFormat.TABLE,
 ) -> int:
     """Compare archives with what the catalog says of them, and say what is wrong, why it matters and how to mend it.
 
     The exit code is 0 when nothing is wrong, or all of it has been mended, and 1 when something is left.
     """
-    orders = Orders(deep, fix, parse_duration(grace))
+    orders = DoctorOptions(deep, fix, parse_duration(grace))
     # A bar for each stream that is read; where none is, a line that says what is being done.
-    with at_site(given(context).project) as site, nullcontext() if deep else steps("doctor") as on_step:
-        found = flow.doctor(site, names or (), orders, on_step or (lambda _: None), bar)
-    records = [record for each in found for record in _records(each)]
-    if records or kind is not Format.TABLE:
+    with (
+        open_site(global_options(context).project) as site,
+        nullcontext() if deep else step_status("doctor") as on_step,
+    ):
+        found = flow.run_doctor(site, names or (), orders, on_step or (lambda _: None), progress_bar)
+    records = [record for each in found for record in _finding_records(each)]
+    if records or kind is not OutputFormat.TABLE:
         print_records(
-            FIELDS,
+            DOCTOR_FIELDS,
             records,
             [{**each, "mendable": "" if not each["mendable"] else "yes"} for each in records],
             kind,
             sys.stdout,
         )
-    for line in report_lines(found, fix=fix):
-        say(line)
+    for line in doctor_lines(found, fix=fix):
+        print_message(line)
     return EXIT_FAILED if any(each.findings for each in found) else 0
 
 
-def report_lines(found: Sequence[Examined], *, fix: bool) -> Iterator[str]:
+def doctor_lines(found: Sequence[DoctorReport], *, fix: bool) -> Iterator[str]:
     """How each stream is, in a line."""
     for each in found:
-        told = counted(len(each.findings), "finding")
+        told = count_text(len(each.findings), "finding")
         done = f", {len(each.mended):,} mended in commit {each.commit_id}" if each.mended else ""
         if each.stream is not None:
-            yield f"{each.stream}: {counted(each.buckets, 'bucket')}, {counted(each.overlays, 'overlay')}, {told}{done}"
+            yield (
+                f"{each.stream}: {count_text(each.buckets, 'bucket')}, "
+                f"{count_text(each.overlays, 'overlay')}, {told}{done}"
+            )
         elif each.findings or each.mended:
             yield f"commits and files: {told}{done}"
     if not fix and any(finding.mendable for each in found for finding in each.findings):
         yield "some of it can be mended: errata doctor --fix"
 
 
-def _records(each: Examined) -> Iterator[Record]:
+def _finding_records(each: DoctorReport) -> Iterator[TableRecord]:
     for state, findings in (("left", each.findings), ("mended", each.mended)):
         for finding in findings:
-            yield _record(finding, state)
+            yield _finding_record(finding, state)
 
 
-def _record(finding: Finding, state: str) -> Record:
+def _finding_record(finding: Finding, state: str) -> TableRecord:
     return {
         "stream": finding.stream,
         "severity": finding.severity.value,

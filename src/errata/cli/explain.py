@@ -8,34 +8,33 @@ from typing import Annotated
 
 import typer
 
-from errata.cli.options import check_place, given
-from errata.cli.question import QueryGiven, SqlGiven, meant
-from errata.cli.talk import say
+from errata.cli.console import print_message
+from errata.cli.options import QueryArgument, SqlOption, check_output_file, global_options, select_query
+from errata.declare.explanation import evaluation_section, explain_query
 from errata.declare.project import load_project
 from errata.errors import ErrataError
-from errata.flows.declaring.explain import evaluated, explained
-from errata.language.explaining.draw import to_svg
-from errata.language.explaining.explain import to_text
+from errata.language.explain.drawing import to_svg
+from errata.language.explain.explanation import explanation_text
 
 
 def explain(
     context: typer.Context,
-    query: QueryGiven = None,
-    sql: SqlGiven = None,
+    query: QueryArgument = None,
+    sql: SqlOption = None,
     svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Draw the plan, too.")] = None,
 ) -> None:
     """Explain a query: its plan before and after rewriting, how results come and go, and where they come from.
 
     Nothing is run. The query is one that errata.yaml declares, or any text of the language.
     """
-    check_place(svg)
-    project = load_project(given(context).project)
-    said = meant(query, sql, project.queries)
-    explanation = explained(project, said.name, said.text, said.where)
-    sys.stdout.write(to_text(explanation) + evaluated(explanation))
+    check_output_file(svg)
+    project = load_project(global_options(context).project)
+    said = select_query(query, sql, project.queries)
+    explanation = explain_query(project, said.name, said.text, said.where)
+    sys.stdout.write(explanation_text(explanation) + evaluation_section(explanation))
     if svg is not None:
         try:
             svg.write_text(to_svg(explanation), encoding="utf-8")
         except OSError as error:
             raise ErrataError(f"cannot write {svg}: {error.strerror}", how="name a file that can be written") from None
-        say(f"drew {svg}")
+        print_message(f"drew {svg}")

@@ -8,33 +8,32 @@ from typing import Annotated
 
 import typer
 
-from errata.cli.named import named_values
-from errata.cli.options import Printed, StreamName, given
-from errata.cli.talk import say, steps
-from errata.flows.site import at_site
-from errata.flows.telling.history import History, Version, What, history
+from errata.cli.console import print_message, step_status
+from errata.cli.options import PrintFormat, StreamName, global_options, parse_values
+from errata.declare.site import open_site
+from errata.intake.encoding import json_values, row_texts
 from errata.model.commit import Commit
-from errata.model.instants import format_instant
 from errata.model.stream import Stream
-from errata.serve.formats import Field, Format, Record, print_records
-from errata.serve.values import plain, texts
-from errata.serve.words import batch_name, moment, near, op_words, who
+from errata.model.time import format_instant
+from errata.read.history import RowHistory, RowVersion, VersionOrigin, row_history
+from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
+from errata.read.wording import commit_author, relative_paths, revision_op_text, short_batch_id, wall_time
 
-EXAMPLE = "symbol=IBM,time=2026-11-18T02:00:00"
+KEY_EXAMPLE = "symbol=IBM,time=2026-11-18T02:00:00"
 
-SHOWN = (
-    Field("version", "version", right=True),
-    Field("known", "known since"),
-    Field("until", "until"),
-    Field("what", "what"),
-    Field("values", "values", fold=True),
-    Field("source", "from", fold=True),
-    Field("batch", "batch"),
-    Field("by", "by", fold=True),
-    Field("revision", "revision", right=True),
+TABLE_FIELDS = (
+    TableField("version", "version", right=True),
+    TableField("known", "known since"),
+    TableField("until", "until"),
+    TableField("what", "what"),
+    TableField("values", "values", fold=True),
+    TableField("source", "from", fold=True),
+    TableField("batch", "batch"),
+    TableField("by", "by", fold=True),
+    TableField("revision", "revision", right=True),
 )
-FIELDS = tuple(
-    Field(name, name)
+RECORD_FIELDS = tuple(
+    TableField(name, name)
     for name in (
         *("version", "row", "what", "commit", "known", "until", "until_commit", "aged_out", "values", "before"),
         *("changed", "file", "line", "batch", "batch_commit", "undoes", "revision"),
@@ -46,67 +45,74 @@ FIELDS = tuple(
 def show_history(
     context: typer.Context,
     stream: StreamName,
-    key: Annotated[str, typer.Argument(metavar="KEY", help=f"All columns of the key: {EXAMPLE}", show_default=False)],
-    kind: Printed = Format.TABLE,
+    key: Annotated[
+        str, typer.Argument(metavar="KEY", help=f"All columns of the key: {KEY_EXAMPLE}", show_default=False)
+    ],
+    kind: PrintFormat = OutputFormat.TABLE,
 ) -> None:
     """Show every version of a row, oldest first: what it said, from when on, and where that came from.
 
     A row whose key was changed is followed to its other keys. Times are those of commits, in UTC.
     """
-    wanted = named_values(key, "key", EXAMPLE)
-    with at_site(given(context).project) as site, steps(f"history in {stream}"):
-        found = history(site, stream, wanted)
-    if found.versions or kind is not Format.TABLE:
-        records = [_record(found.stream, each) for each in found.versions]
-        print_records(SHOWN if kind is Format.TABLE else FIELDS, records, _rows(found), kind, sys.stdout)
-    for line in _notes(found):
-        say(line)
+    wanted = parse_values(key, "key", KEY_EXAMPLE)
+    with open_site(global_options(context).project) as site, step_status(f"history in {stream}"):
+        found = row_history(site, stream, wanted)
+    if found.versions or kind is not OutputFormat.TABLE:
+        records = [_version_record(found.stream, each) for each in found.versions]
+        print_records(
+            TABLE_FIELDS if kind is OutputFormat.TABLE else RECORD_FIELDS, records, _table_rows(found), kind, sys.stdout
+        )
+    for line in _history_notes(found):
+        print_message(line)
 
 
-def _notes(found: History) -> Iterator[str]:
+def _history_notes(found: RowHistory) -> Iterator[str]:
     """What the table does not tell."""
     if found.aged:
         yield "the row has been aged out; this is what its corrections tell"
     for each in found.waiting:
-        where = f", {near(each.file)}:{each.line}" if each.file else ""
-        yield f"waiting: {op_words(each.op)}, revision {each.revision}{where}, batch {batch_name(each.batch_id)}"
+        where = f", {relative_paths(each.file)}:{each.line}" if each.file else ""
+        yield (
+            f"waiting: {revision_op_text(each.op)}, revision {each.revision}{where}, batch "
+            f"{short_batch_id(each.batch_id)}"
+        )
 
 
-def _rows(found: History) -> list[Record]:
-    return [_row(found.stream, each) for each in found.versions]
+def _table_rows(found: RowHistory) -> list[TableRecord]:
+    return [_table_row(found.stream, each) for each in found.versions]
 
 
-def _row(stream: Stream, version: Version) -> Record:
+def _table_row(stream: Stream, version: RowVersion) -> TableRecord:
     what = version.what.value
     return {
         "version": version.number,
-        "known": _since(version.known),
-        "until": ("aged out " if version.aged else "") + _since(version.until),
-        "what": f"{what} (undo of {batch_name(version.undoes)})" if version.undoes else what,
-        "values": _said(stream, version),
-        "source": f"{near(version.file)}:{version.line}" if version.file else "",
-        "batch": batch_name(version.batch_id),
-        "by": who(version.brought.cause),
+        "known": _known_since(version.known),
+        "until": ("aged out " if version.aged else "") + _known_since(version.until),
+        "what": f"{what} (undo of {short_batch_id(version.undoes)})" if version.undoes else what,
+        "values": _version_text(stream, version),
+        "source": f"{relative_paths(version.file)}:{version.line}" if version.file else "",
+        "batch": short_batch_id(version.batch_id),
+        "by": commit_author(version.brought.cause),
         "revision": version.revision,
     }
 
 
-def _since(commit: Commit | None) -> str:
-    return "" if commit is None else f"{commit.commit_id}: {moment(commit.at)}"
+def _known_since(commit: Commit | None) -> str:
+    return "" if commit is None else f"{commit.commit_id}: {wall_time(commit.at)}"
 
 
-def _said(stream: Stream, version: Version) -> str:
+def _version_text(stream: Stream, version: RowVersion) -> str:
     """What a version said; of a correction, what it changed."""
-    now = texts(stream, version.values)
-    if version.what is What.DELETED:
+    now = row_texts(stream, version.values)
+    if version.what is VersionOrigin.DELETED:
         return ""
     if version.before is None:
         return ", ".join(f"{name}={text}" for name, text in now.items())
-    before = texts(stream, version.before)
+    before = row_texts(stream, version.before)
     return ", ".join(f"{name}: {before[name]} -> {now[name]}" for name in version.changed)
 
 
-def _record(stream: Stream, version: Version) -> Record:
+def _version_record(stream: Stream, version: RowVersion) -> TableRecord:
     brought = version.brought.cause
     return {
         "version": version.number,
@@ -117,8 +123,8 @@ def _record(stream: Stream, version: Version) -> Record:
         "until": None if version.until is None else format_instant(version.until.at),
         "until_commit": None if version.until is None else version.until.commit_id,
         "aged_out": version.aged,
-        "values": None if version.what is What.DELETED else plain(stream, version.values),
-        "before": None if version.before is None else plain(stream, version.before),
+        "values": None if version.what is VersionOrigin.DELETED else json_values(stream, version.values),
+        "before": None if version.before is None else json_values(stream, version.before),
         "changed": version.changed,
         "file": version.file or None,
         "line": version.line or None,
@@ -132,5 +138,5 @@ def _record(stream: Stream, version: Version) -> Record:
         "run": brought.run_id,
         "task": brought.task_id,
         "try": brought.try_number,
-        "applied_by": who(version.known.cause),
+        "applied_by": commit_author(version.known.cause),
     }

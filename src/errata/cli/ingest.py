@@ -7,16 +7,20 @@ from typing import Annotated
 
 import typer
 
-from errata.cli.options import StreamName, given
-from errata.cli.talk import say, steps
+from errata.archive.ingest import quarantine as flow
+from errata.archive.ingest.batch import SHOWN_ROWS, IngestReport, IngestRequest, ingest_batch
+from errata.archive.ingest.landing import earlier_live, earlier_undone
+from errata.archive.ingest.quarantine import QuarantineSelection
+from errata.archive.ingest.retry import retry_items as retry_rows
+from errata.cli.console import print_message, step_status
+from errata.cli.options import StreamName, global_options
+from errata.cli.quarantine import BatchOption, FileOption, IdsOption, ReasonOption, report_if_nothing
+from errata.declare.site import Site, open_site
 from errata.errors import EXIT_QUARANTINE
-from errata.flows.site import Site, at_site
-from errata.flows.taking.append import SHOWN, AppendReport, Batch, append
-from errata.flows.taking.deliveries import standing_before, undone_before
-from errata.flows.telling.status import unsettled
 from errata.model.batch import BadRow
 from errata.model.stream import Stream
-from errata.serve.words import batch_name, counted, near, place
+from errata.read.status import unsettled_file_count
+from errata.read.wording import count_text, event_time_text, relative_paths, short_batch_id
 
 
 def ingest(
@@ -37,90 +41,137 @@ def ingest(
     Bad rows, and landed files that cannot be read, go to quarantine and the rest goes in: then the exit code is 3. The
     same files again change nothing; equal ones under other names are another delivery.
     """
-    batch = Batch(stream, files or (), landed, batch_id, strict, again)
-    with at_site(given(context).project) as site:
-        with steps(f"taking in {stream}") as on_step:
-            report = append(site, batch, on_step)
-        for line in report_lines(report, site.project.streams[stream]):
-            say(line)
+    batch = IngestRequest(stream, files or (), landed, batch_id, strict, again)
+    with open_site(global_options(context).project) as site:
+        with step_status(f"taking in {stream}") as on_step:
+            report = ingest_batch(site, batch, on_step)
+        for line in append_lines(report, site.project.streams[stream]):
+            print_message(line)
         if report.already and batch_id is None:
-            say("  files that say it anew: give them another name, or take them in with --again")
+            print_message("  files that say it anew: give them another name, or take them in with --again")
         if report.commit_id is None and not report.set_aside:
-            say(_nothing(site, stream))
+            print_message(_nothing_lines(site, stream))
     if report.trouble is not None:
         raise report.trouble
     return EXIT_QUARANTINE if report.incomplete else 0
 
 
-def report_lines(report: AppendReport, stream: Stream) -> Iterator[str]:
+def append_lines(report: IngestReport, stream: Stream) -> Iterator[str]:
     """What became of a batch's rows and files, in words."""
-    yield from earlier_lines(report)
+    yield from repeated_delivery_lines(report)
     if report.commit_id is not None and not report.already:
-        yield from taken_lines(report, stream)
+        yield from ingested_lines(report, stream)
 
 
-def earlier_lines(report: AppendReport) -> Iterator[str]:
+def repeated_delivery_lines(report: IngestReport) -> Iterator[str]:
     """Which files were set aside, and what has been here before."""
-    yield from _set_aside_lines(report)
+    yield from _set_aside_file_lines(report)
     if report.already:
-        batch = f"batch {batch_name(report.batch_id)}"
+        batch = f"batch {short_batch_id(report.batch_id)}"
         yield f"{report.stream}: {batch} was taken in before, in commit {report.commit_id}; nothing was changed"
-    for each in report.left_out[:SHOWN]:
-        yield f"{report.stream}: {near(each.name)} left out, taken in before with batch {batch_name(each.batch_id)}"
-    if len(report.left_out) > SHOWN:
-        yield f"{report.stream}: {len(report.left_out) - SHOWN:,} more files left out, taken in before"
-    for batch_id, undone_in in undone_before(report.repeated).items():
-        yield f"{report.stream}: batch {batch_name(batch_id)} had been undone in commit {undone_in}; taken in again"
-    standing = standing_before(report.repeated)
+    for each in report.left_out[:SHOWN_ROWS]:
+        yield (
+            f"{report.stream}: {relative_paths(each.name)} left out, taken in before with batch "
+            f"{short_batch_id(each.batch_id)}"
+        )
+    if len(report.left_out) > SHOWN_ROWS:
+        yield f"{report.stream}: {len(report.left_out) - SHOWN_ROWS:,} more files left out, taken in before"
+    for batch_id, undone_in in earlier_undone(report.repeated).items():
+        yield f"{report.stream}: batch {short_batch_id(batch_id)} had been undone in commit {undone_in}; taken in again"
+    standing = earlier_live(report.repeated)
     if standing:
-        said = ", ".join(map(batch_name, standing[-SHOWN:]))
+        said = ", ".join(map(short_batch_id, standing[-SHOWN_ROWS:]))
         yield f"{report.stream}: another delivery of what batch {said} said before"
 
 
-def taken_lines(report: AppendReport, stream: Stream) -> Iterator[str]:
+def ingested_lines(report: IngestReport, stream: Stream) -> Iterator[str]:
     """What became of the rows of a batch that was taken in, in words."""
-    batch = f"batch {batch_name(report.batch_id)}"
+    batch = f"batch {short_batch_id(report.batch_id)}"
     counts = report.counts
-    files = counted(report.files, "file")
-    yield f"{stream.name}: {counted(counts.appended, 'row')} appended in commit {report.commit_id} ({batch}, {files})"
+    files = count_text(report.files, "file")
+    yield (
+        f"{stream.name}: {count_text(counts.appended, 'row')} appended in commit {report.commit_id} ({batch}, {files})"
+    )
     if counts.pending:
-        yield f"  {counted(counts.pending, 'row')} late or correcting earlier ones: kept as pending revisions"
+        yield f"  {count_text(counts.pending, 'row')} late or correcting earlier ones: kept as pending revisions"
     if counts.dropped:
-        yield f"  {counted(counts.dropped, 'row')} dropped: the same is there already"
+        yield f"  {count_text(counts.dropped, 'row')} dropped: the same is there already"
     if counts.replaced:
-        yield f"  {counted(counts.replaced, 'row')} overwritten by later ones of the same key in the batch"
+        yield f"  {count_text(counts.replaced, 'row')} overwritten by later ones of the same key in the batch"
     if counts.quarantined:
-        yield f"  {counted(counts.quarantined, 'row')} in quarantine:"
-        yield from (f"    {near(f'{row.file}:{row.line}: {row.reason}')}" for row in sorted(report.bad, key=_where))
+        yield f"  {count_text(counts.quarantined, 'row')} in quarantine:"
+        yield from (
+            f"    {relative_paths(f'{row.file}:{row.line}: {row.reason}')}"
+            for row in sorted(report.bad, key=_row_place)
+        )
         if counts.quarantined > len(report.bad):
             more = counts.quarantined - len(report.bad)
             yield f"    and {more:,} more: errata quarantine ls {stream.name}"
     if report.stable is not None:
-        yield f"  stable point {place(report.stable, stream.timed)}: what comes from before it is late"
+        yield f"  stable point {event_time_text(report.stable, stream.timed)}: what comes from before it is late"
 
 
-def _set_aside_lines(report: AppendReport) -> Iterator[str]:
+def _set_aside_file_lines(report: IngestReport) -> Iterator[str]:
     if not report.set_aside:
         return
-    yield f"{report.stream}: {counted(len(report.set_aside), 'file')} set aside, nothing of which can be taken in:"
-    for file in report.set_aside[:SHOWN]:
-        yield f"  {near(f'{file.name}: {file.reason}')}"
+    yield f"{report.stream}: {count_text(len(report.set_aside), 'file')} set aside, nothing of which can be taken in:"
+    for file in report.set_aside[:SHOWN_ROWS]:
+        yield f"  {relative_paths(f'{file.name}: {file.reason}')}"
         if file.how:
             yield f"    how to mend: {file.how}"
-    if len(report.set_aside) > SHOWN:
-        yield f"  and {len(report.set_aside) - SHOWN:,} more"
+    if len(report.set_aside) > SHOWN_ROWS:
+        yield f"  and {len(report.set_aside) - SHOWN_ROWS:,} more"
     yield f"  each is left where it is until it is written anew or retried: errata quarantine ls {report.stream}"
 
 
-def _where(row: BadRow) -> tuple[str, int]:
+def _row_place(row: BadRow) -> tuple[str, int]:
     return row.file, row.line
 
 
-def _nothing(site: Site, stream: str) -> str:
-    fresh = unsettled(site, stream)
+def _nothing_lines(site: Site, stream: str) -> str:
+    fresh = unsettled_file_count(site, stream)
     if not fresh:
         return f"{stream}: nothing has landed"
     return (
-        f"{stream}: nothing to take yet; {counted(fresh, 'file')} changed a moment ago and "
+        f"{stream}: nothing to take yet; {count_text(fresh, 'file')} changed a moment ago and "
         f"{'is' if fresh == 1 else 'are'} left until settled (`settle` in errata.yaml)"
     )
+
+
+# `errata quarantine retry`: rows and files in quarantine taken in again.
+
+
+def retry(
+    context: typer.Context,
+    stream: StreamName,
+    batch: BatchOption = None,
+    ids: IdsOption = None,
+    reason: ReasonOption = None,
+    file: FileOption = None,
+) -> int:
+    """Take rows and landed files in quarantine in again: all of the stream, or those that fit the options.
+
+    They are judged as things are now: late rows become pending revisions, and what is still bad is in quarantine
+    again. Then the exit code is 3.
+    """
+    with open_site(global_options(context).project) as site:
+        selected = flow.select_items(site, QuarantineSelection(stream, batch, tuple(ids or ()), reason, file))
+        if report_if_nothing(selected):
+            return 0
+        with step_status(f"retrying {stream}") as on_step:
+            report = retry_rows(site, selected, on_step)
+        for each in report.batches:
+            for line in append_lines(each, selected.stream):
+                print_message(line)
+            if each.trouble is not None:
+                raise each.trouble
+            if each.commit_id is None and not each.set_aside:
+                print_message(f"{stream}: {'the file is' if len(selected.files) == 1 else 'the files are'} gone")
+    if report.left:
+        print_message(
+            f"{stream}: {count_text(len(report.left), 'row')} left in quarantine, since they cannot be read again:"
+        )
+        for row, why in report.left[: flow.SHOWN_IDS]:
+            print_message(f"  {row.quarantine_id}: {relative_paths(row.row.file)}:{row.row.line}: {why}")
+        print_message("  mend them in their files, and take these in with errata ingest")
+    return EXIT_QUARANTINE if report.quarantined else 0

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from errata.cli.talk import say
+from errata.cli.console import print_message
 from errata.declare.project import FILE_NAME
-from errata.errors import ErrataError, Refused
+from errata.errors import ErrataError, RefusedError
 from errata.model.columns import check_name
 
-TEMPLATE = """\
+PROJECT_TEMPLATE = """\
 # What this project archives. `errata apply` shows what a change here would do, and does it.
 # ${{NAME:-default}} is an environment variable; relative paths are relative to this file.
 project: {name}
@@ -52,14 +52,14 @@ streams:
 #   avg_5m: queries/avg_5m.sql
 """
 
-QUERY = """\
+EXAMPLE_QUERY = """\
 -- The average price of each symbol in every five minutes.
 SELECT symbol, window_start, avg(price) AS mean
 FROM quotes
 GROUP BY symbol, window(time, '5 minutes')
 """
 
-IGNORED = "warehouse/\nlanding/\nfeed/\nspark-warehouse/\n*.db\n*.db-wal\n*.db-shm\n"
+GITIGNORE = "warehouse/\nlanding/\nfeed/\nspark-warehouse/\n*.db\n*.db-wal\n*.db-shm\n"
 
 
 def init(
@@ -74,28 +74,28 @@ def init(
 
     Nothing that is there is overwritten.
     """
-    name = project or _name_of(folder)
+    name = project or _name_of_folder(folder)
     check_name("project", name)
     target = folder / FILE_NAME
     if target.exists():
-        raise Refused(
+        raise RefusedError(
             f"{target} is there already", why="init never overwrites", how="change it, or name another folder"
         )
     try:
         (folder / "landing" / "quotes").mkdir(parents=True, exist_ok=True)
-        _write_new(target, TEMPLATE.format(name=name))
+        _write_new(target, PROJECT_TEMPLATE.format(name=name))
         made = [str(target), f"{folder / 'landing' / 'quotes'}/"]
         (folder / "queries").mkdir(exist_ok=True)
-        if _write_new(folder / "queries" / "avg_5m.sql", QUERY):
+        if _write_new(folder / "queries" / "avg_5m.sql", EXAMPLE_QUERY):
             made.append(str(folder / "queries" / "avg_5m.sql"))
-        if _write_new(folder / ".gitignore", IGNORED):
+        if _write_new(folder / ".gitignore", GITIGNORE):
             made.append(str(folder / ".gitignore"))
     except OSError as error:
         raise ErrataError(
             f"cannot write to {folder}: {error.strerror}", how="name a folder that can be written"
         ) from None
-    say(f"made {', '.join(made)}")
-    say("next:")
+    print_message(f"made {', '.join(made)}")
+    print_message("next:")
     there = [] if folder.resolve() == Path.cwd() else [f"cd {folder}"]
     for command in [
         *there,
@@ -103,10 +103,10 @@ def init(
         "errata generate quotes --rows 100000 --out feed",
         "errata ingest quotes feed",
     ]:
-        say(f"  {command}")
+        print_message(f"  {command}")
 
 
-def _name_of(folder: Path) -> str:
+def _name_of_folder(folder: Path) -> str:
     """The folder's name, made fit to be a name."""
     return re.sub(r"\W", "_", folder.resolve().name, flags=re.ASCII).strip("_") or "streams"
 

@@ -1,28 +1,136 @@
-"""The door: arguments in, exit code out, and every failure in words."""
+"""Commands by name: what can be listed without loading anything, and the way to the rest."""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import io
 import logging
 import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from errata import __version__
-from errata.cli.doors import Door, Given, group
-from errata.cli.talk import complain, say
-from errata.errors import EXIT_FAILED, FULL, ErrataError, disk_full
+from errata.cli.console import print_error, print_message
+from errata.errors import EXIT_FAILED, NO_SPACE_ERRNOS, ErrataError, disk_full_error
 
-DEBUG = "ERRATA_DEBUG"
-INTERRUPTED = 130
-_ENDLESS = re.compile(r"\S{1000,}")
+
+@dataclass(frozen=True, slots=True)
+class GlobalOptions:
+    """What was said before the command's name."""
+
+    project: Path | None = None
+
+
+WITHOUT_PANDAS = frozenset(
+    f"errata.cli.{each}"
+    for each in (
+        "archive:ls",
+        "archive:stats",
+        "results:changes",
+        "history:show_history",
+        "log:leases",
+        "log:log",
+        "results:results",
+        "ask:scan",
+        "status:status",
+        "why:why",
+    )
+)
+"""Commands that show what is stored, which has the types of declared columns. They run without pandas."""
+
+
+class LazyCommand(TyperCommand):
+    """A command of which only name and purpose are known until it is run."""
+
+    def __init__(self, name: str, purpose: str, target: str) -> None:
+        super().__init__(name, help=purpose)
+        self.target = target
+        """The module and, behind a colon, the function in it."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        return self.load().make_context(info_name, args, parent=parent, **extra)
+
+    def load(self) -> Any:
+        """The command itself."""
+        module, _, function = self.target.partition(":")
+        if self.target in WITHOUT_PANDAS:
+            skip_pandas()
+        command = getattr(importlib.import_module(module), function)
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command(self.name)(_with_exit_code(command))
+        return typer.main.get_command(app)
+
+
+def lazy_group(name: str, purpose: str, doors: Mapping[str, tuple[str, str]]) -> TyperGroup:
+    """A command whose first argument is the name of another."""
+    commands = {each: LazyCommand(each, said, target) for each, (said, target) in doors.items()}
+    return TyperGroup(name=name, help=purpose, commands=dict(commands), no_args_is_help=True, rich_markup_mode=None)
+
+
+def skip_pandas() -> None:
+    """Let PyArrow find that there is no pandas when it looks, once, at the first value that it is given.
+
+    It looks because the value may be one of pandas', and to import pandas takes a third of the time of a short command.
+    Whatever imports pandas afterwards gets it, and so does PyArrow where it cannot do without.
+    """
+    if "pandas" in sys.modules or "pyarrow" in sys.modules:
+        return  # it is loaded, or PyArrow may have looked
+    absent = _NoPandas()
+    sys.meta_path.insert(0, absent)
+    try:
+        importlib.import_module("pyarrow").array([])
+    finally:
+        sys.meta_path.remove(absent)
+
+
+class _NoPandas(MetaPathFinder):
+    """Answers that pandas is not there."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002 - as it is called
+        if fullname == "pandas":
+            raise ModuleNotFoundError(fullname)
+        return None
+
+
+def discard_output() -> None:
+    """Let what is still to be written to standard output go nowhere, since nobody reads it any more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+
+
+def _with_exit_code(command: Callable[..., int | None]) -> Callable[..., None]:
+    """The command, ended by the exit code that it returns; that its reader has gone is no failure."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            code = command(*args, **kwargs)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            discard_output()
+            code = 0
+        if code:
+            raise typer.Exit(code)
+
+    return run
+
+
+# The door: arguments in, exit code out, and every failure in words.
+
+DEBUG_VARIABLE = "ERRATA_DEBUG"
+EXIT_INTERRUPTED = 130
+_LONG_WORD = re.compile(r"\S{1000,}")
 
 COMMANDS = {
     "init": ("Begin a project with a commented errata.yaml.", "errata.cli.init:init"),
@@ -31,17 +139,17 @@ COMMANDS = {
     "run": ("Do all that is due: take in, evaluate.", "errata.cli.run:run"),
     "revise": ("Take corrections in, and apply what is pending.", "errata.cli.revise:revise_command"),
     "sweep": ("Correct the results that corrections invalidate.", "errata.cli.sweep:sweep"),
-    "replay": ("Work a range of a query's results out again.", "errata.cli.replay:replay"),
+    "replay": ("Work a range of a query's results out again.", "errata.cli.sweep:replay"),
     "undo": ("Take back what a batch did.", "errata.cli.undo:undo"),
     "results": ("Read the published answer of a query.", "errata.cli.results:results"),
-    "changes": ("Tell how a query's results have changed.", "errata.cli.changes:changes"),
+    "changes": ("Tell how a query's results have changed.", "errata.cli.results:changes"),
     "why": ("Tell a result's story, and what made it.", "errata.cli.why:why"),
     "ask": ("Answer a query once, as of any time.", "errata.cli.ask:ask"),
     "explain": ("Tell what a query does, and draw its plan.", "errata.cli.explain:explain"),
     "history": ("Show every version that a row has had.", "errata.cli.history:show_history"),
     "log": ("List commits: when, who, and what they did.", "errata.cli.log:log"),
     "status": ("Show how streams stand, and what waits.", "errata.cli.status:status"),
-    "leases": ("Show who is at work on what; release it.", "errata.cli.leases:leases"),
+    "leases": ("Show who is at work on what; release it.", "errata.cli.log:leases"),
     "doctor": ("See whether archives are whole, and mend them.", "errata.cli.doctor:doctor"),
     "demo": ("See it all at work, in under three minutes.", "errata.cli.demo:demo"),
     "bench": ("Measure Errata beside plain Spark.", "errata.cli.bench:bench"),
@@ -50,30 +158,30 @@ COMMANDS = {
 GROUPS = {
     "generate": (
         "Write made-up feeds to try things with.",
-        {"quotes": ("Stock quotes, with all that goes wrong.", "errata.cli.generate:quotes")},
+        {"quotes": ("Stock quotes, with all that goes wrong.", "errata.cli.bench:quotes")},
     ),
     "archive": (
         "Look into archives, read them, age them.",
         {
             "ls": ("List a stream's buckets, and draw them.", "errata.cli.archive:ls"),
             "stats": ("Show how much the archives hold.", "errata.cli.archive:stats"),
-            "scan": ("Read rows of an archive as known at a commit.", "errata.cli.scan:scan"),
+            "scan": ("Read rows of an archive as known at a commit.", "errata.cli.ask:scan"),
             "age-out": ("Drop buckets that are past the retention.", "errata.cli.age_out:age_out"),
             "compact": ("Work corrections in, and merge small buckets.", "errata.cli.compact:compact"),
-            "vacuum": ("Remove what nobody needs any more.", "errata.cli.vacuum:vacuum"),
+            "vacuum": ("Remove what nobody needs any more.", "errata.cli.archive:vacuum"),
         },
     ),
     "quarantine": (
         "See rows and files not taken in; retry or drop them.",
         {
             "ls": ("List what is in quarantine, and why it is there.", "errata.cli.quarantine:ls"),
-            "retry": ("Take what is in quarantine in again.", "errata.cli.retry:retry"),
+            "retry": ("Take what is in quarantine in again.", "errata.cli.ingest:retry"),
             "drop": ("Give what is in quarantine up for good.", "errata.cli.quarantine:drop"),
         },
     ),
 }
 
-ORDER = (
+COMMAND_ORDER = (
     "init",
     "apply",
     "generate",
@@ -103,19 +211,19 @@ ORDER = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0 done, 1 failed, 2 usage or a confirmation is needed, 3 rows in quarantine."""
     given = _globals_first(sys.argv[1:] if argv is None else argv)
-    _speak_plainly()
-    debug = "--debug" in given or os.environ.get(DEBUG, "") not in ("", "0")
+    _escape_unprintable()
+    debug = "--debug" in given or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
     try:
         program()(args=given, prog_name="errata")
     except SystemExit as left:
         code = left.code if isinstance(left.code, int) else EXIT_FAILED
-        return _stopped() if code == INTERRUPTED else code
+        return _report_interrupt() if code == EXIT_INTERRUPTED else code
     except Exception as error:  # noqa: BLE001 - the last resort: a person is told, and --debug tells the rest
-        return _failed(error, debug)
+        return _report_failure(error, debug)
     raise AssertionError("a program of typer ends by SystemExit")
 
 
-def _speak_plainly() -> None:
+def _escape_unprintable() -> None:
     """Let letters that the terminal's encoding lacks be shown as escapes, and not be an error."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -125,14 +233,14 @@ def _speak_plainly() -> None:
 def program() -> TyperGroup:
     """The command `errata` with all there is below it."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
-    app.callback()(_before)
+    app.callback()(_root_options)
     root = typer.main.get_group(app)
-    for name in ORDER:
+    for name in COMMAND_ORDER:
         if name in GROUPS:
             purpose, doors = GROUPS[name]
-            root.add_command(group(name, purpose, doors))
+            root.add_command(lazy_group(name, purpose, doors))
         else:
-            root.add_command(Door(name, *COMMANDS[name]))
+            root.add_command(LazyCommand(name, *COMMANDS[name]))
     return root
 
 
@@ -142,7 +250,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _before(
+def _root_options(
     context: typer.Context,
     project: Annotated[
         Path | None,
@@ -159,22 +267,22 @@ def _before(
     ] = False,
 ) -> None:
     """Archives streams, keeps continuous queries answered, and corrects the answers when the past changes."""
-    _tell_engines(verbose=verbose)
-    context.obj = Given(project)
+    _log_engines(verbose=verbose)
+    context.obj = GlobalOptions(project)
 
 
-def _tell_engines(*, verbose: bool) -> None:
+def _log_engines(*, verbose: bool) -> None:
     """Let what is logged, which is what the engines do, be said or not."""
     log = logging.getLogger("errata")
     log.setLevel(logging.INFO if verbose else logging.NOTSET)
-    log.handlers = [_Said()] if verbose else []
+    log.handlers = [_LogToConsole()] if verbose else []
 
 
-class _Said(logging.Handler):
+class _LogToConsole(logging.Handler):
     """Says what is logged."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        say(record.getMessage())
+        print_message(record.getMessage())
 
 
 def _globals_first(argv: Sequence[str]) -> list[str]:
@@ -199,20 +307,20 @@ def _globals_first(argv: Sequence[str]) -> list[str]:
     return [*front, *rest, *words]
 
 
-def _failed(error: Exception, debug: bool) -> int:
+def _report_failure(error: Exception, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
-    if _interrupted(error):
-        return _stopped()
+    if _is_interrupt(error):
+        return _report_interrupt()
     error = _lost_spark(error) or error
     if isinstance(error, ErrataError):
-        complain(_cut(str(error)))
+        print_error(_shortened(str(error)))
         return error.exit_code
-    if isinstance(error, OSError) and error.errno in FULL:
-        full = disk_full(_cut(str(error.filename or "here")), error.strerror or str(error))
-        complain(str(full))
+    if isinstance(error, OSError) and error.errno in NO_SPACE_ERRNOS:
+        full = disk_full_error(_shortened(str(error.filename or "here")), error.strerror or str(error))
+        print_error(str(full))
         return full.exit_code
-    complain(_sentence(error) + ("" if debug else f"; --debug (or {DEBUG}=1) shows where"))
+    print_error(_unexpected_error(error) + ("" if debug else f"; --debug (or {DEBUG_VARIABLE}=1) shows where"))
     return EXIT_FAILED
 
 
@@ -220,32 +328,32 @@ def _lost_spark(error: Exception) -> ErrataError | None:
     """The error in words where it came of Spark being gone, whatever the call was that noticed it."""
     if "pyspark" not in sys.modules:
         return None
-    from errata.engine.lost import lost_spark  # noqa: PLC0415 - most commands need no Spark
+    from errata.engine.failures import lost_spark_error  # noqa: PLC0415 - most commands need no Spark
 
-    return lost_spark(error)
+    return lost_spark_error(error)
 
 
-def _cut(text: str) -> str:
+def _shortened(text: str) -> str:
     """The text with words that nobody would read to their end cut: names and values that somebody gave."""
-    return _ENDLESS.sub(lambda word: f"{word[0][:100]}…({len(word[0]):,} letters)", text)
+    return _LONG_WORD.sub(lambda word: f"{word[0][:100]}…({len(word[0]):,} letters)", text)
 
 
-def _interrupted(error: BaseException | None) -> bool:
+def _is_interrupt(error: BaseException | None) -> bool:
     """Whether an interrupt led to the error: Spark answers one with the failure of the job that it cancels."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
-def _stopped() -> int:
-    complain("stopped; what is not committed is not there, and the same command can be run again")
-    return INTERRUPTED
+def _report_interrupt() -> int:
+    print_error("stopped; what is not committed is not there, and the same command can be run again")
+    return EXIT_INTERRUPTED
 
 
-def _sentence(error: Exception) -> str:
+def _unexpected_error(error: Exception) -> str:
     """An error that nobody foresaw, in one line."""
     told = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     if isinstance(error, OSError) and error.strerror:
         told = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    told = _cut(told)
+    told = _shortened(told)
     return f"errata failed unexpectedly: {type(error).__name__}{': ' if told else ''}{told}"

@@ -1,23 +1,95 @@
-"""`errata results`: the published answer of a query."""
+"""Rows of a DataFrame given out as a person wants them: as a table to look at, or whole, to a file or the output."""
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
+import pyarrow as pa
 import typer
 
 from errata.catalog import queries
-from errata.cli.options import QueryName, check_place, given
-from errata.cli.rows import Kind, Limit, Out, check_format, give_objects, give_out
-from errata.cli.talk import say
-from errata.errors import UsageError
-from errata.flows.declaring.drift import drifted
-from errata.flows.site import Site, at_site
-from errata.flows.telling.results import Answer, Reading, Wanted, reading
-from errata.serve.formats import ScanFormat
+from errata.cli.console import print_message, step_status
+from errata.cli.options import MAX_ROWS, QueryName, check_output_file, global_options
+from errata.declare.changes import drifted_queries
+from errata.declare.site import Site, open_site
+from errata.errors import ErrataError, UsageError
+from errata.intake.encoding import csv_header, csv_lines, json_lines
+from errata.read.change_records import CHANGE_COLUMNS, format_changes, last_changes, last_rows_of_tables
+from errata.read.changes import ChangelogReader
+from errata.read.output import (
+    FrameOrTable,
+    encode_blocks,
+    format_first_rows,
+    sort_rows,
+    write_file,
+    write_row_objects,
+    write_rows,
+)
+from errata.read.results import OpenResults, PublishedAnswer, ResultsRequest, open_results
+from errata.read.tables import ExportFormat, OutputFormat, open_console
+
+TABLE_ROWS = 50
+
+ScanFormatOption = Annotated[
+    ExportFormat, typer.Option("--format", help="How rows are given out.", case_sensitive=False)
+]
+OutFile = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")]
+RowLimit = Annotated[
+    int | None,
+    typer.Option("--limit", metavar="N", min=1, max=MAX_ROWS, help="Only the first N rows; as a table 50 unless told."),
+]
+
+
+def check_format(kind: ExportFormat, out: Path | None) -> None:
+    """Refuse a format that cannot go where it is to go."""
+    if kind is ExportFormat.PARQUET and out is None:
+        raise UsageError("Parquet goes into files only", how="name a file with --out")
+    if kind is ExportFormat.TABLE and out is not None:
+        raise UsageError("a table is for looking at", how="add --format csv, json or parquet to write to a file")
+    check_output_file(out)
+
+
+def print_objects(some: Iterable[tuple[Mapping[str, object], FrameOrTable, Sequence[str]]], limit: int | None) -> None:
+    """Give several kinds of rows out as JSON, each in the order of some columns: an object for each kind."""
+    ordered = ((head, sort_rows(rows, by, limit)) for head, rows, by in some)
+    write_row_objects(ordered, sys.stdout.buffer)
+
+
+def print_rows(
+    rows: FrameOrTable,
+    by: Sequence[str],
+    kind: ExportFormat,
+    out: Path | None,
+    limit: int | None,
+    *,
+    title: str,
+    check: Callable[[], None],
+) -> None:
+    """Give the rows out in the order of some columns. `check` tells, when a file is written, whether all was there."""
+    if kind is ExportFormat.TABLE:
+        console = open_console(sys.stdout)
+        with step_status(title):
+            table, more = format_first_rows(sort_rows(rows, by, None), limit or TABLE_ROWS, console.width)
+        console.print(table)
+        if more:
+            print_message("more rows; a greater --limit shows them, --format csv gives all")
+        return
+    ordered = sort_rows(rows, by, limit)
+    if out is None:
+        write_rows(ordered, kind, sys.stdout.buffer, limit)
+        return
+    with step_status(f"writing {out}"):
+        write_file(ordered, kind, out, limit, check)
+
+
+# `errata results`: the published answer of a query.
 
 
 def results(
@@ -37,32 +109,34 @@ def results(
             help="Read these, too, all of one state of the streams.",
         ),
     ] = None,
-    kind: Kind = ScanFormat.TABLE,
-    out: Out = None,
-    limit: Limit = None,
+    kind: ScanFormatOption = ExportFormat.TABLE,
+    out: OutFile = None,
+    limit: RowLimit = None,
 ) -> None:
     """Read what has been published for a query: its answer at an event time, as known at a commit.
 
     Rows have the columns of the SELECT list and are sorted by them. `errata run` brings answers up to date.
     """
     check_format(kind, out)
-    check_place(out)
+    check_output_file(out)
     others = [name.strip() for text in aligned or () for name in text.split(",") if name.strip()]
     if others:
-        _refuse_one_table(kind, out)
-    with at_site(given(context).project) as site:
-        with reading(site, Wanted(query, at, as_of, others)) as found:
-            _tell(site, found)
-            if others and kind is ScanFormat.JSON:
-                give_objects([(_head(found, each), each.rows, each.chosen.columns) for each in found.answers], limit)
+        _check_single_table(kind, out)
+    with open_site(global_options(context).project) as site:
+        with open_results(site, ResultsRequest(query, at, as_of, others)) as found:
+            _report_caveats(site, found)
+            if others and kind is ExportFormat.JSON:
+                print_objects(
+                    [(_answer_heading(found, each), each.rows, each.chosen.columns) for each in found.answers], limit
+                )
             else:
-                _give_out(found, kind, out, limit, check=found.pin.check)
-        _report(found, kind, out, aligned=bool(others))
+                _print_answers(found, kind, out, limit, check=found.pin.check)
+        _report_answers(found, kind, out, aligned=bool(others))
 
 
-def _refuse_one_table(kind: ScanFormat, out: Path | None) -> None:
+def _check_single_table(kind: ExportFormat, out: Path | None) -> None:
     """Several queries have several kinds of rows."""
-    if kind in (ScanFormat.CSV, ScanFormat.PARQUET) or out is not None:
+    if kind in (ExportFormat.CSV, ExportFormat.PARQUET) or out is not None:
         raise UsageError(
             "the rows of several queries do not go into one file or one CSV",
             why="each query has columns of its own",
@@ -70,17 +144,17 @@ def _refuse_one_table(kind: ScanFormat, out: Path | None) -> None:
         )
 
 
-def _tell(site: Site, found: Reading) -> None:
+def _report_caveats(site: Site, found: OpenResults) -> None:
     """Say what is not as a reader might think."""
     for note in found.notes:
-        say(note)
-    applied = {name: each.checked for name, each in queries.recorded(site.catalog).items()}
+        print_message(note)
+    applied = {name: each.checked for name, each in queries.recorded_queries(site.catalog).items()}
     names = [each.chosen.of.name for each in found.answers if each.chosen.of.name in applied]
-    for told in drifted(site.project, applied, names).values():
-        say(told)
+    for told in drifted_queries(site.project, applied, names).values():
+        print_message(told)
 
 
-def _head(found: Reading, answer: Answer) -> dict[str, object]:
+def _answer_heading(found: OpenResults, answer: PublishedAnswer) -> dict[str, object]:
     chosen = answer.chosen
     return {
         "query": chosen.of.name,
@@ -90,25 +164,142 @@ def _head(found: Reading, answer: Answer) -> dict[str, object]:
     }
 
 
-def _give_out(
-    found: Reading, kind: ScanFormat, out: Path | None, limit: int | None, *, check: Callable[[], None]
+def _print_answers(
+    found: OpenResults, kind: ExportFormat, out: Path | None, limit: int | None, *, check: Callable[[], None]
 ) -> None:
     for number, each in enumerate(found.answers):
         name, columns = each.chosen.of.name, each.chosen.columns
         if len(found.answers) > 1:
             sys.stdout.write(f"{name}\n" if number == 0 else f"\n{name}\n")
             sys.stdout.flush()
-        give_out(each.rows, columns, kind, out, limit, title=f"reading {name}", check=check)
+        print_rows(each.rows, columns, kind, out, limit, title=f"reading {name}", check=check)
 
 
-def _report(found: Reading, kind: ScanFormat, out: Path | None, *, aligned: bool) -> None:
-    if out is None and kind is not ScanFormat.TABLE:
+def _report_answers(found: OpenResults, kind: ExportFormat, out: Path | None, *, aligned: bool) -> None:
+    if out is None and kind is not ExportFormat.TABLE:
         return
     what = "the answers" if aligned else "the answer"
     written = f"wrote {out}, {what}" if out is not None else what
     chosen = found.found.chosen
     if len(chosen) == 1:
-        say(f"{written} at {found.found.moment}, as of commit {chosen[0].commit_id}")
+        print_message(f"{written} at {found.found.moment}, as of commit {chosen[0].commit_id}")
     else:
         states = max(each.evaluation.data_commit for each in chosen)
-        say(f"{written} at {found.found.moment}, of the streams as of commit {states}")
+        print_message(f"{written} at {found.found.moment}, of the streams as of commit {states}")
+
+
+# `errata changes`: how the published answer of a query has changed, and goes on changing.
+
+MAX_SHOWN_CHANGES = 50
+"""So many changes are shown in a table at once."""
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 1.0
+"""Seconds between two looks for new commits: longer, the longer there have been none."""
+
+WriteChanges = Callable[[Iterator[FrameOrTable]], None]
+
+
+def changes(
+    context: typer.Context,
+    query: QueryName,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="COMMIT|TIME", help="Only what later commits have changed.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on as commits come, until Ctrl-C.")] = False,
+    kind: Annotated[
+        OutputFormat | None,
+        typer.Option("--format", help="How changes are printed; JSON unless on a screen.", case_sensitive=False),
+    ] = None,
+) -> None:
+    """Tell how a query's results have changed, in the order of commits: op, key, vs, ve, old, new, cause, commit.
+
+    A result is told by key and vs. It lasts until its ve, or until the next result of its key begins.
+    """
+    kind = kind or (OutputFormat.TABLE if sys.stdout.isatty() else OutputFormat.JSON)
+    write = _WRITERS[kind]
+    if kind is OutputFormat.CSV:
+        _write_block(csv_header(CHANGE_COLUMNS))
+    with open_site(global_options(context).project) as site:
+        feed = ChangelogReader(site, query, since)
+        if not follow:
+            feed.check_answered()
+            write(each.rows for each in feed.new())
+            return
+        _report_if_unanswered(feed)
+        with _until_interrupted() as interrupted:
+            _follow_changes(feed, write, interrupted)
+
+
+def _report_if_unanswered(feed: ChangelogReader) -> None:
+    try:
+        feed.check_answered()
+    except ErrataError as error:
+        print_message(f"{error.what}; waiting for its first results")
+
+
+def _follow_changes(feed: ChangelogReader, write: WriteChanges, interrupted: Callable[[], bool]) -> None:
+    pause = FIRST_PAUSE_SECONDS
+    while not interrupted():
+        before = feed.told
+        write(each.rows for each in feed.new())
+        if feed.ended:
+            print_message(f"query {feed.query} is no longer there")
+            return
+        pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS) if feed.told == before else FIRST_PAUSE_SECONDS
+        if not interrupted():
+            time.sleep(pause)
+
+
+@contextmanager
+def _until_interrupted() -> Iterator[Callable[[], bool]]:
+    """Let the first Ctrl-C only say that it is enough, so that no change is written by half; a second one ends all."""
+    came: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, _: FrameType | None) -> None:
+        came.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(came)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _write_block(block: bytes) -> None:
+    sys.stdout.buffer.write(block)
+    sys.stdout.buffer.flush()
+
+
+def _write_json(some: Iterator[FrameOrTable]) -> None:
+    for rows in some:
+        for block in encode_blocks(rows, json_lines):
+            _write_block(block)
+
+
+def _write_csv(some: Iterator[FrameOrTable]) -> None:
+    for rows in some:
+        for block in encode_blocks(rows, csv_lines):
+            _write_block(block)
+
+
+def _write_table(some: Iterator[FrameOrTable]) -> None:
+    """The last changes, which a person wants to see; each form that the query has had by itself."""
+    shown: list[pa.Table] = []
+    left_out = False
+    for rows in some:
+        shown, more = last_rows_of_tables([*shown, last_changes(rows, MAX_SHOWN_CHANGES + 1)], MAX_SHOWN_CHANGES)
+        left_out |= more
+    console = open_console(sys.stdout)
+    for rows in shown:
+        console.print(format_changes(rows, console.width))
+    if left_out:
+        print_message("earlier changes are left out; --format json gives all, --since those of later commits")
+
+
+_WRITERS: dict[OutputFormat, WriteChanges] = {
+    OutputFormat.TABLE: _write_table,
+    OutputFormat.JSON: _write_json,
+    OutputFormat.CSV: _write_csv,
+}

@@ -7,18 +7,18 @@ from typing import Annotated
 
 import typer
 
-from errata.cli.ingest import earlier_lines, report_lines, taken_lines
-from errata.cli.options import given
-from errata.cli.talk import say, steps
+from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
+from errata.archive.revisions.apply import ReviseReport, apply_revisions
+from errata.cli.console import print_message, step_status
+from errata.cli.ingest import append_lines, ingested_lines, repeated_delivery_lines
+from errata.cli.options import global_options
+from errata.declare.site import Site, open_site
 from errata.errors import EXIT_QUARANTINE, UsageError
-from errata.flows.site import Site, at_site
-from errata.flows.taking.append import AppendReport, Batch, append
-from errata.flows.taking.revise import RevisedReport, revise
-from errata.model.revision import Op
+from errata.model.batch import Op
 from errata.model.stream import Stream
-from errata.serve.words import batch_name, counted, near
+from errata.read.wording import count_text, relative_paths, short_batch_id
 
-_BECAME = (
+_OUTCOME_WORDS = (
     ("inserted", "late row", "put in"),
     ("replaced", "row", "changed"),
     ("deleted", "row", "deleted"),
@@ -51,53 +51,57 @@ def revise_command(
     """
     if not files and (batch_id is not None or strict or again):
         raise UsageError("--batch-id, --strict and --again are about files, and none is named")
-    with at_site(given(context).project) as site:
-        held = _taken_in(site, Batch(stream or "", files, False, batch_id, strict, again, Op.REPLACE)) if files else 0
-        with steps("applying corrections") as on_step:
-            reports = revise(site, [stream] if stream else [], on_step)
+    with open_site(global_options(context).project) as site:
+        held = (
+            _ingest_batch(site, IngestRequest(stream or "", files, False, batch_id, strict, again, Op.REPLACE))
+            if files
+            else 0
+        )
+        with step_status("applying corrections") as on_step:
+            reports = apply_revisions(site, [stream] if stream else [], on_step)
         for report in reports:
-            for line in revised_lines(report):
-                say(line)
+            for line in revision_lines(report):
+                print_message(line)
         if not any(report.commits or report.settled.waiting for report in reports):
-            say("nothing is pending")
+            print_message("nothing is pending")
     return EXIT_QUARANTINE if held or any(report.settled.refused for report in reports) else 0
 
 
-def _taken_in(site: Site, batch: Batch) -> int:
+def _ingest_batch(site: Site, batch: IngestRequest) -> int:
     """Take files in; how many of their rows went to quarantine."""
-    with steps(f"taking in corrections of {batch.stream}") as on_step:
-        report = append(site, batch, on_step)
-    for line in _taken_lines(report, site.project.streams[batch.stream]):
-        say(line)
+    with step_status(f"taking in corrections of {batch.stream}") as on_step:
+        report = ingest_batch(site, batch, on_step)
+    for line in _corrections_taken_lines(report, site.project.streams[batch.stream]):
+        print_message(line)
     return 0 if report.already else report.counts.quarantined
 
 
-def _taken_lines(report: AppendReport, stream: Stream) -> Iterator[str]:
+def _corrections_taken_lines(report: IngestReport, stream: Stream) -> Iterator[str]:
     """What was taken in, in words: mostly corrections, and seldom rows of their own."""
     counts = report.counts
     if report.already or counts.appended or not counts.pending:
-        yield from report_lines(report, stream)
+        yield from append_lines(report, stream)
         return
-    yield from earlier_lines(report)
-    files = f"batch {batch_name(report.batch_id)}, {counted(report.files, 'file')}"
-    yield f"{stream.name}: {counted(counts.pending, 'correction')} taken in, in commit {report.commit_id} ({files})"
+    yield from repeated_delivery_lines(report)
+    files = f"batch {short_batch_id(report.batch_id)}, {count_text(report.files, 'file')}"
+    yield f"{stream.name}: {count_text(counts.pending, 'correction')} taken in, in commit {report.commit_id} ({files})"
     # Not the rows appended, that corrections are pending, and where the stable point is.
-    yield from list(taken_lines(report, stream))[2:-1]
+    yield from list(ingested_lines(report, stream))[2:-1]
 
 
-def revised_lines(report: RevisedReport) -> Iterator[str]:
+def revision_lines(report: ReviseReport) -> Iterator[str]:
     """What became of a stream's corrections, in words."""
     settled = report.settled
     if not report.commits and not settled.waiting:
         return
     where = f" in commit {', '.join(map(str, report.commits))}" if report.commits else ""
-    yield f"{report.stream}: {counted(settled.applied, 'correction')} applied{where}"
-    for name, thing, words in _BECAME:
+    yield f"{report.stream}: {count_text(settled.applied, 'correction')} applied{where}"
+    for name, thing, words in _OUTCOME_WORDS:
         if count := getattr(settled, name):
-            yield f"  {counted(count, thing)} {words}"
+            yield f"  {count_text(count, thing)} {words}"
     if settled.refused:
-        yield f"  {counted(settled.refused, 'correction')} in quarantine:"
-        yield from (f"    {near(f'{bad.file}:{bad.line}: {bad.reason}')}" for bad in report.bad)
+        yield f"  {count_text(settled.refused, 'correction')} in quarantine:"
+        yield from (f"    {relative_paths(f'{bad.file}:{bad.line}: {bad.reason}')}" for bad in report.bad)
         if settled.refused > len(report.bad):
             more = settled.refused - len(report.bad)
             yield f"    and {more:,} more: errata quarantine ls {report.stream}"

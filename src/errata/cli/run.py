@@ -9,55 +9,54 @@ from typing import Annotated, Protocol
 
 import typer
 
-from errata.catalog.leases import Holder, Patience
-from errata.cli.ingest import report_lines
-from errata.cli.options import Printed, given
-from errata.cli.refused import refusals_of
-from errata.cli.revise import revised_lines
-from errata.cli.talk import complain, say, steps
+from errata.answer.evaluation import EvaluationOutcome
+from errata.answer.runs import RunReport, exit_code, stopped_query_errors
+from errata.answer.runs import run as run_flow
+from errata.archive.ingest.batch import IngestReport
+from errata.catalog.leases import LeaseHolder, WaitPolicy
+from errata.cli.console import print_error, print_message, step_status
+from errata.cli.ingest import append_lines
+from errata.cli.options import PrintFormat, global_options
+from errata.cli.revise import revision_lines
+from errata.cli.status import refusal_lines
+from errata.declare.site import open_site
 from errata.errors import ErrataError
-from errata.flows.answering.evaluate import Evaluated
-from errata.flows.running.outcome import exit_code, told
-from errata.flows.running.run import RunReport
-from errata.flows.running.run import run as run_flow
-from errata.flows.site import at_site
-from errata.flows.taking.append import AppendReport
-from errata.model.evaluation import Fault
-from errata.serve.formats import Field, Format, Record, print_records
-from errata.serve.words import counted, near, place, place_shown
+from errata.model.commit import Fault
+from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
+from errata.read.wording import count_text, event_time_short, event_time_text, relative_paths
 
-ANSWERED = (
-    Field("name", "query"),
-    Field("until", "answered up to"),
-    Field("commit", "commit", right=True),
-    Field("rows", "results", right=True),
-    Field("route", "route"),
-    Field("engine", "engine"),
-    Field("rows_read", "rows read", right=True),
-    Field("ms", "ms", right=True),
+EVALUATED_FIELDS = (
+    TableField("name", "query"),
+    TableField("until", "answered up to"),
+    TableField("commit", "commit", right=True),
+    TableField("rows", "results", right=True),
+    TableField("route", "route"),
+    TableField("engine", "engine"),
+    TableField("rows_read", "rows read", right=True),
+    TableField("ms", "ms", right=True),
 )
 """What a person is shown of queries that were evaluated."""
 
-FIELDS = (
-    Field("what", "what"),
-    Field("name", "name"),
-    Field("outcome", "outcome"),
-    Field("commit", "commit"),
-    Field("until", "until"),
-    Field("rows", "rows"),
-    Field("batch", "batch"),
-    Field("counts", "counts"),
-    Field("route", "route"),
-    Field("engine", "engine"),
-    Field("engine_why", "engine_why"),
-    Field("rows_read", "rows_read"),
-    Field("ms", "ms"),
-    Field("waits_for", "waits_for"),
-    Field("fault", "fault"),
+RUN_FIELDS = (
+    TableField("what", "what"),
+    TableField("name", "name"),
+    TableField("outcome", "outcome"),
+    TableField("commit", "commit"),
+    TableField("until", "until"),
+    TableField("rows", "rows"),
+    TableField("batch", "batch"),
+    TableField("counts", "counts"),
+    TableField("route", "route"),
+    TableField("engine", "engine"),
+    TableField("engine_why", "engine_why"),
+    TableField("rows_read", "rows_read"),
+    TableField("ms", "ms"),
+    TableField("waits_for", "waits_for"),
+    TableField("fault", "fault"),
 )
 """What a program is told of each batch and each query."""
 
-SHOWN = 20
+MAX_FAULTS = 20
 """So many queries of one fate are named; scripts are told of all."""
 
 
@@ -72,7 +71,7 @@ def run(
         typer.Option("--anew", help="Work the queries named out from the beginning, in place of what is published."),
     ] = False,
     no_take: Annotated[bool, typer.Option("--no-take", help="Leave what has landed where it is.")] = False,
-    kind: Printed = Format.TABLE,
+    kind: PrintFormat = OutputFormat.TABLE,
 ) -> int:
     """Do all that is due: take what has landed into the archives, and bring every query up to its streams.
 
@@ -83,55 +82,55 @@ def run(
     With --anew the results of the queries named are replaced, in one commit each, by what is worked out from the rows
     that their streams still hold; how the new answer differs from the old one is published like every change.
     """
-    with at_site(given(context).project) as site:
-        with steps("running") as on_step:
-            patience = Patience(tell=say)
+    with open_site(global_options(context).project) as site:
+        with step_status("running") as on_step:
+            patience = WaitPolicy(tell=print_message)
             report = run_flow(site, names or (), take=not no_take, anew=anew, on_step=on_step, patience=patience)
         for batch in report.batches:
-            for line in report_lines(batch, site.project.streams[batch.stream]):
-                say(line)
-        faults = told(site, report.stopped[:SHOWN])
+            for line in append_lines(batch, site.project.streams[batch.stream]):
+                print_message(line)
+        faults = stopped_query_errors(site, report.stopped[:MAX_FAULTS])
     for each in report.revised:
-        for line in revised_lines(each):
-            say(line)
-    if kind is not Format.TABLE:
+        for line in revision_lines(each):
+            print_message(line)
+    if kind is not OutputFormat.TABLE:
         taken = [each for each in report.batches if each.commit_id is not None]
-        records = [*map(_of_batch, taken), *_of_landing(report), *_of_queries(report)]
-        print_records(FIELDS, records, records, kind, sys.stdout)
+        records = [*map(_batch_records, taken), *_landing_records(report), *_query_records(report)]
+        print_records(RUN_FIELDS, records, records, kind, sys.stdout)
     elif report.evaluated:
-        shown = [_shown(each) for each in report.evaluated]
-        print_records(ANSWERED, shown, shown, kind, sys.stdout)
+        shown = [_table_record(each) for each in report.evaluated]
+        print_records(EVALUATED_FIELDS, shown, shown, kind, sys.stdout)
     for _, trouble in report.not_taken:
-        complain(near(str(trouble)))
+        print_error(relative_paths(str(trouble)))
     for line in run_lines(report, faults):
-        say(line)
+        print_message(line)
     return exit_code(report)
 
 
 def run_lines(report: RunReport, faults: Sequence[ErrataError]) -> Iterator[str]:
     """What became of the queries that were not evaluated, in words. `faults`: why the first ones have stopped."""
-    are = counted(len(report.current), "query is", "queries are")
+    are = count_text(len(report.current), "query is", "queries are")
     done = report.batches or report.not_taken or report.evaluated
     if not (done or report.stopped or report.failed or report.held or report.busy):
         yield f"nothing is due: {are} answered as far as the streams reach" if report.current else "nothing is due"
     elif report.current:
         yield f"{are} answered already as far as the streams reach"
-    for sweeping in report.deferred[:SHOWN]:
-        some = counted(sum(each.count for each in sweeping.revised), "correction")
+    for sweeping in report.deferred[:MAX_FAULTS]:
+        some = count_text(sum(each.count for each in sweeping.revised), "correction")
         yield f"query {sweeping.name}: {some} not due yet, as declared; `errata sweep` does it now"
     for each in report.evaluated:
         if each.swept is not None:
-            yield from refusals_of(each.name, each.swept.refused)
-    yield from standing_lines(report, faults)
+            yield from refusal_lines(each.name, each.swept.refused)
+    yield from unfinished_lines(report, faults)
 
 
-class Standing(Protocol):
+class UnfinishedQueries(Protocol):
     """What a run and a sweep tell of queries that they could not take further."""
 
     @property
     def busy(self) -> Sequence[str]: ...
     @property
-    def holders(self) -> Mapping[str, Holder]: ...
+    def holders(self) -> Mapping[str, LeaseHolder]: ...
     @property
     def stopped(self) -> Sequence[tuple[str, Fault]]: ...
     @property
@@ -140,35 +139,35 @@ class Standing(Protocol):
     def held(self) -> Sequence[tuple[str, str]]: ...
 
 
-def standing_lines(report: Standing, faults: Sequence[ErrataError]) -> Iterator[str]:
+def unfinished_lines(report: UnfinishedQueries, faults: Sequence[ErrataError]) -> Iterator[str]:
     """What became of queries that were not taken further, in words. `faults`: why the first ones have stopped."""
-    for name in report.busy[:SHOWN]:
+    for name in report.busy[:MAX_FAULTS]:
         by = f": {report.holders[name].words}" if name in report.holders else ""
         yield f"query {name} is being evaluated by another runner{by}"
-    yield from _more(report.busy, "by another runner")
+    yield from _remaining_line(report.busy, "by another runner")
     for fault in faults:
-        yield near(str(fault))
-    yield from _more(report.stopped, "stopped")
-    for name, other in report.held[:SHOWN]:
+        yield relative_paths(str(fault))
+    yield from _remaining_line(report.stopped, "stopped")
+    for name, other in report.held[:MAX_FAULTS]:
         yield f"query {name} waits for query {other}"
-    yield from _more(report.held, "waiting")
-    for _, error in report.failed[:SHOWN]:
-        yield near(str(error))
-    yield from _more(report.failed, "could not be taken further")
+    yield from _remaining_line(report.held, "waiting")
+    for _, error in report.failed[:MAX_FAULTS]:
+        yield relative_paths(str(error))
+    yield from _remaining_line(report.failed, "could not be taken further")
 
 
-def _more(some: Sequence[object], what: str) -> Iterator[str]:
-    if len(some) > SHOWN:
-        yield f"and {counted(len(some) - SHOWN, 'more query', 'more queries')} {what}: errata status --queries"
+def _remaining_line(some: Sequence[object], what: str) -> Iterator[str]:
+    if len(some) > MAX_FAULTS:
+        yield f"and {count_text(len(some) - MAX_FAULTS, 'more query', 'more queries')} {what}: errata status --queries"
 
 
-def _shown(each: Evaluated) -> Record:
-    shown = {**_of_evaluated(each), "until": place_shown(each.step.until, each.published.shape.timed)}
+def _table_record(each: EvaluationOutcome) -> TableRecord:
+    shown = {**_evaluated_record(each), "until": event_time_short(each.step.until, each.published.shape.timed)}
     return shown if each.swept is None else {**shown, "route": f"corrected, {each.measures.route}"}
 
 
-def _of_batch(batch: AppendReport) -> Record:
-    return _record(
+def _batch_records(batch: IngestReport) -> TableRecord:
+    return _run_record(
         what="batch",
         name=batch.stream,
         outcome="taken before" if batch.already else "taken",
@@ -179,36 +178,36 @@ def _of_batch(batch: AppendReport) -> Record:
     )
 
 
-def _of_landing(report: RunReport) -> Iterator[Record]:
+def _landing_records(report: RunReport) -> Iterator[TableRecord]:
     """Files that were set aside, and streams whose landing place has trouble."""
     for batch in report.batches:
         for file in batch.set_aside:
             fault = {"file": file.name, "reason": file.reason, "how": file.how}
-            yield _record(what="file", name=batch.stream, outcome="set aside", fault=fault)
+            yield _run_record(what="file", name=batch.stream, outcome="set aside", fault=fault)
     for name, error in report.not_taken:
         fault = {"what": error.what, "where": error.where, "why": error.why, "how": error.how}
-        yield _record(what="landing", name=name, outcome="failed", fault=fault)
+        yield _run_record(what="landing", name=name, outcome="failed", fault=fault)
 
 
-def _of_queries(report: RunReport) -> Iterator[Record]:
-    yield from (_of_evaluated(each) for each in report.evaluated)
-    yield from (_record(what="query", name=name, outcome="current") for name in report.current)
-    yield from (_record(what="query", name=name, outcome="busy") for name in report.busy)
+def _query_records(report: RunReport) -> Iterator[TableRecord]:
+    yield from (_evaluated_record(each) for each in report.evaluated)
+    yield from (_run_record(what="query", name=name, outcome="current") for name in report.current)
+    yield from (_run_record(what="query", name=name, outcome="busy") for name in report.busy)
     for name, fault in report.stopped:
-        yield _record(what="query", name=name, outcome="stopped", fault=fault.record())
+        yield _run_record(what="query", name=name, outcome="stopped", fault=fault.record())
     for name, error in report.failed:
-        yield _record(what="query", name=name, outcome="failed", fault=Fault(str(error)).record())
+        yield _run_record(what="query", name=name, outcome="failed", fault=Fault(str(error)).record())
     for name, other in report.held:
-        yield _record(what="query", name=name, outcome="held", waits_for=other)
+        yield _run_record(what="query", name=name, outcome="held", waits_for=other)
 
 
-def _of_evaluated(each: Evaluated) -> Record:
-    return _record(
+def _evaluated_record(each: EvaluationOutcome) -> TableRecord:
+    return _run_record(
         what="query",
         name=each.name,
         outcome="evaluated" if each.swept is None else "corrected",
         commit=each.commit_id,
-        until=place(each.step.until, each.published.shape.timed),
+        until=event_time_text(each.step.until, each.published.shape.timed),
         rows=each.measures.rows,
         route=each.measures.route,
         engine=each.measures.engine,
@@ -218,5 +217,5 @@ def _of_evaluated(each: Evaluated) -> Record:
     )
 
 
-def _record(**told: object) -> Record:
-    return {**dict.fromkeys((field.name for field in FIELDS), None), **told}
+def _run_record(**told: object) -> TableRecord:
+    return {**dict.fromkeys((field.name for field in RUN_FIELDS), None), **told}

@@ -7,20 +7,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from errata.declare.locations import local_path
-from errata.declare.reader import Place, Problems, Section
-from errata.declare.streams import UNITS, parse_retention
-from errata.declare.text_files import QUERY_BYTES, is_folder, read_within
-from errata.errors import UsageError, candidates
-from errata.model.deferral import Deferral
-from errata.model.deferral_rule import EXAMPLE
-from errata.model.instants import parse_instant
-from errata.model.query import Emit, Lineage, Query
-from errata.model.served import check_table, taken_by
-from errata.model.stream import OnRevision, Retention
+from errata.declare.files import MAX_QUERY_BYTES, is_folder, read_text_file, resolve_path
+from errata.declare.section import YamlPlace, YamlProblems, YamlSection
+from errata.declare.streams import UNITS_RULE, parse_retention
+from errata.errors import UsageError, candidates_text
+from errata.model.deferral import EXAMPLE_RULE, Deferral
+from errata.model.query import EmitMode, LineageMode, Query
+from errata.model.results import check_table_name, occupied_names
+from errata.model.stream import Retention, RevisionPolicy
+from errata.model.time import parse_instant
 
-_WHOLE = re.compile(r"[+-]?\d{1,18}")
-_SQL = re.compile(r"\(*\s*(select|with)\s", re.IGNORECASE)
+_WHOLE_NUMBER = re.compile(r"[+-]?\d{1,18}")
+_SQL_START = re.compile(r"\(*\s*(select|with)\s", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,87 +29,87 @@ class QueryFile:
     file: str
     """As declared."""
     path: Path
-    on_revision: OnRevision | None = None
-    emit: Emit = Emit.FINAL
+    on_revision: RevisionPolicy | None = None
+    emit: EmitMode = EmitMode.FINAL
     retention: Retention | None = None
     in_units: bool = False
     serve: str | None = None
     since: str | None = None
     sweep: Deferral | None = None
-    lineage: Lineage = Lineage.DERIVED
+    lineage: LineageMode = LineageMode.DERIVED
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)
     """Where errata.yaml says what."""
 
-    def place(self, option: str) -> Place:
+    def place(self, option: str) -> YamlPlace:
         """Where errata.yaml says it; of what it does not say, where it names the file."""
-        return Place(self.lines.get(option) or self.lines.get("sql", 1), f"queries.{self.name}.{option}")
+        return YamlPlace(self.lines.get(option) or self.lines.get("sql", 1), f"queries.{self.name}.{option}")
 
 
-def read_query_file(name: str, section: Section, root: Path) -> QueryFile | None:
+def read_query_file(name: str, section: YamlSection, root: Path) -> QueryFile | None:
     """The query that a section declares; None when something in it is wrong, which is then noted."""
     before = len(section.problems)
     file = section.required("sql", f"name the file of its text: {name}: {{sql: queries/{name}.sql}}")
-    if file is not None and _SQL.match(file):
-        section.mistake("sql", _no_file(name))
-    on_revision = section.choice("on_revision", OnRevision)
-    emit = section.choice("emit", Emit) or Emit.FINAL
-    kept = section.read("retention", _retention)
+    if file is not None and _SQL_START.match(file):
+        section.mistake("sql", _not_a_file(name))
+    on_revision = section.choice("on_revision", RevisionPolicy)
+    emit = section.choice("emit", EmitMode) or EmitMode.FINAL
+    kept = section.read("retention", _parse_query_retention)
     served = section.section("serve", "table")
-    table = None if served is None else _table(served, name)
-    since = section.read("since", _since)
-    sweep = read_sweep(section)
-    lineage = section.choice("lineage", Lineage) or Lineage.DERIVED
+    table = None if served is None else _read_table(served, name)
+    since = section.read("since", _parse_since)
+    sweep = read_deferral(section)
+    lineage = section.choice("lineage", LineageMode) or LineageMode.DERIVED
     section.finish()
     if len(section.problems) > before or file is None:
         return None
     retention, in_units = kept or (None, False)
     lines = {option: section.where(option).line for option in section.names()}
-    path = section.read("sql", lambda text: local_path(text, root))
+    path = section.read("sql", lambda text: resolve_path(text, root))
     if path is None:
         return None
     return QueryFile(name, file, path, on_revision, emit, retention, in_units, table, since, sweep, lineage, lines)
 
 
-def read_sweep(section: Section) -> Deferral | None:
+def read_deferral(section: YamlSection) -> Deferral | None:
     """When a project's or a query's results are swept, if the section says; what is wrong is noted."""
     swept = section.section("sweep", "when")
     if swept is None:
         return None
     # Where `when` is misspelt, that is told and no more.
     given = swept.has("when") or not swept.names()
-    text = swept.required("when", f"say when: sweep: {{when: {EXAMPLE}}}, or always, or never") if given else None
+    text = swept.required("when", f"say when: sweep: {{when: {EXAMPLE_RULE}}}, or always, or never") if given else None
     when = None if text is None else swept.read("when", Deferral.parse)
     swept.finish()
     return when
 
 
-def _table(section: Section, name: str) -> str | None:
+def _read_table(section: YamlSection, name: str) -> str | None:
     given = section.has("table") or not section.names()
     table = section.required("table", f"name the table: serve: {{table: {name}}}") if given else None
     section.finish()
     if table is None:
         return None
     try:
-        return check_table(table)
+        return check_table_name(table)
     except UsageError as error:
         section.mistake("table", error)
     return None
 
 
-def check_tables(files: Iterable[QueryFile], problems: Problems) -> None:
+def check_result_tables(files: Iterable[QueryFile], problems: YamlProblems) -> None:
     """Note which queries are served in each other's tables."""
     taken: dict[str, QueryFile] = {}
     for each in files:
         if each.serve is None:
             continue
-        for table in taken_by(each.serve):
+        for table in occupied_names(each.serve):
             other = taken.setdefault(table, each)
             if other is not each:
-                problems.add(each.place("serve"), _one_table(each.serve, other))
+                problems.add(each.place("serve"), _table_conflict(each.serve, other))
                 break
 
 
-def _one_table(table: str, other: QueryFile) -> UsageError:
+def _table_conflict(table: str, other: QueryFile) -> UsageError:
     return UsageError(
         f"the result table {table!r} is in the way of query {other.name}, which is served in {other.serve!r}",
         why="each result table has another beside it, with _changes behind its name; upper and lower case are the same",
@@ -119,40 +117,40 @@ def _one_table(table: str, other: QueryFile) -> UsageError:
     )
 
 
-def _no_file(name: str) -> UsageError:
+def _not_a_file(name: str) -> UsageError:
     return UsageError(
         "a text of SQL stands where the name of a file belongs",
         how=f"write the text into a file, such as queries/{name}.sql, and name that: {name}: queries/{name}.sql",
     )
 
 
-def _retention(text: str) -> tuple[Retention, bool]:
+def _parse_query_retention(text: str) -> tuple[Retention, bool]:
     # Whether a query's event time is a time, only its plan can tell.
-    in_units = UNITS.fullmatch(text.lower()) is not None
+    in_units = UNITS_RULE.fullmatch(text.lower()) is not None
     return parse_retention(text, timed=not in_units), in_units
 
 
-def _since(text: str) -> str:
+def _parse_since(text: str) -> str:
     # Whether a query's event time is a time, only its plan can tell.
-    if not _WHOLE.fullmatch(text):
+    if not _WHOLE_NUMBER.fullmatch(text):
         parse_instant(text)
     return text
 
 
-def with_texts(files: Iterable[QueryFile], shown: str) -> Mapping[str, Query]:
+def load_queries(files: Iterable[QueryFile], shown: str) -> Mapping[str, Query]:
     """The queries with their texts, by name; every file that cannot be read is told. `shown` is errata.yaml's name."""
-    queries, problems = readable_texts(files, shown)
+    queries, problems = load_readable_queries(files, shown)
     problems.check()
     return queries
 
 
-def readable_texts(files: Iterable[QueryFile], shown: str) -> tuple[Mapping[str, Query], Problems]:
+def load_readable_queries(files: Iterable[QueryFile], shown: str) -> tuple[Mapping[str, Query], YamlProblems]:
     """The queries whose files can be read, by name, and what is wrong with the others."""
-    problems = Problems(shown)
+    problems = YamlProblems(shown)
     queries = {}
     for each in files:
         try:
-            text = _text(each.path, each.file)
+            text = _read_query_text(each.path, each.file)
         except UsageError as error:
             problems.add(each.place("sql"), error)
             continue
@@ -172,21 +170,21 @@ def readable_texts(files: Iterable[QueryFile], shown: str) -> tuple[Mapping[str,
     return queries, problems
 
 
-def read_sql(path: Path) -> str:
+def read_sql_file(path: Path) -> str:
     """The text of a file of SQL."""
-    return _text(path, str(path))
+    return _read_query_text(path, str(path))
 
 
-def _text(path: Path, shown: str) -> str:
+def _read_query_text(path: Path, shown: str) -> str:
     try:
-        return read_within(path, shown, QUERY_BYTES)
+        return read_text_file(path, shown, MAX_QUERY_BYTES)
     except FileNotFoundError:
-        raise UsageError(f"there is no file {shown}", how=_nearby(path)) from None
+        raise UsageError(f"there is no file {shown}", how=_file_candidates(path)) from None
 
 
-def _nearby(path: Path) -> str:
+def _file_candidates(path: Path) -> str:
     """What may have been meant: the folder's files of SQL."""
     if not is_folder(path.parent):
         return f"there is no folder {path.parent.name} either; paths are relative to the folder of errata.yaml"
     names = sorted(each.name for each in path.parent.glob("*.sql"))[:20]
-    return candidates(path.name, names) if names else "write it; the folder has no .sql file yet"
+    return candidates_text(path.name, names) if names else "write it; the folder has no .sql file yet"

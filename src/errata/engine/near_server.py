@@ -13,7 +13,7 @@ from pathlib import Path
 from pysail.spark import SparkConnectServer
 
 
-def held() -> int:
+def resident_memory() -> int:
     """Bytes of memory that the process holds."""
     told = Path("/proc/self/statm")
     if told.exists():
@@ -29,7 +29,7 @@ def serve() -> None:
     sys.stdout.write(f"{server.listening_address[1]}\n")
     sys.stdout.flush()
     for _ in sys.stdin:
-        sys.stdout.write(f"{held()}\n")
+        sys.stdout.write(f"{resident_memory()}\n")
         sys.stdout.flush()
 
 

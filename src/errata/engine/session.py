@@ -18,10 +18,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from errata.engine.failures import forget_lost_spark
 from errata.engine.java import quiet_java, require_java
-from errata.engine.lost import forget_lost_spark
 
-RULES: Mapping[str, str] = {
+SESSION_RULES: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parser.escapedStringLiterals": "false",
@@ -30,14 +30,14 @@ RULES: Mapping[str, str] = {
 }
 """What every session must agree on for answers to be right, whoever opened it; each can be set on a running session."""
 
-TUNING: Mapping[str, str] = {
+SESSION_TUNING: Mapping[str, str] = {
     # A scan through corrections is a union, of rows as they came and rows as they are now. With this Spark compiles it
     # together with what stands above it; 4.2 has it, and leaves it off (SPARK-56482).
     "spark.sql.codegen.wholeStage.union.enabled": "true",
 }
 """What every session is quicker with, unless somebody says otherwise; each can be set on a running session."""
 
-CONNECT_TRIES = 6
+MAX_CONNECT_TRIES = 6
 """How often a Spark Connect server that does not answer is asked again. Each pause is four times as long as the one
 before: the first is 0.05 seconds, and none is longer than a minute."""
 
@@ -74,7 +74,7 @@ def local_conf(master: str, cores: int) -> dict[str, str]:
     }
 
 
-def settings(
+def session_settings(
     master: str | None, conf: Mapping[str, str], *, submitted: bool, cores: int
 ) -> tuple[str | None, dict[str, str]]:
     """The master and the settings to open a session with; what the project declares is the last word.
@@ -82,9 +82,14 @@ def settings(
     A job that spark-submit started has its master and resources from there, and nothing here may override them.
     """
     if submitted:
-        return None, {**RULES, **TUNING, **conf}
+        return None, {**SESSION_RULES, **SESSION_TUNING, **conf}
     master = master or "local[*]"
-    return master, {**(local_conf(master, cores) if is_local(master) else {}), **RULES, **TUNING, **conf}
+    return master, {
+        **(local_conf(master, cores) if is_local(master) else {}),
+        **SESSION_RULES,
+        **SESSION_TUNING,
+        **conf,
+    }
 
 
 def prepare_environment(environ: MutableMapping[str, str], *, local: bool) -> None:
@@ -102,40 +107,40 @@ def open_session(master: str | None, remote: str | None, conf: Mapping[str, str]
     forget_lost_spark()
     active = SparkSession.getActiveSession()
     if active is not None:
-        return obeying(active, conf)
+        return apply_settings(active, conf)
     if remote is not None:
         if is_local(remote):  # PySpark then starts a Connect server of its own
             prepare_environment(os.environ, local=True)
         session = SparkSession.builder.remote(remote).appName(app).getOrCreate()
-        _not_for_ever(session)
-        return obeying(session, conf)
+        _limit_retries(session)
+        return apply_settings(session, conf)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    chosen, options = settings(master, conf, submitted=submitted, cores=os.cpu_count() or 1)
+    chosen, options = session_settings(master, conf, submitted=submitted, cores=os.cpu_count() or 1)
     builder = SparkSession.builder.appName(app)
     if chosen is not None:
         prepare_environment(os.environ, local=is_local(chosen))
         builder = builder.master(chosen)
-    logging.getLogger().addFilter(not_of_py4j)
-    with _interrupts_wait():
+    logging.getLogger().addFilter(is_not_py4j_log)
+    with _delayed_interrupts():
         return builder.config(map=dict(options)).getOrCreate()
 
 
-def not_of_py4j(record: logging.LogRecord) -> bool:
+def is_not_py4j_log(record: logging.LogRecord) -> bool:
     """Whether something else than py4j logs. That tells the root logger, with all of its stack, of each call that finds
     no JVM any more, and raises the same; a person is told once."""
     return Path(record.pathname).parent.name != "py4j"
 
 
-def _not_for_ever(session: SparkSession) -> None:
+def _limit_retries(session: SparkSession) -> None:
     """Let a server that does not answer be asked for about a minute, and not for the ten that are the client's own."""
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - only a client has it
 
     client: Any = session.client
-    client.set_retry_policies([DefaultPolicy(max_retries=CONNECT_TRIES)])
+    client.set_retry_policies([DefaultPolicy(max_retries=MAX_CONNECT_TRIES)])
 
 
 @contextmanager
-def _interrupts_wait() -> Iterator[None]:
+def _delayed_interrupts() -> Iterator[None]:
     """Let Ctrl-C wait until Spark has started, a few seconds: a JVM that is left half-way never ends."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -150,16 +155,16 @@ def _interrupts_wait() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def obeying(session: SparkSession, conf: Mapping[str, str]) -> SparkSession:
+def apply_settings(session: SparkSession, conf: Mapping[str, str]) -> SparkSession:
     """The session, with the rules and what of the project's settings a running session can still take."""
-    for name, value in {**RULES, **TUNING, **conf}.items():
-        if name in RULES or session.conf.isModifiable(name):
+    for name, value in {**SESSION_RULES, **SESSION_TUNING, **conf}.items():
+        if name in SESSION_RULES or session.conf.isModifiable(name):
             session.conf.set(name, value)
     return session
 
 
 @contextmanager
-def configured(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+def temporary_settings(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
     """The session with other settings for a while."""
     before = {name: session.conf.get(name, None) for name in conf}
     try:

@@ -1,1 +1,1 @@
-"""One function per job: the only place where the capabilities meet."""
+"""What jobs, Airflow and Python programs call: one short function each, which calls the rooms below."""

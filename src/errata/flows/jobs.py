@@ -9,27 +9,24 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from errata.catalog.leases import Patience
-from errata.engine.lost import lost_spark
+from errata.answer.evaluation import EvaluationOutcome
+from errata.answer.range_replay import REPLAY_WAIT_SECONDS, ReplayRange, replay_range
+from errata.answer.runs import RoundsReport, job_exit_code, run, stopped_query_errors, sweep
+from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
+from errata.archive.ingest.landing import earlier_undone
+from errata.archive.revisions.apply import ReviseReport, apply_revisions
+from errata.archive.upkeep.ageing import age_out
+from errata.archive.upkeep.compaction import compact_streams
+from errata.archive.upkeep.doctor import DoctorOptions, run_doctor
+from errata.archive.upkeep.vacuum import run_vacuum
+from errata.catalog.leases import WaitPolicy
+from errata.declare.site import open_site
+from errata.engine.failures import lost_spark_error
 from errata.errors import EXIT_DECISION, EXIT_FAILED, EXIT_QUARANTINE, ErrataError
-from errata.flows.answering.evaluate import Evaluated
-from errata.flows.running.outcome import job_exit_code, told
-from errata.flows.running.replay import REPLAYS_WAIT, Range, replay
-from errata.flows.running.report import Report
-from errata.flows.running.run import run
-from errata.flows.running.sweep import sweep
-from errata.flows.site import at_site
-from errata.flows.taking.append import AppendReport, Batch, append
-from errata.flows.taking.deliveries import undone_before
-from errata.flows.taking.revise import RevisedReport, revise
-from errata.flows.upkeep.age_out import age_out
-from errata.flows.upkeep.compact import compact
-from errata.flows.upkeep.doctor import Orders, doctor
-from errata.flows.upkeep.vacuum import vacuum
 from errata.model.commit import Cause
-from errata.revise.technique import Technique
+from errata.model.technique import Technique
 
-RUNS_WAIT = 60.0
+RUN_LEASE_WAIT = 60.0
 """Seconds that a run or a sweep waits for a query that another runner is at work on. Most are done by then; what takes
 longer is left to the next run, since files that land wait for this one."""
 
@@ -43,41 +40,41 @@ def add_cause_arguments(parser: argparse.ArgumentParser) -> None:
     told.add_argument("--try-number", type=int)
 
 
-def cause_of(given: argparse.Namespace) -> Cause:
+def cause_from_arguments(given: argparse.Namespace) -> Cause:
     """What those arguments said."""
     return Cause("", dag_id=given.dag_id, run_id=given.run_id, task_id=given.task_id, try_number=given.try_number)
 
 
-def ending(main: Callable[[], int]) -> int:
+def job_exit(main: Callable[[], int]) -> int:
     """A job's exit code. Whatever stops it, the last that is said is why: schedulers show the end of a log."""
     try:
         return main()
     except Exception as error:  # noqa: BLE001 - the last resort
-        told = lost_spark(error) or error
+        told = lost_spark_error(error) or error
         if isinstance(told, ErrataError):
-            _say(str(told))
+            _print_line(str(told))
             return told.exit_code
         traceback.print_exc()
-        _say(f"the job failed unexpectedly: {type(error).__name__}: {error}")
+        _print_line(f"the job failed unexpectedly: {type(error).__name__}: {error}")
         return EXIT_FAILED
 
 
-def append_job(project: Path, batches: Sequence[Batch], cause: Cause) -> int:
+def append_job(project: Path, batches: Sequence[IngestRequest], cause: Cause) -> int:
     """Take batches in, each by itself: one that cannot be taken in does not keep the others waiting."""
     failed: list[ErrataError] = []
     quarantined = False
-    with at_site(project, cause) as site:
+    with open_site(project, cause) as site:
         for batch in batches:
             try:
-                report = append(site, batch, _say)
+                report = ingest_batch(site, batch, _print_line)
             except ErrataError as error:
                 failed.append(error)
                 continue
-            _say_appended(report)
+            _print_appended(report)
             quarantined |= report.incomplete
             failed += [report.trouble] if report.trouble is not None else []
     for each in failed:
-        _say(str(each))
+        _print_line(str(each))
     if failed:
         return max(each.exit_code for each in failed) if len(failed) == len(batches) else EXIT_FAILED
     return EXIT_QUARANTINE if quarantined else 0
@@ -100,45 +97,45 @@ def add_accept_arguments(parser: argparse.ArgumentParser, *, stopped: bool = Fal
 
 def run_job(project: Path, names: Sequence[str], take: bool, cause: Cause, accepted: Container[int] = ()) -> int:
     """Do all that is due; what has landed is taken only when told."""
-    with at_site(project, cause) as site:
-        report = run(site, names, take=take, on_step=_say, patience=Patience(RUNS_WAIT, _say))
-        faults = told(site, report.stopped)
+    with open_site(project, cause) as site:
+        report = run(site, names, take=take, on_step=_print_line, patience=WaitPolicy(RUN_LEASE_WAIT, _print_line))
+        faults = stopped_query_errors(site, report.stopped)
     for batch in report.batches:
-        _say_appended(batch)
-    _say_revised(report.revised)
+        _print_appended(batch)
+    _print_revised(report.revised)
     for each in report.evaluated:
         if each.swept is not None:
-            _say_swept(each)
+            _print_sweep(each)
             continue
         step = f"{each.measures.rows:,} results, {each.measures.route}, {each.measures.micros // 1000:,} ms"
-        _say(f"{each.name}: commit {each.commit_id}, {step}")
+        _print_line(f"{each.name}: commit {each.commit_id}, {step}")
     for _, trouble in report.not_taken:
-        _say(str(trouble))
-    _say(f"{len(report.current):,} queries are as far as their streams reach")
-    _say_waiting(report, faults)
+        _print_line(str(trouble))
+    _print_line(f"{len(report.current):,} queries are as far as their streams reach")
+    _print_blocked(report, faults)
     return job_exit_code(report, accepted)
 
 
 def revise_job(project: Path, names: Sequence[str], cause: Cause) -> int:
     """Apply what is pending."""
-    with at_site(project, cause) as site:
-        reports = revise(site, names, _say)
-    _say_revised(reports)
+    with open_site(project, cause) as site:
+        reports = apply_revisions(site, names, _print_line)
+    _print_revised(reports)
     return EXIT_QUARANTINE if any(report.settled.refused for report in reports) else 0
 
 
-def _say_revised(reports: Iterable[RevisedReport]) -> None:
+def _print_revised(reports: Iterable[ReviseReport]) -> None:
     for report in reports:
         settled = report.settled
         where = f"commit {', '.join(map(str, report.commits))}" if report.commits else "nothing to settle"
-        _say(
+        _print_line(
             f"{report.stream}: {where}, {settled.applied:,} corrections applied, {settled.dropped:,} so already, "
             f"{settled.ignored:,} ignored, {settled.waiting:,} waiting, {settled.refused:,} in quarantine"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Sweeps:
+class SweepOptions:
     """What a sweep is to do."""
 
     names: Sequence[str] = ()
@@ -146,125 +143,129 @@ class Sweeps:
     due: bool = False
 
 
-def sweep_job(project: Path, wanted: Sweeps, cause: Cause, accepted: Container[int] = ()) -> int:
+def sweep_job(project: Path, wanted: SweepOptions, cause: Cause, accepted: Container[int] = ()) -> int:
     """Apply what is pending, and correct the results that it invalidates."""
-    with at_site(project, cause) as site:
+    with open_site(project, cause) as site:
         technique = Technique(wanted.technique)
-        patience = Patience(RUNS_WAIT, _say)
-        report = sweep(site, wanted.names, technique=technique, due=wanted.due, on_step=_say, patience=patience)
-        faults = told(site, report.stopped)
-    _say_revised(report.revised)
+        patience = WaitPolicy(RUN_LEASE_WAIT, _print_line)
+        report = sweep(site, wanted.names, technique=technique, due=wanted.due, on_step=_print_line, patience=patience)
+        faults = stopped_query_errors(site, report.stopped)
+    _print_revised(report.revised)
     for each in report.swept:
-        _say_swept(each)
-    _say(f"{len(report.current):,} queries have nothing to correct")
+        _print_sweep(each)
+    _print_line(f"{len(report.current):,} queries have nothing to correct")
     for sweeping in report.deferred:
-        _say(f"{sweeping.name}: its corrections are not due yet")
-    _say_waiting(report, faults)
+        _print_line(f"{sweeping.name}: its corrections are not due yet")
+    _print_blocked(report, faults)
     return job_exit_code(report, accepted)
 
 
 def replay_job(project: Path, wanted: tuple[str, str, str, str], *, dry: bool, cause: Cause) -> int:
     """Work a range of results out again."""
     query, since, until, technique = wanted
-    with at_site(project, cause) as site:
-        asked = Range(query, since, until, Technique(technique))
-        report = replay(site, asked, dry=dry, on_step=_say, patience=Patience(REPLAYS_WAIT, _say))
-        faults = told(site, [(query, report.fault)] if report.fault is not None else [])
-    _say(f"{query}: about {report.rows:,} rows are read" + ("; nothing was done" if dry else ""))
+    with open_site(project, cause) as site:
+        asked = ReplayRange(query, since, until, Technique(technique))
+        report = replay_range(
+            site, asked, dry=dry, on_step=_print_line, patience=WaitPolicy(REPLAY_WAIT_SECONDS, _print_line)
+        )
+        faults = stopped_query_errors(site, [(query, report.fault)] if report.fault is not None else [])
+    _print_line(f"{query}: about {report.rows:,} rows are read" + ("; nothing was done" if dry else ""))
     if not dry:
-        _say(f"{query}: {report.changed:,} of {report.results:,} results came out different")
+        _print_line(f"{query}: {report.changed:,} of {report.results:,} results came out different")
     for fault in faults:
-        _say(str(fault))
+        _print_line(str(fault))
     return EXIT_DECISION if report.fault is not None else 0
 
 
-def _say_swept(each: Evaluated) -> None:
+def _print_sweep(each: EvaluationOutcome) -> None:
     swept = each.swept
     if swept is None:
         return
     found = f"{swept.changed:,} of {swept.compared:,} results corrected, {swept.technique}"
     refused = f", {swept.refusals:,} corrections refused" if swept.refused else ""
-    _say(f"{each.name}: commit {each.commit_id}, {found}{refused}, {each.measures.micros // 1000:,} ms")
+    _print_line(f"{each.name}: commit {each.commit_id}, {found}{refused}, {each.measures.micros // 1000:,} ms")
 
 
-def _say_waiting(report: Report, faults: Iterable[ErrataError]) -> None:
+def _print_blocked(report: RoundsReport, faults: Iterable[ErrataError]) -> None:
     """What was not taken further, the gravest last: what a task ends with is its reason."""
     for name in report.busy:
         by = f": {report.holders[name].words}" if name in report.holders else ""
-        _say(f"{name}: another runner is at work on it{by}")
+        _print_line(f"{name}: another runner is at work on it{by}")
     for name, other in report.held:
-        _say(f"{name}: waits for {other}")
+        _print_line(f"{name}: waits for {other}")
     for fault in faults:
-        _say(str(fault))
+        _print_line(str(fault))
     for _, error in report.failed:
-        _say(str(error))
+        _print_line(str(error))
 
 
 def age_out_job(project: Path, names: Sequence[str], cause: Cause) -> int:
     """Drop what streams no longer keep."""
-    with at_site(project, cause) as site:
+    with open_site(project, cause) as site:
         for aged in age_out(site, names):
             done = f"commit {aged.commit_id}" if aged.commit_id else "nothing due"
             done += f", held by query {aged.held.query}" if aged.held is not None else ""
-            _say(f"{aged.stream}: {done}, {len(aged.buckets):,} buckets with {aged.rows:,} rows dropped")
+            _print_line(f"{aged.stream}: {done}, {len(aged.buckets):,} buckets with {aged.rows:,} rows dropped")
     return 0
 
 
 def compact_job(project: Path, names: Sequence[str], everything: bool, cause: Cause) -> int:
     """Work corrections into buckets, and merge small ones."""
-    with at_site(project, cause) as site:
-        for done in compact(site, names, everything=everything, on_step=_say):
+    with open_site(project, cause) as site:
+        for done in compact_streams(site, names, everything=everything, on_step=_print_line):
             if done.commit_id is None:
-                _say(f"{done.stream}: nothing due")
+                _print_line(f"{done.stream}: nothing due")
                 continue
             made = f"{len(done.replaced):,} buckets into {len(done.written):,}, {len(done.folded):,} overlays worked in"
-            _say(f"{done.stream}: commit {done.commit_id}, {made}")
+            _print_line(f"{done.stream}: commit {done.commit_id}, {made}")
     return 0
 
 
 def vacuum_job(project: Path, names: Sequence[str], grace: int, cause: Cause) -> int:
     """Remove what nobody needs any more."""
-    with at_site(project, cause) as site:
-        done = vacuum(site, names, grace)
+    with open_site(project, cause) as site:
+        done = run_vacuum(site, names, grace)
     for each in done.freed:
         freed = f"{each.buckets:,} buckets and {each.files:,} files, {each.bytes:,} bytes"
-        _say(f"{each.stream}: {freed} freed, {each.what.value} {each.kind}")
+        _print_line(f"{each.stream}: {freed} freed, {each.what.value} {each.kind}")
     for line in done.stuck:
-        _say(f"cannot be removed: {line}")
+        _print_line(f"cannot be removed: {line}")
     return EXIT_FAILED if done.stuck else 0
 
 
-def doctor_job(project: Path, names: Sequence[str], orders: Orders, cause: Cause) -> int:
+def doctor_job(project: Path, names: Sequence[str], orders: DoctorOptions, cause: Cause) -> int:
     """Look whether archives are whole."""
-    with at_site(project, cause) as site:
-        found = doctor(site, names, orders, _say)
+    with open_site(project, cause) as site:
+        found = run_doctor(site, names, orders, _print_line)
     for each in found:
         name = each.stream or "commits and files"
         for finding in each.findings:
-            _say(f"{name}: {finding.severity.value}: {finding.where}: {finding.what}; how to mend: {finding.how}")
-        _say(f"{name}: {len(each.findings):,} findings, {len(each.mended):,} mended")
+            _print_line(
+                f"{name}: {finding.severity.value}: {finding.where}: {finding.what}; how to mend: {finding.how}"
+            )
+        _print_line(f"{name}: {len(each.findings):,} findings, {len(each.mended):,} mended")
     return EXIT_DECISION if any(each.findings for each in found) else 0
 
 
-def _say_appended(report: AppendReport) -> None:
+def _print_appended(report: IngestReport) -> None:
     for file in report.set_aside:
-        _say(f"{report.stream}: {file.name} is set aside: {file.reason}")
+        _print_line(f"{report.stream}: {file.name} is set aside: {file.reason}")
     if report.commit_id is None:
-        _say(f"{report.stream}: nothing{' else' if report.set_aside else ''} has landed")
+        _print_line(f"{report.stream}: nothing{' else' if report.set_aside else ''} has landed")
         return
     if report.already:
-        _say(f"{report.stream}: batch {report.batch_id} was taken in before, in commit {report.commit_id}")
+        _print_line(f"{report.stream}: batch {report.batch_id} was taken in before, in commit {report.commit_id}")
         return
     for each in report.left_out:
-        _say(f"{report.stream}: {each.name} was taken in before, with batch {each.batch_id}")
-    for batch_id, undone_in in undone_before(report.repeated).items():
-        _say(f"{report.stream}: this is batch {batch_id} again, which was undone in commit {undone_in}")
+        _print_line(f"{report.stream}: {each.name} was taken in before, with batch {each.batch_id}")
+    for batch_id, undone_in in earlier_undone(report.repeated).items():
+        _print_line(f"{report.stream}: this is batch {batch_id} again, which was undone in commit {undone_in}")
     counts = report.counts
-    _say(
+    _print_line(
         f"{report.stream}: commit {report.commit_id}, {counts.appended:,} rows appended, {counts.pending:,} pending, "
         f"{counts.dropped:,} dropped, {counts.replaced:,} replaced, {counts.quarantined:,} in quarantine"
     )
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     sys.stderr.write(f"{text}\n")

@@ -12,23 +12,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from errata.declare import apply as applying
 from errata.declare.project import load_project
-from errata.flows.declaring import apply as applying
-from errata.flows.site import Site, at_site
-from errata.flows.telling import ask as asking
-from errata.flows.telling import changes as changing
-from errata.flows.telling import history as histories
-from errata.flows.telling import read as scanning
-from errata.flows.telling import results as published
-from errata.flows.telling import why as stories
-from errata.serve.rows import Rows, in_order, whole
-from errata.serve.story_record import as_record
+from errata.declare.site import Site, open_site
+from errata.read import ask as asking
+from errata.read import changes as changing
+from errata.read import history as histories
+from errata.read import results as published
+from errata.read import stream_scan as scanning
+from errata.read import why as stories
+from errata.read.output import FrameOrTable, fetch_all, sort_rows
+from errata.read.provenance_output import provenance_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from errata.flows.running.run import RunReport
-    from errata.flows.taking.append import AppendReport
+    from errata.answer.runs import RunReport
+    from errata.archive.ingest.batch import IngestReport
 
 
 class OpenProject:
@@ -44,7 +44,7 @@ class OpenProject:
     def _site(self) -> Site:
         """Opened when it is first needed: before `apply` there may be no catalog."""
         if self._opened is None:
-            self._opened = self._stack.enter_context(at_site(self._file))
+            self._opened = self._stack.enter_context(open_site(self._file))
         return self._opened
 
     def __enter__(self) -> Self:
@@ -62,26 +62,26 @@ class OpenProject:
 
     def results(self, query: str, *, at: str | int | None = None, as_of: str | int | None = None) -> pa.Table:
         """The published answer of a query, sorted by its columns."""
-        with published.reading(self._site, published.Wanted(query, at, as_of)) as found:
+        with published.open_results(self._site, published.ResultsRequest(query, at, as_of)) as found:
             (answer,) = found.answers
-            return _sorted(answer.rows, answer.chosen.columns)
+            return _sorted_table(answer.rows, answer.chosen.columns)
 
     def changes(self, query: str, *, since: str | int | None = None) -> pa.Table:
         """How the published answer has changed, in the order of commits."""
-        return changing.changes_table(self._site, query, since)
+        return changing.query_changes_table(self._site, query, since)
 
     def why(self, query: str, key: Mapping[str, object], *, at: str | int | None = None) -> dict[str, object]:
         """A result's story: the `values` that it has had, each with its causes, and the rows `behind` it."""
-        return as_record(stories.why(self._site, query, key, at))
+        return provenance_json(stories.explain_result(self._site, query, key, at))
 
-    def history(self, stream: str, key: Mapping[str, str]) -> histories.History:
+    def history(self, stream: str, key: Mapping[str, str]) -> histories.RowHistory:
         """Every version of the rows that have borne a key, whose values are given as text."""
-        return histories.history(self._site, stream, key)
+        return histories.row_history(self._site, stream, key)
 
     def ask(self, query: str, *, at: str | int | None = None, as_of: str | int | None = None) -> pa.Table:
         """A one-time answer, sorted by its columns: of a query that has been applied, by its name, or of a text."""
-        with asking.answering(self._site, asking.question_of(query, at, as_of)) as answer:
-            return _sorted(answer.rows, answer.asked.columns)
+        with asking.open_answer(self._site, asking.one_time_query(query, at, as_of)) as answer:
+            return _sorted_table(answer.rows, answer.asked.columns)
 
     def scan(
         self,
@@ -93,30 +93,30 @@ class OpenProject:
         groups: Sequence[Mapping[str, str]] = (),
     ) -> pa.Table:
         """The rows of a stream's archive with start <= order field < end, sorted by order field and key."""
-        with scanning.reading(self._site, scanning.Wanted(stream, start, end, as_of, groups)) as found:
+        with scanning.open_scan(self._site, scanning.StreamScanRequest(stream, start, end, as_of, groups)) as found:
             asked = found.scan.standing.stream
-            return _sorted(found.rows, list(dict.fromkeys([asked.order, *asked.key])))
+            return _sorted_table(found.rows, list(dict.fromkeys([asked.order, *asked.key])))
 
     def apply(self) -> int | None:
         """Make the catalog agree with errata.yaml; the commit, if there was something to do. What would lose data is
         refused."""
         self.close()
-        planned = applying.plan(load_project(self._file))
+        planned = applying.plan_apply(load_project(self._file))
         planned.changes.check()
-        return None if planned.nothing else applying.apply(planned)
+        return None if planned.nothing else applying.apply_plan(planned)
 
-    def ingest(self, stream: str, *files: str | Path) -> AppendReport:
+    def ingest(self, stream: str, *files: str | Path) -> IngestReport:
         """Take files into a stream's archive."""
-        from errata.flows.taking.append import Batch, append  # noqa: PLC0415 - who only reads needs none of it
+        from errata.archive.ingest.batch import IngestRequest, ingest_batch  # noqa: PLC0415 - who only reads needs none of it
 
-        return append(self._site, Batch(stream, [str(file) for file in files]))
+        return ingest_batch(self._site, IngestRequest(stream, [str(file) for file in files]))
 
     def run(self, *queries: str) -> RunReport:
         """Do all that is due; with names, only these queries and what they read."""
-        from errata.flows.running.run import run  # noqa: PLC0415 - as above
+        from errata.answer.runs import run  # noqa: PLC0415 - as above
 
         return run(self._site, queries)
 
 
-def _sorted(rows: Rows, columns: Sequence[str]) -> pa.Table:
-    return whole(in_order(rows, columns, None))
+def _sorted_table(rows: FrameOrTable, columns: Sequence[str]) -> pa.Table:
+    return fetch_all(sort_rows(rows, columns, None))

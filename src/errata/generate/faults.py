@@ -8,16 +8,16 @@ from enum import StrEnum
 
 import numpy as np
 
-from errata.generate.feed import Feed, Quotes
-from errata.model.batch import Format
-from errata.model.instants import DAY, HOUR, SECOND
+from errata.generate.feed import QuoteFeed, QuoteRows
+from errata.model.batch import FileFormat
+from errata.model.time import DAY, HOUR, SECOND
 
-_REACH = 23 * HOUR // SECOND
+_MAX_REVISION_AGE = 23 * HOUR // SECOND
 _YEAR_2206 = (date(2206, 1, 1) - date(1970, 1, 1)).days * DAY
-_YEAR = 365 * DAY
+_YEAR_MICROS = 365 * DAY
 
 
-class Revisions(StrEnum):
+class RevisionKind(StrEnum):
     """How often a quote is corrected later: the three streams of the paper (4)."""
 
     NONE = "none"
@@ -31,7 +31,7 @@ class Revisions(StrEnum):
         return {"none": 0, "low": 1_000_000, "mod": 500_000, "high": 100_000}[self.value]
 
 
-class Mistake(StrEnum):
+class FeedMistake(StrEnum):
     """Ways in which a source sends what cannot or need not be taken in."""
 
     UNREADABLE_PRICE = "unreadable price"
@@ -43,7 +43,7 @@ class Mistake(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
+class ExtraLine:
     """A line beside the standard rows, written right after the standard row that bears its ordinal."""
 
     ordinal: int
@@ -52,35 +52,37 @@ class Extra:
     cents: int = 0
     old_cents: int | None = None
     """The price that a correction replaces; None for a mistake."""
-    mistake: Mistake | None = None
+    mistake: FeedMistake | None = None
 
-    def beside(self, row: Quotes) -> Extra:
+    def beside(self, row: QuoteRows) -> ExtraLine:
         """The mistake as it is made beside a row: duplicates bear the row's key, the others are a microsecond later."""
         time, symbol, cents = int(row.time[0]), int(row.symbol[0]), int(row.cents[0])
         match self.mistake:
             case None:
                 return self
-            case Mistake.EXACT_DUPLICATE:
+            case FeedMistake.EXACT_DUPLICATE:
                 pass
-            case Mistake.CONFLICTING_DUPLICATE:
+            case FeedMistake.CONFLICTING_DUPLICATE:
                 cents += 1 + cents // 100
-            case Mistake.YEAR_2206:
-                time = _YEAR_2206 + time % _YEAR
+            case FeedMistake.YEAR_2206:
+                time = _YEAR_2206 + time % _YEAR_MICROS
             case _:
                 time += 1
         return replace(self, time=time, symbol=symbol, cents=cents)
 
 
-def revisions(feed: Feed, kind: Revisions, first: int, end: int, delay: int, absent: frozenset[int]) -> list[Extra]:
+def make_revisions(
+    feed: QuoteFeed, kind: RevisionKind, first: int, end: int, delay: int, absent: frozenset[int]
+) -> list[ExtraLine]:
     """The corrections that arrive among the rows numbered from `first` to `end`.
 
     Each period has one, at a random place, of a random row of the 23 hours before. The row has arrived by then: it is
     older than the `delay` by which rows may be out of order and not `absent`. Earlier periods are gone through as
     well, because a row may be corrected twice and the second correction replaces the price of the first.
     """
-    if kind is Revisions.NONE:
+    if kind is RevisionKind.NONE:
         return []
-    found: list[Extra] = []
+    found: list[ExtraLine] = []
     current: dict[int, int] = {}
     for number in range(-(-end // kind.period)):
         luck = [int(bits) for bits in feed.hashes("revision", np.arange(number * 3, number * 3 + 3))]
@@ -90,36 +92,38 @@ def revisions(feed: Feed, kind: Revisions, first: int, end: int, delay: int, abs
         if room <= 0:
             continue
         ordinal = low + luck[0] % room
-        oldest = max(0, ordinal - _REACH * feed.symbols)
+        oldest = max(0, ordinal - _MAX_REVISION_AGE * feed.symbols)
         target = oldest + luck[1] % (ordinal + 1 - gap - oldest)
         while target in absent and target > oldest:
             target -= 1
         row = feed.at(np.array([target]))
         old = current.get(target, int(row.cents[0]))
-        current[target] = new = _another_price(old, luck[2])
+        current[target] = new = _changed_price(old, luck[2])
         if first <= ordinal < end:
-            found.append(Extra(ordinal, int(row.time[0]), int(row.symbol[0]), new, old))
+            found.append(ExtraLine(ordinal, int(row.time[0]), int(row.symbol[0]), new, old))
     return found
 
 
-def _another_price(cents: int, luck: int) -> int:
+def _changed_price(cents: int, luck: int) -> int:
     """Up to a twentieth and a cent more or less, never the same."""
     change = 1 + luck % (cents // 20 + 1)
     return cents + change if luck >> 63 or change >= cents else cents - change
 
 
-def mistakes(feed: Feed, count: int, first: int, end: int, kind: Format) -> list[Extra]:
+def make_mistakes(feed: QuoteFeed, count: int, first: int, end: int, kind: FileFormat) -> list[ExtraLine]:
     """Where which mistake is made; each kind as often as any other, of those that the format can bear."""
-    kinds = [mistake for mistake in Mistake if kind is not Format.PARQUET or mistake not in _UNTYPED]
+    kinds = [mistake for mistake in FeedMistake if kind is not FileFormat.PARQUET or mistake not in _UNTYPED]
     places = first + (feed.hashes("mistake", np.arange(count)) % np.uint64(end - first)).astype(np.int64)
-    return [Extra(int(place), mistake=kinds[number % len(kinds)]) for number, place in enumerate(places)]
+    return [ExtraLine(int(place), mistake=kinds[number % len(kinds)]) for number, place in enumerate(places)]
 
 
-_UNTYPED = frozenset({Mistake.UNREADABLE_PRICE, Mistake.TOO_FEW_VALUES})
+_UNTYPED = frozenset({FeedMistake.UNREADABLE_PRICE, FeedMistake.TOO_FEW_VALUES})
 """Mistakes that a typed format cannot hold."""
 
 
-def late_rows(feed: Feed, count: int, spans: list[tuple[int, int]]) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
+def choose_late_rows(
+    feed: QuoteFeed, count: int, spans: list[tuple[int, int]]
+) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """For each file's span of rows the numbers of those that only come with the next file.
 
     They are of a file's first half, so that the rest of the file lies between them and the stable point.

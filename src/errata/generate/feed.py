@@ -1,7 +1,4 @@
-"""The feed of quotes as arithmetic: the time, symbol and price of any row from its number alone.
-
-Nothing is remembered from row to row, so a correction can quote the price of a row written a day ago.
-"""
+"""The names of the stocks that are quoted."""
 
 from __future__ import annotations
 
@@ -11,11 +8,39 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from errata.generate.tickers import tickers
-from errata.model.instants import SECOND
+from errata.model.time import SECOND
 
-Numbers = npt.NDArray[np.int64]
-Hashes = npt.NDArray[np.uint64]
+_NAMES = """
+IBM AAPL MSFT AMZN GOOG META NVDA TSLA ORCL INTC AMD CSCO ADBE CRM NFLX QCOM TXN AVGO MU AMAT
+LRCX KLAC ADI NXPI MRVL HPQ HPE DELL WDC STX JPM BAC WFC C GS MS BK STT PNC USB
+TFC COF AXP V MA PYPL BLK SCHW SPGI MCO ICE CME NDAQ AON MMC TRV ALL PGR CB AIG
+MET PRU AFL HIG JNJ PFE MRK ABBV LLY BMY AMGN GILD BIIB REGN VRTX MRNA ABT MDT SYK BSX
+BDX ZBH EW ISRG TMO DHR A WAT PKI UNH CVS CI HUM CNC HCA MCK XOM CVX COP EOG
+OXY SLB HAL BKR VLO MPC PSX HES DVN APA KMI WMB OKE NEE DUK SO D AEP EXC SRE
+XEL ED PEG ES WEC AWK LIN APD SHW ECL DD DOW LYB NUE FCX NEM GE HON MMM CAT
+DE EMR ETN ITW PH ROK CMI PCAR BA LMT RTX NOC GD LHX UPS FDX UNP CSX NSC DAL
+UAL AAL LUV WM RSG KO PEP PG CL KMB GIS K HSY MDLZ MO PM WMT COST TGT KR
+HD LOW MCD SBUX YUM NKE TJX ROST BKNG MAR HLT GM F DIS CMCSA T VZ TMUS EA TTWO
+"""
+_LISTED_NAMES = _NAMES.split()
+
+
+def ticker_names(count: int) -> tuple[str, ...]:
+    """The first names; past the listed ones come further share classes: IBM.B, AAPL.B, …"""
+    return tuple(_ticker_name(number) for number in range(count))
+
+
+def _ticker_name(number: int) -> str:
+    again, place = divmod(number, len(_LISTED_NAMES))
+    return _LISTED_NAMES[place] if again == 0 else f"{_LISTED_NAMES[place]}.{chr(ord('A') + again)}"
+
+
+# The feed of quotes as arithmetic: the time, symbol and price of any row from its number alone.
+#
+# Nothing is remembered from row to row, so a correction can quote the price of a row written a day ago.
+
+IntArray = npt.NDArray[np.int64]
+HashArray = npt.NDArray[np.uint64]
 
 BLOCK = 1_024
 """Seconds of a price's walk that are computed together."""
@@ -23,43 +48,43 @@ BLOCK = 1_024
 CHUNK_ROWS = 200_000
 """About as many rows are held at a time."""
 
-MOST_SYMBOLS = 2_000
+MAX_SYMBOLS = 2_000
 
 _SCALES = 12
-_LEAST_CENTS = 100
+_MIN_CENTS = 100
 _MIXERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True, slots=True)
-class Quotes:
+class QuoteRows:
     """Some rows: their times in microseconds, the numbers of their symbols, their prices in cents."""
 
-    time: Numbers
-    symbol: Numbers
-    cents: Numbers
+    time: IntArray
+    symbol: IntArray
+    cents: IntArray
 
     def __len__(self) -> int:
         return len(self.time)
 
-    def __getitem__(self, which: slice | Numbers | npt.NDArray[np.bool_]) -> Quotes:
-        return Quotes(self.time[which], self.symbol[which], self.cents[which])
+    def __getitem__(self, which: slice | IntArray | npt.NDArray[np.bool_]) -> QuoteRows:
+        return QuoteRows(self.time[which], self.symbol[which], self.cents[which])
 
-    def then(self, other: Quotes) -> Quotes:
-        return Quotes(
+    def then(self, other: QuoteRows) -> QuoteRows:
+        return QuoteRows(
             np.concatenate((self.time, other.time)),
             np.concatenate((self.symbol, other.symbol)),
             np.concatenate((self.cents, other.cents)),
         )
 
     @classmethod
-    def none(cls) -> Quotes:
+    def none(cls) -> QuoteRows:
         empty = np.empty(0, np.int64)
         return cls(empty, empty, empty)
 
 
 @dataclass(frozen=True)
-class Feed:
+class QuoteFeed:
     """Every symbol reports once a second, at a moment of its own; row numbers follow time."""
 
     seed: int
@@ -68,7 +93,7 @@ class Feed:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        return tickers(self.symbols)
+        return ticker_names(self.symbols)
 
     @property
     def slot(self) -> int:
@@ -80,7 +105,7 @@ class Feed:
         """Rows computed together: whole blocks of seconds of all symbols."""
         return BLOCK * self.symbols * max(1, CHUNK_ROWS // (BLOCK * self.symbols))
 
-    def stretch(self, first: int, end: int) -> Quotes:
+    def stretch(self, first: int, end: int) -> QuoteRows:
         """The rows numbered from `first` up to and without `end`."""
         row = np.arange(first, end, dtype=np.int64)
         second, time, symbol = self._place(row)
@@ -88,27 +113,27 @@ class Feed:
         everyone = np.arange(self.symbols)
         walks = self._walk(np.repeat(blocks, self.symbols), np.tile(everyone, len(blocks)))
         cents = walks[(second // BLOCK - blocks[0]) * self.symbols + symbol, second % BLOCK]
-        return Quotes(time, symbol, cents)
+        return QuoteRows(time, symbol, cents)
 
-    def at(self, row: Numbers) -> Quotes:
+    def at(self, row: IntArray) -> QuoteRows:
         """The rows of the given numbers, wherever in the feed they are."""
         second, time, symbol = self._place(row)
         walks = self._walk(second // BLOCK, symbol)
-        return Quotes(time, symbol, walks[np.arange(len(row)), second % BLOCK])
+        return QuoteRows(time, symbol, walks[np.arange(len(row)), second % BLOCK])
 
-    def hashes(self, what: str, number: Numbers) -> Hashes:
+    def hashes(self, what: str, number: IntArray) -> HashArray:
         """Reproducible randomness: 64 bits for each number, unlike those for any other purpose."""
         tag = np.uint64((self.seed * 1_000_003 + int.from_bytes(what.encode(), "little")) % 2**64)
-        return mix(mix(np.atleast_1d(tag)) + number.astype(np.uint64))
+        return mix_hash(mix_hash(np.atleast_1d(tag)) + number.astype(np.uint64))
 
-    def _place(self, row: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    def _place(self, row: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         second, place = np.divmod(row, self.symbols)
         symbol = self._order[(place + self._turn(second)) % self.symbols]
         # The last microsecond of a slot stays free, so that a made-up row can stand beside any quote.
         jitter = (self.hashes("moment", row) % np.uint64(self.slot - 1)).astype(np.int64)
         return second, self.start + second * SECOND + place * self.slot + jitter, symbol
 
-    def _turn(self, second: Numbers) -> Numbers:
+    def _turn(self, second: IntArray) -> IntArray:
         """How far the order of symbols is turned in a second; few seconds, many rows."""
         first, last = int(second.min()), int(second.max())
         if last - first > len(second):
@@ -117,14 +142,14 @@ class Feed:
         return turns.astype(np.int64)[second - first]
 
     @cached_property
-    def _order(self) -> Numbers:
+    def _order(self) -> IntArray:
         return np.argsort(self.hashes("order", np.arange(self.symbols)), kind="stable").astype(np.int64)
 
     @cached_property
-    def _base(self) -> Numbers:
+    def _base(self) -> IntArray:
         return 1_000 + (self.hashes("base", np.arange(self.symbols)) % np.uint64(49_000)).astype(np.int64)
 
-    def _walk(self, block: Numbers, symbol: Numbers) -> Numbers:
+    def _walk(self, block: IntArray, symbol: IntArray) -> IntArray:
         """Cents in each second of a block, one line per (block, symbol).
 
         Between two anchors the steps are summed and bent so that they arrive (a Brownian bridge); the anchors are a
@@ -133,17 +158,17 @@ class Feed:
         base = self._base[symbol]
         most = 1 + base // 4_000
         cell = (block * self.symbols + symbol)[:, None] * BLOCK + np.arange(BLOCK)
-        steps = _spread(self.hashes("step", cell.reshape(-1)).reshape(cell.shape), most[:, None])
+        steps = _uniform_integers(self.hashes("step", cell.reshape(-1)).reshape(cell.shape), most[:, None])
         path = np.cumsum(steps, axis=1) - steps
         total = path[:, -1] + steps[:, -1]
         begin, end = self._anchor(block, symbol), self._anchor(block + 1, symbol)
         bend = ((end - begin - total)[:, None] * np.arange(BLOCK)) // BLOCK
         height = base[:, None] + begin[:, None] + path + bend
         period = 4 * base[:, None]
-        cents: Numbers = _LEAST_CENTS + np.abs((height + period // 2) % period - period // 2)
+        cents: IntArray = _MIN_CENTS + np.abs((height + period // 2) % period - period // 2)
         return cents
 
-    def _anchor(self, block: Numbers, symbol: Numbers) -> Numbers:
+    def _anchor(self, block: IntArray, symbol: IntArray) -> IntArray:
         """Where a symbol's walk stands when a block begins: noise at scales that double, the slow ones the larger.
 
         A sum over scales and not over all the blocks before keeps every place of the feed equally near.
@@ -151,14 +176,14 @@ class Feed:
         most = 32 * (1 + self._base[symbol] // 4_000)
         height = np.zeros(len(block), np.int64)
         for scale in range(_SCALES):
-            knot = (block >> scale) * MOST_SYMBOLS + symbol
-            here = _spread(self.hashes(f"knot{scale}", knot), most * (scale + 1))
-            there = _spread(self.hashes(f"knot{scale}", knot + MOST_SYMBOLS), most * (scale + 1))
+            knot = (block >> scale) * MAX_SYMBOLS + symbol
+            here = _uniform_integers(self.hashes(f"knot{scale}", knot), most * (scale + 1))
+            there = _uniform_integers(self.hashes(f"knot{scale}", knot + MAX_SYMBOLS), most * (scale + 1))
             height += here + ((there - here) * (block & ((1 << scale) - 1)) >> scale)
         return height
 
 
-def mix(number: Hashes) -> Hashes:
+def mix_hash(number: HashArray) -> HashArray:
     """The finaliser of SplitMix64: every bit of the result depends on every bit of the number."""
     mixed = number * np.uint64(_GOLDEN)
     mixed ^= mixed >> np.uint64(30)
@@ -169,6 +194,6 @@ def mix(number: Hashes) -> Hashes:
     return mixed
 
 
-def _spread(hashes: Hashes, most: Numbers) -> Numbers:
+def _uniform_integers(hashes: HashArray, most: IntArray) -> IntArray:
     """Whole numbers from -most to most."""
     return (hashes % (2 * most + 1).astype(np.uint64)).astype(np.int64) - most

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from errata.errors import UsageError
-from errata.generate.faults import Extra, Mistake, Revisions, late_rows, mistakes, revisions
-from errata.generate.feed import MOST_SYMBOLS, Feed, Numbers, Quotes
-from errata.generate.files import QuoteFile, file_name, open_file
-from errata.model.batch import Format
-from errata.model.instants import SECOND
+from errata.generate.faults import ExtraLine, FeedMistake, RevisionKind, choose_late_rows, make_mistakes, make_revisions
+from errata.generate.feed import MAX_SYMBOLS, IntArray, QuoteFeed, QuoteRows
+from errata.generate.files import QuoteFile, open_quote_file, quote_file_name
+from errata.model.batch import FileFormat
+from errata.model.time import SECOND
 
-START = 1_794_960_000_000_000
+DEFAULT_START = 1_794_960_000_000_000
 """2026-11-18T00:00:00."""
 
 
@@ -31,8 +31,8 @@ class QuoteSpec:
     rows: int
     seed: int = 1
     symbols: int = 200
-    start: int = START
-    format: Format = Format.CSV
+    start: int = DEFAULT_START
+    format: FileFormat = FileFormat.CSV
     gzip: bool = False
     rows_per_file: int = 1_000_000
     disorder: float = 0.0
@@ -40,18 +40,18 @@ class QuoteSpec:
     disorder_span: int = 2 * SECOND
     late: int = 0
     """Rows of a file's first half that only come at the end of the file that follows."""
-    revisions: Revisions = Revisions.NONE
+    revisions: RevisionKind = RevisionKind.NONE
     mistakes: int = 0
     after: int = 0
 
     def __post_init__(self) -> None:
         if self.rows < 1 or self.rows_per_file < 1 or min(self.late, self.mistakes, self.after) < 0:
             raise UsageError("a feed and each of its files have a row or more; late, mistakes and after are 0 or more")
-        if not 1 <= self.symbols <= MOST_SYMBOLS:
-            raise UsageError(f"{self.symbols} symbols cannot be generated", how=f"give 1 to {MOST_SYMBOLS}")
+        if not 1 <= self.symbols <= MAX_SYMBOLS:
+            raise UsageError(f"{self.symbols} symbols cannot be generated", how=f"give 1 to {MAX_SYMBOLS}")
         if not 0 <= self.disorder <= 1 or self.disorder_span < SECOND:
             raise UsageError("the disorder is a share from 0 to 1, spread over a second or more")
-        if self.gzip and self.format is Format.PARQUET:
+        if self.gzip and self.format is FileFormat.PARQUET:
             raise UsageError("Parquet is not gzipped", why="it compresses its own pages", how="leave out gzip")
         if self.late > (room := sum(max(0, (end - first) // 2) for first, end in self.spans()[:-1])):
             raise UsageError(
@@ -67,16 +67,16 @@ class QuoteSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeMistake:
+class RecordedMistake:
     """A bad row that was written on purpose, and where."""
 
-    kind: Mistake
+    kind: FeedMistake
     file: Path
     line: int
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
+class GeneratedFeed:
     """What was written."""
 
     files: tuple[Path, ...]
@@ -86,34 +86,34 @@ class Generated:
     late: int
     disordered: int
     """Rows that stand behind a row of a later time, without the late ones."""
-    mistakes: tuple[MadeMistake, ...] = ()
+    mistakes: tuple[RecordedMistake, ...] = ()
 
-    def mistakes_by_kind(self) -> dict[Mistake, int]:
+    def mistakes_by_kind(self) -> dict[FeedMistake, int]:
         return dict(Counter(mistake.kind for mistake in self.mistakes))
 
 
-def generate_quotes(spec: QuoteSpec, out: Path, progress: Callable[[int], None] | None = None) -> Generated:
+def generate_quotes(spec: QuoteSpec, out: Path, progress: Callable[[int], None] | None = None) -> GeneratedFeed:
     """Write the feed's files into a folder; `progress` is told, again and again, how many rows more were written."""
     out.mkdir(parents=True, exist_ok=True)
-    feed, spans = Feed(spec.seed, spec.symbols, spec.start), spec.spans()
+    feed, spans = QuoteFeed(spec.seed, spec.symbols, spec.start), spec.spans()
     end = spec.after + spec.rows
-    late = late_rows(feed, spec.late, spans)
+    late = choose_late_rows(feed, spec.late, spans)
     delay = spec.disorder_span if spec.disorder else 0
     absent = frozenset(int(row) for rows in late for row in rows)
-    extras = mistakes(feed, spec.mistakes, spec.after, end, spec.format)
-    extras += revisions(feed, spec.revisions, spec.after, end, delay, absent)
+    extras = make_mistakes(feed, spec.mistakes, spec.after, end, spec.format)
+    extras += make_revisions(feed, spec.revisions, spec.after, end, delay, absent)
     extras.sort(key=lambda extra: extra.ordinal)
-    tally = _Tally(progress or _unheard)
-    files, come_late = [], Quotes.none()
+    tally = _FeedWriter(progress or _no_progress)
+    files, come_late = [], QuoteRows.none()
     for (first, stop), held_back in zip(spans, late, strict=True):
-        path = out / file_name(first, spec.format, spec.gzip)
+        path = out / quote_file_name(first, spec.format, spec.gzip)
         writing = path.with_name(f"_{path.name}.tmp")
-        file = open_file(writing, feed, spec.format, spec.revisions is not Revisions.NONE, spec.gzip)
+        file = open_quote_file(writing, feed, spec.format, spec.revisions is not RevisionKind.NONE, spec.gzip)
         try:
             # Rows held back leave the file shorter than its span: what would stand behind them stands at the end.
             last = stop - first - len(held_back)
             ours = [(min(extra.ordinal - first + 1, last), extra) for extra in extras if first <= extra.ordinal < stop]
-            for rows in _arrivals(feed, spec, first, stop, held_back):
+            for rows in _arrival_chunks(feed, spec, first, stop, held_back):
                 ours = tally.write(file, path, rows, ours)
             if len(come_late):
                 tally.write(file, path, come_late, [], late=True)
@@ -121,8 +121,8 @@ def generate_quotes(spec: QuoteSpec, out: Path, progress: Callable[[int], None] 
             file.close()
         writing.replace(path)
         files.append(path)
-        come_late = feed.at(held_back) if len(held_back) else Quotes.none()
-    return Generated(
+        come_late = feed.at(held_back) if len(held_back) else QuoteRows.none()
+    return GeneratedFeed(
         tuple(files),
         spec.rows,
         sum(extra.mistake is None for extra in extras),
@@ -133,24 +133,24 @@ def generate_quotes(spec: QuoteSpec, out: Path, progress: Callable[[int], None] 
 
 
 @dataclass(slots=True)
-class _Tally:
+class _FeedWriter:
     """Writes stretches of rows and counts what was written."""
 
     progress: Callable[[int], None]
     disordered: int = 0
-    mistakes: list[MadeMistake] = field(default_factory=list)
+    mistakes: list[RecordedMistake] = field(default_factory=list)
     newest: int = 0
 
     def write(
-        self, file: QuoteFile, path: Path, rows: Quotes, extras: list[tuple[int, Extra]], late: bool = False
-    ) -> list[tuple[int, Extra]]:
+        self, file: QuoteFile, path: Path, rows: QuoteRows, extras: list[tuple[int, ExtraLine]], late: bool = False
+    ) -> list[tuple[int, ExtraLine]]:
         """Write rows, and behind them those extras that stand among them; returns the others, counted from here."""
         count = len(rows)
         here = [(behind, extra.beside(rows[behind - 1 : behind])) for behind, extra in extras if behind <= count]
         lines = file.write(rows, here)
         for line, (_, extra) in zip(lines, here, strict=True):
             if extra.mistake is not None:
-                self.mistakes.append(MadeMistake(extra.mistake, path, line))
+                self.mistakes.append(RecordedMistake(extra.mistake, path, line))
         if not late:
             ran = np.maximum.accumulate(np.maximum(rows.time, self.newest))
             self.disordered += int(np.count_nonzero(rows.time < ran))
@@ -159,13 +159,13 @@ class _Tally:
         return [(behind - count, extra) for behind, extra in extras if behind > count]
 
 
-def _unheard(_: int) -> None:
+def _no_progress(_: int) -> None:
     """Nobody asked for progress."""
 
 
-def _arrivals(feed: Feed, spec: QuoteSpec, first: int, end: int, held_back: Numbers) -> Iterator[Quotes]:
+def _arrival_chunks(feed: QuoteFeed, spec: QuoteSpec, first: int, end: int, held_back: IntArray) -> Iterator[QuoteRows]:
     """A file's rows in the order of their arrival, some hundred thousand at a time."""
-    waiting, due = Quotes.none(), np.empty(0, np.int64)
+    waiting, due = QuoteRows.none(), np.empty(0, np.int64)
     while first < end:
         stop = min(end, (first // feed.chunk + 1) * feed.chunk)
         row = np.arange(first, stop)
@@ -174,7 +174,7 @@ def _arrivals(feed: Feed, spec: QuoteSpec, first: int, end: int, held_back: Numb
         first = stop
         if spec.disorder:
             rows = waiting.then(rows)
-            arrival = np.concatenate((due, rows.time[len(waiting) :] + _delays(feed, spec, row)))
+            arrival = np.concatenate((due, rows.time[len(waiting) :] + _arrival_delays(feed, spec, row)))
             order = np.argsort(arrival, kind="stable")
             horizon = spec.start + stop // spec.symbols * SECOND if stop < end else int(arrival.max(initial=0)) + 1
             here = arrival[order] < horizon
@@ -184,7 +184,7 @@ def _arrivals(feed: Feed, spec: QuoteSpec, first: int, end: int, held_back: Numb
             yield rows
 
 
-def _delays(feed: Feed, spec: QuoteSpec, row: Numbers) -> Numbers:
+def _arrival_delays(feed: QuoteFeed, spec: QuoteSpec, row: IntArray) -> IntArray:
     """By how much each row is held up; at least two quotes' room, so that another overtakes it."""
     luck = feed.hashes("disorder", row)
     delayed = (luck >> np.uint64(11)).astype(np.float64) < spec.disorder * 2.0**53

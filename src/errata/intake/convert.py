@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.intake.arrow_types import arrow_type
-from errata.intake.text_rules import exact_decimal, text_rule
-from errata.model.columns import ColumnType, Kind
+from errata.errors import UsageError
+from errata.intake.types import arrow_type, exact_decimal, text_rule
+from errata.model.columns import ColumnType, TypeKind
 
 _FIRST_INSTANT = -62_135_596_800_000_000
 _LAST_INSTANT = 253_402_300_799_999_999
@@ -18,34 +18,34 @@ _FIRST_DAY = -719_162
 _LAST_DAY = 2_932_896
 """The years 1 to 9999: what Python, Spark and the databases can all hold."""
 
-Cast = Callable[[pa.Array], pa.Array]
+CastFunction = Callable[[pa.Array], pa.Array]
 
 
 def convert(values: pa.Array | pa.ChunkedArray, kind: ColumnType) -> tuple[pa.Array, np.ndarray | None]:
     """The values as the declared type, NULL where one cannot be, and the mask of those (None: there are none)."""
-    plain = flatten(values)
-    if not readable(plain.type, kind):
+    plain = plain_array(values)
+    if not is_convertible(plain.type, kind):
         result = pa.nulls(len(plain), arrow_type(kind))
     elif pa.types.is_null(plain.type):
         return pa.nulls(len(plain), arrow_type(kind)), None
-    elif kind.kind is Kind.STRING:
+    elif kind.kind is TypeKind.STRING:
         result = _to_string(plain)
     elif pa.types.is_string(plain.type):
-        result = _in_range(_from_text(plain, kind), kind)
+        result = _drop_out_of_range(_from_text(plain, kind), kind)
     else:
-        result = _in_range(_from_typed(plain, kind), kind)
+        result = _drop_out_of_range(_from_typed(plain, kind), kind)
     if result.null_count == plain.null_count:
         return result, None
-    return result, mask_of(pc.and_(pc.is_valid(plain), pc.is_null(result)))
+    return result, bool_mask(pc.and_(pc.is_valid(plain), pc.is_null(result)))
 
 
-def mask_of(flags: pa.Array) -> np.ndarray:
+def bool_mask(flags: pa.Array) -> np.ndarray:
     """A boolean array without NULLs as numpy has it."""
     mask: np.ndarray = flags.to_numpy(zero_copy_only=False)
     return mask.astype(bool, copy=False)
 
 
-def flatten(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+def plain_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """One plain array: no chunks, no dictionary, one kind of string."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
@@ -56,7 +56,7 @@ def flatten(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return values
 
 
-def readable(source: pa.DataType, kind: ColumnType) -> bool:
+def is_convertible(source: pa.DataType, kind: ColumnType) -> bool:
     """Whether values of a file's type can be of the declared type at all."""
     if pa.types.is_dictionary(source):
         source = source.value_type
@@ -67,16 +67,16 @@ def readable(source: pa.DataType, kind: ColumnType) -> bool:
 
 _TEXT = (pa.types.is_string,)
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-_SOURCES: dict[Kind, tuple[Callable[[pa.DataType], bool], ...]] = {
-    Kind.STRING: (*_TEXT, pa.types.is_binary, pa.types.is_large_binary, pa.types.is_integer, pa.types.is_boolean),
-    Kind.BOOLEAN: (*_TEXT, pa.types.is_boolean),
-    Kind.INT: (*_TEXT, *_NUMBERS),
-    Kind.BIGINT: (*_TEXT, *_NUMBERS),
-    Kind.FLOAT: (*_TEXT, *_NUMBERS),
-    Kind.DOUBLE: (*_TEXT, *_NUMBERS),
-    Kind.DECIMAL: (*_TEXT, *_NUMBERS),
-    Kind.DATE: (*_TEXT, pa.types.is_date, pa.types.is_timestamp),
-    Kind.TIMESTAMP: (*_TEXT, pa.types.is_timestamp, pa.types.is_date),
+_SOURCES: dict[TypeKind, tuple[Callable[[pa.DataType], bool], ...]] = {
+    TypeKind.STRING: (*_TEXT, pa.types.is_binary, pa.types.is_large_binary, pa.types.is_integer, pa.types.is_boolean),
+    TypeKind.BOOLEAN: (*_TEXT, pa.types.is_boolean),
+    TypeKind.INT: (*_TEXT, *_NUMBERS),
+    TypeKind.BIGINT: (*_TEXT, *_NUMBERS),
+    TypeKind.FLOAT: (*_TEXT, *_NUMBERS),
+    TypeKind.DOUBLE: (*_TEXT, *_NUMBERS),
+    TypeKind.DECIMAL: (*_TEXT, *_NUMBERS),
+    TypeKind.DATE: (*_TEXT, pa.types.is_date, pa.types.is_timestamp),
+    TypeKind.TIMESTAMP: (*_TEXT, pa.types.is_timestamp, pa.types.is_date),
 }
 
 
@@ -84,15 +84,15 @@ def _to_string(values: pa.Array) -> pa.Array:
     if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
         return values.cast(pa.string())
     # By way of bytes, since Arrow checks that text is UTF-8 only when it is made from bytes.
-    return _narrowed(values.cast(pa.binary()), pa.string(), lambda part: part.cast(pa.string()))
+    return _cast_or_null(values.cast(pa.binary()), pa.string(), lambda part: part.cast(pa.string()))
 
 
 def _from_text(texts: pa.Array, kind: ColumnType) -> pa.Array:
     rule, target = text_rule(kind), arrow_type(kind)
     if rule.surely(texts):
-        whole = _try(texts, rule.naive or target)
+        whole = _cast_or_none(texts, rule.naive or target)
         if whole is not None:
-            return _finite(whole.cast(target), texts)
+            return _drop_overflow(whole.cast(target), texts)
     fits = pc.match_substring_regex(texts, rule.pattern)
     if rule.fits is not None:
         fits = pc.and_(fits, pc.match_substring_regex(texts, rule.fits))
@@ -100,14 +100,14 @@ def _from_text(texts: pa.Array, kind: ColumnType) -> pa.Array:
     fitting = pc.if_else(fits, texts, pa.scalar(None, pa.string()))
     spelt = rule.respell(fitting)
     if rule.wider is not None:
-        return _bounded(_narrowed(spelt, rule.wider, lambda part: part.cast(rule.wider)), target)
-    result = _narrowed(spelt, target, lambda part: part.cast(target))
-    if kind.kind is Kind.DECIMAL and result.null_count > fitting.null_count:
-        result = _rescued(fitting, result, kind)
-    return _finite(result, texts)
+        return _narrow_integers(_cast_or_null(spelt, rule.wider, lambda part: part.cast(rule.wider)), target)
+    result = _cast_or_null(spelt, target, lambda part: part.cast(target))
+    if kind.kind is TypeKind.DECIMAL and result.null_count > fitting.null_count:
+        result = _exact_decimals(fitting, result, kind)
+    return _drop_overflow(result, texts)
 
 
-def _bounded(numbers: pa.Array, target: pa.DataType) -> pa.Array:
+def _narrow_integers(numbers: pa.Array, target: pa.DataType) -> pa.Array:
     """Integers that the narrower type holds, as it."""
     narrow = numbers.cast(target, safe=False)
     return pc.if_else(pc.equal(narrow.cast(numbers.type), numbers), narrow, pa.scalar(None, target))
@@ -119,56 +119,56 @@ def _from_typed(values: pa.Array, kind: ColumnType) -> pa.Array:
         return values
     if pa.types.is_floating(source):
         return _from_floating(values, kind)
-    if kind.kind is Kind.DATE and pa.types.is_timestamp(source):
-        return _days(values)
-    if kind.kind is Kind.DECIMAL and pa.types.is_integer(source):
-        return _narrowed(values, target, lambda part: part.cast(pa.decimal256(40, 0)).cast(target))
-    return _narrowed(values, target, lambda part: part.cast(target))
+    if kind.kind is TypeKind.DATE and pa.types.is_timestamp(source):
+        return _dates_of_midnights(values)
+    if kind.kind is TypeKind.DECIMAL and pa.types.is_integer(source):
+        return _cast_or_null(values, target, lambda part: part.cast(pa.decimal256(40, 0)).cast(target))
+    return _cast_or_null(values, target, lambda part: part.cast(target))
 
 
 def _from_floating(values: pa.Array, kind: ColumnType) -> pa.Array:
-    if kind.kind is Kind.DECIMAL:
+    if kind.kind is TypeKind.DECIMAL:
         # A double stands for the shortest decimal that it prints as; its binary digits were never meant.
         return _from_text(values.cast(pa.string()), kind)
-    if kind.kind in (Kind.INT, Kind.BIGINT):
-        return _whole(values, arrow_type(kind))
-    return _finite(values.cast(arrow_type(kind), safe=False), values)
+    if kind.kind in (TypeKind.INT, TypeKind.BIGINT):
+        return _integers_of_floats(values, arrow_type(kind))
+    return _drop_overflow(values.cast(arrow_type(kind), safe=False), values)
 
 
-def _days(values: pa.Array) -> pa.Array:
+def _dates_of_midnights(values: pa.Array) -> pa.Array:
     """Timestamps at midnight, as their dates."""
     utc = pa.timestamp("us", "UTC")
-    moments = _narrowed(values, utc, lambda part: part.cast(utc))
+    moments = _cast_or_null(values, utc, lambda part: part.cast(utc))
     days = moments.cast(pa.date32())
     midnights = days.cast(pa.timestamp("us")).cast(utc)
     return pc.if_else(pc.equal(midnights, moments), days, pa.scalar(None, pa.date32()))
 
 
-def _whole(values: pa.Array, target: pa.DataType) -> pa.Array:
+def _integers_of_floats(values: pa.Array, target: pa.DataType) -> pa.Array:
     """Floating point numbers that are whole, as integers."""
     finite = pc.if_else(pc.is_finite(values), values, pa.scalar(None, values.type))
-    return _narrowed(finite, target, lambda part: part.cast(target))
+    return _cast_or_null(finite, target, lambda part: part.cast(target))
 
 
-def _try(values: pa.Array, target: pa.DataType) -> pa.Array | None:
+def _cast_or_none(values: pa.Array, target: pa.DataType) -> pa.Array | None:
     try:
         return values.cast(target)
     except pa.ArrowInvalid:
         return None
 
 
-def _narrowed(values: pa.Array, target: pa.DataType, cast: Cast) -> pa.Array:
+def _cast_or_null(values: pa.Array, target: pa.DataType, cast: CastFunction) -> pa.Array:
     """The cast of what can be cast: halves that fail are halved again, and a single value that fails is NULL."""
     try:
         return cast(values)
     except pa.ArrowInvalid:
         encoded = values.dictionary_encode()
     parts: list[pa.Array] = []
-    _halve(encoded.dictionary, target, cast, parts)
+    _cast_halves(encoded.dictionary, target, cast, parts)
     return pa.concat_arrays(parts).take(encoded.indices)
 
 
-def _halve(values: pa.Array, target: pa.DataType, cast: Cast, parts: list[pa.Array]) -> None:
+def _cast_halves(values: pa.Array, target: pa.DataType, cast: CastFunction, parts: list[pa.Array]) -> None:
     try:
         parts.append(cast(values))
     except pa.ArrowInvalid:
@@ -176,11 +176,11 @@ def _halve(values: pa.Array, target: pa.DataType, cast: Cast, parts: list[pa.Arr
             parts.append(pa.nulls(1, target))
             return
         middle = len(values) // 2
-        _halve(values.slice(0, middle), target, cast, parts)
-        _halve(values.slice(middle), target, cast, parts)
+        _cast_halves(values.slice(0, middle), target, cast, parts)
+        _cast_halves(values.slice(middle), target, cast, parts)
 
 
-def _rescued(texts: pa.Array, result: pa.Array, kind: ColumnType) -> pa.Array:
+def _exact_decimals(texts: pa.Array, result: pa.Array, kind: ColumnType) -> pa.Array:
     """Decimals that Arrow gave up on, or was not asked for, and that fit all the same."""
     lost = pc.and_(pc.is_valid(texts), pc.is_null(result))
     encoded = texts.filter(lost).dictionary_encode()
@@ -188,7 +188,7 @@ def _rescued(texts: pa.Array, result: pa.Array, kind: ColumnType) -> pa.Array:
     return pc.replace_with_mask(result, lost, found.take(encoded.indices))
 
 
-def _finite(result: pa.Array, source: pa.Array) -> pa.Array:
+def _drop_overflow(result: pa.Array, source: pa.Array) -> pa.Array:
     """Without the infinities that stand for numbers too large."""
     if not pa.types.is_floating(result.type) or not pc.any(pc.is_inf(result)).as_py():
         return result
@@ -199,11 +199,11 @@ def _finite(result: pa.Array, source: pa.Array) -> pa.Array:
     return pc.if_else(pc.and_(pc.is_inf(result), pc.invert(meant)), pa.scalar(None, result.type), result)
 
 
-def _in_range(result: pa.Array, kind: ColumnType) -> pa.Array:
+def _drop_out_of_range(result: pa.Array, kind: ColumnType) -> pa.Array:
     """Without instants and days outside the years 1 to 9999."""
-    if kind.kind is Kind.TIMESTAMP:
+    if kind.kind is TypeKind.TIMESTAMP:
         numbers, first, last = result.view(pa.int64()), _FIRST_INSTANT, _LAST_INSTANT
-    elif kind.kind is Kind.DATE:
+    elif kind.kind is TypeKind.DATE:
         numbers, first, last = result.view(pa.int32()), _FIRST_DAY, _LAST_DAY
     else:
         return result
@@ -212,3 +212,20 @@ def _in_range(result: pa.Array, kind: ColumnType) -> pa.Array:
         return result
     inside = pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last))
     return pc.if_else(inside, result, pa.scalar(None, result.type))
+
+
+# Single values in the one spelling that the bucket index keeps and compares.
+
+
+def canonical_text(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """A column's values as text, each value in one spelling only."""
+    return column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
+
+
+def canonical_value(text: str, kind: ColumnType) -> str:
+    """A value that a person wrote, in that spelling."""
+    value, wrong = convert(pa.array([text], pa.string()), kind)
+    if wrong is not None:
+        raise UsageError(f"{text!r} is not a {kind}")
+    spelt: str = canonical_text(value)[0].as_py()
+    return spelt

@@ -10,18 +10,15 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from errata.errors import BadFile, candidates
-from errata.intake.convert import readable
-from errata.intake.csv_lines import header
-from errata.intake.json_lines import parse_object
-from errata.intake.parquet_rows import opened_parquet
-from errata.intake.source import BOM, one_line, opened
-from errata.model.batch import Format, ReadSplit, SourceFile, Split
-from errata.model.columns import ColumnType, Kind
-from errata.model.revision import Op
+from errata.errors import BadFileError, candidates_text
+from errata.intake.convert import is_convertible
+from errata.intake.formats import open_parquet, parse_header, parse_object
+from errata.intake.source import BOM, open_source, read_line
+from errata.model.batch import FileFormat, FileSplit, Op, ReadSplit, SourceFile
+from errata.model.columns import ColumnType, TypeKind
 from errata.model.stream import Stream
 
-OP, SEQ, OLD = "_op", "_seq", "_old_"
+OP, SEQ, OLD_PREFIX = "_op", "_seq", "_old_"
 SPLIT_BYTES = 32 * 1024 * 1024
 HEADER_BYTES = 1024 * 1024
 """Bytes of the longest header of CSV: what is longer is no header, and would be a mistake of that many columns."""
@@ -53,8 +50,8 @@ class FileLayout:
 
 def reserved_columns(stream: Stream) -> dict[str, ColumnType]:
     """The columns that a correction may have besides the stream's own."""
-    old = {OLD + column.name: column.type for column in stream.columns}
-    return {OP: ColumnType(Kind.STRING), SEQ: ColumnType(Kind.BIGINT), **old}
+    old = {OLD_PREFIX + column.name: column.type for column in stream.columns}
+    return {OP: ColumnType(TypeKind.STRING), SEQ: ColumnType(TypeKind.BIGINT), **old}
 
 
 def known_columns(stream: Stream) -> dict[str, ColumnType]:
@@ -65,11 +62,11 @@ def known_columns(stream: Stream) -> dict[str, ColumnType]:
 def read_layout(file: SourceFile, stream: Stream, default_op: Op = Op.INSERT) -> FileLayout:
     """The file's layout, or the error that says why nothing of it can be taken."""
     match file.format:
-        case Format.CSV:
+        case FileFormat.CSV:
             layout = _csv_layout(file)
-        case Format.JSON:
+        case FileFormat.JSON:
             return replace(_json_layout(file, stream), default_op=default_op)
-        case Format.PARQUET:
+        case FileFormat.PARQUET:
             layout = _parquet_layout(file, stream)
     layout = replace(layout, gives_order=stream.order in layout.columns, default_op=default_op)
     _check_columns(file, layout, stream)
@@ -77,34 +74,34 @@ def read_layout(file: SourceFile, stream: Stream, default_op: Op = Op.INSERT) ->
 
 
 def _csv_layout(file: SourceFile) -> FileLayout:
-    with opened(file) as content:
+    with open_source(file) as content:
         line = content.readline(HEADER_BYTES + 1)
     _refuse_gzip(file, line)
     if len(line) > HEADER_BYTES:
-        raise BadFile(
+        raise BadFileError(
             f"the header is longer than {HEADER_BYTES >> 20} MiB",
             where=file.name,
             how="the first line of a CSV file names its columns; see that its lines end in LF or CRLF",
         )
     text = line.removeprefix(BOM)
     if not text.strip():
-        raise BadFile(
+        raise BadFileError(
             "the file has no header" if line else "the file is empty",
             where=file.name,
             how="the first line of a CSV file names its columns",
         )
     try:
-        columns = header(text)
+        columns = parse_header(text)
     except UnicodeDecodeError as error:
-        raise BadFile("the header is not UTF-8", where=file.name, how="save the file as UTF-8") from error
+        raise BadFileError("the header is not UTF-8", where=file.name, how="save the file as UTF-8") from error
     except csv.Error as error:
-        raise BadFile("the header cannot be read", where=file.name, why=str(error)) from error
+        raise BadFileError("the header cannot be read", where=file.name, why=str(error)) from error
     return FileLayout(tuple(columns), len(line), header=text.decode().removesuffix("\n").removesuffix("\r"))
 
 
 def _json_layout(file: SourceFile, stream: Stream) -> FileLayout:
-    with opened(file) as content:
-        line = one_line(content, file, 0)
+    with open_source(file) as content:
+        line = read_line(content, file, 0)
         passed = len(line)
         start = len(BOM) if line.startswith(BOM) else 0
         line = line[start:]
@@ -112,7 +109,7 @@ def _json_layout(file: SourceFile, stream: Stream) -> FileLayout:
         _refuse_document(file, line)
         first = parse_object(line)
         while line and stream.ordered_on_arrival and isinstance(first, str):
-            line = one_line(content, file, passed)
+            line = read_line(content, file, passed)
             passed += len(line)
             first = parse_object(line)
     gives_order = not stream.ordered_on_arrival or (isinstance(first, dict) and stream.order in first)
@@ -121,7 +118,7 @@ def _json_layout(file: SourceFile, stream: Stream) -> FileLayout:
 
 def _refuse_gzip(file: SourceFile, beginning: bytes) -> None:
     if beginning.startswith(_GZIP_MAGIC):
-        raise BadFile(
+        raise BadFileError(
             "the file is compressed with gzip, and its name does not say so",
             where=file.name,
             how=f"name it {file.name.rpartition('/')[2]}.gz, or unpack it",
@@ -133,7 +130,7 @@ def _refuse_document(file: SourceFile, line: bytes) -> None:
     text = line.strip()
     if text.startswith(b"[") or text == b"{":
         what = "one JSON array" if text.startswith(b"[") else "a JSON object over several lines"
-        raise BadFile(
+        raise BadFileError(
             f"the file is {what}, and rows are objects of one line each",
             where=file.name,
             how="write one object a line, for instance with: jq -c '.[]' or jq -c .",
@@ -141,14 +138,14 @@ def _refuse_document(file: SourceFile, line: bytes) -> None:
 
 
 def _parquet_layout(file: SourceFile, stream: Stream) -> FileLayout:
-    with opened_parquet(file) as parquet:
+    with open_parquet(file) as parquet:
         schema: pa.Schema = parquet.schema_arrow
         groups = tuple(parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups))
     known = known_columns(stream)
     for field in schema:
         kind = known.get(field.name)
-        if kind is not None and not readable(field.type, kind):
-            raise BadFile(
+        if kind is not None and not is_convertible(field.type, kind):
+            raise BadFileError(
                 f"column {field.name} holds {field.type}, and {field.name} is a {kind}",
                 where=file.name,
                 how="write the file with the declared type, or as text",
@@ -160,17 +157,17 @@ def _check_columns(file: SourceFile, layout: FileLayout, stream: Stream) -> None
     known, columns = known_columns(stream), layout.columns
     for name in columns:
         if name not in known:
-            raise BadFile(
+            raise BadFileError(
                 f"unknown column {name!r}",
                 where=file.name,
-                why=_not_a_header(file, columns, stream),
-                how=candidates(name, known if name.startswith("_") else stream.names),
+                why=_header_hint(file, columns, stream),
+                how=candidates_text(name, known if name.startswith("_") else stream.names),
             )
         if columns.count(name) > 1:
-            raise BadFile(f"column {name!r} is named twice", where=file.name, how="name each column once")
-    missing = [name for name in needed(layout, stream) if name not in columns]
+            raise BadFileError(f"column {name!r} is named twice", where=file.name, how="name each column once")
+    missing = [name for name in required_columns(layout, stream) if name not in columns]
     if missing:
-        raise BadFile(
+        raise BadFileError(
             f"column{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing",
             where=file.name,
             why="rows are known by their key and kept in their order",
@@ -178,9 +175,9 @@ def _check_columns(file: SourceFile, layout: FileLayout, stream: Stream) -> None
         )
 
 
-def _not_a_header(file: SourceFile, columns: Sequence[str], stream: Stream) -> str | None:
+def _header_hint(file: SourceFile, columns: Sequence[str], stream: Stream) -> str | None:
     """What may have happened to a header that knows no name of the stream."""
-    if file.format is not Format.CSV or set(columns) & set(stream.names):
+    if file.format is not FileFormat.CSV or set(columns) & set(stream.names):
         return None
     other = next((mark for mark in (";", "\t", "|") if len(columns) == 1 and mark in columns[0]), None)
     if other is not None:
@@ -188,7 +185,7 @@ def _not_a_header(file: SourceFile, columns: Sequence[str], stream: Stream) -> s
     return "the first line of a CSV file names its columns, and this one names none of the stream's"
 
 
-def needed(layout: FileLayout, stream: Stream) -> list[str]:
+def required_columns(layout: FileLayout, stream: Stream) -> list[str]:
     """The columns that a header must name: the key, and the order unless it is given on arrival.
 
     A file of corrections may leave out an order that is not part of the key, since what is not given does not change;
@@ -197,7 +194,7 @@ def needed(layout: FileLayout, stream: Stream) -> list[str]:
     names = [column.name for column in stream.columns if column.name in stream.required]
     if stream.ordered_on_arrival or (layout.may_correct and not stream.key_has_order):
         names.remove(stream.order)
-    return [name for name in names if not layout.may_correct or OLD + name not in layout.columns]
+    return [name for name in names if not layout.may_correct or OLD_PREFIX + name not in layout.columns]
 
 
 def plan_splits(
@@ -205,17 +202,17 @@ def plan_splits(
     layouts: Sequence[FileLayout],
     target_bytes: int = SPLIT_BYTES,
     most_rows: int | None = None,
-) -> list[Split]:
+) -> list[FileSplit]:
     """The pieces of about `target_bytes`, of Parquet also of about `most_rows`, that tasks read; in file order."""
-    splits: list[Split] = []
+    splits: list[FileSplit] = []
     for file, layout in zip(files, layouts, strict=True):
-        for start, end in _ranges(file, layout, target_bytes, most_rows):
-            splits.append(Split(len(splits), file, start, end))
+        for start, end in _split_ranges(file, layout, target_bytes, most_rows):
+            splits.append(FileSplit(len(splits), file, start, end))
     return splits
 
 
-def _ranges(file: SourceFile, layout: FileLayout, target: int, most_rows: int | None) -> list[tuple[int, int]]:
-    if file.format is Format.PARQUET:
+def _split_ranges(file: SourceFile, layout: FileLayout, target: int, most_rows: int | None) -> list[tuple[int, int]]:
+    if file.format is FileFormat.PARQUET:
         return _group_ranges(file, layout, target, most_rows)
     if file.gzip:
         return [(0, file.bytes)]
@@ -239,16 +236,16 @@ def _group_ranges(file: SourceFile, layout: FileLayout, target: int, most_rows: 
     return [*ranges, (start, len(layout.row_groups))] if held else ranges
 
 
-def first_line(file: SourceFile) -> int:
+def first_record_line(file: SourceFile) -> int:
     """The number of a file's first record: behind the header for CSV, else 1."""
-    return 2 if file.format is Format.CSV else 1
+    return 2 if file.format is FileFormat.CSV else 1
 
 
-def number_lines(splits_with_lines: list[tuple[Split, int]]) -> list[ReadSplit]:
+def number_lines(splits_with_lines: list[tuple[FileSplit, int]]) -> list[ReadSplit]:
     """Where in its file each split begins, now that the lines of those before it are known."""
     passed: dict[str, int] = defaultdict(int)
     numbered: list[ReadSplit] = []
     for split, lines in sorted(splits_with_lines, key=lambda pair: pair[0].number):
-        numbered.append(ReadSplit(split, first_line(split.file) + passed[split.file.name], lines))
+        numbered.append(ReadSplit(split, first_record_line(split.file) + passed[split.file.name], lines))
         passed[split.file.name] += lines
     return numbered

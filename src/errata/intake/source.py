@@ -6,13 +6,15 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import IO
 
+import numpy as np
 import pyarrow as pa
 from upath import UPath
 
-from errata.errors import BadFile, ErrataError
-from errata.model.batch import SourceFile, Split
+from errata.errors import BadFileError, ErrataError
+from errata.model.batch import FileSplit, SourceFile
 
 PIECE_BYTES = 32 * 1024 * 1024
 """How much of a compressed file is held as text at a time."""
@@ -24,13 +26,13 @@ several times over, so that without a bound one line of a gzipped file could tak
 UNPACKED_BYTES = 4 * 1024 * 1024 * 1024
 """Bytes of text to which a gzipped file may unpack. A larger one is refused: one task reads it and holds its rows."""
 
-_SOUND = "get it again from where it came, or leave it out"
+_RESEND_ADVICE = "get it again from where it came, or leave it out"
 
 BOM = b"\xef\xbb\xbf"
 
 
 @contextmanager
-def opened(file: SourceFile) -> Iterator[IO[bytes]]:
+def open_source(file: SourceFile) -> Iterator[IO[bytes]]:
     """The file's content as it was before compression; what fails while it is read names the file."""
     try:
         with UPath(file.name).open("rb") as raw:
@@ -40,36 +42,38 @@ def opened(file: SourceFile) -> Iterator[IO[bytes]]:
             else:
                 yield raw
     except EOFError as error:
-        raise BadFile("the gzip file is cut off", where=file.name, how="send it again, whole") from error
+        raise BadFileError("the gzip file is cut off", where=file.name, how="send it again, whole") from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise BadFile("this is not a sound gzip file", where=file.name, why=str(error), how=_SOUND) from error
+        raise BadFileError(
+            "this is not a sound gzip file", where=file.name, why=str(error), how=_RESEND_ADVICE
+        ) from error
     except pa.ArrowException as error:
-        raise BadFile(
-            "this is not a Parquet file that can be read", where=file.name, why=str(error), how=_SOUND
+        raise BadFileError(
+            "this is not a Parquet file that can be read", where=file.name, why=str(error), how=_RESEND_ADVICE
         ) from error
     except OSError as error:
-        raise BadFile("the file cannot be read", where=file.name, why=error.strerror or str(error)) from error
+        raise BadFileError("the file cannot be read", where=file.name, why=error.strerror or str(error)) from error
 
 
-def pieces(split: Split, data_start: int) -> Iterator[bytes]:
+def read_pieces(split: FileSplit, data_start: int) -> Iterator[bytes]:
     """The split's lines, whole, in runs; a line is in the split in which its first byte lies."""
-    with opened(split.file) as stream:
+    with open_source(split.file) as stream:
         if split.file.gzip:
             stream.read(data_start)
-            yield from _runs(stream, split.file, data_start)
+            yield from _unpack_pieces(stream, split.file, data_start)
         else:
-            yield _lines_from(stream, split, data_start)
+            yield _read_own_lines(stream, split, data_start)
 
 
-def one_line(stream: IO[bytes], file: SourceFile, start: int) -> bytes:
+def read_line(stream: IO[bytes], file: SourceFile, start: int) -> bytes:
     """The line that begins here, at byte `start`."""
     line = stream.readline(LINE_BYTES + 1)
     if len(line) > LINE_BYTES:
-        raise _too_long(file, start)
+        raise _long_line_error(file, start)
     return line
 
 
-def _lines_from(stream: IO[bytes], split: Split, data_start: int) -> bytes:
+def _read_own_lines(stream: IO[bytes], split: FileSplit, data_start: int) -> bytes:
     # The byte before the split tells whether a line begins at its start.
     before = 1 if split.start > data_start else 0
     stream.seek(split.start - before)
@@ -81,15 +85,15 @@ def _lines_from(stream: IO[bytes], split: Split, data_start: int) -> bytes:
         newline = data.find(b"\n")
         data = data[newline + 1 :] if newline >= 0 else b""
         start += newline
-    return _ended(stream, split.file, data, start)
+    return _complete_last_line(stream, split.file, data, start)
 
 
-def _runs(stream: IO[bytes], file: SourceFile, start: int) -> Iterator[bytes]:
+def _unpack_pieces(stream: IO[bytes], file: SourceFile, start: int) -> Iterator[bytes]:
     while data := stream.read(PIECE_BYTES):
-        data = _ended(stream, file, data, start)
+        data = _complete_last_line(stream, file, data, start)
         start += len(data)
         if start > UNPACKED_BYTES:
-            raise BadFile(
+            raise BadFileError(
                 f"the file unpacks to more than {UNPACKED_BYTES >> 30} GiB",
                 where=file.name,
                 why="a gzipped file is read by one task, which holds its rows",
@@ -98,7 +102,7 @@ def _runs(stream: IO[bytes], file: SourceFile, start: int) -> Iterator[bytes]:
         yield data
 
 
-def _ended(stream: IO[bytes], file: SourceFile, data: bytes, start: int) -> bytes:
+def _complete_last_line(stream: IO[bytes], file: SourceFile, data: bytes, start: int) -> bytes:
     """Text that begins with a line at byte `start`, and the rest of its last line; no line is longer than the bound."""
     if data and not data.endswith(b"\n"):
         data += stream.readline(LINE_BYTES + 1)
@@ -106,14 +110,14 @@ def _ended(stream: IO[bytes], file: SourceFile, data: bytes, start: int) -> byte
     while len(data) - at > LINE_BYTES:
         newline = data.rfind(b"\n", at, at + LINE_BYTES)
         if newline < 0:
-            raise _too_long(file, start + at)
+            raise _long_line_error(file, start + at)
         at = newline + 1
     return data
 
 
-def _too_long(file: SourceFile, start: int) -> BadFile:
+def _long_line_error(file: SourceFile, start: int) -> BadFileError:
     unpacked = " of what it unpacks to" if file.gzip else ""
-    return BadFile(
+    return BadFileError(
         f"a line is longer than {LINE_BYTES >> 20} MiB",
         where=file.name,
         why=f"it begins at byte {start:,}{unpacked}, and a line is held whole while it is read",
@@ -121,6 +125,55 @@ def _too_long(file: SourceFile, start: int) -> BadFile:
     )
 
 
-def decode(line: bytes) -> str:
+def decode_line(line: bytes) -> str:
     """A line as a person reads it; bytes that are no text are shown as escapes."""
     return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", errors="backslashreplace")
+
+
+# What a piece of a file says before its values have types.
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRows:
+    """Rows as they were written, and the lines that are no rows."""
+
+    columns: dict[str, pa.Array]
+    ordinals: np.ndarray
+    """For each row, its line in the piece, from 0."""
+    lines: int
+    bad: dict[int, str] = field(default_factory=dict)
+    """Lines that could not be taken apart, and why."""
+    notes: dict[int, dict[str, str]] = field(default_factory=dict)
+    """What is wrong with rows that could be taken apart, by row (not line) and column."""
+    absent: dict[str, np.ndarray] = field(default_factory=dict)
+    """The rows in which a column of `columns` is not given, for formats in which that differs by row."""
+
+
+class LineIndex:
+    """The lines of a piece, found when first asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        content = np.frombuffer(data, np.uint8)
+        newlines = np.flatnonzero(content == ord("\n"))
+        self.content = content
+        self.starts = np.concatenate(([0], newlines + 1)).astype(np.int64)
+        self.ends = np.concatenate((newlines, [len(data)])).astype(np.int64)
+        if self.starts[-1] == len(data):
+            self.starts, self.ends = self.starts[:-1], self.ends[:-1]
+        self.nexts = np.concatenate((self.starts[1:], [len(data)])).astype(np.int64)[: len(self.starts)]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def raw(self, ordinal: int) -> bytes:
+        return self.data[self.starts[ordinal] : self.ends[ordinal]]
+
+    def of(self, positions: np.ndarray) -> np.ndarray:
+        """The line in which each byte position lies."""
+        return np.searchsorted(self.starts, positions, side="right") - 1
+
+
+def count_lines(data: bytes) -> int:
+    """Physical lines; a last one without a newline counts."""
+    return data.count(b"\n") + (1 if data and not data.endswith(b"\n") else 0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import singledispatchmethod
 from math import log2
 
-from errata.language.estimates import Estimate, Estimates, Guess, Statistics, overlap
+from errata.language.estimates import DefaultStatistics, Estimator, NodeEstimate, Statistics, value_overlap
 from errata.language.nodes import (
     Aggregate,
     Distinct,
@@ -20,18 +20,18 @@ from errata.language.nodes import (
     Intersect,
     Join,
     Negation,
-    Project,
+    Projection,
     RelationJoin,
     Scan,
     Sliding,
     SlidingRows,
     Union,
 )
-from errata.language.patterns import pattern
-from errata.language.plan import Plan, PlanError, walk
-from errata.model.pattern import Pattern
+from errata.language.patterns import update_pattern
+from errata.language.plan import Plan, PlanError, walk_plan
+from errata.model.results import UpdatePattern
 
-_INCREMENTAL = ("count", "sum", "avg", "stddev")
+_INCREMENTAL_AGGREGATES = ("count", "sum", "avg", "stddev")
 """Aggregates that a row is simply added to, or taken away from."""
 
 
@@ -49,7 +49,7 @@ class NodeCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class PlanCost:
     """What a plan costs."""
 
     total: float
@@ -57,17 +57,17 @@ class Cost:
     """In the order of `plan.walk`: each node before its inputs."""
 
 
-def cost(plan: Plan, statistics: Statistics | None = None) -> Cost:
+def plan_cost(plan: Plan, statistics: Statistics | None = None) -> PlanCost:
     """What the plan costs for each second of event time; the same numbers for the same plan and statistics."""
-    work = _Work(Estimates(Guess() if statistics is None else statistics))
-    nodes = tuple(work.node(each) for each in walk(plan))
-    return Cost(sum(each.cost for each in nodes), nodes)
+    work = _CostModel(Estimator(DefaultStatistics() if statistics is None else statistics))
+    nodes = tuple(work.node(each) for each in walk_plan(plan))
+    return PlanCost(sum(each.cost for each in nodes), nodes)
 
 
-class _Work:
+class _CostModel:
     """The formulas of 5.4.1 over estimates of rates and sizes."""
 
-    def __init__(self, estimates: Estimates) -> None:
+    def __init__(self, estimates: Estimator) -> None:
         self._estimates = estimates
 
     def node(self, plan: Plan) -> NodeCost:
@@ -77,37 +77,41 @@ class _Work:
 
     def _negative(self, plan: Plan) -> float:
         """How much more rows there are to process with negative tuples: they double those that end without notice."""
-        ends = [self._estimates.of(child).premature for child in plan.inputs if pattern(child) is Pattern.STRICT]
+        ends = [
+            self._estimates.of(child).premature
+            for child in plan.inputs
+            if update_pattern(child) is UpdatePattern.STRICT
+        ]
         return 1.0 + max(ends, default=0.0)
 
     @singledispatchmethod
-    def _cost(self, plan: Plan, _inputs: Sequence[Estimate]) -> float:
+    def _cost(self, plan: Plan, _inputs: Sequence[NodeEstimate]) -> float:
         raise PlanError(f"the costs of {type(plan).__name__} are not known")
 
     @_cost.register(Scan)
     @_cost.register(Sliding)
-    def _(self, _plan: Plan, _inputs: Sequence[Estimate]) -> float:
+    def _(self, _plan: Plan, _inputs: Sequence[NodeEstimate]) -> float:
         # The end of a row is known when it comes: a window does nothing.
         return 0.0
 
     @_cost.register
-    def _(self, _plan: SlidingRows, inputs: Sequence[Estimate]) -> float:
+    def _(self, _plan: SlidingRows, inputs: Sequence[NodeEstimate]) -> float:
         # Each row pushes another one out.
         return 2 * inputs[0].rate
 
     @_cost.register(Filter)
-    @_cost.register(Project)
+    @_cost.register(Projection)
     @_cost.register(Union)
-    def _(self, plan: Plan, inputs: Sequence[Estimate]) -> float:
+    def _(self, plan: Plan, inputs: Sequence[NodeEstimate]) -> float:
         return sum(each.rate for each in inputs) * self._negative(plan)
 
     @_cost.register(Join)
     @_cost.register(Intersect)
-    def _(self, plan: Plan, inputs: Sequence[Estimate]) -> float:
+    def _(self, plan: Plan, inputs: Sequence[NodeEstimate]) -> float:
         return sum(each.rate * each.size for each in inputs) * self._negative(plan)
 
     @_cost.register
-    def _(self, plan: RelationJoin, inputs: Sequence[Estimate]) -> float:
+    def _(self, plan: RelationJoin, inputs: Sequence[NodeEstimate]) -> float:
         left, relation = inputs
         if plan.retroactive:
             return (left.rate * left.size + relation.rate * relation.size) * self._negative(plan)
@@ -115,35 +119,35 @@ class _Work:
         return left.rate * log2(2 + relation.size) * self._negative(plan)
 
     @_cost.register
-    def _(self, plan: Distinct, inputs: Sequence[Estimate]) -> float:
+    def _(self, plan: Distinct, inputs: Sequence[NodeEstimate]) -> float:
         (below,) = inputs
         kept = self._estimates.of(plan).size
         # Over strict input all of it is kept, and looked through when a result ends (2.1, 5.3.1).
-        if pattern(plan.input) is Pattern.STRICT:
+        if update_pattern(plan.input) is UpdatePattern.STRICT:
             return below.rate * (below.size + kept) / 2 * self._negative(plan)
         return below.rate * kept / 2
 
     @_cost.register
-    def _(self, plan: Group, inputs: Sequence[Estimate]) -> float:
+    def _(self, plan: Group, inputs: Sequence[NodeEstimate]) -> float:
         (below,) = inputs
         rows = below.size / max(self._estimates.of(plan).size, 1.0)
-        again = sum(_recomputed(each, rows) for each in plan.aggregates)
+        again = sum(_recompute_cost(each, rows) for each in plan.aggregates)
         return 2 * below.rate * max(again, 1.0)
 
     @_cost.register
-    def _(self, plan: Negation, inputs: Sequence[Estimate]) -> float:
+    def _(self, plan: Negation, inputs: Sequence[NodeEstimate]) -> float:
         left, right = inputs
         mine, theirs = self._estimates.negated(plan)
         counted = 2 * left.rate * log2(max(mine, 2.0)) + 2 * right.rate * log2(max(theirs, 2.0))
         # The right takes rows of the left back and lets them stand again: each time the left's state is looked up.
-        return (counted + 2 * right.rate * overlap(mine, theirs)) * self._negative(plan)
+        return (counted + 2 * right.rate * value_overlap(mine, theirs)) * self._negative(plan)
 
 
-def _recomputed(aggregate: Aggregate, rows: float) -> float:
+def _recompute_cost(aggregate: Aggregate, rows: float) -> float:
     """C of 5.4.1: the rows to look at when one of a group of so many comes or goes."""
-    if aggregate.function in _INCREMENTAL and not aggregate.distinct:
+    if aggregate.function in _INCREMENTAL_AGGREGATES and not aggregate.distinct:
         return 1.0
     return log2(2 + rows)
 
 
-__all__ = ["Cost", "Guess", "NodeCost", "Statistics", "cost"]
+__all__ = ["DefaultStatistics", "NodeCost", "PlanCost", "Statistics", "plan_cost"]

@@ -31,7 +31,7 @@ from errata.language.nodes import (
     Intersect,
     Join,
     Negation,
-    Project,
+    Projection,
     RelationJoin,
     RowWindow,
     Scan,
@@ -39,19 +39,19 @@ from errata.language.nodes import (
     SlidingRows,
     TimeWindow,
     Union,
-    scans,
+    scans_of,
 )
-from errata.language.patterns import pattern
+from errata.language.patterns import update_pattern
 from errata.language.plan import Plan, PlanError
-from errata.language.times import timing
-from errata.model.instants import DAY, SECOND
-from errata.model.pattern import Pattern
+from errata.language.times import row_times
+from errata.model.results import UpdatePattern
+from errata.model.time import DAY, SECOND
 
 _RATE, _DISTINCT, _RELATION = 1.0, 100.0, 1000.0
-_KEPT = DAY / SECOND
+_RETENTION_SECONDS = DAY / SECOND
 _OVERLAP = 0.5
 """Of the smaller of two sets of values so much is in the larger one, too."""
-_ANYTHING = 1 / 2
+_DEFAULT_SELECTIVITY = 1 / 2
 """The part of the rows for which a condition is true of which nothing is known."""
 
 
@@ -68,7 +68,7 @@ class Statistics(Protocol):
         """How many rows there are; of a relation: at a time."""
 
 
-class Guess:
+class DefaultStatistics:
     """Knows nothing."""
 
     def rate(self, source: str) -> float | None:
@@ -88,7 +88,7 @@ class Guess:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class NodeEstimate:
     """What is expected of a node's rows."""
 
     rate: float
@@ -105,15 +105,15 @@ class Estimate:
         combinations = 1.0
         for name in columns:
             combinations *= max(self.values[name], 1.0)
-        return different(self.size, combinations)
+        return expected_distinct(self.size, combinations)
 
 
-def different(rows: float, values: float) -> float:
+def expected_distinct(rows: float, values: float) -> float:
     """How many of so many values are expected among so many rows."""
     return -values * expm1(-rows / values) if values > 0 else 0.0
 
 
-def surplus(left: float, right: float) -> float:
+def expected_surplus(left: float, right: float) -> float:
     """By how much one count is expected to exceed another, never less than 0, where both vary as arrivals do."""
     spread, mean = sqrt(left + right), left - right
     if spread == 0:
@@ -126,33 +126,33 @@ def selectivity(condition: Expr | None, values: Mapping[str, float]) -> float:
     """The part of the rows, or pairs, for which a condition is true."""
     part = 1.0
     for each in conjuncts(condition):
-        part *= _part(each, values)
+        part *= _selected_fraction(each, values)
     return part
 
 
-def _part(expr: Expr, values: Mapping[str, float]) -> float:
+def _selected_fraction(expr: Expr, values: Mapping[str, float]) -> float:
     if isinstance(expr, Lit):
         return 1.0 if expr.value is True else 0.0
     if not isinstance(expr, Call):
-        return _ANYTHING
+        return _DEFAULT_SELECTIVITY
     if expr.name == NOT:
-        return 1 - _part(expr.args[0], values)
+        return 1 - _selected_fraction(expr.args[0], values)
     if expr.name == OR:
         neither = (1 - selectivity(expr.args[0], values)) * (1 - selectivity(expr.args[1], values))
         return 1 - neither
-    return _compared(expr, values)
+    return _comparison_selectivity(expr, values)
 
 
-def _compared(expr: Call, values: Mapping[str, float]) -> float:
-    equal = 1 / max((made_of(each, values) for each in expr.args[:2]), default=1.0)
+def _comparison_selectivity(expr: Call, values: Mapping[str, float]) -> float:
+    equal = 1 / max((expected_values(each, values) for each in expr.args[:2]), default=1.0)
     if expr.name == "in":
-        return min(1.0, (len(expr.args) - 1) / made_of(expr.args[0], values))
+        return min(1.0, (len(expr.args) - 1) / expected_values(expr.args[0], values))
     if expr.name == "<>":
         return 1 - equal
-    return equal if expr.name in (EQUAL, SAME) else _PARTS.get(expr.name, _ANYTHING)
+    return equal if expr.name in (EQUAL, SAME) else _SELECTIVITIES.get(expr.name, _DEFAULT_SELECTIVITY)
 
 
-_PARTS = {
+_SELECTIVITIES = {
     **dict.fromkeys(("<", "<=", ">", ">="), 1 / 3),
     **dict.fromkeys(("like", "rlike", "starts_with", "ends_with", "contains"), 1 / 4),
     "is_null": 1 / 20,
@@ -160,7 +160,7 @@ _PARTS = {
 }
 
 
-def made_of(expr: Expr, values: Mapping[str, float]) -> float:
+def expected_values(expr: Expr, values: Mapping[str, float]) -> float:
     """How many different values an expression has, 1 at least."""
     combinations = 1.0
     for name in refs(expr):
@@ -168,82 +168,84 @@ def made_of(expr: Expr, values: Mapping[str, float]) -> float:
     return combinations
 
 
-class Estimates:
+class Estimator:
     """What is expected of the nodes of a plan, each worked out once."""
 
     def __init__(self, statistics: Statistics) -> None:
         self._known = statistics
-        self._found: dict[int, Estimate] = {}
+        self._found: dict[int, NodeEstimate] = {}
 
-    def of(self, plan: Plan) -> Estimate:
+    def of(self, plan: Plan) -> NodeEstimate:
         """What is expected of the node's rows. The plan must outlive the estimates."""
         if id(plan) not in self._found:
             self._found[id(plan)] = self._estimate(plan)
         return self._found[id(plan)]
 
     @singledispatchmethod
-    def _estimate(self, plan: Plan) -> Estimate:
+    def _estimate(self, plan: Plan) -> NodeEstimate:
         raise PlanError(f"nothing can be estimated of {type(plan).__name__}")
 
     @_estimate.register
-    def _(self, plan: Scan) -> Estimate:
+    def _(self, plan: Scan) -> NodeEstimate:
         source, known = plan.source, self._known
         made = None if source.plan is None else self.of(source.plan)
         rate, rows = known.rate(source.name), known.rows(source.name)
         if made is not None:
-            rate, rows = _or(rate, made.rate), _or(rows, made.size)
+            rate, rows = _known_or_guess(rate, made.rate), _known_or_guess(rows, made.size)
         elif source.kind.is_relation:
-            rows = _or(rows, _RELATION)
-            rate = _or(rate, rows / _KEPT)
+            rows = _known_or_guess(rows, _RELATION)
+            rate = _known_or_guess(rate, rows / _RETENTION_SECONDS)
         else:
-            rate = _or(rate, _RATE)
-            rows = _or(rows, rate * _KEPT)
+            rate = _known_or_guess(rate, _RATE)
+            rows = _known_or_guess(rows, rate * _RETENTION_SECONDS)
         values = {}
         for each in plan.fields:
             name = plan.of_source(each.name)
             alone = (name,) == source.key or name == source.order
             guess = made.values[name] if made is not None else rows if alone else _DISTINCT
-            values[each.name] = _or(known.distinct(source.name, name), guess)
-        return Estimate(rate, rows, 0.0 if made is None else made.premature, values)
+            values[each.name] = _known_or_guess(known.distinct(source.name, name), guess)
+        return NodeEstimate(rate, rows, 0.0 if made is None else made.premature, values)
 
     @_estimate.register
-    def _(self, plan: Sliding) -> Estimate:
+    def _(self, plan: Sliding) -> NodeEstimate:
         below = self.of(plan.input)
-        return _cut(below, below.rate, min(below.size, below.rate * seconds(plan, plan.span)))
+        return _with_rate_and_size(below, below.rate, min(below.size, below.rate * span_seconds(plan, plan.span)))
 
     @_estimate.register
-    def _(self, plan: SlidingRows) -> Estimate:
+    def _(self, plan: SlidingRows) -> NodeEstimate:
         below = self.of(plan.input)
-        return Estimate(below.rate, min(below.size, float(plan.rows)), 1.0, below.values)
+        return NodeEstimate(below.rate, min(below.size, float(plan.rows)), 1.0, below.values)
 
     @_estimate.register
-    def _(self, plan: Filter) -> Estimate:
+    def _(self, plan: Filter) -> NodeEstimate:
         below = self.of(plan.input)
         part = selectivity(plan.predicate, below.values)
-        one = {name for each in conjuncts(plan.predicate) if (name := _fixed(each))}
+        one = {name for each in conjuncts(plan.predicate) if (name := _literal_column(each))}
         values = {name: 1.0 if name in one else count for name, count in below.values.items()}
         # A value that is filtered out ends the one before it, and nothing says so.
-        unforeseen = 1 - part if pattern(plan.input) is Pattern.KEYED else 0.0
-        premature = _either(below.premature, unforeseen)
-        return Estimate(below.rate * part, below.size * part, premature, values)
+        unforeseen = 1 - part if update_pattern(plan.input) is UpdatePattern.KEYED else 0.0
+        premature = _either_probability(below.premature, unforeseen)
+        return NodeEstimate(below.rate * part, below.size * part, premature, values)
 
     @_estimate.register
-    def _(self, plan: Project) -> Estimate:
+    def _(self, plan: Projection) -> NodeEstimate:
         below = self.of(plan.input)
         values = {name: below.values[name] for name in plan.carried}
-        values |= {output.name: made_of(output.expr, below.values) for output in plan.outputs}
-        return Estimate(below.rate, below.size, below.premature, values)
+        values |= {output.name: expected_values(output.expr, below.values) for output in plan.outputs}
+        return NodeEstimate(below.rate, below.size, below.premature, values)
 
     @_estimate.register
-    def _(self, plan: Join) -> Estimate:
+    def _(self, plan: Join) -> NodeEstimate:
         left, right = self.of(plan.left), self.of(plan.right)
         values = {**left.values, **right.values}
         part = selectivity(plan.condition, values)
         rate = (left.rate * right.size + right.rate * left.size) * part
-        return Estimate(rate, left.size * right.size * part, _either(left.premature, right.premature), values)
+        return NodeEstimate(
+            rate, left.size * right.size * part, _either_probability(left.premature, right.premature), values
+        )
 
     @_estimate.register
-    def _(self, plan: RelationJoin) -> Estimate:
+    def _(self, plan: RelationJoin) -> NodeEstimate:
         left, right = self.of(plan.left), self.of(plan.right)
         values = {**left.values, **right.values}
         part = selectivity(plan.condition, values)
@@ -252,11 +254,11 @@ class Estimates:
             rate += right.rate * left.size * part
             lifetime = left.size / left.rate if left.rate > 0 else 0.0
             changes = right.rate / right.size if right.size > 0 else 0.0
-            premature = _either(premature, -expm1(-lifetime * changes))
-        return Estimate(rate, size, premature, values)
+            premature = _either_probability(premature, -expm1(-lifetime * changes))
+        return NodeEstimate(rate, size, premature, values)
 
     @_estimate.register
-    def _(self, plan: Union) -> Estimate:
+    def _(self, plan: Union) -> NodeEstimate:
         parts = [self.of(branch) for branch in plan.branches]
         rate, size = sum(each.rate for each in parts), sum(each.size for each in parts)
         values = {each.name: size for each in plan.fields}
@@ -264,35 +266,35 @@ class Estimates:
             shown = zip(plan.branches, parts, strict=True)
             values[column.name] = max(part.values[branch.visible[place].name] for branch, part in shown)
         premature = sum(each.premature * each.size for each in parts) / size if size > 0 else 0.0
-        return Estimate(rate, size, premature, values)
+        return NodeEstimate(rate, size, premature, values)
 
     @_estimate.register
-    def _(self, plan: Distinct) -> Estimate:
+    def _(self, plan: Distinct) -> NodeEstimate:
         below = self.of(plan.input)
         size = below.distinct(each.name for each in plan.fields)
-        return Estimate(below.rate * _share(size, below.size), size, below.premature, _shown(plan, below))
+        return NodeEstimate(below.rate * _ratio(size, below.size), size, below.premature, _field_values(plan, below))
 
     @_estimate.register
-    def _(self, plan: Intersect) -> Estimate:
+    def _(self, plan: Intersect) -> NodeEstimate:
         left, right = self.of(plan.left), self.of(plan.right)
         counts = [
             side.distinct(each.name for each in child.visible)
             for side, child in ((left, plan.left), (right, plan.right))
         ]
         size = _OVERLAP * min(counts)
-        rate = (left.rate + right.rate) * _share(size, left.size + right.size)
-        return Estimate(rate, size, _either(left.premature, right.premature), _shown(plan, left))
+        rate = (left.rate + right.rate) * _ratio(size, left.size + right.size)
+        return NodeEstimate(rate, size, _either_probability(left.premature, right.premature), _field_values(plan, left))
 
     @_estimate.register
-    def _(self, plan: Negation) -> Estimate:
+    def _(self, plan: Negation) -> NodeEstimate:
         left, right = self.of(plan.left), self.of(plan.right)
         mine, theirs = self.negated(plan)
-        shared = overlap(mine, theirs)
-        stand = surplus(_share(left.size, mine, 1e18), _share(right.size, theirs, 1e18))
+        shared = value_overlap(mine, theirs)
+        stand = expected_surplus(_ratio(left.size, mine, 1e18), _ratio(right.size, theirs, 1e18))
         size = left.size * (1 - shared) + mine * shared * stand
         # What the right takes away comes back when the right expires.
-        rate = (left.rate + shared * right.rate) * _share(size, left.size)
-        return Estimate(rate, size, _either(left.premature, shared), left.values)
+        rate = (left.rate + shared * right.rate) * _ratio(size, left.size)
+        return NodeEstimate(rate, size, _either_probability(left.premature, shared), left.values)
 
     def negated(self, plan: Negation) -> tuple[float, float]:
         """How many different values of the negation's columns there are on the left and on the right."""
@@ -300,63 +302,63 @@ class Estimates:
         return left, self.of(plan.right).distinct(name for _, name in plan.columns)
 
     @_estimate.register
-    def _(self, plan: Group) -> Estimate:
+    def _(self, plan: Group) -> NodeEstimate:
         below = self.of(plan.input)
-        groups = different(below.size, made_of_all(plan.by, below.values))
-        values = {each.name: made_of(by, below.values) for by, each in zip(plan.by, plan.fields, strict=False)}
+        groups = expected_distinct(below.size, expected_combinations(plan.by, below.values))
+        values = {each.name: expected_values(by, below.values) for by, each in zip(plan.by, plan.fields, strict=False)}
         match plan.window:
-            case TimeWindow(size=size, slide=slide, early=False) if timing(plan.input).for_ever:
-                rows = below.rate * seconds(plan, size)
-                rate = different(rows, made_of_all(plan.by, below.values)) / seconds(plan, slide)
-                count = rate * _share(below.size, below.rate, 1e18)
+            case TimeWindow(size=size, slide=slide, early=False) if row_times(plan.input).for_ever:
+                rows = below.rate * span_seconds(plan, size)
+                rate = expected_distinct(rows, expected_combinations(plan.by, below.values)) / span_seconds(plan, slide)
+                count = rate * _ratio(below.size, below.rate, 1e18)
             case TimeWindow(size=size, slide=slide):
                 rate, count = 2 * below.rate * size / slide, groups * size / slide
             case RowWindow(step=step):
                 rate, count = below.rate / step, below.size / step
             case _:
                 rate, count = 2 * below.rate, groups
-        return Estimate(rate, count, 0.0, {each.name: max(count, 1.0) for each in plan.fields} | values)
+        return NodeEstimate(rate, count, 0.0, {each.name: max(count, 1.0) for each in plan.fields} | values)
 
 
-def made_of_all(exprs: Iterable[Expr], values: Mapping[str, float]) -> float:
+def expected_combinations(exprs: Iterable[Expr], values: Mapping[str, float]) -> float:
     """How many combinations of values of several expressions there are."""
     combinations = 1.0
     for each in exprs:
-        combinations *= made_of(each, values)
+        combinations *= expected_values(each, values)
     return combinations
 
 
-def overlap(left: float, right: float) -> float:
+def value_overlap(left: float, right: float) -> float:
     """The part of the left's values that the right is expected to have, too (5.3.2)."""
-    return _OVERLAP * min(1.0, _share(right, left))
+    return _OVERLAP * min(1.0, _ratio(right, left))
 
 
-def seconds(plan: Plan, span: int) -> float:
+def span_seconds(plan: Plan, span: int) -> float:
     """A stretch of event time in seconds, or in units of a plain number."""
-    return span / SECOND if all(scan.source.timed for scan in scans(plan)) else float(span)
+    return span / SECOND if all(scan.source.timed for scan in scans_of(plan)) else float(span)
 
 
-def _or(known: float | None, guess: float) -> float:
+def _known_or_guess(known: float | None, guess: float) -> float:
     return guess if known is None else float(known)
 
 
-def _cut(below: Estimate, rate: float, size: float) -> Estimate:
-    return Estimate(rate, size, below.premature, below.values)
+def _with_rate_and_size(below: NodeEstimate, rate: float, size: float) -> NodeEstimate:
+    return NodeEstimate(rate, size, below.premature, below.values)
 
 
-def _shown(plan: Plan, below: Estimate) -> dict[str, float]:
+def _field_values(plan: Plan, below: NodeEstimate) -> dict[str, float]:
     return {each.name: below.values[each.name] for each in plan.fields}
 
 
-def _share(part: float, whole: float, most: float = 1.0) -> float:
+def _ratio(part: float, whole: float, most: float = 1.0) -> float:
     return min(part / whole, most) if whole > 0 else 0.0
 
 
-def _either(one: float, other: float) -> float:
+def _either_probability(one: float, other: float) -> float:
     return 1 - (1 - one) * (1 - other)
 
 
-def _fixed(expr: Expr) -> str | None:
+def _literal_column(expr: Expr) -> str | None:
     """The column that a condition says is equal to a literal."""
     if isinstance(expr, Call) and expr.name in (EQUAL, SAME):
         left, right = expr.args

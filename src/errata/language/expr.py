@@ -8,8 +8,8 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, assert_never
 
-from errata.model.columns import ColumnType, Kind
-from errata.model.instants import to_datetime
+from errata.model.columns import ColumnType, TypeKind
+from errata.model.time import to_datetime
 
 Value = bool | int | float | str | Decimal | date | None
 
@@ -59,13 +59,13 @@ class Case:
 
 Expr = Ref | Lit | Call | Cast | Case
 
-BOOLEAN = ColumnType(Kind.BOOLEAN)
-BIGINT = ColumnType(Kind.BIGINT)
-INT = ColumnType(Kind.INT)
-DOUBLE = ColumnType(Kind.DOUBLE)
-STRING = ColumnType(Kind.STRING)
-TIMESTAMP = ColumnType(Kind.TIMESTAMP)
-DATE = ColumnType(Kind.DATE)
+BOOLEAN = ColumnType(TypeKind.BOOLEAN)
+BIGINT = ColumnType(TypeKind.BIGINT)
+INT = ColumnType(TypeKind.INT)
+DOUBLE = ColumnType(TypeKind.DOUBLE)
+STRING = ColumnType(TypeKind.STRING)
+TIMESTAMP = ColumnType(TypeKind.TIMESTAMP)
+DATE = ColumnType(TypeKind.DATE)
 
 AND, OR, NOT, EQUAL, SAME = "and", "or", "not", "=", "<=>"
 SHIFT = "shift"
@@ -88,28 +88,30 @@ def children(expr: Expr) -> tuple[Expr, ...]:
     assert_never(expr)
 
 
-def walk(expr: Expr) -> Iterator[Expr]:
+def walk_expr(expr: Expr) -> Iterator[Expr]:
     """The expression and everything within it."""
     yield expr
     for child in children(expr):
-        yield from walk(child)
+        yield from walk_expr(child)
 
 
 def refs(expr: Expr) -> frozenset[str]:
     """The columns that it reads."""
-    return frozenset(each.name for each in walk(expr) if isinstance(each, Ref))
+    return frozenset(each.name for each in walk_expr(expr) if isinstance(each, Ref))
 
 
-def transform(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+def transform_expr(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     """The expression with every part changed, the innermost first."""
     match expr:
         case Call():
-            expr = replace(expr, args=tuple(transform(each, change) for each in expr.args))
+            expr = replace(expr, args=tuple(transform_expr(each, change) for each in expr.args))
         case Cast():
-            expr = replace(expr, arg=transform(expr.arg, change))
+            expr = replace(expr, arg=transform_expr(expr.arg, change))
         case Case():
-            branches = tuple((transform(when, change), transform(then, change)) for when, then in expr.branches)
-            otherwise = None if expr.otherwise is None else transform(expr.otherwise, change)
+            branches = tuple(
+                (transform_expr(when, change), transform_expr(then, change)) for when, then in expr.branches
+            )
+            otherwise = None if expr.otherwise is None else transform_expr(expr.otherwise, change)
             expr = replace(expr, branches=branches, otherwise=otherwise)
         case Ref() | Lit():
             pass
@@ -149,101 +151,101 @@ _COMPARISON = 4
 _ATOM = 9
 
 
-def sql(expr: Expr, ref: Callable[[str], str] = str) -> str:
+def expr_sql(expr: Expr, ref: Callable[[str], str] = str) -> str:
     """The expression as Spark SQL; `ref` writes the name of a column."""
-    return _print(expr, ref)[0]
+    return _print_expr(expr, ref)[0]
 
 
-def _print(expr: Expr, ref: Callable[[str], str]) -> tuple[str, int]:
+def _print_expr(expr: Expr, ref: Callable[[str], str]) -> tuple[str, int]:
     """The text, and how strongly its outermost operator binds."""
     match expr:
         case Ref():
             return ref(expr.name), _ATOM
         case Lit():
-            return literal(expr), _ATOM
+            return literal_sql(expr), _ATOM
         case Cast():
             name = "TRY_CAST" if expr.safe else "CAST"
-            return f"{name}({sql(expr.arg, ref)} AS {str(expr.type).upper()})", _ATOM
+            return f"{name}({expr_sql(expr.arg, ref)} AS {str(expr.type).upper()})", _ATOM
         case Case():
-            parts = [f"WHEN {sql(when, ref)} THEN {sql(then, ref)}" for when, then in expr.branches]
-            parts += [] if expr.otherwise is None else [f"ELSE {sql(expr.otherwise, ref)}"]
+            parts = [f"WHEN {expr_sql(when, ref)} THEN {expr_sql(then, ref)}" for when, then in expr.branches]
+            parts += [] if expr.otherwise is None else [f"ELSE {expr_sql(expr.otherwise, ref)}"]
             return f"CASE {' '.join(parts)} END", _ATOM
         case Call():
-            return _call(expr, ref)
+            return _call_sql(expr, ref)
     assert_never(expr)
 
 
-def _call(expr: Call, ref: Callable[[str], str]) -> tuple[str, int]:
+def _call_sql(expr: Call, ref: Callable[[str], str]) -> tuple[str, int]:
     name, args = expr.name, expr.args
     if name in _BINARY:
         strength, symbol = _BINARY[name]
-        left = _within(args[0], strength + (strength == _COMPARISON), ref)
-        return f"{left} {symbol} {_within(args[1], strength + 1, ref)}", strength
-    if name in _WRITTEN:
-        strength, write = _WRITTEN[name]
+        left = _within_operator(args[0], strength + (strength == _COMPARISON), ref)
+        return f"{left} {symbol} {_within_operator(args[1], strength + 1, ref)}", strength
+    if name in _PRINTERS:
+        strength, write = _PRINTERS[name]
         return write(expr, ref), strength
-    return f"{name}({', '.join(sql(each, ref) for each in args)})", _ATOM
+    return f"{name}({', '.join(expr_sql(each, ref) for each in args)})", _ATOM
 
 
-def _listed(expr: Call, ref: Callable[[str], str]) -> str:
-    return f"{_within(expr.args[0], 5, ref)} IN ({', '.join(sql(each, ref) for each in expr.args[1:])})"
+def _list_sql(expr: Call, ref: Callable[[str], str]) -> str:
+    return f"{_within_operator(expr.args[0], 5, ref)} IN ({', '.join(expr_sql(each, ref) for each in expr.args[1:])})"
 
 
-def _within(expr: Expr, strength: int, ref: Callable[[str], str]) -> str:
-    text, own = _print(expr, ref)
+def _within_operator(expr: Expr, strength: int, ref: Callable[[str], str]) -> str:
+    text, own = _print_expr(expr, ref)
     return text if own >= strength else f"({text})"
 
 
 _UNITS = (("DAY", 86_400_000_000), ("HOUR", 3_600_000_000), ("MINUTE", 60_000_000), ("SECOND", 1_000_000))
 
 
-def _shifted(expr: Call, ref: Callable[[str], str]) -> str:
+def _shift_sql(expr: Call, ref: Callable[[str], str]) -> str:
     moved, by = expr.args
     if not isinstance(by, Lit) or not isinstance(by.value, int):
         raise TypeError("a timestamp is shifted by a constant")
     sign, size = ("-", -by.value) if by.value < 0 else ("+", by.value)
     unit, micros = next((each for each in _UNITS if size % each[1] == 0), ("MICROSECOND", 1))
-    return f"{_within(moved, 6, ref)} {sign} INTERVAL '{size // micros}' {unit}"
+    return f"{_within_operator(moved, 6, ref)} {sign} INTERVAL '{size // micros}' {unit}"
 
 
-_WRITTEN: dict[str, tuple[int, Callable[[Call, Callable[[str], str]], str]]] = {
-    NOT: (3, lambda expr, ref: f"NOT {_within(expr.args[0], 3, ref)}"),
+_PRINTERS: dict[str, tuple[int, Callable[[Call, Callable[[str], str]], str]]] = {
+    NOT: (3, lambda expr, ref: f"NOT {_within_operator(expr.args[0], 3, ref)}"),
     # In brackets: two minus signs begin a comment.
-    "neg": (8, lambda expr, ref: f"-({sql(expr.args[0], ref)})"),
-    "is_null": (_COMPARISON, lambda expr, ref: f"{_within(expr.args[0], 5, ref)} IS NULL"),
-    "is_not_null": (_COMPARISON, lambda expr, ref: f"{_within(expr.args[0], 5, ref)} IS NOT NULL"),
-    "in": (_COMPARISON, _listed),
-    SHIFT: (6, _shifted),
+    "neg": (8, lambda expr, ref: f"-({expr_sql(expr.args[0], ref)})"),
+    "is_null": (_COMPARISON, lambda expr, ref: f"{_within_operator(expr.args[0], 5, ref)} IS NULL"),
+    "is_not_null": (_COMPARISON, lambda expr, ref: f"{_within_operator(expr.args[0], 5, ref)} IS NOT NULL"),
+    "in": (_COMPARISON, _list_sql),
+    SHIFT: (6, _shift_sql),
 }
 
 
-def literal(lit: Lit) -> str:
+def literal_sql(lit: Lit) -> str:
     """A constant as Spark SQL writes it, with its type."""
     value = lit.value
     if value is None:
         return f"CAST(NULL AS {str(lit.type).upper()})"
-    if lit.type.kind is Kind.TIMESTAMP and isinstance(value, int):
+    if lit.type.kind is TypeKind.TIMESTAMP and isinstance(value, int):
         moment = to_datetime(value).replace(tzinfo=None)
         return f"TIMESTAMP '{moment.isoformat(sep=' ', timespec='microseconds')}'"
-    if lit.type.kind is Kind.BIGINT and isinstance(value, int) and -(2**31) <= value < 2**31:
+    if lit.type.kind is TypeKind.BIGINT and isinstance(value, int) and -(2**31) <= value < 2**31:
         return f"{value}L"
-    if lit.type.kind is Kind.FLOAT and isinstance(value, float):
-        return _double(value, "F", "FLOAT")
+    if lit.type.kind is TypeKind.FLOAT and isinstance(value, float):
+        return _double_sql(value, "F", "FLOAT")
     return _LITERALS[type(value)](value)
 
 
-def _text(value: str) -> str:
+def _text_sql(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
     # Spark puts the values of variables into the text of a statement, constants not excepted.
     escaped = escaped.replace("${", "\\u0024{")
     return f"'{escaped}'"
 
 
-def _decimal(value: Decimal) -> str:
+def _decimal_sql(value: Decimal) -> str:
     return f"{value:f}" if "." in f"{value:f}" else f"{value:f}BD"
 
 
-def _double(value: float, suffix: str = "D", kind: str = "DOUBLE") -> str:
+def _double_sql(value: float, suffix: str = "D", kind: str = "DOUBLE") -> str:
     text = repr(value)
     return f"{text}{suffix}" if all(each.isdigit() or each in ".e+-" for each in text) else f"CAST('{text}' AS {kind})"
 
@@ -251,8 +253,8 @@ def _double(value: float, suffix: str = "D", kind: str = "DOUBLE") -> str:
 _LITERALS: dict[type, Callable[[Any], str]] = {
     bool: lambda value: "TRUE" if value else "FALSE",
     date: lambda value: f"DATE '{value.isoformat()}'",
-    float: _double,
+    float: _double_sql,
     int: str,
-    str: _text,
-    Decimal: _decimal,
+    str: _text_sql,
+    Decimal: _decimal_sql,
 }

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
-from errata.language.expr import BIGINT, BOOLEAN, INT, TIMESTAMP, Expr, Ref, sql
-from errata.language.plan import Binary, Field, Leaf, Plan, PlanError, Source, SourceKind, Unary, fact, walk
+from errata.language.expr import BIGINT, BOOLEAN, INT, TIMESTAMP, Expr, Ref, expr_sql
+from errata.language.plan import Binary, Field, Leaf, Plan, PlanError, Source, SourceKind, Unary, cached_fact, walk_plan
 from errata.model.columns import ColumnType
 
 BRANCH = "_branch"
@@ -89,7 +89,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Project(Unary):
+class Projection(Unary):
     """New columns from each row. Columns of the key that no output is, are carried along as hidden ones."""
 
     outputs: tuple[Output, ...]
@@ -312,7 +312,7 @@ class Aggregate:
     @property
     def name(self) -> str:
         """Its name among the group's columns: its text."""
-        inner = "*" if self.argument is None else sql(self.argument)
+        inner = "*" if self.argument is None else expr_sql(self.argument)
         return f"{self.function}({'DISTINCT ' if self.distinct else ''}{inner})"
 
 
@@ -345,11 +345,11 @@ class Group(Unary):
         return () if self.window is None else (Field(_numbered(WINDOW_NUMBER, self.number), BIGINT),)
 
     def _fields(self) -> tuple[Field, ...]:
-        by = [Field(sql(expr), expr.type) for expr in self.by]
+        by = [Field(expr_sql(expr), expr.type) for expr in self.by]
         return (*by, *self.window_fields, *(Field(each.name, each.type) for each in self.aggregates))
 
     def _key(self) -> tuple[str, ...]:
-        return (*(sql(expr) for expr in self.by), *(each.name for each in self.window_fields[:1]))
+        return (*(expr_sql(expr) for expr in self.by), *(each.name for each in self.window_fields[:1]))
 
 
 def _check_columns_agree(plan: Plan, inputs: Sequence[Plan]) -> None:
@@ -358,7 +358,7 @@ def _check_columns_agree(plan: Plan, inputs: Sequence[Plan]) -> None:
         raise PlanError("the inputs differ in number or types of columns", where=type(plan).__name__)
 
 
-@fact
-def scans(plan: Plan) -> tuple[Scan, ...]:
+@cached_fact
+def scans_of(plan: Plan) -> tuple[Scan, ...]:
     """What the plan reads, from left to right; one that is read twice is there twice."""
-    return tuple(each for each in walk(plan) if isinstance(each, Scan))
+    return tuple(each for each in walk_plan(plan) if isinstance(each, Scan))

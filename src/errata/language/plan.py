@@ -14,8 +14,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
-from errata.errors import ErrataError, candidates
-from errata.language.expr import Expr, Ref, refs, sql
+from errata.errors import ErrataError, candidates_text
+from errata.language.expr import Expr, Ref, expr_sql, refs
 from errata.model.columns import ColumnType
 
 T = TypeVar("T")
@@ -119,7 +119,9 @@ class Plan(ABC):
     def ref(self, name: str) -> Ref:
         """A column of this node as an expression."""
         if name not in self.types:
-            raise PlanError(f"no column {name!r}", where=type(self).__name__, how=candidates(name, list(self.types)))
+            raise PlanError(
+                f"no column {name!r}", where=type(self).__name__, how=candidates_text(name, list(self.types))
+            )
         return Ref(name, self.types[name])
 
     def _check(self) -> None:
@@ -133,7 +135,7 @@ class Plan(ABC):
         for name in names:
             if name not in node.types:
                 raise PlanError(
-                    f"no column {name!r}", where=type(self).__name__, how=candidates(name, list(node.types))
+                    f"no column {name!r}", where=type(self).__name__, how=candidates_text(name, list(node.types))
                 )
 
     def _check_expr(self, expr: Expr | None, node: Plan, kind: ColumnType | None = None) -> None:
@@ -141,10 +143,10 @@ class Plan(ABC):
             return
         self._check_names(sorted(refs(expr)), node)
         if kind is not None and expr.type != kind:
-            raise PlanError(f"{sql(expr)} is of type {expr.type}, not {kind}", where=type(self).__name__)
+            raise PlanError(f"{expr_sql(expr)} is of type {expr.type}, not {kind}", where=type(self).__name__)
 
 
-def fact(work_out: Callable[[Plan], T]) -> Callable[[Plan], T]:
+def cached_fact(work_out: Callable[[Plan], T]) -> Callable[[Plan], T]:
     """A function of a plan that is worked out once for each node."""
     name = f"{work_out.__module__}.{work_out.__qualname__}"
 
@@ -214,15 +216,15 @@ class Binary(Plan):
         self._check()
 
 
-def walk(plan: Plan) -> Iterator[Plan]:
+def walk_plan(plan: Plan) -> Iterator[Plan]:
     """The node and all below it, each node before its inputs."""
     yield plan
     for child in plan.inputs:
-        yield from walk(child)
+        yield from walk_plan(child)
 
 
-def rebuild(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
+def rebuild_plan(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
     """The plan with every node changed, the lowest first; what does not change stays the same object."""
-    inputs = tuple(rebuild(child, change) for child in plan.inputs)
+    inputs = tuple(rebuild_plan(child, change) for child in plan.inputs)
     same = all(new is old for new, old in zip(inputs, plan.inputs, strict=True))
     return change(plan if same else plan.with_inputs(inputs))

@@ -11,22 +11,21 @@ from sqlglot import exp
 
 from errata.errors import ErrataError, UsageError
 from errata.language.plan import Field, Plan, Source, SourceKind
-from errata.language.reading.lower import lower
-from errata.language.reading.mistakes import LanguageError, Text
-from errata.language.reading.parse import parse
-from errata.language.reading.refused import TOO_DEEP
-from errata.language.reading.statement import Known
-from errata.language.tree import is_timed
-from errata.model.columns import ColumnType, Kind
+from errata.language.plan_text import has_timestamps
+from errata.language.reading.mistakes import TOO_DEEP, LanguageError, SqlText
+from errata.language.reading.parser import parse_sql
+from errata.language.reading.scope import SourceCatalog
+from errata.language.reading.select import lower_statement
+from errata.model.columns import ColumnType, TypeKind
 from errata.model.stream import Stream
 
-_PART = re.compile(r"\b(?:from|join)\s+([a-z]\w*)", re.IGNORECASE | re.ASCII)
-_SHOWN = 10
+_FROM_OR_JOIN = re.compile(r"\b(?:from|join)\s+([a-z]\w*)", re.IGNORECASE | re.ASCII)
+_MAX_MISTAKES = 10
 """So many mistakes are shown at once."""
 
 
 @dataclass(frozen=True)
-class Declared:
+class QueryText:
     """A query as it is declared: its name, its text, and where the text stands."""
 
     name: str
@@ -47,7 +46,7 @@ def stream_source(stream: Stream) -> Source:
 
 def query_source(name: str, plan: Plan) -> Source:
     """A query as others read it."""
-    return Source(name, SourceKind.QUERY, plan.fields, plan.key, timed=is_timed(plan), plan=plan)
+    return Source(name, SourceKind.QUERY, plan.fields, plan.key, timed=has_timestamps(plan), plan=plan)
 
 
 def read_query(
@@ -55,130 +54,134 @@ def read_query(
 ) -> Plan:
     """The plan of a query over streams, relations and other queries. `where`: what mistakes call the text; `others`:
     names that are none of the sources' and may be meant when one is not found."""
-    whole = Text(text, where)
-    known = Known(sources, others)
-    return _lowered(_tree(whole, known), whole, known, early=early)
+    whole = SqlText(text, where)
+    known = SourceCatalog(sources, others)
+    return _lower_tree(_checked_tree(whole, known), whole, known, early=early)
 
 
-def names_read(text: str, where: str) -> tuple[str, ...]:
+def read_names(text: str, where: str) -> tuple[str, ...]:
     """The streams, relations and queries that a text reads, as it names them; the first reading first."""
-    whole = Text(text, where)
-    return _names(_tree(whole), whole)
+    whole = SqlText(text, where)
+    return _names_in_tree(_checked_tree(whole), whole)
 
 
-def how_to_name(name: str) -> str | None:
+def naming_advice(name: str) -> str | None:
     """How a query must write the name of what it reads: None where that is the name as it stands."""
     for written, how in (
         (name, None),
         (f"`{name}`", f"write it in backticks: `{name}`"),
         (f"`{name}` AS x", f"write it in backticks, and another name behind it: `{name}` AS {name}_2"),
     ):
-        if _reads(" ".join(("SELECT 1 AS a FROM", written)), name):
+        if _names_in_text(" ".join(("SELECT 1 AS a FROM", written)), name):
             return how
     return "declare it under another name"
 
 
-def _reads(sql: str, name: str) -> bool:
-    text = Text(sql, name)
-    columns = (Field("time", ColumnType(Kind.TIMESTAMP)),)
+def _names_in_text(sql: str, name: str) -> bool:
+    text = SqlText(sql, name)
+    columns = (Field("time", ColumnType(TypeKind.TIMESTAMP)),)
     try:
-        lower(_tree(text), text, Known({name: Source(name, SourceKind.STREAM, columns, ("time",), "time")}))
+        lower_statement(
+            _checked_tree(text),
+            text,
+            SourceCatalog({name: Source(name, SourceKind.STREAM, columns, ("time",), "time")}),
+        )
     except ErrataError:
         return False
     return True
 
 
-def _tree(text: Text, known: Known | None = None) -> exp.Expression:
+def _checked_tree(text: SqlText, known: SourceCatalog | None = None) -> exp.Expression:
     try:
         # Every query is an expression, too, which its type does not say.
-        return cast("exp.Expression", parse(text))
+        return cast("exp.Expression", parse_sql(text))
     except LanguageError as error:
-        raise (_ill_named(text, known) if known is not None else None) or error from None
+        raise (_naming_mistake(text, known) if known is not None else None) or error from None
 
 
-def _ill_named(text: Text, known: Known) -> LanguageError | None:
+def _naming_mistake(text: SqlText, known: SourceCatalog) -> LanguageError | None:
     """The error for a text that names what is there by a word that means something else."""
-    for found in _PART.finditer(text.sql):
+    for found in _FROM_OR_JOIN.finditer(text.sql):
         name = found[1]
-        how = how_to_name(name) if known.find(name) is not None else None
+        how = naming_advice(name) if known.find(name) is not None else None
         if how is not None:
             return text.mistake(found.span(1), f"{name} is a word of SQL here, and no name", how=how)
     return None
 
 
-def _lowered(tree: exp.Expression, text: Text, known: Known, *, early: bool) -> Plan:
+def _lower_tree(tree: exp.Expression, text: SqlText, known: SourceCatalog, *, early: bool) -> Plan:
     try:
-        return lower(tree, text, known, early=early)
+        return lower_statement(tree, text, known, early=early)
     except RecursionError:
         raise text.mistake(0, *TOO_DEEP) from None
 
 
-def _names(tree: exp.Expression, text: Text) -> tuple[str, ...]:
+def _names_in_tree(tree: exp.Expression, text: SqlText) -> tuple[str, ...]:
     try:
-        return tuple(dict.fromkeys(_read(tree, frozenset())))
+        return tuple(dict.fromkeys(_names_below(tree, frozenset())))
     except RecursionError:
         raise text.mistake(0, *TOO_DEEP) from None
 
 
-def _read(node: exp.Expression, commons: frozenset[str]) -> Iterator[str]:
+def _names_below(node: exp.Expression, commons: frozenset[str]) -> Iterator[str]:
     clause = node.args.get("with_")
     for common in clause.expressions if clause is not None else ():
-        yield from _read(common.this, commons)
+        yield from _names_below(common.this, commons)
         commons |= {common.alias.lower()}
     match node:
         case exp.Table(this=exp.Identifier() as named):
             if named.name.lower() not in commons:
                 yield named.name
         case exp.Table(this=exp.Anonymous() as function):
-            yield from _arguments(function, commons)
+            yield from _argument_names(function, commons)
         case exp.Column():
             return
     for child in node.iter_expressions():
         if not isinstance(child, exp.With):
-            yield from _read(child, commons)
+            yield from _names_below(child, commons)
 
 
-def _arguments(function: exp.Anonymous, commons: frozenset[str]) -> Iterator[str]:
+def _argument_names(function: exp.Anonymous, commons: frozenset[str]) -> Iterator[str]:
     """Names among the arguments of a table function, which the parser takes for columns."""
     for each in function.expressions:
         if isinstance(each, exp.Column) and each.name.lower() not in commons:
             yield each.name
         elif isinstance(each, exp.Anonymous):
-            yield from _arguments(each, commons)
+            yield from _argument_names(each, commons)
 
 
 def read_queries(
-    declared: Sequence[Declared], sources: Mapping[str, Source], others: Sequence[str] = ()
+    declared: Sequence[QueryText], sources: Mapping[str, Source], others: Sequence[str] = ()
 ) -> dict[str, Plan]:
     """The plans of a project's queries over its streams and relations, each after all that it reads. `others`: names
     of queries that are not among them, and may be meant when one is not found."""
-    return _Project(declared, sources, others).read()
+    return _QueryReader(declared, sources, others).read()
 
 
 @dataclass
-class _Waiting:
+class _PendingQuery:
     """A query that is being read: what it reads, and what of that has not been looked at yet."""
 
-    declared: Declared
-    text: Text
+    declared: QueryText
+    text: SqlText
     tree: exp.Expression
     names: list[str]
     inputs: Iterator[str]
 
 
-class _Project:
+class _QueryReader:
     """All queries of a project, read depth first, so that a parsed text is kept only while it waits for others."""
 
-    def __init__(self, declared: Sequence[Declared], sources: Mapping[str, Source], others: Sequence[str]) -> None:
-        self.known = Known(sources, [*(each.name for each in declared), *others])
-        self.queries: dict[str, Declared] = {}
+    def __init__(self, declared: Sequence[QueryText], sources: Mapping[str, Source], others: Sequence[str]) -> None:
+        self.known = SourceCatalog(sources, [*(each.name for each in declared), *others])
+        self.queries: dict[str, QueryText] = {}
         self.plans: dict[str, Plan] = {}
         self.mistakes: list[ErrataError] = []
         self.failed: set[str] = set()
         for each in declared:
             self._declare(each)
 
-    def _declare(self, query: Declared) -> None:
+    def _declare(self, query: QueryText) -> None:
         name = query.name.lower()
         if self.known.find(query.name) is not None or name in self.queries:
             other = "a query" if name in self.queries else "a stream or relation"
@@ -193,12 +196,12 @@ class _Project:
         if len(self.mistakes) == 1:
             raise self.mistakes[0]
         if self.mistakes:
-            raise _all_of(self.mistakes)
+            raise _joined_mistakes(self.mistakes)
         return self.plans
 
     def _read(self, wanted: str) -> None:
         """Read a query, and before it, on a stack of our own, all that it reads."""
-        path: dict[str, _Waiting] = {}
+        path: dict[str, _PendingQuery] = {}
         self._begin(wanted, path)
         while path:
             name, waiting = next(reversed(path.items()))
@@ -216,20 +219,20 @@ class _Project:
     def _is_done(self, name: str) -> bool:
         return name in self.failed or self.queries[name].name in self.plans
 
-    def _begin(self, name: str, path: dict[str, _Waiting]) -> None:
+    def _begin(self, name: str, path: dict[str, _PendingQuery]) -> None:
         if self._is_done(name):
             return
         query = self.queries[name]
-        text = Text(query.text, query.where)
+        text = SqlText(query.text, query.where)
         try:
-            tree = _tree(text, self.known)
-            names = [each.lower() for each in _names(tree, text)]
+            tree = _checked_tree(text, self.known)
+            names = [each.lower() for each in _names_in_tree(tree, text)]
         except ErrataError as error:
             self._fail(name, error)
         else:
-            path[name] = _Waiting(query, text, tree, names, iter(names))
+            path[name] = _PendingQuery(query, text, tree, names, iter(names))
 
-    def _finish(self, waiting: _Waiting) -> None:
+    def _finish(self, waiting: _PendingQuery) -> None:
         query = waiting.declared
         # What reads a query that is wrong can only be told to be wrong itself when that one is right.
         if any(each in self.failed for each in waiting.names):
@@ -237,7 +240,7 @@ class _Project:
             return
         try:
             self.known.reading = query.name
-            plan = _lowered(waiting.tree, waiting.text, self.known, early=query.early)
+            plan = _lower_tree(waiting.tree, waiting.text, self.known, early=query.early)
         except ErrataError as error:
             self._fail(query.name.lower(), error)
         else:
@@ -261,8 +264,8 @@ class _Project:
         )
 
 
-def _all_of(mistakes: Sequence[ErrataError]) -> UsageError:
-    shown = "\n\n".join(str(each) for each in mistakes[:_SHOWN])
-    more = len(mistakes) - _SHOWN
+def _joined_mistakes(mistakes: Sequence[ErrataError]) -> UsageError:
+    shown = "\n\n".join(str(each) for each in mistakes[:_MAX_MISTAKES])
+    more = len(mistakes) - _MAX_MISTAKES
     rest = f"\n\nand {more} more" if more > 0 else ""
     return UsageError(f"{len(mistakes)} mistakes in queries:\n\n{shown}{rest}")

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import singledispatch
 from typing import assert_never
 
-from errata.language.expr import BIGINT, SHIFT, TIMESTAMP, Call, Expr, Lit, Ref, sql
+from errata.language.expr import BIGINT, SHIFT, TIMESTAMP, Call, Expr, Lit, Ref, expr_sql
 from errata.language.nodes import (
     Aggregate,
     Distinct,
@@ -23,7 +23,7 @@ from errata.language.nodes import (
     Intersect,
     Join,
     Negation,
-    Project,
+    Projection,
     RelationJoin,
     RowWindow,
     Scan,
@@ -32,10 +32,10 @@ from errata.language.nodes import (
     TimeWindow,
     Union,
 )
-from errata.language.plan import Plan, PlanError, SourceKind, fact
+from errata.language.plan import Plan, PlanError, SourceKind, cached_fact
 
 
-class Own(StrEnum):
+class OwnTime(StrEnum):
     """Whether rows have a time of their own."""
 
     START = "start"
@@ -47,10 +47,10 @@ class Own(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class RowTimes:
     """The times of a node's rows."""
 
-    own: Own
+    own: OwnTime
     longest: int | None = None
     """The longest lifetime of a row that happened; None: without bound, or it cannot be told."""
     exact: bool = False
@@ -63,7 +63,7 @@ class Timing:
     @property
     def happened(self) -> bool:
         """Whether each row's vs is its own time."""
-        return self.own is Own.START
+        return self.own is OwnTime.START
 
     @property
     def for_ever(self) -> bool:
@@ -71,77 +71,79 @@ class Timing:
         return self.exact and self.longest is None
 
 
-HOLDS = Timing(Own.NONE)
+NO_OWN_TIME = RowTimes(OwnTime.NONE)
 
 
-@fact
-def timing(plan: Plan) -> Timing:
+@cached_fact
+def row_times(plan: Plan) -> RowTimes:
     """What is known of the times of the node's rows."""
-    return _timing(plan)
+    return _node_times(plan)
 
 
 @singledispatch
-def _timing(plan: Plan) -> Timing:
+def _node_times(plan: Plan) -> RowTimes:
     raise PlanError(f"the times of {type(plan).__name__} are not known")
 
 
-@_timing.register
-def _(plan: Sliding) -> Timing:
-    below = timing(plan.input)
+@_node_times.register
+def _(plan: Sliding) -> RowTimes:
+    below = row_times(plan.input)
     shortened = plan.span if below.longest is None else min(plan.span, below.longest)
-    return Timing(below.own, shortened, below.exact, below.columns)
+    return RowTimes(below.own, shortened, below.exact, below.columns)
 
 
-@_timing.register
-def _(plan: SlidingRows) -> Timing:
+@_node_times.register
+def _(plan: SlidingRows) -> RowTimes:
     # When so many rows will have come, nobody knows.
-    below = timing(plan.input)
-    return Timing(below.own, below.longest, False, below.columns)
+    below = row_times(plan.input)
+    return RowTimes(below.own, below.longest, False, below.columns)
 
 
-@_timing.register
-def _(plan: Filter) -> Timing:
-    return timing(plan.input)
+@_node_times.register
+def _(plan: Filter) -> RowTimes:
+    return row_times(plan.input)
 
 
-@_timing.register
-def _(plan: Project) -> Timing:
-    below = timing(plan.input)
-    return Timing(below.own, below.longest, below.exact, _projected(plan, below))
+@_node_times.register
+def _(plan: Projection) -> RowTimes:
+    below = row_times(plan.input)
+    return RowTimes(below.own, below.longest, below.exact, _projected_times(plan, below))
 
 
-@_timing.register(Distinct)
-@_timing.register(Intersect)
-def _(_plan: Plan) -> Timing:
-    return HOLDS
+@_node_times.register(Distinct)
+@_node_times.register(Intersect)
+def _(_plan: Plan) -> RowTimes:
+    return NO_OWN_TIME
 
 
-@_timing.register
-def _(plan: Negation) -> Timing:
-    left = timing(plan.left)
-    own = Own.NONE if left.own is Own.NONE else Own.KEPT
-    return Timing(own, left.longest, False, left.columns)
+@_node_times.register
+def _(plan: Negation) -> RowTimes:
+    left = row_times(plan.left)
+    own = OwnTime.NONE if left.own is OwnTime.NONE else OwnTime.KEPT
+    return RowTimes(own, left.longest, False, left.columns)
 
 
-@_timing.register
-def _(plan: Scan) -> Timing:
+@_node_times.register
+def _(plan: Scan) -> RowTimes:
     source = plan.source
     if source.plan is not None:
-        made = timing(source.plan)
+        made = row_times(source.plan)
         columns = {plan.column(name): offset for name, offset in made.columns.items()}
         # What stood for a time only is read back as it is in the archive: its own time is not.
-        own = Own.NONE if made.own is Own.KEPT else made.own
-        return Timing(own, made.longest, made.exact, _there(plan, columns) if own is not Own.NONE else {})
+        own = OwnTime.NONE if made.own is OwnTime.KEPT else made.own
+        return RowTimes(
+            own, made.longest, made.exact, _present_columns(plan, columns) if own is not OwnTime.NONE else {}
+        )
     if source.kind is SourceKind.STREAM and source.order is not None:
-        return Timing(Own.START, None, True, _there(plan, {plan.column(source.order): 0}))
-    return HOLDS
+        return RowTimes(OwnTime.START, None, True, _present_columns(plan, {plan.column(source.order): 0}))
+    return NO_OWN_TIME
 
 
-def _there(plan: Plan, columns: Mapping[str, int]) -> dict[str, int]:
+def _present_columns(plan: Plan, columns: Mapping[str, int]) -> dict[str, int]:
     return {name: offset for name, offset in columns.items() if name in plan.types}
 
 
-def _projected(plan: Project, below: Timing) -> dict[str, int]:
+def _projected_times(plan: Projection, below: RowTimes) -> dict[str, int]:
     columns = {name: below.columns[name] for name in plan.carried if name in below.columns}
     for output in plan.outputs:
         known = offset_of(output.expr, below)
@@ -150,9 +152,9 @@ def _projected(plan: Project, below: Timing) -> dict[str, int]:
     return columns
 
 
-def offset_of(expr: Expr, times: Timing) -> int | None:
+def offset_of(expr: Expr, times: RowTimes) -> int | None:
     """How much later than the expression's value the row's own time is, if that is the same for all rows."""
-    if (known := times.columns.get(sql(expr))) is not None:
+    if (known := times.columns.get(expr_sql(expr))) is not None:
         return known
     if isinstance(expr, Call) and expr.name == SHIFT:
         moved, by = expr.args
@@ -162,14 +164,14 @@ def offset_of(expr: Expr, times: Timing) -> int | None:
     return None
 
 
-def own_time(plan: Plan) -> Expr | None:
+def own_time_expr(plan: Plan) -> Expr | None:
     """The row's own time as an expression over the node's columns, if there is one."""
-    times = timing(plan)
-    told = [_moved(plan.ref(text), offset) for text, offset in times.columns.items() if text in plan.types]
-    return min(told, key=lambda expr: (len(sql(expr)), sql(expr)), default=times.later)
+    times = row_times(plan)
+    told = [_moved_expr(plan.ref(text), offset) for text, offset in times.columns.items() if text in plan.types]
+    return min(told, key=lambda expr: (len(expr_sql(expr)), expr_sql(expr)), default=times.later)
 
 
-def _moved(expr: Ref, by: int) -> Expr:
+def _moved_expr(expr: Ref, by: int) -> Expr:
     if by == 0:
         return expr
     if expr.type == TIMESTAMP:
@@ -177,43 +179,43 @@ def _moved(expr: Ref, by: int) -> Expr:
     return Call("+", (expr, Lit(by, BIGINT)), BIGINT)
 
 
-@_timing.register
-def _(plan: Join) -> Timing:
-    left, right = timing(plan.left), timing(plan.right)
-    if Own.NONE in (left.own, right.own):
-        return HOLDS
-    own = Own.START if left.happened and right.happened else Own.KEPT
+@_node_times.register
+def _(plan: Join) -> RowTimes:
+    left, right = row_times(plan.left), row_times(plan.right)
+    if OwnTime.NONE in (left.own, right.own):
+        return NO_OWN_TIME
+    own = OwnTime.START if left.happened and right.happened else OwnTime.KEPT
     bounds = [each.longest for each in (left, right) if each.longest is not None]
-    sides = (own_time(plan.left), own_time(plan.right))
+    sides = (own_time_expr(plan.left), own_time_expr(plan.right))
     later = None
-    if own is Own.START and sides[0] is not None and sides[1] is not None:
+    if own is OwnTime.START and sides[0] is not None and sides[1] is not None:
         later = Call("greatest", (sides[0], sides[1]), sides[0].type)
-    columns = {} if later is None else {sql(later): 0}
-    return Timing(own, min(bounds, default=None), left.for_ever and right.for_ever, columns, later)
+    columns = {} if later is None else {expr_sql(later): 0}
+    return RowTimes(own, min(bounds, default=None), left.for_ever and right.for_ever, columns, later)
 
 
-@_timing.register
-def _(plan: RelationJoin) -> Timing:
-    left = timing(plan.left)
+@_node_times.register
+def _(plan: RelationJoin) -> RowTimes:
+    left = row_times(plan.left)
     # With a retroactive relation a row begins to count again whenever the relation changes.
     if plan.retroactive:
-        return Timing(Own.NONE if left.own is Own.NONE else Own.KEPT, left.longest, False, left.columns)
+        return RowTimes(OwnTime.NONE if left.own is OwnTime.NONE else OwnTime.KEPT, left.longest, False, left.columns)
     return left
 
 
-@_timing.register
-def _(plan: Union) -> Timing:
-    times = [timing(branch) for branch in plan.branches]
-    if any(each.own is Own.NONE for each in times):
-        return HOLDS
-    own = Own.START if all(each.happened for each in times) else Own.KEPT
+@_node_times.register
+def _(plan: Union) -> RowTimes:
+    times = [row_times(branch) for branch in plan.branches]
+    if any(each.own is OwnTime.NONE for each in times):
+        return NO_OWN_TIME
+    own = OwnTime.START if all(each.happened for each in times) else OwnTime.KEPT
     lengths = {each.longest for each in times}
     longest = None if None in lengths else max(each for each in lengths if each is not None)
     exact = len(lengths) == 1 and all(each.exact for each in times)
-    return Timing(own, longest, exact, _same_columns(plan, times))
+    return RowTimes(own, longest, exact, _same_columns(plan, times))
 
 
-def _same_columns(plan: Union, times: list[Timing]) -> dict[str, int]:
+def _same_columns(plan: Union, times: list[RowTimes]) -> dict[str, int]:
     """Visible columns that tell the own time in every branch alike."""
     found = {}
     for place, column in enumerate(plan.branches[0].visible):
@@ -225,22 +227,22 @@ def _same_columns(plan: Union, times: list[Timing]) -> dict[str, int]:
     return found
 
 
-@_timing.register
-def _(plan: Group) -> Timing:
-    below = timing(plan.input)
+@_node_times.register
+def _(plan: Group) -> RowTimes:
+    below = row_times(plan.input)
     match plan.window:
         case TimeWindow(size=size, early=False) if below.for_ever:
             start, end = plan.window_fields
-            return Timing(Own.START, None, True, {end.name: 0, start.name: size})
+            return RowTimes(OwnTime.START, None, True, {end.name: 0, start.name: size})
         case RowWindow():
             last = {each.name: 0 for each in plan.aggregates if _is_last_time(each, below)}
-            return Timing(Own.START, None, True, last)
+            return RowTimes(OwnTime.START, None, True, last)
         case TimeWindow() | None:
-            return HOLDS
+            return NO_OWN_TIME
     assert_never(plan.window)
 
 
-def _is_last_time(aggregate: Aggregate, below: Timing) -> bool:
+def _is_last_time(aggregate: Aggregate, below: RowTimes) -> bool:
     """Whether it is the time of a window's last row, at which the window is published."""
     argument = aggregate.argument
     return aggregate.function in ("max", "last") and argument is not None and offset_of(argument, below) == 0

@@ -1,4 +1,4 @@
-"""Batches: what was asked to be taken in, what came of it, and where each row came from."""
+"""What revisions do, numbered facts that reach behind the stable point, and why one is refused, in words."""
 
 from __future__ import annotations
 
@@ -10,10 +10,41 @@ from typing import Protocol
 
 from errata.errors import UsageError
 
+
+class Op(StrEnum):
+    """What a record of a batch, or a revision, does to the row of its key."""
+
+    INSERT = "insert"
+    REPLACE = "replace"
+    DELETE = "delete"
+
+
+def no_such_row_reason() -> str:
+    return "no such row: no row of this key is there to correct"
+
+
+def aged_out_reason() -> str:
+    return "aged out: the stream no longer keeps rows as old as this one"
+
+
+def old_value_reason(column: str, claimed: str, found: str) -> str:
+    return f"old value does not match: {column} is said to have been {claimed}, and it is {found}"
+
+
+def key_taken_reason() -> str:
+    return "key belongs to another row: the row cannot take a key that another one has"
+
+
+def duplicate_key_reason() -> str:
+    return "duplicate key: the archive has a row of this key that says something else"
+
+
+# Batches: what was asked to be taken in, what came of it, and where each row came from.
+
 MAX_BATCH_ID = 200
 
 
-class Format(StrEnum):
+class FileFormat(StrEnum):
     """The formats of files that can be taken in."""
 
     CSV = "csv"
@@ -27,7 +58,7 @@ class SourceFile:
 
     name: str
     """Where it was: a path or URI."""
-    format: Format
+    format: FileFormat
     gzip: bool
     bytes: int
     sha256: str
@@ -38,7 +69,7 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class FileSplit:
     """A piece of a file that one task reads: bytes of CSV and JSON, row groups of Parquet."""
 
     number: int
@@ -52,7 +83,7 @@ class Split:
 class ReadSplit:
     """What reading a split told: which lines of the file are in it."""
 
-    split: Split
+    split: FileSplit
     first_line: int
     """The file's line number of the split's first record; for Parquet the row's number, from 1."""
     lines: int
@@ -71,7 +102,7 @@ class BadRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Retried:
+class QuarantineRetry:
     """Rows of quarantine that a batch takes in again."""
 
     ids: Sequence[int]
@@ -96,7 +127,7 @@ class BadRevision:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class BatchCounts:
     """What became of a batch's rows; they add up to `read`."""
 
     read: int = 0
@@ -110,7 +141,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class RevisionCounts:
     """What became of revisions that were claimed to be applied; all of them add up to the claim."""
 
     inserted: int = 0
@@ -129,24 +160,24 @@ class Settled:
     def applied(self) -> int:
         return self.inserted + self.replaced + self.deleted
 
-    def __add__(self, other: Settled) -> Settled:
-        return Settled(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, other: RevisionCounts) -> RevisionCounts:
+        return RevisionCounts(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
 
 
 POSITION_BITS = 40
 
 
-def position(split: int, ordinal: int) -> int:
+def row_position(split: int, ordinal: int) -> int:
     """A row's place in its batch: the split's number and the record's ordinal in it."""
     return split << POSITION_BITS | ordinal
 
 
-def place(position: int) -> tuple[int, int]:
+def split_and_ordinal(position: int) -> tuple[int, int]:
     """The split's number and the record's ordinal in it."""
     return position >> POSITION_BITS, position & ((1 << POSITION_BITS) - 1)
 
 
-class SeenFile(Protocol):
+class FileVersion(Protocol):
     """A file as it was when somebody looked."""
 
     @property
@@ -211,7 +242,7 @@ def delivery_hash(files: Iterable[SourceFile], *, landed: bool) -> str:
     return digest.hexdigest()
 
 
-def take_id(batch_id: str, number: int) -> str:
+def retake_id(batch_id: str, number: int) -> str:
     """The id of another take of a batch, such as that after an undo."""
     ending = f"+{number}"
     whole = batch_id + ending

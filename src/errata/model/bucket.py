@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from errata.model.interval import EVERYTHING, Interval
+from errata.model.time import EVERYTHING, Interval
 
-GROUP_SET = 32
+MAX_LISTED_GROUPS = 32
 """A bucket with at most this many groups lists them; one with more keeps only their range."""
 
-INLINE_BYTES = 64 * 1024
+MAX_INLINE_BYTES = 64 * 1024
 """A bucket of at most this size lives in the catalog itself."""
 
-INLINE_STREAM_BYTES = 8 * 1024 * 1024
+MAX_INLINE_STREAM_BYTES = 8 * 1024 * 1024
 """A stream with more than this inline is due for compaction; what comes next goes to files."""
 
 
@@ -56,7 +56,7 @@ class Layout(StrEnum):
     """Pieces of one growing table, as they came; nothing is known of them."""
 
 
-Ends = tuple[int, int]
+Bounds = tuple[int, int]
 """The least and the greatest of some order fields, both included."""
 
 
@@ -106,12 +106,12 @@ class NewBucket:
     data: bytes | None = None
     """The rows themselves, an Arrow stream, for an inline bucket."""
     layout: Layout = Layout.BUCKETS
-    revisions: Ends | None = None
+    revisions: Bounds | None = None
     """The numbers of an overlay's revisions, or of the evaluations that masks are of; those of pending revisions are
     given at the commit, if not told here."""
-    masks: Ends | None = None
+    masks: Bounds | None = None
     """An overlay: where the rows that it masks lie."""
-    content: Ends | None = None
+    content: Bounds | None = None
     """An overlay: where the rows lie that it brings."""
     floor: int | None = None
     """No revision up to this number concerns the rows; None: none that has been applied at the commit. Of results: no
@@ -120,7 +120,7 @@ class NewBucket:
     """Revisions up to this number may be worked into the rows."""
     masked: int = 0
     """How many of its rows are superseded from the beginning."""
-    ends: Ends | None = None
+    ends: Bounds | None = None
     """Of results: the least and the greatest end of a lifetime."""
 
     def __post_init__(self) -> None:
@@ -151,13 +151,13 @@ class Bucket:
     batch_no: int | None = None
     """The batch that brought all of its rows; None when they are of several."""
     layout: Layout = Layout.BUCKETS
-    masks: Ends | None = None
-    content: Ends | None = None
+    masks: Bounds | None = None
+    content: Bounds | None = None
     floor: int = 0
     folded: int = 0
     masked: int = 0
     """How many of its rows have been superseded, as things are now."""
-    ends: Ends | None = None
+    ends: Bounds | None = None
 
     @property
     def inline(self) -> bool:
@@ -175,13 +175,13 @@ class Bucket:
         return later and self.vs_min <= results.vs_max and results.vs_min <= self.vs_max
 
 
-def masking(masks: Iterable[Bucket], results: Iterable[Bucket]) -> list[Bucket]:
+def relevant_masks(masks: Iterable[Bucket], results: Iterable[Bucket]) -> list[Bucket]:
     """The buckets of masks that can concern results in some of the others."""
     some = list(results)
     return [mask for mask in masks if any(mask.may_mask(each) for each in some)]
 
 
-def prune(
+def prune_buckets(
     buckets: Iterable[Bucket], interval: Interval, groups: frozenset[tuple[str | None, ...]] | None
 ) -> list[Bucket]:
     """The buckets that can hold a row of the interval and of one of the groups (None: any group)."""

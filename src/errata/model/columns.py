@@ -1,4 +1,4 @@
-"""Columns and their types, as a declaration names them."""
+"""Whole numbers as people write them: of a length that everything behind can hold."""
 
 from __future__ import annotations
 
@@ -7,16 +7,36 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from errata.errors import UsageError, candidates
-from errata.model.numbers import whole
+from errata.errors import UsageError, candidates_text
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+MAX_DIGITS = 18
+"""Digits of the longest whole number that is read from a declaration, a query or the command line: any number of so
+many is within a bigint, and in Python far from what it refuses to read."""
+
+SHOWN_LETTERS = 40
+"""Letters of a text that is no number which a message repeats."""
+
+
+def parse_digits(digits: str) -> int:
+    """The number that a run of digits is, leading zeros aside."""
+    kept = digits.lstrip("0")
+    if len(kept) > MAX_DIGITS:
+        raise UsageError(
+            f"{digits[:SHOWN_LETTERS]}{'…' if len(digits) > SHOWN_LETTERS else ''} has {len(kept):,} digits",
+            how=f"a number has {MAX_DIGITS} digits at most",
+        )
+    return int(kept or "0")
+
+
+# Columns and their types, as a declaration names them.
+
+_NAME_RULE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 MAX_PRECISION = 38
-_NAN = ("NaN",)
+_NAN_VALUE = ("NaN",)
 
 
-class Kind(StrEnum):
+class TypeKind(StrEnum):
     """The kinds of value that a column can hold."""
 
     STRING = "string"
@@ -34,12 +54,12 @@ class Kind(StrEnum):
 class ColumnType:
     """A kind, and for decimals the precision and scale."""
 
-    kind: Kind
+    kind: TypeKind
     precision: int = 0
     scale: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind is Kind.DECIMAL and not (
+        if self.kind is TypeKind.DECIMAL and not (
             1 <= self.precision <= MAX_PRECISION and 0 <= self.scale <= self.precision
         ):
             raise UsageError(
@@ -48,18 +68,18 @@ class ColumnType:
             )
 
     def __str__(self) -> str:
-        return f"decimal({self.precision},{self.scale})" if self.kind is Kind.DECIMAL else self.kind.value
+        return f"decimal({self.precision},{self.scale})" if self.kind is TypeKind.DECIMAL else self.kind.value
 
     @classmethod
     def parse(cls, text: str) -> ColumnType:
         """The type that a declaration's text names, such as 'double' or 'decimal(10,2)'."""
         name = text.strip().lower()
         if (decimal := _DECIMAL.fullmatch(name)) is not None:
-            return cls(Kind.DECIMAL, whole(decimal[1]), whole(decimal[2]))
-        known = [kind.value for kind in Kind if kind is not Kind.DECIMAL]
+            return cls(TypeKind.DECIMAL, parse_digits(decimal[1]), parse_digits(decimal[2]))
+        known = [kind.value for kind in TypeKind if kind is not TypeKind.DECIMAL]
         if name not in known:
-            raise UsageError(f"unknown type {text!r}", how=candidates(name, {*known, "decimal(p,s)"}))
-        return cls(Kind(name))
+            raise UsageError(f"unknown type {text!r}", how=candidates_text(name, {*known, "decimal(p,s)"}))
+        return cls(TypeKind(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +95,15 @@ class Column:
 
 def check_name(kind: str, name: str) -> None:
     """Refuse a name that SQL, files and the command line could not all bear."""
-    if not _NAME.fullmatch(name):
+    if not _NAME_RULE.fullmatch(name):
         raise UsageError(
             f"{name!r} cannot be the name of a {kind}",
             how="a name begins with a letter and has letters, digits and underscores, 63 at most",
         )
 
 
-def canonical(value: object) -> object:
+def equality_value(value: object) -> object:
     """The value, or what stands for it where plain equality of floats is not the equality meant."""
     if isinstance(value, float):
-        return _NAN if math.isnan(value) else value + 0.0
+        return _NAN_VALUE if math.isnan(value) else value + 0.0
     return value

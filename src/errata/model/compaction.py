@@ -11,28 +11,28 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from errata.model.bucket import INLINE_STREAM_BYTES, Bucket, Layout
-from errata.model.interval import HIGHEST, LOWEST, Interval
+from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Bucket, Layout
 from errata.model.stream import Stream
+from errata.model.time import HIGHEST, LOWEST, Interval
 
-FOLD_SHARE = 200
+MIN_FOLD_SHARE = 200
 """Overlays that have more than this part of the archive's rows are worth working in."""
 
-FOLD_OVERLAYS = 8
+MAX_OVERLAYS = 8
 """So are more overlays than this: each is opened by every scan that it may concern."""
 
-MERGE_BUCKETS = 8
+MIN_MERGE_BUCKETS = 8
 """So many small buckets side by side are merged even when they do not fill one."""
 
-GROWTH = 4
+MERGE_GROWTH = 4
 """A bucket is merged with smaller ones when these together have this part of its rows. Else each few that come would
 have all before them written again."""
 
-MOST_FULL = 4
+MAX_FULL_BUCKETS = 4
 """Buckets that overlap are merged, as far as they go, into this many full ones: a task holds them in memory."""
 
 
-class Why(StrEnum):
+class RewriteReason(StrEnum):
     """Why something is rewritten."""
 
     CORRECTED = "corrected"
@@ -46,24 +46,24 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class BucketMerge:
     """Buckets that become one stretch of new ones."""
 
     buckets: tuple[Bucket, ...]
     floor: int
     """What the new ones have for a floor."""
-    why: Why
+    why: RewriteReason
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueCompaction:
     """What is to be done, before anything has been opened."""
 
     fold: tuple[Bucket, ...]
     """Overlays to be worked in: those of the first so many revisions, whole."""
     up_to: int
     """The last revision that is worked in; 0 for none."""
-    merge: tuple[Merge, ...]
+    merge: tuple[BucketMerge, ...]
     free: tuple[Bucket, ...]
     """Other buckets that rows of overlays may be taken from or put into: all of their rows are older than `up_to`, as
     far as what stays an overlay can tell."""
@@ -75,7 +75,7 @@ class Due:
         return not self.fold and not self.merge
 
 
-def due(
+def due_compaction(
     base: Sequence[Bucket],
     overlays: Sequence[Bucket],
     stream: Stream,
@@ -84,53 +84,55 @@ def due(
     inline_bytes: int,
     up_to: int,
     everything: bool = False,
-) -> Due:
+) -> DueCompaction:
     """What is due of live base buckets and overlays. No revision after `up_to` may be worked in; `everything` makes
     little enough."""
     bucket_rows = stream.bucket_rows
-    full = inline_bytes >= INLINE_STREAM_BYTES
-    number = clean_cut(overlays, up_to)
-    ready = tuple(overlay for overlay in overlays if _last(overlay) <= number)
-    held = tuple(overlay for overlay in overlays if _last(overlay) > number)
+    full = inline_bytes >= MAX_INLINE_STREAM_BYTES
+    number = last_whole_revision(overlays, up_to)
+    ready = tuple(overlay for overlay in overlays if _last_revision(overlay) <= number)
+    held = tuple(overlay for overlay in overlays if _last_revision(overlay) > number)
     rows, least = sum(bucket.rows for bucket in base), sum(overlay.rows for overlay in ready)
     pressed = full and any(overlay.inline for overlay in ready)
-    folds = bool(ready) and (everything or pressed or worth_folding(len(ready), least, rows, bucket_rows))
+    folds = bool(ready) and (everything or pressed or is_fold_worthwhile(len(ready), least, rows, bucket_rows))
     number = number if folds else 0
-    staying = _Staying(held if folds else overlays, stream.key_has_order, LOWEST if aged_to is None else aged_to)
+    staying = _RemainingOverlays(
+        held if folds else overlays, stream.key_has_order, LOWEST if aged_to is None else aged_to
+    )
     floors = {bucket.bucket_id: staying.floors(bucket) for bucket in base}
-    rules = _Rules(bucket_rows, full, everything, number)
+    rules = _MergeRules(bucket_rows, full, everything, number)
     overlapping = tuple(rules.overlapping(base, floors)) if stream.layout is Layout.CLUSTERED else ()
     taken = {bucket.bucket_id for each in overlapping for bucket in each.buckets}
     merge = (*overlapping, *rules.merges([each for each in base if each.bucket_id not in taken], floors))
     merged = {bucket.bucket_id for each in merge for bucket in each.buckets}
     free = (each for each in base if each.bucket_id not in merged and floors[each.bucket_id].low <= number)
-    return Due(ready if folds else (), number, merge, tuple(free) if folds else (), held)
+    return DueCompaction(ready if folds else (), number, merge, tuple(free) if folds else (), held)
 
 
-def worth_folding(overlays: int, rows: int, base_rows: int, bucket_rows: int) -> bool:
+def is_fold_worthwhile(overlays: int, rows: int, base_rows: int, bucket_rows: int) -> bool:
     """Whether so many overlays with so many rows are worth working in."""
-    return overlays > FOLD_OVERLAYS or rows > max(base_rows, bucket_rows) // FOLD_SHARE
+    return overlays > MAX_OVERLAYS or rows > max(base_rows, bucket_rows) // MIN_FOLD_SHARE
 
 
-def clean_cut(overlays: Sequence[Bucket], up_to: int) -> int:
+def last_whole_revision(overlays: Sequence[Bucket], up_to: int) -> int:
     """The last number up to `up_to` that cuts through no overlay.
 
     Overlays of one commit share a range of numbers, and rows of one may mask rows of another: they go together.
     """
-    for overlay in sorted(overlays, key=_last, reverse=True):
-        if _first(overlay) <= up_to < _last(overlay):
-            up_to = _first(overlay) - 1
+    for overlay in sorted(overlays, key=_last_revision, reverse=True):
+        if _first_revision(overlay) <= up_to < _last_revision(overlay):
+            up_to = _first_revision(overlay) - 1
     return up_to
 
 
-class _Floors(NamedTuple):
+class _FloorRange(NamedTuple):
     """Floors that all say the same of a bucket's rows: from `low` on, and below `end`."""
 
     low: int
     end: int
 
-    def also(self, other: _Floors) -> _Floors:
-        return _Floors(max(self.low, other.low), min(self.end, other.end))
+    def also(self, other: _FloorRange) -> _FloorRange:
+        return _FloorRange(max(self.low, other.low), min(self.end, other.end))
 
     @property
     def any(self) -> bool:
@@ -138,14 +140,14 @@ class _Floors(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Staying:
+class _RemainingOverlays:
     """Overlays that stay: what is rewritten beside them has to be to them what it was."""
 
     overlays: Sequence[Bucket]
     key_has_order: bool
     aged_to: int
 
-    def floors(self, bucket: Bucket) -> _Floors:
+    def floors(self, bucket: Bucket) -> _FloorRange:
         """No overlay may change sides that may mask a row of the bucket, or have made room for one: some came before
         the rows, and the others after. Where the key does not tell the place, room can be made anywhere."""
         low, end = 0, HIGHEST
@@ -154,20 +156,21 @@ class _Staying:
             masks = overlay.masks
             if masks is None or (self.key_has_order and not reach.meets(*masks)):
                 continue
-            if _last(overlay) > bucket.floor:
-                end = min(end, _first(overlay))
+            if _last_revision(overlay) > bucket.floor:
+                end = min(end, _first_revision(overlay))
             elif self.key_has_order or masks[0] >= self.aged_to:
-                low = max(low, _last(overlay))
+                low = max(low, _last_revision(overlay))
             else:
-                return _NONE  # what made room has been aged out since, and when the rows came tells whether before that
-        return _Floors(low, end)
+                # What made room has been aged out since, and when the rows came tells whether before that.
+                return _NO_FLOORS
+        return _FloorRange(low, end)
 
 
-_NONE = _Floors(HIGHEST, HIGHEST)
+_NO_FLOORS = _FloorRange(HIGHEST, HIGHEST)
 
 
 @dataclass(frozen=True, slots=True)
-class _Rules:
+class _MergeRules:
     """What is merged, and when."""
 
     bucket_rows: int
@@ -176,32 +179,34 @@ class _Rules:
     everything: bool
     up_to: int
 
-    def overlapping(self, base: Sequence[Bucket], floors: dict[int, _Floors]) -> Iterator[Merge]:
+    def overlapping(self, base: Sequence[Bucket], floors: dict[int, _FloorRange]) -> Iterator[BucketMerge]:
         """Buckets that reach into each other, whatever their size: each with those that begin before it ends."""
         run: list[Bucket] = []
-        both = _Floors(0, HIGHEST)
+        both = _FloorRange(0, HIGHEST)
         for bucket in sorted(base, key=lambda each: (each.vs_min, each.vs_max, each.bucket_id)):
             own = floors[bucket.bucket_id]
             reaches = bool(run) and bucket.vs_min <= max(each.vs_max for each in run)
             if not reaches or not both.also(own).any:
                 if len(run) > 1:
-                    yield Merge(tuple(run), self._floor(run, both), Why.OVERLAPPING)
-                run, both = [], _Floors(0, HIGHEST)
+                    yield BucketMerge(tuple(run), self._floor(run, both), RewriteReason.OVERLAPPING)
+                run, both = [], _FloorRange(0, HIGHEST)
             run.append(bucket)
             both = both.also(own)
         if len(run) > 1:
-            yield Merge(tuple(run), self._floor(run, both), Why.OVERLAPPING)
+            yield BucketMerge(tuple(run), self._floor(run, both), RewriteReason.OVERLAPPING)
 
-    def merges(self, base: Sequence[Bucket], floors: dict[int, _Floors]) -> Iterator[Merge]:
+    def merges(self, base: Sequence[Bucket], floors: dict[int, _FloorRange]) -> Iterator[BucketMerge]:
         for run in self._runs(base, floors):
             for some in self._worth(run):
-                both = _Floors(0, HIGHEST)
+                both = _FloorRange(0, HIGHEST)
                 for bucket in some:
                     both = both.also(floors[bucket.bucket_id])
                 inline = self.full and any(bucket.inline for bucket in some)
-                yield Merge(some, self._floor(some, both), Why.INLINE if inline else Why.SMALL)
+                yield BucketMerge(
+                    some, self._floor(some, both), RewriteReason.INLINE if inline else RewriteReason.SMALL
+                )
 
-    def _floor(self, run: Sequence[Bucket], floors: _Floors) -> int:
+    def _floor(self, run: Sequence[Bucket], floors: _FloorRange) -> int:
         if self.up_to and floors.low <= self.up_to:
             return self.up_to
         return min(max(bucket.floor for bucket in run), floors.end - 1)
@@ -213,17 +218,17 @@ class _Rules:
     def _fits(self, bucket: Bucket) -> bool:
         return 2 * self._left(bucket) < self.bucket_rows or (self.full and bucket.inline)
 
-    def _runs(self, base: Sequence[Bucket], floors: dict[int, _Floors]) -> Iterator[tuple[Bucket, ...]]:
+    def _runs(self, base: Sequence[Bucket], floors: dict[int, _FloorRange]) -> Iterator[tuple[Bucket, ...]]:
         """Stretches of buckets that may be merged and that no other bucket parts, none too much for a task."""
         run: list[Bucket] = []
-        rows, held, end, both = 0, 0, 0, _Floors(0, HIGHEST)
+        rows, held, end, both = 0, 0, 0, _FloorRange(0, HIGHEST)
         for bucket in sorted(base, key=lambda each: (each.vs_min, each.vs_max, each.bucket_id)):
             own = floors[bucket.bucket_id]
-            enough = (rows >= self.bucket_rows and bucket.vs_min > end) or held >= MOST_FULL * self.bucket_rows
+            enough = (rows >= self.bucket_rows and bucket.vs_min > end) or held >= MAX_FULL_BUCKETS * self.bucket_rows
             fits = own.any and self._fits(bucket)
             if run and (enough or not fits or not both.also(own).any):
                 yield tuple(run)
-                run, rows, held, both = [], 0, 0, _Floors(0, HIGHEST)
+                run, rows, held, both = [], 0, 0, _FloorRange(0, HIGHEST)
             if fits:
                 end = max(end, bucket.vs_max) if run else bucket.vs_max
                 run.append(bucket)
@@ -242,17 +247,17 @@ class _Rules:
         rows = sum(map(self._left, run))
         largest = max(range(len(run)), key=lambda at: self._left(run[at]))
         most = self._left(run[largest])
-        alike = GROWTH * (rows - most) >= most
-        if rows >= self.bucket_rows or (len(run) >= MERGE_BUCKETS and alike):
+        alike = MERGE_GROWTH * (rows - most) >= most
+        if rows >= self.bucket_rows or (len(run) >= MIN_MERGE_BUCKETS and alike):
             yield run
-        elif len(run) > MERGE_BUCKETS:
+        elif len(run) > MIN_MERGE_BUCKETS:
             yield from self._worth(run[:largest])
             yield from self._worth(run[largest + 1 :])
 
 
-def _first(overlay: Bucket) -> int:
+def _first_revision(overlay: Bucket) -> int:
     return overlay.revision_first or 0
 
 
-def _last(overlay: Bucket) -> int:
+def _last_revision(overlay: Bucket) -> int:
     return overlay.revision_last or 0

@@ -8,13 +8,12 @@ from typing import Any
 
 from errata.model.columns import Column, check_name
 from errata.model.deferral import Deferral
-from errata.model.instants import format_duration, parse_instant
-from errata.model.pattern import Pattern
-from errata.model.served import check_table
-from errata.model.stream import OnRevision, Retention
+from errata.model.results import UpdatePattern, check_table_name
+from errata.model.stream import Retention, RevisionPolicy
+from errata.model.time import format_duration, parse_instant
 
 
-class Emit(StrEnum):
+class EmitMode(StrEnum):
     """When a window's result is published."""
 
     FINAL = "final"
@@ -23,7 +22,7 @@ class Emit(StrEnum):
     """From its first row on, and then whenever it changes."""
 
 
-class Lineage(StrEnum):
+class LineageMode(StrEnum):
     """How it is known of which rows a result was made."""
 
     DERIVED = "derived"
@@ -40,9 +39,9 @@ class Query:
     sql_file: str
     """The file as declared; mistakes in the text are told with it."""
     text: str
-    on_revision: OnRevision | None = None
+    on_revision: RevisionPolicy | None = None
     """None: what the inputs allow."""
-    emit: Emit = Emit.FINAL
+    emit: EmitMode = EmitMode.FINAL
     retention: Retention | None = None
     in_units: bool = False
     """Whether the retention's span is units of a plain bigint, and not a duration."""
@@ -52,12 +51,12 @@ class Query:
     """Answers are kept from this event time on, as declared: a time, or a whole number; None: from the beginning."""
     sweep: Deferral | None = None
     """When corrections are worked into its results; None: when the project says."""
-    lineage: Lineage = Lineage.DERIVED
+    lineage: LineageMode = LineageMode.DERIVED
 
     def __post_init__(self) -> None:
         check_name("query", self.name)
         if self.serve is not None:
-            check_table(self.serve)
+            check_table_name(self.serve)
 
     def begins(self, *, timed: bool) -> int | None:
         """The event time from which answers are kept; of a query that is not ordered by time it is a plain number."""
@@ -86,8 +85,8 @@ class CheckedQuery:
     """The columns, hidden ones too, that identify a result together with its vs."""
     reads: tuple[str, ...]
     """The streams, relations and queries it reads, by name."""
-    pattern: Pattern
-    on_revision: OnRevision
+    pattern: UpdatePattern
+    on_revision: RevisionPolicy
     """What is in force: declared, or the weakest of what it reads."""
     fingerprint: str
     """Tells plans apart: equal for texts that mean the same, whatever else the streams have that they read. Empty in
@@ -111,7 +110,7 @@ class CheckedQuery:
         return self.form == other.form
 
 
-def to_record(query: Query) -> dict[str, Any]:
+def query_to_record(query: Query) -> dict[str, Any]:
     """The options as JSON can hold them; `from_record` reads them back."""
     kept = query.retention
     return {
@@ -123,34 +122,34 @@ def to_record(query: Query) -> dict[str, Any]:
         "serve": query.serve,
         **({} if query.since is None else {"since": query.since}),
         **({} if query.sweep is None else {"sweep": str(query.sweep)}),
-        **({} if query.lineage is Lineage.DERIVED else {"lineage": query.lineage.value}),
+        **({} if query.lineage is LineageMode.DERIVED else {"lineage": query.lineage.value}),
     }
 
 
-def deciding_record(query: Query) -> dict[str, Any]:
+def semantic_options(query: Query) -> dict[str, Any]:
     """Of the options those that have a say in what the query answers: not where its text is, who else holds the answer
     and when it is corrected."""
-    return {name: value for name, value in to_record(query).items() if name not in {"sql_file", "serve", "sweep"}}
+    return {name: value for name, value in query_to_record(query).items() if name not in {"sql_file", "serve", "sweep"}}
 
 
-def from_record(name: str, text: str, record: dict[str, Any]) -> Query:
+def query_from_record(name: str, text: str, record: dict[str, Any]) -> Query:
     """The declaration that `to_record` wrote."""
     stated, kept, sweep = record["on_revision"], record["retention"], record.get("sweep")
     return Query(
         name,
         record["sql_file"],
         text,
-        stated and OnRevision(stated),
-        Emit(record["emit"]),
+        stated and RevisionPolicy(stated),
+        EmitMode(record["emit"]),
         kept and Retention(**kept),
         record["in_units"],
         record.get("serve"),  # the first records had none
         record.get("since"),
         sweep and Deferral.parse(sweep),
-        Lineage(record.get("lineage", Lineage.DERIVED)),
+        LineageMode(record.get("lineage", LineageMode.DERIVED)),
     )
 
 
-def columns_record(columns: tuple[Column, ...]) -> list[list[str]]:
+def columns_to_record(columns: tuple[Column, ...]) -> list[list[str]]:
     """Columns as JSON can hold them, in their order."""
     return [[each.name, str(each.type)] for each in columns]

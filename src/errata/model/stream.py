@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from errata.errors import UsageError, unknown
+from errata.errors import UsageError, unknown_name_error
 from errata.model.bucket import Layout
-from errata.model.columns import Column, ColumnType, Kind, check_name
-from errata.model.instants import DAY, format_duration
+from errata.model.columns import Column, ColumnType, TypeKind, check_name
+from errata.model.time import DAY, format_duration
 
-ARRIVAL = "arrived"
+ARRIVAL_COLUMN = "arrived"
 """The order column that is added to a stream that declares none."""
 
 DEFAULT_BUCKET_ROWS = 500_000
 
 
-class OnRevision(StrEnum):
+class RevisionPolicy(StrEnum):
     """What a correction changes, the strongest last."""
 
     IGNORE = "ignore"
@@ -27,7 +27,7 @@ class OnRevision(StrEnum):
     @property
     def rank(self) -> int:
         """How much it changes, from 0."""
-        return list(OnRevision).index(self)
+        return list(RevisionPolicy).index(self)
 
 
 class RelationKind(StrEnum):
@@ -39,21 +39,21 @@ class RelationKind(StrEnum):
     """Only those whose own time is at or after it: the relation is not retroactive."""
 
 
-class OnDuplicate(StrEnum):
+class DuplicatePolicy(StrEnum):
     """What a second insert of a live key does."""
 
     QUARANTINE = "quarantine"
     REPLACE = "replace"
 
 
-class AgeOut(StrEnum):
+class AgeOutMode(StrEnum):
     """When buckets past the retention are dropped (the paper's two modes, 4, footnote 5)."""
 
     SCHEDULED = "scheduled"
     LAZY = "lazy"
 
 
-class Then(StrEnum):
+class LandedFileAction(StrEnum):
     """What becomes of a landed file that has been taken in."""
 
     MOVE = "move"
@@ -75,12 +75,12 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
+class LandingFolder:
     """The folder in which a stream's files land."""
 
     path: str
     settle: int
-    then: Then
+    then: LandedFileAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +97,13 @@ class Stream:
     bucket_rows: int = DEFAULT_BUCKET_ROWS
     layout: Layout = Layout.BUCKETS
     retention: Retention | None = None
-    age_out: AgeOut = AgeOut.SCHEDULED
+    age_out: AgeOutMode = AgeOutMode.SCHEDULED
     slack: int = 0
     max_ahead: int | None = DAY
-    on_revision: OnRevision = OnRevision.RESULTS
-    on_duplicate: OnDuplicate = OnDuplicate.QUARANTINE
+    on_revision: RevisionPolicy = RevisionPolicy.RESULTS
+    on_duplicate: DuplicatePolicy = DuplicatePolicy.QUARANTINE
     horizon: int = 7 * DAY
-    landing: Landing | None = None
+    landing: LandingFolder | None = None
     relation: RelationKind | None = None
     deleted: str | None = None
     """Of a relation: the boolean column that is true in a version that only says that the thing is gone."""
@@ -114,16 +114,16 @@ class Stream:
         for role, names in (("key", self.key), ("order", (self.order,)), ("group", self.group)):
             for name in names:
                 if name not in self.names:
-                    raise unknown(f"column in {role}", name, self.names)
+                    raise unknown_name_error(f"column in {role}", name, self.names)
             if len(set(names)) != len(names):
                 raise UsageError(f"{role} names a column twice")
-        if self.order_type.kind not in (Kind.TIMESTAMP, Kind.BIGINT):
+        if self.order_type.kind not in (TypeKind.TIMESTAMP, TypeKind.BIGINT):
             raise UsageError(
                 f"order column {self.order} is of type {self.order_type}",
                 how="streams are ordered by a timestamp or a bigint",
             )
         for name in (*self.key, *self.group):
-            if self.column(name).type.kind in (Kind.FLOAT, Kind.DOUBLE):
+            if self.column(name).type.kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
                 raise UsageError(
                     f"column {name} is a {self.column(name).type} and cannot be in key or group",
                     why="equality of floating point numbers does not identify anything reliably",
@@ -163,8 +163,8 @@ class Stream:
         if self.deleted is None:
             return
         if self.deleted not in self.names:
-            raise unknown("column in deleted", self.deleted, self.names)
-        if self.column(self.deleted).type.kind is not Kind.BOOLEAN or self.deleted in self.key:
+            raise unknown_name_error("column in deleted", self.deleted, self.names)
+        if self.column(self.deleted).type.kind is not TypeKind.BOOLEAN or self.deleted in self.key:
             raise UsageError(f"column {self.deleted} cannot say what is gone", how="a boolean outside of the key can")
 
     def _check_columns(self) -> None:
@@ -194,12 +194,12 @@ class Stream:
     @property
     def timed(self) -> bool:
         """Whether the order field is a time; otherwise it is a plain bigint."""
-        return self.order_type.kind is Kind.TIMESTAMP
+        return self.order_type.kind is TypeKind.TIMESTAMP
 
     @property
     def ordered_on_arrival(self) -> bool:
         """Whether Errata gives each row its order field, the time of its arrival."""
-        return self.order == ARRIVAL
+        return self.order == ARRIVAL_COLUMN
 
     @property
     def one_table(self) -> bool:
@@ -224,7 +224,7 @@ class Stream:
         return format_duration(span) if self.timed else f"{span} units"
 
 
-def to_record(stream: Stream) -> dict[str, Any]:
+def stream_to_record(stream: Stream) -> dict[str, Any]:
     """The declaration as JSON can hold it; `from_record` reads it back."""
     landing = stream.landing
     return {
@@ -246,7 +246,7 @@ def to_record(stream: Stream) -> dict[str, Any]:
     }
 
 
-def from_record(name: str, record: dict[str, Any]) -> Stream:
+def stream_from_record(name: str, record: dict[str, Any]) -> Stream:
     """The declaration that `to_record` wrote."""
     landing, retention, relation = record["landing"], record["retention"], record.get("relation")
     return Stream(
@@ -258,13 +258,13 @@ def from_record(name: str, record: dict[str, Any]) -> Stream:
         bucket_rows=record["bucket_rows"],
         layout=Layout(record.get("layout", Layout.BUCKETS)),
         retention=retention and Retention(**retention),
-        age_out=AgeOut(record["age_out"]),
+        age_out=AgeOutMode(record["age_out"]),
         slack=record["slack"],
         max_ahead=record["max_ahead"],
-        on_revision=OnRevision(record["on_revision"]),
-        on_duplicate=OnDuplicate(record["on_duplicate"]),
+        on_revision=RevisionPolicy(record["on_revision"]),
+        on_duplicate=DuplicatePolicy(record["on_duplicate"]),
         horizon=record["horizon"],
-        landing=landing and Landing(landing["path"], landing["settle"], Then(landing["then"])),
+        landing=landing and LandingFolder(landing["path"], landing["settle"], LandedFileAction(landing["then"])),
         relation=relation and RelationKind(relation),
         deleted=record.get("deleted"),
     )

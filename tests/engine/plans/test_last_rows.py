@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.engine.plans import scan as scans
+from errata.engine.plans import compile as scans
 from errata.engine.plans.compile import compile_plan
 from errata.language.nodes import SlidingRows
 from fixtures.chance import random_for
@@ -15,7 +15,7 @@ from fixtures.compiled import INTERPRETED, Asked, configured, evaluate, frames, 
 from fixtures.duck import Data, answers, same
 from fixtures.operator_examples import event, scan
 
-MANY = {**INTERPRETED, "spark.sql.shuffle.partitions": str(scans.TASKS)}
+MANY = {**INTERPRETED, "spark.sql.shuffle.partitions": str(scans.ROW_WINDOW_TASKS)}
 ROWS = 2_000
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from errata.language.nodes import Negation, RowWindow, Scan, SlidingRows, scans
-from errata.language.plan import Plan, walk
+from errata.language.nodes import Negation, RowWindow, Scan, SlidingRows, scans_of
+from errata.language.plan import Plan, walk_plan
 from fixtures.chance import random_for
 from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate
 from fixtures.duck import Row, answers, same
@@ -21,7 +21,7 @@ def tells_all(plan: Plan) -> bool:
         isinstance(node, (Negation, SlidingRows))
         or isinstance(getattr(node, "window", None), RowWindow)
         or (isinstance(node, Scan) and node.source.plan is not None)
-        for node in walk(plan)
+        for node in walk_plan(plan)
     )
 
 
@@ -31,10 +31,10 @@ def within(plan: Plan, data: dict[str, list[Row]], row: Lived) -> dict[str, list
     for name, rows in data.items():
         bounds = [
             (row.lineage[2 * number], row.lineage[2 * number + 1])
-            for number, scan in enumerate(scans(plan))
+            for number, scan in enumerate(scans_of(plan))
             if scan.source.name == name
         ]
-        order = next(scan.source.order for scan in scans(plan) if scan.source.name == name) or ""
+        order = next(scan.source.order for scan in scans_of(plan) if scan.source.name == name) or ""
         found[name] = [
             each
             for each in rows

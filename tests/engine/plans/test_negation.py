@@ -77,13 +77,13 @@ def test_rows_are_not_met_with_all_that_count_beside_them(
     lineage: bool, either: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     met: list[DataFrame] = []
-    original = negation.joined
+    original = negation.join_sql
 
     def noted(left: DataFrame, right: DataFrame, condition: str) -> DataFrame:
         met.append(original(left, right, condition))
         return met[-1]
 
-    monkeypatch.setattr(negation, "joined", noted)
+    monkeypatch.setattr(negation, "join_sql", noted)
     plan = Negation(Sliding(scan("a", "src", "n"), ROWS), Sliding(_right(), ROWS), PAIRS, rank=RANK)
     data = {
         "link1": [event(at, at, n=at * 7 % ROWS) for at in range(ROWS)],

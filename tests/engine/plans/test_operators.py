@@ -13,7 +13,7 @@ from errata.language.nodes import (
     Distinct,
     Filter,
     Output,
-    Project,
+    Projection,
     RelationJoin,
     Scan,
     Sliding,
@@ -21,7 +21,7 @@ from errata.language.nodes import (
     TimeWindow,
 )
 from errata.language.plan import PlanError
-from errata.model.interval import HIGHEST
+from errata.model.time import HIGHEST
 from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate, evaluate_one, live
 from fixtures.duck import same
 from fixtures.operator_examples import EXAMPLES, POOL, Example, count, equal, event, group, scan
@@ -106,6 +106,6 @@ def test_a_sum_that_is_too_large_is_an_error(either: SparkSession) -> None:
 
 def test_a_plan_may_keep_several_columns_whose_names_differ_in_case_only(either: SparkSession) -> None:
     a = scan("a", "n")
-    plan = Project(a, (Output("v", a.ref("a.n")), Output("V", a.ref("a.id"))))
+    plan = Projection(a, (Output("v", a.ref("a.n")), Output("V", a.ref("a.id"))))
     again = Filter(plan, equal(plan.ref("V"), Lit(1, INT)))
     assert [row.values for row in evaluate_one(either, again, {"link1": [event(1, 1, n=7)]})] == [(7, 1, 1)]

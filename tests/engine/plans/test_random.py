@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from errata.language.tree import tree
+from errata.language.plan_text import plan_tree
 from fixtures.chance import seeds
 from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate, live
 from fixtures.duck import Rows, answers, same
@@ -28,7 +28,7 @@ def difference(trial: Trial, found: dict[int, list[Lived]], ats: Sequence[int], 
         for at in ats:
             got, want = live(found.get(case, []), at), wanted.get((case, at), [])
             if not same(got, want):
-                told = [f"at {at} the plan", tree(trial.plan), "over"]
+                told = [f"at {at} the plan", plan_tree(trial.plan), "over"]
                 told += [f"  {name}: {row}" for name, rows in data.items() for row in rows]
                 return "\n".join([*told, "gave", *_listed(got, want), "instead of", *_listed(want, got)])
     return ""

@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from errata.engine.near import is_near
-from errata.engine.plans.sequenced import Grouping, changing, growing, sliding
+from errata.engine.plans.grouping import LifetimeGroups, changing_aggregates, running_aggregates, sliding_aggregates
 
 SPAN = 5
-FORMS: dict[str, Callable[[Grouping], DataFrame]] = {
-    "growing": growing,
-    "sliding": lambda given: sliding(given, SPAN, timed=True),
-    "changing": changing,
+FORMS: dict[str, Callable[[LifetimeGroups], DataFrame]] = {
+    "growing": running_aggregates,
+    "sliding": lambda given: sliding_aggregates(given, SPAN, timed=True),
+    "changing": changing_aggregates,
 }
 # Frames that end so far before a row are not used near.
 CASES = [("far", name) for name in FORMS] + [("near", "growing"), ("near", "changing")]
@@ -49,7 +49,7 @@ def test_rows_are_read_once(
 ) -> None:
     session: SparkSession = request.getfixturevalue("spark" if engine == "far" else "near")
     rows = session.read.schema("g bigint, v bigint, _vs bigint, _ve bigint").parquet(str(file))
-    found = FORMS[name](Grouping(rows, ("g",), ("v",), {"total": "sum(v)", "number": "count(v)"}, once))
+    found = FORMS[name](LifetimeGroups(rows, ("g",), ("v",), {"total": "sum(v)", "number": "count(v)"}, once))
     plan = physical(found, capsys)
     assert plan.count("DataSourceExec" if is_near(session) else "FileScan") == 1, plan
     if not is_near(session):

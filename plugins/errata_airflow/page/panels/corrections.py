@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from errata.flows.overview.corrections import Course, Deeds, Entry, course, deeds, replay
-from errata.flows.overview.report import Report, report
-from errata.flows.site import Site
+from errata.declare.site import Site
+from errata.read.correction_report import CorrectionReport, correction_report
+from errata.read.corrections import (
+    CorrectionPage,
+    CorrectionSummary,
+    TaskCommits,
+    correction_page,
+    find_replay,
+    task_commits,
+)
 from errata_airflow.page.panel import Asked, Page, Panel
 
 PLAIN = (
@@ -13,21 +20,21 @@ PLAIN = (
 )
 
 
-def _course(site: Site, asked: Asked) -> Course:
-    return course(site, asked.number("before"), asked.text("query"))
+def _course(site: Site, asked: Asked) -> CorrectionPage:
+    return correction_page(site, asked.number("before"), asked.text("query"))
 
 
-def _report(site: Site, asked: Asked) -> Report:
-    return report(site, asked.needed("query"), int(asked.needed("commit")), asked.number("page") or 1)
+def _report(site: Site, asked: Asked) -> CorrectionReport:
+    return correction_report(site, asked.needed("query"), int(asked.needed("commit")), asked.number("page") or 1)
 
 
-def _replay(site: Site, asked: Asked) -> Entry:
-    return replay(site, int(asked.needed("number")))
+def _replay(site: Site, asked: Asked) -> CorrectionSummary:
+    return find_replay(site, int(asked.needed("number")))
 
 
-def _deeds(site: Site, asked: Asked) -> Deeds:
+def _deeds(site: Site, asked: Asked) -> TaskCommits:
     task = asked.needed("dag_id"), asked.needed("run_id"), asked.needed("task_id")
-    return deeds(site, *task, asked.number("try_number"))
+    return task_commits(site, *task, asked.number("try_number"))
 
 
 PANEL = Panel(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from errata.flows.overview.front import front
+from errata.read.overview import project_overview
 from errata_airflow.page.panel import Page, Panel
 
 PANEL = Panel(
@@ -11,7 +11,7 @@ PANEL = Panel(
         "",
         "Overview",
         "How the project stands: what is well, what waits, and what needs a look.",
-        lambda site, _: front(site),
+        lambda site, _: project_overview(site),
         "front.html",
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from errata.flows.overview.upkeep import upkeep
+from errata.read.maintenance import maintenance_status
 from errata_airflow.page.panel import Page, Panel
 
 PLAIN = (
@@ -10,4 +10,4 @@ PLAIN = (
     "much room all takes."
 )
 
-PANEL = Panel(60, Page("health", "Health", PLAIN, lambda site, _: upkeep(site), "health.html"))
+PANEL = Panel(60, Page("health", "Health", PLAIN, lambda site, _: maintenance_status(site), "health.html"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from errata.flows.overview.set_aside import set_aside
+from errata.read.maintenance import quarantine_contents
 from errata_airflow.page.panel import Page, Panel
 
 PLAIN = (
@@ -13,6 +13,10 @@ PLAIN = (
 PANEL = Panel(
     50,
     Page(
-        "quarantine", "Quarantine", PLAIN, lambda site, asked: set_aside(site, asked.text("stream")), "quarantine.html"
+        "quarantine",
+        "Quarantine",
+        PLAIN,
+        lambda site, asked: quarantine_contents(site, asked.text("stream")),
+        "quarantine.html",
     ),
 )

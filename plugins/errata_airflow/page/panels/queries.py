@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from errata.flows.overview.patterns import query_story
-from errata.flows.telling.status import query_status
+from errata.read.details import query_details
+from errata.read.status import query_statuses
 from errata_airflow.page.panel import Page, Panel
 
 PANEL = Panel(
@@ -12,7 +12,7 @@ PANEL = Panel(
         "queries",
         "Queries",
         "What is asked of the streams, how far each answer has come, and what it lacks.",
-        lambda site, _: query_status(site),
+        lambda site, _: query_statuses(site),
         "queries.html",
     ),
     (
@@ -20,7 +20,7 @@ PANEL = Panel(
             "queries/{name}",
             "Query",
             "One query: what it asks, how its results come and go, how far it is answered, and its corrections.",
-            lambda site, asked: query_story(site, asked.needed("name")),
+            lambda site, asked: query_details(site, asked.needed("name")),
             "query.html",
         ),
     ),

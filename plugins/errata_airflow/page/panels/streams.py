@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from errata.flows.overview.timelines import lanes, stream_story
+from errata.read.details import stream_details, timeline_page
 from errata_airflow.page.panel import Page, Panel
 
 PLAIN = (
@@ -12,13 +12,15 @@ PLAIN = (
 
 PANEL = Panel(
     20,
-    Page("streams", "Streams", PLAIN, lambda site, asked: lanes(site, asked.number("page") or 1), "streams.html"),
+    Page(
+        "streams", "Streams", PLAIN, lambda site, asked: timeline_page(site, asked.number("page") or 1), "streams.html"
+    ),
     (
         Page(
             "streams/{name}",
             "Stream",
             "One stream: its buckets along event time, what reads it, and what happened to it of late.",
-            lambda site, asked: stream_story(site, asked.needed("name")),
+            lambda site, asked: stream_details(site, asked.needed("name")),
             "stream.html",
         ),
     ),

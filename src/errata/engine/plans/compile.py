@@ -1,4 +1,4 @@
-"""From a plan to a DataFrame."""
+"""What is read: streams, queries' results, versions of relations; and windows over streams."""
 
 from __future__ import annotations
 
@@ -8,15 +8,36 @@ from functools import singledispatch
 
 from pyspark.sql import DataFrame
 
-from errata.engine.frames import selected
-from errata.engine.plans import scan
-from errata.engine.plans.grouping import grouped
-from errata.engine.plans.joins import joined, joined_as_of
-from errata.engine.plans.negation import negated
-from errata.engine.plans.rows import VE, VS, Rows, Way, instant, place, quoted
-from errata.engine.plans.rowwise import filtered, projected, united
-from errata.engine.plans.sets import distinct, intersection
-from errata.errors import unknown
+from errata.engine.frames import select_sql, with_columns
+from errata.engine.near import is_near
+from errata.engine.plans.grouping import compile_group
+from errata.engine.plans.negation import compile_negation
+from errata.engine.plans.node_rows import (
+    OPEN_END,
+    VE,
+    VS,
+    EvaluationMode,
+    NodeRows,
+    add_to_instant,
+    column_at,
+    distinguishable,
+    instant_sql,
+    lineage_columns,
+    quote_name,
+    select_columns,
+    window_sql,
+)
+from errata.engine.plans.operators import (
+    compile_distinct,
+    compile_filter,
+    compile_intersection,
+    compile_join,
+    compile_projection,
+    compile_relation_join,
+    compile_union,
+)
+from errata.errors import unknown_name_error
+from errata.language.expr import TIMESTAMP
 from errata.language.nodes import (
     Distinct,
     Filter,
@@ -24,7 +45,7 @@ from errata.language.nodes import (
     Intersect,
     Join,
     Negation,
-    Project,
+    Projection,
     RelationJoin,
     RowWindow,
     Scan,
@@ -32,8 +53,115 @@ from errata.language.nodes import (
     SlidingRows,
     Union,
 )
-from errata.language.plan import Plan, PlanError
-from errata.model.interval import HIGHEST
+from errata.language.plan import Plan, PlanError, Source
+from errata.model.time import HIGHEST, LOWEST
+
+_PUSHED_OUT, _STRETCH_NUMBER, _FIRST_NUMBER = "_pushed", "_stretch", "_first"
+
+ROW_WINDOW_TASKS = 8
+"""Tasks of Spark's from which on the end of rows by rows that follow is found in many of them. It is two to three times
+the work of one task for all, in which rows are moved and sorted once."""
+
+
+def compile_scan(plan: Scan, frame: DataFrame, way: EvaluationMode, number: int, scope: tuple[str, ...]) -> NodeRows:
+    """What a source has said; at an instant, what of it counts then."""
+    rows = scan_history(plan, frame, way, number, scope)
+    if way.at is None:
+        return rows
+    now = instant_sql(way.at)
+    live = rows.frame.filter(f"{VS} <= {now}" if rows.timing.for_ever else f"{VS} <= {now} AND {now} < {VE}")
+    return NodeRows(plan, live.select(*rows.columns, *rows.beside), way, rows.scans)
+
+
+def scan_history(plan: Scan, frame: DataFrame, way: EvaluationMode, number: int, scope: tuple[str, ...]) -> NodeRows:
+    """All that a source has said, with lifetimes whatever is asked for."""
+    source = plan.source
+    columns = [f"{quote_name(plan.of_source(field.name))} AS {column_at(at)}" for at, field in enumerate(plan.fields)]
+    named = [f"{quote_name(name)} AS {inner}" for name, inner in zip(scope, way.scope, strict=True)]
+    times = _source_lifetime(source)
+    gone = [] if source.deleted is None else [f"{quote_name(source.deleted)} AS _gone"]
+    lineage = [f"{times[VS]} AS {each}" for each in lineage_columns(number)] if way.lineage else []
+    if source.kind.is_relation:
+        types = {each.name: each.type for each in source.fields}
+        near = is_near(frame.sparkSession)
+        thing = [
+            *map(quote_name, scope),
+            *(distinguishable(quote_name(name), types[name], near=near) for name in source.key),
+        ]
+        times[VE] = f"coalesce(lead({times[VS]}) {window_sql(thing, [times[VS]])}, {OPEN_END})"
+    lived = [f"{text} AS {name}" for name, text in times.items()]
+    read = select_sql(frame, *columns, *named, *lived, *lineage, *gone)
+    if gone:
+        read = read.filter("NOT coalesce(_gone, FALSE)").drop("_gone")
+    return NodeRows(plan, read if source.timed else read.filter(f"{VS} < {VE}"), way, range(number, number + 1))
+
+
+def _source_lifetime(source: Source) -> dict[str, str]:
+    if source.plan is not None:
+        return {VS: VS, VE: VE}
+    if source.order is None:
+        raise PlanError("it is not known from when a row counts", where=source.name)
+    kind = next(each.type for each in source.fields if each.name == source.order)
+    order = quote_name(source.order)
+    return {VS: f"unix_micros({order})" if kind == TIMESTAMP else f"CAST({order} AS BIGINT)", VE: OPEN_END}
+
+
+def compile_sliding(plan: Sliding, below: NodeRows) -> NodeRows:
+    """Rows that count for a span only."""
+    _require_own_time(plan, below)
+    at = below.way.at
+    if at is not None:
+        return below.over(plan, below.frame.filter(f"{VS} > {instant_sql(max(at - plan.span, LOWEST))}"))
+    ends = add_to_instant(VS, plan.span)
+    return below.over(plan, with_columns(below.frame, {VE: f"least({VE}, {ends})"}))
+
+
+def compile_sliding_rows(plan: SlidingRows, below: NodeRows) -> NodeRows:
+    """Rows that count until so many have come after them."""
+    _require_own_time(plan, below)
+    if below.way.at is not None:
+        newest = window_sql(below.way.scope, [f"{name} DESC NULLS LAST" for name in below.order])
+        numbered = select_columns(below.frame, ["*"], _newer=f"row_number() {newest}")
+        return below.over(plan, numbered.filter(f"_newer <= {plan.rows}").drop("_newer"))
+    oldest = [f"{name} ASC NULLS FIRST" for name in below.order]
+    if _task_count(below) < ROW_WINDOW_TASKS:
+        pushed = with_columns(
+            below.frame, {_PUSHED_OUT: f"lead({VS}, {plan.rows}) {window_sql(below.way.scope, oldest)}"}
+        )
+    else:
+        pushed = _push_out_parallel(below, plan.rows, oldest)
+    ended = with_columns(pushed, {VE: f"least({VE}, {_PUSHED_OUT})"}).drop(_PUSHED_OUT)
+    return below.over(plan, ended.filter(f"{VS} < {VE}"))
+
+
+def _task_count(below: NodeRows) -> int:
+    """In how many tasks rows are worked on together after they were moved."""
+    return 1 if below.near else int(below.frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+def _push_out_parallel(below: NodeRows, count: int, oldest: Sequence[str]) -> DataFrame:
+    """The rows with the vs of the row that comes so many later in the one order of all, in many tasks.
+
+    Rows are parted into stretches of time, equal times never. Within a stretch all rows but the last `count` find
+    theirs. Those look on among the last and the first so many of every stretch: the `count` rows that follow any of
+    them are all there. So the one task that has them has no more than these.
+    """
+    apart = below.way.scope
+    parted = select_columns(below.frame.repartitionByRange(VS), ["*"], **{_STRETCH_NUMBER: "spark_partition_id()"})
+    within = window_sql([*apart, _STRETCH_NUMBER], oldest)
+    found = {_PUSHED_OUT: f"lead({VS}, {count}) {within}", _FIRST_NUMBER: f"row_number() {within}"}
+    edge = f"IF({_PUSHED_OUT} IS NULL OR {_FIRST_NUMBER} <= {count}, -1, {_STRETCH_NUMBER})"
+    marked = with_columns(select_columns(parted, ["*"], **found), {_STRETCH_NUMBER: edge}).drop(_FIRST_NUMBER)
+    further = f"coalesce({_PUSHED_OUT}, lead({VS}, {count}) {window_sql([*apart, _STRETCH_NUMBER], oldest)})"
+    return with_columns(marked, {_PUSHED_OUT: further}).drop(_STRETCH_NUMBER)
+
+
+def _require_own_time(plan: Plan, below: NodeRows) -> None:
+    if not below.timing.happened:
+        raise PlanError("a window needs rows that happened", where=type(plan).__name__)
+
+
+# From a plan to a DataFrame.
 
 
 def compile_plan(
@@ -57,122 +185,124 @@ def compile_plan(
     """
     if at == HIGHEST:
         raise PlanError("nothing counts at the end of time")
-    return named(_Inputs(frames, tuple(scope), _way(at, scope, lineage=lineage)).rows(plan, 0, since), scope)
+    return named_frame(
+        _PlanInputs(frames, tuple(scope), _evaluation_mode(at, scope, lineage=lineage)).rows(plan, 0, since), scope
+    )
 
 
-def rows_of(plan: Plan, frames: Mapping[str, DataFrame], scope: Sequence[str] = ()) -> Rows:
+def compile_rows(plan: Plan, frames: Mapping[str, DataFrame], scope: Sequence[str] = ()) -> NodeRows:
     """The rows of a node, whole histories, as operators take them; `upon` and `named` lead on from there."""
-    return _Inputs(frames, tuple(scope), _way(None, scope, lineage=False)).rows(plan, 0)
+    return _PlanInputs(frames, tuple(scope), _evaluation_mode(None, scope, lineage=False)).rows(plan, 0)
 
 
-def upon(nodes: Sequence[Plan], rows: Rows) -> Rows:
+def apply_operators(nodes: Sequence[Plan], rows: NodeRows) -> NodeRows:
     """The rows of operators that stand one upon the other, the lowest first, over the rows of what is below them."""
     for node in nodes:
-        rows = _operate(node, [rows])
+        rows = _compile_node(node, [rows])
     return rows
 
 
-def named(rows: Rows, scope: Sequence[str] = ()) -> DataFrame:
+def named_frame(rows: NodeRows, scope: Sequence[str] = ()) -> DataFrame:
     """The rows of a node as `compile_plan` gives them."""
     way = rows.way
-    columns = [f"{place(number)} AS {quoted(each.name)}" for number, each in enumerate(rows.plan.fields)]
-    times = [VS, VE] if way.at is None else [f"{instant(way.at)} AS {VS}", f"{way.at + 1}L AS {VE}"]
-    apart = [f"{inner} AS {quoted(name)}" for inner, name in zip(way.scope, scope, strict=True)]
-    return selected(rows.frame, *columns, *times, *apart, *rows.lineage)
+    columns = [f"{column_at(number)} AS {quote_name(each.name)}" for number, each in enumerate(rows.plan.fields)]
+    times = [VS, VE] if way.at is None else [f"{instant_sql(way.at)} AS {VS}", f"{way.at + 1}L AS {VE}"]
+    apart = [f"{inner} AS {quote_name(name)}" for inner, name in zip(way.scope, scope, strict=True)]
+    return select_sql(rows.frame, *columns, *times, *apart, *rows.lineage)
 
 
-def _way(at: int | None, scope: Sequence[str], *, lineage: bool) -> Way:
-    return Way(at, tuple(f"_s{number}" for number in range(len(scope))), lineage)
+def _evaluation_mode(at: int | None, scope: Sequence[str], *, lineage: bool) -> EvaluationMode:
+    return EvaluationMode(at, tuple(f"_s{number}" for number in range(len(scope))), lineage)
 
 
 @dataclass(frozen=True)
-class _Inputs:
+class _PlanInputs:
     """What the scans of a plan read, and how."""
 
     frames: Mapping[str, DataFrame]
     scope: tuple[str, ...]
-    way: Way
+    way: EvaluationMode
 
-    def rows(self, plan: Plan, number: int, since: int | None = None) -> Rows:
+    def rows(self, plan: Plan, number: int, since: int | None = None) -> NodeRows:
         """The rows of a node whose first scan has that number; without those that have ended by an instant."""
         found = self._rows(plan, number, since)
         if since is None or found.timing.for_ever:
             return found
-        return found.over(plan, found.frame.filter(f"{VE} > {instant(since)}"))
+        return found.over(plan, found.frame.filter(f"{VE} > {instant_sql(since)}"))
 
-    def _rows(self, plan: Plan, number: int, since: int | None) -> Rows:
+    def _rows(self, plan: Plan, number: int, since: int | None) -> NodeRows:
         if isinstance(plan, Scan):
-            return scan.scanned(plan, self._frame(plan), self.way, number, self.scope)
+            return compile_scan(plan, self._frame(plan), self.way, number, self.scope)
         if isinstance(plan, RelationJoin) and not plan.retroactive:
             left = self.rows(plan.left, number, since)
-            versions = scan.history(plan.relation, self._frame(plan.relation), self.way, left.scans.stop, self.scope)
-            return joined_as_of(plan, left, versions)
-        inputs: list[Rows] = []
+            versions = scan_history(plan.relation, self._frame(plan.relation), self.way, left.scans.stop, self.scope)
+            return compile_relation_join(plan, left, versions)
+        inputs: list[NodeRows] = []
         # How many rows have come after another one does not depend on whether they still count.
         by_rows = isinstance(plan, SlidingRows) or (isinstance(plan, Group) and isinstance(plan.window, RowWindow))
         for child in plan.inputs:
             inputs.append(self.rows(child, number, None if by_rows else since))
             number = inputs[-1].scans.stop
-        return _operate(plan, inputs)
+        return _compile_node(plan, inputs)
 
     def _frame(self, plan: Scan) -> DataFrame:
         name = plan.source.name
         if name not in self.frames:
-            raise unknown("source", name, list(self.frames))
+            raise unknown_name_error("source", name, list(self.frames))
         return self.frames[name]
 
 
 @singledispatch
-def _operate(plan: Plan, _inputs: Sequence[Rows]) -> Rows:
+def _compile_node(plan: Plan, _inputs: Sequence[NodeRows]) -> NodeRows:
     raise PlanError(f"{type(plan).__name__} cannot be evaluated")
 
 
-@_operate.register
-def _(plan: Sliding, inputs: Sequence[Rows]) -> Rows:
-    return scan.slid(plan, inputs[0])
+@_compile_node.register
+def _(plan: Sliding, inputs: Sequence[NodeRows]) -> NodeRows:
+    return compile_sliding(plan, inputs[0])
 
 
-@_operate.register
-def _(plan: SlidingRows, inputs: Sequence[Rows]) -> Rows:
-    return scan.slid_by_rows(plan, inputs[0])
+@_compile_node.register
+def _(plan: SlidingRows, inputs: Sequence[NodeRows]) -> NodeRows:
+    return compile_sliding_rows(plan, inputs[0])
 
 
-@_operate.register
-def _(plan: Filter, inputs: Sequence[Rows]) -> Rows:
-    return filtered(plan, inputs[0])
+@_compile_node.register
+def _(plan: Filter, inputs: Sequence[NodeRows]) -> NodeRows:
+    return compile_filter(plan, inputs[0])
 
 
-@_operate.register
-def _(plan: Project, inputs: Sequence[Rows]) -> Rows:
-    return projected(plan, inputs[0])
+@_compile_node.register
+def _(plan: Projection, inputs: Sequence[NodeRows]) -> NodeRows:
+    return compile_projection(plan, inputs[0])
 
 
-@_operate.register(Join)
-@_operate.register(RelationJoin)
-def _(plan: Join | RelationJoin, inputs: Sequence[Rows]) -> Rows:
-    return joined(plan, inputs[0], inputs[1])
+@_compile_node.register(Join)
+@_compile_node.register(RelationJoin)
+def _(plan: Join | RelationJoin, inputs: Sequence[NodeRows]) -> NodeRows:
+    return compile_join(plan, inputs[0], inputs[1])
 
 
-@_operate.register
-def _(plan: Union, inputs: Sequence[Rows]) -> Rows:
-    return united(plan, inputs)
+@_compile_node.register
+def _(plan: Union, inputs: Sequence[NodeRows]) -> NodeRows:
+    return compile_union(plan, inputs)
 
 
-@_operate.register
-def _(plan: Distinct, inputs: Sequence[Rows]) -> Rows:
-    return distinct(plan, inputs[0])
+@_compile_node.register
+def _(plan: Distinct, inputs: Sequence[NodeRows]) -> NodeRows:
+    return compile_distinct(plan, inputs[0])
 
 
-@_operate.register
-def _(plan: Intersect, inputs: Sequence[Rows]) -> Rows:
-    return intersection(plan, inputs[0], inputs[1])
+@_compile_node.register
+def _(plan: Intersect, inputs: Sequence[NodeRows]) -> NodeRows:
+    return compile_intersection(plan, inputs[0], inputs[1])
 
 
-@_operate.register
-def _(plan: Negation, inputs: Sequence[Rows]) -> Rows:
-    return negated(plan, inputs[0], inputs[1])
+@_compile_node.register
+def _(plan: Negation, inputs: Sequence[NodeRows]) -> NodeRows:
+    return compile_negation(plan, inputs[0], inputs[1])
 
 
-@_operate.register
-def _(plan: Group, inputs: Sequence[Rows]) -> Rows:
-    return grouped(plan, inputs[0])
+@_compile_node.register
+def _(plan: Group, inputs: Sequence[NodeRows]) -> NodeRows:
+    return compile_group(plan, inputs[0])

@@ -10,129 +10,167 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
 
-from errata.engine.frames import joined, stacked
-from errata.engine.plans.advanced import Advanced
-from errata.engine.plans.compile import named, rows_of, upon
-from errata.engine.plans.grouping import grouped
-from errata.engine.plans.rows import ALL, OPEN, OTHER, VALUE, VE, VS, Rows, chosen, instant, over, quoted, value
-from errata.engine.plans.spelling import told_apart
-from errata.engine.plans.windows import NUMBER, numbered
+from errata.engine.frames import join_sql, union_by_position
+from errata.engine.plans.compile import apply_operators, compile_rows, named_frame
+from errata.engine.plans.grouping import ROW_NUMBER, compile_group, number_rows
+from errata.engine.plans.node_rows import (
+    ALL_ROWS,
+    OPEN_END,
+    RIGHT_PREFIX,
+    VALUE_COLUMN,
+    VE,
+    VS,
+    AdvanceResult,
+    NodeRows,
+    distinguishable,
+    instant_sql,
+    quote_name,
+    select_columns,
+    struct_sql,
+    window_sql,
+)
+from errata.language.incremental import TailNode, TailOperator
 from errata.language.nodes import Distinct, Group, RowWindow, SlidingRows
 from errata.language.plan import PlanError
-from errata.language.tails import N, Tail
-from errata.model.interval import LOWEST
+from errata.model.time import LOWEST
 
-_KNOWN, _NEWER, _NEWEST, _COUNT = "_known", "_newer", "_newest", "_count"
+_KNOWN_COUNT, _NEWER_COUNT, _NEWEST_NUMBER, _GROUP_SIZE = "_known", "_newer", "_newest", "_count"
 
-Frames = Mapping[str, DataFrame]
+SourceFrames = Mapping[str, DataFrame]
 """What the operator's input reads, as `compile_plan` takes it."""
 
 
 def advance_row_windows(
-    found: Tail[Group], arriving: Frames, state: DataFrame | None, since: int, until: int, scope: Sequence[str] = ()
-) -> Advanced:
+    found: TailOperator[Group],
+    arriving: SourceFrames,
+    state: DataFrame | None,
+    since: int,
+    until: int,
+    scope: Sequence[str] = (),
+) -> AdvanceResult:
     """The windows that rows of `since` to `until` fill: they are added to what there is."""
-    unnumbered = {_KNOWN: "CAST(NULL AS BIGINT)"}
-    rows = _with_state(_happened(found, arriving, since, until, scope), unnumbered, state, scope)
-    going_on = rows if state is None else _of_groups_that_go_on(found.node, rows, since)
-    filled = grouped(found.node, going_on, _KNOWN)
+    unnumbered = {_KNOWN_COUNT: "CAST(NULL AS BIGINT)"}
+    rows = _with_state(_input_rows_between(found, arriving, since, until, scope), unnumbered, state, scope)
+    going_on = rows if state is None else _rows_of_active_groups(found.node, rows, since)
+    filled = compile_group(found.node, going_on, _KNOWN_COUNT)
     # The row that was kept for its number only may be a whole window by itself.
-    new = filled.over(found.node, filled.frame.filter(_from(since)))
-    return Advanced(named(upon(found.above, new), scope), _for_open_windows(found, rows, until, scope))
+    new = filled.over(found.node, filled.frame.filter(_starts_from(since)))
+    return AdvanceResult(
+        named_frame(apply_operators(found.above, new), scope), _open_window_rows(found, rows, until, scope)
+    )
 
 
-def _of_groups_that_go_on(group: Group, rows: Rows, since: int) -> Rows:
+def _rows_of_active_groups(group: Group, rows: NodeRows, since: int) -> NodeRows:
     """The rows of groups for which something arrives. Of the others, which may be many more, no window will be full."""
-    everything = over([*rows.way.scope, *map(rows.key, group.by)], rows.order, ALL)
-    marked = chosen(rows.frame, ["*"], **{_NEWEST: f"max({VS}) {everything}"})
-    return rows.over(rows.plan, marked.filter(f"{_NEWEST} >= {instant(since)}").drop(_NEWEST))
+    everything = window_sql([*rows.way.scope, *map(rows.key, group.by)], rows.order, ALL_ROWS)
+    marked = select_columns(rows.frame, ["*"], **{_NEWEST_NUMBER: f"max({VS}) {everything}"})
+    return rows.over(rows.plan, marked.filter(f"{_NEWEST_NUMBER} >= {instant_sql(since)}").drop(_NEWEST_NUMBER))
 
 
-def kept_for_row_windows(found: Tail[Group], frames: Frames, since: int, scope: Sequence[str] = ()) -> DataFrame:
+def row_window_state(
+    found: TailOperator[Group], frames: SourceFrames, since: int, scope: Sequence[str] = ()
+) -> DataFrame:
     """The state with which `since` is gone on from, made anew from all rows that came before."""
-    rows = _happened(found, frames, LOWEST, since, scope)
-    return _for_open_windows(found, _with_state(rows, {_KNOWN: "CAST(NULL AS BIGINT)"}, None, scope), since, scope)
+    rows = _input_rows_between(found, frames, LOWEST, since, scope)
+    return _open_window_rows(
+        found, _with_state(rows, {_KNOWN_COUNT: "CAST(NULL AS BIGINT)"}, None, scope), since, scope
+    )
 
 
-def _for_open_windows(found: Tail[Group], rows: Rows, until: int, scope: Sequence[str]) -> DataFrame:
+def _open_window_rows(found: TailOperator[Group], rows: NodeRows, until: int, scope: Sequence[str]) -> DataFrame:
     """Of the rows before `until` those with which windows have begun that are not full, and the last of each group,
     which tells how many there have been."""
     window = found.node.window
     if not isinstance(window, RowWindow):
         raise PlanError("a group without windows of rows keeps no rows", where="Group")
     by = {f"_g{number}": rows.key(expr) for number, expr in enumerate(found.node.by)}
-    before = chosen(rows.frame.filter(f"{VS} < {instant(until)}"), ["*"], **by)
+    before = select_columns(rows.frame.filter(f"{VS} < {instant_sql(until)}"), ["*"], **by)
     group = [*rows.way.scope, *by]
-    placed = numbered(before, group, rows.order, _KNOWN)
-    counted = chosen(placed, ["*"], **{_COUNT: f"max({NUMBER}) {over(group)} + 1L"})
-    first_open = f"(({_COUNT} - {window.size}L) DIV {window.step}L + 1) * {window.step}L"
-    needed = f"least({_COUNT} - 1, IF({_COUNT} < {window.size}L, 0, {first_open}))"
-    return _outside(rows, counted.filter(f"{NUMBER} >= {needed}"), scope, **{_KNOWN: NUMBER})
+    placed = number_rows(before, group, rows.order, _KNOWN_COUNT)
+    counted = select_columns(placed, ["*"], **{_GROUP_SIZE: f"max({ROW_NUMBER}) {window_sql(group)} + 1L"})
+    first_open = f"(({_GROUP_SIZE} - {window.size}L) DIV {window.step}L + 1) * {window.step}L"
+    needed = f"least({_GROUP_SIZE} - 1, IF({_GROUP_SIZE} < {window.size}L, 0, {first_open}))"
+    return _state_frame(rows, counted.filter(f"{ROW_NUMBER} >= {needed}"), scope, **{_KNOWN_COUNT: ROW_NUMBER})
 
 
 def advance_last_rows(
-    found: Tail[SlidingRows],
-    arriving: Frames,
+    found: TailOperator[SlidingRows],
+    arriving: SourceFrames,
     state: DataFrame | None,
     since: int,
     until: int,
     scope: Sequence[str] = (),
-) -> Advanced:
+) -> AdvanceResult:
     """The whole answer from `since` to `until`. Of results that began before, the beginning is not known."""
-    rows = _with_state(_happened(found, arriving, since, until, scope), {}, state, scope)
+    rows = _with_state(_input_rows_between(found, arriving, since, until, scope), {}, state, scope)
     answer = rows
     for node in (found.node, *found.above):
         # Of instants before, not all rows are there: what is said of them is wrong, and could be an error further up.
-        answer = upon([node], answer)
+        answer = apply_operators([node], answer)
         answer = answer.over(node, answer.frame.filter(_ends_after(since)))
-    return Advanced(named(answer, scope), _last(found, rows, until, scope))
+    return AdvanceResult(named_frame(answer, scope), _newest_rows(found, rows, until, scope))
 
 
-def kept_for_last_rows(found: Tail[SlidingRows], frames: Frames, since: int, scope: Sequence[str] = ()) -> DataFrame:
+def last_rows_state(
+    found: TailOperator[SlidingRows], frames: SourceFrames, since: int, scope: Sequence[str] = ()
+) -> DataFrame:
     """The state with which `since` is gone on from, made anew from rows that came before: the last so many, or more."""
-    return _last(found, _happened(found, frames, LOWEST, since, scope), since, scope)
+    return _newest_rows(found, _input_rows_between(found, frames, LOWEST, since, scope), since, scope)
 
 
-def _last(found: Tail[SlidingRows], rows: Rows, until: int, scope: Sequence[str]) -> DataFrame:
+def _newest_rows(found: TailOperator[SlidingRows], rows: NodeRows, until: int, scope: Sequence[str]) -> DataFrame:
     """The last rows before `until`."""
-    newest = over(rows.way.scope, [f"{name} DESC NULLS LAST" for name in rows.order])
-    placed = chosen(rows.frame.filter(f"{VS} < {instant(until)}"), ["*"], **{_NEWER: f"row_number() {newest}"})
-    return _outside(rows, placed.filter(f"{_NEWER} <= {found.node.rows}"), scope)
+    newest = window_sql(rows.way.scope, [f"{name} DESC NULLS LAST" for name in rows.order])
+    placed = select_columns(
+        rows.frame.filter(f"{VS} < {instant_sql(until)}"), ["*"], **{_NEWER_COUNT: f"row_number() {newest}"}
+    )
+    return _state_frame(rows, placed.filter(f"{_NEWER_COUNT} <= {found.node.rows}"), scope)
 
 
 def advance_new_values(
-    found: Tail[Distinct], arriving: Frames, known: DataFrame | None, since: int, until: int, scope: Sequence[str] = ()
-) -> Advanced:
+    found: TailOperator[Distinct],
+    arriving: SourceFrames,
+    known: DataFrame | None,
+    since: int,
+    until: int,
+    scope: Sequence[str] = (),
+) -> AdvanceResult:
     """The values that come from `since` to `until` for the first time: they are added to what there is. `known` are the
     results that have been published, those before `since` at least: the key's columns by the plan's names, `_vs`, and
     the scope. None: there are none before `since`."""
-    values = upon([found.node], _happened(found, arriving, since, until, scope))
+    values = apply_operators([found.node], _input_rows_between(found, arriving, since, until, scope))
     if known is not None:
-        values = _not_among(found, values, known.filter(f"{VS} < {instant(since)}"), scope)
-    return Advanced(named(upon(found.above, values), scope), None)
+        values = _unknown_values(found, values, known.filter(f"{VS} < {instant_sql(since)}"), scope)
+    return AdvanceResult(named_frame(apply_operators(found.above, values), scope), None)
 
 
-def _not_among(found: Tail[Distinct], values: Rows, known: DataFrame, scope: Sequence[str]) -> Rows:
+def _unknown_values(
+    found: TailOperator[Distinct], values: NodeRows, known: DataFrame, scope: Sequence[str]
+) -> NodeRows:
     """The values that are not known. Those that are known and come again are found first: they are few, and so the many
     that are known need not be moved."""
-    apart = {f"{OTHER}{inner}": quoted(name) for inner, name in zip(values.way.scope, scope, strict=True)}
+    apart = {f"{RIGHT_PREFIX}{inner}": quote_name(name) for inner, name in zip(values.way.scope, scope, strict=True)}
     types = found.plan.types
-    key = [told_apart(quoted(name), types[name], near=values.near) for name in found.plan.key]
-    published = chosen(known, [], **{f"{OTHER}{VALUE}": value(key)}, **apart)
-    new = chosen(values.frame, ["*"], **{VALUE: value(values.keys(each.name for each in values.plan.fields))})
-    same = " AND ".join(f"{name} = {OTHER}{name}" for name in (VALUE, *values.way.scope))
-    again = joined(published, new, same, "left_semi")
-    return values.over(values.plan, joined(new, again, same, "left_anti").drop(VALUE))
+    key = [distinguishable(quote_name(name), types[name], near=values.near) for name in found.plan.key]
+    published = select_columns(known, [], **{f"{RIGHT_PREFIX}{VALUE_COLUMN}": struct_sql(key)}, **apart)
+    new = select_columns(
+        values.frame, ["*"], **{VALUE_COLUMN: struct_sql(values.keys(each.name for each in values.plan.fields))}
+    )
+    same = " AND ".join(f"{name} = {RIGHT_PREFIX}{name}" for name in (VALUE_COLUMN, *values.way.scope))
+    again = join_sql(published, new, same, "left_semi")
+    return values.over(values.plan, join_sql(new, again, same, "left_anti").drop(VALUE_COLUMN))
 
 
-def _happened(found: Tail[N], frames: Frames, since: int, until: int, scope: Sequence[str]) -> Rows:
+def _input_rows_between(
+    found: TailOperator[TailNode], frames: SourceFrames, since: int, until: int, scope: Sequence[str]
+) -> NodeRows:
     """The rows of the operator's input that happened from `since` to `until`, both included."""
-    rows = rows_of(found.input, frames, scope)
-    within = f"{_from(since)} AND {VS} <= {instant(until)}"
+    rows = compile_rows(found.input, frames, scope)
+    within = f"{_starts_from(since)} AND {VS} <= {instant_sql(until)}"
     return rows.over(found.input, rows.frame.filter(within))
 
 
-def _from(since: int) -> str:
+def _starts_from(since: int) -> str:
     return "TRUE" if since == LOWEST else f"{VS} >= {since}L"
 
 
@@ -140,17 +178,17 @@ def _ends_after(since: int) -> str:
     return "TRUE" if since == LOWEST else f"{VE} > {since}L"
 
 
-def _with_state(rows: Rows, more: Mapping[str, str], state: DataFrame | None, scope: Sequence[str]) -> Rows:
+def _with_state(rows: NodeRows, more: Mapping[str, str], state: DataFrame | None, scope: Sequence[str]) -> NodeRows:
     """The rows that arrive and those that were kept, which have `more` columns; in arrivals they are as told."""
-    frame = chosen(rows.frame, [*rows.columns, *rows.beside], **more)
+    frame = select_columns(rows.frame, [*rows.columns, *rows.beside], **more)
     if state is not None:
-        apart = {inner: quoted(name) for inner, name in zip(rows.way.scope, scope, strict=True)}
-        kept = chosen(state, rows.columns, **apart, **{VS: VS, VE: OPEN}, **{name: name for name in more})
-        frame = stacked(frame, kept)
+        apart = {inner: quote_name(name) for inner, name in zip(rows.way.scope, scope, strict=True)}
+        kept = select_columns(state, rows.columns, **apart, **{VS: VS, VE: OPEN_END}, **{name: name for name in more})
+        frame = union_by_position(frame, kept)
     return rows.over(rows.plan, frame)
 
 
-def _outside(rows: Rows, frame: DataFrame, scope: Sequence[str], **more: str) -> DataFrame:
+def _state_frame(rows: NodeRows, frame: DataFrame, scope: Sequence[str], **more: str) -> DataFrame:
     """Rows as they are kept: their columns, their own time, and the scope under the names that others know."""
-    apart = {quoted(name): inner for inner, name in zip(rows.way.scope, scope, strict=True)}
-    return chosen(frame, [*rows.columns, VS], **more, **apart)
+    apart = {quote_name(name): inner for inner, name in zip(rows.way.scope, scope, strict=True)}
+    return select_columns(frame, [*rows.columns, VS], **more, **apart)

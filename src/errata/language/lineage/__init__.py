@@ -6,35 +6,43 @@ and one with the new: what it touches, and what has to be read for it, is the un
 
 from __future__ import annotations
 
-from errata.language.lineage.chains import Path, forward_through, through
-from errata.language.lineage.reach import Axis, Region
-from errata.language.lineage.replays import Change, Reads, Replay, backward, forward, replay
-from errata.language.lineage.width import Wide, stored_is_advised, too_wide
-from errata.language.lineage.words import in_words
-from errata.language.nodes import scans
+from errata.language.lineage.distances import UnboundedInput, lineage_sentences, should_store_lineage, unbounded_inputs
+from errata.language.lineage.regions import Region, RegionAxis
+from errata.language.lineage.replays import (
+    InputChange,
+    QueryPath,
+    ReplayScope,
+    ScanRegions,
+    backward,
+    forward,
+    forward_through_queries,
+    reads_through_queries,
+    replay_scope,
+)
+from errata.language.nodes import scans_of
 from errata.language.plan import Plan
 
 
 def stored_columns(plan: Plan) -> tuple[str, ...]:
     """The columns of stored lineage: for each scan from which to which vs the rows lie that an output was made of."""
-    return tuple(f"_{side}_{place}" for place in range(len(scans(plan))) for side in ("from", "to"))
+    return tuple(f"_{side}_{place}" for place in range(len(scans_of(plan))) for side in ("from", "to"))
 
 
 __all__ = [
-    "Axis",
-    "Change",
-    "Path",
-    "Reads",
+    "InputChange",
+    "QueryPath",
     "Region",
-    "Replay",
-    "Wide",
+    "RegionAxis",
+    "ReplayScope",
+    "ScanRegions",
+    "UnboundedInput",
     "backward",
     "forward",
-    "forward_through",
-    "in_words",
-    "replay",
+    "forward_through_queries",
+    "lineage_sentences",
+    "reads_through_queries",
+    "replay_scope",
+    "should_store_lineage",
     "stored_columns",
-    "stored_is_advised",
-    "through",
-    "too_wide",
+    "unbounded_inputs",
 ]

@@ -9,15 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from errata.language.lineage.constants import down, up
-from errata.language.lineage.edges import downwards, ends_of_rows, upwards
-from errata.language.lineage.equalities import Values, known, merged
-from errata.language.lineage.reach import Axis, Region, apart, axis, common, meet, row_by_row, settled
-from errata.language.nodes import Group, Join, RelationJoin, Scan, TimeWindow, Union, scans
+from errata.language.lineage.constants import ColumnValues, constants_down, constants_up, exact_values, merged_values
+from errata.language.lineage.regions import (
+    Region,
+    RegionAxis,
+    input_interval,
+    intersect_regions,
+    interval_overlap,
+    is_row_by_row,
+    normalized_region,
+    output_interval,
+    pair_offset,
+    region_axis,
+    window_ends_of_rows,
+)
+from errata.language.nodes import Group, Join, RelationJoin, Scan, TimeWindow, Union, scans_of
 from errata.language.plan import Plan, PlanError
-from errata.model.interval import EVERYTHING, HIGHEST, Interval
+from errata.model.time import EVERYTHING, HIGHEST, Interval
 
-Reads = Mapping[int, Region]
+ScanRegions = Mapping[int, Region]
 """For each scan, by its place in `scans(plan)`, the rows to be read; one that is not there need not be read.
 
 Rows of a stream, and of a query whose rows happened, are those that begin in the interval (`Axis.START`). Versions of a
@@ -26,7 +36,7 @@ may have begun before."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class InputChange:
     """Rows of an input that come, go or differ."""
 
     scan: int
@@ -35,17 +45,17 @@ class Change:
     """Where the rows begin: their vs."""
     until: int | None = None
     """When the last of them ends, as far as it is known; not needed where beginnings tell the ends."""
-    values: Values = field(default_factory=dict)
+    values: ColumnValues = field(default_factory=dict)
     """Constants that columns of all the rows have, by the scan's names of the columns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayScope:
     """What it takes to bring a plan's outputs up to date with a change."""
 
     touched: Region
     """The outputs that may differ."""
-    reads: Reads
+    reads: ScanRegions
     """The rows that take part."""
     whole: bool
     """Whether the reads make all outputs of the region. Otherwise they make those that the change touches and a part of
@@ -53,104 +63,104 @@ class Replay:
     is had by evaluating the reads as they were and as they are."""
 
 
-def forward(plan: Plan, change: Change) -> Region | None:
+def forward(plan: Plan, change: InputChange) -> Region | None:
     """The outputs that a change can touch; None if there cannot be any."""
-    touched = trail(plan, change.scan, changed(plan, change))[0]
+    touched = region_trail(plan, change.scan, changed_region(plan, change))[0]
     return None if touched is None else touched.told
 
 
 def backward(plan: Plan, region: Region) -> dict[int, Region]:
     """The rows that make the outputs of a region: of them alone, the plan says the same there."""
-    return _reads(plan, settled(plan, replace(region, values=known(region.values, plan))), 0)
+    return _scan_regions(plan, normalized_region(plan, replace(region, values=exact_values(region.values, plan))), 0)
 
 
-def replay(plan: Plan, change: Change, *, whole: bool = False) -> Replay | None:
+def replay_scope(plan: Plan, change: InputChange, *, whole: bool = False) -> ReplayScope | None:
     """What has to be read after a change; None if it touches nothing. With `whole` what makes all outputs of a region,
     otherwise only what takes part in those that the changed rows touch."""
-    path = trail(plan, change.scan, changed(plan, change))
+    path = region_trail(plan, change.scan, changed_region(plan, change))
     if (top := path[0]) is None:
         return None
     if whole:
-        return Replay(top.told, _reads(plan, top, 0), True)
-    reads, node, rows = _minimal(plan, change.scan, path)
-    told_apart = rows is not None and _told_apart(node, rows)
-    return Replay(top.told, reads, told_apart or reads == _reads(plan, top, 0))
+        return ReplayScope(top.told, _scan_regions(plan, top, 0), True)
+    reads, node, rows = _minimal_reads(plan, change.scan, path)
+    told_apart = rows is not None and _rows_are_distinguishable(node, rows)
+    return ReplayScope(top.told, reads, told_apart or reads == _scan_regions(plan, top, 0))
 
 
-def _told_apart(node: Plan, rows: Region) -> bool:
+def _rows_are_distinguishable(node: Plan, rows: Region) -> bool:
     """Whether what a node's rows touch differs from all else in the key, which operators that go row by row carry up.
     Versions of a relation have their key in common with others."""
     versions = isinstance(node, Scan) and node.source.kind.is_relation
     return not versions and set(node.key) <= set(rows.values)
 
 
-def changed(plan: Plan, change: Change) -> Region:
+def changed_region(plan: Plan, change: InputChange) -> Region:
     """The rows of its scan that a change is about."""
-    scan, interval = _scan(plan, change.scan), change.interval
-    if axis(scan) is Axis.INSTANT and not interval.empty:
+    scan, interval = _scan_at(plan, change.scan), change.interval
+    if region_axis(scan) is RegionAxis.INSTANT and not interval.empty:
         interval = Interval(interval.start, HIGHEST if change.until is None else change.until)
-    return Region(axis(scan), interval, change.values)
+    return Region(region_axis(scan), interval, change.values)
 
 
-def _scan(plan: Plan, scan: int) -> Scan:
-    read = scans(plan)
+def _scan_at(plan: Plan, scan: int) -> Scan:
+    read = scans_of(plan)
     if not 0 <= scan < len(read):
         listed = ", ".join(f"{place} {each.source.name}" for place, each in enumerate(read))
         raise PlanError(f"there is no scan {scan}", where=type(plan).__name__, how=f"there are: {listed}")
     return read[scan]
 
 
-def trail(plan: Plan, scan: int, region: Region) -> list[Region | None]:
+def region_trail(plan: Plan, scan: int, region: Region) -> list[Region | None]:
     """What rows of a scan touch, at each node from the root down to the scan."""
-    node = _scan(plan, scan)
-    moved = settled(node, replace(region, values=known(region.values, node)))
+    node = _scan_at(plan, scan)
+    moved = normalized_region(node, replace(region, values=exact_values(region.values, node)))
     found = [moved]
-    for above, place in reversed(path_to(plan, scan)):
-        moved = None if moved is None else _touched(above, place, moved)
+    for above, place in reversed(path_to_scan(plan, scan)):
+        moved = None if moved is None else _touched_region(above, place, moved)
         found.append(moved)
     return found[::-1]
 
 
-def path_to(plan: Plan, scan: int) -> list[tuple[Plan, int]]:
+def path_to_scan(plan: Plan, scan: int) -> list[tuple[Plan, int]]:
     """The nodes from the root down to above a scan, each with the place of the input that leads to it."""
     path = []
     while plan.inputs:
-        place, before = _holding(plan, scan)
+        place, before = _input_with_scan(plan, scan)
         path.append((plan, place))
         plan, scan = plan.inputs[place], scan - before
     return path
 
 
-def _holding(plan: Plan, scan: int) -> tuple[int, int]:
+def _input_with_scan(plan: Plan, scan: int) -> tuple[int, int]:
     """Which input holds a scan, and how many scans stand before that input."""
     before = 0
     for place, child in enumerate(plan.inputs):
-        count = len(scans(child))
+        count = len(scans_of(child))
         if scan < before + count:
             return place, before
         before += count
     raise PlanError(f"no input holds scan {scan}", where=type(plan).__name__)
 
 
-def _touched(plan: Plan, place: int, region: Region) -> Region | None:
+def _touched_region(plan: Plan, place: int, region: Region) -> Region | None:
     """The rows of a node that rows of one of its inputs can touch."""
-    values = up(plan, place, region.values)
+    values = constants_up(plan, place, region.values)
     window = plan.window if isinstance(plan, Group) else None
-    if values is not None and isinstance(window, TimeWindow) and region.axis is Axis.START:
-        ends = ends_of_rows(window, region.interval)
+    if values is not None and isinstance(window, TimeWindow) and region.axis is RegionAxis.START:
+        ends = window_ends_of_rows(window, region.interval)
         if ends.empty:
             return None
         if ends.end == ends.start + 1:
             columns = _window_columns(plan)
-            values = merged(values, dict(zip(columns, (ends.start - window.size, ends.start), strict=True)))
+            values = merged_values(values, dict(zip(columns, (ends.start - window.size, ends.start), strict=True)))
     if values is None:
         return None
-    interval = upwards(plan, place, region.interval)
-    if axis(plan) is Axis.INSTANT:
-        return settled(plan, Region(Axis.INSTANT, common(interval, region.during), values))
+    interval = output_interval(plan, place, region.interval)
+    if region_axis(plan) is RegionAxis.INSTANT:
+        return normalized_region(plan, Region(RegionAxis.INSTANT, interval_overlap(interval, region.during), values))
     # What is made of rows one by one counts only while they do.
-    during = region.during if row_by_row(plan) else EVERYTHING
-    return settled(plan, Region(Axis.START, interval, values, during))
+    during = region.during if is_row_by_row(plan) else EVERYTHING
+    return normalized_region(plan, Region(RegionAxis.START, interval, values, during))
 
 
 def _window_columns(plan: Plan) -> tuple[str, ...]:
@@ -158,46 +168,48 @@ def _window_columns(plan: Plan) -> tuple[str, ...]:
     return tuple(each.name for each in plan.window_fields) if isinstance(plan, Group) else ()
 
 
-def _needed(plan: Plan, region: Region) -> tuple[Region | None, ...]:
+def _needed_regions(plan: Plan, region: Region) -> tuple[Region | None, ...]:
     """For each input of a node the rows that make the node's rows in a region; None where none are needed."""
     found: list[Region | None] = []
-    for place, (below, values) in enumerate(zip(plan.inputs, down(plan, region.values), strict=True)):
-        interval = downwards(plan, place, region.interval)
+    for place, (below, values) in enumerate(zip(plan.inputs, constants_down(plan, region.values), strict=True)):
+        interval = input_interval(plan, place, region.interval)
         window = plan.window if isinstance(plan, Group) else None
         begins = next((region.values.get(name) for name in _window_columns(plan)), None)
-        if isinstance(window, TimeWindow) and isinstance(begins, int) and axis(below) is Axis.START:
-            interval = common(interval, Interval(begins, begins + window.size))
-        found.append(None if values is None else settled(below, _counting(plan, region, below, interval, values)))
+        if isinstance(window, TimeWindow) and isinstance(begins, int) and region_axis(below) is RegionAxis.START:
+            interval = interval_overlap(interval, Interval(begins, begins + window.size))
+        found.append(
+            None if values is None else normalized_region(below, _live_rows(plan, region, below, interval, values))
+        )
     return tuple(found)
 
 
-def _counting(plan: Plan, region: Region, below: Plan, interval: Interval, values: Values) -> Region:
+def _live_rows(plan: Plan, region: Region, below: Plan, interval: Interval, values: ColumnValues) -> Region:
     """Rows of an input, in an interval, that count when rows of the node's region do."""
-    if axis(below) is Axis.INSTANT:
-        return Region(Axis.INSTANT, interval, values)
-    if axis(plan) is Axis.INSTANT:
-        return Region(Axis.START, interval, values, region.interval)
-    return Region(Axis.START, interval, values, region.during if row_by_row(plan) else EVERYTHING)
+    if region_axis(below) is RegionAxis.INSTANT:
+        return Region(RegionAxis.INSTANT, interval, values)
+    if region_axis(plan) is RegionAxis.INSTANT:
+        return Region(RegionAxis.START, interval, values, region.interval)
+    return Region(RegionAxis.START, interval, values, region.during if is_row_by_row(plan) else EVERYTHING)
 
 
-def _reads(plan: Plan, region: Region | None, first: int) -> dict[int, Region]:
+def _scan_regions(plan: Plan, region: Region | None, first: int) -> dict[int, Region]:
     """The rows that make a region, by the places of scans counted from the first."""
     if region is None:
         return {}
     if isinstance(plan, Scan):
         return {first: region.told}
-    return _read_by(plan, _needed(plan, region), first)
+    return _regions_below(plan, _needed_regions(plan, region), first)
 
 
-def _read_by(plan: Plan, needs: tuple[Region | None, ...], first: int) -> dict[int, Region]:
+def _regions_below(plan: Plan, needs: tuple[Region | None, ...], first: int) -> dict[int, Region]:
     found: dict[int, Region] = {}
     for child, region in zip(plan.inputs, needs, strict=True):
-        found |= _reads(child, region, first)
-        first += len(scans(child))
+        found |= _scan_regions(child, region, first)
+        first += len(scans_of(child))
     return found
 
 
-def _minimal(plan: Plan, scan: int, path: list[Region | None]) -> tuple[dict[int, Region], Plan, Region | None]:
+def _minimal_reads(plan: Plan, scan: int, path: list[Region | None]) -> tuple[dict[int, Region], Plan, Region | None]:
     """The rows that take part in touched outputs; and the lowest node that the changed rows could be followed down to,
     with its rows.
 
@@ -206,28 +218,65 @@ def _minimal(plan: Plan, scan: int, path: list[Region | None]) -> tuple[dict[int
     """
     found: dict[int, Region] = {}
     node, wanted, first = plan, path[0], 0
-    for (above, place), below in zip(path_to(plan, scan), path[1:], strict=True):
-        if wanted is None or not row_by_row(above):
+    for (above, place), below in zip(path_to_scan(plan, scan), path[1:], strict=True):
+        if wanted is None or not is_row_by_row(above):
             break
-        needs = _partners(above, place, below, _needed(above, wanted))
-        found |= _read_by(above, tuple(None if at == place else each for at, each in enumerate(needs)), first)
-        first += _holding(above, scan - first)[1]
+        needs = _partner_regions(above, place, below, _needed_regions(above, wanted))
+        found |= _regions_below(above, tuple(None if at == place else each for at, each in enumerate(needs)), first)
+        first += _input_with_scan(above, scan - first)[1]
         node, wanted = above.inputs[place], needs[place]
-    return found | _reads(node, wanted, first), node, wanted
+    return found | _scan_regions(node, wanted, first), node, wanted
 
 
-def _partners(
+def _partner_regions(
     node: Plan, place: int, moved: Region | None, needs: tuple[Region | None, ...]
 ) -> tuple[Region | None, ...]:
     """Of the rows that a node needs, those that take part in an output with touched rows of one of its inputs."""
-    if isinstance(node, RelationJoin) and place == 1 and axis(node) is Axis.INSTANT:
+    if isinstance(node, RelationJoin) and place == 1 and region_axis(node) is RegionAxis.INSTANT:
         # Beside the rows that saw the changed version others count, and without their versions they would see it too.
         return needs
-    kept = [meet(each, moved) if at == place else each for at, each in enumerate(needs)]
+    kept = [intersect_regions(each, moved) if at == place else each for at, each in enumerate(needs)]
     if isinstance(node, Union):
         return tuple(each if at == place else None for at, each in enumerate(kept))
-    if isinstance(node, Join) and axis(node) is Axis.START and moved is not None:
-        later = apart(node) if place == 0 else -apart(node)
-        partners = Region(Axis.START, later.after(moved.interval), during=moved.during)
-        kept[1 - place] = meet(kept[1 - place], partners)
-    return tuple(settled(below, each) for below, each in zip(node.inputs, kept, strict=True))
+    if isinstance(node, Join) and region_axis(node) is RegionAxis.START and moved is not None:
+        later = pair_offset(node) if place == 0 else -pair_offset(node)
+        partners = Region(RegionAxis.START, later.after(moved.interval), during=moved.during)
+        kept[1 - place] = intersect_regions(kept[1 - place], partners)
+    return tuple(normalized_region(below, each) for below, each in zip(node.inputs, kept, strict=True))
+
+
+# Lineage through queries that read queries, down to streams and relations.
+
+QueryPath = tuple[int, ...]
+"""The place of a scan; if it reads a query, then the place of a scan in that query's plan, and so on."""
+
+
+def reads_through_queries(plan: Plan, reads: ScanRegions) -> dict[QueryPath, Region]:
+    """What reads come to, down to streams and relations: what a query has said is made of what the query reads."""
+    found: dict[QueryPath, Region] = {}
+    for place, scan in enumerate(scans_of(plan)):
+        if place not in reads:
+            continue
+        region, inner = reads[place], scan.source.plan
+        if inner is None:
+            found[place,] = region
+            continue
+        values = {scan.of_source(name): value for name, value in region.values.items()}
+        below = backward(inner, replace(region, values=values))
+        found |= {(place, *path): each for path, each in reads_through_queries(inner, below).items()}
+    return found
+
+
+def forward_through_queries(plan: Plan, path: QueryPath, change: InputChange) -> Region | None:
+    """The outputs that a change can touch through all queries on a path, at whose end the changed rows are read."""
+    place, *rest = path
+    if not rest:
+        return forward(plan, replace(change, scan=place))
+    scan = scans_of(plan)[place]
+    if scan.source.plan is None:
+        raise PlanError(f"{scan.source.name} is not a query", how="a path ends at a stream or a relation")
+    region = forward_through_queries(scan.source.plan, tuple(rest), change)
+    if region is None:
+        return None
+    values = {scan.column(name): value for name, value in region.values.items()}
+    return region_trail(plan, place, replace(region, values=values))[0]

@@ -1,19 +1,156 @@
-"""Expressions of SQL to expressions of a plan, with every type checked and nothing left to guess."""
+"""Calls of functions: by their names, as Spark has them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from sqlglot import exp
 
-from errata.language.expr import Expr
-from errata.language.reading.calls import call
-from errata.language.reading.operators import OPERATORS
-from errata.language.reading.parse import unknown_node
-from errata.language.reading.reader import Reader, coerced
+from errata.language.coercion import TypeFamily, type_family
+from errata.language.expr import BIGINT, BOOLEAN, DATE, DOUBLE, EQUAL, TIMESTAMP, Call, Expr, Lit
+from errata.language.functions import ALIASES, FUNCTIONS, WITH_COMMON_TYPE, Function, similar_names
+from errata.language.nodes import Aggregate
+from errata.language.plan import Plan
+from errata.language.reading.literals import TYPES_BY_NAME
+from errata.language.reading.mistakes import (
+    NONDETERMINISTIC_FUNCTIONS,
+    REFUSED_FUNCTIONS,
+    LanguageError,
+    SqlText,
+    nondeterministic_refusal,
+)
+from errata.language.reading.operators import NODE_READERS, lower_cast, lower_match, negate
+from errata.language.reading.parser import refuse_unknown_parts, unknown_construct
+from errata.language.reading.reader import BaseExpressionReader, coerce_expr
+from errata.language.times import OwnTime, row_times
+from errata.model.columns import MAX_PRECISION, ColumnType, TypeKind
 
-__all__ = ["Expressions", "coerced"]
+CallReader = Callable[[BaseExpressionReader, exp.Expression, list[exp.Expression]], Expr]
 
 
-class Expressions(Reader):
+def lower_call(reader: BaseExpressionReader, node: exp.Expression) -> Expr:
+    """What the call of a function means."""
+    refuse_unknown_parts(reader.text, node, {"this", "expressions"})
+    name = node.name.lower()
+    name = ALIASES.get(name, name)
+    written = _CALL_READERS.get(name)
+    if written is not None:
+        least, most, read = written
+        if not least <= len(node.expressions) <= (most or len(node.expressions)):
+            raise reader.text.mistake(
+                node, f"{node.name}() takes {_argument_count(least, most)}, not {len(node.expressions)}"
+            )
+        return read(reader, node, node.expressions)
+    function = FUNCTIONS.get(name)
+    if function is None:
+        raise _unknown_function(reader, node, name)
+    return _plain_call(reader, node, name, function)
+
+
+def _argument_count(least: int, most: int) -> str:
+    if most == least:
+        return "1 argument" if least == 1 else f"{least} arguments"
+    return f"{least} arguments or more" if most == 0 else f"{least} to {most} arguments"
+
+
+def _plain_call(reader: BaseExpressionReader, node: exp.Expression, name: str, function: Function) -> Expr:
+    args = tuple(reader.lower(each) for each in node.expressions)
+    if name == "date_trunc" and args and isinstance(args[0], Lit) and isinstance(args[0].value, str):
+        args = (Lit(args[0].value.lower(), args[0].type), *args[1:])
+    kind = function.gives(args) if function.accepts(args) else None
+    if kind is None:
+        given = ", ".join(str(each.type) for each in args)
+        raise reader.text.mistake(
+            node,
+            f"{name}({given}) is not a function of the language",
+            f"it is {function.usage(name)}",
+            "write CAST(x AS type) to say what is meant" if args else None,
+        )
+    return Call(name, args, kind)
+
+
+def _unknown_function(reader: BaseExpressionReader, node: exp.Expression, name: str) -> LanguageError:
+    if name in NONDETERMINISTIC_FUNCTIONS:
+        return reader.text.mistake(node, *nondeterministic_refusal(name))
+    if name in REFUSED_FUNCTIONS:
+        return reader.text.mistake(node, *REFUSED_FUNCTIONS[name])
+    likely = similar_names(name)
+    how = f"did you mean {' or '.join(likely)}?" if likely else "the functions are in the documentation of the language"
+    return reader.text.mistake(node, f"unknown function {node.name}", how=how)
+
+
+def _common_type_call(name: str) -> CallReader:
+    def read(reader: BaseExpressionReader, _node: exp.Expression, args: list[exp.Expression]) -> Expr:
+        together = reader.together(args, f"{name}()")
+        return Call(name, tuple(together), together[0].type)
+
+    return read
+
+
+def _if_call(reader: BaseExpressionReader, _node: exp.Expression, args: list[exp.Expression]) -> Expr:
+    then, otherwise = reader.together(args[1:], "if()")
+    return Call("if", (reader.condition(args[0]), then, otherwise), then.type)
+
+
+def _nullif_call(reader: BaseExpressionReader, node: exp.Expression, args: list[exp.Expression]) -> Expr:
+    compared = reader.compare(node, args[0], args[1], EQUAL)
+    if not isinstance(compared, Call):
+        raise TypeError("a comparison is a call")
+    return Call("nullif", compared.args, compared.args[0].type)
+
+
+def _predicate_call(name: str) -> CallReader:
+    def read(reader: BaseExpressionReader, _node: exp.Expression, args: list[exp.Expression]) -> Expr:
+        return Call(name, (reader.lower(args[0]),), BOOLEAN)
+
+    return read
+
+
+def _match_call(name: str) -> CallReader:
+    def read(reader: BaseExpressionReader, node: exp.Expression, args: list[exp.Expression]) -> Expr:
+        return lower_match(reader, node, name, reader.lower(args[0]), reader.lower(args[1]))
+
+    return read
+
+
+def _conversion_call(kind: ColumnType) -> CallReader:
+    def read(reader: BaseExpressionReader, node: exp.Expression, args: list[exp.Expression]) -> Expr:
+        value = reader.perhaps(args[0])
+        return Lit(None, kind) if value is None else lower_cast(reader, node, value, kind)
+
+    return read
+
+
+def _positive_call(reader: BaseExpressionReader, node: exp.Expression, args: list[exp.Expression]) -> Expr:
+    value = reader.lower(args[0])
+    if type_family(value.type) is not TypeFamily.NUMBER:
+        raise reader.text.mistake(node, f"+ {value.type}: only a number has a sign")
+    return value
+
+
+_CALL_READERS: Mapping[str, tuple[int, int, CallReader]] = {
+    **{name: (1 if name == "coalesce" else 2, 0, _common_type_call(name)) for name in WITH_COMMON_TYPE[:3]},
+    "if": (3, 3, _if_call),
+    "nullif": (2, 2, _nullif_call),
+    "is_null": (1, 1, _predicate_call("is_null")),
+    "is_not_null": (1, 1, _predicate_call("is_not_null")),
+    **{name: (2, 2, _match_call(name)) for name in ("like", "ilike", "rlike")},
+    "%": (2, 2, lambda reader, node, args: reader.calculate(node, "%", reader.lower(args[0]), reader.lower(args[1]))),
+    "neg": (1, 1, lambda reader, node, args: negate(reader, node, reader.lower(args[0]))),
+    "positive": (1, 1, _positive_call),
+    **{name: (1, 1, _conversion_call(kind)) for name, kind in TYPES_BY_NAME.items()},
+    "to_date": (1, 1, _conversion_call(DATE)),
+    "to_timestamp": (1, 1, _conversion_call(TIMESTAMP)),
+}
+"""Functions that are read in ways of their own: the fewest and the most arguments (0: any number), and how."""
+
+
+# Expressions of SQL to expressions of a plan, with every type checked and nothing left to guess.
+
+__all__ = ["ExpressionReader", "coerce_expr"]
+
+
+class ExpressionReader(BaseExpressionReader):
     """Reads the expressions of one place in a query. `resolve` finds columns, or says that there is none; `special` is
     asked first about each node, and gives None for what it does not know: aggregates, columns of windows.
 
@@ -24,8 +161,102 @@ class Expressions(Reader):
     def handle(self, node: exp.Expression) -> Expr:
         """What a node means, by its kind."""
         if isinstance(node, exp.Anonymous):
-            return call(self, node)
-        handler = OPERATORS.get(type(node))
+            return lower_call(self, node)
+        handler = NODE_READERS.get(type(node))
         if handler is None:
-            raise unknown_node(self.text, node)
+            raise unknown_construct(self.text, node)
         return handler(self, node)
+
+
+# Aggregate functions: their names, what they take and what they give.
+
+AGGREGATE_NAMES = {
+    **{name: name for name in ("count", "sum", "avg", "min", "max", "stddev", "first", "last")},
+    "mean": "avg",
+    "stddev_samp": "stddev",
+    "std": "stddev",
+    "first_value": "first",
+    "last_value": "last",
+}
+"""The aggregate functions by the names that Spark knows them by."""
+_NUMBER_KINDS = (TypeKind.INT, TypeKind.BIGINT, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL)
+_WHOLE_KINDS = (TypeKind.INT, TypeKind.BIGINT)
+
+
+def is_aggregate(node: exp.Expression) -> bool:
+    """Whether it is a call of an aggregate function."""
+    return isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATE_NAMES
+
+
+def aggregate_type(function: str, argument: ColumnType | None) -> ColumnType | None:
+    """The type of an aggregate of an argument of a type; None if there is no such."""
+    if function == "count":
+        return BIGINT
+    if argument is None or function in ("min", "max", "first", "last"):
+        return argument
+    if argument.kind not in _NUMBER_KINDS:
+        return None
+    if argument.kind is TypeKind.DECIMAL and function in ("sum", "avg"):
+        more = (10, 0) if function == "sum" else (4, 4)
+        precision, scale = argument.precision + more[0], argument.scale + more[1]
+        return ColumnType(TypeKind.DECIMAL, min(precision, MAX_PRECISION), min(scale, MAX_PRECISION))
+    return BIGINT if function == "sum" and argument.kind in _WHOLE_KINDS else DOUBLE
+
+
+def lower_aggregate(text: SqlText, node: exp.Expression, expressions: ExpressionReader, plan: Plan) -> Aggregate:
+    """An aggregate over the rows of a node."""
+    written, function = node.name.lower(), AGGREGATE_NAMES[node.name.lower()]
+    inner, distinct = _aggregate_argument(text, node, function)
+    argument = None if inner is None else expressions.lower(inner)
+    kind = aggregate_type(function, None if argument is None else argument.type)
+    if kind is None:
+        raise _type_mistake(text, node, written, argument)
+    if function in ("first", "last") and row_times(plan).own is OwnTime.NONE:
+        raise text.mistake(
+            node,
+            f"{written}() has no order to go by",
+            "the rows say what holds, not what happened: they have no time of their own",
+            f"write min() or max(), or take {written}() of the rows below, where they happen",
+        )
+    return Aggregate(function, argument, kind, distinct)
+
+
+def _type_mistake(text: SqlText, node: exp.Expression, written: str, argument: Expr | None) -> Exception:
+    if argument is None:
+        return text.mistake(node, f"{written}(*) means nothing", how=f"write count(*), or {written}(column)")
+    return text.mistake(
+        node, f"{written} takes a number, and this is a {argument.type}", how="write CAST(... AS double) if it is meant"
+    )
+
+
+def _aggregate_argument(text: SqlText, node: exp.Expression, function: str) -> tuple[exp.Expression | None, bool]:
+    """The only argument, None for *; and whether each value counts once."""
+    written, arguments = node.name.lower(), node.expressions
+    if len(arguments) != 1:
+        why = "NULLs are values of rows, too" if function in ("first", "last") and len(arguments) == 2 else None
+        raise text.mistake(node, f"{written} takes one argument", why, f"write {written}(column)")
+    only = arguments[0]
+    if isinstance(only, exp.Star):
+        return None, False
+    if not isinstance(only, exp.Distinct):
+        return only, False
+    if function in ("min", "max"):
+        return _distinct_argument(text, only), False
+    if function != "count":
+        raise text.mistake(
+            node,
+            f"{written}(DISTINCT ...) is not part of the language",
+            None,
+            "remove the duplicates first: FROM (SELECT DISTINCT ... FROM ...) AS a",
+        )
+    return _distinct_argument(text, only), True
+
+
+def _distinct_argument(text: SqlText, node: exp.Distinct) -> exp.Expression:
+    """What stands after DISTINCT."""
+    if node.args.get("on") is not None or len(node.expressions) != 1:
+        raise text.mistake(
+            node, "one value is counted at a time", None, "write count(*) FROM (SELECT DISTINCT a, b FROM ...) AS c"
+        )
+    only: exp.Expression = node.expressions[0]
+    return only

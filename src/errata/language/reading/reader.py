@@ -7,40 +7,39 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
+from errata.language.coercion import TypeFamily, arithmetic_type, common_type, comparable, type_family
 from errata.language.expr import BIGINT, BOOLEAN, DATE, TIMESTAMP, Call, Cast, Expr, Lit, Ref
-from errata.language.reading.literals import moment
-from errata.language.reading.mistakes import Text
-from errata.language.reading.parse import only_known
-from errata.language.reading.refused import TOO_DEEP
-from errata.language.widening import Family, arithmetic, common_type, comparable, family
-from errata.model.columns import ColumnType, Kind
+from errata.language.reading.literals import lower_moment
+from errata.language.reading.mistakes import TOO_DEEP, SqlText
+from errata.language.reading.parser import refuse_unknown_parts
+from errata.model.columns import ColumnType, TypeKind
 
 MAX_DEPTH = 120
 """So many operators within operators: what reads an expression calls itself for each."""
 
-Resolve = Callable[[exp.Column], Ref]
-Special = Callable[[exp.Expression], Expr | None]
+ColumnResolver = Callable[[exp.Column], Ref]
+SpecialReader = Callable[[exp.Expression], Expr | None]
 
 
-def coerced(expr: Expr, kind: ColumnType) -> Expr:
+def coerce_expr(expr: Expr, kind: ColumnType) -> Expr:
     """The expression with its value as one of the type. A whole number becomes a constant of the type at once."""
     if expr.type == kind:
         return expr
     if isinstance(expr, Lit):
         if expr.value is None:
             return Lit(None, kind)
-        if isinstance(expr.value, int) and expr.type.kind in (Kind.INT, Kind.BIGINT):
-            if kind.kind is Kind.BIGINT:
+        if isinstance(expr.value, int) and expr.type.kind in (TypeKind.INT, TypeKind.BIGINT):
+            if kind.kind is TypeKind.BIGINT:
                 return Lit(expr.value, BIGINT)
-            if kind.kind is Kind.DOUBLE and abs(expr.value) < 2**53:
+            if kind.kind is TypeKind.DOUBLE and abs(expr.value) < 2**53:
                 return Lit(float(expr.value), kind)
     return Cast(expr, kind)
 
 
-class Reader(ABC):
+class BaseExpressionReader(ABC):
     """Reads the expressions of one place in a query; `handle` knows the kinds of node."""
 
-    def __init__(self, text: Text, resolve: Resolve, special: Special) -> None:
+    def __init__(self, text: SqlText, resolve: ColumnResolver, special: SpecialReader) -> None:
         self.text = text
         self.resolve = resolve
         self.special = special
@@ -81,7 +80,7 @@ class Reader(ABC):
         if isinstance(node, exp.Null):
             return None
         if isinstance(node, exp.Paren):
-            only_known(self.text, node, {"this"})
+            refuse_unknown_parts(self.text, node, {"this"})
             return self.perhaps(node.this)
         return self.handle(node)
 
@@ -105,12 +104,12 @@ class Reader(ABC):
                 how="write CAST(x AS type) to say what is meant",
             )
         whole = iter(known)
-        return [Lit(None, kind) if each is None else coerced(next(whole), kind) for each in read]
+        return [Lit(None, kind) if each is None else coerce_expr(next(whole), kind) for each in read]
 
     def _with_moments(self, nodes: Sequence[exp.Expression], read: Sequence[Expr | None]) -> list[Expr]:
         """Texts beside times are times; the expressions that are known."""
         pairs = [(node, each) for node, each in zip(nodes, read, strict=True) if each is not None]
-        times = {each.type for _, each in pairs if family(each.type) is Family.TIME}
+        times = {each.type for _, each in pairs if type_family(each.type) is TypeFamily.TIME}
         if not times:
             return [each for _, each in pairs]
         kind = TIMESTAMP if TIMESTAMP in times else DATE
@@ -125,7 +124,7 @@ class Reader(ABC):
                     "the time of day would be dropped, or the date taken for its midnight",
                     f"write DATE '{expr.value.strip()[:10]}' or TIMESTAMP '{expr.value.strip()}'",
                 )
-            return moment(self.text, node, expr.value, kind)
+            return lower_moment(self.text, node, expr.value, kind)
         return expr
 
     def compare(self, node: exp.Expression, left: exp.Expression, right: exp.Expression, name: str) -> Expr:
@@ -146,20 +145,22 @@ class Reader(ABC):
 
     def calculate(self, node: exp.Expression, name: str, left: Expr, right: Expr) -> Expr:
         """Arithmetic on two numbers."""
-        kind = arithmetic(name, left, right)
+        kind = arithmetic_type(name, left, right)
         if kind is None:
             raise self.text.mistake(
-                node, f"{left.type} {name} {right.type}: {name} takes two {_takes(name)}", how=_instead(left, right)
+                node,
+                f"{left.type} {name} {right.type}: {name} takes two {_operand_words(name)}",
+                how=_cast_advice(left, right),
             )
         return Call(name, (left, right), kind)
 
 
-def _takes(name: str) -> str:
+def _operand_words(name: str) -> str:
     return "numbers without a floating point" if name == "div" else "numbers"
 
 
-def _instead(left: Expr, right: Expr) -> str | None:
-    kinds = {family(left.type), family(right.type)}
-    if Family.TIME in kinds:
+def _cast_advice(left: Expr, right: Expr) -> str | None:
+    kinds = {type_family(left.type), type_family(right.type)}
+    if TypeFamily.TIME in kinds:
         return "write ts + INTERVAL '5' MINUTE, unix_micros(a) - unix_micros(b), date_add(d, 1) or datediff(a, b)"
-    return "write a || b for texts" if kinds == {Family.STRING} else "write CAST(x AS type) to say what is meant"
+    return "write a || b for texts" if kinds == {TypeFamily.STRING} else "write CAST(x AS type) to say what is meant"

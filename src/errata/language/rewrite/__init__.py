@@ -8,23 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from errata.language.cost import Guess, Statistics
-from errata.language.plan import Plan, PlanError, fact
+from errata.language.cost import DefaultStatistics, Statistics
+from errata.language.plan import Plan, PlanError, cached_fact
+from errata.language.rewrite.lift_negation import PULL_UP_NEGATION, relation_joins
 from errata.language.rewrite.place_distinct import PLACE_DISTINCT
 from errata.language.rewrite.prune_columns import prune_columns
-from errata.language.rewrite.pull_up_negation import PULL_UP_NEGATION
 from errata.language.rewrite.push_predicates import push_predicates
-from errata.language.rewrite.relation_joins import relation_joins
-from errata.language.rewrite.rule import Rule, always, unless_dearer
+from errata.language.rewrite.rule import RewriteRule, always_apply, apply_unless_dearer
 from errata.language.rewrite.simplify_patterns import simplify_patterns
 
-RULES: tuple[Rule, ...] = (
-    always(push_predicates),
-    always(relation_joins),
-    unless_dearer(simplify_patterns),
+RULES: tuple[RewriteRule, ...] = (
+    always_apply(push_predicates),
+    always_apply(relation_joins),
+    apply_unless_dearer(simplify_patterns),
     PULL_UP_NEGATION,
     PLACE_DISTINCT,
-    always(prune_columns),
+    always_apply(prune_columns),
 )
 """In this order, again and again until none changes anything."""
 
@@ -32,7 +31,7 @@ _ROUNDS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RewriteStep:
     """What a rule made of a plan."""
 
     rule: str
@@ -40,34 +39,36 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class RewriteResult:
     """A plan that no rule changes any more, and the steps that led to it."""
 
     plan: Plan
-    steps: tuple[Step, ...]
+    steps: tuple[RewriteStep, ...]
 
 
-def rewrite(plan: Plan, statistics: Statistics | None = None, rules: Sequence[Rule] = RULES) -> Rewritten:
+def rewrite_plan(
+    plan: Plan, statistics: Statistics | None = None, rules: Sequence[RewriteRule] = RULES
+) -> RewriteResult:
     """The plan after all rules."""
-    known = Guess() if statistics is None else statistics
-    steps: list[Step] = []
+    known = DefaultStatistics() if statistics is None else statistics
+    steps: list[RewriteStep] = []
     for _ in range(_ROUNDS):
         before = len(steps)
         for rule in rules:
             changed = rule.apply(plan, known)
             if changed is not plan and changed != plan:
-                steps.append(Step(rule.name, changed))
+                steps.append(RewriteStep(rule.name, changed))
                 plan = changed
         if len(steps) == before:
-            return Rewritten(plan, tuple(steps))
+            return RewriteResult(plan, tuple(steps))
     names = ", ".join(dict.fromkeys(step.rule for step in steps[-len(rules) :]))
     raise PlanError(f"rewriting does not come to an end: {names} undo each other", where="rewrite")
 
 
-@fact
-def rewritten_of(plan: Plan) -> Plan:
+@cached_fact
+def rewritten_plan(plan: Plan) -> Plan:
     """The plan after all rules, without statistics."""
-    return rewrite(plan).plan
+    return rewrite_plan(plan).plan
 
 
-__all__ = ["RULES", "Rewritten", "Rule", "Step", "rewrite", "rewritten_of"]
+__all__ = ["RULES", "RewriteResult", "RewriteRule", "RewriteStep", "rewrite_plan", "rewritten_plan"]

@@ -5,20 +5,30 @@ from __future__ import annotations
 
 from errata.language.cost import Statistics
 from errata.language.expr import Ref, conjuncts, refs
-from errata.language.nodes import Distinct, Join, Output, Project
-from errata.language.plan import Plan, rebuild
-from errata.language.rewrite.rule import Rule, is_guess, where_cheaper
-from errata.language.rewrite.sound import treats_equals_alike, unique_by
-from errata.language.rewrite.watched import Watch, rebuild_watched
-from errata.language.times import Own, timing
+from errata.language.nodes import Distinct, Join, Output, Projection
+from errata.language.plan import Plan, rebuild_plan
+from errata.language.rewrite.rule import (
+    RewriteRule,
+    VisibleTraits,
+    apply_where_cheaper,
+    has_no_statistics,
+    is_unique_by,
+    rebuild_with_traits,
+    treats_equals_alike,
+)
+from errata.language.times import OwnTime, row_times
 
 
-def before_join(plan: Plan) -> Plan:
+def distinct_before_join(plan: Plan) -> Plan:
     """A distinct over a join with both of the join's sides made distinct first, on the columns that are needed.
 
     The outer one stays; where it has become needless, the other rule takes it away.
     """
-    if not isinstance(plan, Distinct) or not isinstance(plan.input, Project) or not isinstance(plan.input.input, Join):
+    if (
+        not isinstance(plan, Distinct)
+        or not isinstance(plan.input, Projection)
+        or not isinstance(plan.input.input, Join)
+    ):
         return plan
     project, join = plan.input, plan.input.input
     exprs = [*(each.expr for each in project.outputs), *conjuncts(join.condition)]
@@ -36,31 +46,35 @@ def before_join(plan: Plan) -> Plan:
 def _distinct_on(plan: Plan, needed: frozenset[str]) -> Plan:
     """Each combination of the columns once; the node itself where its rows differ in them anyway."""
     names = [each.name for each in plan.fields if each.name in needed]
-    if not names or unique_by(plan, names):
+    if not names or is_unique_by(plan, names):
         return plan
-    return Distinct(Project(plan, tuple(Output(name, plan.ref(name)) for name in names)))
+    return Distinct(Projection(plan, tuple(Output(name, plan.ref(name)) for name in names)))
 
 
-def needless_distinct(plan: Plan) -> Plan:
+def drop_needless_distinct(plan: Plan) -> Plan:
     """The plan without each distinct over what is distinct already."""
-    return rebuild_watched(plan, _without)
+    return rebuild_with_traits(plan, _without_distinct)
 
 
-def _without(plan: Plan, watch: Watch) -> Plan:
+def _without_distinct(plan: Plan, watch: VisibleTraits) -> Plan:
     if not isinstance(plan, Distinct):
         return plan
     below = plan.input
     same_key = set(below.key) == set(plan.key) and (below.key == plan.key or not watch.order)
-    if same_key and below.fields == plan.fields and timing(below).own is Own.NONE:
+    if same_key and below.fields == plan.fields and row_times(below).own is OwnTime.NONE:
         return below
     # Other columns become the key, and rows may have times of their own again.
-    return below if unique_by(below, plan.types) and not watch.identity else plan
+    return below if is_unique_by(below, plan.types) and not watch.identity else plan
 
 
-def _place(plan: Plan, statistics: Statistics) -> Plan:
-    plan = needless_distinct(plan)
-    moved = rebuild(plan, before_join) if is_guess(statistics) else where_cheaper(plan, before_join, statistics)
-    return needless_distinct(moved)
+def _place_distinct(plan: Plan, statistics: Statistics) -> Plan:
+    plan = drop_needless_distinct(plan)
+    moved = (
+        rebuild_plan(plan, distinct_before_join)
+        if has_no_statistics(statistics)
+        else apply_where_cheaper(plan, distinct_before_join, statistics)
+    )
+    return drop_needless_distinct(moved)
 
 
-PLACE_DISTINCT = Rule("place_distinct", _place)
+PLACE_DISTINCT = RewriteRule("place_distinct", _place_distinct)

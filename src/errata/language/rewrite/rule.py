@@ -2,53 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial, singledispatch
 
-from errata.language.cost import Guess, Statistics, cost
-from errata.language.plan import Plan
+from errata.language.cost import DefaultStatistics, Statistics, plan_cost
+from errata.language.expr import EQUAL, SAME, Call, Expr, Ref, children, refs, transform_expr, walk_expr
+from errata.language.functions import never_fails
+from errata.language.nodes import (
+    Distinct,
+    Filter,
+    Group,
+    Intersect,
+    Join,
+    Negation,
+    Projection,
+    RelationJoin,
+    RowWindow,
+    Scan,
+    Sliding,
+    SlidingRows,
+    Union,
+)
+from errata.language.plan import Plan, PlanError
+from errata.model.columns import TypeKind
 
-Change = Callable[[Plan], Plan]
+PlanChange = Callable[[Plan], Plan]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RewriteRule:
     """A way to write a plan differently, with the same answer at every instant."""
 
     name: str
     apply: Callable[[Plan, Statistics], Plan]
 
 
-def always(change: Change) -> Rule:
+def always_apply(change: PlanChange) -> RewriteRule:
     """A rule that makes no plan worse."""
-    return Rule(change.__name__, lambda plan, _statistics: change(plan))
+    return RewriteRule(change.__name__, lambda plan, _statistics: change(plan))
 
 
-def unless_dearer(change: Change) -> Rule:
+def apply_unless_dearer(change: PlanChange) -> RewriteRule:
     """A rule that is good as a rule, but not where it is known that the plan becomes more expensive."""
 
     def apply(plan: Plan, statistics: Statistics) -> Plan:
         changed = change(plan)
-        kept = is_guess(statistics) or changed is plan or _is_no_dearer(changed, plan, statistics)
+        kept = has_no_statistics(statistics) or changed is plan or _is_no_dearer(changed, plan, statistics)
         return changed if kept else plan
 
-    return Rule(change.__name__, apply)
+    return RewriteRule(change.__name__, apply)
 
 
-def is_guess(statistics: Statistics) -> bool:
+def has_no_statistics(statistics: Statistics) -> bool:
     """Whether nothing is known about the sources."""
-    return isinstance(statistics, Guess)
+    return isinstance(statistics, DefaultStatistics)
 
 
-def where_cheaper(plan: Plan, change: Change, statistics: Statistics) -> Plan:
+def apply_where_cheaper(plan: Plan, change: PlanChange, statistics: Statistics) -> Plan:
     """The plan with single nodes changed, the lowest first, at each place where the whole does not become dearer."""
-    return _weighed(plan, change, statistics, lambda whole: whole)
+    return _if_cheaper(plan, change, statistics, lambda whole: whole)
 
 
-def _weighed(node: Plan, change: Change, statistics: Statistics, around: Change) -> Plan:
+def _if_cheaper(node: Plan, change: PlanChange, statistics: Statistics, around: PlanChange) -> Plan:
     for place, child in enumerate(node.inputs):
-        new = _weighed(child, change, statistics, partial(_around, node, place, around))
+        new = _if_cheaper(child, change, statistics, partial(_plan_around, node, place, around))
         node = node if new is child else _with_input(node, place, new)
     changed = change(node)
     if changed is node or not _is_no_dearer(around(changed), around(node), statistics):
@@ -56,7 +74,7 @@ def _weighed(node: Plan, change: Change, statistics: Statistics, around: Change)
     return changed
 
 
-def _around(node: Plan, place: int, around: Change, new: Plan) -> Plan:
+def _plan_around(node: Plan, place: int, around: PlanChange, new: Plan) -> Plan:
     return around(_with_input(node, place, new))
 
 
@@ -65,4 +83,189 @@ def _with_input(node: Plan, place: int, new: Plan) -> Plan:
 
 
 def _is_no_dearer(new: Plan, old: Plan, statistics: Statistics) -> bool:
-    return cost(new, statistics).total <= cost(old, statistics).total
+    return plan_cost(new, statistics).total <= plan_cost(old, statistics).total
+
+
+# When an expression may be moved: what cannot fail, and what treats equal values alike.
+
+COMPARISONS = frozenset((EQUAL, SAME, "<>", "<", "<=", ">", ">="))
+_EQUALITY_SAFE = COMPARISONS | {"in", "is_null", "is_not_null"}
+"""To these −0.0 is the same as 0.0."""
+_MAX_GROWTH = 100
+
+
+def none_can_fail(parts: Iterable[Expr]) -> bool:
+    """Whether none of them can fail, whatever the rows."""
+    return all(never_fails(each) for each in parts)
+
+
+def treats_equals_alike(expr: Expr, columns: Iterable[str]) -> bool:
+    """Whether the expression has the same value for all rows that are equal in these columns. Equal is not the same:
+    −0.0 = 0.0, and as text they differ."""
+    return _is_equality_safe(expr, frozenset(columns))
+
+
+def _is_equality_safe(expr: Expr, columns: frozenset[str]) -> bool:
+    if _is_float(expr, columns):
+        return False
+    blind = isinstance(expr, Call) and expr.name in _EQUALITY_SAFE
+    return all((blind and _is_float(each, columns)) or _is_equality_safe(each, columns) for each in children(expr))
+
+
+def _is_float(expr: Expr, columns: frozenset[str]) -> bool:
+    return isinstance(expr, Ref) and expr.name in columns and expr.type.kind in (TypeKind.FLOAT, TypeKind.DOUBLE)
+
+
+def substitute_columns(expr: Expr, values: Mapping[str, Expr]) -> Expr | None:
+    """The expression with columns replaced by what they are made of; None where it would grow out of all bounds."""
+    grown = {name: sum(1 for _ in walk_expr(value)) - 1 for name, value in values.items()}
+    growth = sum(grown.get(each.name, 0) for each in walk_expr(expr) if isinstance(each, Ref))
+    return None if growth > _MAX_GROWTH else replace_columns(expr, values)
+
+
+def replace_columns(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+    """The expression with other expressions in place of columns."""
+    return transform_expr(expr, lambda each: values.get(each.name, each) if isinstance(each, Ref) else each)
+
+
+def projection_exprs(plan: Projection) -> dict[str, Expr]:
+    """What each column of a projection is made of, in terms of the columns below."""
+    carried: dict[str, Expr] = {name: plan.input.ref(name) for name in plan.carried}
+    return carried | {output.name: output.expr for output in plan.outputs}
+
+
+def equal_column_pairs(parts: Iterable[Expr]) -> list[tuple[Ref, Ref]]:
+    """The pairs of columns of one type that the conditions say are equal, or both NULL."""
+    found = []
+    for each in parts:
+        if isinstance(each, Call) and each.name in (EQUAL, SAME):
+            left, right = each.args
+            if isinstance(left, Ref) and isinstance(right, Ref) and left.type == right.type:
+                found.append((left, right))
+    return found
+
+
+def is_unique_by(plan: Plan, columns: Iterable[str]) -> bool:
+    """Whether at each instant no two rows have equal values in these columns."""
+    return set(plan.key) <= set(columns)
+
+
+# What the operators above a node still see of it, besides its visible columns and when they count.
+#
+# A rule may change only what nobody sees. Some operators take columns by position, some order rows by the key, column
+# after column, some ask for a row's own time: first and last, windows over rows, a negation that keeps the youngest.
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleTraits:
+    """What is seen of a node."""
+
+    positions: bool = False
+    """The order of its columns."""
+    order: bool = False
+    """The order of its key's columns, which decides between rows of the same time."""
+    key: bool = False
+    """Which columns are its key."""
+    own: bool = False
+    """The own times of its rows."""
+
+    @property
+    def identity(self) -> bool:
+        """Whether anything is seen that tells one row from another of equal visible columns."""
+        return self.order or self.key or self.own
+
+
+ROOT_TRAITS = VisibleTraits(positions=True, key=True, own=True)
+"""Of the answer the key is seen as a set: who orders results by it takes the columns as the query was read."""
+NO_TRAITS = VisibleTraits()
+_ALL_TRAITS = VisibleTraits(positions=True, order=True, key=True, own=True)
+
+
+def rebuild_with_traits(
+    plan: Plan, change: Callable[[Plan, VisibleTraits], Plan], watch: VisibleTraits = ROOT_TRAITS
+) -> Plan:
+    """The plan with every node changed, the lowest first, each told what is seen of it."""
+    inputs = [
+        rebuild_with_traits(child, change, seen)
+        for child, seen in zip(plan.inputs, input_traits(plan, watch), strict=True)
+    ]
+    same = all(new is old for new, old in zip(inputs, plan.inputs, strict=True))
+    return change(plan if same else plan.with_inputs(inputs), watch)
+
+
+def input_traits(plan: Plan, watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
+    """What is seen of each input, where so much is seen of the node."""
+    return _node_input_traits(plan, watch)
+
+
+@singledispatch
+def _node_input_traits(plan: Plan, _watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
+    raise PlanError(f"what {type(plan).__name__} shows of its inputs is not known")
+
+
+@_node_input_traits.register
+def _(_plan: Scan, _watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
+    return ()
+
+
+@_node_input_traits.register
+def _(_plan: Filter, watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
+    return (watch,)
+
+
+@_node_input_traits.register
+def _(plan: Projection, watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
+    # An outer join puts out the keys of its sides. Hidden columns are named after the key of the node below.
+    hidden = {each.name for each in plan.input.fields if each.hidden}
+    reads_key = any(hidden & refs(each.expr) for each in plan.outputs)
+    return (replace(watch, positions=False, order=watch.order or reads_key, key=watch.key or reads_key),)
+
+
+@_node_input_traits.register
+def _(_plan: Sliding, watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
+    return (replace(watch, own=True),)
+
+
+@_node_input_traits.register
+def _(_plan: SlidingRows, watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
+    return (VisibleTraits(watch.positions, order=True, key=True, own=True),)
+
+
+@_node_input_traits.register(Join)
+def _(_plan: Join, watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
+    return watch, watch
+
+
+@_node_input_traits.register
+def _(plan: RelationJoin, watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
+    return replace(watch, own=watch.own or not plan.retroactive), _ALL_TRAITS
+
+
+@_node_input_traits.register
+def _(plan: Union, watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
+    # Where the key columns of the branches stand, decides how the key of the union is called.
+    branch = replace(watch, positions=True, order=watch.order or watch.key)
+    return tuple(branch for _ in plan.branches)
+
+
+@_node_input_traits.register
+def _(_plan: Distinct, watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
+    # Its columns are its key, in their order.
+    return (VisibleTraits(positions=watch.positions or watch.order),)
+
+
+@_node_input_traits.register
+def _(_plan: Intersect, _watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
+    return VisibleTraits(positions=True), VisibleTraits(positions=True)
+
+
+@_node_input_traits.register
+def _(_plan: Negation, watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
+    # Which rows stand is decided by age and key; on the right rows are only counted.
+    return VisibleTraits(watch.positions, order=True, key=True, own=True), NO_TRAITS
+
+
+@_node_input_traits.register
+def _(plan: Group, _watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
+    ordered = isinstance(plan.window, RowWindow) or any(each.function in ("first", "last") for each in plan.aggregates)
+    return (VisibleTraits(order=ordered, key=ordered, own=ordered or plan.window is not None),)

@@ -8,24 +8,23 @@ from collections.abc import Iterable
 
 from errata.language.expr import Expr, conjunction, conjuncts, refs
 from errata.language.nodes import Join, RelationJoin
-from errata.language.patterns import pattern
+from errata.language.patterns import update_pattern
 from errata.language.plan import Plan
-from errata.language.rewrite.sound import all_total
-from errata.language.rewrite.watched import Watch, rebuild_watched
+from errata.language.rewrite.rule import VisibleTraits, none_can_fail, rebuild_with_traits
 
 
 def simplify_patterns(plan: Plan) -> Plan:
     """The plan with its joins in the order of their inputs' patterns, where nobody sees the order of the columns."""
-    return rebuild_watched(plan, _simplified)
+    return rebuild_with_traits(plan, _simplify_node)
 
 
-def _simplified(plan: Plan, watch: Watch) -> Plan:
+def _simplify_node(plan: Plan, watch: VisibleTraits) -> Plan:
     if not isinstance(plan, Join):
         return plan
     after = _relation_after(plan, moves=not (watch.positions or watch.order))
     if after is not plan or watch.positions or watch.order:
         return after
-    return _reordered(plan)
+    return _reorder_joins(plan)
 
 
 def _relation_after(plan: Join, *, moves: bool) -> Plan:
@@ -37,75 +36,75 @@ def _relation_after(plan: Join, *, moves: bool) -> Plan:
         parts = conjuncts(plan.condition)
         late = [each for each in parts if refs(each) & relation.types.keys()]
         early = [each for each in parts if each not in late]
-        joined = not parts or any(_connects(each, side.left, other) for each in early)
-        if joined and all_total([*parts, *conjuncts(side.condition)]):
+        joined = not parts or any(_connects_inputs(each, side.left, other) for each in early)
+        if joined and none_can_fail([*parts, *conjuncts(side.condition)]):
             inputs = [side.left if each is side else each for each in plan.inputs]
             below = Join(inputs[0], inputs[1], conjunction(early))
             return RelationJoin(below, relation, conjunction([*conjuncts(side.condition), *late]))
     return plan
 
 
-def _connects(condition: Expr, one: Plan, other: Plan) -> bool:
+def _connects_inputs(condition: Expr, one: Plan, other: Plan) -> bool:
     names = refs(condition)
     return bool(names & one.types.keys()) and bool(names & other.types.keys())
 
 
-def _reordered(plan: Join) -> Plan:
+def _reorder_joins(plan: Join) -> Plan:
     """The joins from here down, in the order of the patterns of what they join."""
-    inputs, parts = _flat(plan)
-    ordered = _in_order(inputs, parts)
-    if all(new is old for new, old in zip(ordered, inputs, strict=True)) or not all_total(parts):
+    inputs, parts = _join_inputs(plan)
+    ordered = _order_inputs(inputs, parts)
+    if all(new is old for new, old in zip(ordered, inputs, strict=True)) or not none_can_fail(parts):
         return plan
-    rebuilt = _left_deep(ordered, parts)
-    return rebuilt if _unconditional(rebuilt) <= _unconditional(plan) else plan
+    rebuilt = _left_deep_join(ordered, parts)
+    return rebuilt if _unconditional_joins(rebuilt) <= _unconditional_joins(plan) else plan
 
 
-def _flat(plan: Plan) -> tuple[list[Plan], list[Expr]]:
+def _join_inputs(plan: Plan) -> tuple[list[Plan], list[Expr]]:
     """The inputs of the joins from here down, from left to right, and all their conditions."""
     if not isinstance(plan, Join):
         return [plan], []
-    left, right = _flat(plan.left), _flat(plan.right)
+    left, right = _join_inputs(plan.left), _join_inputs(plan.right)
     return [*left[0], *right[0]], [*left[1], *right[1], *conjuncts(plan.condition)]
 
 
-def _in_order(inputs: list[Plan], parts: list[Expr]) -> list[Plan]:
+def _order_inputs(inputs: list[Plan], parts: list[Expr]) -> list[Plan]:
     """The simplest patterns first, but each one joined by some condition to those before it, if there is such a one."""
-    rest = sorted(inputs, key=lambda each: pattern(each).rank)
+    rest = sorted(inputs, key=lambda each: update_pattern(each).rank)
     ordered = [rest.pop(0)]
     while rest:
-        there = _columns(ordered)
-        joined = (each for each in rest if any(_joins(part, there, each) for part in parts))
+        there = _columns_of_plans(ordered)
+        joined = (each for each in rest if any(_is_join_condition(part, there, each) for part in parts))
         following = next(joined, rest[0])
         ordered.append(following)
         rest = [each for each in rest if each is not following]
     return ordered
 
 
-def _joins(condition: Expr, there: frozenset[str], plan: Plan) -> bool:
+def _is_join_condition(condition: Expr, there: frozenset[str], plan: Plan) -> bool:
     """Whether it is a condition between what is there and this input."""
     names = refs(condition)
     mine = names & plan.types.keys()
     return bool(mine) and bool(names - mine) and names - mine <= there
 
 
-def _columns(plans: Iterable[Plan]) -> frozenset[str]:
+def _columns_of_plans(plans: Iterable[Plan]) -> frozenset[str]:
     return frozenset(name for each in plans for name in each.types)
 
 
-def _left_deep(inputs: list[Plan], parts: list[Expr]) -> Plan:
+def _left_deep_join(inputs: list[Plan], parts: list[Expr]) -> Plan:
     """The inputs joined from left to right, each condition as soon as its columns are there."""
     plan, rest = inputs[0], list(parts)
     for each in inputs[1:]:
-        there = _columns((plan, each))
+        there = _columns_of_plans((plan, each))
         ready = [part for part in rest if refs(part) <= there]
         rest = [part for part in rest if part not in ready]
         plan = Join(plan, each, conjunction(ready))
     return plan
 
 
-def _unconditional(plan: Plan) -> int:
+def _unconditional_joins(plan: Plan) -> int:
     """How many of the joins from here down have no condition between their sides."""
     if not isinstance(plan, Join):
         return 0
-    here = not any(_connects(each, plan.left, plan.right) for each in conjuncts(plan.condition))
-    return here + _unconditional(plan.left) + _unconditional(plan.right)
+    here = not any(_connects_inputs(each, plan.left, plan.right) for each in conjuncts(plan.condition))
+    return here + _unconditional_joins(plan.left) + _unconditional_joins(plan.right)

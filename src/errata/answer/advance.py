@@ -1,0 +1,241 @@
+"""The partial aggregates of final windows: what corrections of their results start from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from errata.answer.inputs import RunInputs
+from errata.answer.row_comparison import group_starts, sort_arrays
+from errata.answer.task import EvaluationTask
+from errata.archive.bucket_writer import checksum
+from errata.archive.schemas import unpack_table
+from errata.archive.upkeep.bucket_checks import inspect_buckets
+from errata.archive.upkeep.inspection import ResultInspectionContext
+from errata.archive.upkeep.result_compaction import is_merge_due, merge_results
+from errata.archive.upkeep.retention import unrecoverable_sources
+from errata.catalog import buckets
+from errata.catalog.result_archives import ResultArchive
+from errata.declare.site import Site
+from errata.engine.plans import tails
+from errata.engine.plans.compile import compile_plan
+from errata.engine.plans.node_rows import AdvanceResult
+from errata.engine.plans.partial_groups import advance_group, rebuild_state
+from errata.errors import ErrataError
+from errata.language.plan import Plan
+from errata.language.route import Route, RouteKind
+from errata.language.source_reads import ARRIVING, LEAVING, STATE_SOURCE, WHOLE
+from errata.model.bucket import Bucket, NewBucket, Role, relevant_masks
+from errata.model.commit import EvaluationSpan
+from errata.model.results import EVALUATION, VS
+from errata.model.time import LOWEST
+
+EMPTY_WINDOW = "_empty"
+"""Of a window without rows any more: what was kept of it before does not count."""
+
+
+def split_closed_windows(windows: pa.Table, step: EvaluationSpan, run: int) -> tuple[pa.Table, pa.Table]:
+    """Of windows with the parts of each those that have closed in a step, as they are kept, and those that are open:
+    the state. One that ends at the step's last instant is both."""
+    ends = windows[VS]
+    closed = pc.less_equal(ends, step.until)
+    if step.since > LOWEST:
+        closed = pc.and_(closed, pc.greater(ends, step.since))
+    state = windows.filter(pc.greater_equal(ends, step.until)).drop_columns([VS])
+    return part_rows(windows.filter(closed), run), state
+
+
+def part_rows(windows: pa.Table, run: int, *, empty: bool = False) -> pa.Table:
+    """The parts of windows as they are kept: with the evaluation that worked them out."""
+    rows = windows.append_column(EMPTY_WINDOW, pa.repeat(pa.scalar(empty), windows.num_rows))
+    return rows.append_column(EVALUATION, pa.repeat(pa.scalar(run, pa.int64()), rows.num_rows))
+
+
+def latest_parts(parts: pa.Table) -> pa.Table:
+    """Of each window what was kept last; without the windows that have no rows any more."""
+    if not parts.num_rows:
+        return parts
+    names = [*group_columns(parts), VS]
+    told = sort_arrays(parts, names)
+    order = np.lexsort((parts[EVALUATION].to_numpy(), *reversed(told)))
+    fresh = group_starts([lane[order] for lane in told], parts.num_rows)
+    lasts = np.append(np.flatnonzero(fresh)[1:], len(order)) - 1
+    newest = parts.take(pa.array(order[lasts]))
+    return newest.filter(pc.invert(newest[EMPTY_WINDOW]))
+
+
+def window_tombstones(before: pa.Table, now: pa.Table, run: int) -> pa.Table:
+    """Windows that were there and are not any more, as they are to be kept."""
+    names = [*group_columns(before), VS]
+    both = pa.concat_tables([before.select(names), now.select(names)])
+    told = sort_arrays(both, names)
+    order = np.lexsort(told[::-1])
+    number = np.empty(both.num_rows, np.int64)
+    number[order] = np.cumsum(group_starts([lane[order] for lane in told], both.num_rows))
+    gone = ~np.isin(number[: before.num_rows], number[before.num_rows :])
+    return part_rows(before.filter(pa.array(gone)).drop_columns([EMPTY_WINDOW, EVALUATION]), run, empty=True)
+
+
+def group_columns(parts: pa.Table) -> list[str]:
+    """The columns that tell groups apart."""
+    return [name for name in parts.column_names if name.startswith("_g") and name[2:].isdigit()]
+
+
+# One step of a query: the frame of the results that it makes of what has been read.
+
+
+@dataclass(frozen=True)
+class StepInput:
+    """What has been read for a step."""
+
+    frames: Mapping[str, Mapping[str, DataFrame]]
+    """Of each part, the sources by name."""
+    state: DataFrame | None = None
+    """What the strategy kept the last time."""
+    known: DataFrame | None = None
+    """Published results under the names of the plan, for a strategy that asks for them."""
+    scope: Sequence[str] = field(default=())
+    """Columns that keep data sets apart."""
+    beginning: bool = False
+    """Whether no result has been published yet."""
+    parts: bool = False
+    """Whether the partial aggregates of windows that close are wanted, where the strategy has such."""
+
+
+def advance(plan: Plan, route: Route, step: EvaluationSpan, given: StepInput) -> AdvanceResult:
+    """The results of a step."""
+    if route.partial is None and route.tail is None:
+        # Of what is only added all is needed, ended or not; at the beginning, what counts then.
+        whole = step.first or (route.kind is RouteKind.APPENDED and not given.beginning)
+        since = None if whole else step.since
+        return AdvanceResult(compile_plan(plan, given.frames[WHOLE], scope=given.scope, since=since), None)
+    since, until, scope, arriving = step.since, step.until, given.scope, given.frames[ARRIVING]
+    state = _rebuilt_state(route, step, given) if STATE_SOURCE in given.frames else given.state
+    if route.partial is not None:
+        leaving = given.frames.get(LEAVING)
+        parts = route.keeps_parts and given.parts
+        return advance_group(route.partial, arriving, leaving, state, since, until, scope, parts=parts)
+    if route.tail is None:
+        raise AssertionError(route.kind)
+    match route.kind:
+        case RouteKind.ROW_WINDOWS:
+            return tails.advance_row_windows(route.tail, arriving, state, since, until, scope)
+        case RouteKind.LAST_ROWS:
+            return tails.advance_last_rows(route.tail, arriving, state, since, until, scope)
+    return tails.advance_new_values(route.tail, arriving, given.known, since, until, scope)
+
+
+def _rebuilt_state(route: Route, step: EvaluationSpan, given: StepInput) -> DataFrame:
+    """The state from which the step goes on, made anew."""
+    frames = given.frames[STATE_SOURCE]
+    if route.partial is not None:
+        return rebuild_state(route.partial, frames, step.since, given.scope)
+    if route.tail is None:
+        raise AssertionError(route.kind)
+    make = tails.row_window_state if route.kind is RouteKind.ROW_WINDOWS else tails.last_rows_state
+    return make(route.tail, frames, step.since, given.scope)
+
+
+# What an evaluation finds of the one before: results that are open or at the tip, what its strategy kept, and buckets
+# that are due to be merged.
+
+
+@dataclass(frozen=True)
+class PriorEvaluation:
+    """What the evaluation before has left."""
+
+    results: Sequence[Bucket] = ()
+    """Results that are open or at the tip, and buckets that mask some of them."""
+    state: pa.Table | None = None
+    """What the strategy kept; None if it is not there, or was kept for another form of the plan."""
+    merged: Sequence[Bucket] = ()
+    """Buckets of which what counts is in those that follow."""
+    merged_into: Sequence[NewBucket] = ()
+    rows: int = 0
+    """How many more settled results there are by that: the masked ones go."""
+    written: Sequence[NewBucket] = ()
+    """Of an evaluation that is done in parts, all that it has written of the answer so far."""
+    goes_on: bool = False
+    """Whether it is the same evaluation that has left this."""
+
+    @property
+    def unsettled(self) -> list[NewBucket]:
+        """What has been written and is open or at the tip."""
+        return [each for each in self.written if each.role in (Role.OPEN, Role.TIP)]
+
+
+def load_prior_evaluation(site: Site, task: EvaluationTask) -> PriorEvaluation:
+    """What there is of the evaluation before."""
+    basis = task.basis
+    if basis is None:
+        return PriorEvaluation()
+    roles = (Role.OPEN, Role.TIP, Role.MASK, Role.STATE)
+    there = buckets.buckets_of_roles(site.catalog, basis.stream_id, basis.last.commit_id, roles)
+    results = [each for each in there if each.role in (Role.OPEN, Role.TIP)]
+    masks = [each for each in there if each.role is Role.MASK]
+    state = (
+        _read_state_bucket(site, [each for each in there if each.role is Role.STATE])
+        if task.route.keeps_state
+        else None
+    )
+    results += relevant_masks(masks, results)
+    if not is_merge_due(basis, task.number, masks):
+        return PriorEvaluation(results, state)
+    done = merge_results(site, basis, task.number)
+    return PriorEvaluation(results, state, done.gone, done.into, done.rows)
+
+
+def read_state(site: Site, of: ResultArchive) -> pa.Table | None:
+    """What was kept with results; None if it is not there, or is not what was written."""
+    return _read_state_bucket(
+        site, buckets.visible_buckets(site.catalog, of.stream_id, of.last.commit_id, role=Role.STATE)
+    )
+
+
+def _read_state_bucket(site: Site, found: Sequence[Bucket]) -> pa.Table | None:
+    """What was kept; None if it is not there, or is not what was written: it can be made anew."""
+    if len(found) != 1:
+        return None
+    (bucket,) = found
+    if bucket.inline:
+        data = buckets.inline_data(site.catalog, [bucket.bucket_id]).get(bucket.bucket_id)
+    else:
+        data = _read_file(site, bucket.path or "")
+    if data is None or checksum(data) != bucket.checksum:
+        return None
+    return unpack_table(data) if bucket.inline else pq.read_table(pa.BufferReader(data), use_threads=False)
+
+
+def _read_file(site: Site, path: str) -> bytes | None:
+    try:
+        return site.warehouse.read(path)
+    except FileNotFoundError:
+        return None
+
+
+def check_state_can_be_rebuilt(task: EvaluationTask, inputs: RunInputs) -> None:
+    """Refuse to go on without what the strategy kept, if rows that it was made of have been aged out since."""
+    if task.basis is None:
+        return
+    lost = unrecoverable_sources(inputs.site.catalog, task.rewritten, task.route, task.basis)
+    if lost:
+        raise ErrataError(
+            f"query {task.name} cannot go on: what it kept of earlier rows is lost",
+            why=f"rows of {', '.join(lost)} that it was made of have been aged out",
+            how=f"errata run --anew {task.name} works it out from the rows that are left, and publishes the difference",
+        )
+
+
+def intact_buckets(inputs: RunInputs, of: ResultArchive, some: Sequence[Bucket]) -> list[Bucket]:
+    """Those that are what was written: results may be worked out anew because some are not."""
+    site = inputs.site
+    seen = inspect_buckets(
+        lambda: inputs.session, site.catalog, ResultInspectionContext(of.shape, site.warehouse), some
+    ).seen
+    return [each for each in some if seen[each.bucket_id].whole(each)]

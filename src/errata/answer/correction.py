@@ -1,0 +1,369 @@
+"""What revisions touch of a query's results worked out again, and laid against what is published."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from errata.answer import faults, stored_lineage, window_corrections
+from errata.answer.correction_plan import CorrectionPlan
+from errata.answer.diff_writer import DiffWriter, WrittenDiff
+from errata.answer.evaluation import QueryStoppedError
+from errata.answer.inputs import RunInputs, SourceRows, measure_reads
+from errata.answer.lineage_lookup import results_to_keep
+from errata.answer.query_state import patch_state
+from errata.answer.replay_sequence import ReplaySequence, StoredLineageMatch, sequence_for_regions
+from errata.answer.result_diff import DiffContext
+from errata.answer.result_sink import select_result_columns
+from errata.answer.stored_lineage import recompute_results
+from errata.archive.results import (
+    ResultWriter,
+    buckets_by_instant,
+    buckets_by_start,
+    match_results,
+    published_starting_in,
+    published_valid_in,
+    results_frame,
+)
+from errata.archive.schemas import computed_schema, conform
+from errata.engine.failures import JOB_FAILURES, is_row_error, job_advice, last_line, quiet_loggers
+from errata.engine.frames import fetch_rows
+from errata.engine.plans.compile import compile_plan
+from errata.errors import ErrataError
+from errata.language.incremental import inexact_columns
+from errata.language.lineage import Region, RegionAxis
+from errata.model.bucket import Bucket, Role
+from errata.model.commit import EvaluationCost, RefusedRevisions
+from errata.model.results import VE, VS
+from errata.model.technique import Technique
+from errata.model.time import HIGHEST, LOWEST, Interval, merge_intervals
+
+SPARK_DIFF_ROWS = 2_000_000
+"""What is made of more rows than this is laid against what is published in Spark's tasks."""
+
+LOCAL_DIFF_ROWS = 100_000
+"""Unless so few results are there, and so few come of it: starting tasks for each piece takes longer than to lay them
+against each other here."""
+
+DIFF_TASK_ROWS = 500_000
+"""A task of such has about so many."""
+
+MAX_SINGLE_ENDS = 64
+"""Windows that end at so many different times are read again one by one; of more, all between."""
+
+
+@dataclass(frozen=True)
+class CorrectionResult:
+    """What becomes of a query's results, before it is committed."""
+
+    sweeping: CorrectionPlan
+    laid: WrittenDiff
+    """What has been written, and is to be committed."""
+    refused: Sequence[RefusedRevisions]
+    measures: EvaluationCost
+
+    @property
+    def changed(self) -> int:
+        """How many results come out different."""
+        return self.laid.changed
+
+
+_EMPTY_DIFF = WrittenDiff([], 0, 0)
+
+_NOT_ADJUSTED = "what was kept of the windows could not be adjusted, so their rows are read"
+
+
+@dataclass
+class _ReadLog:
+    """What has been read so far."""
+
+    inputs: RunInputs
+    read: dict[str, SourceRows] = field(default_factory=dict)
+    all: list[SourceRows] = field(default_factory=list)
+
+    def of(self, sweeping: CorrectionPlan, work: ReplaySequence) -> dict[str, SourceRows]:
+        task = sweeping.task
+        self.read = {
+            name: self.inputs.read_all(name, some, task.step.until, task.revisions.get(name))
+            for name, some in work.reads.items()
+        }
+        self.all += self.read.values()
+        return self.read
+
+
+@dataclass(frozen=True)
+class _CorrectionOutput:
+    """What was worked out, and what became of it."""
+
+    laid: WrittenDiff
+    parts: pa.Table | None = None
+    """What is to be kept of final windows, where it is."""
+    refused: tuple[RefusedRevisions, ...] = ()
+    state: pa.Table | None = None
+    """What the strategy keeps, where rows in it were put right."""
+
+
+def compute_correction(sweeping: CorrectionPlan, inputs: RunInputs) -> CorrectionResult:
+    """Work out again what has to be, and lay it against what is published."""
+    began = time.perf_counter()
+    task, readings = sweeping.task, [_ReadLog(inputs)]
+
+    def work(inputs: RunInputs) -> _CorrectionOutput:
+        readings.append(_ReadLog(inputs))
+        found = _correct_regions(sweeping, readings[-1])
+        if not sweeping.patches_state:
+            return found
+        return replace(found, state=patch_state(task, sweeping.basis, inputs, sweeping.revised))
+
+    try:
+        with quiet_loggers():
+            found, choice = inputs.run(sweeping.demand(inputs), work)
+    except JOB_FAILURES as error:
+        if sweeping.technique is Technique.DIRECT and is_row_error(error):
+            # On the way from what was kept to what is right there may be a number that is in neither.
+            return compute_correction(replace(sweeping, technique=Technique.MINIMAL, why=_NOT_ADJUSTED), inputs)
+        frames = {name: each.frame for name, each in readings[-1].read.items()}
+        if sweeping.technique is Technique.DIRECT:
+            frames = window_corrections.revised_rows(sweeping, readings[-1].inputs, "came") | frames
+        fault = faults.find_fault(task.rewritten, frames, error, until=task.step.until)
+        if fault.expression or is_row_error(error):
+            raise QueryStoppedError(fault) from error
+        raise ErrataError(
+            f"the results of query {task.name} could not be corrected",
+            why=last_line(error),
+            how=f"{job_advice(error)} and run it again: what was published stands, and what was revised still waits",
+        ) from error
+    micros, reading = round((time.perf_counter() - began) * 1e6), readings[-1]
+    measures = replace(
+        measure_reads(reading.all),
+        rows_asked=sum(each.rows for each in reading.all),
+        rows=found.laid.changed,
+        micros=micros,
+        route=sweeping.technique.value,
+        engine=choice.engine.value,
+        engine_why=choice.why,
+    )
+    laid = found.laid
+    if found.parts is not None:
+        laid.buckets.extend(_result_writer(sweeping, inputs).write(Role.PARTS, found.parts))
+    if found.state is not None:
+        laid.buckets.extend(_result_writer(sweeping, inputs).write_state(found.state, task.step.until))
+    return CorrectionResult(sweeping, laid, (*sweeping.work.refused, *found.refused), measures)
+
+
+def _correct_regions(sweeping: CorrectionPlan, reading: _ReadLog) -> _CorrectionOutput:
+    """What becomes of the published results in the regions."""
+    task, route = sweeping.task, sweeping.task.route
+    regions = [_region_by_kept_names(sweeping, each) for each in sweeping.work.regions]
+    amender = DiffWriter(_result_writer(sweeping, reading.inputs), task.shape, _diff_context(sweeping), regions)
+    if not regions:
+        return _CorrectionOutput(WrittenDiff([], 0, 0))
+    if sweeping.technique is Technique.DIRECT:
+        return _correct_final_windows(sweeping, reading, amender)
+    if (stored := sweeping.work.stored) is not None:
+        return _replay_stored_lineage(sweeping, stored, reading, amender)
+    if not route.keeps_parts:
+        return _CorrectionOutput(_replay_regions(sweeping, reading, amender))
+    if (least := sweeping.work.least) is not None:
+        # What is kept of windows changes only where revised rows are.
+        laid = _replay_regions(sweeping, reading, amender)
+        some = [_region_by_kept_names(sweeping, each) for each in least.regions]
+        return _CorrectionOutput(
+            laid, window_corrections.replay_windows(sweeping, reading.inputs, reading.of(sweeping, least), some).parts
+        )
+    done = window_corrections.replay_windows(sweeping, reading.inputs, reading.of(sweeping, sweeping.work), regions)
+    return _CorrectionOutput(
+        amender.in_memory(done.rows, _published_rows(sweeping, reading.inputs, regions)), done.parts
+    )
+
+
+def _replay_regions(sweeping: CorrectionPlan, reading: _ReadLog, amender: DiffWriter) -> WrittenDiff:
+    """The regions worked out from all rows that make them."""
+    read, regions = reading.of(sweeping, sweeping.work), amender.regions
+    schema = computed_schema(sweeping.task.shape)
+    new: pa.Table | None = schema.empty_table()
+    if any(each.opened for each in read.values()):
+        frame = _results_frame(sweeping, read, regions)
+        rows = sum(each.rows for each in read.values())
+        if reading.inputs.near or rows <= SPARK_DIFF_ROWS or sweeping.task.route.keeps_parts:
+            new = conform(fetch_rows(frame), schema)
+        elif (new := _fetch_if_few(sweeping, reading.inputs, frame, regions)) is None:
+            tasks = max(2, rows // DIFF_TASK_ROWS)
+            laid = amender.in_tasks(frame, _published_frame(sweeping, reading.inputs, regions), tasks)
+            return _add_lineage(sweeping, read, amender, laid, tasks)
+    return _add_lineage(
+        sweeping, read, amender, amender.in_memory(new, _published_rows(sweeping, reading.inputs, regions)), 0
+    )
+
+
+def _fetch_if_few(
+    sweeping: CorrectionPlan, inputs: RunInputs, frame: DataFrame, regions: Sequence[Region]
+) -> pa.Table | None:
+    """The results that were worked out; None where these, or those that are published, are many."""
+    if sum(each.rows for each in _published_buckets(sweeping, inputs, regions)) > LOCAL_DIFF_ROWS:
+        return None
+    # What has few results may come to have many: a company whose name comes late is joined with all of its quotes.
+    found = fetch_rows(frame.limit(LOCAL_DIFF_ROWS + 1))
+    return None if found.num_rows > LOCAL_DIFF_ROWS else conform(found, computed_schema(sweeping.task.shape))
+
+
+def _add_lineage(
+    sweeping: CorrectionPlan, read: Mapping[str, SourceRows], amender: DiffWriter, laid: WrittenDiff, tasks: int
+) -> WrittenDiff:
+    """The same with the lineage of what was worked out, where it is kept: results that come out the same may be made of
+    other rows now."""
+    if stored_lineage.stores_lineage(sweeping.task) and any(each.opened for each in read.values()):
+        frames = {name: each.frame for name, each in read.items()}
+        laid.buckets.extend(
+            stored_lineage.write_region_lineage(sweeping.task, frames, amender.regions, amender.writer, tasks)
+        )
+    return laid
+
+
+def _replay_stored_lineage(
+    sweeping: CorrectionPlan, stored: StoredLineageMatch, reading: _ReadLog, amender: DiffWriter
+) -> _CorrectionOutput:
+    """Results of which stored lineage tells the rows, worked out from just these; the others as they would be alone.
+    What the first are made of stays as it was."""
+    rest = replace(sweeping, work=stored.rest)
+    laid = _correct_regions(rest, reading).laid
+    if not stored.regions:
+        return _CorrectionOutput(laid)
+    task = sweeping.task
+    read = reading.of(sweeping, replace(sweeping.work, reads=stored.reads))
+    frames = {name: each.frame for name, each in read.items()}
+    rows = recompute_results(
+        task.rewritten, task.route, frames, stored.rows, [task.kept_names[name] for name in task.plan.key]
+    )
+    regions = [_region_by_kept_names(sweeping, each) for each in stored.regions]
+    found = _rows_in_hull(
+        sweeping, select_result_columns(rows, task.shape, [each.name for each in task.plan.fields]), regions
+    )
+    new = conform(fetch_rows(found), computed_schema(task.shape))
+    there, _ = match_results(stored.rows, new, task.shape)
+    lost = np.ones(stored.rows.num_rows, np.bool_)
+    lost[there] = False
+    keep, refused = results_to_keep(stored, lost)
+    mine = [each for each, keeps in zip(regions, keep, strict=True) if keeps]
+    more = (
+        replace(amender, regions=mine).in_memory(new, _published_rows(sweeping, reading.inputs, mine))
+        if mine
+        else _EMPTY_DIFF
+    )
+    changed, compared = laid.changed + more.changed, laid.compared + more.compared
+    return _CorrectionOutput(WrittenDiff([*laid.buckets, *more.buckets], changed, compared), refused=tuple(refused))
+
+
+def _result_writer(sweeping: CorrectionPlan, inputs: RunInputs) -> ResultWriter:
+    return ResultWriter(inputs.site.warehouse, sweeping.name, sweeping.task.shape.timed)
+
+
+def _correct_final_windows(sweeping: CorrectionPlan, reading: _ReadLog, amender: DiffWriter) -> _CorrectionOutput:
+    """The same for windows of which partial aggregates are kept; those that these do not decide are replayed."""
+    inputs = reading.inputs
+    done = window_corrections.adjust_final_windows(sweeping, inputs)
+    rows, parts, touched = done.rows, done.parts, done.touched
+    refused: tuple[RefusedRevisions, ...] = ()
+    spans = merge_intervals(each.interval for each in amender.regions)
+    published = published_starting_in(inputs.site.catalog, inputs.site.warehouse, sweeping.basis, spans)
+    # Of a window that has a result and of which nothing is kept, nobody knows what rows it has.
+    unknown = window_corrections.select_windows(
+        sweeping, window_corrections.select_windows(sweeping, published, touched), done.known, inside=False
+    )
+    undecided = pa.concat_tables([done.undecided, unknown.select(done.undecided.column_names)])
+    if undecided.num_rows:
+        rows = window_corrections.select_windows(sweeping, rows, undecided, inside=False)
+        needed = sequence_for_regions(sweeping.of, _window_end_regions(undecided), sweeping.aged)
+        refused = needed.refused
+        if refused:
+            touched = window_corrections.select_windows(sweeping, touched, undecided, inside=False)
+        else:
+            again = window_corrections.replay_windows(sweeping, inputs, reading.of(sweeping, needed), needed.regions)
+            rows = pa.concat_tables([rows, window_corrections.select_windows(sweeping, again.rows, undecided)])
+            parts = window_corrections.merge_parts(
+                parts, window_corrections.select_parts(sweeping, again.parts, undecided)
+            )
+    before = window_corrections.select_windows(sweeping, published, touched)
+    whole = replace(amender, regions=[window_corrections.hull_region(spans)])
+    return _CorrectionOutput(whole.in_memory(rows, before), parts, refused)
+
+
+def _window_end_regions(undecided: pa.Table) -> list[Region]:
+    """All windows that end when some do."""
+    ends = [each for each in pc.unique(undecided[VS]).to_pylist() if each is not None]
+    if len(ends) > MAX_SINGLE_ENDS:
+        return [Region(RegionAxis.START, Interval(min(ends), max(ends) + 1))]
+    return [Region(RegionAxis.START, Interval(each, each + 1)) for each in sorted(ends)]
+
+
+def _diff_context(sweeping: CorrectionPlan) -> DiffContext:
+    task, names = sweeping.task, sweeping.task.kept_names
+    rough = frozenset(names[name] for name in inexact_columns(task.plan))
+    return DiffContext(task.number, task.step.until, task.route.covering, sweeping.of.axis, task.closes, rough)
+
+
+def _published_rows(sweeping: CorrectionPlan, inputs: RunInputs, regions: Iterable[Region]) -> pa.Table:
+    """What is published in the regions, and beside them as far as it touches."""
+    at = (inputs.site.catalog, inputs.site.warehouse, sweeping.basis)
+    if sweeping.of.axis is RegionAxis.START:
+        return published_starting_in(*at, merge_intervals(each.interval for each in regions))
+    beside = (Interval(_shift(each.interval.start, -1), _shift(each.interval.end, 1)) for each in regions)
+    return published_valid_in(*at, merge_intervals(beside))
+
+
+def _shift(place: int, by: int) -> int:
+    return place if place in (LOWEST, HIGHEST) else place + by
+
+
+def _published_frame(sweeping: CorrectionPlan, inputs: RunInputs, regions: Sequence[Region]) -> DataFrame:
+    """The same for Spark."""
+    site, of = inputs.site, sweeping.basis
+    return results_frame(
+        inputs.session, site.catalog, site.warehouse, of.shape, _published_buckets(sweeping, inputs, regions)
+    )
+
+
+def _published_buckets(sweeping: CorrectionPlan, inputs: RunInputs, regions: Sequence[Region]) -> Sequence[Bucket]:
+    """The buckets of what is published from the first of the regions to the last."""
+    site, of = inputs.site, sweeping.basis
+    start, end = min(each.interval.start for each in regions), max(each.interval.end for each in regions)
+    is_start = sweeping.of.axis is RegionAxis.START
+    span = Interval(start, end) if is_start else Interval(_shift(start, -1), _shift(end, 1))
+    find = buckets_by_start if is_start else buckets_by_instant
+    return find(site.catalog, of, of.last.commit_id, span)
+
+
+def _results_frame(sweeping: CorrectionPlan, read: Mapping[str, SourceRows], regions: Sequence[Region]) -> DataFrame:
+    """The results in the regions as they are now, and perhaps others."""
+    task = sweeping.task
+    frames = {name: each.frame for name, each in read.items()}
+    start = min(each.interval.start for each in regions)
+    since = start if sweeping.of.axis is RegionAxis.INSTANT and start > LOWEST else None
+    rows = compile_plan(task.rewritten, frames, since=since)
+    return _rows_in_hull(
+        sweeping, select_result_columns(rows, task.shape, [each.name for each in task.plan.fields]), regions
+    )
+
+
+def _rows_in_hull(sweeping: CorrectionPlan, rows: DataFrame, regions: Sequence[Region]) -> DataFrame:
+    """Rows without most of those that lie outside of all regions."""
+    start = min(each.interval.start for each in regions)
+    end = min(max(each.interval.end for each in regions), sweeping.task.step.until + 1)
+    rows = rows.where(f"{VS} < {end}L")
+    if sweeping.of.axis is RegionAxis.INSTANT:
+        return rows.where(f"{VE} > {start}L") if start > LOWEST else rows
+    if sweeping.of.from_its_beginning and sweeping.of.begins > LOWEST:
+        rows = rows.where(f"{VE} > {sweeping.of.begins}L")
+    return rows.where(f"{VS} >= {start}L") if start > LOWEST else rows
+
+
+def _region_by_kept_names(sweeping: CorrectionPlan, region: Region) -> Region:
+    """A region by the names under which results are kept."""
+    names = sweeping.task.kept_names
+    return replace(region, values={names[name]: value for name, value in region.values.items()})

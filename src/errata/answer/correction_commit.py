@@ -1,0 +1,84 @@
+"""One query's results corrected: what came of it is written and committed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from errata.answer.correction import CorrectionResult, compute_correction
+from errata.answer.correction_plan import CorrectionPlan
+from errata.answer.evaluation import EvaluationOutcome, commit_or_discard, new_revisions_read
+from errata.answer.evaluation_commit import result_table_update
+from errata.answer.inputs import RunInputs
+from errata.catalog.result_archives import EvaluationCommit
+from errata.model.bucket import Role
+from errata.model.commit import EvaluationSpan, SweepSummary
+from errata.model.time import LOWEST
+
+
+def correct_query(sweeping: CorrectionPlan, inputs: RunInputs) -> EvaluationOutcome:
+    """Correct the query's results, and commit it: also where none comes out different, since they now contain what has
+    been revised."""
+    return commit_correction(compute_correction(sweeping, inputs), inputs)
+
+
+def commit_correction(worked: CorrectionResult, inputs: RunInputs) -> EvaluationOutcome:
+    """Make what has been written visible."""
+    sweeping, made, measures = worked.sweeping, worked.laid.buckets, worked.measures
+    task, basis = sweeping.task, sweeping.basis
+    starts = [each.interval.start for each in sweeping.work.regions]
+    step = EvaluationSpan(max(LOWEST + 1, min(starts, default=task.step.until)), task.step.until)
+    swept = SweepSummary(
+        sweeping.technique.value,
+        sweeping.why,
+        _revision_ranges(sweeping),
+        len(sweeping.work.regions),
+        worked.laid.compared,
+        worked.changed,
+        tuple(worked.refused),
+    )
+    done = EvaluationCommit(
+        task.name,
+        task.query.query_id,
+        task.shape,
+        basis,
+        step,
+        sweeping.data_commit,
+        task.revisions,
+        cause_of_correction(sweeping),
+        measures,
+        basis.last.begins,
+        made,
+        rows=sum(each.rows for each in made if each.role is Role.BASE),
+        holds=new_revisions_read(task, inputs),
+        serves=result_table_update(task, inputs, made, whole=True, corrects=True),
+        inputs=sweeping.inputs,
+        swept=swept,
+        keeps_state=sweeping.keeps_state,
+    )
+    return commit_or_discard(done, "sweep", inputs)
+
+
+def cause_of_correction(sweeping: CorrectionPlan) -> dict[str, Any]:
+    """Why results change, in a few words: which revisions of which sources."""
+    told = [
+        f"late versions of {each.source}"
+        if each.came_late
+        else f"{each.source} {_number_range(each.since + 1, each.up_to)}"
+        for each in sweeping.revised
+    ]
+    if not told:
+        return {"type": "replay", "id": sweeping.name, "feed": "whole"}
+    return {"type": "revisions", "id": ", ".join(told), "feed": "whole"}
+
+
+def _number_range(first: int, last: int) -> str:
+    return str(last) if first >= last else f"{first} to {last}"
+
+
+def _revision_ranges(sweeping: CorrectionPlan) -> dict[str, tuple[int, int]]:
+    """Of each source the revisions that have been taken up; late versions have no numbers."""
+    found: dict[str, tuple[int, int]] = {}
+    for each in sweeping.revised:
+        since, up_to = found.get(each.source, (each.since, each.up_to))
+        found[each.source] = (min(since, each.since), max(up_to, each.up_to))
+    return found

@@ -1,0 +1,86 @@
+"""Amending, and writing what comes of it: here, or in Spark's tasks where results may be many. Then each task has all
+that is said of some keys, old and new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from errata.answer.result_diff import DiffContext, ResultDiff, diff_results
+from errata.answer.result_sink import BUCKET_ROW_SCHEMA, bucket_from_row, bucket_to_row
+from errata.archive.results import ResultWriter
+from errata.archive.schemas import conform, result_schema
+from errata.engine.frames import arrow_ddl, fetch_rows, select_sql
+from errata.engine.plans.node_rows import quote_name
+from errata.language.lineage import Region
+from errata.model.bucket import NewBucket, Role
+from errata.model.results import EVALUATION, ResultShape
+
+_BEFORE, _CHANGED, _COMPARED = "_before", "_changed", "_compared"
+_TASK_SCHEMA = pa.schema([*BUCKET_ROW_SCHEMA, pa.field(_CHANGED, pa.int64()), pa.field(_COMPARED, pa.int64())])
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenDiff:
+    """What has been written of results that were worked out again, and how many came out different."""
+
+    buckets: list[NewBucket]
+    changed: int
+    compared: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiffWriter:
+    """Amends results of one query. It crosses to Spark's workers."""
+
+    writer: ResultWriter
+    shape: ResultShape
+    told: DiffContext
+    regions: Sequence[Region]
+
+    def in_memory(self, new: pa.Table, before: pa.Table) -> WrittenDiff:
+        """Lay results that have been worked out anew against the published ones."""
+        done = diff_results(new, before, self.regions, self.told, self.shape)
+        return WrittenDiff(list(_write_diff(self.writer, done)), done.changed, done.compared)
+
+    def in_tasks(self, new: DataFrame, before: DataFrame, tasks: int) -> WrittenDiff:
+        """The same in so many tasks."""
+        whole = select_sql(new, "*", f"0L AS {EVALUATION}", f"FALSE AS {_BEFORE}")
+        whole = whole.unionByName(select_sql(before, "*", f"TRUE AS {_BEFORE}"))
+        key = list(map(quote_name, self.shape.key))
+        whole = whole.repartition(tasks, *key) if key else whole.coalesce(1)
+        found = fetch_rows(whole.mapInArrow(self._task, arrow_ddl(_TASK_SCHEMA))).to_pylist()
+        changed, compared = (sum(each.pop(name) or 0 for each in found) for name in (_CHANGED, _COMPARED))
+        made = [bucket_from_row(each) for each in found if each["role"] is not None]
+        return WrittenDiff([self._numbered(each) for each in made], changed, compared)
+
+    def _numbered(self, bucket: NewBucket) -> NewBucket:
+        run = self.told.run
+        return replace(bucket, revisions=(run, run)) if bucket.role is Role.MASK else bucket
+
+    def _task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        schema = result_schema(self.shape).append(pa.field(_BEFORE, pa.bool_()))
+        read = [conform(pa.Table.from_batches([each]), schema) for each in batches if each.num_rows]
+        if not read:
+            return
+        rows = pa.concat_tables(read)
+        flags = rows[_BEFORE]
+        rows = rows.drop_columns([_BEFORE])
+        new, before = rows.filter(pc.invert(flags)).drop_columns([EVALUATION]), rows.filter(flags)
+        done = diff_results(new, before, self.regions, self.told, self.shape)
+        made = [{**bucket_to_row(each), _CHANGED: 0, _COMPARED: 0} for each in _write_diff(self.writer, done)]
+        counts = {_CHANGED: done.changed, _COMPARED: done.compared}
+        yield from pa.Table.from_pylist([*made, counts], _TASK_SCHEMA).to_batches()
+
+
+def _write_diff(writer: ResultWriter, amended: ResultDiff) -> Iterator[NewBucket]:
+    """The buckets of what is to be added."""
+    yield from writer.write(Role.BASE, amended.base)
+    yield from writer.write(Role.OPEN, amended.open)
+    yield from writer.write(Role.TIP, amended.tip)
+    yield from writer.write(Role.MASK, amended.masks)
+    yield from writer.write(Role.FEED, amended.feed)

@@ -1,0 +1,389 @@
+"""One query taken as far as its streams reach: what is new is read, worked out, compared with what is published, and
+committed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from errata.answer import faults, stored_lineage
+from errata.answer.advance import (
+    PriorEvaluation,
+    StepInput,
+    advance,
+    check_state_can_be_rebuilt,
+    intact_buckets,
+    load_prior_evaluation,
+    split_closed_windows,
+)
+from errata.answer.evaluation_commit import cause_of_evaluation, result_table_update
+from errata.answer.inputs import RunInputs, SourceRows, measure_reads
+from errata.answer.publication import StepContext
+from errata.answer.result_sink import (
+    ResultSink,
+    StepOutput,
+    collect_results,
+    difference_records,
+    have_same_key,
+    select_result_columns,
+)
+from errata.answer.step_parts import split_step
+from errata.answer.task import EvaluationTask
+from errata.archive.results import (
+    PUBLISHED_ROLES,
+    ResultWriter,
+    as_plan_source,
+    buckets_by_start,
+    new_buckets_frame,
+    read_new_bucket,
+    results_frame,
+    results_table,
+)
+from errata.archive.schemas import computed_schema, conform, result_schema
+from errata.catalog import result_archives
+from errata.catalog.result_archives import EvaluationCommit, ResultArchive
+from errata.catalog.stream_commits import BasisConflict
+from errata.engine.failures import JOB_FAILURES, is_row_error, job_advice, last_line, quiet_loggers
+from errata.engine.frames import arrow_ddl, fetch_rows, frame_of_rows
+from errata.engine.plans.node_rows import AdvanceResult
+from errata.engine.plans.partial_groups import final_results
+from errata.errors import ErrataError
+from errata.language.route import RouteKind
+from errata.language.source_reads import ARRIVING, reads_of_step
+from errata.model.bucket import NewBucket, Role
+from errata.model.commit import EvaluationCost, EvaluationSpan, Fault, SweepSummary
+from errata.model.results import VS
+from errata.model.time import LOWEST
+
+LOCAL_STEP_ROWS = 200_000
+"""Steps that read about so many rows are brought here whole; larger ones are settled in Spark's tasks."""
+
+STEP_TASK_ROWS = 500_000
+"""A task of a larger one has about so many rows."""
+
+_TRANSIENT_ROLES = (Role.OPEN, Role.TIP, Role.STATE, Role.FEED)
+"""What a part writes and the next one takes up or brings anew."""
+
+
+class QueryStoppedError(Exception):
+    """The query cannot go on."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.reason)
+        self.fault = fault
+
+
+@dataclass(frozen=True)
+class EvaluationOutcome:
+    """What came of a task."""
+
+    name: str
+    commit_id: int
+    step: EvaluationSpan
+    measures: EvaluationCost
+    published: ResultArchive
+
+    @property
+    def swept(self) -> SweepSummary | None:
+        """What was corrected, if that was the task."""
+        return self.published.last.swept
+
+
+@dataclass(frozen=True)
+class _StepReads:
+    """All that a step reads."""
+
+    parts: dict[str, dict[str, SourceRows]]
+    former: PriorEvaluation
+
+    @property
+    def all(self) -> list[SourceRows]:
+        return [read for part in self.parts.values() for read in part.values()]
+
+    @property
+    def rows(self) -> int:
+        """About how many rows of streams, relations and queries these are."""
+        return sum(each.rows for each in self.all)
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing has come that could make a result."""
+        return not any(each.opened for each in self.all)
+
+    def frames(self) -> dict[str, dict[str, DataFrame]]:
+        return {part: {name: each.frame for name, each in reads.items()} for part, reads in self.parts.items()}
+
+
+def evaluate(task: EvaluationTask, inputs: RunInputs) -> EvaluationOutcome:
+    """Do what there is to do for a query, and commit it."""
+    began = time.perf_counter()
+    before = load_prior_evaluation(inputs.site, task)
+    (read, deposit), choice = inputs.run(task.demand(inputs), partial(_run_task, task, before))
+    micros = round((time.perf_counter() - began) * 1e6)
+    told = (Role.FEED,) if task.route.covering else (Role.BASE, Role.TIP)
+    rows, asked = deposit.rows(*told), sum(each.rows for each in read)
+    cost = measure_reads(each for some in read for each in some.all)
+    route = task.route.kind.value
+    measures = replace(
+        cost, rows_asked=asked, rows=rows, micros=micros, route=route, engine=choice.engine.value, engine_why=choice.why
+    )
+    return _commit_task(task, inputs, deposit, before, measures)
+
+
+def _run_task(task: EvaluationTask, before: PriorEvaluation, inputs: RunInputs) -> tuple[list[_StepReads], StepOutput]:
+    """What a task's step, or all of its parts, has read and written."""
+    if task.replaces is not None:
+        return _run_replacement(task, task.replaces, inputs)
+    read = _read_inputs(task, inputs, before)
+    return [read], _try_step(task, inputs, read)
+
+
+def _run_replacement(
+    task: EvaluationTask, was: ResultArchive, inputs: RunInputs
+) -> tuple[list[_StepReads], StepOutput]:
+    """The same for what takes the place of other results, in one commit: were it less than all, what they say of later
+    instants would be withdrawn. So it is only worked out in parts, each from what the one before it has left."""
+    read, made, before = [], list[NewBucket](), PriorEvaluation()
+    steps = split_step(task.rewritten, task.route, task.step, task.begins, inputs)
+    # What is told of the instant between two parts by both is told once only if it is of two evaluations.
+    for step in [task.step] if stored_lineage.stores_lineage(task) else steps:
+        part = replace(task, step=step)
+        read.append(_read_inputs(part, inputs, before))
+        buckets = _try_step(part, inputs, read[-1]).buckets
+        inputs.site.discard([each for each in made if each.role in _TRANSIENT_ROLES])
+        made = [*(each for each in made if each.role not in _TRANSIENT_ROLES), *buckets]
+        answer = [each for each in made if each.role in PUBLISHED_ROLES]
+        before = PriorEvaluation(state=_written_state(inputs, buckets), written=answer, goes_on=True)
+    try:
+        with quiet_loggers():
+            return read, _add_difference_records(task, was, inputs, made)
+    except JOB_FAILURES as error:
+        if inputs.near:
+            inputs.site.discard(made)
+            raise  # the far engine decides
+        raise _interruption_error(task, error) from error
+
+
+def _written_state(inputs: RunInputs, made: Sequence[NewBucket]) -> pa.Table | None:
+    """What the strategy has kept."""
+    return next((read_new_bucket(inputs.site.warehouse, each) for each in made if each.role is Role.STATE), None)
+
+
+def _try_step(task: EvaluationTask, inputs: RunInputs, read: _StepReads) -> StepOutput:
+    """Work a step out; where that fails, tell at what."""
+    try:
+        with quiet_loggers():
+            return _write_step(task, inputs, read)
+    except JOB_FAILURES as error:
+        if inputs.near:
+            raise  # the far engine decides
+        fault = _fault_of_step(task, read, error)
+        if fault.expression or is_row_error(error):
+            raise QueryStoppedError(fault) from error
+        raise _interruption_error(task, error) from error
+
+
+def _interruption_error(task: EvaluationTask, error: Exception) -> ErrataError:
+    """What is told where it is not for the rows, so that to run it again may help."""
+    return ErrataError(
+        f"query {task.name} could not be taken further",
+        why=last_line(error),
+        how=f"{job_advice(error)} and run it again: what was answered before stands",
+    )
+
+
+def _read_inputs(task: EvaluationTask, inputs: RunInputs, before: PriorEvaluation) -> _StepReads:
+    lost = task.route.keeps_state and not task.step.first and before.state is None
+    if lost:
+        check_state_can_be_rebuilt(task, inputs)
+    parts: dict[str, dict[str, SourceRows]] = {}
+    needed = reads_of_step(
+        task.rewritten, task.route, task.step, state_lost=lost, beginning=_is_beginning(task, before)
+    )
+    for part, reaches in needed.items():
+        parts[part] = {
+            name: inputs.read(name, reach, task.step.until, task.revisions.get(name)) for name, reach in reaches.items()
+        }
+    return _StepReads(parts, before)
+
+
+def _write_step(task: EvaluationTask, inputs: RunInputs, read: _StepReads) -> StepOutput:
+    """Work the step out, and write what comes of it."""
+    # Of results that are only added, those from before count from their own beginnings.
+    since = LOWEST if _is_beginning(task, read.former) and not task.route.covering else task.step.since
+    depositor, before = _make_sink(task, inputs, since), read.former
+    writer = depositor.writer
+    if read.nothing and not task.route.keeps_state:
+        rows = computed_schema(task.shape).empty_table()
+        return depositor.in_memory(rows, _unsettled_table(task, inputs, before))
+    beginning = _is_beginning(task, before)
+    given = StepInput(
+        read.frames(),
+        _state_frame(inputs, before),
+        _known_results(task, inputs, before),
+        beginning=beginning,
+        parts=True,
+    )
+    results = advance(task.rewritten, task.route, task.step, given)
+    beside = results.state if results.windows is None else results.windows
+    if results.windows is not None and (inputs.near or read.rows > LOCAL_STEP_ROWS):
+        results, beside = _results_of_windows(task, inputs, given, results.windows)
+    rows_frame = select_result_columns(results.rows, task.shape, [each.name for each in task.plan.fields])
+    if task.results_from > LOWEST:
+        rows_frame = rows_frame.where(f"{VS} >= {task.results_from}L")
+    here = inputs.near or read.rows <= LOCAL_STEP_ROWS
+    if here or results.windows is not None:
+        rows, state = collect_results(rows_frame, beside, computed_schema(task.shape))
+        deposit = depositor.in_memory(rows, _unsettled_table(task, inputs, before))
+    else:
+        deposit = depositor.in_tasks(
+            rows_frame, _unsettled_frame(task, inputs, before), max(2, read.rows // STEP_TASK_ROWS)
+        )
+        state = beside if beside is None or isinstance(beside, pa.Table) else fetch_rows(beside)
+    if state is not None and results.windows is not None:
+        parts, state = split_closed_windows(state, task.step, task.number)
+        deposit.buckets.extend(writer.write(Role.PARTS, parts))
+    if state is not None:
+        deposit.buckets.extend(writer.write_state(state, task.step.until))
+    if stored_lineage.stores_lineage(task):
+        tasks = 0 if here else max(2, read.rows // STEP_TASK_ROWS)
+        deposit.buckets.extend(stored_lineage.write_step_lineage(task, given, since, writer, tasks))
+    return deposit
+
+
+def _make_sink(task: EvaluationTask, inputs: RunInputs, since: int) -> ResultSink:
+    writer = ResultWriter(inputs.site.warehouse, task.name, task.shape.timed)
+    return ResultSink(
+        writer, task.shape, StepContext(since, task.step.until, task.number, task.route.covering, task.closes)
+    )
+
+
+def _is_beginning(task: EvaluationTask, before: PriorEvaluation) -> bool:
+    """Whether it is the beginning of the results."""
+    return task.basis is None and not before.goes_on
+
+
+def _results_of_windows(
+    task: EvaluationTask, inputs: RunInputs, given: StepInput, windows: DataFrame
+) -> tuple[AdvanceResult, pa.Table]:
+    """The same results from what is kept of their windows, and that: rows are added up once, and not for each."""
+    if task.route.partial is None:
+        raise AssertionError("only groups keep windows")
+    rows = fetch_rows(windows)
+    local = frame_of_rows(inputs.session, rows, arrow_ddl(rows.schema))
+    found = final_results(task.route.partial, given.frames[ARRIVING], local, task.step.until)
+    return AdvanceResult(found, None, local), rows
+
+
+def _add_difference_records(
+    task: EvaluationTask, was: ResultArchive, inputs: RunInputs, written: Sequence[NewBucket]
+) -> StepOutput:
+    """What has been written, with change records that lead from the answer of the query's former form to this one."""
+    made = [each for each in written if each.role is not Role.FEED]
+    if not have_same_key(was.shape, task.shape):
+        return StepOutput(made)
+    site = inputs.site
+    some = buckets_by_start(site.catalog, was, was.last.commit_id)
+    if task.anew:
+        some = intact_buckets(inputs, was, some)
+    before = results_frame(inputs.session, site.catalog, site.warehouse, was.shape, some)
+    answer = [each for each in made if each.role in PUBLISHED_ROLES]
+    after = new_buckets_frame(inputs.session, site.warehouse, result_schema(task.shape), answer)
+    records = difference_records(before, was.shape, after, task.shape, task.number)
+    depositor = _make_sink(task, inputs, task.step.since)
+    return StepOutput([*made, *(depositor.feed(records) if inputs.near else depositor.feed_in_tasks(records))])
+
+
+def _unsettled_table(task: EvaluationTask, inputs: RunInputs, before: PriorEvaluation) -> pa.Table:
+    """Results that were open or at the tip."""
+    schema, warehouse = result_schema(task.shape), inputs.site.warehouse
+    written = [conform(read_new_bucket(warehouse, each), schema) for each in before.unsettled]
+    return pa.concat_tables([results_table(inputs.site.catalog, warehouse, task.shape, before.results), *written])
+
+
+def _unsettled_frame(task: EvaluationTask, inputs: RunInputs, before: PriorEvaluation) -> DataFrame:
+    """The same for Spark."""
+    site = inputs.site
+    if before.goes_on:
+        return new_buckets_frame(inputs.session, site.warehouse, result_schema(task.shape), before.unsettled)
+    return results_frame(inputs.session, site.catalog, site.warehouse, task.shape, before.results)
+
+
+def _state_frame(inputs: RunInputs, before: PriorEvaluation) -> DataFrame | None:
+    """What the strategy has kept the last time."""
+    if before.state is None:
+        return None
+    return frame_of_rows(inputs.session, before.state, arrow_ddl(before.state.schema))
+
+
+def _known_results(task: EvaluationTask, inputs: RunInputs, before: PriorEvaluation) -> DataFrame | None:
+    """Results so far, for the strategy that has to know which there are."""
+    if task.route.kind is not RouteKind.NEW_VALUES:
+        return None
+    fields = [each.name for each in task.plan.fields]
+    if before.goes_on:
+        rows = new_buckets_frame(inputs.session, inputs.site.warehouse, result_schema(task.shape), before.written)
+        return as_plan_source(rows, task.shape, fields)
+    return None if task.basis is None else inputs.results_of(task.basis, fields)
+
+
+def _fault_of_step(task: EvaluationTask, read: _StepReads, error: Exception) -> Fault:
+    """The row and the expression that a query stopped at, as far as they can be found."""
+    frames: dict[str, DataFrame] = {}
+    for part in read.frames().values():
+        for name, frame in part.items():
+            frames[name] = frames[name].unionByName(frame) if name in frames else frame
+    return faults.find_fault(task.rewritten, frames, error, until=task.step.until)
+
+
+def _commit_task(
+    task: EvaluationTask, inputs: RunInputs, deposit: StepOutput, before: PriorEvaluation, measures: EvaluationCost
+) -> EvaluationOutcome:
+    cause = cause_of_evaluation(task, inputs)
+    made: list[NewBucket] = [*deposit.buckets, *before.merged_into]
+    done = EvaluationCommit(
+        task.name,
+        task.query.query_id,
+        task.shape,
+        task.basis,
+        task.step,
+        inputs.commit_id,
+        task.revisions,
+        cause,
+        measures,
+        task.begins,
+        made,
+        merged=before.merged,
+        rows=deposit.rows(Role.BASE) + before.rows,
+        replaces=task.replaces,
+        holds=new_revisions_read(task, inputs),
+        serves=result_table_update(task, inputs, deposit.buckets, whole=cause["feed"] == "whole"),
+        inputs=task.inputs,
+    )
+    return commit_or_discard(done, "run", inputs)
+
+
+def commit_or_discard(done: EvaluationCommit, flow: str, inputs: RunInputs) -> EvaluationOutcome:
+    """What has been written made visible; where another runner has come first it is removed."""
+    site = inputs.site
+    try:
+        now = result_archives.commit_evaluation(site.catalog, done, site.caused_by(flow, inputs.spark.opened))
+    except BasisConflict:
+        site.discard(done.made)
+        raise
+    return EvaluationOutcome(done.query, now.last.commit_id, done.step, done.measures, now)
+
+
+def new_revisions_read(task: EvaluationTask, inputs: RunInputs) -> dict[int, int]:
+    """Streams of which the query has consumed revisions for the first time, or more than before."""
+    known = {} if task.basis is None else task.basis.last.revisions
+    return {
+        inputs.standings[name].stream_id: revision
+        for name, revision in task.revisions.items()
+        if known.get(name) != revision
+    }

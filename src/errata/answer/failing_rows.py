@@ -1,0 +1,374 @@
+"""What in a plan can fail, and over which rows it is computed; and which part of an expression it is that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce, singledispatch
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from errata.engine.failures import JOB_FAILURES
+from errata.engine.frames import arrow_ddl, fetch_rows, frame_of_rows, group_sql, select_sql
+from errata.engine.plans.node_rows import VE, VS, NodeRows, instant_sql
+from errata.engine.plans.operators import split_condition
+from errata.language.expr import (
+    BOOLEAN,
+    OR,
+    Call,
+    Case,
+    Cast,
+    Expr,
+    Lit,
+    Ref,
+    children,
+    conjunction,
+    conjuncts,
+    refs,
+    transform_expr,
+    walk_expr,
+)
+from errata.language.functions import never_fails
+from errata.language.nodes import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Group,
+    Intersect,
+    Join,
+    Negation,
+    Projection,
+    RelationJoin,
+    Scan,
+    Sliding,
+    SlidingRows,
+    Union,
+)
+from errata.language.plan import Plan, PlanError
+from errata.model.columns import TypeKind
+
+_TRY_FUNCTIONS = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide", "%": "try_mod"}
+"""Operators, and the functions that give NULL where they fail."""
+_SAFE_DIGITS = 28
+"""Sums of decimals have ten digits more than what they add up, as long as there is room."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowExpression:
+    """An expression that is computed for each row."""
+
+    expr: Expr
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class FallibleExpressions:
+    """Expressions that can fail for some row of a node."""
+
+    over: Plan
+    all: tuple[RowExpression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OverflowRisk:
+    """An aggregate that can become too large for its type."""
+
+    group: Group
+    aggregate: Aggregate
+
+    @property
+    def tried(self) -> Group:
+        """The groups with two columns last: the aggregate, which is NULL where it is too large, and how much it adds
+        up."""
+        tried = replace(self.aggregate, function=f"try_{self.aggregate.function}")
+        return replace(self.group, aggregates=(tried, replace(self.aggregate, function="count")))
+
+
+def fallible_expressions(plan: Plan) -> Iterator[FallibleExpressions | OverflowRisk]:
+    """All that can fail, in an order in which nothing comes before what it is computed from."""
+    for child in plan.inputs:
+        yield from fallible_expressions(child)
+    yield from _expressions_of_node(plan)
+
+
+@singledispatch
+def _expressions_of_node(plan: Plan) -> Iterator[FallibleExpressions | OverflowRisk]:
+    raise PlanError(f"what can fail in {type(plan).__name__} is not known")
+
+
+@_expressions_of_node.register(Scan)
+@_expressions_of_node.register(Sliding)
+@_expressions_of_node.register(SlidingRows)
+@_expressions_of_node.register(Union)
+@_expressions_of_node.register(Distinct)
+@_expressions_of_node.register(Intersect)
+@_expressions_of_node.register(Negation)
+def _(_plan: Plan) -> Iterator[FallibleExpressions | OverflowRisk]:
+    yield from ()
+
+
+def _expressions_over(plan: Plan, computed: Sequence[RowExpression]) -> Iterator[FallibleExpressions]:
+    risky = tuple(each for each in computed if not never_fails(each.expr))
+    if risky:
+        yield FallibleExpressions(plan, risky)
+
+
+@_expressions_of_node.register
+def _(plan: Filter) -> Iterator[FallibleExpressions | OverflowRisk]:
+    yield from _expressions_of_predicate(
+        plan.input, conjuncts(plan.predicate), "in HAVING" if _is_grouped(plan) else "in WHERE"
+    )
+
+
+def _is_grouped(plan: Filter) -> bool:
+    below = plan.input
+    while isinstance(below, Filter):
+        below = below.input
+    return isinstance(below, Group)
+
+
+def _expressions_of_predicate(plan: Plan, parts: Sequence[Expr], where: str) -> Iterator[FallibleExpressions]:
+    """A predicate over a node: what cannot fail is asked first, and the rest only of the rows that it leaves."""
+    safe = conjunction([each for each in parts if never_fails(each)])
+    risky = conjunction([each for each in parts if not never_fails(each)])
+    if risky is not None:
+        yield FallibleExpressions(plan if safe is None else Filter(plan, safe), (RowExpression(risky, where),))
+
+
+@_expressions_of_node.register(Join)
+@_expressions_of_node.register(RelationJoin)
+def _(plan: Join | RelationJoin) -> Iterator[FallibleExpressions | OverflowRisk]:
+    where = "in the condition of the join"
+    equal, rest = split_condition(plan)
+    sides = [arg for each in equal if isinstance(each, Call) for arg in each.args]
+    for side in plan.inputs:
+        yield from _expressions_over(
+            side, [RowExpression(each, where) for each in sides if refs(each) <= side.types.keys()]
+        )
+    yield from _expressions_of_predicate(replace(plan, condition=conjunction(equal)), rest, where)
+
+
+@_expressions_of_node.register
+def _(plan: Projection) -> Iterator[FallibleExpressions | OverflowRisk]:
+    yield from _expressions_over(
+        plan.input, [RowExpression(each.expr, f"in column {each.name}") for each in plan.outputs]
+    )
+
+
+@_expressions_of_node.register
+def _(plan: Group) -> Iterator[FallibleExpressions | OverflowRisk]:
+    computed = [RowExpression(expr, "in GROUP BY") for expr in plan.by]
+    computed += [
+        RowExpression(each.argument, f"in {each.name}") for each in plan.aggregates if each.argument is not None
+    ]
+    yield from _expressions_over(plan.input, computed)
+    yield from (OverflowRisk(plan, each) for each in plan.aggregates if _can_overflow(each))
+
+
+def _can_overflow(aggregate: Aggregate) -> bool:
+    if aggregate.argument is None or aggregate.function not in ("sum", "avg"):
+        return False
+    kind = aggregate.argument.type
+    if kind.kind is TypeKind.DECIMAL:
+        return kind.precision > _SAFE_DIGITS
+    return aggregate.function == "sum" and kind.kind is TypeKind.BIGINT
+
+
+def suspect_condition(expr: Expr) -> Expr | None:
+    """What is true of every row for which the expression fails, and perhaps of others, and cannot fail itself; None
+    where that cannot be told."""
+    risky = [each for each in walk_expr(expr) if _can_fail(each)]
+    if not all(isinstance(each, Cast) or (isinstance(each, Call) and each.name in _TRY_FUNCTIONS) for each in risky):
+        return None
+    doubts: list[Expr] = []
+    for each in risky:
+        known = [Call("is_not_null", (_null_on_failure(arg),), BOOLEAN) for arg in children(each)]
+        whole = conjunction([*known, Call("is_null", (_null_on_failure(each),), BOOLEAN)])
+        doubts += [] if whole is None else [whole]
+    return any_condition(doubts)
+
+
+def any_condition(some: Sequence[Expr]) -> Expr | None:
+    """One condition that is true when any of them is."""
+    return reduce(lambda one, other: Call(OR, (one, other), BOOLEAN), some) if some else None
+
+
+def _can_fail(expr: Expr) -> bool:
+    """Whether it can fail itself, whatever becomes of its parts."""
+
+    def known(part: Expr) -> Expr:
+        return part if isinstance(part, Lit) else Ref("", part.type)
+
+    match expr:
+        case Call():
+            return not never_fails(replace(expr, args=tuple(map(known, expr.args))))
+        case Cast():
+            return not never_fails(replace(expr, arg=known(expr.arg)))
+    return False
+
+
+def _null_on_failure(expr: Expr) -> Expr:
+    return transform_expr(expr, _without_failure)
+
+
+def _without_failure(expr: Expr) -> Expr:
+    if isinstance(expr, Cast):
+        return replace(expr, safe=True)
+    if isinstance(expr, Call) and expr.name in _TRY_FUNCTIONS and _can_fail(expr):
+        return replace(expr, name=_TRY_FUNCTIONS[expr.name])
+    return expr
+
+
+def innermost_failure(expr: Expr, fails: Callable[[Expr], bool]) -> Expr:
+    """Of an expression that fails for a row, the smallest part that does; `fails` tells it of a part for that row.
+
+    A part may fail that is never computed, so they are asked in the order in which they are reached.
+    """
+    part = _failing_part(expr, lambda each: not never_fails(each) and fails(each))
+    return expr if part is None else innermost_failure(part, fails)
+
+
+def _failing_part(expr: Expr, fails: Callable[[Expr], bool]) -> Expr | None:
+    match expr:
+        case Call(name="if", args=(when, then, otherwise)):
+            return _failing_branch(Case(((when, then),), otherwise, expr.type), fails)
+        case Case():
+            return _failing_branch(expr, fails)
+    # Operators that do not look at all their arguments look at the first ones.
+    return next((each for each in children(expr) if fails(each)), None)
+
+
+def _failing_branch(expr: Case, fails: Callable[[Expr], bool]) -> Expr | None:
+    for number, (when, then) in enumerate(expr.branches, start=1):
+        if fails(Case(expr.branches[:number], None, expr.type)):
+            return when if fails(when) else then
+    return expr.otherwise if expr.otherwise is not None and fails(expr.otherwise) else None
+
+
+# The one row for which an expression fails, found with few jobs that are as small as can be.
+
+_LOCAL_ROWS = 1_000
+"""So many rows are looked at here, without another job."""
+_CUTS = 64
+"""Into so many parts what is looked at is cut, of which one is kept."""
+
+
+@dataclass(frozen=True)
+class FailingRow:
+    """A row for which an expression fails."""
+
+    computed: RowExpression
+    row: pa.Table
+    """The row alone, its columns called as those of the node are; `_vs` and `_ve` come last."""
+    error: Exception
+
+
+def any_row_fails(rows: NodeRows, found: FallibleExpressions) -> bool:
+    """Whether any of the expressions fails for any of the rows."""
+    return _job_fails(rows.frame, _probe_sql(rows, [each.expr for each in found.all]))
+
+
+def find_failing_row(rows: NodeRows, found: FallibleExpressions) -> FailingRow | None:
+    """The first row, in order of time and key, for which any of the expressions fails, if it can be told."""
+    probe = _probe_sql(rows, [each.expr for each in found.all])
+    doubts = [suspect_condition(each.expr) for each in found.all]
+    told = any_condition([each for each in doubts if each is not None]) if None not in doubts else None
+    if told is not None:
+        suspects = _first_rows(rows, rows.frame.filter(rows.sql(told)))
+        if suspects.num_rows and (place := _first_failing(rows, suspects, probe)) is not None:
+            return _explain_row(rows, found, suspects.slice(place, 1))
+    suspects = _narrow_rows(rows, probe)
+    place = _first_failing(rows, suspects, probe)
+    return None if place is None else _explain_row(rows, found, suspects.slice(place, 1))
+
+
+def _probe_sql(rows: NodeRows, exprs: Sequence[Expr]) -> str:
+    """A number that takes all of the expressions to work out."""
+    return f"xxhash64({', '.join(map(rows.sql, exprs))})"
+
+
+def _job_fails(frame: DataFrame, probe: str) -> bool:
+    try:
+        group_sql(frame, [], [f"max({probe})"]).collect()
+    except JOB_FAILURES:
+        return True
+    return False
+
+
+def _first_rows(rows: NodeRows, frame: DataFrame) -> pa.Table:
+    """The first rows in order of time and key; one more than are looked at tells that there are others."""
+    columns = [*rows.columns, VS, VE]
+    order = [VS, *map(rows.column, rows.plan.key)]
+    return fetch_rows(frame.select(*columns).orderBy(*order).limit(_LOCAL_ROWS + 1))
+
+
+def _narrow_rows(rows: NodeRows, probe: str) -> pa.Table:
+    """Few enough rows with one among them that fails: the first part of time that has one, and where too many rows
+    begin at once, some of them by their key."""
+    frame = rows.frame
+    key = f"xxhash64({', '.join(map(rows.column, rows.plan.key)) or 0})"
+    for position in (VS, VS, VS, key, key):
+        suspects = _first_rows(rows, frame)
+        if suspects.num_rows <= _LOCAL_ROWS or _first_failing(rows, suspects, probe) is not None:
+            break
+        frame = _first_failing_part(frame, position, probe)
+    return suspects
+
+
+def _first_failing_part(frame: DataFrame, position: str, probe: str) -> DataFrame:
+    """Of as many parts by position, about equally large, the first in which the expression fails."""
+    shares = ", ".join(f"{number / _CUTS}D" for number in range(1, _CUTS))
+    cuts = group_sql(frame, [], [f"approx_percentile({position}, array({shares}))"]).collect()[0][0]
+    ends = sorted(set(cuts or ()))
+    low, high = 0, len(ends)
+    while low < high:
+        middle = (low + high) // 2
+        if _job_fails(frame.filter(f"{position} <= {instant_sql(ends[middle])}"), probe):
+            high = middle
+        else:
+            low = middle + 1
+    if low < len(ends):
+        frame = frame.filter(f"{position} <= {instant_sql(ends[low])}")
+    return frame.filter(f"{position} > {instant_sql(ends[low - 1])}") if low else frame
+
+
+def _first_failing(rows: NodeRows, suspects: pa.Table, probe: str) -> int | None:
+    """The place of the first row that fails."""
+    if _failure_of(rows, suspects, probe) is None:
+        return None
+    low, high = 0, suspects.num_rows - 1
+    while low < high:
+        middle = (low + high) // 2
+        if _failure_of(rows, suspects.slice(low, middle - low + 1), probe) is not None:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _failure_of(rows: NodeRows, suspects: pa.Table, probe: str) -> Exception | None:
+    """What becomes of rows that are here: no job is needed."""
+    local = frame_of_rows(rows.frame.sparkSession, suspects, arrow_ddl(suspects.schema))
+    try:
+        select_sql(local, probe).collect()
+    except JOB_FAILURES as error:
+        return error
+    return None
+
+
+def _explain_row(rows: NodeRows, found: FallibleExpressions, row: pa.Table) -> FailingRow | None:
+    """The smallest expression that fails for the row."""
+
+    def failing(expr: Expr) -> bool:
+        return _failure_of(rows, row, _probe_sql(rows, [expr])) is not None
+
+    computed = next((each for each in found.all if failing(each.expr)), None)
+    if computed is None:
+        return None
+    smallest = innermost_failure(computed.expr, failing)
+    error = _failure_of(rows, row, _probe_sql(rows, [smallest]))
+    if error is None:
+        return None
+    named = row.rename_columns([*(each.name for each in rows.plan.fields), VS, VE])
+    return FailingRow(RowExpression(smallest, computed.where), named, error)

@@ -1,0 +1,374 @@
+"""Spark for a run that may not need it: opened when something first asks for it, and set up for what it is to do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
+from typing import TypeVar, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from errata.archive.results import (
+    as_plan_source,
+    buckets_by_instant,
+    buckets_by_start,
+    results_frame,
+    starting_in,
+    valid_in,
+)
+from errata.archive.scan import ArchiveScan, GroupKey, ScanBuckets, candidate_buckets, order_literal, scan_rows
+from errata.catalog import ledger
+from errata.catalog.result_archives import ResultArchive
+from errata.catalog.streams import StreamState
+from errata.declare.site import Site
+from errata.engine.engines import EngineChoice, EngineDemand
+from errata.engine.frames import fetch_rows, frame_of_rows, stream_ddl
+from errata.engine.near import is_near
+from errata.engine.plans.node_rows import quote_name
+from errata.engine.session import temporary_settings
+from errata.language.lineage import RegionAxis
+from errata.language.plan import Plan
+from errata.language.source_reads import EMPTY_EXTENT, SourceExtent
+from errata.model.bucket import Bucket
+from errata.model.commit import EvaluationCost
+from errata.model.stream import Stream
+from errata.model.time import LOWEST, Interval, merge_intervals
+
+
+class LazySession:
+    """A session that is opened once, by whichever thread first needs it."""
+
+    def __init__(self, site: Site, on_opening: Callable[[], None] = lambda: None) -> None:
+        self._site, self._on_opening = site, on_opening
+        self._lock = threading.Lock()
+        self._opened: SparkSession | None = None
+        self._conf: Mapping[str, str] = {}
+        self._for_a_while: ExitStack | None = None
+        self.engines = site.engines_with(self.open)
+        """What chooses between the near engine and this session."""
+
+    @property
+    def opened(self) -> SparkSession | None:
+        """The session, if anything has needed it."""
+        return self._opened
+
+    def open(self) -> SparkSession:
+        with self._lock:
+            if self._opened is None:
+                self._on_opening()
+                self._opened = self._site.session()
+                if self._for_a_while is not None:
+                    self._for_a_while.enter_context(temporary_settings(self._opened, self._conf))
+            return self._opened
+
+    @contextmanager
+    def configured(self, conf: Mapping[str, str]) -> Iterator[None]:
+        """Other settings for a while, also if the session is opened only then."""
+        with ExitStack() as stack:
+            with self._lock:
+                self._conf, self._for_a_while = conf, stack
+                if self._opened is not None:
+                    stack.enter_context(temporary_settings(self._opened, conf))
+            try:
+                yield
+            finally:
+                self._conf, self._for_a_while = {}, None
+
+
+# What queries read in a run: rows of streams, versions of relations, results of other queries, each as of the state
+# that the run works on. Queries that need the same rows share them.
+
+T = TypeVar("T")
+
+
+SHARED_SCAN_VALUES = 1_000_000
+"""Values, of rows by columns, of a corrected stream up to which the near engine reads it once for several queries. To
+hand 10,000 rows to it takes some 2 ms, to put corrections into as many some 20 ms."""
+
+
+@dataclass(frozen=True)
+class SourceRows:
+    """Rows of a source, and what it takes to read them."""
+
+    frame: DataFrame
+    rows: int
+    """About how many they are."""
+    opened: tuple[Bucket, ...]
+
+
+@dataclass
+class RunInputs:
+    """The sources of a run."""
+
+    site: Site
+    commit_id: int
+    """The state of the streams that the run works on."""
+    standings: Mapping[str, StreamState]
+    published: dict[str, ResultArchive]
+    """The results of queries, as far as they are."""
+    plans: Mapping[str, Plan]
+    spark: LazySession
+    session_of: SparkSession | None = None
+    """The session of the engine that a piece of work is done on; None: nothing is being worked out."""
+    _shared: dict[object, SourceRows] = field(default_factory=dict)
+    _found: dict[object, ScanBuckets] = field(default_factory=dict)
+    _batches: dict[int, list[tuple[int, int, str]]] = field(default_factory=dict)
+    _known: dict[object, object] = field(default_factory=dict)
+    _expected: dict[str, Interval] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def session(self) -> SparkSession:
+        """The session of the engine that works; outside of a piece of work the far engine's."""
+        return self.spark.open() if self.session_of is None else self.session_of
+
+    @property
+    def near(self) -> bool:
+        """Whether the near engine works. What it makes is taken into this process whole."""
+        return self.session_of is not None and is_near(self.session_of)
+
+    def choice(self, demand: EngineDemand) -> EngineChoice:
+        """The engine that would do a piece of work."""
+        return self.spark.engines.choice(demand)
+
+    def run(self, demand: EngineDemand, work: Callable[[RunInputs], T]) -> tuple[T, EngineChoice]:
+        """Do a piece of work, which has no effect until it is committed, on the engine that suits its size."""
+        return self.spark.engines.run(demand, lambda session: work(replace(self, session_of=session)))
+
+    def once(self, key: object, find: Callable[[], T]) -> T:
+        """What is the same for all queries of the run, found once."""
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = find()
+            return cast("T", self._known[key])
+
+    def expect(self, reads: Iterable[tuple[str, Sequence[SourceExtent], int]]) -> None:
+        """Be told what queries are going to read, with the last instant that counts: what several ask for is read once
+        where that is less work."""
+        asked: dict[str, list[Interval]] = {}
+        for name, reaches, until in reads:
+            standing = self.standings.get(name)
+            if standing is None or not standing.applied or _groups_of_extents(standing.stream, reaches) is not None:
+                continue
+            whole = standing.rows * len(standing.stream.names) <= SHARED_SCAN_VALUES
+            some = [each for each in self._asked(standing, reaches, until) if whole or each.start > LOWEST]
+            if some:
+                asked.setdefault(name, []).append(_hull_of(some))
+        self._expected.clear()
+        self._expected.update({name: _hull_of(some) for name, some in asked.items() if len(some) > 1})
+
+    def size(self, name: str, reach: SourceExtent, until: int) -> int:
+        """About how many rows there are to read."""
+        return estimate_rows(*self.holding(name, reach, until))
+
+    def holding(self, name: str, reach: SourceExtent, until: int) -> tuple[Sequence[Bucket], Interval]:
+        """The buckets that can hold the rows to read, and where these begin."""
+        interval = Interval(reach.interval.start, min(reach.interval.end, until + 1))
+        if interval.empty:
+            return (), interval
+        if name in self.standings:
+            if reach.axis is RegionAxis.INSTANT:
+                interval = Interval(LOWEST, interval.end)
+            scan = ArchiveScan(
+                self.standings[name], self.commit_id, interval, groups_of_extent(self.standings[name].stream, reach)
+            )
+            return self._candidates(scan).all, interval
+        of = self.published[name]
+        find = buckets_by_start if reach.axis is RegionAxis.START else buckets_by_instant
+        return find(self.site.catalog, of, of.last.commit_id, interval), interval
+
+    def size_of_all(self, name: str, reaches: Sequence[SourceExtent], until: int) -> int:
+        """The same for what any of several reaches asks for, each row once."""
+        if name not in self.standings or len(reaches) <= 1:
+            return self.size(name, reduce(or_, reaches, EMPTY_EXTENT), until)
+        standing = self.standings[name]
+        groups = _groups_of_extents(standing.stream, reaches)
+        intervals = merge_intervals(self._asked(standing, reaches, until))
+        scans = [ArchiveScan(standing, self.commit_id, each, groups) for each in intervals]
+        return sum(estimate_rows(self._candidates(each).all, each.interval) for each in scans)
+
+    @staticmethod
+    def _asked(standing: StreamState, reaches: Iterable[SourceExtent], until: int) -> list[Interval]:
+        """Where the rows begin that reaches ask for."""
+        from_ever = standing.stream.relation is not None
+        return [
+            Interval(LOWEST if from_ever or each.axis is RegionAxis.INSTANT else each.interval.start, end)
+            for each in reaches
+            if (end := min(each.interval.end, until + 1)) > each.interval.start
+        ]
+
+    def read(self, name: str, reach: SourceExtent, until: int, revision: int | None) -> SourceRows:
+        """Rows of a stream, relation or query; nothing that begins after `until` counts."""
+        interval = Interval(reach.interval.start, min(reach.interval.end, until + 1))
+        if name in self.standings:
+            return self._of_stream(self.standings[name], reach, interval, revision)
+        return self._of_query(self.published[name], reach, interval)
+
+    def read_all(self, name: str, reaches: Sequence[SourceExtent], until: int, revision: int | None) -> SourceRows:
+        """Rows of a source that any of several reaches asks for, each row once."""
+        if name not in self.standings or len(reaches) <= 1:
+            return self.read(name, reduce(or_, reaches, EMPTY_EXTENT), until, revision)
+        standing = self.standings[name]
+        intervals = merge_intervals(self._asked(standing, reaches, until))
+        if len(intervals) <= 1:
+            hull = intervals[0] if intervals else Interval(0, 0)
+            groups = _groups_of_extents(standing.stream, reaches)
+            return self._shared_scan(standing, hull, groups, revision)
+        return self._of_stretches(standing, reaches, intervals, revision)
+
+    def _of_stream(
+        self, standing: StreamState, reach: SourceExtent, interval: Interval, revision: int | None
+    ) -> SourceRows:
+        stream = standing.stream
+        if not interval.empty and (reach.axis is RegionAxis.INSTANT or stream.relation is not None):
+            # What counts at an instant may have begun at any time before.
+            interval = Interval(LOWEST, interval.end)
+        return self._shared_scan(standing, interval, groups_of_extent(stream, reach), revision)
+
+    def _shared_scan(
+        self, standing: StreamState, interval: Interval, groups: frozenset[GroupKey] | None, revision: int | None
+    ) -> SourceRows:
+        up_to = None if revision is None or revision >= standing.applied else revision
+        key = (id(self.session_of), standing.stream_id, interval, groups, up_to)
+        # One at a time: the second that needs the same rows finds them.
+        with self._lock:
+            if key not in self._shared:
+                self._shared[key] = self._scanned(ArchiveScan(standing, self.commit_id, interval, groups, up_to))
+            return self._shared[key]
+
+    def _scanned(self, scan: ArchiveScan) -> SourceRows:
+        found = self._candidates(scan)
+        return SourceRows(self._frame(scan, found), estimate_rows(found.all, scan.interval), tuple(found.all))
+
+    def _frame(self, scan: ArchiveScan, found: ScanBuckets) -> DataFrame:
+        """The rows of a scan. Of a corrected stream that several queries read the near engine is handed what has been
+        read for all of them."""
+        at = (self.site.catalog, self.site.warehouse)
+        stream, expected = scan.standing.stream, self._expected.get(scan.standing.stream.name)
+        if not self.near or not found.overlays or scan.groups is not None or expected is None:
+            return scan_rows(self.session, *at, scan, found)
+        wide = replace(scan, interval=_hull_of([expected, scan.interval]))
+        there = self._candidates(wide)
+        if estimate_rows(there.all, wide.interval) * len(stream.names) > SHARED_SCAN_VALUES:
+            return scan_rows(self.session, *at, scan, found)
+        self._expected[stream.name] = wide.interval
+        key = ("rows", wide.standing.stream_id, wide.interval, wide.revisions_up_to)
+        rows = self.once(key, lambda: fetch_rows(scan_rows(self.session, *at, wide, there)))
+        begins = rows[stream.order].cast(pa.int64())
+        inside = pc.and_(pc.greater_equal(begins, scan.interval.start), pc.less(begins, scan.interval.end))
+        return frame_of_rows(self.session, rows.filter(inside), stream_ddl(stream))
+
+    def _of_stretches(
+        self,
+        standing: StreamState,
+        reaches: Sequence[SourceExtent],
+        intervals: Sequence[Interval],
+        revision: int | None,
+    ) -> SourceRows:
+        """Rows of a stream in several intervals."""
+        hull = Interval(intervals[0].start, intervals[-1].end)
+        groups = _groups_of_extents(standing.stream, reaches)
+        up_to = None if revision is None or revision >= standing.applied else revision
+        scan = ArchiveScan(standing, self.commit_id, hull, groups, up_to)
+        base: dict[int, Bucket] = {}
+        overlays: dict[int, Bucket] = {}
+        aged: dict[int, int | None] = {}
+        rows = 0
+        for each in intervals:
+            some = self._candidates(replace(scan, interval=each))
+            rows += estimate_rows(some.all, each)
+            base |= {bucket.bucket_id: bucket for bucket in some.base}
+            overlays |= {bucket.bucket_id: bucket for bucket in some.overlays}
+            aged |= some.aged_before
+        found = ScanBuckets(list(base.values()), list(overlays.values()), aged)
+        return SourceRows(
+            self._frame(scan, found).where(_in_intervals(standing.stream, intervals)), rows, tuple(found.all)
+        )
+
+    def _candidates(self, scan: ArchiveScan) -> ScanBuckets:
+        """What the index has for a scan: asked once, though first for its size."""
+        if scan.interval.empty:
+            return ScanBuckets(())
+        key = (scan.standing.stream_id, scan.interval, scan.groups, scan.leaves_out and scan.revisions_up_to)
+        with self._lock:
+            if key not in self._found:
+                self._found[key] = candidate_buckets(self.site.catalog, scan, indexed=True)
+            return self._found[key]
+
+    def results_of(self, of: ResultArchive, fields: Sequence[str]) -> DataFrame:
+        """All that has been published of a query, under the names of its plan."""
+        site = self.site
+        some = buckets_by_start(site.catalog, of, of.last.commit_id)
+        rows = results_frame(self.session, site.catalog, site.warehouse, of.shape, some)
+        return as_plan_source(rows, of.shape, fields)
+
+    def came(self, since: int) -> list[tuple[int, int, str]]:
+        """Stream, commit and id of the batches that have come after a commit."""
+        with self._lock:
+            if since not in self._batches:
+                # Most queries stand at the same commit.
+                self._batches[since] = ledger.appended_batches(self.site.catalog, since, self.commit_id)
+            return self._batches[since]
+
+    def batches(self, names: Iterable[str], since: int) -> dict[str, str]:
+        """Which batches have come to these streams after a commit: one by its id, several by their commits."""
+        wanted = {self.standings[name].stream_id for name in names}
+        found = [(commit, batch) for stream, commit, batch in self.came(since) if stream in wanted]
+        if len(found) == 1:
+            return {"type": "batch", "id": found[0][1]}
+        return {"type": "batches", "id": f"commits {found[0][0]} to {found[-1][0]}" if found else ""}
+
+    def _of_query(self, of: ResultArchive, reach: SourceExtent, interval: Interval) -> SourceRows:
+        plan = self.plans[of.name]
+        fields = [each.name for each in plan.fields]
+        commit_id = of.last.commit_id
+        find = buckets_by_start if reach.axis is RegionAxis.START else buckets_by_instant
+        some = find(self.site.catalog, of, commit_id, interval)
+        rows = results_frame(self.session, self.site.catalog, self.site.warehouse, of.shape, some)
+        narrowed = (starting_in if reach.axis is RegionAxis.START else valid_in)(rows, interval)
+        return SourceRows(as_plan_source(narrowed, of.shape, fields), estimate_rows(some, interval), tuple(some))
+
+
+def _hull_of(some: Sequence[Interval]) -> Interval:
+    return Interval(min(each.start for each in some), max(each.end for each in some))
+
+
+def _in_intervals(stream: Stream, intervals: Iterable[Interval]) -> str:
+    """That a row's order field lies in one of the intervals, in SQL."""
+    order = quote_name(stream.order)
+    return " OR ".join(
+        f"({order} >= {order_literal(stream, each.start)} AND {order} < {order_literal(stream, each.end)})"
+        for each in intervals
+    )
+
+
+def groups_of_extent(stream: Stream, reach: SourceExtent) -> frozenset[GroupKey] | None:
+    """The group that all the rows are of, if that is known."""
+    if not stream.group or any(not isinstance(reach.values.get(name), str) for name in stream.group):
+        return None
+    return frozenset([tuple(str(reach.values[name]) for name in stream.group)])
+
+
+def _groups_of_extents(stream: Stream, reaches: Iterable[SourceExtent]) -> frozenset[GroupKey] | None:
+    """The groups that the rows are of, if those of all reaches are known."""
+    found = [groups_of_extent(stream, each) for each in reaches if not each.interval.empty]
+    return None if any(each is None for each in found) else frozenset(group for each in found for group in each or ())
+
+
+def estimate_rows(found: Iterable[Bucket], interval: Interval) -> int:
+    """About how many rows of some buckets lie in an interval."""
+    return round(sum(each.rows * each.share(interval) for each in found))
+
+
+def measure_reads(some: Iterable[SourceRows]) -> EvaluationCost:
+    """What it takes to read all of them, each bucket once."""
+    opened = {(each.bucket_id): each for read in some for each in read.opened}
+    return EvaluationCost(
+        len(opened), sum(each.rows for each in opened.values()), sum(each.size for each in opened.values())
+    )

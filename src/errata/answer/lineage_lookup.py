@@ -1,0 +1,324 @@
+"""What stored lineage tells of changes that are in place: exactly the results whose rows a changed row is among, and
+exactly the rows that make these (replay-revisions, 2008, section 3.2.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from errata.answer import replay_sequence
+from errata.answer.extents import parts_in_regions, rows_with_constants
+from errata.answer.inputs import RunInputs
+from errata.answer.replay_sequence import (
+    ReplaySequence,
+    ResultScope,
+    StoredLineageMatch,
+    cluster_refusal,
+    merge_refusals,
+    region_in_scope,
+)
+from errata.answer.row_comparison import BoolArray
+from errata.answer.source_revisions import RevisionCluster, SourceRevisions, cluster_revisions, split_in_place
+from errata.answer.stored_lineage import stored_lineage_schema, stores_lineage
+from errata.answer.task import EvaluationTask
+from errata.archive.bucket_frames import read_buckets
+from errata.archive.results import latest_rows, match_results, published_starting_in
+from errata.catalog import buckets
+from errata.catalog.result_archives import ResultArchive
+from errata.language.expr import Value
+from errata.language.lineage import InputChange, Region, RegionAxis, backward, replay_scope
+from errata.language.nodes import scans_of
+from errata.language.plan import Plan
+from errata.language.source_reads import AgeLimits, SourceExtent
+from errata.model.bucket import Bucket, Role
+from errata.model.commit import RefusedRevisions
+from errata.model.results import LINEAGE_FROM, LINEAGE_TO, VS
+from errata.model.time import Interval, merge_intervals
+
+MAX_RESULTS = 2_000
+"""Of more results than this it is not asked one by one what they were made of."""
+
+MAX_READ_INTERVALS = 64
+"""What is read lies in at most so many stretches of time; more are taken together where the gaps are least."""
+
+MAX_READ_GROUPS = 16
+"""Rows of so many groups are told apart when they are read."""
+
+KeptNames = Mapping[str, str]
+"""By the columns of a plan, the names under which results keep them."""
+
+
+@dataclass(frozen=True, slots=True)
+class InPlaceChange:
+    """Changes in place that are followed together."""
+
+    cluster: RevisionCluster
+    moments: np.ndarray
+    """Where the rows lie, in order."""
+
+
+def touched_results(of: ResultScope, moved: InPlaceChange, lineage: pa.Table, names: KeptNames) -> BoolArray:
+    """Which results, told by their lineage, changed rows are among the rows of."""
+    found = np.zeros(lineage.num_rows, np.bool_)
+    begins = lineage[VS].to_numpy()
+    for place, region in _reachable_regions(of, moved.cluster):
+        values = {names[name]: value for name, value in region.values.items() if name in of.plan.key}
+        mine = rows_with_constants(lineage, replace(region, values=values)) & _made_of_moments(
+            moved.moments, lineage, place
+        )
+        found |= mine & (begins >= region.interval.start) & (begins < region.interval.end)
+    return found
+
+
+def _reachable_regions(of: ResultScope, cluster: RevisionCluster) -> Iterator[tuple[int, Region]]:
+    """For each scan of the source what its rows could touch at all."""
+    for place, scan in enumerate(scans_of(of.plan)):
+        if scan.source.name != cluster.source:
+            continue
+        values = {scan.column(name): value for name, value in cluster.values.items()}
+        found = replay_scope(of.plan, InputChange(place, cluster.interval, cluster.until, values), whole=True)
+        region = None if found is None else region_in_scope(of, found.touched)
+        if region is not None and not region.empty:
+            yield place, region
+
+
+def _made_of_moments(moments: np.ndarray, lineage: pa.Table, place: int) -> BoolArray:
+    """Which results have one of the moments in the stretch of a scan that they were made of."""
+    first, last = lineage[f"{LINEAGE_FROM}{place}"], lineage[f"{LINEAGE_TO}{place}"]
+    has = first.is_valid().to_numpy()
+    low = np.searchsorted(moments, first.fill_null(0).to_numpy())
+    high = np.searchsorted(moments, last.fill_null(0).to_numpy(), side="right")
+    among: BoolArray = has & (low < high)
+    return among
+
+
+def sequence_by_stored_lineage(
+    of: ResultScope,
+    rest: ReplaySequence,
+    told: Sequence[tuple[InPlaceChange, BoolArray]],
+    lineage: pa.Table,
+    names: KeptNames,
+    aged_to: AgeLimits,
+) -> ReplaySequence | None:
+    """What there is to be worked out again, where it is known which results changes in place touch. `rest`: what all
+    other changes take. None where it is too much to be asked one by one."""
+    old = _results_of_aged_rows(of.plan, lineage, aged_to)
+    refused: list[RefusedRevisions] = []
+    good: list[tuple[RevisionCluster, BoolArray]] = []
+    for moved, which in told:
+        if too_old := sorted({source for source, flags in old.items() if (flags & which).any()}):
+            why = f"the results are made of rows of {', '.join(too_old)} that have been aged out"
+            refused.append(cluster_refusal(moved.cluster, why))
+        else:
+            # What other changes touch is worked out with these, from all that they need.
+            good.append((moved.cluster, which & ~_results_in_regions(rest.regions, lineage, names)))
+    chosen = np.zeros(lineage.num_rows, np.bool_)
+    for _, which in good:
+        chosen |= which
+    if np.count_nonzero(chosen) > MAX_RESULTS:
+        return None
+    rows = lineage.filter(pa.array(chosen))
+    regions = tuple(_result_regions(of.plan, rows, names))
+    reads = _reads_of_results(of.plan, rows, regions)
+    stored = StoredLineageMatch(rest, rows, regions, reads, tuple((each, which[chosen]) for each, which in good))
+    both = {name: (*rest.reads.get(name, ()), *reads.get(name, ())) for name in {**rest.reads, **reads}}
+    return ReplaySequence(
+        (*rest.regions, *regions),
+        both,
+        tuple(merge_refusals([*rest.refused, *_sorted_refusals(refused)])),
+        stored=stored,
+    )
+
+
+def _results_of_aged_rows(plan: Plan, lineage: pa.Table, aged_to: AgeLimits) -> dict[str, BoolArray]:
+    """By source, which results were made of rows of it that are no longer there."""
+    found: dict[str, BoolArray] = {}
+    for place, scan in enumerate(scans_of(plan)):
+        name = scan.source.name
+        if (gone := aged_to.get(name)) is not None:
+            # Of a relation the version counts that was valid last, and none is aged out.
+            first = lineage[f"{LINEAGE_FROM}{place}"].fill_null(gone).to_numpy()
+            found[name] = found.get(name, np.zeros(lineage.num_rows, np.bool_)) | (first < gone)
+    return found
+
+
+def _results_in_regions(regions: Iterable[Region], lineage: pa.Table, names: KeptNames) -> BoolArray:
+    """Which results lie in regions, of which all constants are of columns of the key."""
+    found = np.zeros(lineage.num_rows, np.bool_)
+    as_kept = [replace(each, values={names[name]: value for name, value in each.values.items()}) for each in regions]
+    begins = lineage[VS].to_numpy()
+    if as_kept and len(begins):
+        found[parts_in_regions(lineage, begins, begins + 1, as_kept).row] = True
+    return found
+
+
+def _result_regions(plan: Plan, rows: pa.Table, names: KeptNames) -> Iterator[Region]:
+    """For each result the region that holds it alone."""
+    columns = {name: _plain_values(rows[names[name]]) for name in plan.key}
+    for number, begins in enumerate(rows[VS].to_pylist()):
+        values: dict[str, Value] = {name: column[number] for name, column in columns.items()}
+        yield Region(RegionAxis.START, Interval(begins, begins + 1), values)
+
+
+def _plain_values(column: pa.ChunkedArray) -> list[Any]:
+    whole = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+    return list(whole.to_pylist())
+
+
+def _reads_of_results(plan: Plan, rows: pa.Table, regions: Sequence[Region]) -> dict[str, tuple[SourceExtent, ...]]:
+    """Of each source the rows that the results were made of."""
+    read = scans_of(plan)
+    ends = [
+        (rows[f"{LINEAGE_FROM}{place}"].to_pylist(), rows[f"{LINEAGE_TO}{place}"].to_pylist())
+        for place in range(len(read))
+    ]
+    found: dict[str, dict[frozenset[tuple[str, Value]], list[Interval]]] = {scan.source.name: {} for scan in read}
+    for number, region in enumerate(regions):
+        for place, below in backward(plan, region).items():
+            first, last = ends[place][0][number], ends[place][1][number]
+            if first is not None:
+                scan = read[place]
+                values = frozenset((scan.of_source(name), value) for name, value in below.values.items())
+                found[scan.source.name].setdefault(values, []).append(Interval(first, last + 1))
+    return {name: tuple(_limit_reads(some)) for name, some in found.items()}
+
+
+def _limit_reads(some: Mapping[frozenset[tuple[str, Value]], Sequence[Interval]]) -> Iterator[SourceExtent]:
+    """The stretches that are read, by the constants of their rows; no more of them than can be asked for one by one."""
+    apart = {values: merge_intervals(each) for values, each in some.items()}
+    if sum(len(each) for each in apart.values()) > MAX_READ_INTERVALS:
+        everything = _merge_intervals(merge_intervals(each for intervals in apart.values() for each in intervals))
+        apart = dict.fromkeys(apart if len(apart) <= MAX_READ_GROUPS else [frozenset()], everything)
+    for values, intervals in apart.items():
+        yield from (SourceExtent(RegionAxis.START, each, dict(values)) for each in intervals)
+
+
+def _merge_intervals(intervals: Sequence[Interval]) -> list[Interval]:
+    """Intervals, which lie apart and in order, cut at the widest gaps only."""
+    gaps = np.array([later.start - former.end for former, later in pairwise(intervals)])
+    cuts = [0, *(int(each) + 1 for each in np.sort(np.argsort(gaps)[::-1][: MAX_READ_INTERVALS - 1])), len(intervals)]
+    return [Interval(intervals[low].start, intervals[high - 1].end) for low, high in pairwise(cuts)]
+
+
+def results_to_keep(stored: StoredLineageMatch, lost: BoolArray) -> tuple[BoolArray, list[RefusedRevisions]]:
+    """Of results that did not come out again as they were known to be made: which others are to be corrected, and why
+    not those. Changes that touch some of the lost ones are refused whole."""
+    why = "the results were made before rows came or went between theirs, which these results could not take up"
+    keep = np.zeros(stored.rows.num_rows, np.bool_)
+    refused = []
+    for cluster, which in stored.changes:
+        if (which & lost).any():
+            refused.append(cluster_refusal(cluster, why))
+        else:
+            keep |= which
+    return keep, _sorted_refusals(refused)
+
+
+def _sorted_refusals(refused: Iterable[RefusedRevisions]) -> list[RefusedRevisions]:
+    """Refusals for one reason as one. The version that was and the one that is stand side by side then."""
+    return list(merge_refusals(sorted(refused, key=lambda each: (each.source, each.last))))
+
+
+# Stored lineage asked: which results changes in place touch, and which rows these were made of.
+
+
+@dataclass(frozen=True)
+class LineageRequest:
+    """What is to be told of a query's results."""
+
+    task: EvaluationTask
+    basis: ResultArchive
+    in_place: tuple[SourceRevisions, ...]
+    rest: tuple[RevisionCluster, ...]
+    """Changes that are not in place: derived lineage follows them."""
+
+
+def lineage_request(
+    task: EvaluationTask,
+    basis: ResultArchive,
+    revised: Iterable[SourceRevisions],
+    others: Iterable[RevisionCluster] = (),
+) -> LineageRequest | None:
+    """What stored lineage can be asked; None where none is kept, or nothing was revised in place. `others`: further
+    changes of which no more is known."""
+    if not stores_lineage(task):
+        return None
+    parts = [split_in_place(task.rewritten, each) for each in revised]
+    in_place = tuple(each for each, _ in parts if each is not None)
+    rest = [cluster for _, each in parts if each is not None for cluster in cluster_revisions(each)]
+    return LineageRequest(task, basis, in_place, (*rest, *others)) if in_place else None
+
+
+def cheaper_sequence(
+    of: ResultScope, wanted: LineageRequest, inputs: RunInputs, found: ReplaySequence, aged: AgeLimits
+) -> tuple[ReplaySequence, str] | None:
+    """What there is to be worked out again as stored lineage tells it, and why, if that is less than what was found
+    without."""
+    names = wanted.task.kept_names
+    moved = [each for revised in wanted.in_place for each in _in_place_changes(revised)]
+    lineage = _current_lineage(wanted, inputs, of, moved)
+    told = [(each, touched_results(of, each, lineage, names)) for each in moved]
+    rest = replay_sequence.sequence_for_changes(of, wanted.rest, aged)
+    done = sequence_by_stored_lineage(of, rest, told, lineage, names, aged)
+    if done is None:
+        return None
+    rows, derived = (_rows_read(inputs, each, of.until) for each in (done, found))
+    refused, too_many = (sum(each.count for each in some.refused) for some in (done, found))
+    if refused < too_many:
+        return done, f"by stored lineage: about {rows:,} rows; derived lineage asks for rows that have been aged out"
+    if refused == too_many and rows < derived:
+        return done, f"by stored lineage: about {rows:,} rows instead of {derived:,}"
+    return None
+
+
+def _rows_read(inputs: RunInputs, needed: ReplaySequence, until: int) -> int:
+    return sum(inputs.size_of_all(name, some, until) for name, some in needed.reads.items())
+
+
+def _in_place_changes(revised: SourceRevisions) -> Iterator[InPlaceChange]:
+    moments = np.unique(revised.rows[VS].to_numpy())
+    for each in cluster_revisions(revised):
+        low, high = np.searchsorted(moments, (each.interval.start, each.interval.end))
+        yield InPlaceChange(each, moments[low:high])
+
+
+def _current_lineage(
+    wanted: LineageRequest, inputs: RunInputs, of: ResultScope, moved: Sequence[InPlaceChange]
+) -> pa.Table:
+    """The lineage that counts of all results that changes can touch, and of some others."""
+    schema, spans = stored_lineage_schema(wanted.task), merge_intervals(each.cluster.interval for each in moved)
+    rows = _read_lineage(wanted, inputs, schema, spans)
+    some = np.zeros(rows.num_rows, np.bool_)
+    for each in moved:
+        some |= touched_results(of, each, rows, wanted.task.kept_names)
+    # What was told later of a result may lie in other buckets, since it is made of other rows now.
+    begins = np.unique(rows[VS].to_numpy()[some])
+    spans = merge_intervals(Interval(int(each), int(each) + 1) for each in begins)
+    rows = _read_lineage(wanted, inputs, schema, spans)
+    rows = latest_rows(rows.filter(pa.array(np.isin(rows[VS].to_numpy(), begins))), wanted.task.shape)
+    return _lineage_of_published(wanted, inputs, rows, spans)
+
+
+def _read_lineage(wanted: LineageRequest, inputs: RunInputs, schema: pa.Schema, spans: Iterable[Interval]) -> pa.Table:
+    site, basis = inputs.site, wanted.basis
+    at = (site.catalog, basis.stream_id, basis.last.commit_id)
+    found: dict[int, Bucket] = {}
+    for each in spans:
+        found |= {bucket.bucket_id: bucket for bucket in buckets.visible_buckets(*at, each, role=Role.LINEAGE)}
+    return read_buckets(site.catalog, site.warehouse, schema, found.values())
+
+
+def _lineage_of_published(
+    wanted: LineageRequest, inputs: RunInputs, rows: pa.Table, spans: Sequence[Interval]
+) -> pa.Table:
+    """The lineage of results that there are: of others it may stand there still."""
+    if not rows.num_rows:
+        return rows
+    results = published_starting_in(inputs.site.catalog, inputs.site.warehouse, wanted.basis, spans)
+    mine, _ = match_results(rows, results, wanted.task.shape)
+    return rows.take(pa.array(np.unique(mine)))

@@ -1,0 +1,133 @@
+"""What is due: how far the streams of a query reach, whether anything has come that its answers do not contain, and
+which corrections they cannot take up by going on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from errata.catalog import queries, streams
+from errata.catalog.database import Catalog
+from errata.catalog.result_archives import ResultArchive, read_archive
+from errata.catalog.streams import StreamState
+from errata.catalog.vacuum import longest_horizon
+from errata.errors import ErrataError, UsageError, unknown_name_error
+from errata.model.bucket import Bucket
+from errata.model.time import format_instant
+
+
+def input_watermark(bases: Iterable[StreamState]) -> int | None:
+    """The least stable point of the streams; None where one of them has none yet. Relations have no say: their versions
+    are valid until others come, which may be never."""
+    stable = [each.stable for each in bases if each.stream.relation is None]
+    known = [each for each in stable if each is not None]
+    return min(known) if len(known) == len(stable) and known else None
+
+
+def limit_to_upstream(until: int | None, below: Iterable[ResultArchive]) -> int | None:
+    """The same, but not further than the queries that are read: they may have gone a part of the way only."""
+    return None if until is None else min([until, *(each.frontier for each in below)])
+
+
+def is_behind(basis: ResultArchive, bases: Iterable[StreamState], until: int, came: Collection[int]) -> bool:
+    """Whether anything has come since a query was evaluated: further instants, or rows of the last one. `came`: the ids
+    of the streams that batches have come to since. Compaction and ageing move a stream, too, and bring nothing."""
+    return until > basis.frontier or any(each.stream_id in came for each in bases)
+
+
+def revision_to_read(standing: StreamState, overlays: Sequence[Bucket], known: int, answered: int) -> int:
+    """Up to which revision a query reads a stream when it goes on: those that reach behind what it has answered, and
+    all after them, wait for a sweep."""
+    waiting = deferred_overlays(overlays, known, answered)
+    return standing.applied if not waiting else max(known, (waiting[0].revision_first or 1) - 1)
+
+
+def deferred_overlays(overlays: Sequence[Bucket], known: int, answered: int) -> list[Bucket]:
+    """Of the overlays that came after a revision those that a query does not take up by going on: from the first one
+    that reaches behind what it has answered. Revisions are taken up in their order, so all later ones wait with it."""
+    later = sorted((each for each in overlays if (each.revision_last or 0) > known), key=_first_revision)
+    for at, each in enumerate(later):
+        if any(ends[0] < answered for ends in (each.masks, each.content) if ends is not None):
+            return later[at:]
+    return []
+
+
+def transitive_inputs(name: str, reads: Mapping[str, Sequence[str]]) -> list[str]:
+    """What a query reads, directly or through others: streams, relations and queries. `reads`: what each query reads
+    itself."""
+    found: dict[str, None] = {}
+    waiting = [name]
+    while waiting:
+        for other in reads.get(waiting.pop(), ()):
+            if other not in found:
+                found[other] = None
+                waiting.append(other)
+    return list(found)
+
+
+def _first_revision(overlay: Bucket) -> int:
+    return overlay.revision_first or 0
+
+
+# Queries as those know them who read their results: which is meant, whether it has results, and what is to be said of
+# them.
+
+
+def resolve_query(catalog: Catalog, said: str, commit_id: int) -> str:
+    """The name of the query that is meant: one that there is, or one that had results at a commit."""
+    known = queries.recorded_queries(catalog)
+    written = {name.lower(): name for name in known}
+    if said.lower() in written:
+        return written[said.lower()]
+    if read_archive(catalog, said, commit_id) is not None:
+        return said
+    for each in streams.stream_states(catalog):
+        if said.lower() == each.stream.name.lower():
+            how = f"`errata archive scan {each.stream.name}` reads its rows"
+            raise UsageError(f"{each.stream.name} is a {each.stream.noun}, and no query", how=how)
+    raise unknown_name_error("query", said, known)
+
+
+def no_results_error(catalog: Catalog, name: str) -> ErrataError:
+    """Why a query that is there has no results."""
+    fault = queries.stopped_queries(catalog).get(queries.recorded_queries(catalog)[name].query_id)
+    if fault is None:
+        return ErrataError(
+            f"query {name} has not been evaluated yet", how="run `errata run`; `errata ask` answers it at once"
+        )
+    told = fault.fault
+    return ErrataError(
+        f"query {name} has stopped before its first result",
+        why=told.reason + (f" in {told.expression}" if told.expression else ""),
+        how="correct the row or change the query, then run `errata run`",
+    )
+
+
+def reader_notes(catalog: Catalog, some: Sequence[ResultArchive]) -> list[str]:
+    """What a reader of the newest results has to know of the queries."""
+    known, halted = queries.recorded_queries(catalog), queries.stopped_queries(catalog)
+    notes = []
+    for of in some:
+        now = known.get(of.name)
+        if now is None:
+            continue
+        found = halted.get(now.query_id)
+        reason = None if found is None else found.fault.reason
+        if now.query_id != of.query_id:
+            mend = "run `errata run`" if reason is None else f"the new one has stopped: {reason}"
+            notes.append(
+                f"{of.name} was edited in commit {now.added_in} and is still answered in its former form; {mend}"
+            )
+        elif reason is not None:
+            notes.append(f"{of.name} has stopped at {event_time_text(of.frontier, of)}: {reason}")
+    return notes
+
+
+def result_horizon(catalog: Catalog) -> int:
+    """For how long past states of results stay readable: as long as those of any stream."""
+    with catalog.reading() as connection:
+        return longest_horizon(connection)
+
+
+def event_time_text(at: int, of: ResultArchive) -> str:
+    """An event time of a query."""
+    return format_instant(at) if of.shape.timed else str(at)

@@ -1,0 +1,261 @@
+"""Where a query's results stand, and what of its sources has been revised behind what they have taken up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from errata.answer import replay_sequence
+from errata.answer.advance import read_state
+from errata.answer.inputs import RunInputs
+from errata.answer.progress import deferred_overlays
+from errata.answer.replay_sequence import ResultScope
+from errata.answer.source_revisions import (
+    SourceRevisions,
+    revisions_of_late_rows,
+    revisions_of_overlays,
+    revisions_of_records,
+    split_in_place,
+)
+from errata.answer.stored_lineage import stores_lineage
+from errata.answer.task import EvaluationTask, unread_corrections, upstream_results, upstream_was_replaced
+from errata.archive.overlays import bucket_sources, read_overlays
+from errata.archive.results import normalize_floats
+from errata.archive.schemas import BATCH, conform, feed_schema
+from errata.archive.tables import match_rows
+from errata.catalog import buckets, ledger
+from errata.catalog.queries import RecordedQuery
+from errata.catalog.result_archives import ResultArchive
+from errata.catalog.streams import StreamState, aged_to_now
+from errata.engine.frames import fetch_rows, frame_of_rows, stream_ddl
+from errata.engine.plans.compile import compile_plan
+from errata.intake.types import arrow_schema
+from errata.language.nodes import scans_of
+from errata.language.plan import Plan
+from errata.language.rewrite import rewritten_plan
+from errata.language.route import RouteKind, choose_route, input_spans
+from errata.language.source_reads import base_inputs
+from errata.model.bucket import Bucket, Role
+from errata.model.commit import EvaluationSpan
+from errata.model.results import EVALUATION, VS
+
+
+@dataclass(frozen=True)
+class QueryState:
+    """A query and where its results stand; no basis where there are none that could be corrected."""
+
+    query: RecordedQuery
+    plan: Plan
+    basis: ResultArchive | None
+    read: tuple[str, ...]
+    """The sources that it reads itself."""
+
+    @classmethod
+    def of(cls, query: RecordedQuery, plan: Plan, inputs: RunInputs) -> QueryState:
+        there = inputs.published.get(query.checked.name)
+        ours = there is not None and there.query_id == query.query_id and not upstream_was_replaced(inputs, plan, there)
+        names = tuple(dict.fromkeys(scan.source.name for scan in scans_of(plan)))
+        return cls(query, plan, there if ours else None, names)
+
+    def revisions(self, inputs: RunInputs) -> dict[str, int]:
+        """Up to which revision each stream is read now: no further than by the queries that are read."""
+        queries = [each.last.revisions for each in upstream_results(inputs, self.plan)]
+        found = {}
+        for name in base_inputs(self.plan):
+            told = [some[name] for some in queries if name in some]
+            own = [inputs.standings[name].applied] if name in self.read or not told else []
+            found[name] = min([*own, *told])
+        return found
+
+    def aged(self, inputs: RunInputs) -> dict[str, int | None]:
+        """Where the sources now begin that are read."""
+        found: dict[str, int | None] = {}
+        with inputs.site.catalog.reading() as connection:
+            for name in self.read:
+                if name in inputs.standings:
+                    found[name] = inputs.standings[name].aged_to
+                else:
+                    found[name] = aged_to_now(connection, inputs.published[name].stream_id)
+        return found
+
+    def task(self, inputs: RunInputs) -> EvaluationTask:
+        """The query as a task that goes no further than before."""
+        if self.basis is None:
+            raise AssertionError("what has no results has nothing to correct")
+        rewritten = rewritten_plan(self.plan)
+        until = self.basis.frontier
+        return EvaluationTask(
+            self.query,
+            self.plan,
+            rewritten,
+            choose_route(rewritten),
+            EvaluationSpan(until, until),
+            self.basis,
+            None,
+            self.revisions(inputs),
+            self.basis.shape,
+            self.basis.last.begins,
+        )
+
+
+def unread_revisions(stands: QueryState, inputs: RunInputs) -> Iterator[SourceRevisions]:
+    """What has been revised of each source behind what has been answered."""
+    if stands.basis is None:
+        return
+    up_to = stands.revisions(inputs)
+    for name in stands.read:
+        if name in inputs.standings:
+            yield from _stream_revisions(inputs.standings[name], stands.basis, inputs, up_to[name])
+        elif name in inputs.published:
+            yield from _query_revisions(inputs.published[name], stands.basis, inputs)
+
+
+def _stream_revisions(
+    of: StreamState, basis: ResultArchive, inputs: RunInputs, up_to: int
+) -> Iterator[SourceRevisions]:
+    site, stream = inputs.site, of.stream
+    known = basis.last.revisions.get(stream.name, of.applied)
+    if up_to > known:
+        later = inputs.once(("overlays", of.stream_id), lambda: buckets.all_overlays(site.catalog, of.stream_id))
+        found = [each for each in later if (each.revision_last or 0) > known and (each.revision_first or 0) <= up_to]
+        # What the last instant says is corrected, too, although the next evaluation would work it out again.
+        if deferred_overlays(found, known, basis.frontier + 1):
+            yield inputs.once(
+                ("revised", of.stream_id, known, up_to), lambda: _overlay_revisions(of, inputs, found, known, up_to)
+            )
+    if stream.relation is not None:
+        yield from _late_versions(of, basis, inputs, known)
+
+
+def _overlay_revisions(
+    of: StreamState, inputs: RunInputs, found: Sequence[Bucket], known: int, up_to: int
+) -> SourceRevisions:
+    """What the overlays of a stream say of revisions after one number and up to another."""
+    site = inputs.site
+    overlays = read_overlays(of.stream, site.warehouse, bucket_sources(site.catalog, found))
+    # They have waited since they came, and not only since they became history.
+    came = ledger.commits_of_batches(site.catalog, pc.unique(overlays[BATCH]).drop_null().to_pylist())
+    since = min([*came.values(), *(each.added_in for each in found)])
+    return revisions_of_overlays(of.stream, overlays, known, up_to, since)
+
+
+def _late_versions(of: StreamState, basis: ResultArchive, inputs: RunInputs, known: int) -> Iterator[SourceRevisions]:
+    """Versions of a relation that have come behind what has been answered, in the order of the relation."""
+    since = basis.last.data_commit
+    if of.stream_id not in {stream_id for stream_id, _, _ in inputs.came(since)}:
+        return
+    came = buckets.added_between(inputs.site.catalog, of.stream_id, (Role.BASE,), after=since, up_to=inputs.commit_id)
+    some = [each for each in came if each.batch_no is not None and each.vs_min < basis.frontier]
+    schema = arrow_schema(of.stream)
+    read = [conform(each.read(inputs.site.warehouse), schema) for each in bucket_sources(inputs.site.catalog, some)]
+    rows = pa.concat_tables([schema.empty_table(), *read])
+    rows = rows.filter(pc.less(rows[of.stream.order].cast(pa.int64()), basis.frontier))
+    if rows.num_rows:
+        yield revisions_of_late_rows(of.stream, rows, known, min(each.added_in for each in some))
+
+
+def _query_revisions(of: ResultArchive, basis: ResultArchive, inputs: RunInputs) -> Iterator[SourceRevisions]:
+    """What corrections of a query's results have changed, as its own records tell."""
+    site = inputs.site
+    later = unread_corrections(inputs, of, basis)
+    if not later:
+        return
+    # Those of buckets that have been merged since are in the merged ones.
+    found = buckets.visible_buckets(site.catalog, of.stream_id, of.last.commit_id, role=Role.FEED)
+    schema = feed_schema(of.shape)
+    read = [conform(each.read(site.warehouse), schema) for each in bucket_sources(site.catalog, found)]
+    records = pa.concat_tables([schema.empty_table(), *read])
+    numbers = pa.array([each.number for each in later], pa.int64())
+    behind = pc.and_(pc.is_in(records[EVALUATION], numbers), pc.less_equal(records[VS], basis.frontier))
+    records = records.filter(behind)
+    if records.num_rows:
+        fields = [each.name for each in inputs.plans[of.name].fields]
+        names = dict(zip(fields, of.shape.names, strict=True))
+        yield revisions_of_records(of.name, records, names, of.shape.payload, later[0].commit_id)
+
+
+def scope_of_results(task: EvaluationTask, basis: ResultArchive, inputs: RunInputs) -> ResultScope:
+    """What of a query is published."""
+    with inputs.site.catalog.reading() as connection:
+        aged = aged_to_now(connection, basis.stream_id)
+    return ResultScope(task.rewritten, task.route, basis.last.begins, aged, basis.frontier, stores_lineage(task))
+
+
+# What becomes of what a strategy keeps when rows that it is made of are corrected.
+#
+# For windows of rows it is rows: one that is corrected in place is put right there. Everything else would have to be
+# made anew, from all that came before.
+
+
+@dataclass(frozen=True, slots=True)
+class StateImpact:
+    """What becomes of it."""
+
+    wrong: bool = False
+    """Whether it is made of rows that have been revised otherwise than in place, and is to be made anew."""
+    patched: bool = False
+    """Whether rows in it are to be put right."""
+
+
+def state_impact(
+    of: ResultScope, task: EvaluationTask, basis: ResultArchive, inputs: RunInputs, revised: Sequence[SourceRevisions]
+) -> StateImpact:
+    """What becomes of what is kept of a query whose sources have been revised."""
+    if not stores_lineage(task) or task.route.kind is not RouteKind.ROW_WINDOWS:
+        return StateImpact(replay_sequence.touches_kept_state(of, revised))
+    parts = [split_in_place(task.rewritten, each) for each in revised]
+    wrong = replay_sequence.touches_kept_state(of, [each for _, each in parts if each is not None])
+    state = read_state(inputs.site, basis)
+    if state is None:
+        return StateImpact(wrong=True)
+    among = [each for each, _ in parts if each is not None and _kept_rows_revised(task, state, each)]
+    if not among:
+        return StateImpact(wrong)
+    # A row that is kept is a row of the stream then, and not made of several.
+    if len(scans_of(task.route.input)) == 1 and all(each.after is not None for each in among):
+        return StateImpact(wrong, patched=True)
+    return StateImpact(wrong=True)
+
+
+def _kept_rows_revised(task: EvaluationTask, state: pa.Table, revised: SourceRevisions) -> bool:
+    """Whether rows that are kept may be made of revised ones."""
+    kept, moments = np.sort(state[VS].to_numpy()), pc.unique(revised.rows[VS]).to_numpy()
+    read = scans_of(task.route.input)
+    for scan, span in zip(read, input_spans(task.route.input), strict=True):
+        if scan.source.name == revised.source:
+            low = np.searchsorted(kept, moments + span.low)
+            if (low < np.searchsorted(kept, moments + span.high, side="right")).any():
+                return True
+    return False
+
+
+def patch_state(
+    task: EvaluationTask, basis: ResultArchive, inputs: RunInputs, revised: Sequence[SourceRevisions]
+) -> pa.Table:
+    """What is kept, with the rows in it as they are now."""
+    state, below = read_state(inputs.site, basis), task.route.input
+    if state is None:
+        raise AssertionError("what is not there is not patched")
+    (scan,) = scans_of(below)
+    (rows,) = (each.after for each in revised if each.source == scan.source.name)
+    frame = frame_of_rows(inputs.session, rows, stream_ddl(inputs.standings[scan.source.name].stream))
+    fields = [f"c{place}" for place in range(len(below.fields))]
+    now = fetch_rows(compile_plan(below, {scan.source.name: frame}).toDF(*fields, VS, "_ve").drop("_ve"))
+    now = now.cast(pa.schema([state.schema.field(name) for name in now.column_names]))
+    names = [VS, *_key_columns(below)]
+    mine, theirs = match_rows(normalize_floats(state, names), normalize_floats(now, names), names)
+    place = np.arange(state.num_rows)
+    place[mine] = state.num_rows + theirs
+    for name in fields:
+        column = pa.chunked_array([*state[name].chunks, *now[name].chunks], state.schema.field(name).type)
+        state = state.set_column(state.column_names.index(name), state.schema.field(name), column.take(pa.array(place)))
+    return state
+
+
+def _key_columns(plan: Plan) -> list[str]:
+    names = [each.name for each in plan.fields]
+    return [f"c{names.index(name)}" for name in plan.key]

@@ -1,0 +1,313 @@
+"""A range of a query's results worked out again from history: for a backfill, or where somebody is in doubt. Only what
+comes out different is published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from errata.answer.correction import compute_correction
+from errata.answer.correction_commit import commit_correction
+from errata.answer.correction_plan import CorrectionPlan, has_newer_rows, plan_replay, rows_to_read
+from errata.answer.evaluation import EvaluationOutcome, QueryStoppedError
+from errata.answer.inputs import LazySession, RunInputs
+from errata.answer.progress import event_time_text, no_results_error
+from errata.answer.rounds import ProgressCallback
+from errata.answer.task import unread_corrections, upstream_results, upstream_was_replaced
+from errata.catalog import activity, commits, leases, pins, queries, streams
+from errata.catalog.activity import ReplayProgress
+from errata.catalog.leases import Lease, WaitPolicy
+from errata.catalog.queries import RecordedQuery
+from errata.catalog.result_archives import ResultArchive, read_archives
+from errata.catalog.stream_commits import BasisConflict
+from errata.declare.query_plans import read_plans, with_inputs
+from errata.declare.site import Site
+from errata.engine.failures import quiet_loggers
+from errata.errors import ErrataError, UsageError, unknown_name_error
+from errata.model.commit import Fault
+from errata.model.technique import Technique
+from errata.model.time import Interval, parse_event_time
+
+REPLAY_PART_ROWS = 5_000_000
+"""A part of a replay reads about so many rows; each is a commit, if anything comes out different."""
+
+REPLAY_WAIT_SECONDS = 3600.0
+"""Seconds that a replay waits for others that are at work on its query."""
+
+COMMIT_TRIES = 8
+"""Others may take the query further so often while a part is worked out."""
+
+
+@dataclass(frozen=True)
+class ReplayRange:
+    """What is asked for: results of event times from the one to before the other."""
+
+    query: str
+    since: str
+    until: str
+    technique: Technique = Technique.AUTO
+
+
+@dataclass(frozen=True)
+class ReplayReport:
+    """What came of a replay."""
+
+    query: str
+    interval: Interval
+    timed: bool
+    rows: int
+    """About how many rows it reads."""
+    results: int = 0
+    """So many results were worked out again."""
+    done: list[EvaluationOutcome] = field(default_factory=list)
+    """Parts of which something came out different."""
+    changed: int = 0
+    resumed: bool = False
+    """Whether it went on with one that had been broken off."""
+    fault: Fault | None = None
+    """Why the query has stopped: here, or before, and then the results lack what it could not take up."""
+
+    @property
+    def verified(self) -> bool:
+        """Whether the results of the range are known to be right."""
+        return self.fault is None and not self.changed
+
+
+def replay_range(
+    site: Site,
+    wanted: ReplayRange,
+    *,
+    dry: bool = False,
+    on_step: ProgressCallback = lambda _: None,
+    patience: WaitPolicy | None = None,
+) -> ReplayReport:
+    """Work a range of results out again; `dry`: only tell what that takes. `patience`: how long the query is waited for
+    while another runner is at work on it."""
+    recorded = queries.recorded_queries(site.catalog)
+    if wanted.query not in recorded:
+        raise unknown_name_error("query", wanted.query, list(recorded))
+    of = _ReplayRun(site, wanted, recorded, on_step)
+    name = f"query {wanted.query}"
+    if dry or name in leases.living_lease_names(site.catalog):
+        # What cannot be meant is told before anything is waited for.
+        report = of.planned()
+        if dry:
+            return report
+    with leases.hold_lease(site.catalog, name, site.cause.owner, patience) as lease:
+        if lease.by is not None:
+            raise ErrataError(
+                f"query {wanted.query} is being evaluated or corrected by another runner",
+                why=f"it is {lease.by.words}",
+                how="run it again when that has ended",
+            )
+        return of.done(lease)
+
+
+@dataclass(frozen=True)
+class _ReplayRun:
+    """A replay that is asked for."""
+
+    site: Site
+    wanted: ReplayRange
+    recorded: Mapping[str, RecordedQuery]
+    on_step: ProgressCallback
+
+    def planned(self) -> ReplayReport:
+        """What it takes."""
+        with self._pinned() as inputs:
+            return self._plan(inputs)
+
+    def done(self, lease: Lease) -> ReplayReport:
+        """The same, done. It begins behind the lease: what was published before that is what it compares with."""
+        with self._pinned() as inputs:
+            query = self.recorded[self.wanted.query]
+            return _replay_parts(inputs, query, self._plan(inputs), self.wanted.technique, self.on_step, lease)
+
+    @contextmanager
+    def _pinned(self) -> Iterator[RunInputs]:
+        site, name = self.site, self.wanted.query
+        with pins.hold_pin(site.catalog, commits.newest_commit(site.catalog), f"replay of {name}") as pin:
+            yield _inputs_at(site, pin.commit_id, self.recorded, name, self.on_step)
+
+    def _plan(self, inputs: RunInputs) -> ReplayReport:
+        query = self.recorded[self.wanted.query]
+        of = _published_results(self.site, inputs, query)
+        interval = _answered_interval(of, self.wanted, inputs)
+        whole = _plan_part(inputs, query, interval, self.wanted.technique)
+        rows = rows_to_read(inputs, whole.work, whole.of.until)
+        return ReplayReport(self.wanted.query, interval, of.shape.timed, rows)
+
+
+def _replay_parts(
+    inputs: RunInputs,
+    query: RecordedQuery,
+    report: ReplayReport,
+    technique: Technique,
+    on_step: ProgressCallback,
+    lease: Lease,
+) -> ReplayReport:
+    site = inputs.site
+    begun = activity.begin_replay(site.catalog, inputs.published[report.query].stream_id, report.interval)
+    resumed = begun.done_to > report.interval.start
+    done: list[EvaluationOutcome] = []
+    try:
+        with quiet_loggers():
+            for part in _remaining_parts(begun, report.rows):
+                _check_lease(lease)
+                on_step(f"replaying {event_time_text(part.start, inputs.published[report.query])} and on")
+                begun = _replay_part(site, inputs, query, begun, part, technique, done)
+    except QueryStoppedError as stop:
+        until = inputs.published[report.query].frontier
+        queries.record_fault(site.catalog, query.query_id, inputs.commit_id, until, stop.fault)
+        return _replay_report(report, begun, done, resumed=resumed, fault=stop.fault)
+    known = queries.stopped_queries(site.catalog).get(query.query_id)
+    return _replay_report(report, begun, done, resumed=resumed, fault=None if known is None else known.fault)
+
+
+def _check_lease(lease: Lease) -> None:
+    if lease.lost:
+        raise ErrataError(
+            f"another runner has taken the lease on {lease.name}",
+            why="it was not renewed in time, as when the catalog is away, or somebody has released it",
+            how="run it again: what has been replayed is kept",
+        )
+
+
+def _replay_report(
+    report: ReplayReport,
+    begun: ReplayProgress,
+    done: list[EvaluationOutcome],
+    *,
+    resumed: bool,
+    fault: Fault | None = None,
+) -> ReplayReport:
+    return ReplayReport(
+        report.query,
+        report.interval,
+        report.timed,
+        report.rows,
+        begun.results,
+        done,
+        begun.changed,
+        resumed,
+        fault,
+    )
+
+
+def _replay_part(
+    site: Site,
+    inputs: RunInputs,
+    query: RecordedQuery,
+    begun: ReplayProgress,
+    part: Interval,
+    technique: Technique,
+    done: list[EvaluationOutcome],
+) -> ReplayProgress:
+    """Replay a part. Killed before its progress is noted it is replayed again, and nothing comes out different."""
+    for _ in range(COMMIT_TRIES):
+        worked = compute_correction(_plan_part(inputs, query, part, technique), inputs)
+        try:
+            if worked.changed:
+                evaluated = commit_correction(worked, inputs)
+                inputs.published[evaluated.name] = evaluated.published
+                done.append(evaluated)
+            else:
+                site.discard(worked.laid.buckets)
+        except BasisConflict:
+            inputs.published.update(read_archives(site.catalog))
+            _check_not_later(inputs, query.checked.name)
+            continue
+        return activity.advance_replay(site.catalog, begun, part.end, worked.laid.compared, worked.changed)
+    raise ErrataError(
+        f"{COMMIT_TRIES} times another runner took query {query.checked.name} further first",
+        how="run it again: what has been replayed is kept",
+    )
+
+
+def _check_not_later(inputs: RunInputs, name: str) -> None:
+    """Whether the results are of no later state of the streams than is read here: rows would be missing from what is
+    worked out again."""
+    if inputs.published[name].last.data_commit > inputs.commit_id:
+        raise ErrataError(
+            f"another runner has meanwhile answered query {name} from rows that came after the replay began",
+            how="run it again: what has been replayed is kept",
+        )
+
+
+def _inputs_at(
+    site: Site, commit_id: int, recorded: Mapping[str, RecordedQuery], name: str, on_step: ProgressCallback
+) -> RunInputs:
+    reads = {each: of.checked.reads for each, of in recorded.items()}
+    known = {each: recorded[each] for each in with_inputs([name], reads)}
+    standings = {each.stream.name: each for each in streams.stream_states(site.catalog, commit_id)}
+    declared = {each: of.stream for each, of in standings.items()}
+    plans = read_plans(declared, {each: of.checked.query for each, of in known.items()}, list(known))
+    spark = LazySession(site, lambda: on_step("starting Spark"))
+    return RunInputs(site, commit_id, standings, read_archives(site.catalog), plans, spark)
+
+
+def _published_results(site: Site, inputs: RunInputs, query: RecordedQuery) -> ResultArchive:
+    of = inputs.published.get(query.checked.name)
+    if of is None:
+        raise no_results_error(site.catalog, query.checked.name)
+    if of.query_id != query.query_id:
+        raise ErrataError(
+            f"query {query.checked.name} was edited and is still answered in its former form",
+            how="run `errata run`, which works all of the new form out",
+        )
+    _check_not_later(inputs, of.name)
+    plan = inputs.plans[of.name]
+    if upstream_was_replaced(inputs, plan, of) or any(
+        unread_corrections(inputs, each, of) for each in upstream_results(inputs, plan)
+    ):
+        raise ErrataError(
+            f"results that query {of.name} reads have been worked out anew or corrected since it was answered",
+            how="run `errata run` first, which brings it up to them",
+        )
+    return of
+
+
+def _answered_interval(of: ResultArchive, wanted: ReplayRange, inputs: RunInputs) -> Interval:
+    """The range, as far as it is answered."""
+    since, until = (parse_event_time(each, timed=of.shape.timed) for each in (wanted.since, wanted.until))
+    if since >= until:
+        raise UsageError(
+            f"there is nothing from {wanted.since} to before {wanted.until}", how="give the earlier time first"
+        )
+    # The last instant is to be worked out again by the next run if more rows of it have come.
+    last = of.frontier if has_newer_rows(of, inputs) else of.frontier + 1
+    begins, ends = max(since, of.last.begins), min(until, last)
+    if begins >= ends:
+        raise UsageError(
+            f"query {of.name} has no answers from {wanted.since} to before {wanted.until}",
+            why=f"its answers are those from {event_time_text(of.last.begins, of)} to "
+            f"{event_time_text(of.frontier, of)}"
+            if of.last.begins > -(2**62)
+            else f"it is answered up to {event_time_text(of.frontier, of)}",
+            how="name a range within, before the last instant if `errata run` has still to take up rows of that",
+        )
+    return Interval(begins, ends)
+
+
+def _plan_part(inputs: RunInputs, query: RecordedQuery, interval: Interval, technique: Technique) -> CorrectionPlan:
+    found = plan_replay(query, inputs.plans[query.checked.name], inputs, interval, technique)
+    if found.work.refused:
+        raise ErrataError(
+            f"results of query {query.checked.name} in this range cannot be worked out again",
+            why=found.work.refused[0].reason,
+            how="name a range that begins later",
+        )
+    return found
+
+
+def _remaining_parts(begun: ReplayProgress, rows: int) -> Iterator[Interval]:
+    """What is left, in parts that each read a bearable number of rows."""
+    left = begun.left
+    number = max(1, -(-rows // REPLAY_PART_ROWS))
+    length = max(1, -(-(begun.interval.end - begun.interval.start) // number))
+    start = left.start
+    while start < left.end:
+        end = min(start + length, left.end)
+        yield Interval(start, end)
+        start = end

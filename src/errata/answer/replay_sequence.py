@@ -1,0 +1,246 @@
+"""What revisions invalidate of a query's results, and what has to be read to work it out again: the replay sequence
+(replay-revisions, 2008, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from errata.answer.extents import disjoint_regions, merge_regions
+from errata.answer.row_comparison import BoolArray
+from errata.answer.source_revisions import MAX_GROUPS, RevisionCluster, SourceRevisions, cluster_revisions
+from errata.language.lineage import InputChange, Region, RegionAxis, ScanRegions, backward, replay_scope
+from errata.language.lineage.regions import instants_of, region_axis, time_lags
+from errata.language.nodes import Scan, scans_of
+from errata.language.plan import Plan
+from errata.language.route import Route, RouteKind
+from errata.language.source_reads import STATE_SOURCE, AgeLimits, SourceExtent, reads_of_step
+from errata.model.commit import EvaluationSpan, RefusedRevisions
+from errata.model.results import VS
+from errata.model.time import HIGHEST, LOWEST, Interval
+
+
+@dataclass(frozen=True, slots=True)
+class ResultScope:
+    """What of a query is published: where its results begin and end, and how they are kept."""
+
+    plan: Plan
+    """Rewritten."""
+    route: Route
+    begins: int
+    """Nothing is answered of earlier instants."""
+    aged_to: int | None
+    """What is answered of earlier instants is no longer whole."""
+    until: int
+    """The last instant that is answered."""
+    by_key: bool = False
+    """Whether regions are told by columns of the key alone, since that is what is known of results beside them."""
+
+    @property
+    def axis(self) -> RegionAxis:
+        """How regions of the results lie in time. Where results replace each other, they are told by instants."""
+        return RegionAxis.INSTANT if self.route.covering else region_axis(self.plan)
+
+    @property
+    def from_its_beginning(self) -> bool:
+        """Whether nothing is published of instants before those that are answered; results that last for ever are, from
+        whenever they began."""
+        return self.route.covering or self.route.kind is RouteKind.APPENDED
+
+    @property
+    def span(self) -> Interval:
+        """Where regions can lie."""
+        low = self.begins if self.from_its_beginning and self.axis is RegionAxis.INSTANT else LOWEST
+        low = low if self.aged_to is None else max(low, self.aged_to)
+        return Interval(low, HIGHEST if self.axis is RegionAxis.INSTANT else self.until + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySequence:
+    """What there is to be worked out again."""
+
+    regions: tuple[Region, ...]
+    """Of the results, by the names of the plan."""
+    reads: Mapping[str, tuple[SourceExtent, ...]]
+    """Of each source, what makes the results in the regions."""
+    refused: tuple[RefusedRevisions, ...] = ()
+    least: ReplaySequence | None = None
+    """If more is worked out again than has to be: what has to be."""
+    stored: StoredLineageMatch | None = None
+    """Where stored lineage tells a part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLineageMatch:
+    """What stored lineage tells of results that changes in place touch."""
+
+    rest: ReplaySequence
+    """What the other changes take, as derived lineage tells it."""
+    rows: pa.Table
+    """The lineage of the results."""
+    regions: tuple[Region, ...]
+    """One for each result."""
+    reads: Mapping[str, tuple[SourceExtent, ...]]
+    """Of each source the rows that the results were made of."""
+    changes: tuple[tuple[RevisionCluster, BoolArray], ...]
+    """The changes, and of the results those that each of them touches."""
+
+
+def minimal_sequence(of: ResultScope, revised: Iterable[SourceRevisions], aged_to: AgeLimits) -> ReplaySequence:
+    """What makes the results that revisions touch, as little as lineage can tell."""
+    return sequence_for_changes(of, [cluster for each in revised for cluster in cluster_revisions(each)], aged_to)
+
+
+def sequence_for_changes(of: ResultScope, changes: Iterable[RevisionCluster], aged_to: AgeLimits) -> ReplaySequence:
+    """What makes the results that changes touch."""
+    regions, reads, refused = [], [], []
+    for cluster in changes:
+        found = list(_touched_regions(of, cluster))
+        if too_old := _why_aged_out(of.plan, [needed for _, needed in found], aged_to):
+            refused.append(cluster_refusal(cluster, too_old))
+            continue
+        regions += [region for region, _ in found]
+        reads += [needed for _, needed in found]
+    # No wider than what is read for them: of regions that overlap, each is worked out by itself.
+    return ReplaySequence(
+        tuple(merge_regions(regions)), _reads_by_source(of.plan, reads), tuple(merge_refusals(refused))
+    )
+
+
+def full_sequence(
+    of: ResultScope, work: ReplaySequence, aged_to: AgeLimits, *, narrowed: bool = True
+) -> ReplaySequence:
+    """All that makes the results there are, of the groups that are touched if they are few; `work` is the minimum, and
+    all there is where rows have been aged out that results are made of."""
+    if not work.regions or any(place is not None for place in aged_to.values()):
+        return work
+    timed = time_lags(of.plan)
+    groups = [{name: value for name, value in each.values.items() if name not in timed} for each in work.regions]
+    if not narrowed or len(groups) > MAX_GROUPS or not all(groups):
+        groups = [{}]
+    regions = disjoint_regions([Region(of.axis, of.span, values) for values in groups])
+    reads = [backward(of.plan, _region_for_plan(of, each)) for each in regions]
+    return ReplaySequence(tuple(regions), _reads_by_source(of.plan, reads), work.refused, work)
+
+
+def sequence_for_interval(of: ResultScope, interval: Interval, aged_to: AgeLimits) -> ReplaySequence:
+    """What makes the results of an interval."""
+    region = region_in_scope(of, Region(of.axis, interval))
+    if region.empty:
+        return ReplaySequence((), {})
+    reads = backward(of.plan, _region_for_plan(of, region))
+    if why := _why_aged_out(of.plan, [reads], aged_to):
+        return ReplaySequence((), {}, (RefusedRevisions("", 0, 0, 0, why),))
+    return ReplaySequence((region,), _reads_by_source(of.plan, [reads]))
+
+
+def touches_kept_state(of: ResultScope, revised: Iterable[SourceRevisions]) -> bool:
+    """Whether what the strategy keeps is made of rows that have been revised."""
+    if not of.route.keeps_state:
+        return False
+    kept = reads_of_step(of.plan, of.route, EvaluationSpan(of.until, of.until), state_lost=True)[STATE_SOURCE]
+    return any(_reaches_kept_rows(each, kept.get(each.source), of.until) for each in revised)
+
+
+def _reaches_kept_rows(revised: SourceRevisions, reach: SourceExtent | None, until: int) -> bool:
+    """Whether rows that are kept, or have a say in them, are among those that have been revised."""
+    if reach is None or reach.interval.empty:
+        return False
+    begins = revised.rows[VS]
+    start = LOWEST if reach.axis is RegionAxis.INSTANT else reach.interval.start
+    inside = pc.and_(pc.greater_equal(begins, start), pc.less(begins, min(reach.interval.end, until)))
+    return bool(pc.any(inside).as_py())
+
+
+def sequence_for_regions(of: ResultScope, regions: Iterable[Region], aged_to: AgeLimits) -> ReplaySequence:
+    """What makes the results of some regions, which lie apart."""
+    known = tuple(regions)
+    reads = [backward(of.plan, _region_for_plan(of, each)) for each in known]
+    if why := _why_aged_out(of.plan, reads, aged_to):
+        return ReplaySequence((), {}, (RefusedRevisions("", 0, 0, len(known), why),))
+    return ReplaySequence(known, _reads_by_source(of.plan, reads))
+
+
+def _touched_regions(of: ResultScope, cluster: RevisionCluster) -> Iterator[tuple[Region, ScanRegions]]:
+    """The regions that a change touches through each scan of its source, and what makes them."""
+    for place, scan in enumerate(scans_of(of.plan)):
+        if scan.source.name != cluster.source:
+            continue
+        values = {scan.column(name): value for name, value in cluster.values.items()}
+        found = replay_scope(of.plan, InputChange(place, cluster.interval, cluster.until, values), whole=True)
+        if found is None:
+            continue
+        region = region_in_scope(of, found.touched)
+        if region.empty:
+            continue
+        if of.by_key:
+            region = replace(region, values={name: each for name, each in region.values.items() if name in of.plan.key})
+        whole = region == found.touched
+        yield region, found.reads if whole else backward(of.plan, _region_for_plan(of, region))
+
+
+def region_in_scope(of: ResultScope, region: Region) -> Region:
+    """A region of the plan's rows as the results are kept, as far as something is published of it."""
+    if region.axis is not of.axis:
+        region = Region(of.axis, instants_of(of.plan, region), region.values)
+    span = of.span
+    interval = Interval(max(region.interval.start, span.start), min(region.interval.end, span.end))
+    if interval.start > of.until:
+        interval = Interval(0, 0)
+    elif interval.end > of.until + 1:
+        # Nothing is published of later instants, but what is foreseen of them.
+        interval = Interval(interval.start, span.end)
+    return replace(region, interval=interval)
+
+
+def _region_for_plan(of: ResultScope, region: Region) -> Region:
+    """A region of the results for the plan; nothing after the last instant is worked out."""
+    return replace(region, interval=Interval(region.interval.start, min(region.interval.end, of.until + 1)))
+
+
+def _why_aged_out(plan: Plan, reads: Sequence[ScanRegions], aged_to: AgeLimits) -> str | None:
+    """Why a region cannot be worked out again: rows that it is made of are no longer there."""
+    for found in reads:
+        for place, region in found.items():
+            name = scans_of(plan)[place].source.name
+            gone = aged_to.get(name)
+            if gone is not None and not region.empty and region.interval.start < gone:
+                return f"the results are made of rows of {name} that have been aged out"
+    return None
+
+
+def cluster_refusal(cluster: RevisionCluster, why: str) -> RefusedRevisions:
+    return RefusedRevisions(cluster.source, cluster.first, cluster.last, cluster.count, why)
+
+
+def merge_refusals(refused: Iterable[RefusedRevisions]) -> Iterator[RefusedRevisions]:
+    """Refusals for one reason as one."""
+    by_reason: dict[tuple[str, str], RefusedRevisions] = {}
+    for each in refused:
+        known = by_reason.get((each.source, each.reason))
+        numbers = (each.first, each.last, each.count)
+        if known is not None:
+            # The version that was and the one that is are of one revision.
+            count = max(known.count, each.count) if known.last == each.last else known.count + each.count
+            numbers = (min(known.first, each.first), max(known.last, each.last), count)
+        by_reason[each.source, each.reason] = RefusedRevisions(each.source, *numbers, each.reason)
+    yield from by_reason.values()
+
+
+def _reads_by_source(plan: Plan, reads: Iterable[ScanRegions]) -> dict[str, tuple[SourceExtent, ...]]:
+    """What is read of each source, whatever for."""
+    read = scans_of(plan)
+    found: dict[str, list[SourceExtent]] = {scan.source.name: [] for scan in read}
+    for some in reads:
+        for place, region in some.items():
+            if not region.empty:
+                found[read[place].source.name].append(_reach_of(read[place], region))
+    return {name: tuple(some) for name, some in found.items()}
+
+
+def _reach_of(scan: Scan, region: Region) -> SourceExtent:
+    values = {scan.of_source(name): value for name, value in region.values.items()}
+    return SourceExtent(region.axis, region.interval, values)

@@ -1,0 +1,370 @@
+"""New results laid over published ones: in regions the answer is what is new, elsewhere what is published."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from errata.answer.extents import RowParts, parts_in_regions
+from errata.answer.publication import (
+    DELETE,
+    INSERT,
+    NO_ROW,
+    REPLACE,
+    ChangeArrays,
+    ResultArrays,
+    cast_to_schema,
+    change_records,
+    instant_array,
+    raise_duplicate_key,
+    split_by_role,
+)
+from errata.answer.row_comparison import BoolArray, IntArray, group_starts, same_values, sort_arrays
+from errata.archive.schemas import computed_schema, result_mask_schema, result_schema
+from errata.language.lineage import Region, RegionAxis
+from errata.model.columns import TypeKind
+from errata.model.results import EVALUATION, VE, VS, ResultShape
+from errata.model.time import HIGHEST, Interval
+
+
+@dataclass(frozen=True, slots=True)
+class _DiffRows:
+    """Published rows and, behind them, new ones: those whose keys have something in the regions."""
+
+    table: pa.Table
+    names: list[str]
+    """The columns of the key."""
+    payload: list[str]
+    rough: Collection[str]
+    """Columns of doubles that may differ in their last bits."""
+    published: int
+    """How many rows are published ones."""
+    vs: IntArray
+    ve: IntArray
+    key: IntArray
+    """A number for each row's key."""
+    inside: RowParts
+    """What of the rows lies in the regions."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CurrentResults:
+    """The results that there are now, in the order of key and vs."""
+
+    first: IntArray
+    """The row that has what a result says: the published one, if that says the same."""
+    vs: IntArray
+    ve: IntArray
+    old: IntArray
+    """The published row of the same key and vs."""
+    followed: BoolArray
+    """Whether the next result of the key begins where it ends."""
+    gone: IntArray
+    """Published rows that are no results any more."""
+
+
+def _gather_rows(
+    new: pa.Table,
+    before: pa.Table,
+    regions: Iterable[Region],
+    axis: RegionAxis,
+    until: int,
+    rough: Collection[str],
+    shape: ResultShape,
+) -> _DiffRows:
+    """The rows that have a say. What begins after the last instant has none."""
+    new, before = (
+        cast_to_schema(new, computed_schema(shape)),
+        cast_to_schema(before, result_schema(shape)).drop_columns([EVALUATION]),
+    )
+    new = new.filter(pa.array((instant_array(new, VS) <= until) & (instant_array(new, VE) > instant_array(new, VS))))
+    table = pa.concat_tables([before, new]).combine_chunks()
+    vs, ve = instant_array(table, VS), instant_array(table, VE)
+    reach = vs + 1 if axis is RegionAxis.START else ve
+    inside = parts_in_regions(table, vs, reach, (_extend_open_end(each, until) for each in regions))
+    key = _number_keys(table, shape.key)
+    concerned = np.zeros(len(key) + 1, np.bool_)
+    concerned[key[inside.row]] = True
+    concerns = concerned[key]
+    concerns[before.num_rows :] = False
+    concerns[inside.row] = True
+    place = np.cumsum(concerns) - 1
+    inside = RowParts(place[inside.row], inside.start, inside.end)
+    return _DiffRows(
+        table.select(shape.names).filter(pa.array(concerns)).combine_chunks(),
+        shape.key,
+        shape.payload,
+        rough,
+        int(np.count_nonzero(concerns[: before.num_rows])),
+        vs[concerns],
+        ve[concerns],
+        key[concerns],
+        inside,
+    )
+
+
+def _extend_open_end(region: Region, until: int) -> Region:
+    """Nothing is published of later instants, but what is foreseen of them."""
+    interval = region.interval
+    return region if interval.end <= until else replace(region, interval=Interval(interval.start, HIGHEST))
+
+
+def _number_keys(table: pa.Table, names: Sequence[str]) -> IntArray:
+    """Numbers for the rows' keys, in the order of these."""
+    told = sort_arrays(table, names)
+    numbers = np.zeros(table.num_rows, np.int64)
+    if told:
+        order = np.lexsort(told[::-1])
+        numbers[order] = np.cumsum(group_starts([lane[order] for lane in told], len(order)))
+    return numbers
+
+
+def _results_by_start(rows: _DiffRows, *, covering: bool) -> _CurrentResults:
+    """Whole rows: in the regions new ones take the place of published ones."""
+    size = len(rows.vs)
+    inside = np.zeros(size, np.bool_)
+    inside[rows.inside.row] = True
+    # Published rows come first among those of the same key and vs.
+    order = np.lexsort((rows.vs, rows.key))
+    key, vs = rows.key[order], rows.vs[order]
+    again = 1 + np.flatnonzero((key[1:] == key[:-1]) & (vs[1:] == vs[:-1]))
+    now, was = order[again], order[again - 1]
+    if (clash := now[(was >= rows.published) | (now < rows.published) | ~inside[was]]).size:
+        raise_duplicate_key(rows.table, rows.names, int(clash[0]), int(rows.vs[clash[0]]))
+    old = np.where(np.arange(size) < rows.published, np.arange(size), NO_ROW)
+    old[now] = was
+    first = np.arange(size)
+    same = same_values(rows.table, rows.payload, was, now, rows.rough)
+    first[now[same]] = was[same]
+    taken = inside & (np.arange(size) < rows.published)
+    there = order[~taken[order]]
+    key, vs, ve = rows.key[there], rows.vs[there], rows.ve[there]
+    together = key[1:] == key[:-1]
+    if covering:
+        _check_disjoint(rows, there, vs, ve)
+    followed = np.append(together & (vs[1:] == ve[:-1]), False)[: len(there)]
+    gone = np.setdiff1d(np.flatnonzero(taken), was)
+    return _CurrentResults(first[there], vs, ve, old[there], followed, gone)
+
+
+def _check_disjoint(rows: _DiffRows, row: IntArray, start: IntArray, end: IntArray) -> None:
+    """Refuse parts of rows of one key that meet. They come in the order of key and time."""
+    meet = (rows.key[row[1:]] == rows.key[row[:-1]]) & (start[1:] < end[:-1])
+    if (clash := 1 + np.flatnonzero(meet)).size:
+        raise_duplicate_key(rows.table, rows.names, int(row[clash[0]]), int(start[clash[0]]))
+
+
+@dataclass(frozen=True, slots=True)
+class _TimePoints:
+    """The instants of each key at which something begins or ends, in order; what is so holds up to the next one."""
+
+    time: IntArray
+    published: IntArray
+    """The published row that counts."""
+    taken: BoolArray
+    """Whether this lies in a region."""
+    said: IntArray
+    """The new row that counts in a region."""
+
+
+def _time_points(rows: _DiffRows) -> _TimePoints:
+    inside = rows.inside
+    old = inside.row < rows.published
+    everything = np.arange(rows.published)
+    layers = [
+        (everything, rows.vs[: rows.published], rows.ve[: rows.published]),
+        (inside.row[old], inside.start[old], inside.end[old]),
+        (inside.row[~old], inside.start[~old], inside.end[~old]),
+    ]
+    for row, start, end in layers[::2]:
+        order = np.lexsort((start, rows.key[row]))
+        _check_disjoint(rows, row[order], start[order], end[order])
+    key = rows.key[np.concatenate([row for row, _, _ in layers for _ in ("start", "end")])]
+    time = np.concatenate([each for _, start, end in layers for each in (start, end)])
+    order = np.lexsort((time, key))
+    fresh = group_starts([key[order], time[order]], len(order))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.cumsum(fresh) - 1
+    counting, at = [], 0
+    for row, _, _ in layers:
+        begins, ends = place[at : at + len(row)], place[at + len(row) : at + 2 * len(row)]
+        counting.append(_row_at_points(row, begins, ends, int(np.count_nonzero(fresh))))
+        at += 2 * len(row)
+    return _TimePoints(time[order[fresh]], counting[0], counting[1] != NO_ROW, counting[2])
+
+
+def _row_at_points(row: IntArray, begins: IntArray, ends: IntArray, size: int) -> IntArray:
+    """For each point the row that counts from there on, of rows that begin and end at some points and do not meet."""
+    told = np.zeros(size, np.bool_)
+    told[ends] = told[begins] = True
+    found = np.full(size, NO_ROW)
+    found[begins] = row
+    last: IntArray = np.maximum.accumulate(np.where(told, np.arange(size), 0))
+    return found[last]
+
+
+def _results_by_instant(rows: _DiffRows) -> _CurrentResults:
+    """What is said at instants: in the regions the new, elsewhere the published; and made one where it goes on."""
+    points = _time_points(rows)
+    stays = (points.published != NO_ROW) & ~points.taken
+    if (clash := np.flatnonzero(stays & (points.said != NO_ROW))).size:
+        raise_duplicate_key(rows.table, rows.names, int(points.said[clash[0]]), int(points.time[clash[0]]))
+    # A published row stands wherever the new one says the same, so that what comes out the same is left as it is.
+    both = np.flatnonzero(points.taken & (points.said != NO_ROW))
+    same = both[same_values(rows.table, rows.payload, points.published[both], points.said[both], rows.rough)]
+    says = np.where(stays, points.published, points.said)
+    says[same] = points.published[same]
+
+    there = np.flatnonzero(says != NO_ROW)
+    row = says[there]
+    touching = np.zeros(len(there) + 1, np.bool_)
+    # What counts at a point ends at another point of its key, and that is the next one.
+    touching[1:-1] = there[1:] == there[:-1] + 1
+    at = np.flatnonzero(touching)
+    goes_on = touching.copy()
+    goes_on[at] = _continues(rows, row[at - 1], row[at])
+    heads = np.flatnonzero(~goes_on[:-1])
+    ends = np.append(heads[1:], len(there))[: len(heads)]
+    vs, ve = points.time[there[heads]], points.time[there[ends - 1] + 1]
+    old = points.published[there[heads]]
+    old[rows.vs[old] != vs] = NO_ROW
+    gone = np.setdiff1d(np.arange(rows.published), old)
+    return _CurrentResults(row[heads], vs, ve, old, touching[ends], gone)
+
+
+def _continues(rows: _DiffRows, one: IntArray, other: IntArray) -> BoolArray:
+    """Whether what a row says goes on in another one. Published rows were told apart, and stay so."""
+    goes_on: BoolArray = one == other
+    published = [each < rows.published for each in (one, other)]
+    for which, rough in ((published[0] ^ published[1], rows.rough), (~published[0] & ~published[1], ())):
+        at = np.flatnonzero(which)
+        goes_on[at] = same_values(rows.table, rows.payload, one[at], other[at], rough)
+    return goes_on
+
+
+# Laying results that have been worked out anew against the published ones: which of these no longer count, what counts
+# instead, and what a reader of the changes has to be told.
+#
+# Published results are never rewritten. One that is wrong is masked, and the right one is added.
+
+
+@dataclass(frozen=True, slots=True)
+class DiffContext:
+    """Which evaluation corrects, and what the results are that it corrects."""
+
+    run: int
+    until: int
+    """The last instant that is answered; what is said of it is provisional."""
+    covering: bool
+    """Whether results are replaced by others as time goes on; otherwise they are only added, and ends are certain."""
+    axis: RegionAxis
+    """How all regions lie in time."""
+    closes: tuple[str, int] | None = None
+    """A column that tells when something begins, and how long it lasts: what is said of it is final after that."""
+    rough: frozenset[str] | None = None
+    """The columns of doubles that may differ in their last bits, since they are sums; None if all may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultDiff:
+    """What is to be added to what is published."""
+
+    masks: pa.Table
+    """Published results that no longer count."""
+    base: pa.Table
+    open: pa.Table
+    tip: pa.Table
+    """Results that count instead: final ones, ones that may yet change their end, and ones that begin at the last
+    instant."""
+    feed: pa.Table
+    changed: int
+    """So many results have come, gone or changed."""
+    compared: int
+    """So many have been looked at: those, and the ones that came out the same."""
+
+
+def diff_results(
+    new: pa.Table, before: pa.Table, regions: Iterable[Region], told: DiffContext, shape: ResultShape
+) -> ResultDiff:
+    """What becomes of the published results in some regions.
+
+    Of `new` only what lies in the regions counts, and it is all that there is in them. Regions may overlap. `before`
+    has at least the published results that have the constants of a region's key columns, whatever else they say, and
+    that begin in its interval; or, of instants, that count in it, at the one before it or at the one after it.
+    """
+    rows = _gather_rows(new, before, regions, told.axis, told.until, _inexact_columns(told, shape), shape)
+    answer = (
+        _results_by_instant(rows)
+        if told.axis is RegionAxis.INSTANT
+        else _results_by_start(rows, covering=told.covering)
+    )
+    answer = _drop_later_results(answer, told.until)
+    published = answer.old != NO_ROW
+    ended = rows.ve[answer.old]
+    same_end = answer.ve == ended
+    if told.covering:
+        # Of what is foreseen the next evaluation decides.
+        same_end |= (answer.ve > told.until) & (ended > told.until)
+    replaced = published & ((answer.first != answer.old) | ~same_end)
+    masked = np.concatenate([answer.old[replaced], answer.gone])
+    now = np.flatnonzero(replaced | ~published)
+    results = ResultArrays(answer.first[now], answer.vs[now], answer.ve[now], np.full(len(now), told.run))
+    came = int(np.count_nonzero(~published))
+    looked_at = np.union1d(rows.inside.row[rows.inside.row < rows.published], masked)
+    return ResultDiff(
+        _mask_rows(rows, masked, told, shape),
+        *split_by_role(rows.table, results, told, shape),
+        _change_records(rows, answer, replaced, told, shape),
+        len(masked) + came,
+        len(looked_at) + came,
+    )
+
+
+def _inexact_columns(told: DiffContext, shape: ResultShape) -> frozenset[str]:
+    doubles = frozenset(each.name for each in shape.columns if each.type.kind is TypeKind.DOUBLE)
+    return doubles if told.rough is None else doubles & told.rough
+
+
+def _drop_later_results(answer: _CurrentResults, until: int) -> _CurrentResults:
+    """The results that begin up to the last instant."""
+    if (counts := answer.vs <= until).all():
+        return answer
+    first, old, followed = answer.first[counts], answer.old[counts], answer.followed[counts]
+    return _CurrentResults(first, answer.vs[counts], answer.ve[counts], old, followed, answer.gone)
+
+
+def _mask_rows(rows: _DiffRows, masked: IntArray, told: DiffContext, shape: ResultShape) -> pa.Table:
+    at = masked[np.lexsort((rows.key[masked], rows.vs[masked]))]
+    columns = [rows.table[name].take(pa.array(at)) for name in shape.key]
+    times = [pa.array(rows.vs[at]), pa.array(rows.ve[at]), pa.repeat(told.run, len(at))]
+    return pa.Table.from_arrays([*columns, *times], schema=result_mask_schema(shape))
+
+
+def _change_records(
+    rows: _DiffRows, answer: _CurrentResults, replaced: BoolArray, told: DiffContext, shape: ResultShape
+) -> pa.Table:
+    published = answer.old != NO_ROW
+    said_again = replaced.copy()
+    if told.covering:
+        # Where the next result is gone that a reader has taken the end from, the end must be said.
+        said_again |= published & _was_followed(rows)[answer.old] & ~answer.followed
+    said, gone = np.flatnonzero(said_again | ~published), answer.gone
+    row, past = np.concatenate([answer.first[said], gone]), np.concatenate([answer.old[said], gone])
+    op = np.concatenate([np.where(published[said], REPLACE, INSERT), np.full(len(gone), DELETE)])
+    vs = np.concatenate([answer.vs[said], rows.vs[gone]])
+    ve = np.concatenate([answer.ve[said], rows.vs[gone]])
+    return change_records(
+        rows.table, ChangeArrays(op, row, past, vs, ve, rows.ve[past], rows.key[row]), told.run, shape
+    )
+
+
+def _was_followed(rows: _DiffRows) -> BoolArray:
+    """Of the rows, which published ones end where the next published one of their key begins."""
+    order = np.lexsort((rows.vs[: rows.published], rows.key[: rows.published]))
+    key, vs, ve = rows.key[order], rows.vs[order], rows.ve[order]
+    followed = np.zeros(len(rows.vs), np.bool_)
+    followed[order[:-1]] = (key[1:] == key[:-1]) & (vs[1:] == ve[:-1])
+    return followed

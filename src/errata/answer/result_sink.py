@@ -1,0 +1,222 @@
+"""How two forms of a query differ in their answers: published when the edited one takes the former one's place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from errata.answer.publication import RowsByRole, StepContext, settle_results
+from errata.archive.results import ResultWriter
+from errata.archive.schemas import conform, feed_schema, result_schema
+from errata.engine.frames import arrow_ddl, fetch_rows, join_sql, select_sql, spark_type
+from errata.engine.near import is_near
+from errata.engine.plans.node_rows import quote_name, select_columns
+from errata.model.bucket import Groups, NewBucket, Role
+from errata.model.results import EVALUATION, OLD_VE, OP, VE, VS, ResultShape, old_column
+from errata.model.time import HIGHEST
+
+_OLD_PREFIX, _IS_NOW, _WAS_BEFORE = "_o_", "_there", "_was_there"
+
+
+def have_same_key(one: ResultShape, other: ResultShape) -> bool:
+    """Whether results of the two can be told to be the same result: they have the same key."""
+    return one.timed == other.timed and _key_types(one) == _key_types(other)
+
+
+def _key_types(shape: ResultShape) -> list[tuple[str, str]]:
+    return sorted((each.name, str(each.type)) for each in shape.columns if each.key)
+
+
+def difference_records(
+    was: DataFrame, was_shape: ResultShape, now: DataFrame, shape: ResultShape, run: int
+) -> DataFrame:
+    """The change records that lead from the one answer to the other, both in their kept forms. The former one may have
+    reached further: what it says of later instants is withdrawn, too. Columns that it did not have were NULL."""
+    types = {each.name: each.type for each in was_shape.columns}
+    payload = [name for name in shape.payload if types.get(name) == type_of_column(shape, name)]
+    former = {_former_column(name): quote_name(name) for name in (*shape.key, *payload, VS, VE)}
+    before = select_columns(was, [], **former, **{_WAS_BEFORE: "TRUE"})
+    after = select_columns(now, [*map(quote_name, shape.names), VS, VE], **{_IS_NOW: "TRUE"})
+    same = [f"{VS} = {_former_column(VS)}", *(_same_value_sql(name) for name in shape.key)]
+    both = join_sql(after, before, " AND ".join(same), "full_outer")
+    differs = [
+        f"{_IS_NOW} IS NULL",
+        f"{_WAS_BEFORE} IS NULL",
+        *(f"NOT ({_same_value_sql(name)})" for name in (*payload, VE)),
+    ]
+    differs += [f"{quote_name(name)} IS NOT NULL" for name in shape.payload if name not in payload]
+    return select_columns(both.filter(" OR ".join(differs)), [], **_record_columns(shape, payload, run))
+
+
+def type_of_column(shape: ResultShape, name: str) -> object:
+    """The type of a column."""
+    return next(each.type for each in shape.columns if each.name == name)
+
+
+def _former_column(name: str) -> str:
+    return quote_name(_OLD_PREFIX + name)
+
+
+def _same_value_sql(name: str) -> str:
+    return f"{quote_name(name)} <=> {_former_column(name)}"
+
+
+def _record_columns(shape: ResultShape, known: Sequence[str], run: int) -> dict[str, str]:
+    either = {name: f"coalesce({quote_name(name)}, {_former_column(name)})" for name in (*shape.key, VS)}
+    told = {quote_name(name): either.get(name, quote_name(name)) for name in (*shape.names, VS, VE)}
+    before = {
+        quote_name(old_column(each.name)): _former_column(each.name)
+        if each.name in known
+        else f"CAST(NULL AS {spark_type(each.type).simpleString()})"
+        for each in shape.columns
+        if not each.key
+    }
+    op = f"CASE WHEN {_IS_NOW} IS NULL THEN 'delete' WHEN {_WAS_BEFORE} IS NULL THEN 'insert' ELSE 'replace' END"
+    return {OP: op, **told, OLD_VE: _former_column(VE), **before, EVALUATION: f"{run}L"}
+
+
+# From the frame of a step's results to buckets: in this process where they are few, in Spark's tasks where they may be
+# many. What is settled, open, at the tip and told by the feed is decided in one place for both.
+
+_STATE_STRUCT, _IS_STATE, _BEFORE = "_state", "_is_state", "_before"
+BUCKET_ROW_SCHEMA = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in ("role", "path", "checksum")),
+        *(pa.field(name, pa.int64()) for name in ("rows", "size", "vs_min", "vs_max", "ve_min", "ve_max")),
+        pa.field("data", pa.binary()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """What became of a step's results."""
+
+    buckets: list[NewBucket] = field(default_factory=list)
+
+    def rows(self, *roles: Role) -> int:
+        """How many rows there are in buckets of these roles."""
+        return sum(each.rows for each in self.buckets if each.role in roles)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultSink:
+    """Deposits results of one step. It crosses to Spark's workers."""
+
+    writer: ResultWriter
+    shape: ResultShape
+    told: StepContext
+
+    def in_memory(self, rows: pa.Table, before: pa.Table) -> StepOutput:
+        """Results that are at hand, `before` being those that were open or at the tip."""
+        return StepOutput(list(self._written(settle_results(rows, before, self.told, self.shape))))
+
+    def _written(self, settled: RowsByRole) -> Iterator[NewBucket]:
+        yield from self.writer.write(Role.BASE, settled.base)
+        yield from self.writer.write(Role.OPEN, settled.open)
+        yield from self.writer.write(Role.TIP, settled.tip)
+        yield from self.writer.write(Role.FEED, settled.feed)
+
+    def in_tasks(self, rows: DataFrame, before: DataFrame, tasks: int) -> StepOutput:
+        """The same in as many tasks. Where results are only added each task has a range of time; else it has some keys,
+        and sees all that is said of them."""
+        whole = select_sql(rows, "*", f"0L AS {EVALUATION}", f"FALSE AS {_BEFORE}")
+        whole = whole.unionByName(select_sql(before, "*", f"TRUE AS {_BEFORE}"))
+        told = self.told
+        if not told.covering:
+            whole = whole.where(f"{VS} >= {told.since}L AND {VS} <= {told.until}L").repartitionByRange(tasks, VS)
+        elif self.shape.key:
+            whole = whole.repartition(tasks, *map(quote_name, self.shape.key))
+        else:
+            whole = whole.coalesce(1)
+        # Plain names, since Arrow functions look columns up by them.
+        found = fetch_rows(whole.mapInArrow(self._task, arrow_ddl(BUCKET_ROW_SCHEMA)))
+        return StepOutput([bucket_from_row(each) for each in found.to_pylist()])
+
+    def feed(self, records: DataFrame) -> list[NewBucket]:
+        """Buckets of change records, written in this process."""
+        return self.writer.write(Role.FEED, conform(fetch_rows(records), feed_schema(self.shape)))
+
+    def feed_in_tasks(self, records: DataFrame) -> list[NewBucket]:
+        """The same, written by tasks."""
+        writer, schema = self.writer, feed_schema(self.shape)
+
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            read = [conform(pa.Table.from_batches([each]), schema) for each in batches if each.num_rows]
+            made = writer.write(Role.FEED, pa.concat_tables(read)) if read else []
+            yield from pa.Table.from_pylist([bucket_to_row(each) for each in made], BUCKET_ROW_SCHEMA).to_batches()
+
+        return [
+            bucket_from_row(each)
+            for each in fetch_rows(records.mapInArrow(task, arrow_ddl(BUCKET_ROW_SCHEMA))).to_pylist()
+        ]
+
+    def _task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        schema = result_schema(self.shape).append(pa.field(_BEFORE, pa.bool_()))
+        read = [conform(pa.Table.from_batches([batch]), schema) for batch in batches if batch.num_rows]
+        if not read:
+            return
+        rows = pa.concat_tables(read)
+        flags = rows[_BEFORE]
+        rows = rows.drop_columns([_BEFORE])
+        fresh, before = rows.filter(pc.invert(flags)).drop_columns([EVALUATION]), rows.filter(flags)
+        made = [bucket_to_row(each) for each in self._written(settle_results(fresh, before, self.told, self.shape))]
+        yield from pa.Table.from_pylist(made, BUCKET_ROW_SCHEMA).to_batches()
+
+
+def collect_results(
+    rows: DataFrame, state: DataFrame | pa.Table | None, schema: pa.Schema
+) -> tuple[pa.Table, pa.Table | None]:
+    """Results and state in memory, by one job. A state that has been fetched stays as it is."""
+    if state is None or isinstance(state, pa.Table):
+        return conform(fetch_rows(rows), schema), state
+    if is_near(rows.sparkSession):
+        # Two jobs there cost less than one that packs both: nothing is planned by a JVM.
+        return conform(fetch_rows(rows), schema), fetch_rows(state)
+    # A struct of NULLs and not NULL itself, or Arrow would find NULLs within that a column of the state cannot have.
+    nothing = sf.struct(*(sf.lit(None).cast(each.dataType).alias(each.name) for each in state.schema))
+    packed = state.select(sf.struct(*(sf.col(quote_name(name)) for name in state.columns)).alias(_STATE_STRUCT))
+    plain = rows.select("*", nothing.alias(_STATE_STRUCT), sf.lit(False).alias(_IS_STATE))
+    both = fetch_rows(plain.unionByName(packed.withColumn(_IS_STATE, sf.lit(True)), allowMissingColumns=True))
+    is_state = both[_IS_STATE]
+    found = conform(both.filter(pc.invert(is_state)), schema)
+    structs = both.filter(is_state)[_STATE_STRUCT].combine_chunks()
+    if isinstance(structs, pa.ChunkedArray):
+        structs = structs.chunk(0)
+    names = [each.name for each in structs.type]
+    return found, pa.table(dict(zip(names, structs.flatten(), strict=True)))
+
+
+def select_result_columns(
+    rows: DataFrame, shape: ResultShape, fields: list[str], scope: list[str] | None = None
+) -> DataFrame:
+    """Results of a plan under the names by which they are kept."""
+    named = [f"{quote_name(field)} AS {quote_name(name)}" for field, name in zip(fields, shape.names, strict=True)]
+    return select_sql(rows, *named, VS, VE, *map(quote_name, scope or ()))
+
+
+def bucket_to_row(bucket: NewBucket) -> Mapping[str, object]:
+    ends = bucket.ends or (HIGHEST, HIGHEST)
+    return {
+        "role": bucket.role.value,
+        "path": bucket.path,
+        "checksum": bucket.checksum,
+        "rows": bucket.rows,
+        "size": bucket.size,
+        "vs_min": bucket.vs_min,
+        "vs_max": bucket.vs_max,
+        "ve_min": ends[0],
+        "ve_max": ends[1],
+        "data": bucket.data,
+    }
+
+
+def bucket_from_row(row: dict[str, Any]) -> NewBucket:
+    ends = (row.pop("ve_min"), row.pop("ve_max"))
+    return NewBucket(role=Role(row.pop("role")), groups=Groups(), ends=ends, **row)

@@ -1,0 +1,184 @@
+"""What a sweep would do: which results it would work out again, by which technique, and at what cost. Nothing is
+applied, and Spark is not started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from errata.answer.correction_plan import clusters_to_follow, rows_to_read, technique_for_changes, why_not_direct
+from errata.answer.due_corrections import Deferrals
+from errata.answer.inputs import LazySession, RunInputs
+from errata.answer.lineage_lookup import lineage_request
+from errata.answer.query_state import QueryState, scope_of_results, unread_revisions
+from errata.answer.replay_sequence import ReplaySequence
+from errata.answer.rounds import queries_with_inputs
+from errata.answer.runs import streams_with_pending
+from errata.answer.source_revisions import OLD_VERSION, REVISION, RevisionCluster, SourceRevisions
+from errata.archive.revisions.decide import CorrectionContext, claim_pending, read_pending
+from errata.archive.revisions.pending import NUMBER, RevisionFlags
+from errata.archive.schemas import old_value_column
+from errata.catalog import commits, pins, queries, streams
+from errata.catalog.queries import RecordedQuery
+from errata.catalog.result_archives import read_archives
+from errata.catalog.streams import StreamState
+from errata.declare.query_plans import read_plans
+from errata.declare.site import Site
+from errata.engine.engines import EngineChoice, EngineDemand
+from errata.language.plan import Plan
+from errata.model.commit import RefusedRevisions
+from errata.model.results import VE, VS
+from errata.model.stream import RevisionPolicy, Stream
+from errata.model.technique import Technique
+from errata.model.time import HIGHEST
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCorrection:
+    """What a sweep would do for a query."""
+
+    query: str
+    revisions: int
+    """So many corrections and late rows its results do not contain."""
+    technique: Technique
+    why: str
+    regions: int
+    """So many stretches of its results would be worked out again."""
+    rows: int
+    """About so many rows would be read for it."""
+    all_rows: int
+    """About so many would be to replay everything."""
+    refused: Sequence[RefusedRevisions] = ()
+    waits: str | None = None
+    """Why `errata run` would leave them for now, if it would."""
+    choice: EngineChoice | None = None
+    """The engine that would do it, where there is anything to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """What a sweep would do."""
+
+    pending: Mapping[str, int]
+    """Of each stream what waits to become history."""
+    unplaced: Mapping[str, int] = field(default_factory=dict)
+    """Of these, corrections that do not say where their rows lie, and are not in the plan."""
+    queries: Sequence[PlannedCorrection] = ()
+    current: Sequence[str] = ()
+
+
+def plan_sweep(
+    site: Site, names: Sequence[str] = (), *, technique: Technique = Technique.AUTO, narrowed: bool = True
+) -> SweepPlan:
+    """What a sweep of these queries and of those that they read would do; without names, of all."""
+    known = queries_with_inputs(queries.recorded_queries(site.catalog), names)
+    with pins.hold_pin(site.catalog, commits.newest_commit(site.catalog), "sweep plan") as pin:
+        standings = {each.stream.name: each for each in streams.stream_states(site.catalog, pin.commit_id)}
+        waiting = {name: _pending_revisions(site, standings[name]) for name in streams_with_pending(standings.values())}
+        declared = {name: each.stream for name, each in standings.items()}
+        plans = read_plans(declared, {name: each.checked.query for name, each in known.items()}, list(known))
+        inputs = RunInputs(site, pin.commit_id, standings, read_archives(site.catalog), plans, LazySession(site))
+        found = _SweepPlanner(inputs, waiting, Deferrals(site), technique, narrowed)
+        for name in _topological_order(known):
+            found.add(known[name], plans[name])
+    counts = {name: standings[name].revisions - standings[name].applied for name in waiting}
+    unplaced = {name: counts[name] - each.count for name, each in waiting.items() if counts[name] > each.count}
+    return SweepPlan(counts, unplaced, found.planned, found.current)
+
+
+@dataclass
+class _SweepPlanner:
+    inputs: RunInputs
+    pending: Mapping[str, SourceRevisions]
+    deferrals: Deferrals
+    technique: Technique
+    narrowed: bool
+    works: dict[str, ReplaySequence] = field(default_factory=dict)
+    planned: list[PlannedCorrection] = field(default_factory=list)
+    current: list[str] = field(default_factory=list)
+
+    def add(self, query: RecordedQuery, plan: Plan) -> None:
+        """What would be done for a query; those that it reads are known."""
+        name, stands = query.checked.name, QueryState.of(query, plan, self.inputs)
+        if stands.basis is None:
+            return
+        revised = list(unread_revisions(stands, self.inputs))
+        revised += [self.pending[each] for each in stands.read if each in self.pending]
+        below = {each: self.works[each] for each in stands.read if each in self.works}
+        if not revised and not below:
+            self.current.append(name)
+            return
+        task = stands.task(self.inputs)
+        of = scope_of_results(task, stands.basis, self.inputs)
+        count = sum(each.count for each in revised)
+        waits = self.deferrals.waits_for(name, revised)
+        if query.checked.on_revision is not RevisionPolicy.RESULTS:
+            why = f"the query declares on_revision: {query.checked.on_revision.value}"
+            self.planned.append(PlannedCorrection(name, count, Technique.NONE, why, 0, 0, 0, waits=waits))
+            return
+        changed_below = [each for other, work in below.items() for each in _result_changes(other, work)]
+        aged, no_direct = stands.aged(self.inputs), "results of another query" if below else why_not_direct(of, revised)
+        changes = [*clusters_to_follow(revised, self.inputs, aged), *changed_below]
+        wanted = lineage_request(task, stands.basis, revised, changed_below)
+        chosen, needed, why = technique_for_changes(
+            of, changes, self.inputs, self.technique, aged, no_direct, wanted, narrowed=self.narrowed
+        )
+        _, whole, _ = technique_for_changes(of, changes, self.inputs, Technique.ALL, aged, no_direct, narrowed=False)
+        self.works[name] = needed
+        rows, all_rows = (rows_to_read(self.inputs, each, of.until) for each in (needed, whole))
+        rows = 0 if chosen is Technique.DIRECT else rows
+        regions = len(needed.regions)
+        choice = self.inputs.choice(EngineDemand(rows + count, obstacle=task.obstacle))
+        self.planned.append(
+            PlannedCorrection(name, count, chosen, why, regions, rows, all_rows, needed.refused, waits, choice)
+        )
+
+
+def _result_changes(query: str, work: ReplaySequence) -> list[RevisionCluster]:
+    """The results of a query that would be worked out again, as changes for those that read it."""
+    return [
+        RevisionCluster(query, each.interval, each.interval.end, dict(each.values), 0, 0, 0) for each in work.regions
+    ]
+
+
+def _pending_revisions(site: Site, standing: StreamState) -> SourceRevisions:
+    """What is pending, as far as it says of which rows it is."""
+    place = CorrectionContext(site.session, site.catalog, site.warehouse, standing)
+    stream = standing.stream
+    claimed = claim_pending(place, HIGHEST)
+    rows = read_pending(place, claimed)
+    names = list(stream.key)
+    parts = []
+    for column, gone in ((stream.order, False), (old_value_column(stream.order), True)):
+        some = rows.filter(pc.is_valid(rows[column]))
+        begins = some[column].cast(pa.int64())
+        columns = [*(some[name] for name in names), begins, pa.repeat(HIGHEST, some.num_rows), some[NUMBER]]
+        parts.append(pa.table([*columns, pa.repeat(gone, some.num_rows)], [*names, VS, VE, REVISION, OLD_VERSION]))
+    came = min((each.added_in for each in claimed), default=standing.changed_in)
+    numbers = (standing.applied, standing.revisions, came)
+    whole = pa.concat_tables(parts)
+    return SourceRevisions(
+        stream.name, whole, *numbers, tuple(stream.group), rows, rows, gives=_columns_given(stream, rows)
+    )
+
+
+def _columns_given(stream: Stream, rows: pa.Table) -> dict[int, frozenset[str]]:
+    """By the numbers of replacements the columns that they may change."""
+    said = RevisionFlags.by(stream, rows)
+    # What only tells which row is meant stays as it is.
+    telling = set(stream.key) | ({stream.order} if stream.key_has_order else set())
+    found = {}
+    for at, number in enumerate(rows[NUMBER].to_pylist()):
+        if not (said.inserts[at] or said.deletes[at]):
+            told = zip(stream.names, said.given[at], said.claimed[at], strict=True)
+            found[number] = frozenset(name for name, given, was in told if given and (was or name not in telling))
+    return found
+
+
+def _topological_order(known: Mapping[str, RecordedQuery]) -> Iterable[str]:
+    reads = {name: [other for other in each.checked.reads if other in known] for name, each in known.items()}
+    return TopologicalSorter(reads).static_order()

@@ -1,0 +1,334 @@
+"""Windows of very much history, replayed stretch by stretch: where one ends and the next begins, and which rows make
+the windows of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from errata.answer import step_parts
+from errata.answer.advance import EMPTY_WINDOW, latest_parts, part_rows, window_tombstones
+from errata.answer.correction_plan import CorrectionPlan
+from errata.answer.extents import rows_with_constants
+from errata.answer.inputs import RunInputs, SourceRows
+from errata.answer.result_sink import collect_results, select_result_columns
+from errata.archive.overlays import bucket_sources
+from errata.archive.results import normalize_floats, starting_in
+from errata.archive.scan import order_literal
+from errata.archive.schemas import computed_schema
+from errata.archive.tables import match_rows
+from errata.catalog import buckets
+from errata.engine.frames import arrow_ddl, fetch_rows, frame_of_rows, stream_ddl
+from errata.engine.plans.adjustment import REMOVED, UNCHANGED, UNDECIDED, VERDICT, adjust_windows
+from errata.engine.plans.node_rows import quote_name
+from errata.engine.plans.partial_groups import advance_group, final_results
+from errata.intake.types import arrow_schema
+from errata.language.incremental import PartialGroup
+from errata.language.lineage import Region, RegionAxis
+from errata.language.nodes import scans_of
+from errata.language.plan import Plan
+from errata.language.source_reads import SourceExtent, source_extents
+from errata.model.bucket import Bucket, Role
+from errata.model.results import EVALUATION, VS
+from errata.model.time import HIGHEST, LOWEST, Interval
+
+
+def time_slices(opened: Sequence[Bucket], rows: int, regions: Sequence[Region], until: int) -> list[Interval]:
+    """Where the windows of some regions end, in intervals each of which takes about so many of the rows as a step does;
+    one, if there are no more of them."""
+    start = min((each.interval.start for each in regions), default=LOWEST)
+    end = max((each.interval.end for each in regions), default=HIGHEST)
+    if rows <= step_parts.STEP_PART_ROWS:
+        return [Interval(start, end)]
+    held = step_parts.RowDensity.of(opened)
+    last = min(end - 1, until)
+    found, low = [], max(start, held.lowest)
+
+    def so_far(at: int) -> int:
+        return round(held.within(Interval(low, at + 1)))
+
+    while (cut := step_parts.find_cut(so_far, low, last, step_parts.STEP_PART_ROWS)) is not None:
+        found.append(cut)
+        low = cut
+    return [Interval(one, other) for one, other in zip([start, *found], [*found, end], strict=True)]
+
+
+def regions_in_slice(regions: Sequence[Region], stretch: Interval) -> list[Region]:
+    """Regions as far as they lie in a stretch."""
+    some = (
+        replace(
+            each,
+            interval=Interval(max(each.interval.start, stretch.start), min(each.interval.end, stretch.end)),
+        )
+        for each in regions
+    )
+    return [each for each in some if not each.interval.empty]
+
+
+def reads_for_slice(
+    plan: Plan, read: Mapping[str, SourceRows], stretch: Interval, inputs: RunInputs
+) -> dict[str, SourceRows]:
+    """Of what has been read the rows that make results which begin in a stretch."""
+    asked = source_extents(plan, RegionAxis.START, stretch)
+    return {name: _narrow_read(name, each, asked[name], inputs) for name, each in read.items()}
+
+
+def _narrow_read(name: str, read: SourceRows, reach: SourceExtent, inputs: RunInputs) -> SourceRows:
+    interval = reach.interval
+    if reach.axis is RegionAxis.INSTANT or interval.empty:
+        return read  # more than is needed does no harm
+    if name not in inputs.standings:
+        return replace(read, frame=starting_in(read.frame, interval))
+    stream = inputs.standings[name].stream
+    if stream.relation is not None:
+        return read
+    order, frame = quote_name(stream.order), read.frame
+    if interval.end < HIGHEST:
+        frame = frame.where(f"{order} < {order_literal(stream, interval.end)}")
+    if interval.start > LOWEST:
+        frame = frame.where(f"{order} >= {order_literal(stream, interval.start)}")
+    return replace(read, frame=frame)
+
+
+# Final windows corrected: from the partial aggregates that were published with them, without reading any row; where
+# these do not decide, from the windows' rows. Either way their partial aggregates stay right.
+
+REUSE_PARTS_ROWS = 500_000
+"""Rows that are added up twice, for the results and for what is kept of them, sooner than by two jobs."""
+
+
+@dataclass(frozen=True)
+class ReplayedWindows:
+    """Windows that have been worked out again."""
+
+    rows: pa.Table
+    """Their results as they are now."""
+    parts: pa.Table
+    """What is to be kept of them."""
+
+
+@dataclass(frozen=True)
+class AdjustedWindows(ReplayedWindows):
+    """Windows that have been corrected from what was kept of them."""
+
+    undecided: pa.Table
+    """Those for which that did not suffice."""
+    touched: pa.Table
+    """All that corrected rows lie in, by the group's columns and their ends."""
+    known: pa.Table
+    """Those of which something was kept."""
+
+
+def replay_windows(
+    sweeping: CorrectionPlan, inputs: RunInputs, read: Mapping[str, SourceRows], regions: Sequence[Region]
+) -> ReplayedWindows:
+    """The windows in the regions, from their rows. Of windows beside them only a part of the rows may be there."""
+    opened, count = (
+        [bucket for each in read.values() for bucket in each.opened],
+        sum(each.rows for each in read.values()),
+    )
+    spans = time_slices(opened, count, regions, sweeping.task.step.until)
+    if len(spans) == 1:
+        return _replay_slice(sweeping, inputs, read, regions)
+    rows, parts = [computed_schema(sweeping.task.shape).empty_table()], pa.table({})
+    for span in spans:
+        if some := regions_in_slice(regions, span):
+            behind = reads_for_slice(sweeping.task.rewritten, read, span, inputs)
+            done = _replay_slice(sweeping, inputs, behind, some)
+            inside = pc.and_(pc.greater_equal(done.rows[VS], span.start), pc.less(done.rows[VS], span.end))
+            rows.append(done.rows.filter(inside))
+            parts = merge_parts(parts, done.parts)
+    return ReplayedWindows(pa.concat_tables(rows), parts)
+
+
+def _replay_slice(
+    sweeping: CorrectionPlan, inputs: RunInputs, read: Mapping[str, SourceRows], regions: Sequence[Region]
+) -> ReplayedWindows:
+    found, until = _partial_group(sweeping), sweeping.task.step.until
+    schema = computed_schema(sweeping.task.shape)
+    before = parts_in_spans(sweeping, inputs, [each.interval for each in regions])
+    before = before.filter(pa.array(_windows_in_regions(sweeping, before, regions)))
+    if not any(each.opened for each in read.values()):
+        return ReplayedWindows(schema.empty_table(), _vanished_parts(before, sweeping.task.number))
+    frames = {name: each.frame for name, each in read.items()}
+    done = advance_group(found, frames, None, None, LOWEST, until, parts=True)
+    made, beside = done.rows, done.windows
+    if beside is not None and (inputs.near or sum(each.rows for each in read.values()) > REUSE_PARTS_ROWS):
+        # They are added up once, and the results made of what is kept.
+        beside = fetch_rows(beside)
+        local = frame_of_rows(inputs.session, beside, arrow_ddl(beside.schema))
+        made = final_results(found, frames, local, until)
+    rows, windows = _fetch_windows(sweeping, made, beside)
+    windows = windows.filter(pc.less_equal(windows[VS], until))
+    windows = windows.filter(pa.array(_windows_in_regions(sweeping, windows, regions)))
+    now = part_rows(windows, sweeping.task.number)
+    return ReplayedWindows(
+        rows, merge_parts(now, window_tombstones(before, now, sweeping.task.number) if before.num_rows else None)
+    )
+
+
+def adjust_final_windows(sweeping: CorrectionPlan, inputs: RunInputs) -> AdjustedWindows:
+    """The windows that revised rows lie in, from what was kept of them."""
+    number = sweeping.task.number
+    parts = parts_in_spans(sweeping, inputs, [each.interval for each in sweeping.work.regions])
+    plain = parts.drop_columns([name for name in (EMPTY_WINDOW, EVALUATION) if name in parts.column_names])
+    rows, windows = _adjust_parts(sweeping, inputs, plain)
+    by_fate = {
+        fate: windows.filter(pc.equal(windows[VERDICT], fate)).drop_columns([VERDICT]) for fate in (UNCHANGED, REMOVED)
+    }
+    kept_now = merge_parts(part_rows(by_fate[UNCHANGED], number), part_rows(by_fate[REMOVED], number, empty=True))
+    undecided = windows.filter(pc.equal(windows[VERDICT], UNDECIDED))
+    before = windows_by_key(sweeping, parts) if parts.num_rows else windows_by_key(sweeping, windows.slice(0, 0))
+    return AdjustedWindows(
+        rows, kept_now, windows_by_key(sweeping, undecided), windows_by_key(sweeping, windows), before
+    )
+
+
+def _adjust_parts(sweeping: CorrectionPlan, inputs: RunInputs, parts: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Results and windows, from what was kept of them and the rows that revisions take away and bring."""
+    gone, came = (revised_rows(sweeping, inputs, which) for which in ("gone", "came"))
+    known = _parts_frame(sweeping, inputs, parts)
+    done = adjust_windows(_partial_group(sweeping), gone, came, known, sweeping.task.step.until)
+    return _fetch_windows(sweeping, done.rows, done.windows)
+
+
+def _parts_frame(sweeping: CorrectionPlan, inputs: RunInputs, parts: pa.Table) -> DataFrame:
+    """What was kept, as a frame; where nothing was, as many columns as there would be."""
+    if parts.column_names:
+        return frame_of_rows(inputs.session, parts, arrow_ddl(parts.schema))
+    found, empty = _partial_group(sweeping), revised_rows(sweeping, inputs, None)
+    windows = advance_group(found, empty, None, None, LOWEST, sweeping.task.step.until, parts=True).windows
+    if windows is None:
+        raise AssertionError("the parts of final windows were asked for")
+    return windows
+
+
+def select_windows(sweeping: CorrectionPlan, rows: pa.Table, windows: pa.Table, *, inside: bool = True) -> pa.Table:
+    """Results, or windows, that are of some windows; or that are of none of them."""
+    names = [VS, *_group_names(sweeping)]
+    left, _ = match_rows(normalize_floats(rows, names), normalize_floats(windows, names), names)
+    chosen = np.zeros(rows.num_rows, np.bool_)
+    chosen[left] = True
+    return rows.filter(pa.array(chosen if inside else ~chosen))
+
+
+def windows_by_key(sweeping: CorrectionPlan, windows: pa.Table) -> pa.Table:
+    """Windows by the names that the group's columns have in the results."""
+    schema = computed_schema(sweeping.task.shape)
+    names = _group_names(sweeping)
+    columns = [windows[f"_g{place}"].cast(schema.field(name).type) for place, name in enumerate(names)]
+    return pa.table([*columns, windows[VS]], [*names, VS])
+
+
+def parts_in_spans(sweeping: CorrectionPlan, inputs: RunInputs, spans: Iterable[Interval]) -> pa.Table:
+    """What is kept of the windows that end in some intervals; a table without columns where there is nothing."""
+    catalog, basis = inputs.site.catalog, sweeping.basis
+    wanted = list(spans)
+    found = buckets.overlapping_buckets(catalog, basis.stream_id, basis.last.commit_id, wanted, (Role.PARTS,))
+    read = [each.read(inputs.site.warehouse) for each in bucket_sources(catalog, found)]
+    if not read:
+        return pa.table({})
+    schema = read[0].schema
+    whole = pa.concat_tables([each.select(schema.names).cast(schema) for each in read])
+    ends = whole[VS].to_numpy()
+    inside = np.zeros(len(ends), np.bool_)
+    for span in wanted:
+        inside |= (ends >= span.start) & (ends < span.end)
+    return latest_parts(whole.filter(pa.array(inside)))
+
+
+def _partial_group(sweeping: CorrectionPlan) -> PartialGroup:
+    if sweeping.task.route.partial is None:
+        raise AssertionError("only groups keep partial aggregates")
+    return sweeping.task.route.partial
+
+
+def _group_names(sweeping: CorrectionPlan) -> list[str]:
+    """The group's columns as the results keep them."""
+    names = sweeping.task.kept_names
+    return [names[name] for name in _partial_group(sweeping).group_names]
+
+
+def _windows_in_regions(sweeping: CorrectionPlan, windows: pa.Table, regions: Iterable[Region]) -> np.ndarray:
+    """Which windows lie in regions: by their ends, and by the group's constants."""
+    inside = np.zeros(windows.num_rows, np.bool_)
+    if not windows.num_rows:
+        return inside
+    rows, ends = windows_by_key(sweeping, windows), windows[VS].to_numpy()
+    for each in regions:
+        values = {name: value for name, value in each.values.items() if name in rows.column_names}
+        same = rows_with_constants(rows, replace(each, values=values))
+        inside |= same & (ends >= each.interval.start) & (ends < each.interval.end)
+    return inside
+
+
+def _fetch_windows(
+    sweeping: CorrectionPlan, rows: DataFrame, windows: DataFrame | pa.Table | None
+) -> tuple[pa.Table, pa.Table]:
+    """Results and windows, by one job."""
+    task = sweeping.task
+    if windows is None:
+        raise AssertionError("the parts of final windows were asked for")
+    results = select_result_columns(rows, task.shape, [each.name for each in task.plan.fields])
+    table, found = collect_results(results, windows, computed_schema(task.shape))
+    if found is None:
+        raise AssertionError("both were asked for")
+    return table, found
+
+
+def revised_rows(sweeping: CorrectionPlan, inputs: RunInputs, which: str | None) -> dict[str, DataFrame]:
+    """The rows of each stream that revisions take away, or bring; or none."""
+    return {
+        name: frame_of_rows(inputs.session, table, stream_ddl(inputs.standings[name].stream))
+        for name, table in _revised_tables(sweeping, inputs, which).items()
+    }
+
+
+def _revised_tables(sweeping: CorrectionPlan, inputs: RunInputs, which: str | None) -> dict[str, pa.Table]:
+    known = {each.source: each for each in sweeping.revised}
+    found = {}
+    for scan in scans_of(_partial_group(sweeping).node.input):
+        schema = arrow_schema(inputs.standings[scan.source.name].stream)
+        rows = None
+        if which is not None and scan.source.name in known:
+            revised = known[scan.source.name]
+            rows = revised.before if which == "gone" else revised.after
+        found[scan.source.name] = schema.empty_table() if rows is None else rows.select(schema.names).cast(schema)
+    return found
+
+
+def _vanished_parts(before: pa.Table, number: int) -> pa.Table:
+    if not before.num_rows:
+        return before
+    return part_rows(before.drop_columns([EMPTY_WINDOW, EVALUATION]), number, empty=True)
+
+
+def select_parts(sweeping: CorrectionPlan, parts: pa.Table, windows: pa.Table) -> pa.Table:
+    """What is to be kept of some windows."""
+    if not parts.num_rows:
+        return parts
+    names = [VS, *_group_names(sweeping)]
+    left, _ = match_rows(
+        normalize_floats(windows_by_key(sweeping, parts), names), normalize_floats(windows, names), names
+    )
+    return parts.take(pa.array(np.unique(left)))
+
+
+def merge_parts(one: pa.Table, other: pa.Table | None) -> pa.Table:
+    """What is to be kept of the one and of the other."""
+    if other is None or not other.num_rows:
+        return one
+    if not one.num_rows:
+        return other
+    return pa.concat_tables([one, other.select(one.column_names).cast(one.schema)])
+
+
+def hull_region(spans: Iterable[Interval]) -> Region:
+    """All of a stretch of time."""
+    known = list(spans)
+    return Region(RegionAxis.START, Interval(min(each.start for each in known), max(each.end for each in known)))

@@ -1,0 +1,147 @@
+"""Work on buckets that is cut into tasks: done in this process where there is little to read, else by Spark.
+
+A task is known by its number. What does some of them yields record batches, and may write files, which nobody sees
+until a commit names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from errata.archive.overlays import BucketSource, bucket_sources
+from errata.archive.schemas import conform
+from errata.catalog.database import Catalog
+from errata.declare.warehouse import Warehouse
+from errata.engine.frames import arrow_ddl, fetch_rows, frame_of_rows
+from errata.engine.near import is_near
+from errata.errors import ErrataError
+from errata.model.bucket import Bucket, NewBucket
+from errata.model.time import Interval
+
+AnyBucket = TypeVar("AnyBucket", Bucket, NewBucket)
+
+LOCAL_ROWS = 50_000
+"""Rows in buckets up to which they are read in this process. To start an engine or a job for them would take longer;
+where one is at work, it is handed their values."""
+
+MAX_PARTIAL_SHARE = 0.5
+"""Share of a bucket's rows up to which the near engine is handed them, and does not read the file."""
+
+MAX_LOCAL_VALUES = 1_000_000
+"""Values, of rows by columns, of a scan up to which the near engine is handed them."""
+
+LOCAL_TASK_BYTES = 16 * 1024 * 1024
+"""Bytes in buckets up to which tasks are done here: a Spark job would take longer to begin."""
+
+TaskFunction = Callable[[Iterable[int]], Iterator[pa.RecordBatch]]
+"""Does some tasks, by their numbers. It travels to Spark's workers."""
+
+
+def run_tasks(
+    session: Callable[[], SparkSession], size: int, count: int, do: TaskFunction, schema: pa.Schema
+) -> pa.Table:
+    """What tasks yield that read so many bytes together."""
+    if size <= LOCAL_TASK_BYTES:
+        return pa.Table.from_batches(do(range(count)), schema)
+    return run_spark_tasks(session(), count, count, do, schema)
+
+
+def run_spark_tasks(
+    session: SparkSession, count: int, partitions: int, do: TaskFunction, schema: pa.Schema
+) -> pa.Table:
+    """The same by a Spark job, which shares the tasks out."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from do(batch.column(0).to_pylist())
+
+    return fetch_rows(session.range(0, count, 1, partitions).mapInArrow(run, arrow_ddl(schema))).cast(schema)
+
+
+def bucket_frame(
+    session: SparkSession,
+    catalog: Catalog,
+    warehouse: Warehouse,
+    found: Sequence[Bucket],
+    schema: pa.Schema,
+    declared: str,
+    wanted: tuple[str, Interval] | None = None,
+) -> DataFrame:
+    """All rows of some buckets, with a schema that is also declared in Spark's words; `wanted`: at least those of which
+    a column lies in an interval."""
+    by_name, here = split_by_access(session, warehouse, found)
+    if wanted is not None and is_near(session):
+        by_name, little = _split_by_share(by_name, wanted[1], len(schema))
+        here += little
+    frame = files_frame(session, warehouse, by_name, declared)
+    if here or frame is None:
+        rows = frame_of_rows(session, read_buckets(catalog, warehouse, schema, here, wanted), declared)
+        return rows if frame is None else frame.unionByName(rows)
+    return frame
+
+
+def files_frame(
+    session: SparkSession, warehouse: Warehouse, found: Iterable[Bucket | NewBucket], declared: str
+) -> DataFrame | None:
+    """All rows of buckets that are files; None where there are none."""
+    paths = [warehouse.spark_path(each.path or "") for each in found]
+    return session.read.schema(declared).parquet(*paths) if paths else None
+
+
+def split_by_access(
+    session: SparkSession, warehouse: Warehouse, found: Iterable[AnyBucket]
+) -> tuple[list[AnyBucket], list[AnyBucket]]:
+    """Buckets of whose files the engine is told the names, and those whose rows it is handed. To the near engine a file
+    that is not there has no rows: it is only told of files that are there, whole, under a name that is no pattern."""
+    near = is_near(session)
+    by_name: list[AnyBucket] = []
+    here: list[AnyBucket] = []
+    for each in found:
+        named = each.path is not None and (not near or warehouse.plain_size(each.path) == each.size)
+        (by_name if named else here).append(each)
+    return by_name, here
+
+
+def _split_by_share(found: Iterable[Bucket], interval: Interval, columns: int) -> tuple[list[Bucket], list[Bucket]]:
+    """Buckets of which the near engine reads the files, and those of which it is handed the row groups that meet an
+    interval, since these are a small part. It reads whole files, for it may not trust what they say of their rows."""
+    whole: list[Bucket] = []
+    little: list[Bucket] = []
+    values = 0.0
+    for each in found:
+        share = each.share(interval)
+        handed = share * each.rows * columns
+        if share <= MAX_PARTIAL_SHARE and values + handed <= MAX_LOCAL_VALUES:
+            little.append(each)
+            values += handed
+        else:
+            whole.append(each)
+    return whole, little
+
+
+def read_buckets(
+    catalog: Catalog,
+    warehouse: Warehouse,
+    schema: pa.Schema,
+    found: Iterable[Bucket],
+    wanted: tuple[str, Interval] | None = None,
+) -> pa.Table:
+    """The rows of some buckets as they are kept, whatever they are; `wanted`: at least those with a column in an
+    interval."""
+
+    def read_from(source: BucketSource) -> pa.Table:
+        if wanted is None:
+            return source.read(warehouse)
+        order, interval = wanted
+        return source.read_between(warehouse, schema.names, order, interval.start, interval.end - 1)
+
+    try:
+        read = [conform(read_from(each), schema) for each in bucket_sources(catalog, found)]
+    except (FileNotFoundError, pa.ArrowInvalid) as error:
+        how = "`errata doctor` tells what else is damaged, and what can be done"
+        raise ErrataError("a bucket cannot be read", why=str(error), how=how) from error
+    return pa.concat_tables([schema.empty_table(), *read])

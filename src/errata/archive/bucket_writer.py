@@ -1,0 +1,178 @@
+"""Buckets being written: rows in order, cut, encoded, and described for the index in the same pass."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from errata.archive.bloom import bloom_options
+from errata.declare.warehouse import Warehouse
+from errata.intake.convert import canonical_text
+from errata.model.bucket import MAX_INLINE_BYTES, MAX_LISTED_GROUPS, Groups, Layout, NewBucket, Role
+from errata.model.stream import Stream
+from errata.model.time import HIGHEST, LOWEST
+
+MAX_ROW_GROUP_ROWS = 16_384
+"""Rows of a Parquet row group, at most: what a reader skips by, once it has a bucket."""
+
+ROW_GROUPS_PER_BUCKET = 8
+"""A smaller bucket has about so many row groups: who goes on from its end need not read all of it."""
+
+MIN_ROW_GROUP_ROWS = 2_048
+"""Row groups of fewer rows are not worth what it takes to tell them apart."""
+
+SPLINTER_DIVISOR = 128
+"""A remainder of less than this part of a bucket is left on its own."""
+
+POS = "_pos"
+"""The hidden column of base buckets: where in its batch the row stood (model.batch.place)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketWriter:
+    """Writes the buckets of one stream, on whatever machine a task runs."""
+
+    stream: Stream
+    warehouse: Warehouse
+    inline: bool
+    """Whether small buckets may live in the catalog."""
+
+    def write(self, rows: pa.Table, role: Role) -> NewBucket:
+        """One bucket of these rows, which are in their order."""
+        low, high = self._range(rows)
+        if role is not Role.BASE:
+            return self.store(rows, role, low, high, Groups())
+        stream = self.stream
+        if stream.layout is Layout.GROUPED:
+            rows = rows.sort_by([(name, "ascending") for name in dict.fromkeys((*stream.group, stream.order))])
+        stored = self.store(rows, role, low, high, groups_in(rows, stream.group))
+        return replace(stored, layout=stream.layout)
+
+    def store(self, rows: pa.Table, role: Role, low: int, high: int, groups: Groups) -> NewBucket:
+        """One bucket of rows that have been described."""
+        if self.inline and rows.nbytes <= 4 * MAX_INLINE_BYTES:
+            data = arrow_bytes(rows)
+            if len(data) <= MAX_INLINE_BYTES:
+                return NewBucket(role, rows.num_rows, len(data), low, high, groups, checksum(data), data=data)
+        layout = self.stream.layout if role is Role.BASE else Layout.BUCKETS
+        data = parquet_bytes(rows, self._filtered(role), layout)
+        path = self.warehouse.new_name(self.stream, low, role.value)
+        self.warehouse.write(path, data)
+        return NewBucket(role, rows.num_rows, len(data), low, high, groups, checksum(data), path=path)
+
+    def _filtered(self, role: Role) -> tuple[str, ...]:
+        """The columns that get Bloom filters: of a key that does not tell the place of its row."""
+        return self.stream.key if role is Role.BASE and not self.stream.key_has_order else ()
+
+    def _range(self, rows: pa.Table) -> tuple[int, int]:
+        """The least and greatest order field; everything, where a correction does not say it."""
+        column = rows[self.stream.order]
+        if column.null_count:
+            return LOWEST, HIGHEST
+        ends = pc.min_max(column.cast(pa.int64()))
+        return ends["min"].as_py(), ends["max"].as_py()
+
+
+def cut_into_buckets(tables: Iterator[pa.Table], bucket_rows: int) -> Iterator[pa.Table]:
+    """Cut a sequence of rows into buckets: full ones, and in the end two even ones rather than a short one, unless it
+    is so short that it may live in the catalog until it is merged."""
+    held: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        held.append(table)
+        rows += table.num_rows
+        while rows >= bucket_rows + bucket_rows // 2 + 1:
+            whole = pa.concat_tables(held)
+            yield whole.slice(0, bucket_rows)
+            held, rows = [whole.slice(bucket_rows)], rows - bucket_rows
+    if not rows:
+        return
+    whole = pa.concat_tables(held)
+    if rows <= bucket_rows:
+        yield whole
+    else:
+        splinter = rows - bucket_rows <= bucket_rows // SPLINTER_DIVISOR
+        first = bucket_rows if splinter else (rows + 1) // 2
+        yield whole.slice(0, first)
+        yield whole.slice(first)
+
+
+def groups_in(rows: pa.Table, names: tuple[str, ...]) -> Groups:
+    if not names:
+        return Groups()
+    members = rows.select(names).group_by(list(names)).aggregate([])
+    if members.num_rows <= MAX_LISTED_GROUPS:
+        texts = [canonical_text(members[name]).to_pylist() for name in names]
+        return Groups(members=frozenset(zip(*texts, strict=True)))
+    first = canonical_text(members[names[0]])
+    if first.null_count:
+        return Groups()
+    ends = pc.min_max(first)
+    return Groups(ends["min"].as_py(), ends["max"].as_py())
+
+
+def arrow_bytes(rows: pa.Table) -> bytes:
+    """An Arrow stream, as inline buckets are."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_table(rows.combine_chunks())
+    return sink.getvalue()
+
+
+def row_group_rows(rows: int) -> int:
+    """How many rows the row groups of a bucket have."""
+    return min(MAX_ROW_GROUP_ROWS, max(MIN_ROW_GROUP_ROWS, -(-rows // ROW_GROUPS_PER_BUCKET)))
+
+
+def parquet_bytes(rows: pa.Table, filtered: tuple[str, ...] = (), layout: Layout = Layout.BUCKETS) -> bytes:
+    """A Parquet file."""
+    row_group = row_group_rows(rows.num_rows)
+    sink = pa.BufferOutputStream()
+    encoding = {name: "DELTA_BINARY_PACKED" for name in rows.column_names if name == POS}
+    # Who looks for 0.0 in a dictionary passes over rows that have -0.0, and in statistics, which leave NaN out, whoever
+    # looks for what is greater than something passes over NaN: there are none of columns that have such.
+    dictionary = [name for name in rows.column_names if name not in {*encoding, *_columns_with(rows, _is_minus_zero)}]
+    telling = [name for name in rows.column_names if name not in _columns_with(rows, np.isnan)]
+    pq.write_table(
+        rows,
+        sink,
+        row_group_size=row_group,
+        compression="zstd",
+        use_dictionary=dictionary,
+        column_encoding=encoding or None,
+        # Of one growing table without an index nothing is known, not even by Parquet.
+        write_statistics=layout is not Layout.PLAIN and telling,
+        write_page_index=layout is not Layout.PLAIN,
+        bloom_filter_options=bloom_options(rows, filtered, row_group) or None,
+    )
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _columns_with(rows: pa.Table, some: Callable[[np.ndarray], np.ndarray]) -> set[str]:
+    """The floating columns that have some value of a kind."""
+    floating = [name for name in rows.column_names if pa.types.is_floating(rows[name].type)]
+    return {name for name in floating if some(rows[name].drop_null().to_numpy()).any()}
+
+
+def _is_minus_zero(values: np.ndarray) -> np.ndarray:
+    found: np.ndarray = (values == 0) & np.signbit(values)
+    return found
+
+
+def checksum(data: bytes) -> str:
+    """By which a bucket is known again."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def order_values(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """The order field as integers: microseconds or the bigint itself."""
+    values: np.ndarray = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return values

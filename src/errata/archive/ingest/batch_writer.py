@@ -1,0 +1,396 @@
+"""Arranging a batch: one Spark job from files to written buckets, which nobody sees before they are committed. What one
+task of it would do in a moment is done without Spark.
+
+The way of a row: read in a split, typed, given the slot of its order field; brought to that slot's task, by a shuffle
+or because the task knew where to read it (gather.py); sorted; checked against its neighbours for duplicates; cut into
+a bucket, encoded, described, written. It is touched once at each place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from errata.archive.bucket_writer import POS
+from errata.archive.ingest import stages
+from errata.archive.ingest.slots import ArchivedRows, SlotPiece, SlotPlan, plan_slots, write_slots
+from errata.archive.overlays import Overlays, bucket_sources, read_overlays
+from errata.archive.scan import ArchiveScan, ScanBuckets, candidate_buckets, scan_rows
+from errata.archive.schemas import (
+    ASIDE,
+    SLOT,
+    AppendContext,
+    ReportKind,
+    report_schema,
+    reported_bucket,
+    slot_row_schema,
+    unpack_table,
+)
+from errata.catalog.database import Catalog
+from errata.engine.frames import arrow_ddl, fetch_rows
+from errata.errors import BadFileError, ErrataError
+from errata.intake.layout import FileLayout, number_lines, plan_splits
+from errata.intake.order_sample import order_ranges, range_bounds, sample_order
+from errata.intake.split_reader import fetch_lines
+from errata.model.batch import BadRow, BatchCounts, FileSplit, QuarantineRetry, ReadSplit, SourceFile, split_and_ordinal
+from errata.model.bucket import NewBucket, Role
+from errata.model.time import Interval
+
+SMALL_BYTES = 1024 * 1024
+SMALL_ROWS = 50_000
+"""Bytes and rows up to which a batch is arranged in this process by one task: to start a job takes longer."""
+
+LOCAL_FACTOR = 16
+"""So many times as much is, unless Spark is to do everything: it may not be there at all."""
+
+MAX_LOCAL_ARCHIVE_ROWS = 1_000_000
+"""Unless buckets of more rows reach to where it may repeat one."""
+
+_GZIP_RATIO = 16
+"""So many times its size a zipped file may well be."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBatch:
+    """A batch whose buckets are written; `bad` may be walked once or several times."""
+
+    buckets: Sequence[NewBucket]
+    splits: Sequence[ReadSplit]
+    counts: BatchCounts
+    faults: BatchFaults
+
+    @property
+    def on_time(self) -> tuple[int, int] | None:
+        base = [bucket for bucket in self.buckets if bucket.role is Role.BASE]
+        return (min(each.vs_min for each in base), max(each.vs_max for each in base)) if base else None
+
+    def discard(self) -> None:
+        """Remove what was written and will not be committed; what a kill leaves behind is found by vacuum."""
+        self.faults.discard()
+        for bucket in self.buckets:
+            if bucket.path is not None:
+                self.faults.intent.warehouse.remove(bucket.path)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFaults:
+    """The rows that do not go in, some of them in files because they are many."""
+
+    intent: AppendContext
+    splits: Mapping[int, ReadSplit]
+    blobs: Sequence[bytes]
+    paths: Sequence[str]
+    count: int
+    retried: QuarantineRetry | None = None
+    """Rows that have been in quarantine before keep the place where they first stood."""
+
+    def rows(self) -> Iterator[BadRow]:
+        """All of them, with file, line, text and reason; texts not at hand are fetched from their files."""
+        for blob in self._blobs():
+            table = unpack_table(blob)
+            for start in range(0, table.num_rows, stages.ARROW_BATCH_ROWS):
+                yield from self._told(table.slice(start, stages.ARROW_BATCH_ROWS).to_pylist())
+
+    def discard(self) -> None:
+        """Remove the files: the catalog has the rows now, or nobody will."""
+        for path in self.paths:
+            self.intent.warehouse.remove(path)
+
+    def _blobs(self) -> Iterator[bytes]:
+        yield from self.blobs
+        for path in self.paths:
+            yield self.intent.warehouse.read(path)
+
+    def _told(self, rows: Sequence[dict[str, object]]) -> Iterator[BadRow]:
+        wanting: dict[SourceFile, set[int]] = {}
+        for row in rows:
+            if row["text"] is None:
+                file, line = self._place(row["pos"])
+                wanting.setdefault(file, set()).add(line)
+        texts = {file: fetch_lines(file, lines, self.intent.stream) for file, lines in wanting.items()}
+        for row in rows:
+            file, line = self._place(row["pos"])
+            text = row["text"] if row["text"] is not None else texts[file][line]
+            reason = row["reason"] or self._conflict(row["other"])
+            source = None if self.retried is None else file.name
+            yield BadRow(*self._stood(file, line), str(text), str(reason), source)
+
+    def _conflict(self, other: object) -> str:
+        if not isinstance(other, int) or other < 0:
+            return "duplicate key: the archive has a row of this key that says something else"
+        file, line = self._stood(*self._place(other))
+        return f"duplicate key: line {line} of {file} has the same key and says something else"
+
+    def _stood(self, file: SourceFile, line: int) -> tuple[str, int]:
+        return (file.name, line) if self.retried is None else self.retried.first_place(file.name, line)
+
+    def _place(self, pos: object) -> tuple[SourceFile, int]:
+        if not isinstance(pos, int):
+            raise TypeError(f"a position is a whole number, not {pos!r}")
+        number, ordinal = split_and_ordinal(pos)
+        read = self.splits[number]
+        return read.split.file, read.first_line + ordinal
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedBatch:
+    """A batch about to be arranged: its files have been looked at, nothing has been read."""
+
+    catalog: Catalog
+    intent: AppendContext
+    """Where the slots begin is found when it is arranged."""
+    files: Sequence[SourceFile]
+    layouts: Sequence[FileLayout]
+    work: Sequence[tuple[FileSplit, FileLayout]]
+    known: ArchiveScan | None
+    """Where the archive has rows that a new one may repeat."""
+    found: ScanBuckets
+    """The buckets that can hold such."""
+
+    def is_small(self, *, near: bool) -> bool:
+        """Whether it is read and ordered here, without Spark. Keys without the order field are settled by Spark: all of
+        the archive may have them. `near`: whether work that is small is kept from Spark."""
+        if not self.intent.stream.key_has_order:
+            return False
+        size = sum(_GZIP_RATIO * file.bytes if file.gzip else file.bytes for file in self.files)
+        told = sum(count for layout in self.layouts for count in layout.row_groups)
+        beside = sum(bucket.rows for bucket in self.found.all)
+        most = LOCAL_FACTOR if near else 1
+        return size <= most * SMALL_BYTES and told <= most * SMALL_ROWS and beside <= MAX_LOCAL_ARCHIVE_ROWS
+
+
+def prepare_batch(
+    catalog: Catalog,
+    intent: AppendContext,
+    files: Sequence[SourceFile],
+    layouts: Sequence[FileLayout],
+    known: ArchiveScan | None,
+) -> PreparedBatch:
+    """Look where a batch goes. `known` is where the archive has rows that a new one may repeat."""
+    layout_of = {file.name: layout for file, layout in zip(files, layouts, strict=True)}
+    # Parquet in quarters of a bucket, so that slots can be cut between splits.
+    splits = plan_splits(files, layouts, most_rows=max(1, intent.stream.bucket_rows // 4))
+    work = [(split, layout_of[split.file.name]) for split in splits]
+    known = _narrow_known_rows(intent, layouts, known)
+    found = ScanBuckets([]) if known is None else candidate_buckets(catalog, known, indexed=True)
+    return PreparedBatch(catalog, intent, files, layouts, work, known, found)
+
+
+def write_batch(prepared: PreparedBatch, session: SparkSession | None) -> WrittenBatch:
+    """Read, order and write a batch; without a session one that is small."""
+    if session is None:
+        intent, told = prepared.intent, _write_locally(prepared)
+    else:
+        intent, job = _plan_job(prepared, session)
+        told = fetch_rows(job)
+    return _collect_reports(intent, [split for split, _ in prepared.work], told)
+
+
+def _write_locally(prepared: PreparedBatch) -> pa.Table:
+    """What the one task of a small batch tells."""
+    pieces = {0: [SlotPiece(split, layout, True) for split, layout in prepared.work]}
+    slot = pa.record_batch([pa.array([0])], ["slot"])
+    told = write_slots(prepared.intent, pieces, _archived_sources(prepared), iter([slot]))
+    return pa.Table.from_batches(told, report_schema())
+
+
+def _plan_job(prepared: PreparedBatch, session: SparkSession) -> tuple[AppendContext, DataFrame]:
+    """The job of a batch, and the intent with the bounds of its slots."""
+    intent, known, found = prepared.intent, prepared.known, prepared.found
+    short = _plan_without_shuffle(session, intent, prepared.work)
+    if short is not None:
+        intent = replace(intent, bounds=short.bounds)
+        return intent, _slot_job(session, intent, short, _archived_sources(prepared))
+    sample = sample_order(prepared.files, prepared.layouts, intent.stream)
+    intent = replace(intent, bounds=tuple(range_bounds(sample, intent.stream.bucket_rows)))
+    rows = None
+    if known is not None and found.all:
+        rows = scan_rows(session, prepared.catalog, intent.warehouse, known, found)
+    return intent, _shuffle_job(session, intent, prepared.work, rows)
+
+
+def _narrow_known_rows(
+    intent: AppendContext, layouts: Sequence[FileLayout], known: ArchiveScan | None
+) -> ArchiveScan | None:
+    """Rows that all get the time of their arrival can repeat a key that has it only if it is of that very moment."""
+    stream = intent.stream
+    by_arrival = stream.ordered_on_arrival and stream.key_has_order and not any(each.gives_order for each in layouts)
+    if known is None or not by_arrival:
+        return known
+    return replace(known, interval=Interval(start=intent.arrival))
+
+
+def _plan_without_shuffle(
+    session: SparkSession, intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]]
+) -> SlotPlan | None:
+    """What each slot's task would read if nothing were shuffled; None when the rows must be."""
+    if not intent.stream.key_has_order:
+        return None
+    spans = order_ranges([split for split, _ in work], [layout for _, layout in work], intent.stream)
+    if spans is None:
+        return None
+    cores = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
+    return plan_slots(intent, work, spans, cores)
+
+
+def _slot_job(session: SparkSession, intent: AppendContext, short: SlotPlan, witnesses: ArchivedRows) -> DataFrame:
+    slots = session.range(0, len(short.pieces), 1, len(short.pieces))
+    return slots.mapInArrow(
+        _as_function(partial(write_slots, intent, short.pieces, witnesses)), arrow_ddl(report_schema())
+    )
+
+
+def _shuffle_job(
+    session: SparkSession, intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]], known: DataFrame | None
+) -> DataFrame:
+    rows = _read_frame(session, intent, work)
+    if not intent.stream.key_has_order:
+        rows = _deduplicate_by_key(intent, rows, known)
+    elif known is not None:
+        rows = rows.unionAll(_archived_frame(intent, known))
+    slots = intent.aside_slot + 1
+    # One split into one bucket needs no shuffle: everything is in one task already.
+    placed = rows.coalesce(1) if slots == 2 and len(work) == 1 else rows.repartitionById(slots, SLOT)
+    ordered = placed.sortWithinPartitions(*_sort_keys(intent))
+    finish = partial(stages.write_stage, intent, intent.stream.key_has_order)
+    return ordered.mapInArrow(_as_function(finish), arrow_ddl(report_schema()))
+
+
+def _read_frame(
+    session: SparkSession, intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]]
+) -> DataFrame:
+    numbered = {split.number: (split, layout) for split, layout in work}
+    ids = session.range(0, len(work), 1, len(work))
+    read = partial(stages.read_stage, intent, numbered)
+    return ids.mapInArrow(_as_function(read), arrow_ddl(slot_row_schema(intent.stream)))
+
+
+def _archived_frame(intent: AppendContext, known: DataFrame) -> DataFrame:
+    return known.mapInArrow(
+        _as_function(partial(stages.archived_stage, intent)), arrow_ddl(slot_row_schema(intent.stream))
+    )
+
+
+def _archived_sources(prepared: PreparedBatch) -> ArchivedRows:
+    catalog, intent, known, found = prepared.catalog, prepared.intent, prepared.known, prepared.found
+    base = bucket_sources(catalog, found.base)
+    if known is None or not found.overlays:
+        return ArchivedRows(base)
+    rows = read_overlays(intent.stream, intent.warehouse, bucket_sources(catalog, found.overlays))
+    return ArchivedRows(base, Overlays(intent.stream, rows).reaching(known.interval.start), known.standing.aged_to)
+
+
+def _deduplicate_by_key(intent: AppendContext, rows: DataFrame, known: DataFrame | None) -> DataFrame:
+    """Without the order field in the key, equal keys may lie anywhere: they are brought together by the key itself."""
+    key = list(intent.stream.key)
+    if known is not None:
+        repeated = known.join(rows.where(rows[ASIDE].isNull()).select(*key), key, "left_semi")
+        rows = rows.unionAll(_archived_frame(intent, repeated.select(*intent.stream.names)))
+    gathered = rows.repartition(*key).sortWithinPartitions(*key, POS)
+    settle = partial(stages.deduplicate_stage, intent)
+    return gathered.mapInArrow(_as_function(settle), arrow_ddl(slot_row_schema(intent.stream)))
+
+
+def _sort_keys(intent: AppendContext) -> list[str]:
+    stream = intent.stream
+    return [stream.order, *(name for name in stream.key if name != stream.order), POS]
+
+
+def _as_function(stage: partial[Iterator[pa.RecordBatch]]):  # type: ignore[no-untyped-def]
+    """A stage as Spark wants it: a plain function of the batches."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return stage(batches)
+
+    return run
+
+
+def _collect_reports(intent: AppendContext, splits: Sequence[FileSplit], told: pa.Table) -> WrittenBatch:
+    """What the tasks told, put together."""
+    rows = told.to_pylist()
+    said = {kind: [row for row in rows if row["said"] == kind.value] for kind in ReportKind}
+    if said[ReportKind.FAILED]:
+        _discard_files(intent, rows)
+        raise _worst_failure([stages.reported_error(row["data"]) for row in said[ReportKind.FAILED]])
+    base = sorted(said[ReportKind.BASE], key=lambda row: (row["vs_min"], row["vs_max"]))
+    pending = sorted(said[ReportKind.PENDING], key=lambda row: row["slot"])
+    written = _spill_inline(intent, [reported_bucket(row) for row in (*base, *pending)])
+    lines = [stages.unpack_counts(row["data"]) for row in said[ReportKind.LINES]]
+    lines_of = {each["split"]: each["lines"] for each in lines}
+    read = {each.split.number: each for each in number_lines([(split, lines_of[split.number]) for split in splits])}
+    faults = _batch_faults(intent, read, said[ReportKind.BAD])
+    totals: Counter[str] = Counter()
+    for row in said[ReportKind.COUNT]:
+        totals.update(stages.unpack_counts(row["data"]))
+    counts = BatchCounts(
+        read=sum(each["records"] for each in lines),
+        appended=sum(bucket.rows for bucket in written if bucket.role is Role.BASE),
+        pending=sum(bucket.rows for bucket in written if bucket.role is Role.PENDING),
+        dropped=totals["dropped"],
+        replaced=totals["replaced"],
+        quarantined=faults.count,
+    )
+    arranged = WrittenBatch(written, list(read.values()), counts, faults)
+    _check_counts(arranged)
+    return arranged
+
+
+def _worst_failure(failures: Sequence[ErrataError]) -> ErrataError:
+    """The failure to tell of: one that is no file's own fault, or the first bad file with the others."""
+    first, *others = {str(each): each for each in failures}.values()
+    bad = [each for each in others if isinstance(each, BadFileError)]
+    if isinstance(first, BadFileError) and len(bad) == len(others):
+        first.also = bad
+        return first
+    return next(each for each in failures if not isinstance(each, BadFileError))
+
+
+def _batch_faults(
+    intent: AppendContext, splits: Mapping[int, ReadSplit], rows: Iterable[dict[str, object]]
+) -> BatchFaults:
+    blobs, paths, count = [], [], 0
+    for row in rows:
+        count += int(str(row["rows"]))
+        if isinstance(row["data"], bytes):
+            blobs.append(row["data"])
+        else:
+            paths.append(str(row["path"]))
+    return BatchFaults(intent, splits, blobs, paths, count)
+
+
+def _spill_inline(intent: AppendContext, written: Sequence[NewBucket]) -> list[NewBucket]:
+    """Tasks do not know of each other's inline buckets; those for which there is no room become files after all."""
+    room = intent.room
+    kept = []
+    for bucket in written:
+        if bucket.data is None or bucket.size <= room:
+            room -= 0 if bucket.data is None else bucket.size
+            kept.append(bucket)
+        else:
+            kept.append(replace(intent, room=0).writer.write(unpack_table(bucket.data), bucket.role))
+    return kept
+
+
+def _discard_files(intent: AppendContext, told: Iterable[dict[str, object]]) -> None:
+    """Remove what tasks have written: nothing of it will be committed."""
+    for row in told:
+        if isinstance(row["path"], str):
+            intent.warehouse.remove(row["path"])
+
+
+def _check_counts(arranged: WrittenBatch) -> None:
+    """No row is lost: whatever was read has gone somewhere, and is counted there once."""
+    counts = arranged.counts
+    gone = counts.appended + counts.pending + counts.dropped + counts.replaced + counts.quarantined
+    if gone != counts.read:
+        arranged.discard()
+        raise ErrataError(
+            f"{counts.read:,} rows were read and {gone:,} accounted for; nothing was committed",
+            why="a part of the job went wrong without saying so",
+            how="run it again; if it happens again, report it with the batch's files",
+        )

@@ -1,0 +1,359 @@
+"""The landing folder of a stream: which files are to be taken in, which are set aside, and what becomes of those that
+were taken in.
+
+A file of which nothing can be taken in is left where it lies, and the catalog says why. It is not tried again before
+it has been written anew or a person retries it, so that it holds up neither other files nor other streams.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from upath import UPath
+
+from errata.catalog import ledger, quarantine, streams
+from errata.catalog.ledger import LedgerBatch
+from errata.catalog.quarantine import QuarantineFile, QuarantineState
+from errata.catalog.streams import StreamState
+from errata.declare.site import Site
+from errata.errors import BadFileError, ErrataError, RefusedError, UsageError
+from errata.intake.files import (
+    TAKEN_FOLDER,
+    display_path,
+    file_stat,
+    inspect_or_fault,
+    is_unchanged,
+    landing_folder,
+    list_landed,
+    utf8_path,
+)
+from errata.intake.layout import read_layout
+from errata.model.batch import Delivery, FileVersion, Op, SourceFile, check_batch_id, content_hash, delivery_hash
+from errata.model.stream import LandedFileAction, LandingFolder, Stream
+
+
+@dataclass(frozen=True, slots=True)
+class LandingListing:
+    """What lies in a landing folder."""
+
+    ready: list[UPath]
+    """Files that have settled and are not held."""
+    unsettled: list[UPath]
+    """Files that changed a moment ago."""
+    held: int
+    """Files that are set aside and wait for a person."""
+    no_longer_held: list[str]
+    """Names of held files that are gone or have been written anew."""
+
+
+def inspect_landing(site: Site, of: StreamState, stream: Stream, retried: Collection[str] = ()) -> LandingListing:
+    """Look into the stream's landing folder; the held files named in `retried` are ready."""
+    landing = _landing_of(stream)
+    there = list_landed(landing)
+    now = site.catalog.clock.now()
+    all_held = quarantine.quarantined_files(site.catalog, stream_id=of.stream_id, settled=True)
+    held = {each.seen for each in all_held}
+    seen = {(utf8_path(path), *size_and_time): path for path, size_and_time in there.items()}
+    free = [path for as_seen, path in seen.items() if as_seen not in held or as_seen[0] in retried]
+    settled = {path for path in free if now - there[path][1] >= landing.settle}
+    return LandingListing(
+        [path for path in free if path in settled],
+        [path for path in free if path not in settled],
+        sum(each.state is QuarantineState.HELD and each.seen in seen for each in all_held),
+        [name for name, *rest in held if (name, *rest) not in seen],
+    )
+
+
+def inspect_ready_files(
+    site: Site, of: StreamState, stream: Stream, retried: Collection[str] = (), default_op: Op = Op.INSERT
+) -> tuple[list[SourceFile], list[QuarantineFile]]:
+    """The files that are ready, and those of which nothing can be taken in, which are now set aside."""
+    folder = inspect_landing(site, of, stream, retried)
+    # A retry that is killed leaves the files to the next run.
+    quarantine.forget_quarantined_files(site.catalog, of.stream_id, {*folder.no_longer_held, *retried})
+    ready = [path for path in folder.ready if not retried or utf8_path(path) in retried]
+    good: list[SourceFile] = []
+    bad: list[QuarantineFile] = []
+    for path, found in inspect_or_fault(ready):
+        fault = found if isinstance(found, BadFileError) else _file_fault(found, of.stream, default_op)
+        if fault is None and isinstance(found, SourceFile):
+            good.append(found)
+        elif fault is not None and (seen := file_stat(path)) is not None:  # else another run has taken it
+            bad.append(_held_file(site, stream, utf8_path(path), seen, fault))
+    quarantine.quarantine_files(site.catalog, of.stream_id, bad)
+    return good, bad
+
+
+def hold_files(site: Site, of: StreamState, files: Iterable[SourceFile], error: BadFileError) -> list[QuarantineFile]:
+    """Set those of the files aside that turned out to be bad when they were read; none if they have changed since."""
+    faults = {each.where: each for each in (error, *error.also)}
+    bad = [
+        _held_file(site, of.stream, file.name, (file.bytes, file.changed), faults[file.name])
+        for file in files
+        if file.name in faults and is_unchanged(file)
+    ]
+    quarantine.quarantine_files(site.catalog, of.stream_id, bad)
+    return bad
+
+
+def _file_fault(file: SourceFile, stream: Stream, default_op: Op) -> BadFileError | None:
+    """Why nothing of a file can be taken in, as far as its beginning tells."""
+    try:
+        read_layout(file, stream, default_op)
+    except BadFileError as error:
+        return error
+    return None
+
+
+def _held_file(site: Site, stream: Stream, name: str, seen: tuple[int, int], fault: BadFileError) -> QuarantineFile:
+    reason = f"{fault.what}: {fault.why}" if fault.why else fault.what
+    return QuarantineFile(stream.name, name, *seen, reason, fault.how, site.catalog.clock.now())
+
+
+def clear_files(stream: Stream, files: Iterable[FileVersion]) -> None:
+    """Move, delete or leave files whose rows are committed. Done again after a crash, it does what is left."""
+    landing = _landing_of(stream)
+    if landing.then is LandedFileAction.KEEP:
+        return
+    for file in files:
+        # A file that has been written anew under its old name has not been taken in: it stays, and is taken next.
+        if not is_unchanged(file):
+            continue
+        path = UPath(file.name)
+        try:
+            if landing.then is LandedFileAction.DELETE:
+                path.unlink()
+            else:
+                target = _free_name(UPath(landing.path) / TAKEN_FOLDER / path.name, file.sha256)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                path.rename(target)
+        except FileNotFoundError:
+            continue  # another run, which has found it taken in too, was quicker
+        except OSError as error:
+            raise _clear_error(landing, path, error) from error
+
+
+def clear_batch_files(stream: Stream, files: Iterable[FileVersion]) -> None:
+    """Clear what is left in the landing folder of a batch that is about to be undone. What lies there afterwards has
+    been put back by somebody, to be taken in again."""
+    if stream.landing is not None:
+        root = landing_root(stream)
+        inside = [each for each in files if each.name.startswith(f"{root}/")]
+        clear_files(stream, [each for each in inside if not each.name.startswith(f"{root}/{TAKEN_FOLDER}/")])
+
+
+def _clear_error(landing: LandingFolder, path: UPath, error: OSError) -> ErrataError:
+    taken = UPath(landing.path) / TAKEN_FOLDER
+    if taken.exists() and not taken.is_dir():
+        why, how = (
+            f"{display_path(taken)} is a file, and taken files go into a folder of that name",
+            "move that file away",
+        )
+    else:
+        why, how = error.strerror or str(error), "see that the landing folder can be written"
+    return ErrataError(
+        "the file has been taken in and cannot be put away",
+        where=display_path(path),
+        why=why,
+        how=f"{how}; the next run puts away what is left, and takes nothing in twice",
+    )
+
+
+def any_missing(files: Iterable[SourceFile]) -> bool:
+    """Whether somebody has taken files away."""
+    return not all(UPath(file.name).exists() for file in files)
+
+
+def _free_name(target: UPath, sha256: str) -> UPath:
+    """The name, or one that tells it from earlier files of the same name."""
+    number = 0
+    free = target
+    while free.exists():
+        number += 1
+        mark = sha256[:12] if number == 1 else f"{sha256[:12]}-{number}"
+        free = target.with_name(f"{mark}-{target.name}")
+    return free
+
+
+def taken_folder(stream: Stream) -> str | None:
+    """Where the stream's landed files are put away; None where it has no landing folder."""
+    return None if stream.landing is None else f"{landing_root(stream)}/{TAKEN_FOLDER}"
+
+
+def landing_root(stream: Stream) -> str:
+    """The landing folder as the names of its files begin."""
+    return str(landing_folder(_landing_of(stream)))
+
+
+def _landing_of(stream: Stream) -> LandingFolder:
+    if stream.landing is None:
+        raise UsageError(
+            f"stream {stream.name} has no landing folder",
+            how=f"declare one (`landing:` under streams.{stream.name} in errata.yaml), or name the files",
+        )
+    return stream.landing
+
+
+# What lies in the landing folders of streams and can be taken in: files that have settled and are not known.
+
+
+@dataclass(frozen=True, slots=True)
+class LandedFiles:
+    """Files that can be taken in, by stream; false where there are none."""
+
+    files: Mapping[str, tuple[tuple[str, int], ...]]
+    """Their names and sizes."""
+
+    def __bool__(self) -> bool:
+        return bool(self.files)
+
+    @property
+    def told(self) -> dict[str, object]:
+        """As JSON can hold it; the fingerprint is another one when other files are there."""
+        text = "\n".join(f"{stream} {name} {size}" for stream, some in self.files.items() for name, size in some)
+        counts = {stream: len(some) for stream, some in self.files.items()}
+        return {"streams": counts, "fingerprint": hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""}
+
+
+def find_landed(site: Site) -> LandedFiles:
+    """What has landed and has not been taken in."""
+    found = ((each.stream.name, _new_landed(site, each)) for each in streams.stream_states(site.catalog))
+    return LandedFiles({name: files for name, files in found if files})
+
+
+def new_files(site: Site, of: StreamState, files: Iterable[UPath]) -> list[tuple[str, int]]:
+    """Of files in a stream's landing folder those that have not been taken in, with their sizes."""
+    found = [(utf8_path(file), *look) for file in files if (look := file_stat(file)) is not None]
+    if of.stream.landing is None or of.stream.landing.then is not LandedFileAction.KEEP:
+        return [(name, size) for name, size, _ in found]
+    # Files that stay are told from new ones by name, size and time: to read them all would be no quick look.
+    known = ledger.known_files(site.catalog, of.stream_id, [name for name, *_ in found])
+    return [
+        (name, size)
+        for name, size, changed in found
+        if (name, size, changed) not in known and (name, size, None) not in known
+    ]
+
+
+def _new_landed(site: Site, of: StreamState) -> tuple[tuple[str, int], ...]:
+    if of.stream.landing is None:
+        return ()
+    try:
+        if not list_landed(of.stream.landing):
+            return ()  # looked at often, and mostly so: the catalog need not be asked
+        return tuple(sorted(new_files(site, of, inspect_landing(site, of, of.stream).ready)))
+    except ErrataError:
+        # Whoever takes in what has landed is told what is wrong with the folder.
+        return ((of.stream.landing.path, 0),)
+
+
+# Which files of a batch are new, and under which id it is taken in.
+#
+# A delivery is idempotent, a content is not: a file that says again what an earlier one said is a new fact, unless it
+# is the same file of the same delivery. A batch that was given an id is known by that alone. Of the others a named file
+# is known by its name and content, a landed one also by its modification time. What a batch brought that has been
+# undone since may come again.
+
+
+@dataclass(frozen=True, slots=True)
+class NamedDelivery:
+    """Files that have been looked at, and the id of the batch that they are."""
+
+    batch_id: str
+    content: str
+    files: Sequence[SourceFile]
+    guarded: bool = True
+    """Whether what others bring meanwhile may be the same delivery."""
+    earlier: Sequence[Delivery] = ()
+    """Files with one of these contents that came before."""
+    again_of: int | None = None
+    """The batch of which it is another take."""
+
+    @property
+    def known(self) -> frozenset[int]:
+        """The batches that had brought one of the contents."""
+        return frozenset(each.batch_no for each in self.earlier)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryCheck:
+    """Files that are new, and those that earlier batches have brought."""
+
+    new: Sequence[SourceFile]
+    known: Sequence[tuple[SourceFile, Delivery]]
+    earlier: Sequence[Delivery]
+    """All files of earlier batches with a content of the new ones."""
+
+
+def check_delivered(site: Site, of: StreamState, files: Sequence[SourceFile], *, landed: bool) -> DeliveryCheck:
+    """Tell the files that have been delivered before from the others."""
+    earlier = ledger.deliveries(site.catalog, of.stream_id, [file.sha256 for file in files])
+    root = landing_root(of.stream) if landed else None
+    # A kept file lies there whatever becomes of its batch: an undo would otherwise last until the next run.
+    final = landed and of.stream.landing is not None and of.stream.landing.then is LandedFileAction.KEEP
+    counting = [each for each in earlier if final or each.undone_in is None]
+    known = []
+    new = []
+    put_away = taken_folder(of.stream)
+    for file in files:
+        delivery = next((each for each in reversed(counting) if each.is_of(file, root, put_away)), None)
+        if delivery is None:
+            new.append(file)
+        else:
+            known.append((file, delivery))
+    contents = {file.sha256 for file in new}
+    return DeliveryCheck(new, known, [each for each in earlier if each.sha256 in contents])
+
+
+def name_delivery(
+    site: Site, of: StreamState, found: DeliveryCheck, *, landed: bool, guarded: bool = True
+) -> NamedDelivery:
+    """The new files of a delivery that was given no id. Where it has been taken in before, it is another take."""
+    own = delivery_hash(found.new, landed=landed)
+    return _as_repeated_take(site, of, NamedDelivery(own, content_hash(found.new), found.new, guarded, found.earlier))
+
+
+def name_delivery_as(
+    site: Site, of: StreamState, files: Sequence[SourceFile], batch_id: str
+) -> NamedDelivery | LedgerBatch:
+    """The files under the id that they were given, or the batch of that id if that has been taken in and stands."""
+    content = content_hash(files)
+    takes = ledger.batch_takes(site.catalog, of.stream_id, check_batch_id(batch_id))
+    for each in takes:
+        if each.content_hash != content:
+            raise changed_content_error(each)
+    standing = [each for each in takes if each.undone_in is None]
+    if standing:
+        return standing[-1]
+    earlier = ledger.deliveries(site.catalog, of.stream_id, [file.sha256 for file in files])
+    return _as_repeated_take(site, of, NamedDelivery(batch_id, content, files, guarded=False, earlier=earlier))
+
+
+def _as_repeated_take(site: Site, of: StreamState, wanted: NamedDelivery) -> NamedDelivery:
+    takes = ledger.batch_takes(site.catalog, of.stream_id, wanted.batch_id)
+    if not takes:
+        return wanted
+    free = ledger.next_take_id(site.catalog, of.stream_id, wanted.batch_id)
+    return replace(wanted, batch_id=free, again_of=takes[0].batch_no)
+
+
+def changed_content_error(taken: LedgerBatch) -> RefusedError:
+    """That an id has been given to two contents."""
+    undone = f"; it was undone in commit {taken.undone_in}" if taken.undone_in is not None else ""
+    return RefusedError(
+        f"batch {taken.batch_id} was taken in before, with other content",
+        why=f"commit {taken.commit_id} holds what it said then{undone}",
+        how="give these files a batch id of their own; corrections of rows go in as rows with _op",
+    )
+
+
+def earlier_undone(repeated: Iterable[Delivery]) -> dict[str, int]:
+    """The batches that said the same and have been undone, and the commits that did it."""
+    return {each.batch_id: each.undone_in for each in repeated if each.undone_in is not None}
+
+
+def earlier_live(repeated: Iterable[Delivery]) -> list[str]:
+    """The batches that said the same, and still stand."""
+    return list(dict.fromkeys(each.batch_id for each in repeated if each.undone_in is None))

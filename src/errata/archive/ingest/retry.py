@@ -1,0 +1,129 @@
+"""Rows and files in quarantine taken in once more, as things are now."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from upath import UPath
+
+from errata.archive.ingest.batch import IngestReport, IngestRequest, ProgressCallback, ingest_batch
+from errata.archive.ingest.quarantine import QuarantineItems, settled_error
+from errata.catalog.quarantine import PICTURE_OF_NUL, QuarantineConflict, QuarantineRow, RowSyntax
+from errata.declare.site import Site
+from errata.declare.warehouse import Warehouse
+from errata.intake.formats import parse_object
+from errata.intake.split_reader import is_lossy_text
+from errata.model.batch import Op, QuarantineRetry
+from errata.model.stream import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class RetryReport:
+    """What came of rows that were taken in again."""
+
+    batches: Sequence[IngestReport]
+    left: Sequence[tuple[QuarantineRow, str]]
+    """Rows that cannot be read again, and why; they stay as they are."""
+
+    @property
+    def quarantined(self) -> int:
+        """How many of the rows and files are in quarantine still, or again."""
+        again = sum(each.counts.quarantined + len(each.set_aside) for each in self.batches)
+        return len(self.left) + again
+
+
+def retry_items(site: Site, selected: QuarantineItems, on_step: ProgressCallback = lambda _: None) -> RetryReport:
+    """Take the rows in again as things are now, and settle them in the same commit: late ones become revisions, and
+    those that are still bad are held again, as rows of the new batch. Files are read again, as they are now."""
+    site.declared(selected.stream.name)
+    left = [(each, why) for each in selected.rows if (why := _why_unreadable(each))]
+    kept = {each.quarantine_id for each, _ in left}
+    by_op: dict[Op, list[QuarantineRow]] = defaultdict(list)
+    for each in _in_file_order(selected.rows):
+        if each.quarantine_id not in kept:
+            by_op[each.default_op].append(each)
+    # One batch, unless some of the rows came as revisions without an `_op` and others did not.
+    batches = [_retry_rows(site, selected.stream, op, rows, on_step) for op, rows in by_op.items()]
+    if selected.files:
+        names = frozenset(each.name for each in selected.files)
+        batches.append(
+            ingest_batch(site, IngestRequest(selected.stream.name, landed=True, retried_files=names), on_step)
+        )
+    return RetryReport(batches, left)
+
+
+def _in_file_order(rows: Sequence[QuarantineRow]) -> list[QuarantineRow]:
+    """Batch by batch, file by file, line by line: of rows that contradict each other the same one stands."""
+    batches = {each.batch_id: each.quarantine_id for each in reversed(rows)}
+    return sorted(rows, key=lambda each: (batches[each.batch_id], each.row.file, each.row.line, each.quarantine_id))
+
+
+def _why_unreadable(row: QuarantineRow) -> str | None:
+    """Why a row's text cannot be read again, if it cannot."""
+    if is_lossy_text(row.row.reason) or PICTURE_OF_NUL in row.row.text:
+        return "what is kept of it is not what the file says, which no text can hold"
+    if row.form is RowSyntax.CSV and row.header is None:
+        return "the header of its file is not known: it came in before headers were kept"
+    return None
+
+
+def _retry_rows(
+    site: Site, stream: Stream, op: Op, rows: Sequence[QuarantineRow], on_step: ProgressCallback
+) -> IngestReport:
+    ids = sorted(each.quarantine_id for each in rows)
+    name = hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()[:12]
+    site.warehouse.check()
+    paths: list[str] = []
+    places: dict[str, list[tuple[str, int]]] = {}
+    for number, (ending, lines, group) in enumerate(_retry_files(stream, rows)):
+        file = f"{number}.{ending}"
+        paths.append(_write_file(site.warehouse, f"{stream.name}/retried/{name}/{file}", lines))
+        places[file] = [(each.row.file, each.row.line) for each in group]
+    batch = IngestRequest(
+        stream.name,
+        paths,
+        batch_id=f"retry-{name}",
+        again=True,  # a row that failed twice makes the same file twice
+        default_op=op,
+        retried=QuarantineRetry(ids, places),
+    )
+    try:
+        return ingest_batch(site, batch, on_step)
+    except QuarantineConflict:
+        raise settled_error(stream) from None
+
+
+def _retry_files(
+    stream: Stream, rows: Sequence[QuarantineRow]
+) -> Iterator[tuple[str, list[str], Sequence[QuarantineRow]]]:
+    """The rows as files: one for each header of CSV, and JSON lines for the others. Rows begin in line 2."""
+    of_json: dict[bool, list[QuarantineRow]] = defaultdict(list)
+    of_csv: dict[str, list[QuarantineRow]] = defaultdict(list)
+    for row in rows:
+        if row.form is RowSyntax.CSV and row.header is not None:
+            of_csv[row.header].append(row)
+        else:
+            of_json[_gives_order(stream, row)].append(row)
+    for header, group in of_csv.items():
+        yield "csv", [header, *(each.row.text for each in group)], group
+    for group in of_json.values():
+        # A first line that is empty says nothing; a row that begins an array would say that the file is one.
+        yield "jsonl", ["", *(each.row.text for each in group)], group
+
+
+def _gives_order(stream: Stream, row: QuarantineRow) -> bool:
+    """Whether a row brings its place where it need not: the rows of one file do alike."""
+    said = parse_object(row.row.text.encode()) if stream.ordered_on_arrival else {}
+    return isinstance(said, dict) and stream.order in said
+
+
+def _write_file(warehouse: Warehouse, relative: str, lines: Sequence[str]) -> str:
+    """Write a file whose name tells its content; when it is there already, nothing is left to do."""
+    content = "".join(f"{line}\n" for line in lines).encode()
+    path = warehouse.path(relative)
+    if not UPath(path).exists() or warehouse.read(relative) != content:
+        warehouse.write(relative, content)
+    return path

@@ -1,0 +1,187 @@
+"""The short way of an append: each slot's task reads the pieces of the files that hold its rows; nothing is shuffled.
+
+Files that tell the span of each piece (Parquet's footers do) and that are roughly in order, as feeds are, need no
+shuffle: a piece is read by the task of its slot, and by two where the border of two slots runs through it. Who owns a
+piece accounts for it: lines, faults, and whatever becomes a numbered revision.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from upath import UPath
+
+from errata.archive.bucket_writer import order_values
+from errata.archive.ingest.duplicates import ARCHIVED_POSITION
+from errata.archive.ingest.stages import ARROW_BATCH_ROWS, RecordBatches, read_split_tables, write_stage
+from errata.archive.overlays import BucketSource, Overlays
+from errata.archive.schemas import SLOT, AppendContext, conform, slot_row_schema, slot_rows, unpack_table
+from errata.archive.tables import sort_rows
+from errata.intake.layout import FileLayout
+from errata.intake.order_sample import OrderRange
+from errata.intake.types import arrow_schema
+from errata.model.batch import FileSplit
+from errata.model.time import LOWEST
+
+MAX_READ_OVERLAP = 1.6
+"""Pieces that overlap more slots than this on average are cheaper to shuffle."""
+
+MAX_TASK_ROWS = 4_000_000
+"""What one task may hold in memory at once; a slot with more is sorted by Spark, which can spill."""
+
+PENDING_SLOT = 0
+"""The slot that owns every piece which may hold a late row: revisions of a batch are numbered in one place."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPiece:
+    """A split that a slot's task reads, and whether it accounts for it."""
+
+    split: FileSplit
+    layout: FileLayout
+    owned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedRows:
+    """What the archive has that a new row may repeat: buckets, and what corrections have made of their rows."""
+
+    base: Sequence[BucketSource]
+    overlays: Overlays | None = None
+    aged_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPlan:
+    """Where slots begin and end, and which pieces each one's task reads."""
+
+    bounds: tuple[int, ...]
+    pieces: Mapping[int, Sequence[SlotPiece]]
+
+
+def plan_slots(
+    intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]], spans: Mapping[int, OrderRange], cores: int
+) -> SlotPlan | None:
+    """The short way, if there is one: None when tasks would read too much twice, hold too much, or be too few."""
+    sizes = {split.number: _split_rows(split, layout) for split, layout in work}
+    bounds = slot_bounds(spans, sizes, intent.stream.bucket_rows)
+    total = sum(sizes.values())
+    if len(bounds) + 1 < min(cores, total // intent.stream.bucket_rows):
+        return None
+    pieces = _assign_pieces(replace(intent, bounds=bounds), work, spans)
+    held = [sum(sizes[piece.split.number] for piece in each) for each in pieces.values()]
+    if max(held) > MAX_TASK_ROWS or sum(held) > MAX_READ_OVERLAP * max(total, 1):
+        return None
+    return SlotPlan(bounds, pieces)
+
+
+def slot_bounds(spans: Mapping[int, OrderRange], sizes: Mapping[int, int], bucket_rows: int) -> tuple[int, ...]:
+    """Bounds at beginnings of pieces, so that few lie across one, and a slot has a bucket's rows and not more,
+    unless a single piece has."""
+    cuts: list[int] = []
+    rows = 0
+    for number, (low, _) in sorted(spans.items(), key=lambda item: item[1]):
+        if rows and rows + sizes[number] > bucket_rows:
+            cuts.append(low)
+            rows = 0
+        rows += sizes[number]
+    lowest = min((low for low, _ in spans.values()), default=0)
+    return tuple(sorted({cut for cut in cuts if cut > lowest}))
+
+
+def _split_rows(split: FileSplit, layout: FileLayout) -> int:
+    return sum(layout.row_groups[split.start : split.end])
+
+
+def _assign_pieces(
+    intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]], spans: Mapping[int, OrderRange]
+) -> dict[int, list[SlotPiece]]:
+    """Which slot's task reads which pieces."""
+    pieces: dict[int, list[SlotPiece]] = {slot: [] for slot in range(intent.aside_slot)}
+    for split, layout in work:
+        touched = _touched_slots(intent, spans.get(split.number))
+        for slot in sorted(touched):
+            pieces[slot].append(SlotPiece(split, layout, slot == min(touched)))
+    return pieces
+
+
+def _touched_slots(intent: AppendContext, span: OrderRange | None) -> set[int]:
+    if span is None:  # no rows
+        return {PENDING_SLOT}
+    low, high = span
+    slots = set(range(bisect_right(intent.bounds, low), bisect_right(intent.bounds, high) + 1))
+    may_be_late = intent.stable is not None and low < intent.stable
+    return slots | {PENDING_SLOT} if may_be_late else slots
+
+
+def write_slots(
+    intent: AppendContext, pieces: Mapping[int, Sequence[SlotPiece]], witnesses: ArchivedRows, batches: RecordBatches
+) -> RecordBatches:
+    """Read, order and finish the slots whose numbers come in."""
+    for batch in batches:
+        for slot in batch.column(0).to_pylist():
+            rows, asides = _read_slot(intent, slot, pieces[slot])
+            if any(table.num_rows for table in rows):  # else nothing can be repeated
+                rows.extend(_archived_rows(intent, slot, witnesses))
+            ordered = sort_rows(pa.concat_tables([slot_row_schema(intent.stream).empty_table(), *rows]), intent.stream)
+            yield from write_stage(intent, True, _record_batches([ordered, *asides]))
+
+
+def _read_slot(intent: AppendContext, slot: int, pieces: Sequence[SlotPiece]) -> tuple[list[pa.Table], list[pa.Table]]:
+    rows: list[pa.Table] = []
+    asides: list[pa.Table] = []
+    for piece in pieces:
+        own, others = read_split_tables(intent, piece.split, piece.layout)
+        rows.extend(table.filter(pc.equal(table[SLOT], slot)) for table in own)
+        if piece.owned:
+            asides.extend(others)
+    return rows, asides
+
+
+def _archived_rows(intent: AppendContext, slot: int, witnesses: ArchivedRows) -> Iterator[pa.Table]:
+    for source in witnesses.base:
+        bucket = source.bucket
+        if not bisect_right(intent.bounds, bucket.vs_min) <= slot <= bisect_right(intent.bounds, bucket.vs_max):
+            continue
+        table = unpack_table(source.data) if source.data is not None else _recent_rows(intent, bucket.path or "")
+        if witnesses.overlays is not None:
+            table = table.filter(pa.array(~witnesses.overlays.masked(table, bucket.floor)))
+        yield from _rows_of_slot(intent, slot, table)
+    if witnesses.overlays is not None:
+        yield from _rows_of_slot(intent, slot, witnesses.overlays.surviving(witnesses.aged_to))
+
+
+def _rows_of_slot(intent: AppendContext, slot: int, table: pa.Table) -> Iterator[pa.Table]:
+    rows = slot_rows(intent, conform(table, arrow_schema(intent.stream)), np.full(table.num_rows, ARCHIVED_POSITION))
+    order = order_values(rows[intent.stream.order])
+    wanted = (rows[SLOT].to_numpy() == slot) & (order >= (LOWEST if intent.stable is None else intent.stable))
+    yield rows.filter(pa.array(wanted))
+
+
+def _recent_rows(intent: AppendContext, path: str) -> pa.Table:
+    """The row groups of a bucket that reach to the stable point."""
+    with UPath(intent.warehouse.path(path)).open("rb") as file, pq.ParquetFile(file) as parquet:
+        column = parquet.schema_arrow.get_field_index(intent.stream.order)
+        groups = [
+            group
+            for group in range(parquet.num_row_groups)
+            if _reaches_stable(parquet.metadata.row_group(group).column(column).statistics, intent)
+        ]
+        return parquet.read_row_groups(groups, use_threads=False)
+
+
+def _reaches_stable(statistics: pq.Statistics | None, intent: AppendContext) -> bool:
+    if statistics is None or not statistics.has_min_max or intent.stable is None:
+        return True
+    return int(statistics.max_raw) >= intent.stable
+
+
+def _record_batches(tables: Sequence[pa.Table]) -> Iterator[pa.RecordBatch]:
+    for table in tables:
+        yield from table.to_batches(ARROW_BATCH_ROWS)

@@ -1,0 +1,316 @@
+"""The stages of an append, as functions from Arrow batches to Arrow batches that Spark runs in its tasks.
+
+read: splits to typed rows, each with its slot; late rows, corrections and faults become asides.
+settle: rows sorted by key to rows without duplicates (a stage of its own only where the key lacks the order field).
+finish: rows sorted in stream order to buckets; asides to buckets of pending revisions and to the batch's faults.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from errata.archive.bucket_writer import POS, cut_into_buckets, order_values
+from errata.archive.ingest.duplicates import deduplicate
+from errata.archive.schemas import (
+    BAD_ROW_SCHEMA,
+    AppendContext,
+    ReportKind,
+    aside_row,
+    bucket_report,
+    conform,
+    numbered_pending_schema,
+    pack_table,
+    parse_aside,
+    pending_inserts,
+    pending_schema,
+    report_row,
+    slot_rows,
+    split_asides,
+    unpack_table,
+)
+from errata.errors import BadFileError, ErrataError
+from errata.intake.layout import FileLayout
+from errata.intake.split_reader import SplitRows, read_split
+from errata.intake.types import arrow_schema, arrow_type
+from errata.model.batch import FileSplit, row_position
+from errata.model.bucket import Role
+from errata.model.stream import ARRIVAL_COLUMN
+from errata.model.time import HIGHEST, LOWEST, format_duration, format_instant
+
+ARROW_BATCH_ROWS = 65_536
+MAX_INLINE_FAULT_BYTES = 4 * 1024 * 1024
+"""Faults of more than this go to a file that the driver reads piece by piece."""
+
+RANK = "_rank"
+BEFORE_ALL = -1
+
+RecordBatches = Iterator[pa.RecordBatch]
+
+
+def read_stage(
+    intent: AppendContext, splits: Mapping[int, tuple[FileSplit, FileLayout]], batches: RecordBatches
+) -> RecordBatches:
+    """Read the splits whose numbers come in."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            rows, asides = read_split_tables(intent, *splits[number])
+            for table in (*rows, *asides):
+                yield from table.to_batches(ARROW_BATCH_ROWS)
+
+
+def archived_stage(intent: AppendContext, batches: RecordBatches) -> RecordBatches:
+    """Rows that are in the archive already, as witnesses against duplicates."""
+    for batch in batches:
+        table = conform(pa.Table.from_batches([batch]), arrow_schema(intent.stream))
+        if table.num_rows:
+            yield from slot_rows(intent, table, np.full(table.num_rows, -1)).to_batches()
+
+
+def deduplicate_stage(intent: AppendContext, batches: RecordBatches) -> RecordBatches:
+    """Rows sorted by key and position: duplicates become asides or nothing, the others pass."""
+    asides: list[bytes] = []
+    faults = _FaultCollector()
+    for found in deduplicate(split_asides(batches, asides), intent.stream):
+        yield from found.fresh.to_batches(ARROW_BATCH_ROWS)
+        faults.add(found.conflicts, found.dropped, found.replaced)
+        if found.replacing.num_rows:
+            faults.replacing.append(_pending_replacements(intent, found.replacing))
+    for aside in asides:
+        yield from aside_row(intent, 0, *parse_aside(aside)).to_batches()
+    for said, blob in faults.blobs():
+        yield from aside_row(intent, 0, said, blob).to_batches()
+
+
+def write_stage(intent: AppendContext, settles: bool, batches: RecordBatches) -> RecordBatches:
+    """Rows in stream order to buckets; what comes out are rows of `wire.told_schema`."""
+    asides: list[bytes] = []
+    faults = _FaultCollector()
+    slot = -1
+
+    def fresh() -> Iterator[pa.Table]:
+        nonlocal slot
+        for table in split_asides(batches, asides):
+            slot = table["_slot"][0].as_py()
+            yield table
+
+    def unique() -> Iterator[pa.Table]:
+        for found in deduplicate(fresh(), intent.stream):
+            faults.add(found.conflicts, found.dropped, found.replaced)
+            if found.replacing.num_rows:
+                faults.replacing.append(_pending_replacements(intent, found.replacing))
+            yield found.fresh
+
+    stored = [*intent.stream.names, POS]
+    rows = (table.select(stored) for table in (unique() if settles else fresh()))
+    for bucket in cut_into_buckets(rows, intent.stream.bucket_rows):
+        yield bucket_report(slot, intent.writer.write(bucket, Role.BASE))
+    for place, blobs in ((slot, list(faults.blobs())), (intent.aside_slot, list(map(parse_aside, asides)))):
+        pending = [
+            _with_rank(said, unpack_table(blob))
+            for said, blob in blobs
+            if said in (ReportKind.PENDING, ReportKind.REPLACING)
+        ]
+        yield from _write_pending(intent, place, pending)
+        yield from _report_bad_rows(intent, [unpack_table(blob) for said, blob in blobs if said is ReportKind.BAD])
+        for said, blob in blobs:
+            if said in (ReportKind.LINES, ReportKind.COUNT, ReportKind.FAILED):
+                yield report_row(said, data=blob)
+
+
+def read_split_tables(
+    intent: AppendContext, split: FileSplit, layout: FileLayout
+) -> tuple[list[pa.Table], list[pa.Table]]:
+    """A split's rows for the archive, and asides about everything else in it, or about why it cannot be read."""
+    try:
+        found = read_split(split, layout, intent.stream)
+    except ErrataError as error:
+        of_file = isinstance(error, BadFileError)
+        told = json.dumps(
+            {"what": error.what, "where": error.where, "why": error.why, "how": error.how, "file": of_file}
+        )
+        return [], [aside_row(intent, 0, ReportKind.FAILED, told.encode())]
+    tables = list(_classify_rows(intent, split, found))
+    return tables[:1], tables[1:]
+
+
+def reported_error(blob: bytes) -> ErrataError:
+    """The error that a task told of."""
+    told = json.loads(blob)
+    kind = BadFileError if told["file"] else ErrataError
+    return kind(told["what"], where=told["where"], why=told["why"], how=told["how"])
+
+
+class _FaultCollector:
+    """What settling found, gathered over a partition."""
+
+    def __init__(self) -> None:
+        self.replacing: list[pa.Table] = []
+        self._conflicts: list[np.ndarray] = []
+        self._dropped = 0
+        self._replaced = 0
+
+    def add(self, conflicts: np.ndarray, dropped: int, replaced: int) -> None:
+        if len(conflicts):
+            self._conflicts.append(conflicts)
+        self._dropped += dropped
+        self._replaced += replaced
+
+    def blobs(self) -> Iterator[tuple[ReportKind, bytes]]:
+        for table in self.replacing:
+            yield ReportKind.REPLACING, pack_table(table)
+        if self._conflicts:
+            pairs = np.concatenate(self._conflicts)
+            absent = pa.nulls(len(pairs), pa.string())
+            yield (
+                ReportKind.BAD,
+                pack_table(pa.table([pairs[:, 0], pairs[:, 1], absent, absent], schema=BAD_ROW_SCHEMA)),
+            )
+        if self._dropped or self._replaced:
+            yield ReportKind.COUNT, pack_counts(dropped=self._dropped, replaced=self._replaced)
+
+
+def pack_counts(**counts: int) -> bytes:
+    """Named numbers as a blob."""
+    return ",".join(f"{name}={count}" for name, count in counts.items()).encode()
+
+
+def unpack_counts(blob: bytes) -> dict[str, int]:
+    return {name: int(count) for name, _, count in (part.partition("=") for part in blob.decode().split(","))}
+
+
+def _classify_rows(intent: AppendContext, split: FileSplit, found: SplitRows) -> Iterator[pa.Table]:
+    """A split's rows for the archive, and one aside for each kind of other thing in it."""
+    stream = intent.stream
+    rows = _with_arrival(intent, found.rows)
+    order = order_values(rows[stream.order])
+    places = found.ordinals + row_position(split.number, 0)
+    ahead = _is_out_of_range(intent, order)
+    late = np.zeros(len(order), dtype=bool) if intent.stable is None else order < intent.stable
+    late &= ~ahead
+    on_time = ~(late | ahead)
+    if on_time.all():
+        yield slot_rows(intent, rows, places)
+    else:
+        yield slot_rows(intent, rows.filter(pa.array(on_time)), places[on_time])
+    bad = list(found.bad) + [
+        (ordinal, text, _too_far_reason(intent, moment))
+        for (ordinal, text), moment in zip(_row_texts(found, found.ordinals[ahead]), order[ahead].tolist(), strict=True)
+    ]
+    pending = [pending_inserts(stream, rows.filter(pa.array(late)), places[late])] if late.any() else []
+    corrections, too_far = _pending_corrections(intent, found, split)
+    bad += [
+        (ordinal, text, _too_far_reason(intent, moment))
+        for (ordinal, text), moment in zip(_row_texts(found, too_far[:, 0]), too_far[:, 1].tolist(), strict=True)
+    ]
+    if corrections.num_rows:
+        pending.append(corrections)
+    records = len(order) + found.corrections.num_rows + len(found.bad)
+    yield aside_row(intent, 0, ReportKind.LINES, pack_counts(split=split.number, lines=found.lines, records=records))
+    if pending:
+        yield aside_row(intent, 0, ReportKind.PENDING, pack_table(pa.concat_tables(pending)))
+    if bad:
+        yield aside_row(intent, 0, ReportKind.BAD, pack_table(_bad_row_table(split, bad)))
+
+
+def _with_arrival(intent: AppendContext, rows: pa.Table) -> pa.Table:
+    """Rows that come without an order field get the time of their arrival."""
+    if ARRIVAL_COLUMN in rows.column_names or not intent.stream.ordered_on_arrival:
+        return rows
+    kind = arrow_type(intent.stream.order_type)
+    return rows.append_column(
+        ARRIVAL_COLUMN, pa.repeat(pa.scalar(intent.arrival, pa.int64()), rows.num_rows).cast(kind)
+    )
+
+
+def _pending_corrections(intent: AppendContext, found: SplitRows, split: FileSplit) -> tuple[pa.Table, np.ndarray]:
+    """Corrections as they are kept, and the ordinal and order of those that would move a row too far ahead."""
+    table = found.corrections.append_column(
+        POS, pa.array(found.correction_ordinals + row_position(split.number, 0), pa.int64())
+    )
+    schema = pending_schema(intent.stream)
+    table = table.select(schema.names).cast(schema)
+    moved = pc.fill_null(table[intent.stream.order].cast(pa.int64()), intent.newest).to_numpy()
+    ahead = _is_out_of_range(intent, moved) & pc.not_equal(table["_op"], "delete").to_numpy()
+    return table.filter(pa.array(~ahead)), np.column_stack((found.correction_ordinals[ahead], moved[ahead]))
+
+
+def _is_out_of_range(intent: AppendContext, order: np.ndarray) -> np.ndarray:
+    """Which order fields are too far ahead, or where no half-open interval of 64 bits can hold them."""
+    beyond: np.ndarray = (order > intent.newest) | (order == LOWEST)
+    return beyond
+
+
+def _row_texts(found: SplitRows, ordinals: np.ndarray) -> list[tuple[int, str]]:
+    texts = found.texts(ordinals.tolist()) if len(ordinals) else {}
+    return [(ordinal, texts[ordinal]) for ordinal in ordinals.tolist()]
+
+
+def _bad_row_table(split: FileSplit, bad: Sequence[tuple[int, str, str]]) -> pa.Table:
+    ordinals, texts, reasons = zip(*bad, strict=True)
+    places = np.asarray(ordinals, dtype=np.int64) + row_position(split.number, 0)
+    return pa.table([places, pa.nulls(len(bad), pa.int64()), list(texts), list(reasons)], schema=BAD_ROW_SCHEMA)
+
+
+def _too_far_reason(intent: AppendContext, moment: int) -> str:
+    stream = intent.stream
+    if not stream.timed:
+        return f"{stream.order}: {moment} is at the very end of what a bigint can hold, where nothing can come after it"
+    if stream.max_ahead is None:
+        return f"{stream.order}: {moment} microseconds are beyond the time that can be kept"
+    return (
+        f"{stream.order}: {format_instant(moment)} is more than {format_duration(stream.max_ahead)} "
+        "(max_ahead) after now"
+    )
+
+
+def _pending_replacements(intent: AppendContext, rows: pa.Table) -> pa.Table:
+    """New values for rows of the archive, as pending replacements."""
+    return pending_inserts(intent.stream, rows, rows[POS].to_numpy(), op="replace")
+
+
+def _write_pending(intent: AppendContext, slot: int, tables: Sequence[pa.Table]) -> RecordBatches:
+    """Pending revisions in the order of their numbers: by rank, then by the source's own count, then by place.
+
+    Slots find replacements each for itself. They are numbered between the late insertions, which are told of as if
+    they came from a slot before all others, and the corrections, which come from the last slot of all.
+    """
+    if not tables:
+        return
+    schema = numbered_pending_schema(intent.stream)
+    table = pa.concat_tables(tables)
+    keys = {
+        "seq": pc.fill_null(table["_seq"], HIGHEST),
+        "pos": table[POS],
+    }
+    table = table.take(pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys]))
+    for rank, place in enumerate((BEFORE_ALL, slot, intent.aside_slot)):
+        for bucket in cut_into_buckets(iter([table.filter(pc.equal(table[RANK], rank))]), intent.stream.bucket_rows):
+            numbered = bucket.append_column("_ordinal", pa.array(np.arange(bucket.num_rows)))
+            yield bucket_report(place, intent.writer.write(numbered.select(schema.names).cast(schema), Role.PENDING))
+
+
+def _with_rank(said: ReportKind, table: pa.Table) -> pa.Table:
+    """A batch's inserts speak first: late ones, then those of keys that are taken; then its corrections."""
+    if said is ReportKind.REPLACING:
+        rank = pa.repeat(pa.scalar(1, pa.int8()), table.num_rows)
+    else:
+        rank = pc.if_else(pc.equal(table["_op"], "insert"), pa.scalar(0, pa.int8()), pa.scalar(2, pa.int8()))
+    return table.append_column(RANK, rank)
+
+
+def _report_bad_rows(intent: AppendContext, tables: Sequence[pa.Table]) -> RecordBatches:
+    if not tables:
+        return
+    table = pa.concat_tables(tables).combine_chunks()
+    faults, count = pack_table(table), table.num_rows
+    if len(faults) <= MAX_INLINE_FAULT_BYTES:
+        yield report_row(ReportKind.BAD, data=faults, rows=count)
+        return
+    path = intent.warehouse.new_name(intent.stream, intent.arrival, "faults", "arrow")
+    intent.warehouse.write(path, faults)
+    yield report_row(ReportKind.BAD, path=path, rows=count)

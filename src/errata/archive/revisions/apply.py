@@ -1,0 +1,93 @@
+"""Applying revisions: what is pending becomes part of history, batch by batch, each in one commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from errata.archive.revisions.decide import CorrectionContext, claim_pending, decide_claim
+from errata.archive.upkeep.ageing import age_out_if_lazy
+from errata.catalog import streams
+from errata.catalog.stream_commits import BasisConflict, RevisionCommit, commit_revisions
+from errata.declare.site import Site, pinned_stream
+from errata.engine.failures import spark_errors_in_words
+from errata.errors import ErrataError
+from errata.model.batch import BadRevision, RevisionCounts
+
+COMMIT_TRIES = 8
+"""Other writers can come first this often before we give up and say so."""
+
+SHOWN_REVISIONS = 5
+"""Revisions found wrong that a report quotes."""
+
+ProgressCallback = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviseReport:
+    """What became of the pending revisions of a stream."""
+
+    stream: str
+    commits: Sequence[int] = ()
+    settled: RevisionCounts = field(default_factory=RevisionCounts)
+    bad: Sequence[BadRevision] = ()
+    """The first few that were found wrong."""
+
+
+def apply_revisions(
+    site: Site, names: Sequence[str] = (), on_step: ProgressCallback = lambda _: None
+) -> list[ReviseReport]:
+    """Apply what is pending: of the streams named, else of all."""
+    return [apply_stream_revisions(site, name, on_step) for name in site.named(names)]
+
+
+def apply_stream_revisions(site: Site, name: str, on_step: ProgressCallback = lambda _: None) -> ReviseReport:
+    """Apply what is pending of one stream. What is of rows that may still come goes on waiting."""
+    report = ReviseReport(name)
+    end = streams.stream_state(site.catalog, name).revisions
+    while (done := _apply_claim(site, name, end, on_step)) is not None:
+        commit_id, decided = done
+        commits = [*report.commits, *([] if commit_id is None else [commit_id])]
+        bad = [*report.bad, *decided.bad][:SHOWN_REVISIONS]
+        report = ReviseReport(name, commits, report.settled + decided.settled, bad)
+        if commit_id is None or streams.stream_state(site.catalog, name).applied >= end:
+            break
+    return report
+
+
+def _apply_claim(
+    site: Site, name: str, end: int, on_step: ProgressCallback
+) -> tuple[int | None, RevisionCommit] | None:
+    """Settle one claim: the commit, and what was decided. No commit when all of it goes on waiting; None when nothing
+    is left of what was numbered up to `end`."""
+    for attempt in range(COMMIT_TRIES):
+        with pinned_stream(site, name, "corrections of") as basis, spark_errors_in_words():
+            place = CorrectionContext(site.session, site.catalog, site.warehouse, basis)
+            claimed = claim_pending(place)
+            if not claimed or (claimed[0].revision_first or 0) > end:
+                return None
+            if not attempt and age_out_if_lazy(site, name).commit_id is not None:
+                continue
+            on_step(f"looking up the rows of {sum(bucket.rows for bucket in claimed):,} revisions")
+            decided = decide_claim(place, claimed)
+            while not decided.settles and (more := claim_pending(place, 2 * decided.count)) != claimed:
+                # What only waits must not hold up what stands behind it.
+                claimed, decided = more, decide_claim(place, more)
+        if not decided.settles:
+            return None, decided
+        on_step("committing")
+        try:
+            batches = {bucket.batch_id for bucket in claimed}
+            batch_id = batches.pop() if len(batches) == 1 else None
+            commit_id = commit_revisions(site.catalog, basis, decided, site.caused_by("revise"), batch_id)
+        except BasisConflict:
+            site.discard((*decided.overlays, *(bucket for _, bucket in decided.waiting)))
+            on_step("another writer came first; looking again")
+            time.sleep(0.05 * attempt)
+        else:
+            return commit_id, decided
+    raise ErrataError(
+        f"{COMMIT_TRIES} times another writer moved stream {name} first; its revisions are still pending",
+        how="run it again, or let batches of the stream come one after the other",
+    )

@@ -1,0 +1,1 @@
+"""Archives kept fit: ageing, compaction, vacuum, and checks of every bucket."""

@@ -1,0 +1,158 @@
+"""Ageing: whole buckets past their stream's retention are dropped, on schedule or lazily, before something reads; and
+of queries, results past theirs. What queries have still to read stays.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from errata.archive.bucket_writer import order_values
+from errata.archive.overlays import BUCKET, Overlays, bucket_sources, read_overlays
+from errata.archive.upkeep.retention import RetentionHold, oldest_hold
+from errata.catalog import commits, maintenance, pins, queries, streams
+from errata.catalog.maintenance import AgeOutPlan
+from errata.catalog.queries import RecordedQuery
+from errata.catalog.result_archives import read_archive
+from errata.catalog.stream_commits import BasisConflict
+from errata.catalog.streams import StreamState
+from errata.declare.site import Site
+from errata.errors import ErrataError, unknown_name_error
+from errata.model.bucket import Bucket
+from errata.model.stream import AgeOutMode
+from errata.model.time import LOWEST
+
+COMMIT_TRIES = 8
+"""Other writers can come first this often before we give up and say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgeOutReport:
+    """What was dropped of one stream or of one query's results, and in which commit; None and nothing when nothing was
+    due."""
+
+    stream: str
+    """Its name, or the query's."""
+    commit_id: int | None
+    buckets: Sequence[Bucket]
+    rows: int = 0
+    """How many live rows no longer count."""
+    aged_to: int | None = None
+    """The place before which nothing counts any more; of results the first instant whose answer is whole."""
+    timed: bool = True
+    held: RetentionHold | None = None
+    """The query for which rows stay that are past the retention."""
+
+
+def age_out(site: Site, names: Sequence[str] = ()) -> list[AgeOutReport]:
+    """Drop what is due: of the streams and queries named, else of all streams that age on schedule and of all queries
+    that have a retention."""
+    standings = {each.stream.name: each for each in streams.stream_states(site.catalog)}
+    known = queries.recorded_queries(site.catalog)
+    for name in names:
+        if name not in standings and name not in known:
+            raise unknown_name_error("stream", name, [*standings, *known])
+    on_schedule = [name for name, each in standings.items() if each.stream.age_out is AgeOutMode.SCHEDULED]
+    limited = [name for name, each in known.items() if each.checked.query.retention is not None]
+    return [
+        _age_stream(site, name) if name in standings else _age_results(site, known[name])
+        for name in names or [*on_schedule, *limited]
+    ]
+
+
+def age_out_if_lazy(site: Site, name: str) -> AgeOutReport:
+    """The paper's other mode (replay-revisions-2008, footnote 5): ageing waits until the archive is about to be read
+    for a correction, and costs arrivals nothing. Streams declared `age_out: lazy` are aged here and only here."""
+    standing = streams.stream_state(site.catalog, name)
+    if standing.stream.age_out is not AgeOutMode.LAZY:
+        return AgeOutReport(name, None, ())
+    return _age_stream(site, name)
+
+
+def _age_stream(site: Site, name: str) -> AgeOutReport:
+    for attempt in range(COMMIT_TRIES):
+        basis = streams.stream_state(site.catalog, name)
+        done = AgeOutReport(name, None, (), timed=basis.stream.timed)
+        past = maintenance.plan_age_out(site.catalog, basis)
+        if past is None:
+            return done
+        seen, hold = commits.newest_commit(site.catalog), oldest_hold(site, name)
+        held = None if hold is None else hold.start
+        aged = maintenance.plan_age_out(site.catalog, basis, held)
+        done = done if aged == past else replace(done, held=hold)
+        if aged is None:
+            return done
+        try:
+            hidden = _aged_row_counts(site, basis, aged)
+            cause = site.caused_by("age-out")
+            commit_id = maintenance.commit_age_out(site.catalog, basis, aged, hidden, cause, held=held, seen=seen)
+        except BasisConflict:
+            time.sleep(0.05 * attempt)
+            continue
+        return replace(done, commit_id=commit_id, buckets=aged.buckets, rows=aged.rows(hidden), aged_to=aged.aged_to)
+    raise _busy_error(f"stream {name}")
+
+
+def _age_results(site: Site, query: RecordedQuery) -> AgeOutReport:
+    """Drop results past the query's retention; those of a form that it had before go with their archive."""
+    name, retention, catalog = query.checked.name, query.checked.query.retention, site.catalog
+    for attempt in range(COMMIT_TRIES):
+        of = read_archive(catalog, name)
+        if of is None or retention is None or of.query_id != query.query_id:
+            return AgeOutReport(name, None, ())
+        done = AgeOutReport(name, None, (), timed=of.shape.timed)
+        past = maintenance.plan_result_age_out(catalog, of, retention)
+        if past is None:
+            return done
+        seen, hold = commits.newest_commit(catalog), oldest_hold(site, name)
+        held = None if hold is None else hold.start
+        aged = maintenance.plan_result_age_out(catalog, of, retention, held)
+        done = done if aged == past else replace(done, held=hold)
+        if aged is None:
+            return done
+        try:
+            cause = site.caused_by("age-out")
+            commit_id = maintenance.commit_result_age_out(catalog, of, retention, aged, cause, held=held, seen=seen)
+        except BasisConflict:
+            time.sleep(0.05 * attempt)
+            continue
+        return replace(done, commit_id=commit_id, buckets=aged.gone, rows=aged.rows, aged_to=aged.aged_to)
+    raise _busy_error(f"query {name}")
+
+
+def _busy_error(of: str) -> ErrataError:
+    what = f"{COMMIT_TRIES} times another writer moved {of} first; nothing was aged out"
+    return ErrataError(what, how="run it again")
+
+
+def _aged_row_counts(site: Site, basis: StreamState, aged: AgeOutPlan) -> dict[int, int]:
+    """How many rows cease to count in each bucket that stays, and in each overlay."""
+    if not aged.overlays and not aged.beside:
+        return {}
+    stream, warehouse = basis.stream, site.warehouse
+    with pins.hold_pin(site.catalog, basis.changed_in, f"ageing of {stream.name}"):
+        if streams.stream_state(site.catalog, stream.name).changed_in != basis.changed_in:
+            raise BasisConflict  # what is to be read may have been removed before it was pinned
+        overlays = Overlays(stream, read_overlays(stream, warehouse, bucket_sources(site.catalog, aged.overlays)))
+        brought = overlays.surviving()
+        ceasing = _is_newly_aged(brought[stream.order], basis, aged)
+        numbers, counts = np.unique(brought[BUCKET].to_numpy()[ceasing], return_counts=True)
+        hidden: dict[int, int] = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+        for source in bucket_sources(site.catalog, aged.beside):
+            rows = source.read(warehouse, list(dict.fromkeys((*stream.key, stream.order))))
+            ceasing = _is_newly_aged(rows[stream.order], basis, aged) & ~overlays.masked(rows, source.bucket.floor)
+            if count := int(ceasing.sum()):
+                hidden[source.bucket.bucket_id] = count
+    return hidden
+
+
+def _is_newly_aged(order: pa.ChunkedArray, basis: StreamState, aged: AgeOutPlan) -> np.ndarray:
+    """Which rows have not been aged out so far and will be."""
+    places = order_values(order)
+    former = LOWEST if basis.aged_to is None else basis.aged_to
+    ceasing: np.ndarray = (places >= former) & (places < aged.aged_to)
+    return ceasing

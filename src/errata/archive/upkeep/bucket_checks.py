@@ -1,0 +1,302 @@
+"""Buckets looked at for their health: each file read once, whole, and compared with nothing but itself.
+
+What is found is told as `Seen`; what is to be thought of it is decided in the model. Small archives are looked at
+here, large ones by Spark's tasks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from errata.archive.bucket_frames import run_tasks
+from errata.archive.bucket_writer import order_values
+from errata.archive.overlays import BUCKET, BucketSource, Overlays, bucket_sources, read_overlays
+from errata.archive.revisions.pending import key_numbers
+from errata.archive.scan import ArchiveScan, ScanBuckets, identity_columns, scan_rows
+from errata.archive.schemas import LIVE, REVISION, pack_table, unpack_table
+from errata.archive.upkeep.inspection import (
+    MASK_HIT_SCHEMA,
+    InspectionContext,
+    ResultInspectionContext,
+    inspect_bucket,
+    inspect_result_bucket,
+    mask_rows,
+)
+from errata.catalog.database import Catalog
+from errata.catalog.streams import StreamState
+from errata.declare.warehouse import Warehouse
+from errata.engine.engines import EngineDemand, Engines
+from errata.engine.frames import fetch_rows, group_sql, select_sql
+from errata.engine.plans.node_rows import quote_name
+from errata.intake.convert import canonical_text
+from errata.intake.types import arrow_schema
+from errata.model.bucket import Bucket, Groups
+from errata.model.consistency import RESTORE_BACKUP
+from errata.model.findings import (
+    MAX_EXAMPLES,
+    BucketFigures,
+    BucketInspection,
+    Finding,
+    FindingKind,
+    InspectedStream,
+    Severity,
+)
+from errata.model.stream import Stream
+from errata.model.time import LOWEST
+
+INSPECTION_TASK_BYTES = 64 * 1024 * 1024
+"""Buckets share a task until it has this much to read."""
+
+TASKS_PER_JOB = 32
+"""Tasks of one job; between jobs it is told how far things are."""
+
+_REPORT_SCHEMA = pa.schema([("bucket", pa.int64()), ("seen", pa.string()), ("hits", pa.binary())])
+
+DoneCallback = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class InspectionResult:
+    """What was seen of each bucket, and where revisions mask."""
+
+    seen: dict[int, BucketInspection]
+    hits: pa.Table = field(default_factory=MASK_HIT_SCHEMA.empty_table)
+
+
+def inspect_sizes(warehouse: Warehouse, found: Iterable[Bucket], inline: dict[int, int]) -> dict[int, BucketInspection]:
+    """What can be told without opening anything: whether it is there, and its size. Each folder is listed once."""
+    folders: defaultdict[str, list[Bucket]] = defaultdict(list)
+    seen = {}
+    for bucket in found:
+        if bucket.path is None:
+            seen[bucket.bucket_id] = BucketInspection(inline.get(bucket.bucket_id))
+        else:
+            folders[bucket.path.rpartition("/")[0]].append(bucket)
+    for folder, there in folders.items():
+        sizes = {f"{folder}/{entry.name}": entry.size for entry in warehouse.entries(folder) if entry.file}
+        seen |= {bucket.bucket_id: BucketInspection(sizes.get(bucket.path or "")) for bucket in there}
+    return seen
+
+
+def inspect_buckets(
+    session: Callable[[], SparkSession],
+    catalog: Catalog,
+    ward: InspectionContext | ResultInspectionContext,
+    found: Sequence[Bucket],
+    on_done: DoneCallback = lambda _: None,
+) -> InspectionResult:
+    """Read buckets and tell what is in them."""
+    size, told = sum(bucket.size for bucket in found), [_REPORT_SCHEMA.empty_table()]
+    tasks = list(_batch_sources(bucket_sources(catalog, found)))
+    for start in range(0, len(tasks), TASKS_PER_JOB):
+        some = tasks[start : start + TASKS_PER_JOB]
+        told.append(run_tasks(session, size, len(some), partial(_inspect_tasks, ward, some), _REPORT_SCHEMA))
+        on_done(sum(map(len, some)))
+    return _collect_inspections(pa.concat_tables(told))
+
+
+def _batch_sources(wanted: Sequence[BucketSource]) -> Iterator[list[BucketSource]]:
+    """Neighbours share a task, since mostly the same overlays speak of them."""
+    task: list[BucketSource] = []
+    size = 0
+    for source in sorted(wanted, key=lambda each: (each.bucket.vs_min, each.bucket.bucket_id)):
+        if task and size + source.bucket.size > INSPECTION_TASK_BYTES:
+            yield task
+            task, size = [], 0
+        task.append(source)
+        size += source.bucket.size
+    if task:
+        yield task
+
+
+def _inspect_tasks(
+    ward: InspectionContext | ResultInspectionContext, tasks: Sequence[Sequence[BucketSource]], numbers: Iterable[int]
+) -> Iterator[pa.RecordBatch]:
+    shelf: dict[int, pa.Table] = {}
+    for source in (each for number in numbers for each in tasks[number]):
+        if isinstance(ward, InspectionContext):
+            seen, hits = inspect_bucket(ward, source, shelf)
+        else:
+            seen, hits = inspect_result_bucket(ward, source), MASK_HIT_SCHEMA.empty_table()
+        row = {"bucket": source.bucket.bucket_id, "seen": _seen_to_json(seen), "hits": pack_table(hits)}
+        yield pa.RecordBatch.from_pylist([row], schema=_REPORT_SCHEMA)
+
+
+def _collect_inspections(told: pa.Table) -> InspectionResult:
+    rows = told.to_pylist()
+    hits = [MASK_HIT_SCHEMA.empty_table(), *(unpack_table(row["hits"]) for row in rows)]
+    return InspectionResult({row["bucket"]: _seen_from_json(row["seen"]) for row in rows}, pa.concat_tables(hits))
+
+
+def _seen_to_json(seen: BucketInspection) -> str:
+    figures = seen.figures
+    told: dict[str, object] = {name: getattr(seen, name) for name in _PLAIN_FIELDS}
+    if figures is not None:
+        groups = figures.groups
+        told["groups"] = [groups.low, groups.high, groups.members_json()]
+        told["figures"] = [figures.rows, figures.vs_min, figures.vs_max]
+        told["ends"] = [figures.revisions, figures.masks, figures.content, figures.ends]
+    return json.dumps(told)
+
+
+_PLAIN_FIELDS = ("size", "checksum", "fault", "nulls", "disordered", "unfiltered", "counting", "masked")
+
+
+def _seen_from_json(text: str) -> BucketInspection:
+    told = json.loads(text)
+    figures = None
+    if "figures" in told:
+        ends = [None if each is None else (each[0], each[1]) for each in told["ends"]]
+        rows, low, high = told["figures"]
+        figures = BucketFigures(rows, low, high, Groups.of(*told["groups"]), *ends)
+    plain: dict[str, Any] = {name: told[name] for name in _PLAIN_FIELDS}
+    plain |= {name: tuple(told[name]) for name in ("nulls", "unfiltered")}
+    return BucketInspection(figures=figures, **plain)
+
+
+# Whether buckets and overlays agree: each revision masks one row, and each key has one.
+
+MAX_SUSPECT_HASHES = 1_000
+"""So many hashes that occur twice are looked at by their keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOverlays:
+    """Live overlays, read."""
+
+    stream: Stream
+    rows: pa.Table
+    aged_to: int | None
+
+    @classmethod
+    def read(
+        cls, catalog: Catalog, warehouse: Warehouse, standing: StreamState, overlays: Sequence[Bucket]
+    ) -> LiveOverlays:
+        """All of these."""
+        stream = standing.stream
+        return cls(stream, read_overlays(stream, warehouse, bucket_sources(catalog, overlays)), standing.aged_to)
+
+    @property
+    def overlays(self) -> Overlays:
+        return Overlays(self.stream, self.rows)
+
+    def brought(self) -> Counter[int]:
+        """By overlay, how many rows it brought, also those that its own commit superseded."""
+        return Counter(self.rows.filter(self.rows[LIVE])[BUCKET].to_pylist())
+
+    def left(self) -> Counter[int]:
+        """By overlay, how many of these count now."""
+        return Counter(self.overlays.surviving(self.aged_to)[BUCKET].to_pylist())
+
+    def findings(self, patient: InspectedStream, hits: pa.Table) -> Iterator[Finding]:
+        """Revisions that are there twice, and those that mask no row, or several. `hits` are the rows of base buckets
+        that lie where one masks."""
+        numbers = self.rows[REVISION].to_numpy()
+        single, counts = np.unique(numbers, return_counts=True)
+        if len(twice := single[counts > 1]):
+            what = f"{_revision_list(twice)} are there twice"
+            why = "each revision was applied once: rows that it brings may be there twice"
+            yield _damage_finding(patient, FindingKind.NUMBERS, what, "overlays", why)
+            return
+        masks, after = self._left_at_masks(hits)
+        for wrong, told in ((after < 0, "no row"), (after > 0, "more than one row")):
+            if wrong.any():
+                where = f"overlays, {_place_text(patient, masks.filter(pa.array(wrong)))}"
+                why = "scans show what has been corrected, or leave out what has not been"
+                yield _damage_finding(
+                    patient,
+                    FindingKind.MASKS,
+                    f"{_revision_list(masks[REVISION].to_numpy()[wrong])} mask {told}",
+                    where,
+                    why,
+                )
+
+    def _left_at_masks(self, hits: pa.Table) -> tuple[pa.Table, np.ndarray]:
+        """The masks of places that have not been aged out, and how many rows are left at each place once it has masked
+        one: as history went, rows came to the place and were masked, by number."""
+        columns, least = identity_columns(self.stream), LOWEST if self.aged_to is None else self.aged_to
+        masks, brought = mask_rows(self.stream, self.rows), self.rows.filter(self.rows[LIVE])
+        places = pa.concat_tables([masks.select(columns), brought.select(columns)])
+        codes = key_numbers(places)
+        own, new = codes[: masks.num_rows], codes[masks.num_rows :]
+        numbers = masks[REVISION].to_numpy()
+        by_number = np.argsort(numbers)
+        at = by_number[np.searchsorted(numbers[by_number], hits["revision"].to_numpy())]
+        code = np.concatenate([own, new, own[at]])
+        # A row of a base bucket came after the revision of its floor, and what a revision brings after what it masks.
+        came = [2 * brought[REVISION].to_numpy() + 1, 2 * hits["floor"].to_numpy() + 1]
+        when = np.concatenate([2 * numbers, *came])
+        change = np.ones(len(code), dtype=np.int64)
+        change[: masks.num_rows] = -1
+        sequence = np.lexsort((when, code))
+        total = np.cumsum(change[sequence])
+        starts = np.diff(code[sequence], prepend=-1) > 0
+        before = np.where(starts, total - change[sequence], 0)
+        left = np.empty(len(code), dtype=np.int64)
+        left[sequence] = total - before[np.maximum.accumulate(np.where(starts, np.arange(len(code)), 0))]
+        there = order_values(masks[self.stream.order]) >= least
+        return masks.filter(pa.array(there)), left[: masks.num_rows][there]
+
+
+def duplicate_key_findings(
+    engines: Engines,
+    catalog: Catalog,
+    warehouse: Warehouse,
+    patient: InspectedStream,
+    scan: ArchiveScan,
+    opened: ScanBuckets,
+) -> Iterator[Finding]:
+    """Keys of which more than one row counts."""
+    stream = scan.standing.stream
+    # A scan looks no further where an overlay is said to have no superseded rows; here that is not believed.
+    doubted = replace(opened, overlays=[replace(each, masked=max(each.masked, 1)) for each in opened.overlays])
+    found, _ = engines.run(
+        EngineDemand.of(opened.all),
+        lambda session: _duplicate_keys(scan_rows(session, catalog, warehouse, scan, doubted), stream),
+    )
+    if not found.num_rows:
+        return
+    texts = zip(*(canonical_text(found[name]).to_pylist() for name in stream.key), strict=True)
+    keys = [", ".join(f"{name}={value}" for name, value in zip(stream.key, row, strict=True)) for row in texts]
+    more = f" and {len(keys) - MAX_EXAMPLES:,} more" if len(keys) > MAX_EXAMPLES else ""
+    what = f"more than one row counts of {len(keys):,} key{'' if len(keys) == 1 else 's'}"
+    why = "corrections name a row by its key, and answers count it twice"
+    yield _damage_finding(patient, FindingKind.DOUBLE, what, "; ".join(keys[:MAX_EXAMPLES]) + more, why)
+
+
+def _duplicate_keys(rows: DataFrame, stream: Stream) -> pa.Table:
+    """First by one number for each key, which is little to move; by the keys themselves only where it occurs twice."""
+    key = [quote_name(name) for name in stream.key]
+    hashed = select_sql(rows, "*", f"xxhash64({', '.join(key)}) AS _hash")
+    hashes = fetch_rows(_repeated_rows(hashed, ["_hash"]).limit(MAX_SUSPECT_HASHES))["_hash"].to_pylist()
+    if not hashes:
+        return arrow_schema(stream).empty_table()
+    some = hashed.filter(f"_hash IN ({', '.join(f'{each}L' for each in hashes)})")
+    return fetch_rows(_repeated_rows(some, key).orderBy(*key))
+
+
+def _repeated_rows(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    return group_sql(rows, columns, ["count(*) AS _count"]).filter("_count > 1")
+
+
+def _place_text(patient: InspectedStream, masks: pa.Table) -> str:
+    places = order_values(masks[patient.stream.order])
+    return patient.span(int(places.min()), int(places.max()))
+
+
+def _revision_list(numbers: np.ndarray) -> str:
+    shown = ", ".join(map(str, np.sort(numbers)[:MAX_EXAMPLES].tolist()))
+    return f"revisions {shown}{'' if len(numbers) <= MAX_EXAMPLES else f' and {len(numbers) - MAX_EXAMPLES:,} more'}"
+
+
+def _damage_finding(patient: InspectedStream, kind: FindingKind, what: str, where: str, why: str) -> Finding:
+    return Finding(patient.name, kind, what, where, why, RESTORE_BACKUP, severity=Severity.DAMAGE)

@@ -1,0 +1,130 @@
+"""Compaction: overlays worked in and small buckets merged, as far as it is worth it; one commit for each stream."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from errata.archive.upkeep import rewrite as archive
+from errata.archive.upkeep.rewrite import CompactionPlan
+from errata.catalog import buckets, pins, streams
+from errata.catalog.maintenance import CompactionCommit, commit_compaction, last_foldable_revision
+from errata.catalog.stream_commits import BasisConflict
+from errata.catalog.streams import StreamState
+from errata.declare.site import Site
+from errata.engine.failures import spark_errors_in_words
+from errata.errors import ErrataError
+from errata.model.bucket import Bucket, NewBucket, Role
+from errata.model.compaction import DueCompaction, RewriteReason, due_compaction
+
+COMMIT_TRIES = 8
+"""Other writers can come first this often before we give up and say so."""
+
+ProgressCallback = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionReport:
+    """What was compacted in one stream, or would be."""
+
+    stream: str
+    commit_id: int | None = None
+    """None when nothing was due, or when it was only looked at."""
+    replaced: Sequence[Bucket] = ()
+    """Base buckets that were rewritten, or would be looked through."""
+    folded: Sequence[Bucket] = ()
+    """Overlays that were worked in."""
+    written: Sequence[NewBucket] = ()
+    """What stands there instead."""
+    reasons: Sequence[tuple[RewriteReason, Sequence[Bucket]]] = ()
+    """The base buckets that were looked through, by the reason."""
+    held: Sequence[Bucket] = ()
+    """Overlays that have to wait for who still has to consume their revisions."""
+
+    @property
+    def nothing(self) -> bool:
+        return not self.reasons and not self.folded
+
+
+def compact_streams(
+    site: Site,
+    names: Sequence[str] = (),
+    *,
+    everything: bool = False,
+    plan_only: bool = False,
+    on_step: ProgressCallback = lambda _: None,
+) -> list[CompactionReport]:
+    """Compact the streams named, or all; `everything` also where it is hardly worth it."""
+    return [_compact_stream(site, name, everything, plan_only, on_step) for name in site.named(names)]
+
+
+def _compact_stream(
+    site: Site, name: str, everything: bool, plan_only: bool, on_step: ProgressCallback
+) -> CompactionReport:
+    for attempt in range(COMMIT_TRIES):
+        basis = streams.stream_state(site.catalog, name)
+        with pins.hold_pin(site.catalog, basis.changed_in, f"compaction of {name}"), spark_errors_in_words():
+            if streams.stream_state(site.catalog, name).changed_in != basis.changed_in:
+                continue  # what it stood on may have been removed before it was pinned
+            found = _due_plan(site, basis, everything)
+            report = _plan_report(name, *found)
+            if plan_only or report.nothing:
+                return report
+            made = _rewrite_plan(site, basis, found[1], on_step)
+        on_step(f"committing {name}")
+        try:
+            commit_id = commit_compaction(site.catalog, basis, made, site.caused_by("compact"))
+        except BasisConflict:
+            site.discard(made.written)
+            on_step(f"another writer moved {name} first; beginning again")
+            time.sleep(0.05 * attempt)
+        else:
+            done = (made.replaced, made.folded, made.written)
+            return CompactionReport(name, commit_id, *done, report.reasons, report.held)
+    raise ErrataError(
+        f"{COMMIT_TRIES} times another writer moved stream {name} first; nothing was compacted",
+        how="run it again when fewer corrections come in",
+    )
+
+
+def _due_plan(site: Site, basis: StreamState, everything: bool) -> tuple[DueCompaction, CompactionPlan]:
+    """What is due, and which buckets it concerns."""
+    wanted = due_compaction(
+        buckets.visible_buckets(site.catalog, basis.stream_id, basis.changed_in),
+        _live_overlays(site, basis),
+        basis.stream,
+        aged_to=basis.aged_to,
+        inline_bytes=basis.inline_bytes,
+        up_to=last_foldable_revision(site.catalog, basis),
+        everything=everything,
+    )
+    return wanted, archive.plan_compaction(site.catalog, site.warehouse, basis, wanted)
+
+
+def _live_overlays(site: Site, basis: StreamState) -> list[Bucket]:
+    return buckets.visible_buckets(site.catalog, basis.stream_id, basis.changed_in, role=Role.OVERLAY)
+
+
+def _plan_report(name: str, wanted: DueCompaction, plan: CompactionPlan) -> CompactionReport:
+    reasons: defaultdict[RewriteReason, list[Bucket]] = defaultdict(list)
+    for run in plan.runs:
+        reasons[run.why].extend(run.buckets)
+    looked = [bucket for found in reasons.values() for bucket in found]
+    return CompactionReport(name, None, looked, plan.overlays, reasons=sorted(reasons.items()), held=wanted.held)
+
+
+def _rewrite_plan(site: Site, basis: StreamState, plan: CompactionPlan, on_step: ProgressCallback) -> CompactionCommit:
+    """The compaction, written and not committed."""
+    count = sum(len(run.buckets) for run in plan.runs)
+    on_step(f"rewriting {count:,} bucket{'' if count == 1 else 's'} of {basis.stream.name}")
+    overlays = _live_overlays(site, basis)
+    done = archive.rewrite_runs(site.session, site.catalog, site.warehouse, basis, plan, overlays)
+    return CompactionCommit(
+        [bucket for each in done for bucket in each.replaced],
+        plan.overlays,
+        [bucket for each in done for bucket in each.written],
+        [count for each in done for count in each.masked],
+        plan.up_to,
+    )

@@ -1,0 +1,320 @@
+"""One bucket looked at: what it is, what its rows tell of it, and which of them overlays mask."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from errata.archive.bloom import supports_bloom_filter
+from errata.archive.bucket_writer import POS, groups_in, order_values
+from errata.archive.overlays import BucketSource, read_overlays
+from errata.archive.scan import identity_columns
+from errata.archive.schemas import (
+    LIVE,
+    MASKS,
+    REVISION,
+    conform,
+    feed_schema,
+    lineage_extent,
+    lineage_schema,
+    numbered_pending_schema,
+    old_value_column,
+    overlay_schema,
+    result_mask_schema,
+    result_schema,
+    unpack_table,
+)
+from errata.archive.tables import match_rows
+from errata.declare.warehouse import Warehouse
+from errata.intake.types import arrow_schema
+from errata.model.bucket import Bounds, Bucket, Layout, Role
+from errata.model.findings import BucketFigures, BucketInspection
+from errata.model.results import EVALUATION, VE, VS, ResultShape
+from errata.model.stream import Stream
+from errata.model.time import HIGHEST, LOWEST
+
+MASK_HIT_SCHEMA = pa.schema([("revision", pa.int64()), ("floor", pa.int64())])
+"""A row of a base bucket that lies where some revision masks one, and the floor of its bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class InspectionContext:
+    """What is needed to look at a stream's buckets; it travels to every task."""
+
+    stream: Stream
+    warehouse: Warehouse
+    aged_to: int | None
+    overlays: tuple[BucketSource, ...] | None
+    """The live overlays, to see what they mask; None: that is not asked."""
+
+
+def inspect_bucket(
+    ward: InspectionContext, source: BucketSource, shelf: dict[int, pa.Table]
+) -> tuple[BucketInspection, pa.Table]:
+    """What a bucket is, and its rows where revisions mask some; what it holds only when it is what was written.
+    `shelf` keeps what overlays mask from one bucket to the next."""
+    bucket = source.bucket
+    known, data = read_content(ward.warehouse, source)
+    if data is None:
+        return known, MASK_HIT_SCHEMA.empty_table()
+    rows = _conformed_rows(ward.stream, bucket, data)
+    if isinstance(rows, str):
+        return replace(known, fault=rows), MASK_HIT_SCHEMA.empty_table()
+    if bucket.role is Role.BASE:
+        masked, hits = _mask_hits(ward, bucket, rows, shelf)
+        return replace(_inspect_base(ward.stream, bucket, rows, known, data), masked=masked), hits
+    tell = _inspect_overlay if bucket.role is Role.OVERLAY else _inspect_pending
+    return tell(ward.stream, rows, known), MASK_HIT_SCHEMA.empty_table()
+
+
+def read_content(warehouse: Warehouse, source: BucketSource) -> tuple[BucketInspection, bytes | None]:
+    """What lies where a bucket should lie; and its content, only if it is what was written."""
+    bucket = source.bucket
+    try:
+        data = _read_data(warehouse, source)
+    except OSError as error:
+        return BucketInspection(bucket.size, bucket.checksum, f"it cannot be read: {error.strerror or error}"), None
+    if data is None:
+        return BucketInspection(), None
+    known = BucketInspection(len(data), f"sha256:{hashlib.sha256(data).hexdigest()}")
+    return known, data if known.checksum == bucket.checksum else None
+
+
+def _read_data(warehouse: Warehouse, source: BucketSource) -> bytes | None:
+    if source.bucket.path is None:
+        return source.data
+    try:
+        return warehouse.read(source.bucket.path)
+    except FileNotFoundError:
+        return None
+
+
+def parse_rows(bucket: Bucket, data: bytes) -> pa.Table | str:
+    """The rows as they were written, or why they cannot be read."""
+    try:
+        return unpack_table(data) if bucket.inline else pq.read_table(pa.BufferReader(data), use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        return f"it cannot be opened: {error}"
+
+
+def _conformed_rows(stream: Stream, bucket: Bucket, data: bytes) -> pa.Table | str:
+    """The rows, or why they cannot be read."""
+    stored = parse_rows(bucket, data)
+    if isinstance(stored, str):
+        return stored
+    schema = _stream_schema_of(stream, bucket.role)
+    return _schema_fault(stream, bucket.role, schema, stored.schema) or conform(stored, schema)
+
+
+def _inspect_base(
+    stream: Stream, bucket: Bucket, rows: pa.Table, known: BucketInspection, data: bytes
+) -> BucketInspection:
+    nulls = tuple(name for name in stream.names if name in stream.required and rows[name].null_count)
+    return replace(
+        known,
+        figures=BucketFigures(rows.num_rows, *_value_range(rows, stream.order), groups_in(rows, stream.group)),
+        nulls=nulls,
+        disordered=stream.order not in nulls and not is_ordered(rows, stream, bucket.layout),
+        unfiltered=_columns_without_bloom(stream, bucket, data),
+        counting=rows.num_rows,
+    )
+
+
+def _inspect_pending(stream: Stream, rows: pa.Table, known: BucketInspection) -> BucketInspection:
+    # One that does not tell its place may be of any.
+    ends = (LOWEST, HIGHEST) if rows[stream.order].null_count else _value_range(rows, stream.order)
+    wrong = not np.array_equal(rows["_ordinal"].to_numpy(), np.arange(rows.num_rows))
+    return replace(known, figures=BucketFigures(rows.num_rows, *ends), disordered=wrong, counting=rows.num_rows)
+
+
+def _stream_schema_of(stream: Stream, role: Role) -> pa.Schema:
+    if role is Role.OVERLAY:
+        return overlay_schema(stream)
+    return (
+        numbered_pending_schema(stream)
+        if role is Role.PENDING
+        else arrow_schema(stream).append(pa.field(POS, pa.int64()))
+    )
+
+
+def _schema_fault(stream: Stream, role: Role, wanted: pa.Schema, found: pa.Schema) -> str:
+    """Why stored rows cannot be read as they are declared; columns that were added since may be absent."""
+    may_lack = {name for column in stream.names for name in (column, old_value_column(column))}
+    if role is Role.BASE:
+        may_lack -= stream.required
+    return schema_mismatch(wanted, found, may_lack)
+
+
+def schema_mismatch(wanted: pa.Schema, found: pa.Schema, may_lack: Collection[str] = ()) -> str:
+    """Why stored rows are not of the wanted columns; nothing if they are."""
+    for field in wanted:
+        if field.name in found.names:
+            kind = found.field(field.name).type
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if kind != field.type:
+                return f"column {field.name} is of {kind}, and declared as {field.type}"
+        elif field.name not in may_lack:
+            return f"column {field.name} is not there"
+    return ""
+
+
+def _value_range(rows: pa.Table, name: str) -> Bounds:
+    """The least and greatest value of a column that has some."""
+    ends = pc.min_max(rows[name].cast(pa.int64()))
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    return (LOWEST, HIGHEST) if low is None else (low, high)
+
+
+def is_ordered(rows: pa.Table, stream: Stream, layout: Layout) -> bool:
+    """Whether rows lie as their layout says."""
+    if layout is Layout.PLAIN or rows.num_rows < 2:
+        return True
+    rises = np.diff(order_values(rows[stream.order])) >= 0
+    if layout is not Layout.GROUPED:
+        return bool(rises.all())
+    numbers = rows.select(list(stream.group)).append_column("_row", pa.array(np.arange(rows.num_rows)))
+    groups = numbers.group_by(list(stream.group)).aggregate([("_row", "min"), ("_row", "max"), ("_row", "count")])
+    first, last, count = (groups[f"_row_{name}"].to_numpy() for name in ("min", "max", "count"))
+    rises[first[first > 0] - 1] = True
+    return bool(rises.all() and np.array_equal(last - first + 1, count))
+
+
+def _columns_without_bloom(stream: Stream, bucket: Bucket, data: bytes) -> tuple[str, ...]:
+    """The columns of the key that have no Bloom filters, where the key alone cannot tell where a row lies."""
+    if bucket.inline or stream.key_has_order or bucket.layout is Layout.PLAIN:
+        return ()
+    metadata = pq.read_metadata(pa.BufferReader(data))
+    if not metadata.num_row_groups:
+        return ()
+    group = metadata.row_group(0)
+    filtered = {
+        group.column(at).path_in_schema
+        for at in range(metadata.num_columns)
+        if group.column(at).bloom_filter_offset is not None
+    }
+    schema = arrow_schema(stream)
+    return tuple(name for name in stream.key if name not in filtered and supports_bloom_filter(schema.field(name).type))
+
+
+def _inspect_overlay(stream: Stream, rows: pa.Table, known: BucketInspection) -> BucketInspection:
+    masked, brought = rows.filter(rows[MASKS]), rows.filter(rows[LIVE])
+    taken_from = masked.select([old_value_column(name) for name in stream.group]).rename_columns(list(stream.group))
+    figures = BucketFigures.of_overlay(
+        rows.num_rows,
+        groups_in(pa.concat_tables([taken_from, brought.select(list(stream.group))]), stream.group),
+        _value_range(rows, REVISION),
+        _value_range(masked, old_value_column(stream.order)) if masked.num_rows else None,
+        _value_range(brought, stream.order) if brought.num_rows else None,
+    )
+    return replace(known, figures=figures, counting=brought.num_rows)
+
+
+def _mask_hits(
+    ward: InspectionContext, bucket: Bucket, rows: pa.Table, shelf: dict[int, pa.Table]
+) -> tuple[int | None, pa.Table]:
+    """How many rows of a live base bucket do not count, and those that lie where a revision masks one."""
+    if ward.overlays is None or bucket.removed_in is not None:
+        return None, MASK_HIT_SCHEMA.empty_table()
+    stream = ward.stream
+    if any(rows[name].null_count for name in stream.required):
+        return None, MASK_HIT_SCHEMA.empty_table()
+    columns = identity_columns(stream)
+    masks = _masks_near(ward, bucket, shelf)
+    left, right = match_rows(rows.select(columns), masks.select(columns), columns)
+    numbers = masks[REVISION].to_numpy()[right]
+    places = order_values(rows[stream.order])
+    gone = places < (LOWEST if ward.aged_to is None else ward.aged_to)
+    gone[left[numbers > bucket.floor]] = True
+    _, first = np.unique(left, return_index=True)
+    hits = pa.table([pa.array(numbers[first]), pa.array(np.full(len(first), bucket.floor))], schema=MASK_HIT_SCHEMA)
+    return int(gone.sum()), hits
+
+
+def _masks_near(ward: InspectionContext, bucket: Bucket, shelf: dict[int, pa.Table]) -> pa.Table:
+    """What the overlays mask that may mask a row of the bucket; read once for buckets side by side."""
+    near = {
+        each.bucket.bucket_id: each
+        for each in ward.overlays or ()
+        if each.bucket.masks and each.bucket.masks[0] <= bucket.vs_max and each.bucket.masks[1] >= bucket.vs_min
+    }
+    for bucket_id in [each for each in shelf if each not in near]:
+        del shelf[bucket_id]
+    for bucket_id, source in near.items():
+        if bucket_id not in shelf:
+            shelf[bucket_id] = mask_rows(ward.stream, read_overlays(ward.stream, ward.warehouse, [source]))
+    empty = mask_rows(ward.stream, read_overlays(ward.stream, ward.warehouse, []))
+    return pa.concat_tables([empty, *shelf.values()])
+
+
+def mask_rows(stream: Stream, overlays: pa.Table) -> pa.Table:
+    """The places that overlays mask, and the revision that does it."""
+    rows = overlays.filter(overlays[MASKS])
+    columns = {name: rows[old_value_column(name)] for name in identity_columns(stream)}
+    return pa.table({**columns, REVISION: rows[REVISION]})
+
+
+# One bucket of a query's results looked at: what it is, and what its rows tell of it.
+
+
+@dataclass(frozen=True, slots=True)
+class ResultInspectionContext:
+    """What is needed to look at the buckets of results; it travels to every task."""
+
+    shape: ResultShape
+    warehouse: Warehouse
+
+
+def inspect_result_bucket(ward: ResultInspectionContext, source: BucketSource) -> BucketInspection:
+    """What a bucket is, and what it holds if it is what was written."""
+    bucket = source.bucket
+    known, data = read_content(ward.warehouse, source)
+    if data is None:
+        return known
+    stored = parse_rows(bucket, data)
+    if isinstance(stored, str):
+        return replace(known, fault=stored)
+    if bucket.role is Role.STATE:
+        # What is in it only its strategy knows.
+        return replace(known, figures=replace(BucketFigures.told(bucket), rows=stored.num_rows))
+    schema = _result_schema_of(ward.shape, bucket.role)
+    if fault := schema_mismatch(schema, stored.schema):
+        return replace(known, fault=fault)
+    needed = [VS, EVALUATION] if bucket.role in (Role.FEED, Role.PARTS, Role.LINEAGE) else [VS, VE, EVALUATION]
+    told = _with_figures(conform(stored, schema), needed, known)
+    if bucket.role is Role.LINEAGE and told.figures is not None:
+        begins = lineage_extent(stored) or (told.figures.vs_min, told.figures.vs_max)
+        return replace(told, figures=replace(told.figures, vs_min=begins[0], vs_max=begins[1]))
+    return told
+
+
+def _result_schema_of(shape: ResultShape, role: Role) -> pa.Schema:
+    """The columns that rows of this role have at least."""
+    if role is Role.FEED:
+        return feed_schema(shape)
+    if role is Role.PARTS:
+        # What the aggregates are made of only their strategy knows.
+        return pa.schema([pa.field(name, pa.int64()) for name in (VS, EVALUATION)])
+    if role is Role.LINEAGE:
+        return lineage_schema(shape)
+    return result_mask_schema(shape) if role is Role.MASK else result_schema(shape)
+
+
+def _with_figures(rows: pa.Table, needed: Sequence[str], known: BucketInspection) -> BucketInspection:
+    if nulls := tuple(name for name in needed if rows[name].null_count):
+        return replace(known, nulls=nulls)
+    begins, ends = _range_or_none(rows, VS), _range_or_none(rows, VE if VE in rows.column_names else VS)
+    if begins is None:
+        return replace(known, fault="there are no rows in it")
+    return replace(known, figures=BucketFigures(rows.num_rows, *begins, ends=ends), counting=rows.num_rows)
+
+
+def _range_or_none(rows: pa.Table, name: str) -> Bounds | None:
+    ends = pc.min_max(rows[name])
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    return None if low is None else (low, high)

@@ -1,0 +1,70 @@
+"""What ageing has to leave, since queries that are answered have still to read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from errata.catalog import queries, streams
+from errata.catalog.database import Catalog
+from errata.catalog.result_archives import ResultArchive, evaluations_of, read_archives
+from errata.declare.query_plans import read_plans, with_inputs
+from errata.declare.site import Site
+from errata.language.nodes import scans_of
+from errata.language.plan import Plan
+from errata.language.rewrite import rewritten_plan
+from errata.language.route import Route, RouteKind, choose_route
+from errata.language.source_reads import oldest_places_read, sources_only_in_state
+from errata.model.time import LOWEST
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionHold:
+    """A query that needs rows from a place on."""
+
+    query: str
+    start: int
+    """LOWEST: each of its evaluations needs all there is."""
+
+
+def oldest_hold(site: Site, name: str) -> RetentionHold | None:
+    """Of the queries that read a stream, or a query's results, the one that needs the oldest rows. One that has not
+    been evaluated yet needs none: it begins where there are rows. What is kept as state need not be read again."""
+    known, answered = queries.recorded_queries(site.catalog), read_archives(site.catalog)
+    wanted = [
+        each.checked.name
+        for each in known.values()
+        if (name in each.checked.reads or name == each.checked.name)
+        and each.checked.name in answered
+        and answered[each.checked.name].query_id == each.query_id
+    ]
+    if not wanted:
+        return None
+    declared = {each.stream.name: each.stream for each in streams.stream_states(site.catalog)}
+    names = with_inputs(wanted, {each: known[each].checked.reads for each in known})
+    plans = read_plans(declared, {each: known[each].checked.query for each in names}, names)
+    holds = []
+    for each in wanted:
+        rewritten = rewritten_plan(plans[each])
+        chosen = choose_route(rewritten)
+        if each == name:
+            # Which values have come is known from the results alone.
+            start = LOWEST if chosen.kind is RouteKind.NEW_VALUES else None
+        else:
+            start = oldest_places_read(rewritten, chosen, answered[each].frontier).get(name)
+        if start is not None:
+            holds.append(RetentionHold(each, start))
+    return min(holds, key=lambda hold: (hold.start, hold.query), default=None)
+
+
+def unrecoverable_sources(catalog: Catalog, plan: Plan, chosen: Route, of: ResultArchive) -> list[str]:
+    """The streams and queries of which rows have been aged out, since the results began, that only the state knows."""
+    with catalog.reading() as connection:
+        archives = streams.archive_ages(connection, {each.source.name for each in scans_of(plan)})
+    now = {name: each.aged_to for name, each in archives.items()}
+    lost = sources_only_in_state(plan, chosen, of.frontier, now)
+    if not lost:
+        return []
+    first = evaluations_of(catalog, of.stream_id)[0].data_commit
+    with catalog.reading() as connection:
+        then = {name: streams.aged_to_as_of(connection, archives[name].stream_id, first) for name in lost}
+    return [name for name in lost if then[name] != now[name]]

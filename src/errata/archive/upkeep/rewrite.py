@@ -1,0 +1,335 @@
+"""Compaction: overlays worked into the buckets that they touch, and small buckets merged. Nothing else is rewritten.
+
+Each run of buckets is rewritten by one task: read, what is masked left out, what overlays bring put in, sorted, cut,
+written. Runs do not know of each other, so nothing is shuffled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from errata.archive.bucket_frames import run_tasks
+from errata.archive.bucket_writer import POS, BucketWriter, order_values
+from errata.archive.overlays import BucketSource, Overlays, bucket_sources, read_overlays
+from errata.archive.schemas import (
+    BATCH,
+    LIVE,
+    MASKS,
+    REVISION,
+    ReportKind,
+    bucket_report,
+    conform,
+    old_value_column,
+    overlay_schema,
+    report_row,
+    report_schema,
+    reported_bucket,
+)
+from errata.archive.tables import sort_rows
+from errata.catalog.database import Catalog
+from errata.catalog.streams import StreamState
+from errata.declare.warehouse import Warehouse
+from errata.intake.types import arrow_schema
+from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Bucket, NewBucket, Role
+from errata.model.compaction import DueCompaction, RewriteReason
+from errata.model.stream import Stream
+from errata.model.time import HIGHEST, LOWEST, Interval
+
+TASK_BYTES = 8 * 1024 * 1024
+"""Small runs share a task until it has this much to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRun:
+    """Buckets that become one stretch of new ones."""
+
+    buckets: tuple[Bucket, ...]
+    why: RewriteReason
+    floor: int
+    """What the new ones have for a floor."""
+    takes: tuple[Interval, ...] = ()
+    """Where rows of overlays come to lie in it."""
+
+    @property
+    def merges(self) -> bool:
+        """Whether it is rewritten in any case, and not only if an overlay masks a row of it or brings one."""
+        return self.why is not RewriteReason.CORRECTED
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """What is to be rewritten, and what is then no longer needed."""
+
+    runs: tuple[CompactionRun, ...]
+    overlays: tuple[Bucket, ...]
+    """Overlays that are worked in, whole."""
+    up_to: int
+    """The last revision that is worked in; 0 for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenRun:
+    """What came of a run: new buckets instead of old ones."""
+
+    replaced: tuple[Bucket, ...]
+    written: tuple[NewBucket, ...]
+    masked: tuple[int, ...]
+    """For each new bucket how many of its rows are superseded by revisions that are still to be worked in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RewriteTask:
+    """What every task needs to know; it travels to all of them."""
+
+    stream: Stream
+    warehouse: Warehouse
+    up_to: int
+    aged_to: int | None
+    inline: bool
+    overlays: tuple[BucketSource, ...]
+    runs: tuple[tuple[CompactionRun, tuple[BucketSource, ...]], ...]
+    tasks: tuple[tuple[int, ...], ...]
+    """The numbers of the runs of each task."""
+
+
+def compacted_schema(stream: Stream) -> pa.Schema:
+    """Rows of a bucket that compaction has made: each tells itself where it came from."""
+    origin = [pa.field(name, pa.int64()) for name in (POS, BATCH, REVISION)]
+    return pa.schema([*arrow_schema(stream), *origin])
+
+
+def plan_compaction(catalog: Catalog, warehouse: Warehouse, basis: StreamState, due: DueCompaction) -> CompactionPlan:
+    """Which buckets overlays touch, and where the rows that they bring come to lie."""
+    runs = [CompactionRun(each.buckets, each.why, each.floor) for each in due.merge]
+    if not due.fold:
+        return CompactionPlan(tuple(runs), (), 0)
+    runs += [CompactionRun((bucket,), RewriteReason.CORRECTED, due.up_to) for bucket in due.free]
+    masked, brought = _overlay_places(basis, warehouse, bucket_sources(catalog, due.fold))
+    if len(brought) and all(run.floor > due.up_to for run in runs):
+        runs.append(CompactionRun((), RewriteReason.CORRECTED, due.up_to))
+    placed = _assign_places(runs, due.up_to)
+    found = zip(placed, _touched_runs(placed, masked, brought), strict=True)
+    return CompactionPlan(tuple(run for run, meets in found if meets or run.merges), due.fold, due.up_to)
+
+
+def _overlay_places(
+    basis: StreamState, warehouse: Warehouse, overlays: Sequence[BucketSource]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where overlays mask rows and where they bring some, sorted."""
+    new, old = basis.stream.order, old_value_column(basis.stream.order)
+    masked, brought = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for source in overlays:
+        rows = source.read(warehouse, [MASKS, LIVE, new, old])
+        masked.append(order_values(rows.filter(rows[MASKS])[old]))
+        brought.append(order_values(rows.filter(rows[LIVE])[new]))
+    places = np.concatenate(brought)
+    return np.sort(np.concatenate(masked)), np.sort(places[places >= _first_kept_place(basis.aged_to)])
+
+
+def _first_kept_place(aged_to: int | None) -> int:
+    return LOWEST if aged_to is None else aged_to
+
+
+def _assign_places(runs: Sequence[CompactionRun], up_to: int) -> list[CompactionRun]:
+    """The runs with the places for whose rows each is: those that it spans, and those behind it up to the next. Of
+    runs that overlap, the one that begins last. One whose floor is too high takes none: revisions that are still
+    overlays would not mask there what they mask."""
+    able = [run for run in runs if run.floor <= up_to]
+    ordered = sorted(((*_run_ends(run), run) for run in able), key=lambda each: each[:2])
+    takes: dict[int, list[Interval]] = {id(run): [] for run in able}
+    longest = -1
+    for at, (start, end, run) in enumerate(ordered):
+        following = ordered[at + 1][0] if at + 1 < len(ordered) else HIGHEST
+        if longest < 0 or end >= ordered[longest][1]:
+            longest = at
+        first, middle = start if at else LOWEST, min(end + 1, following)
+        takes[id(run)].append(Interval(first, middle))
+        takes[id(ordered[longest][2])].append(Interval(middle, following))
+    return [replace(run, takes=tuple(each for each in takes.get(id(run), ()) if not each.empty)) for run in runs]
+
+
+def _run_ends(run: CompactionRun) -> tuple[int, int]:
+    """The first and last place of a run; an empty one lies nowhere and begins with everything."""
+    low = min((bucket.vs_min for bucket in run.buckets), default=LOWEST)
+    return low, max((bucket.vs_max for bucket in run.buckets), default=LOWEST)
+
+
+def _touched_runs(runs: Sequence[CompactionRun], masked: np.ndarray, brought: np.ndarray) -> list[bool]:
+    """Which runs have a place at which something is masked, or take one at which something is brought."""
+    spans = [(bucket.vs_min, bucket.vs_max + 1, at) for at, run in enumerate(runs) for bucket in run.buckets]
+    takes = [(each.start, each.end, at) for at, run in enumerate(runs) for each in run.takes]
+    met = np.zeros(len(runs), dtype=bool)
+    for places, intervals in ((masked, spans), (brought, takes)):
+        if intervals:
+            starts, ends, of = np.array(intervals, dtype=np.int64).T
+            met[of[np.searchsorted(places, starts) < np.searchsorted(places, ends)]] = True
+    result: list[bool] = met.tolist()
+    return result
+
+
+def rewrite_runs(
+    session: Callable[[], SparkSession],
+    catalog: Catalog,
+    warehouse: Warehouse,
+    basis: StreamState,
+    plan: CompactionPlan,
+    overlays: Sequence[Bucket],
+) -> list[RewrittenRun]:
+    """Carry a plan out. `overlays` are all that are live: what is not worked in yet still masks."""
+    found = bucket_sources(catalog, (bucket for run in plan.runs for bucket in run.buckets))
+    data = {each.bucket.bucket_id: each for each in found}
+    work = _RewriteTask(
+        basis.stream,
+        warehouse,
+        plan.up_to,
+        basis.aged_to,
+        basis.inline_bytes < MAX_INLINE_STREAM_BYTES // 2,
+        tuple(bucket_sources(catalog, overlays)),
+        tuple((run, tuple(data[bucket.bucket_id] for bucket in run.buckets)) for run in plan.runs),
+        tuple(_batch_runs(plan.runs)),
+    )
+    size = sum(source.bucket.size for source in (*found, *work.overlays))
+    return _collect_rewritten(
+        plan, run_tasks(session, size, len(work.tasks), partial(_rewrite_tasks, work), report_schema())
+    )
+
+
+def _batch_runs(runs: Sequence[CompactionRun]) -> Iterator[tuple[int, ...]]:
+    task: list[int] = []
+    size = 0
+    for number, run in enumerate(runs):
+        more = sum(bucket.size for bucket in run.buckets)
+        if task and size + more > TASK_BYTES:
+            yield tuple(task)
+            task, size = [], 0
+        task.append(number)
+        size += more
+    if task:
+        yield tuple(task)
+
+
+def _rewrite_tasks(work: _RewriteTask, tasks: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    shelf = _OverlayCache(work)
+    for task in tasks:
+        for number in work.tasks[task]:
+            yield from _rewrite_run(work, number, shelf)
+
+
+class _OverlayCache:
+    """The overlays that one run after the other asks for; runs side by side mostly ask for the same."""
+
+    def __init__(self, work: _RewriteTask) -> None:
+        self._work = work
+        self._read: dict[int, pa.Table] = {}
+
+    def known(self, run: CompactionRun, found: Sequence[BucketSource]) -> Overlays:
+        """All that may mask a row of the run, or bring one to it."""
+        low, high = _run_range(run, found)
+        wanted = [each for each in self._work.overlays if _overlay_touches(each.bucket, low, high)]
+        self._read = {each.bucket.bucket_id: self._rows(each) for each in wanted}
+        stream = self._work.stream
+        near = [_rows_near(rows, stream, low, high) for rows in self._read.values()]
+        return Overlays(stream, pa.concat_tables([overlay_schema(stream).empty_table(), *near]))
+
+    def _rows(self, overlay: BucketSource) -> pa.Table:
+        known = self._read.get(overlay.bucket.bucket_id)
+        if known is not None:
+            return known
+        stream = self._work.stream
+        return read_overlays(stream, self._work.warehouse, [overlay]).select(overlay_schema(stream).names)
+
+
+def _run_range(run: CompactionRun, found: Sequence[BucketSource]) -> tuple[int, int]:
+    """From where to where its rows can lie, both included."""
+    starts = [each.bucket.vs_min for each in found] + [each.start for each in run.takes]
+    ends = [each.bucket.vs_max for each in found] + [each.end - 1 for each in run.takes]
+    return min(starts), max(ends)
+
+
+def _overlay_touches(overlay: Bucket, low: int, high: int) -> bool:
+    return any(ends is not None and ends[0] <= high and ends[1] >= low for ends in (overlay.masks, overlay.content))
+
+
+def _rows_near(rows: pa.Table, stream: Stream, low: int, high: int) -> pa.Table:
+    """The rows of an overlay that mask or bring something between two places, both included."""
+    near = np.zeros(rows.num_rows, dtype=bool)
+    for name, flag in ((stream.order, LIVE), (old_value_column(stream.order), MASKS)):
+        places = pc.fill_null(rows[name].cast(pa.int64()), LOWEST).to_numpy()
+        near |= (places >= low) & (places <= high) & rows[flag].to_numpy()
+    return rows if near.all() else rows.filter(pa.array(near))
+
+
+def _rewrite_run(work: _RewriteTask, number: int, shelf: _OverlayCache) -> Iterator[pa.RecordBatch]:
+    run, found = work.runs[number]
+    stream, schema = work.stream, compacted_schema(work.stream)
+    known = shelf.known(run, found)
+    within = known.up_to(work.up_to)
+    brings = _rows_brought(within, run, work)
+    tables, left_out = [brings], 0
+    for source in found:
+        rows = _with_origin(source, source.read(work.warehouse), schema)
+        aged = order_values(rows[stream.order]) < _first_kept_place(work.aged_to)
+        masked = within.masked(rows, source.bucket.floor)
+        gone = masked | aged
+        left_out += int((masked & ~aged).sum())
+        tables.append(rows.filter(pa.array(~gone)) if gone.any() else rows)
+    if not (run.merges or left_out or brings.num_rows):
+        return
+    yield report_row(ReportKind.COUNT, slot=number)
+    rows = sort_rows(pa.concat_tables(tables), stream)
+    writer = BucketWriter(stream, work.warehouse, inline=work.inline)
+    worked_in = left_out or brings.num_rows
+    folded = work.up_to if worked_in else max(each.bucket.folded for each in found)
+    for bucket in _cut_evenly(rows, stream.bucket_rows):
+        yield bucket_report(number, writer.write(bucket, Role.BASE))
+        yield report_row(ReportKind.COUNT, slot=number, rows=int(known.masked(bucket, run.floor).sum()), size=folded)
+
+
+def _cut_evenly(rows: pa.Table, bucket_rows: int) -> Iterator[pa.Table]:
+    """The rows in buckets as even as can be: none is a splinter that would be small again."""
+    pieces = -(-rows.num_rows // bucket_rows)
+    cuts = np.linspace(0, rows.num_rows, pieces + 1).astype(int).tolist()
+    for low, high in pairwise(cuts):
+        yield rows.slice(low, high - low)
+
+
+def _rows_brought(within: Overlays, run: CompactionRun, work: _RewriteTask) -> pa.Table:
+    """The rows of overlays that are worked in here."""
+    if not run.takes:
+        return compacted_schema(work.stream).empty_table()
+    rows = within.surviving(work.aged_to)
+    places = order_values(rows[work.stream.order])
+    here = np.zeros(rows.num_rows, dtype=bool)
+    for each in run.takes:
+        here |= (places >= each.start) & (places < each.end)
+    return conform(rows.filter(pa.array(here)), compacted_schema(work.stream))
+
+
+def _with_origin(source: BucketSource, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    if BATCH not in rows.column_names:
+        batch = pa.repeat(pa.scalar(source.bucket.batch_no, pa.int64()), rows.num_rows)
+        rows = rows.append_column(BATCH, batch)
+    return conform(rows, schema)
+
+
+def _collect_rewritten(plan: CompactionPlan, said: pa.Table) -> list[RewrittenRun]:
+    """What the tasks told: for each run that was rewritten a mark, then its buckets, each before what is said of it."""
+    heard: dict[int, tuple[list[NewBucket], list[int]]] = {}
+    for row in said.to_pylist():
+        written, masked = heard.setdefault(row["slot"], ([], []))
+        if row["said"] == ReportKind.BASE.value:
+            written.append(replace(reported_bucket(row), floor=plan.runs[row["slot"]].floor))
+        elif row["rows"] is not None:
+            written[-1] = replace(written[-1], folded=row["size"])
+            masked.append(row["rows"])
+    return [
+        RewrittenRun(plan.runs[number].buckets, tuple(made), tuple(masked)) for number, (made, masked) in heard.items()
+    ]

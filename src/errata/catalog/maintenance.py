@@ -1,0 +1,364 @@
+"""The transaction that puts rewritten buckets in the place of those that they were made from."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, func, select, update
+
+from errata.catalog import buckets, commits, streams
+from errata.catalog.database import Catalog
+from errata.catalog.result_archives import ResultArchive
+from errata.catalog.stream_commits import BasisConflict
+from errata.catalog.streams import StreamState
+from errata.catalog.tables import buckets as buckets_table
+from errata.catalog.tables import streams as streams_table
+from errata.model import horizon
+from errata.model.bucket import Bucket, Layout, NewBucket, Role, relevant_masks
+from errata.model.commit import Cause
+from errata.model.stream import Retention
+from errata.model.time import LOWEST
+
+IDS_PER_STATEMENT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionCommit:
+    """What compaction has made, and of what."""
+
+    replaced: Sequence[Bucket]
+    """Base buckets that the new ones stand for."""
+    folded: Sequence[Bucket]
+    """Overlays that are worked in, whole."""
+    written: Sequence[NewBucket]
+    masked: Sequence[int]
+    """For each new bucket how many of its rows are superseded by revisions that are still to be worked in."""
+    up_to: int
+    """The last revision that was worked in; 0 for none."""
+
+    @property
+    def gone(self) -> list[Bucket]:
+        return [*self.replaced, *self.folded]
+
+
+def last_foldable_revision(catalog: Catalog, basis: StreamState) -> int:
+    """The last revision that may be worked in: none that a live query has still to consume."""
+    with catalog.reading() as connection:
+        consumed = streams.consumed_revision(connection, basis.stream_id)
+    return basis.applied if consumed is None else min(basis.applied, consumed)
+
+
+def commit_compaction(catalog: Catalog, basis: StreamState, made: CompactionCommit, cause: Cause) -> int:
+    """Commit a compaction that was made on `basis`, if all that it stands for is still there."""
+    with catalog.writing() as connection:
+        _recheck_compaction(connection, basis, made)
+        gone = [bucket.bucket_id for bucket in made.gone]
+        commit_id = commits.record_commit(
+            connection, catalog.clock.now(), cause, stream_id=basis.stream_id, summary=_compaction_summary(made)
+        )
+        if buckets.remove_buckets(connection, gone, commit_id) != len(gone):
+            raise BasisConflict
+        inline = buckets.add_buckets(connection, basis.stream_id, None, commit_id, made.written, masked=made.masked)
+        inline -= sum(bucket.size for bucket in made.gone if bucket.inline)
+        connection.execute(
+            update(streams_table)
+            .where(streams_table.c.stream_id == basis.stream_id)
+            .values(
+                inline_bytes=streams_table.c.inline_bytes + inline,
+                folded=max(basis.folded, made.up_to),
+                changed_in=commit_id,
+            )
+        )
+        streams.record_position(connection, basis.stream_id, commit_id)
+        return commit_id
+
+
+def _recheck_compaction(connection: Connection, basis: StreamState, made: CompactionCommit) -> None:
+    """Whether what was rewritten is what would be rewritten now. Batches and corrections of other rows may have come:
+    they are laid over the new buckets as they would be over the old."""
+    now = streams.lock_stream_state(connection, basis.stream_id)
+    if now is None or now.aged_to != basis.aged_to or now.folded != basis.folded:
+        raise BasisConflict
+    if streams.is_declared_since(connection, basis.stream_id, basis.changed_in):
+        raise BasisConflict
+    consumed = streams.consumed_revision(connection, basis.stream_id)
+    if consumed is not None and consumed < made.up_to:
+        raise BasisConflict  # who came meanwhile still has to consume what was worked in
+    if _count_masked(connection, made.gone) != sum(bucket.masked for bucket in made.gone):
+        raise BasisConflict  # rows of them have been corrected, and were counted where they no longer are
+
+
+def _count_masked(connection: Connection, found: Iterable[Bucket]) -> int:
+    wanted = [bucket.bucket_id for bucket in found]
+    total = 0
+    for start in range(0, len(wanted), IDS_PER_STATEMENT):
+        some = buckets_table.c.bucket_id.in_(wanted[start : start + IDS_PER_STATEMENT])
+        total += int(
+            connection.execute(select(func.coalesce(func.sum(buckets_table.c.masked), 0)).where(some)).scalar_one()
+        )
+    return total
+
+
+def _compaction_summary(made: CompactionCommit) -> dict[str, object]:
+    return {
+        "rewritten": len(made.replaced),
+        "into": len(made.written),
+        "folded": len(made.folded),
+        "revisions": sum(bucket.rows for bucket in made.folded),
+        "rows": sum(bucket.rows for bucket in made.written),
+        "bytes_before": sum(bucket.size for bucket in made.gone),
+        "bytes": sum(bucket.size for bucket in made.written),
+    }
+
+
+# The transaction that drops aged buckets from the index.
+
+BUCKETS_PER_FETCH = 1_000
+"""Buckets whose rows are counted are read from the index in portions of this many."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgeOutPlan:
+    """What is due to go."""
+
+    buckets: Sequence[Bucket]
+    """Base buckets of which nothing is left."""
+    aged_to: int
+    """Before this place no row counts any more, from it on every one does."""
+    beside: Sequence[Bucket]
+    """Base buckets that begin before it and stay, since they reach beyond."""
+    overlays: Sequence[Bucket]
+    """Overlays that mask or bring rows which have counted and no longer will."""
+    gone: Sequence[Bucket]
+    """Those of the overlays that have nothing left to say."""
+
+    def rows(self, hidden: Mapping[int, int]) -> int:
+        """How many live rows go, with those that are hidden where they lie."""
+        return sum(bucket.rows - bucket.masked for bucket in self.buckets) + sum(hidden.values())
+
+
+def plan_age_out(catalog: Catalog, basis: StreamState, held: int | None = None) -> AgeOutPlan | None:
+    """What is due as the stream stands; None when nothing is. `held`: where that begins which queries have still to
+    read."""
+    with catalog.reading() as connection:
+        return _plan_age_out(connection, basis, held)
+
+
+def commit_age_out(
+    catalog: Catalog,
+    basis: StreamState,
+    aged: AgeOutPlan,
+    hidden: Mapping[int, int],
+    cause: Cause,
+    *,
+    held: int | None = None,
+    seen: int | None = None,
+) -> int:
+    """Drop what was found due on `basis`. `hidden` tells how many rows have counted and no longer do, of each of the
+    buckets beside and of the overlays. `seen`: the commit as of which it was looked up what queries have still to
+    read."""
+    with catalog.writing() as connection:
+        # Looked at again under the lock: a correction, another ageing or a declaration may have come between.
+        now = streams.lock_stream_state(connection, basis.stream_id)
+        if now is None or now.aged_to != basis.aged_to or _plan_age_out(connection, now, held) != aged:
+            raise BasisConflict
+        check_no_new_readers(connection, seen)
+        rows, gone = aged.rows(hidden), [*aged.buckets, *aged.gone]
+        summary = {
+            "dropped_buckets": len(aged.buckets),
+            "dropped_rows": rows,
+            "dropped_bytes": sum(bucket.size for bucket in gone),
+            "to": aged.aged_to - 1,
+        }
+        commit_id = commits.record_commit(
+            connection, catalog.clock.now(), cause, stream_id=basis.stream_id, summary=summary
+        )
+        buckets.remove_buckets(connection, [bucket.bucket_id for bucket in gone], commit_id)
+        buckets.count_masked(connection, hidden)
+        connection.execute(
+            update(streams_table)
+            .where(streams_table.c.stream_id == basis.stream_id)
+            .values(
+                rows=streams_table.c.rows - rows,
+                aged_to=aged.aged_to,
+                inline_bytes=streams_table.c.inline_bytes - sum(bucket.size for bucket in gone if bucket.inline),
+                changed_in=commit_id,
+            )
+        )
+        streams.record_position(connection, basis.stream_id, commit_id)
+        return commit_id
+
+
+def check_no_new_readers(connection: Connection, seen: int | None) -> None:
+    """Whether no query has been answered for the first time since a commit. Those that were can only need less."""
+    if seen is None:
+        return
+    new = select(streams_table.c.stream_id).where(
+        streams_table.c.query_id.is_not(None), streams_table.c.added_in > seen
+    )
+    if connection.execute(new.limit(1)).first() is not None:
+        raise BasisConflict
+
+
+def _plan_age_out(connection: Connection, standing: StreamState, held: int | None) -> AgeOutPlan | None:
+    stream, stream_id = standing.stream, standing.stream_id
+    if stream.retention is None or standing.stable is None:
+        return None
+    with closing(_base_youngest_first(connection, stream_id)) as youngest_first:
+        kept_from = horizon.retention_start(stream.retention, standing.stable, youngest_first)
+    if kept_from is None:
+        return None
+    kept_from = kept_from if held is None else min(kept_from, held)
+    base = buckets.live_buckets(connection, stream_id, Role.BASE, before=None if stream.one_table else kept_from)
+    found = horizon.aged_buckets(base, kept_from)
+    aged_to = horizon.new_aged_to(found, standing.aged_to, kept_from if stream.one_table else None)
+    if aged_to is None or not any(bucket.vs_min < aged_to for bucket in base):
+        return None
+    # Of one table without an index nobody knows where its rows lie: all of it is looked through.
+    beside = [bucket for bucket in base if bucket.vs_max >= kept_from]
+    if stream.layout is not Layout.PLAIN:
+        beside = [bucket for bucket in beside if bucket.vs_min < aged_to]
+    overlays = []
+    if standing.applied:
+        former = LOWEST if standing.aged_to is None else standing.aged_to
+        all_before = buckets.live_buckets(connection, stream_id, Role.OVERLAY, before=aged_to)
+        overlays = [overlay for overlay in all_before if overlay.vs_max >= former]
+    # Where the key does not tell the place, a row that has aged out may have made its key free for another, which
+    # lies elsewhere and may still be read without that revision: compaction is what works such an overlay in.
+    gone = [overlay for overlay in overlays if overlay.vs_max < aged_to] if stream.key_has_order else []
+    return AgeOutPlan(found, aged_to, beside, overlays, gone)
+
+
+def _base_youngest_first(connection: Connection, stream_id: int) -> Generator[tuple[int, int], None, None]:
+    """Where each live base bucket begins and how many live rows it has, the last beginning first."""
+    columns = buckets_table.c
+    query = (
+        select(columns.vs_min, columns.rows - columns.masked)
+        .where(columns.stream_id == stream_id, columns.role == Role.BASE.value, columns.removed_in.is_(None))
+        .order_by(columns.vs_min.desc())
+    )
+    with connection.execute(query, execution_options={"yield_per": BUCKETS_PER_FETCH}) as found:
+        yield from found
+
+
+# The transaction that drops aged results of a query from the index.
+
+
+@dataclass(frozen=True, slots=True)
+class ResultAgeOutPlan:
+    """What is due to go."""
+
+    buckets: Sequence[Bucket]
+    """Base buckets whose results are all past."""
+    feed: Sequence[Bucket]
+    """Buckets of change records about such results. Who reads changes from the beginning is told what stands."""
+    parts: Sequence[Bucket]
+    """Buckets of partial aggregates of such results, and of their lineage."""
+    masks: Sequence[Bucket]
+    """Buckets of masks of which none can be of a result that stays."""
+    aged_to: int | None
+    """Of earlier instants the answers are no longer whole."""
+
+    @property
+    def rows(self) -> int:
+        """How many results go."""
+        return sum(each.rows for each in self.buckets)
+
+    @property
+    def gone(self) -> list[Bucket]:
+        """All buckets that go."""
+        return [*self.buckets, *self.feed, *self.parts, *self.masks]
+
+
+def results_aged_to(catalog: Catalog, of: ResultArchive, commit_id: int) -> int | None:
+    """The first instant whose answer was still whole as of a commit; None: no result had been aged out."""
+    with catalog.reading() as connection:
+        return streams.aged_to_as_of(connection, of.stream_id, commit_id)
+
+
+def plan_result_age_out(
+    catalog: Catalog, of: ResultArchive, retention: Retention, held: int | None = None
+) -> ResultAgeOutPlan | None:
+    """What is due; None when nothing is. `held`: where that begins which other queries have still to read."""
+    with catalog.reading() as connection:
+        return _plan_result_age_out(connection, of.stream_id, of.frontier, retention, held)
+
+
+def commit_result_age_out(
+    catalog: Catalog,
+    of: ResultArchive,
+    retention: Retention,
+    aged: ResultAgeOutPlan,
+    cause: Cause,
+    *,
+    held: int | None = None,
+    seen: int | None = None,
+) -> int:
+    """Drop what was found due. `seen`: the commit as of which it was looked up what others have still to read."""
+    with catalog.writing() as connection:
+        row = streams.lock_stream(connection, of.stream_id)
+        # Looked at again under the lock: an evaluation may have merged buckets, and the archive may have ended.
+        if (
+            row.removed_in is not None
+            or _plan_result_age_out(connection, of.stream_id, row.stable, retention, held) != aged
+        ):
+            raise BasisConflict
+        check_no_new_readers(connection, seen)
+        gone = aged.gone
+        summary: dict[str, object] = {
+            "query": of.name,
+            "dropped_buckets": len(gone),
+            "dropped_rows": aged.rows,
+            "dropped_bytes": sum(each.size for each in gone),
+        }
+        if aged.aged_to is not None:
+            summary["to"] = aged.aged_to - 1
+        commit_id = commits.record_commit(
+            connection, catalog.clock.now(), cause, stream_id=of.stream_id, summary=summary
+        )
+        buckets.remove_buckets(connection, [each.bucket_id for each in gone], commit_id)
+        connection.execute(
+            update(streams_table)
+            .where(streams_table.c.stream_id == of.stream_id)
+            .values(
+                rows=streams_table.c.rows - aged.rows,
+                aged_to=aged.aged_to,
+                inline_bytes=streams_table.c.inline_bytes - sum(each.size for each in gone if each.inline),
+                changed_in=commit_id,
+            )
+        )
+        streams.record_position(connection, of.stream_id, commit_id)
+        return commit_id
+
+
+def _plan_result_age_out(
+    connection: Connection, stream_id: int, frontier: int, retention: Retention, held: int | None
+) -> ResultAgeOutPlan | None:
+    base = buckets.live_buckets(connection, stream_id, Role.BASE)
+    standing = buckets.live_buckets(connection, stream_id, Role.OPEN, Role.TIP)
+    masks = buckets.live_buckets(connection, stream_id, Role.MASK)
+    youngest_first = sorted(((each.vs_min, each.rows) for each in (*base, *standing)), reverse=True)
+    kept_from = horizon.retention_start(_sparing_masked(retention, masks), frontier, youngest_first)
+    if kept_from is None:
+        return None
+    kept_from = kept_from if held is None else min(kept_from, held)
+    found = horizon.aged_result_buckets(base, kept_from)
+    former = streams.aged_to_now(connection, stream_id)
+    aged_to = horizon.new_results_aged_to(found, former)
+    feed = [each for each in buckets.live_buckets(connection, stream_id, Role.FEED) if each.vs_max < kept_from]
+    # What is kept of windows, and of what results were made of, stays as long as the results do.
+    kept = buckets.live_buckets(connection, stream_id, Role.PARTS, Role.LINEAGE)
+    parts = [each for each in kept if aged_to is not None and each.vs_max < aged_to]
+    if not found and not feed and not parts:
+        return None
+    staying = relevant_masks(masks, [*(each for each in base if each not in found), *standing])
+    idle = [each for each in masks if each not in staying]
+    return ResultAgeOutPlan(found, feed, parts, idle, aged_to)
+
+
+def _sparing_masked(retention: Retention, masks: Sequence[Bucket]) -> Retention:
+    """A retention by which so many rows stay that are not masked, whichever the masks are of."""
+    masked = sum(each.rows for each in masks)
+    return retention if retention.rows is None else replace(retention, rows=retention.rows + masked)

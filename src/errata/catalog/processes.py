@@ -1,0 +1,120 @@
+"""Which process holds a lease, and whether it is alive, as far as that can be told from here.
+
+A process is told from every other one by where it runs and when it began: the kernel's boot, the namespace of its
+number, the number, and its start in ticks since that boot. Who shares boot and namespace with it can ask the kernel;
+everybody else knows only whether it renews its lease. A number alone would not do, since numbers are given again.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE = Path("/proc/self/ns/pid")
+_STATE, _START_TIME = 0, 19
+"""Places of two fields in /proc/PID/stat, counted from behind the program's name."""
+_ENDED_STATES = "ZX"
+"""States of a process that has ended and only waits for its parent to ask how."""
+
+
+class Liveness(StrEnum):
+    """Whether a process is alive."""
+
+    LIVING = "living"
+    DEAD = "dead"
+    UNKNOWN = "unknown"
+    """It runs elsewhere, or this system cannot tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process that holds a lease."""
+
+    host: str = ""
+    user: str = ""
+    boot: str = ""
+    """The identity of the kernel's run; empty where the system has none, as outside of Linux."""
+    namespace: str = ""
+    """Within which its number is unique."""
+    pid: int = 0
+    started: int = 0
+    """In ticks since the boot."""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> ProcessIdentity:
+        return cls(**record)
+
+    def record(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def words(self) -> str:
+        """For a person: `process 4711 of ann on host vm`."""
+        if not self.pid:
+            return "a process that nothing is known of"
+        return f"process {self.pid}{f' of {self.user}' if self.user else ''} on host {self.host}"
+
+    @property
+    def life(self) -> Liveness:
+        """Whether it is alive, as the kernel says now."""
+        if not (self.boot and self.pid) or (self.boot, self.namespace) != (_boot_id(), _pid_namespace()):
+            return Liveness.UNKNOWN
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return Liveness.DEAD
+        except OSError:
+            pass  # it is there and somebody else's
+        found = _process_stat(self.pid)
+        if found is None:
+            return Liveness.UNKNOWN
+        state, started = found
+        return Liveness.LIVING if started == self.started and state not in _ENDED_STATES else Liveness.DEAD
+
+
+def this_process() -> ProcessIdentity:
+    """The process that asks. It is looked up each time: a fork is another process."""
+    pid = os.getpid()
+    found = _process_stat(pid)
+    boot = _boot_id() if found is not None else ""
+    return ProcessIdentity(
+        socket.gethostname(), _user_name(), boot, _pid_namespace(), pid, 0 if found is None else found[1]
+    )
+
+
+def _process_stat(pid: int) -> tuple[str, int] | None:
+    """The state and the start of a process; None where the system does not say."""
+    try:
+        told = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    fields = told.rpartition(")")[2].split()
+    return fields[_STATE], int(fields[_START_TIME])
+
+
+def _boot_id() -> str:
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _pid_namespace() -> str:
+    try:
+        return str(_NAMESPACE.readlink())
+    except OSError:
+        return ""
+
+
+def _user_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return ""

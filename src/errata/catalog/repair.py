@@ -1,0 +1,147 @@
+"""The transactions that mend what the catalog notes: only what can be taken from that which is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, delete, select, update
+
+from errata.catalog import buckets, commits, streams
+from errata.catalog import tables as t
+from errata.catalog.database import Catalog
+from errata.catalog.stream_commits import BasisConflict
+from errata.model.bucket import Bucket, Role
+from errata.model.commit import Cause
+from errata.model.findings import BucketFigures
+
+
+@dataclass(frozen=True, slots=True)
+class FigureRepair:
+    """What the index is to have of a bucket."""
+
+    role: Role
+    figures: BucketFigures
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveRepair:
+    """What is to be noted of a stream instead of what is; None: it is right."""
+
+    rows: int | None = None
+    inline_bytes: int | None = None
+    masked: Mapping[int, int] = field(default_factory=dict)
+    """By bucket, how many of its rows do not count."""
+    figures: Mapping[int, FigureRepair] = field(default_factory=dict)
+    forget: Sequence[Bucket] = ()
+    """Caches of queries that are not whole."""
+    end: bool = False
+    """Results whose query is not there any more."""
+
+    @property
+    def nothing(self) -> bool:
+        some = self.masked or self.figures or self.forget or self.end
+        return self.rows is None and self.inline_bytes is None and not some
+
+    @property
+    def summary(self) -> dict[str, object]:
+        """How much is mended, by kind."""
+        counters = sum(each is not None for each in (self.rows, self.inline_bytes))
+        counts = {"counters": counters, "masked": len(self.masked), "figures": len(self.figures)}
+        counts |= {"caches": len(self.forget), "ended": int(self.end)}
+        return {name: count for name, count in counts.items() if count}
+
+
+class ArchiveBasis(Protocol):
+    """Where an archive stood when it was looked at."""
+
+    @property
+    def stream_id(self) -> int: ...
+
+    @property
+    def changed_in(self) -> int: ...
+
+
+def commit_repair(catalog: Catalog, basis: ArchiveBasis, mending: ArchiveRepair, cause: Cause) -> int:
+    """Note what was found, if nobody has moved the stream since, and return the commit's number."""
+    with catalog.writing() as connection:
+        row = streams.lock_stream(connection, basis.stream_id)
+        if row.changed_in != basis.changed_in:
+            raise BasisConflict
+        commit_id = commits.record_commit(
+            connection, catalog.clock.now(), cause, stream_id=basis.stream_id, summary=mending.summary
+        )
+        for bucket_id, masked in mending.masked.items():
+            connection.execute(update(t.buckets).where(t.buckets.c.bucket_id == bucket_id).values(masked=masked))
+        for bucket_id, told in mending.figures.items():
+            connection.execute(
+                update(t.buckets).where(t.buckets.c.bucket_id == bucket_id).values(_figure_columns(told))
+            )
+        buckets.delete_buckets(connection, mending.forget)
+        if mending.end:
+            streams.end_archive(connection, basis.stream_id, commit_id)
+        counters = {"rows": mending.rows, "inline_bytes": mending.inline_bytes}
+        values: dict[str, Any] = {name: value for name, value in counters.items() if value is not None}
+        connection.execute(
+            update(t.streams).where(t.streams.c.stream_id == basis.stream_id).values(changed_in=commit_id, **values)
+        )
+        if row.removed_in is None and not mending.end:
+            streams.record_position(connection, basis.stream_id, commit_id)
+        return commit_id
+
+
+def _figure_columns(told: FigureRepair) -> dict[str, Any]:
+    figures, groups = told.figures, told.figures.groups
+    masks, content = figures.masks or (None, None), figures.content or (None, None)
+    numbers = figures.revisions or (None, None)
+    columns = {
+        "rows": figures.rows,
+        "bytes": told.size,
+        "vs_min": figures.vs_min,
+        "vs_max": figures.vs_max,
+        "span_class": buckets.span_class(figures.vs_min, figures.vs_max),
+        "group_low": groups.low,
+        "group_high": groups.high,
+        "group_members": groups.members_json(),
+    }
+    if figures.ends is not None:
+        columns |= {"ve_min": figures.ends[0], "ve_max": figures.ends[1]}
+    if told.role is Role.OVERLAY:
+        columns |= {"mask_min": masks[0], "mask_max": masks[1], "content_min": content[0], "content_max": content[1]}
+        columns |= {"revision_first": numbers[0], "revision_last": numbers[1]}
+    return columns
+
+
+def commit_cleanup(catalog: Catalog, gone: Sequence[str], cause: Cause) -> int | None:
+    """Drop pins that have expired, consumers of dropped streams, and from the list of files that are to be removed
+    those that a bucket needs and `gone`, those that are no longer there: the commit, if there was anything."""
+    with catalog.writing() as connection:
+        summary = {
+            "doomed": _delete_doomed(connection, gone),
+            "consumers": _delete_consumers(connection),
+            "pins": _delete_expired_pins(connection, catalog.clock.now()),
+        }
+        if not any(summary.values()):
+            return None
+        done = {name: count for name, count in summary.items() if count}
+        return commits.record_commit(connection, catalog.clock.now(), cause, summary=done)
+
+
+def _delete_doomed(connection: Connection, gone: Sequence[str]) -> int:
+    listed = t.doomed.c.path
+    needed = select(t.buckets.c.path).where(t.buckets.c.path.is_not(None))
+    count = connection.execute(delete(t.doomed).where(listed.in_(needed))).rowcount
+    for start in range(0, len(gone), 500):
+        count += connection.execute(delete(t.doomed).where(listed.in_(gone[start : start + 500]))).rowcount
+    return count
+
+
+def _delete_consumers(connection: Connection) -> int:
+    dropped = select(t.streams.c.stream_id).where(t.streams.c.removed_in.is_not(None))
+    return connection.execute(delete(t.consumers).where(t.consumers.c.stream_id.in_(dropped))).rowcount
+
+
+def _delete_expired_pins(connection: Connection, now: int) -> int:
+    return connection.execute(delete(t.pins).where(t.pins.c.expires_at <= now)).rowcount

@@ -1,0 +1,400 @@
+"""The archives of queries' results: what is in them, how far they have been worked out, and the transaction that takes
+them further."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
+
+from errata.catalog import buckets, commits, queries, result_tables, streams
+from errata.catalog.database import Catalog
+from errata.catalog.result_columns import ResultTable
+from errata.catalog.stream_commits import BasisConflict
+from errata.catalog.tables import evaluations, faults, shapes
+from errata.catalog.tables import queries as queries_table
+from errata.catalog.tables import streams as streams_table
+from errata.model.bucket import Bucket, NewBucket, Role
+from errata.model.commit import Cause, Evaluation, EvaluationCost, EvaluationSpan, RefusedRevisions, SweepSummary
+from errata.model.results import ResultShape, shape_from_record, shape_to_record
+from errata.model.time import HIGHEST
+
+_REPLACED_ROLES = (Role.OPEN, Role.TIP, Role.STATE)
+"""Each evaluation brings its own, and takes those of the one before away."""
+
+
+# Built once: SQLAlchemy takes longer to put a statement together than SQLite to carry it out.
+_MOVE_FRONTIER = (
+    update(streams_table)
+    .where(streams_table.c.stream_id == bindparam("stream"))
+    .values(
+        stable=bindparam("until"),
+        vs_max=bindparam("until"),
+        rows=streams_table.c.rows + bindparam("more"),
+        inline_bytes=streams_table.c.inline_bytes + bindparam("more_bytes"),
+        changed_in=bindparam("commit"),
+    )
+    .returning(streams_table.c.added_in, streams_table.c.rows, streams_table.c.inline_bytes)
+)
+_INSERT_EVALUATION = insert(evaluations)
+_LOCK_QUERY = select(queries_table.c.removed_in).where(queries_table.c.query_id == bindparam("query")).with_for_update()
+_LOCK_ARCHIVE = (
+    select(streams_table.c.stream_id)
+    .where(
+        streams_table.c.name == bindparam("name"),
+        streams_table.c.query_id.is_not(None),
+        streams_table.c.removed_in.is_(None),
+    )
+    .with_for_update()
+)
+_NEWEST_EVALUATION = select(func.max(evaluations.c.number)).where(evaluations.c.stream_id == bindparam("stream"))
+_DELETE_FAULT = delete(faults).where(faults.c.query_id == bindparam("query"))
+
+
+@dataclass(frozen=True, slots=True)
+class ResultArchive:
+    """The results of a query, where they stand as of a commit."""
+
+    stream_id: int
+    name: str
+    query_id: int
+    """The form of the query that they are of."""
+    shape: ResultShape
+    added_in: int
+    rows: int
+    inline_bytes: int
+    last: Evaluation
+    """The evaluation that has brought them this far."""
+
+    @property
+    def frontier(self) -> int:
+        """The last instant that is answered."""
+        return self.last.frontier
+
+
+@dataclass(frozen=True, slots=True)
+class ResultTableUpdate:
+    """What a result table is to be told."""
+
+    table: ResultTable
+    changes: Callable[[], Iterable[pa.RecordBatch]]
+    """The change records of the evaluation."""
+    current: Callable[[], Iterable[pa.RecordBatch]]
+    """All that counts after it, as records by which it comes: for a table that is made anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationCommit:
+    """An evaluation whose buckets are written and wait to become visible."""
+
+    query: str
+    query_id: int
+    shape: ResultShape
+    basis: ResultArchive | None
+    """What it was worked out on; None for the first one of this form of the query."""
+    step: EvaluationSpan
+    data_commit: int
+    revisions: Mapping[str, int]
+    cause: Mapping[str, Any]
+    measures: EvaluationCost
+    begins: int
+    made: Sequence[NewBucket]
+    merged: Sequence[Bucket] = ()
+    """Small buckets whose rows are in what was made."""
+    rows: int = 0
+    """How many more results there are, ended ones too."""
+    replaces: ResultArchive | None = None
+    """The results of the form that the query had before, which end with this commit."""
+    holds: Mapping[int, int] = field(default_factory=dict)
+    """Of each stream that is read, by its id, the revision up to which nothing has to be told apart any more; only
+    where that is news."""
+
+    serves: ResultTableUpdate | None = None
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    """Of each query that is read, the number of its last evaluation that has a say."""
+    swept: SweepSummary | None = None
+    """Of a correction: what it did. What is open and at the tip then stays, as far as it is not masked."""
+    keeps_state: bool = False
+    """Whether what the strategy kept is right still."""
+
+    @property
+    def takes_away(self) -> tuple[Role, ...]:
+        """The kinds of buckets that the evaluation before has brought and this one takes away."""
+        if self.swept is None:
+            return _REPLACED_ROLES
+        return () if self.keeps_state else (Role.STATE,)
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether it takes nothing up that the results have not contained before."""
+        return self.swept is not None and not self.swept.revisions
+
+    @property
+    def number(self) -> int:
+        return 1 if self.basis is None else self.basis.last.number + 1
+
+
+def read_archive(catalog: Catalog, name: str, commit_id: int | None = None) -> ResultArchive | None:
+    """The results of a query, now or as of a commit; None where there were none yet."""
+    return read_archives(catalog, commit_id, name).get(name)
+
+
+def read_archives(catalog: Catalog, commit_id: int | None = None, name: str | None = None) -> dict[str, ResultArchive]:
+    """The results of all queries, by name, now or as of a commit."""
+    gone = streams_table.c.removed_in
+    newest = select(evaluations.c.stream_id, func.max(evaluations.c.number).label("number"))
+    if commit_id is not None:
+        newest = newest.where(evaluations.c.commit_id <= commit_id)
+    last = newest.group_by(evaluations.c.stream_id).subquery()
+    of_last = (evaluations.c.stream_id == last.c.stream_id) & (evaluations.c.number == last.c.number)
+    query = (
+        select(
+            streams_table.c.name,
+            streams_table.c.query_id,
+            streams_table.c.added_in,
+            streams_table.c.rows,
+            streams_table.c.inline_bytes,
+            shapes.c.shape,
+            evaluations,
+        )
+        .join(shapes, shapes.c.stream_id == streams_table.c.stream_id)
+        .join(last, last.c.stream_id == streams_table.c.stream_id)
+        .join(evaluations, of_last)
+    )
+    if commit_id is None:
+        query = query.where(gone.is_(None))
+    else:
+        query = query.where(streams_table.c.added_in <= commit_id, gone.is_(None) | (gone > commit_id))
+    if name is not None:
+        query = query.where(streams_table.c.name == name)
+    with catalog.reading() as connection:
+        return {row.name: _archive_from_row(row, evaluation_from_row(row)) for row in connection.execute(query)}
+
+
+def archive_history(catalog: Catalog, name: str) -> list[tuple[ResultArchive, int | None]]:
+    """All archives that a query has had, the oldest first, and the commit with which each ended."""
+    query = select(streams_table, shapes.c.shape).join(shapes, shapes.c.stream_id == streams_table.c.stream_id)
+    query = query.where(streams_table.c.name == name).order_by(streams_table.c.added_in)
+    with catalog.reading() as connection:
+        found = []
+        for row in connection.execute(query).all():
+            last = _last_evaluation(connection, row.stream_id, None)
+            if last is not None:
+                found.append((_archive_from_row(row, last), row.removed_in))
+        return found
+
+
+def evaluations_of(catalog: Catalog, stream_id: int, *, after: int = 0, up_to: int = HIGHEST) -> list[Evaluation]:
+    """The evaluations of an archive that were committed after a commit, and up to another one, in their order."""
+    query = select(evaluations).where(
+        evaluations.c.stream_id == stream_id, evaluations.c.commit_id > after, evaluations.c.commit_id <= up_to
+    )
+    with catalog.reading() as connection:
+        return [evaluation_from_row(row) for row in connection.execute(query.order_by(evaluations.c.number))]
+
+
+def refused_revisions(catalog: Catalog) -> dict[int, list[RefusedRevisions]]:
+    """Of each archive the revisions that its results could not take up, the latest last; those of archives that are no
+    more are left out."""
+    query = (
+        select(evaluations.c.stream_id, evaluations.c.swept)
+        .join(streams_table, streams_table.c.stream_id == evaluations.c.stream_id)
+        .where(evaluations.c.refused.is_not(None), streams_table.c.removed_in.is_(None))
+        .order_by(evaluations.c.stream_id, evaluations.c.number)
+    )
+    found: dict[int, list[RefusedRevisions]] = {}
+    with catalog.reading() as connection:
+        for row in connection.execute(query):
+            found.setdefault(row.stream_id, []).extend(SweepSummary.of(row.swept).refused)
+    return found
+
+
+def evaluation_for(catalog: Catalog, stream_id: int, data_commit: int) -> Evaluation | None:
+    """The last evaluation of an archive that had read no later state of the streams than this one."""
+    query = select(evaluations).where(evaluations.c.stream_id == stream_id, evaluations.c.data_commit <= data_commit)
+    with catalog.reading() as connection:
+        row = connection.execute(query.order_by(evaluations.c.number.desc()).limit(1)).first()
+    return None if row is None else evaluation_from_row(row)
+
+
+def commit_evaluation(catalog: Catalog, done: EvaluationCommit, cause: Cause) -> ResultArchive:
+    """Commit an evaluation, and return the results as they then are."""
+    with catalog.writing() as connection:
+        _recheck_evaluation(connection, done)
+        for stream_id in sorted(done.holds):
+            streams.lock_stream(connection, stream_id)
+        commit_id = commits.record_commit(
+            connection, catalog.clock.now(), cause, stream_id=None, summary=_evaluation_summary(done)
+        )
+        stream_id = _open_archive(connection, done, commit_id)
+        inline = 0
+        if done.basis is not None:
+            inline -= _remove_replaced(connection, done, commit_id)
+        inline += buckets.add_buckets(connection, stream_id, None, commit_id, done.made)
+        moved = {
+            "stream": stream_id,
+            "until": done.step.until,
+            "more": done.rows,
+            "more_bytes": inline,
+            "commit": commit_id,
+        }
+        stands = connection.execute(_MOVE_FRONTIER, moved).one()
+        streams.record_position(connection, stream_id, commit_id)
+        values = _evaluation_values(done, stream_id, commit_id)
+        connection.execute(_INSERT_EVALUATION, values)
+        if not done.is_replay:
+            connection.execute(_DELETE_FAULT, {"query": done.query_id})
+        for base, revision in done.holds.items():
+            streams.record_consumed(connection, base, queries.consumer_name(done.query), revision)
+        if done.serves is not None:
+            _update_result_table(connection, done, done.serves, commit_id)
+        last = _evaluation_from_values(values)
+        return ResultArchive(
+            stream_id, done.query, done.query_id, done.shape, stands.added_in, stands.rows, stands.inline_bytes, last
+        )
+
+
+def _update_result_table(
+    connection: Connection, done: EvaluationCommit, serves: ResultTableUpdate, commit_id: int
+) -> None:
+    """Bring the result table up to date; one that is not there, or is of another form, is made anew."""
+    told = done.basis is not None or (done.replaces is not None and done.cause["feed"] == "whole")
+    before = done.basis or done.replaces
+    further = before is not None and before.frontier <= done.step.until
+    goes_on = told and further and result_tables.table_fits(connection, serves.table)
+    if not goes_on:
+        result_tables.create_table(connection, serves.table)
+    records = serves.changes() if goes_on else serves.current()
+    result_tables.update_table(connection, serves.table, commit_id, done.cause, records, done.step.until)
+
+
+def _recheck_evaluation(connection: Connection, done: EvaluationCommit) -> None:
+    """Whether the query is still what was evaluated, and nobody has taken it further meanwhile."""
+    row = connection.execute(_LOCK_QUERY, {"query": done.query_id}).first()
+    if row is None or row.removed_in is not None:
+        raise BasisConflict
+    there = connection.execute(_LOCK_ARCHIVE, {"name": done.query}).first()
+    expected = done.basis or done.replaces
+    if (there is None) != (expected is None):
+        raise BasisConflict
+    if there is None or expected is None:
+        return
+    newest = connection.execute(_NEWEST_EVALUATION, {"stream": there.stream_id}).scalar()
+    if there.stream_id != expected.stream_id or newest != expected.last.number:
+        raise BasisConflict
+
+
+def _open_archive(connection: Connection, done: EvaluationCommit, commit_id: int) -> int:
+    """The archive that the evaluation goes into; a new one takes the place of that of the query's former form."""
+    if done.basis is not None:
+        return done.basis.stream_id
+    if done.replaces is not None:
+        streams.end_archive(connection, done.replaces.stream_id, commit_id)
+    created = connection.execute(
+        insert(streams_table)
+        .values(
+            name=done.query,
+            added_in=commit_id,
+            rows=0,
+            inline_bytes=0,
+            revisions=0,
+            applied=0,
+            folded=0,
+            changed_in=commit_id,
+            query_id=done.query_id,
+        )
+        .returning(streams_table.c.stream_id)
+    )
+    stream_id = int(created.scalar_one())
+    connection.execute(insert(shapes).values(stream_id=stream_id, shape=shape_to_record(done.shape)))
+    return stream_id
+
+
+def _remove_replaced(connection: Connection, done: EvaluationCommit, commit_id: int) -> int:
+    """Take away what the evaluation brings anew; the bytes that are no longer inline."""
+    if done.basis is None:
+        return 0
+    former = buckets.live_buckets(connection, done.basis.stream_id, *done.takes_away) if done.takes_away else []
+    # Nobody but the next evaluation reads a state, so no commit needs a former one.
+    freed = buckets.delete_buckets(connection, [each for each in former if each.role is Role.STATE])
+    gone = [*(each for each in former if each.role is not Role.STATE), *done.merged]
+    if buckets.remove_buckets(connection, [each.bucket_id for each in gone], commit_id) != len(gone):
+        raise BasisConflict
+    return freed + sum(each.size for each in gone if each.inline)
+
+
+def _evaluation_values(done: EvaluationCommit, stream_id: int, commit_id: int) -> dict[str, Any]:
+    return {
+        "stream_id": stream_id,
+        "number": done.number,
+        "commit_id": commit_id,
+        "data_commit": done.data_commit,
+        "since": done.step.since,
+        "until": done.step.until,
+        "begins": done.begins,
+        "revisions": dict(done.revisions),
+        "cause": dict(done.cause),
+        "measures": done.measures.record(),
+        "inputs": dict(done.inputs),
+        "swept": None if done.swept is None else done.swept.record(),
+        "refused": None if done.swept is None else done.swept.refusals or None,
+    }
+
+
+def _evaluation_summary(done: EvaluationCommit) -> dict[str, object]:
+    told: dict[str, object] = {"query": done.query, "data_commit": done.data_commit, "results": done.measures.rows}
+    if done.measures.engine:
+        told |= {"engine": done.measures.engine, "engine_why": done.measures.engine_why}
+    if (swept := done.swept) is not None:
+        told |= {"technique": swept.technique, "compared": swept.compared, "changed": swept.changed}
+        if swept.refused:
+            told["refused"] = swept.refusals
+        if not swept.revisions:
+            told["replayed"] = True
+    if done.replaces is None:
+        return told
+    return told | {"anew" if done.replaces.query_id == done.query_id else "new_form": True}
+
+
+def _last_evaluation(connection: Connection, stream_id: int, commit_id: int | None) -> Evaluation | None:
+    query = select(evaluations).where(evaluations.c.stream_id == stream_id)
+    if commit_id is not None:
+        query = query.where(evaluations.c.commit_id <= commit_id)
+    row = connection.execute(query.order_by(evaluations.c.number.desc()).limit(1)).first()
+    return None if row is None else evaluation_from_row(row)
+
+
+def evaluation_from_row(row: Row[Any]) -> Evaluation:
+    """The evaluation that a row of the table is."""
+    return _evaluation_from_values(row._asdict())
+
+
+def _evaluation_from_values(values: Mapping[str, Any]) -> Evaluation:
+    return Evaluation(
+        values["number"],
+        values["commit_id"],
+        values["data_commit"],
+        EvaluationSpan(values["since"], values["until"]),
+        values["revisions"],
+        values["cause"],
+        EvaluationCost(**values["measures"]),
+        values["begins"],
+        values["inputs"] or {},
+        None if values["swept"] is None else SweepSummary.of(values["swept"]),
+    )
+
+
+def _archive_from_row(row: Row[Any], last: Evaluation) -> ResultArchive:
+    return ResultArchive(
+        row.stream_id,
+        row.name,
+        row.query_id,
+        shape_from_record(row.shape),
+        row.added_in,
+        row.rows,
+        row.inline_bytes,
+        last,
+    )

@@ -1,0 +1,285 @@
+"""The queries that are declared, read and found good, or all that is wrong with them; what has not changed since it was
+found good is not read again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
+
+from errata.declare.project import Project
+from errata.declare.queries import QueryFile
+from errata.declare.section import YamlProblems
+from errata.errors import ErrataError, UsageError
+from errata.language.nodes import scans_of
+from errata.language.patterns import update_pattern
+from errata.language.plan import Plan, Source
+from errata.language.plan_text import fingerprint, has_timestamps
+from errata.language.queries import QueryText, read_names, read_queries, stream_source
+from errata.language.reading.mistakes import LanguageError
+from errata.language.rewrite import rewritten_plan
+from errata.language.rewrite.prune_columns import over_needed_columns
+from errata.language.route import choose_route, why_no_stored_lineage
+from errata.model import query as queries
+from errata.model import stream as streams
+from errata.model.columns import Column
+from errata.model.query import CheckedQuery, EmitMode, LineageMode, Query
+from errata.model.stream import RevisionPolicy, Stream
+
+MAX_CACHED_PLANS = 1_000
+"""Queries up to which what was read together stays for the next who asks for the same."""
+
+_PLAN_CACHE: deque[tuple[object, dict[str, Plan]]] = deque(maxlen=4)
+
+READING_VERSION = 1
+"""Which reading this is: to be raised when a text comes to mean something else, so that all are read again."""
+
+
+def check_queries(
+    project: Project, declared: Mapping[str, Query], known: Mapping[str, CheckedQuery]
+) -> dict[str, CheckedQuery]:
+    """All declared queries, checked; `known` are some that were. Every mistake is told, in one error."""
+    digests = _QueryDigests(project.streams)
+    good = _unchanged_queries(declared, known, digests)
+    anew = {name: query for name, query in declared.items() if name not in good}
+    if not anew:
+        return good
+    plans = read_plans(project.streams, declared, _queries_to_read(anew, good))
+    problems = YamlProblems(project.file)
+    checked = dict(good)
+    for name, plan in plans.items():
+        if name in anew:
+            checked[name] = _check_query(declared[name], plan, checked, project, problems, digests)
+    problems.check()
+    return {name: checked[name] for name in declared}
+
+
+def add_other_mistakes(project: Project, texts: Mapping[str, Query], unread: UsageError) -> UsageError:
+    """That some files cannot be read, and all that is wrong with the queries that read none of theirs."""
+    lost = {name.lower() for name in project.queries if name not in texts}
+    names = {name: {each.lower() for each in _names_read(query)} for name, query in texts.items()}
+    while more := {name for name in names if name.lower() not in lost and names[name] & lost}:
+        lost |= {name.lower() for name in more}
+    try:
+        check_queries(project, {name: query for name, query in texts.items() if name.lower() not in lost}, {})
+    except UsageError as others:
+        return UsageError(f"{unread}\n\n{others}")
+    return unread
+
+
+def read_plans(
+    known_streams: Mapping[str, Stream], declared: Mapping[str, Query], names: Iterable[str], others: Iterable[str] = ()
+) -> dict[str, Plan]:
+    """The plans of some queries, each after those that it reads; these must be among them. `others`: names of queries
+    that are not given, and may be meant when one is not found."""
+    wanted = [declared[name] for name in names]
+    early = EmitMode.EARLY
+    texts = [QueryText(each.name, each.text, each.sql_file, early=each.emit is early) for each in wanted]
+    asked = (dict(known_streams), texts, [*declared, *others])
+    # A process that runs again and again reads the same queries: their plans, and all that is known of them, stay.
+    found = next((plans for known, plans in _PLAN_CACHE if known == asked), None)
+    if found is None:
+        found = read_queries(texts, stream_sources(known_streams.values()), [*declared, *others])
+        for plan in found.values():
+            # Of each after those that it reads, so that no chain of queries is too long for Python's stack.
+            update_pattern(plan)
+            _plan_fingerprint(plan)
+        if len(found) <= MAX_CACHED_PLANS:
+            _PLAN_CACHE.append((asked, found))
+    return dict(found)
+
+
+def _plan_fingerprint(plan: Plan) -> str:
+    """Tells apart plans that differ in what they read or in what they make of it."""
+    return fingerprint(over_needed_columns(plan))
+
+
+def with_fingerprints(
+    applied: Mapping[str, CheckedQuery], wanted: Iterable[str], recorded: Mapping[str, Stream]
+) -> dict[str, CheckedQuery]:
+    """Applied queries as this version tells them apart, read over the streams as they were recorded; those that can no
+    longer be read are left out."""
+    declared = {name: each.query for name, each in applied.items()}
+    reads = {name: each.reads for name, each in applied.items()}
+    found = {}
+    for name in wanted:
+        try:
+            plan = read_plans(recorded, declared, with_inputs([name], reads))[name]
+        except ErrataError:
+            continue
+        found[name] = replace(applied[name], fingerprint=_plan_fingerprint(plan))
+    return found
+
+
+def stream_sources(known: Iterable[Stream]) -> dict[str, Source]:
+    """Streams and relations as queries see them."""
+    return {each.name: stream_source(each) for each in known}
+
+
+def with_inputs(names: Iterable[str], reads: Mapping[str, Iterable[str]]) -> list[str]:
+    """The queries named and all that they read, directly or through others; `reads` tells of each what it reads."""
+    found: dict[str, None] = {}
+    waiting = [name for name in names if name in reads]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = None
+            waiting += [each for each in reads[name] if each in reads]
+    return list(found)
+
+
+def _queries_to_read(anew: Mapping[str, Query], good: Mapping[str, CheckedQuery]) -> list[str]:
+    """What has to be read for these: they themselves, and of the good ones those that they read."""
+    if not good:
+        return list(anew)
+    written = {name.lower(): name for name in good}
+    read_by_them = [
+        written[name.lower()] for query in anew.values() for name in _names_read(query) if name.lower() in written
+    ]
+    return [*anew, *with_inputs(read_by_them, {name: each.reads for name, each in good.items()})]
+
+
+def _names_read(query: Query) -> tuple[str, ...]:
+    try:
+        return read_names(query.text, query.sql_file)
+    except LanguageError:  # it will be told when the query is read
+        return ()
+
+
+class _QueryDigests:
+    """What decides about each stream and query, as a hash."""
+
+    def __init__(self, known: Mapping[str, Stream]) -> None:
+        self._known = {name: _json_hash(_semantic_record(stream)) for name, stream in known.items()}
+
+    def add(self, query: Query, reads: Iterable[str]) -> str | None:
+        """The digest of a query; None when something that it reads has none."""
+        inputs = [(name, self._known.get(name)) for name in sorted(reads)]
+        if any(digest is None for _, digest in inputs):
+            return None
+        # The place of the file has never had a say, and is in the hash as nothing.
+        options = {**queries.semantic_options(query), "sql_file": None}
+        digest = _json_hash([READING_VERSION, query.name, query.text, options, inputs])
+        self._known[query.name] = digest
+        return digest
+
+
+def _semantic_record(stream: Stream) -> dict[str, object]:
+    """What a query's meaning depends on."""
+    record = streams.stream_to_record(stream)
+    decides = ("columns", "key", "order", "relation", "deleted", "on_revision")
+    return {"name": stream.name, **{name: _ordered_items(record.get(name)) for name in decides}}
+
+
+def _ordered_items(value: object) -> object:
+    return list(value.items()) if isinstance(value, dict) else value
+
+
+def _json_hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _unchanged_queries(
+    declared: Mapping[str, Query], known: Mapping[str, CheckedQuery], digests: _QueryDigests
+) -> dict[str, CheckedQuery]:
+    """The queries about which nothing that decides has changed."""
+    same = {name: each for name, each in known.items() if name in declared and each.query.text == declared[name].text}
+    reads = {name: [other for other in each.reads if other in same] for name, each in same.items()}
+    good = {}
+    for name in _queries_in_order(reads):
+        was = same[name]
+        if digests.add(declared[name], was.reads) == was.digest:
+            good[name] = was if was.query == declared[name] else _renamed_query(was, declared[name])
+    return good
+
+
+def _renamed_query(was: CheckedQuery, query: Query) -> CheckedQuery:
+    """The same from another file, or served or swept otherwise."""
+    return replace(was, query=query)
+
+
+def _queries_in_order(reads: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    try:
+        yield from TopologicalSorter(reads).static_order()
+    except CycleError:  # what reads itself through what has changed is read again, and told
+        return
+
+
+def _check_query(
+    query: Query,
+    plan: Plan,
+    checked: Mapping[str, CheckedQuery],
+    project: Project,
+    problems: YamlProblems,
+    digests: _QueryDigests,
+) -> CheckedQuery:
+    reads = tuple(sorted({scan.source.name for scan in scans_of(plan)}))
+    allowed = {
+        name: checked[name].on_revision if name in checked else project.streams[name].on_revision for name in reads
+    }
+    weakest = min(allowed, key=lambda name: (allowed[name].rank, name))
+    file = project.queries[query.name]
+    _check_policy(query.on_revision, weakest, allowed[weakest], file, problems)
+    _check_retention(query, plan, file, problems)
+    _check_since(query, plan, file, problems)
+    _check_lineage(query, plan, file, problems)
+    digest = digests.add(query, reads)
+    if digest is None:
+        raise AssertionError("queries are read after those that they read")
+    columns = tuple(Column(field.name, field.type) for field in plan.visible)
+    in_force = query.on_revision or allowed[weakest]
+    return CheckedQuery(
+        query, columns, plan.key, reads, update_pattern(plan), in_force, _plan_fingerprint(plan), digest
+    )
+
+
+def _check_policy(
+    wanted: RevisionPolicy | None, weakest: str, allowed: RevisionPolicy, file: QueryFile, problems: YamlProblems
+) -> None:
+    if wanted is not None and wanted.rank > allowed.rank:
+        error = UsageError(
+            f"on_revision is {wanted}, and that of {weakest}, which the query reads, only {allowed}",
+            why="a query cannot correct what its inputs do not: it may only do less than they",
+            how=f"declare on_revision: {allowed} or leave it out here, or declare more for {weakest}",
+        )
+        problems.add(file.place("on_revision"), error)
+
+
+def _check_since(query: Query, plan: Plan, file: QueryFile, problems: YamlProblems) -> None:
+    try:
+        query.begins(timed=has_timestamps(plan))
+    except (UsageError, ValueError):
+        what, how = ("a plain number", "a whole number") if not has_timestamps(plan) else ("a time", "2026-11-18T02:00")
+        error = UsageError(f"since is {query.since}, and the query's event time is {what}", how=f"write {how}")
+        problems.add(file.place("since"), error)
+
+
+def _check_lineage(query: Query, plan: Plan, file: QueryFile, problems: YamlProblems) -> None:
+    if query.lineage is not LineageMode.STORED:
+        return
+    rewritten = rewritten_plan(plan)
+    if why := why_no_stored_lineage(rewritten, choose_route(rewritten)):
+        error = UsageError(
+            "lineage is stored, and for this query that would tell nothing more than its plan does",
+            why=why,
+            how="leave lineage out: for windows of rows, and for joins that nothing bounds in time, it tells more",
+        )
+        problems.add(file.place("lineage"), error)
+
+
+def _check_retention(query: Query, plan: Plan, file: QueryFile, problems: YamlProblems) -> None:
+    if query.retention is None or query.retention.span is None or query.in_units != has_timestamps(plan):
+        return
+    if query.in_units:
+        error = UsageError(
+            "retention is in units, and the query's event time is a time", how="write a duration, such as '7 days'"
+        )
+    else:
+        error = UsageError(
+            "retention is a duration, and the query's event time is a plain number",
+            how="write '1000 units', or '1000 rows'",
+        )
+    problems.add(file.place("retention"), error)

@@ -1,0 +1,180 @@
+"""Windows that have closed, corrected by what corrected rows take out of their partial aggregates and put into them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyspark.sql import DataFrame
+
+from errata.engine.frames import group_sql, materialize_small, select_sql, union_by_position
+from errata.engine.plans.compile import apply_operators, named_frame
+from errata.engine.plans.grouping import group_columns
+from errata.engine.plans.node_rows import OPEN_END, VE, VS, instant_sql
+from errata.engine.plans.partial_groups import (
+    SIGN_COLUMN,
+    InputFrames,
+    PartialGroupWork,
+    is_any_near,
+    with_column_layers,
+)
+from errata.engine.plans.partial_state import OWN_TIME, StatePart, clean_state
+from errata.engine.plans.partial_sums import group_state_of
+from errata.language.incremental import PartialGroup, adjustment_obstacle
+from errata.language.plan import PlanError
+from errata.model.time import LOWEST
+
+VERDICT = "_fate"
+UNCHANGED, REMOVED, UNDECIDED = "stands", "gone", "undecided"
+_TAKEN_COUNT, _ADDED_COUNT, _KNOWN_COUNT, _TOUCHED_COUNT = "_taken", "_brought", "_known", "_touched"
+
+
+@dataclass(frozen=True)
+class WindowAdjustment:
+    """What corrections make of windows."""
+
+    rows: DataFrame
+    """The right results of touched windows that are decided and have rows, as `compile_plan` gives them."""
+    windows: DataFrame
+    """One row for each touched window: the columns of a state, `_vs`, and `_fate`. It stands, and these are its parts;
+    or it is gone, for no rows are left; or it is undecided, and has to be worked out from its rows."""
+
+    @property
+    def parts(self) -> DataFrame:
+        """The new parts of windows that stand."""
+        return self.windows.filter(f"{VERDICT} = '{UNCHANGED}'").drop(VERDICT)
+
+    @property
+    def undecided(self) -> DataFrame:
+        """The windows for which the parts do not decide; what the parts say of them means nothing."""
+        return self.windows.filter(f"{VERDICT} = '{UNDECIDED}'").drop(VERDICT)
+
+
+def adjust_windows(
+    found: PartialGroup,
+    gone: InputFrames,
+    came: InputFrames,
+    parts: DataFrame,
+    until: int,
+    scope: Sequence[str] = (),
+    state: DataFrame | None = None,
+) -> WindowAdjustment:
+    """The windows that have closed by `until` and that rows are taken from or brought into.
+
+    Over `gone` the group's input yields the rows as the results contain them, over `came` as they shall contain them,
+    each row at most once in either; a row that is alike in both does no harm. `parts` are those of the windows that
+    these rows are in, and may be more; a window that is not there has no rows. With `state`, which is of rows before
+    `until`, windows that are still open are adjusted, too: then `windows` also has all of the state, those with
+    `_vs >= until`, as long as none of them is undecided; else the state has to be made anew.
+    """
+    if (why := adjustment_obstacle(found)) is not None:
+        raise PlanError(why, where="Group")
+    work = _WindowAdjuster(found, group_state_of(found), tuple(scope), is_any_near(came), until, open=state is not None)
+    new, old = (work.read(frames, LOWEST, until - 1) for frames in (came, gone))
+    events = union_by_position(work.brought(new.frame, OWN_TIME, ""), work.brought(old.frame, OWN_TIME, "-"))
+    if state is not None:
+        # A window that ends at `until` is in both.
+        events = union_by_position(events, work.known(state, until))
+        parts = parts.filter(f"{VS} < {instant_sql(until)}")
+    windows = materialize_small(work.judged(union_by_position(events, work.known(parts, until))))
+    rows = named_frame(
+        apply_operators(found.above, group_columns(found.node, new.below, work.by, work.right(windows))), scope
+    )
+    return WindowAdjustment(rows, work.kept_on(windows))
+
+
+@dataclass(frozen=True)
+class _WindowAdjuster(PartialGroupWork):
+    """Windows with rows before `until`."""
+
+    until: int
+    open: bool
+    """Whether windows that have not closed by then are among them."""
+    correcting: ClassVar[bool] = True
+
+    def judged(self, events: DataFrame) -> DataFrame:
+        """What is left of each window, and whether that decides."""
+        closed = events if self.open else events.filter(f"{self.window_end} <= {instant_sql(self.until)}")
+        totals: dict[str, str] = {}
+        for name, part in self.kept.parts.items():
+            totals |= _part_totals(name, part, near=self.near)
+        totals |= {name: f"max({name})" for name in self.kept.centres}
+        totals |= {name: f"count_if({SIGN_COLUMN} {sign})" for name, sign in _COUNT_CONDITIONS.items()}
+        sums = group_sql(self.centred(closed), self.group, [f"{text} AS {name}" for name, text in totals.items()])
+        touched = f"{_TAKEN_COUNT} + {_ADDED_COUNT} > 0"
+        sums = sums.filter(f"{touched} OR {self.window_end} >= {instant_sql(self.until)}" if self.open else touched)
+        extremes = {name: part for name, part in self.kept.parts.items() if not part.signed}
+        lost = select_sql(
+            sums, "*", *(f"{_extreme_is_lost(name, part)} AS _x{name}" for name, part in extremes.items())
+        )
+        left = {name: f"IF(_x{name} OR {self._all_new}, _b{name}, {name})" for name in extremes}
+        others = [name for name in (*self.group, *totals, *(f"_x{name}" for name in extremes)) if name not in left]
+        whole = select_sql(lost, *others, *(f"{text} AS {name}" for name, text in left.items()))
+        return with_column_layers(whole, [*self.kept.told, {VERDICT: self._fate(extremes), _TOUCHED_COUNT: touched}])
+
+    @property
+    def _all_new(self) -> str:
+        """Whether all rows that are left have just come."""
+        return f"{self.kept.live} <= {_ADDED_COUNT}"
+
+    def _fate(self, extremes: dict[str, StatePart]) -> str:
+        doubts = [
+            f"_x{name} AND NOT ({self._all_new}) AND NOT {_is_as_extreme(name, part, '_b', '_l')}"
+            for name, part in extremes.items()
+        ]
+        taken = [*self.kept.doubts, *doubts, f"{_KNOWN_COUNT} = 0"]
+        # Rows can be taken only from what is there; where more are taken, the parts are not of this window's rows.
+        return (
+            f"CASE WHEN {self.kept.live} < 0 THEN '{UNDECIDED}' WHEN {self.kept.live} = 0 THEN '{REMOVED}' "
+            f"WHEN {_TAKEN_COUNT} > 0 AND {_any_of(taken)} OR {_any_of(self.kept.worn)} THEN '{UNDECIDED}' "
+            f"ELSE '{UNCHANGED}' END"
+        )
+
+    def right(self, windows: DataFrame) -> DataFrame:
+        """The aggregates of windows that have closed."""
+        stand = windows.filter(
+            f"{VERDICT} = '{UNCHANGED}' AND {_TOUCHED_COUNT} AND {self.window_end} <= {instant_sql(self.until)}"
+        )
+        return select_sql(stand, *self.group, *self.results, f"{self.window_end} AS {VS}", f"{OPEN_END} AS {VE}")
+
+    def kept_on(self, windows: DataFrame) -> DataFrame:
+        """What is kept of the windows from now on."""
+        return select_sql(windows, *self.to_state, *clean_state(self.kept), f"{self.window_end} AS {VS}", VERDICT)
+
+
+_COUNT_CONDITIONS = {_TAKEN_COUNT: "< 0", _ADDED_COUNT: "> 0", _KNOWN_COUNT: "= 0"}
+"""Events by their sign."""
+
+
+def _any_of(conditions: Sequence[str]) -> str:
+    return f"({' OR '.join(f'({each})' for each in conditions) or 'FALSE'})"
+
+
+def _part_totals(name: str, part: StatePart, *, near: bool) -> dict[str, str]:
+    """All of a part together; of an extreme what is there, what was taken and what was brought, each for itself."""
+    if part.signed:
+        return {name: f"sum({name})"}
+    signs = {"": ">= 0", "_l": "< 0", "_b": "> 0"}
+    whole = part.together(name, near=near)
+    return {f"{which}{name}": f"{whole} FILTER (WHERE {SIGN_COLUMN} {sign})" for which, sign in signs.items()}
+
+
+def _extreme_is_lost(name: str, part: StatePart) -> str:
+    """Whether the extreme is one that was taken away. Then it is either the best that was brought, or nobody knows."""
+    return _is_as_extreme(name, part, "_l", "")
+
+
+def _is_as_extreme(name: str, part: StatePart, one: str, other: str) -> str:
+    """Whether there is the one, and it is no less extreme than the other."""
+    left, right = (_extreme_rank(f"{which}{name}", part) for which in (one, other))
+    sign = "<=" if part.total == "min" else ">="
+    return f"({one}{name} IS NOT NULL AND coalesce({left} {sign} {right}, TRUE))"
+
+
+def _extreme_rank(name: str, part: StatePart) -> str:
+    """What an extreme is compared by."""
+    if not part.ranked:
+        return name
+    fields = (f"'v{place}', {name}.v{place}" for place in range(part.ranked))
+    return f"named_struct({', '.join(fields)})"

@@ -1,0 +1,366 @@
+"""What rows bring to the parts of their groups, or take away: the rows of a group's input as events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from pyspark.sql import DataFrame
+
+from errata.engine.frames import group_sql, select_sql, union_by_position
+from errata.engine.near import is_near
+from errata.engine.plans.compile import apply_operators, compile_rows, named_frame
+from errata.engine.plans.grouping import WINDOW_COLUMN, assign_time_windows, group_columns
+from errata.engine.plans.node_rows import (
+    OPEN_END,
+    VE,
+    VS,
+    AdvanceResult,
+    NodeRows,
+    equal_nans,
+    instant_sql,
+    null_sql,
+    quote_name,
+)
+from errata.engine.plans.partial_state import BLOCK_ORDER as ORDER_OF_BLOCKS
+from errata.engine.plans.partial_state import OWN_TIME, TIME_COLUMN, ExtremeWork, GroupState, clean_state
+from errata.engine.plans.partial_sums import group_state_of
+from errata.language.incremental import PartialGroup
+from errata.language.nodes import TimeWindow
+from errata.language.plan import PlanError
+from errata.model.time import LOWEST
+
+CARRIED_COUNT = "_turns"
+"""Of the state of sums in which taking away may leave traces: how many evaluations have carried a group's on since it
+was made of the rows themselves."""
+SIGN_COLUMN, SIZE_COLUMN = "_sign", "_size"
+
+_NO_ROW = f"{VS} > {OPEN_END}"
+"""Of no row. Not plainly FALSE: where such is the first part of a union, the near engine loses its columns' names."""
+
+InputFrames = Mapping[str, DataFrame]
+"""What the group's input reads, as `compile_plan` takes it."""
+
+
+@dataclass(frozen=True)
+class GroupInput:
+    """Rows of the group's input: the group, the own time, what the aggregates are of."""
+
+    below: NodeRows
+    frame: DataFrame
+
+
+@dataclass(frozen=True)
+class PartialGroupWork:
+    """A group, and what is kept of it."""
+
+    found: PartialGroup
+    kept: GroupState
+    scope: tuple[str, ...]
+    near: bool
+    """Whether the near engine works it out."""
+    correcting: ClassVar[bool] = False
+    """Whether rows that are taken away were wrong, and have not just ended: the extremes may have been theirs."""
+
+    @property
+    def signed(self) -> bool:
+        """Whether events tell what they are: 1 of rows, -1 of rows that are taken away, 0 of what was kept."""
+        return self.correcting or bool(self.kept.centres)
+
+    @property
+    def by(self) -> list[str]:
+        return [f"_g{number}" for number in range(len(self.found.node.by))]
+
+    @property
+    def inner_scope(self) -> list[str]:
+        return [f"_s{number}" for number in range(len(self.scope))]
+
+    @property
+    def group(self) -> list[str]:
+        """The columns that make a group, or a group's window."""
+        return [*self.inner_scope, *self.by, *([] if self.found.node.window is None else [WINDOW_COLUMN])]
+
+    @property
+    def of_state(self) -> list[str]:
+        """The columns that make a group, from a state."""
+        outer = [f"{quote_name(name)} AS {inner}" for name, inner in zip(self.scope, self.inner_scope, strict=True)]
+        return [*outer, *self.group[len(outer) :]]
+
+    @property
+    def to_state(self) -> list[str]:
+        """The columns that make a group, for a state."""
+        outer = [f"{inner} AS {quote_name(name)}" for name, inner in zip(self.scope, self.inner_scope, strict=True)]
+        return [*outer, *self.group[len(outer) :]]
+
+    @property
+    def beside(self) -> list[str]:
+        """What an event has beside its group, its instant and the parts."""
+        return [*self.kept.centres, *self.kept.extremes, *([CARRIED_COUNT] if self.found.drifts else [])]
+
+    @property
+    def window_end(self) -> str:
+        """When a window closes."""
+        window = self.found.node.window
+        if not isinstance(window, TimeWindow):
+            raise PlanError("only windows of time end", where="Group")
+        return f"{WINDOW_COLUMN} + {window.size}L"
+
+    @property
+    def results(self) -> list[str]:
+        """The aggregates."""
+        return [f"{text} AS {name}" for name, text in self.kept.results.items()]
+
+    def read(self, frames: InputFrames, first: int, last: int) -> GroupInput:
+        """The rows of the group's input whose own time is from `first` to `last`, both included."""
+        below = compile_rows(self.found.node.input, frames, self.scope)
+        low = f"{VS} >= {instant_sql(first)} AND " if first > LOWEST else ""
+        rows = below.frame.filter(f"{low}{VS} <= {instant_sql(last)}" if last >= LOWEST else _NO_ROW)
+        columns = [f"{below.key(expr)} AS {name}" for name, expr in zip(self.by, self.found.node.by, strict=True)]
+        columns += [
+            f"{equal_nans(below.sql(expr), str(expr.type), near=self.near)} AS {name}"
+            for name, expr in self.kept.arguments.items()
+        ]
+        columns += [f"{text} AS {name}" for name, text in zip(self.kept.order, below.order, strict=True)]
+        frame = select_sql(rows, *self.inner_scope, *columns, f"{VS} AS {OWN_TIME}")
+        if isinstance(self.found.node.window, TimeWindow):
+            frame = assign_time_windows(frame, replace(self.found.node.window, early=True), OWN_TIME, None)
+        return GroupInput(below, frame)
+
+    def brought(self, rows: DataFrame, at: str, sign: str) -> DataFrame:
+        """What rows add at their own time, or with a sign take away when they end."""
+        columns = [self._brought_part(name, sign) for name in self.kept.parts]
+        columns += [f"{null_sql('DOUBLE')} AS {name}" for name in self.kept.centres]
+        columns += [
+            f"{null_sql(each.type) if sign else each.of} AS {name}" for name, each in self.kept.extremes.items()
+        ]
+        columns += [f"0L AS {CARRIED_COUNT}"] if self.found.drifts else []
+        columns += [f"{sign}1 AS {SIGN_COLUMN}"] if self.signed else []
+        columns += [*self.kept.arguments] if self.kept.centres else []
+        return select_sql(rows, *self.group, f"{at} AS {TIME_COLUMN}", *columns)
+
+    def _brought_part(self, name: str, sign: str) -> str:
+        part = self.kept.parts[name]
+        if part.centred or (sign and not part.signed and not self.correcting):
+            return f"{null_sql(part.type)} AS {name}"
+        return f"{part.taken if sign else part.row} AS {name}"
+
+    def known(self, state: DataFrame, at: int) -> DataFrame:
+        """What was kept, as events of an instant."""
+        columns = [f"{equal_nans(name, part.type, near=self.near)} AS {name}" for name, part in self.kept.parts.items()]
+        columns += self.beside
+        columns += [f"0 AS {SIGN_COLUMN}"] if self.signed else []
+        arguments = self.kept.arguments if self.kept.centres else {}
+        columns += [f"{null_sql(str(each.type))} AS {name}" for name, each in arguments.items()]
+        return select_sql(state, *self.of_state, f"{instant_sql(at)} AS {TIME_COLUMN}", *columns)
+
+    def centred(self, events: DataFrame) -> DataFrame:
+        """With the number that each group's values are taken from: the one that is kept, or else one among them."""
+        if not self.kept.centres:
+            return events
+        over = f"OVER ({partition_clause(self.group)})"
+        known = {
+            name: f"coalesce(max({name}) {over}, {self.kept.nearest(of, over)}, 0D) AS {name}"
+            for name, of in self.kept.centres.items()
+        }
+        columns = [*self.group, TIME_COLUMN, *self.kept.parts, *self.beside, SIGN_COLUMN]
+        near = select_sql(events, *(known.get(name, name) for name in (*columns, *self.kept.arguments)))
+        near = with_column_layers(near, self.kept.near)
+        made = {
+            name: f"CASE {SIGN_COLUMN} WHEN 0 THEN {name} WHEN 1 THEN {part.row} ELSE {part.taken} END AS {name}"
+            for name, part in self.kept.parts.items()
+            if part.centred
+        }
+        return select_sql(near, *(made.get(name, name) for name in columns if name != SIGN_COLUMN or self.correcting))
+
+
+def is_any_near(frames: InputFrames) -> bool:
+    """Whether the near engine has what is read."""
+    return any(is_near(frame.sparkSession) for frame in frames.values())
+
+
+def with_column_layers(frame: DataFrame, layers: Sequence[Mapping[str, str]]) -> DataFrame:
+    """With more columns, each layer over those before it."""
+    for layer in layers:
+        frame = select_sql(frame, "*", *(f"{text} AS {name}" for name, text in layer.items())) if layer else frame
+    return frame
+
+
+def partition_clause(group: Sequence[str]) -> str:
+    """Of a window in SQL, the part that keeps groups apart."""
+    return f"PARTITION BY {', '.join(group)} " if group else ""
+
+
+# Groups carried on from partial aggregates: what rows that come add to them, and rows that cease to count take out.
+
+__all__ = ["CARRIED_COUNT", "InputFrames", "advance_group", "final_results", "rebuild_state"]
+
+_NEXT_TIME = "_next"
+
+
+def advance_group(
+    found: PartialGroup,
+    arriving: InputFrames,
+    leaving: InputFrames | None,
+    state: DataFrame | None,
+    since: int,
+    until: int,
+    scope: Sequence[str] = (),
+    *,
+    parts: bool = False,
+) -> AdvanceResult:
+    """The group's results at the instants `[since, until]`.
+
+    Over `arriving` the group's input yields all rows with an own time in `[since, until]`, over `leaving` all with one
+    in `[since - span, until - span]`; where rows count for ever none leaves. The results are all those that count at an
+    instant from `since` on; of final windows those that end in `[since, until]`, of early ones those that end after
+    `since`, since no others can change. With `parts` what is kept of final windows is told of those that have ended,
+    too, by the same pass over the rows.
+    """
+    if parts and found.covering:
+        raise PlanError("only what is kept of final windows is told when they close", where="Group")
+    step = _GroupAdvance(found, group_state_of(found), tuple(scope), is_any_near(arriving), since, until)
+    came = step.read(arriving, since, until)
+    brought = step.brought(came.frame, OWN_TIME, "")
+    if found.span is not None:
+        if leaving is None:
+            raise PlanError("rows that cease to count have to be read again", where="Group")
+        gone = step.read(leaving, since - found.span, until - found.span)
+        brought = union_by_position(brought, step.brought(gone.frame, f"{OWN_TIME} + {found.span}L", "-"))
+    events = step.events(brought, state)
+    rows = step.changes(events, came.frame, state) if found.covering else step.closed(events)
+    result = named_frame(apply_operators(found.above, group_columns(found.node, came.below, step.by, rows)), scope)
+    if state is not None and since == until:
+        return AdvanceResult(result, state, select_sql(state, "*", f"{step.window_end} AS {VS}") if parts else None)
+    if not parts:
+        return AdvanceResult(result, step.state(events, came.frame, state))
+    windows = step.windows(events)
+    return AdvanceResult(result, windows.filter(f"{VS} >= {instant_sql(until)}").drop(VS), windows)
+
+
+def final_results(
+    found: PartialGroup, reads: InputFrames, windows: DataFrame, until: int, scope: Sequence[str] = ()
+) -> DataFrame:
+    """The results of final windows that have ended by `until`, from what is kept of them as `Advanced.windows` tells
+    it: where the rows are many, they need be added up but once. Of `reads`, what the group's input reads, no row is
+    looked at."""
+    step = _GroupAdvance(found, group_state_of(found), tuple(scope), is_near(windows.sparkSession), LOWEST, until)
+    below = step.read(reads, LOWEST, until).below
+    rows = step.closed(step.centred(step.known(windows, until)))
+    return named_frame(apply_operators(found.above, group_columns(found.node, below, step.by, rows)), scope)
+
+
+def rebuild_state(found: PartialGroup, live: InputFrames, since: int, scope: Sequence[str] = ()) -> DataFrame:
+    """The state with which `since` is gone on from, made anew. Over `live` the group's input yields all rows with an
+    own time before it that count just before it, or, of windows, those of windows that end no earlier."""
+    step = _GroupAdvance(found, group_state_of(found), tuple(scope), is_any_near(live), LOWEST, since)
+    low = LOWEST if found.span is None else since - found.span
+    came = step.read(live, low, since - 1)
+    return step.state(step.events(step.brought(came.frame, OWN_TIME, ""), None), came.frame, None)
+
+
+@dataclass(frozen=True)
+class _GroupAdvance(PartialGroupWork):
+    """Results of the instants `[since, until]`."""
+
+    since: int
+    until: int
+
+    def events(self, brought: DataFrame, state: DataFrame | None) -> DataFrame:
+        """What is added to each group, and when; what was kept of it is added at the beginning."""
+        if state is not None:
+            groups = state.filter(f"{OWN_TIME} IS NULL") if self.kept.extremes else state
+            brought = union_by_position(brought, self.known(groups, self.since))
+        return self.centred(brought)
+
+    def changes(self, events: DataFrame, came: DataFrame, state: DataFrame | None) -> DataFrame:
+        """Each group's results from each instant on at which something is added or taken away."""
+        order, extremes = TIME_COLUMN, self._extremes()
+        if extremes is not None:
+            events, order = extremes.swept(events, self.kept.types, self._late(came, state)), ORDER_OF_BLOCKS
+        over = f"OVER ({partition_clause(self.group)}ORDER BY {order})"
+        totals = [f"{text} {over} AS {name}" for name, text in self._totals().items()]
+        following = f"lead({TIME_COLUMN}) {over} AS {_NEXT_TIME}"
+        found = [] if extremes is None else extremes.found()
+        run = select_sql(events, *self.group, TIME_COLUMN, following, *totals, *found)
+        last = run.filter(f"{_NEXT_TIME} IS NULL OR {_NEXT_TIME} > {TIME_COLUMN}")
+        alive = last.filter(f"{self.kept.live} > 0") if self.kept.live else last
+        alive = with_column_layers(alive, self.kept.told)
+        return select_sql(
+            alive, *self.group, *self.results, f"{TIME_COLUMN} AS {VS}", f"coalesce({_NEXT_TIME}, {OPEN_END}) AS {VE}"
+        )
+
+    def closed(self, events: DataFrame) -> DataFrame:
+        """The windows that have ended by `until`."""
+        whole = with_column_layers(
+            self._at_once(events.filter(f"{self.window_end} <= {instant_sql(self.until)}")), self.kept.told
+        )
+        return select_sql(whole, *self.group, *self.results, f"{self.window_end} AS {VS}", f"{OPEN_END} AS {VE}")
+
+    def windows(self, events: DataFrame) -> DataFrame:
+        """What is kept of final windows that end from `since` on: of those that have ended by `until`, all; of others,
+        what the next step needs, and that is what is kept of those that end just then, too."""
+        # No row of the last instant is of a window that has ended.
+        whole = self._at_once(events.filter(f"{TIME_COLUMN} < {instant_sql(self.until)}"))
+        return select_sql(whole, *self.to_state, *clean_state(self.kept), f"{self.window_end} AS {VS}")
+
+    def state(self, events: DataFrame, came: DataFrame, state: DataFrame | None) -> DataFrame:
+        """What is to be kept of rows with an own time before `until`."""
+        if not self.found.covering:
+            return self.windows(events).filter(f"{VS} >= {instant_sql(self.until)}").drop(VS)
+        before = events.filter(f"{TIME_COLUMN} < {instant_sql(self.until)}")
+        if self.found.closes is not None:
+            # The rows of the last instant are of windows that end after it.
+            before = before.filter(f"{self.window_end} > {instant_sql(self.until)}")
+        turns = [f"{CARRIED_COUNT} + 1 AS {CARRIED_COUNT}"] if self.found.drifts else []
+        groups, left = self._at_once(before), clean_state(self.kept)
+        extremes = self._extremes()
+        if extremes is None:
+            return select_sql(groups, *self.to_state, *left, *turns)
+        others = {**self.kept.types, **dict.fromkeys([CARRIED_COUNT] if turns else [], "BIGINT")}
+        none = [f"{null_sql(kind)} AS {name}" for name, kind in others.items()]
+        live = (
+            f"{OWN_TIME} < {instant_sql(self.until)} AND {OWN_TIME} >= "
+            f"{instant_sql(max(self.until - extremes.span, LOWEST))}"
+        )
+        rows = extremes.undone(self._candidates(came, state).filter(live))
+        none_best = [f"{null_sql(each.type)} AS {name}" for name, each in self.kept.extremes.items()]
+        sums = select_sql(
+            groups, *self.to_state, f"{null_sql('BIGINT')} AS {OWN_TIME}", *clean_state(self.kept), *turns, *none_best
+        )
+        return union_by_position(sums, select_sql(rows, *self.to_state, OWN_TIME, *none, *extremes.extremes))
+
+    def _at_once(self, events: DataFrame) -> DataFrame:
+        """All that is added to each group together; groups that have no rows left are none."""
+        turns = [f"max({CARRIED_COUNT}) AS {CARRIED_COUNT}"] if self.found.drifts else []
+        totals = [f"{text} AS {name}" for name, text in self._totals().items()]
+        whole = group_sql(events, self.group, [*totals, *turns, f"count(1) AS {SIZE_COLUMN}"])
+        return whole.filter(f"{self.kept.live or SIZE_COLUMN} > 0")
+
+    def _totals(self) -> dict[str, str]:
+        parts = {name: part.together(name, near=self.near) for name, part in self.kept.parts.items()}
+        return {**parts, **{name: f"max({name})" for name in self.kept.centres}}
+
+    def _extremes(self) -> ExtremeWork | None:
+        if self.found.span is None or not self.kept.extremes:
+            return None
+        return ExtremeWork(self.kept.extremes, self.group, self.found.span, self.since, self.near)
+
+    def _candidates(self, came: DataFrame, state: DataFrame | None) -> DataFrame:
+        """Rows that may be the greatest or the least: those that were kept, and those that came."""
+        values = [f"{each.of} AS {name}" for name, each in self.kept.extremes.items()]
+        new = select_sql(came, *self.group, OWN_TIME, *values)
+        return new if state is None else union_by_position(self._kept_candidates(state), new)
+
+    def _kept_candidates(self, state: DataFrame) -> DataFrame:
+        kept = state.filter(f"{OWN_TIME} IS NOT NULL")
+        values = [
+            f"{equal_nans(name, each.type, near=self.near)} AS {name}" for name, each in self.kept.extremes.items()
+        ]
+        return select_sql(kept, *self.of_state, OWN_TIME, *values)
+
+    def _late(self, came: DataFrame, state: DataFrame | None) -> DataFrame | None:
+        """Rows that may count in the block after their own; those of a short step cannot before it is over."""
+        if self.found.span is not None and self.until - self.since >= self.found.span:
+            return self._candidates(came, state)
+        return None if state is None else self._kept_candidates(state)

@@ -1,1 +1,0 @@
-"""What is declared read, checked, explained, and brought into the catalog."""

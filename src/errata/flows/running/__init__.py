@@ -1,1 +1,0 @@
-"""All that is due done, query after query, each after those that it reads: runs, sweeps and replays."""

@@ -1,1 +1,0 @@
-"""Rows and corrections taken in, and what cannot be: from files to history."""

@@ -1,1 +1,0 @@
-"""Reading: archives, answers, their changes and stories, how everything stands. Nothing is changed."""

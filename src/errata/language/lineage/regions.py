@@ -1,0 +1,387 @@
+"""Regions of a node's rows, and how far in time rows are from those that they were made of.
+
+A change or an output has its place in time in one of two ways. Where rows happened and their ends follow from their
+beginnings, it is told by the beginnings of whole rows. Elsewhere rows may begin, end or differ at some instants because
+of others, and it is told by these instants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from errata.language.expr import EQUAL, SAME, Call, Expr, conjuncts, expr_sql
+from errata.language.lineage.constants import ColumnValues, integer_constant, merged_values
+from errata.language.nodes import (
+    Distinct,
+    Filter,
+    Group,
+    Intersect,
+    Join,
+    Negation,
+    Projection,
+    RelationJoin,
+    RowWindow,
+    Scan,
+    Sliding,
+    SlidingRows,
+    TimeWindow,
+    Union,
+)
+from errata.language.plan import Plan, PlanError, cached_fact
+from errata.language.times import row_times
+from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval
+
+
+class RegionAxis(StrEnum):
+    """How a region lies in time."""
+
+    START = "start"
+    """Whole rows, by where they begin."""
+    INSTANT = "instant"
+    """What the answer says at instants: rows, as far as they count then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Rows of a node: those in an interval whose columns have certain constants, NULL being a constant too."""
+
+    axis: RegionAxis
+    interval: Interval = EVERYTHING
+    values: ColumnValues = field(default_factory=dict)
+    during: Interval = EVERYTHING
+    """Of whole rows, while a region is followed through a plan: they count at no instants but these."""
+
+    @property
+    def empty(self) -> bool:
+        return self.interval.empty or self.during.empty
+
+    @property
+    def told(self) -> Region:
+        """The region for those who only ask where its rows lie."""
+        return replace(self, during=EVERYTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """How much later one time is than another, from low to high, both included; LOWEST and HIGHEST are no bounds."""
+
+    low: int = LOWEST
+    high: int = HIGHEST
+
+    def __add__(self, other: OffsetRange) -> OffsetRange:
+        return OffsetRange(bounded_sum(self.low, other.low), bounded_sum(self.high, other.high))
+
+    def __neg__(self) -> OffsetRange:
+        return OffsetRange(_negated_bound(self.high), _negated_bound(self.low))
+
+    def __and__(self, other: OffsetRange) -> OffsetRange:
+        return OffsetRange(max(self.low, other.low), min(self.high, other.high))
+
+    def __or__(self, other: OffsetRange) -> OffsetRange:
+        return OffsetRange(min(self.low, other.low), max(self.high, other.high))
+
+    @property
+    def empty(self) -> bool:
+        return self.low > self.high
+
+    @property
+    def not_before(self) -> OffsetRange:
+        """How much later than the one time the later one of the two is."""
+        return OffsetRange(max(0, self.low), max(0, self.high))
+
+    def after(self, interval: Interval) -> Interval:
+        """The times so much later than any in the interval."""
+        return Interval(bounded_sum(interval.start, self.low), bounded_sum(interval.end, self.high))
+
+    def before(self, interval: Interval) -> Interval:
+        """The times so much earlier than any in the interval."""
+        return (-self).after(interval)
+
+
+NO_OFFSET = OffsetRange(HIGHEST, LOWEST)
+
+
+def bounded_sum(moment: int, by: int) -> int:
+    """A sum in which LOWEST and HIGHEST stand for no bound."""
+    for each in (moment, by):
+        if each in (LOWEST, HIGHEST):
+            return each
+    return max(LOWEST, min(HIGHEST, moment + by))
+
+
+def _negated_bound(moment: int) -> int:
+    return {LOWEST: HIGHEST, HIGHEST: LOWEST}.get(moment, -moment)
+
+
+def interval_overlap(one: Interval, other: Interval) -> Interval:
+    """What lies in both intervals."""
+    return Interval(max(one.start, other.start), min(one.end, other.end))
+
+
+@cached_fact
+def region_axis(plan: Plan) -> RegionAxis:
+    """How regions of the node's rows lie in time."""
+    match plan:
+        case Scan() | Group():
+            return RegionAxis.START if row_times(plan).happened else RegionAxis.INSTANT
+        case Sliding() | Filter() | Projection():
+            return region_axis(plan.input)
+        case RelationJoin(retroactive=False):
+            return region_axis(plan.left)
+        case Join() | Union():
+            starts = all(region_axis(each) is RegionAxis.START for each in plan.inputs)
+            return RegionAxis.START if starts else RegionAxis.INSTANT
+        case RelationJoin() | SlidingRows() | Distinct() | Intersect() | Negation():
+            return RegionAxis.INSTANT
+    raise PlanError(f"how rows of {type(plan).__name__} lie in time is not known")
+
+
+def is_row_by_row(plan: Plan) -> bool:
+    """Whether each row of the node is made of one row of each input, or of some."""
+    match plan:
+        case Sliding() | Filter() | Projection() | Join() | RelationJoin() | Union():
+            return True
+        case Scan() | SlidingRows() | Distinct() | Intersect() | Negation() | Group():
+            return False
+    raise PlanError(f"of which rows a row of {type(plan).__name__} is made is not known")
+
+
+def lifetime_range(plan: Plan) -> OffsetRange:
+    """How much later than its own time a row can count."""
+    longest = row_times(plan).longest
+    return OffsetRange(0, HIGHEST if longest is None else longest - 1)
+
+
+def instants_of(plan: Plan, region: Region) -> Interval:
+    """The instants at which rows of a region count."""
+    if region.axis is RegionAxis.INSTANT:
+        return region.interval
+    return interval_overlap(lifetime_range(plan).after(region.interval), region.during)
+
+
+def normalized_region(plan: Plan, region: Region | None) -> Region | None:
+    """A region as the node's rows lie in time, no wider than the constants let it be; None if there is nothing in it.
+
+    Of a relation only constants of its key stay: when a version goes, another one of the key takes its place, and that
+    one may differ in everything else.
+    """
+    if region is None or region.empty:
+        return None
+    interval, values = region.interval, region.values
+    if isinstance(plan, Scan) and plan.source.kind.is_relation:
+        values = {name: value for name, value in values.items() if plan.of_source(name) in plan.source.key}
+    during = instants_of(plan, region)
+    if during.empty:
+        return None
+    if region_axis(plan) is RegionAxis.INSTANT:
+        return Region(RegionAxis.INSTANT, during, values)
+    within = lifetime_range(plan).before(during)
+    interval = within if region.axis is RegionAxis.INSTANT else interval_overlap(interval, within)
+    for name, lag in time_lags(plan).items():
+        value = values.get(name)
+        if isinstance(value, int):
+            interval = interval_overlap(interval, lag.after(Interval(value, value + 1)))
+    return None if interval.empty else Region(RegionAxis.START, interval, values, during)
+
+
+def intersect_regions(one: Region | None, other: Region | None) -> Region | None:
+    """What lies in both regions of a node."""
+    if one is None or other is None:
+        return None
+    values = merged_values(one.values, other.values)
+    met = replace(
+        one, interval=interval_overlap(one.interval, other.interval), during=interval_overlap(one.during, other.during)
+    )
+    return None if values is None or met.empty else replace(met, values=values)
+
+
+@cached_fact
+def time_lags(plan: Plan) -> Mapping[str, OffsetRange]:
+    """By column, or text of an expression: how much later than its value the row's own time is, where rows happened."""
+    if region_axis(plan) is not RegionAxis.START:
+        return {}
+    exactly = {text: OffsetRange(offset, offset) for text, offset in row_times(plan).columns.items()}
+    return {**dict(_node_lags(plan)), **exactly}
+
+
+def _node_lags(plan: Plan) -> Iterator[tuple[str, OffsetRange]]:
+    match plan:
+        case Sliding() | Filter():
+            yield from time_lags(plan.input).items()
+        case RelationJoin():
+            yield from time_lags(plan.left).items()
+        case Projection():
+            below = time_lags(plan.input)
+            yield from ((name, below[name]) for name in plan.carried if name in below)
+            for output in plan.outputs:
+                if (lag := expression_lag(output.expr, below)) is not None:
+                    yield output.name, lag
+        case Join():
+            between = pair_offset(plan)
+            for side, later in ((plan.left, between), (plan.right, -between)):
+                yield from ((name, lag + later.not_before) for name, lag in time_lags(side).items())
+        case Union():
+            yield from _union_lags(plan)
+        case Scan() | Group():
+            # Their columns tell it exactly, or not at all.
+            return
+        case _:
+            raise PlanError(f"what columns of {type(plan).__name__} tell of its rows' times is not known")
+
+
+def _union_lags(plan: Union) -> Iterator[tuple[str, OffsetRange]]:
+    for place, column in enumerate(plan.branches[0].visible):
+        found = [time_lags(branch).get(branch.visible[place].name) for branch in plan.branches]
+        whole = found[0]
+        for lag in found[1:]:
+            whole = None if whole is None or lag is None else whole | lag
+        if whole is not None:
+            yield column.name, whole
+
+
+def expression_lag(expr: Expr, below: Mapping[str, OffsetRange]) -> OffsetRange | None:
+    """How much later than the expression's value the row's own time is, if that can be told."""
+    if (lag := below.get(expr_sql(expr))) is not None:
+        return lag
+    match expr:
+        case Call(name="shift" | "+" | "-" as name, args=(moved, by)):
+            lag, number = expression_lag(moved, below), integer_constant(by)
+            if lag is not None and number is not None:
+                return lag + OffsetRange(*[number if name == "-" else -number] * 2)
+    return None
+
+
+def pair_offset(plan: Join) -> OffsetRange:
+    """How much later than the left row the right one happened, of those that can be a pair: both count at the same
+    time, and the condition may compare their times."""
+    span = OffsetRange(_negated_bound(lifetime_range(plan.right).high), lifetime_range(plan.left).high)
+    for part in conjuncts(plan.condition):
+        if isinstance(part, Call) and part.name in _BOUNDS:
+            span &= _condition_bound(plan, part)
+    return span
+
+
+_BOUNDS: dict[str, tuple[int | None, int | None]] = {
+    EQUAL: (0, 0),
+    SAME: (0, 0),
+    "<=": (0, None),
+    "<": (1, None),
+    ">=": (None, 0),
+    ">": (None, -1),
+}
+"""From left OP right follows that the right is so much greater at least, and at most."""
+
+
+def _condition_bound(plan: Join, part: Call) -> OffsetRange:
+    one, other = part.args
+    for sign, (left, right) in ((1, (one, other)), (-1, (other, one))):
+        mine, theirs = expression_lag(left, time_lags(plan.left)), expression_lag(right, time_lags(plan.right))
+        if mine is None or theirs is None:
+            continue
+        least, most = _BOUNDS[part.name]
+        greater = OffsetRange(LOWEST if least is None else least, HIGHEST if most is None else most)
+        # The right's time is its value and its lag, the left's likewise.
+        return (greater if sign == 1 else -greater) + theirs + -mine
+    return OffsetRange()
+
+
+# How far in time an operator's rows are from those of its inputs, edge by edge.
+
+SAME_TIME = OffsetRange(0, 0)
+ANY_LATER_TIME = OffsetRange(0, HIGHEST)
+
+
+@cached_fact
+def input_offsets(plan: Plan) -> tuple[OffsetRange, ...]:
+    """For each input of a node how much later a row of the node is than a row that it is made of, or that it would
+    change with; each at its place in time, be that where it begins or an instant at which it counts."""
+    return tuple(_input_offset(plan, place) for place in range(len(plan.inputs)))
+
+
+def _input_offset(plan: Plan, place: int) -> OffsetRange:
+    match plan:
+        case SlidingRows() | Group(window=RowWindow()):
+            # How long it takes until so many rows have come, nobody knows.
+            return ANY_LATER_TIME
+        case Group(window=TimeWindow() as window):
+            return _window_offset(plan, window)
+        case RelationJoin(retroactive=False) if place == 1:
+            return lifetime_range(plan.left) if region_axis(plan) is RegionAxis.INSTANT else SAME_TIME
+        case Join() if region_axis(plan) is RegionAxis.START:
+            between = pair_offset(plan)
+            return NO_OFFSET if between.empty else (between if place == 0 else -between).not_before
+        case Sliding() | Filter() | Projection() | Join() | RelationJoin() | Union():
+            pass
+        case Distinct() | Intersect() | Negation() | Group():
+            pass
+        case _:
+            raise PlanError(f"how far the rows of {type(plan).__name__} are from those of its inputs is not known")
+    below = plan.inputs[place]
+    return lifetime_range(below) if region_axis(below) is not region_axis(plan) else SAME_TIME
+
+
+def _window_offset(plan: Group, window: TimeWindow) -> OffsetRange:
+    if region_axis(plan) is RegionAxis.START:
+        return OffsetRange(1, window.size)
+    if region_axis(plan.input) is RegionAxis.INSTANT:
+        return SAME_TIME
+    return lifetime_range(plan.input) if window.early else lifetime_range(plan.input) & OffsetRange(1, HIGHEST)
+
+
+def output_interval(plan: Plan, place: int, interval: Interval) -> Interval:
+    """Where rows of the node lie that rows of one of its inputs in the interval can touch."""
+    found = input_offsets(plan)[place].after(interval)
+    if input_offsets(plan)[place].empty:
+        return Interval(0, 0)
+    if (window := _closing_window(plan)) is None:
+        return found
+    ends = window_ends_of_rows(window, interval)
+    # The result is there from the window's end on, and if rows never expire, that is its place.
+    return (
+        ends if region_axis(plan) is RegionAxis.START or ends.empty else interval_overlap(found, Interval(ends.start))
+    )
+
+
+def input_interval(plan: Plan, place: int, interval: Interval) -> Interval:
+    """Where the rows of one of its inputs lie that make the node's rows in the interval."""
+    found = input_offsets(plan)[place].before(interval)
+    if input_offsets(plan)[place].empty:
+        return Interval(0, 0)
+    if (window := _closing_window(plan)) is None:
+        return found
+    if region_axis(plan) is RegionAxis.START:
+        return rows_of_window_ends(window, interval)
+    return interval_overlap(found, rows_of_window_ends(window, Interval(LOWEST, interval.end)))
+
+
+def _closing_window(plan: Plan) -> TimeWindow | None:
+    """The windows of a group, if rows have their place in time by where they begin and are seen when windows close."""
+    window = plan.window if isinstance(plan, Group) else None
+    if not isinstance(window, TimeWindow) or window.early or region_axis(plan.inputs[0]) is not RegionAxis.START:
+        return None
+    return window
+
+
+def window_ends_of_rows(window: TimeWindow, starts: Interval) -> Interval:
+    """From the first to the last end of the windows that rows of these times are in."""
+    first = _first_end_from(window, bounded_sum(starts.start, 1))
+    last = _last_end_until(window, bounded_sum(bounded_sum(starts.end, -1), window.size))
+    return Interval(first, bounded_sum(last, 1))
+
+
+def rows_of_window_ends(window: TimeWindow, ends: Interval) -> Interval:
+    """From the first to the last time of the rows in windows that end then."""
+    first, last = _first_end_from(window, ends.start), _last_end_until(window, bounded_sum(ends.end, -1))
+    return Interval(bounded_sum(first, -window.size), last) if first <= last else Interval(0, 0)
+
+
+def _first_end_from(window: TimeWindow, moment: int) -> int:
+    """The first end of a window at the moment or after it. Ends are n * slide + size."""
+    return moment if moment in (LOWEST, HIGHEST) else moment + (window.size - moment) % window.slide
+
+
+def _last_end_until(window: TimeWindow, moment: int) -> int:
+    """The last end of a window at the moment or before it."""
+    return moment if moment in (LOWEST, HIGHEST) else moment - (moment - window.size) % window.slide

@@ -1,0 +1,238 @@
+"""One-time answers: what a query says at an event time, over its inputs as known at a commit."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from errata.archive.scan import ArchiveScan, ScanBuckets, candidate_buckets, scan_rows
+from errata.catalog import commits, pins, queries, streams
+from errata.catalog.database import Catalog, open_catalog
+from errata.catalog.streams import StreamState
+from errata.declare.project import load_project
+from errata.declare.query_plans import read_plans, stream_sources, with_inputs
+from errata.declare.site import Site
+from errata.declare.warehouse import Warehouse
+from errata.engine.engines import EngineDemand
+from errata.engine.failures import query_errors_in_words
+from errata.engine.plans.compile import compile_plan
+from errata.engine.plans.node_rows import quote_name
+from errata.engine.session import apply_settings
+from errata.errors import ErrataError, UsageError, unknown_name_error
+from errata.language.near_support import near_obstacle
+from errata.language.plan import Plan
+from errata.language.plan_text import has_timestamps
+from errata.language.queries import query_source, read_names, read_query
+from errata.language.rewrite import rewritten_plan
+from errata.language.source_reads import base_inputs, base_reads_at
+from errata.model.query import Query
+from errata.model.time import Interval, format_instant, parse_event_time
+from errata.read.output import FrameOrTable
+from errata.read.stream_scan import current_horizon
+
+_QUERY_NAME = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class OneTimeQuery:
+    """What is asked, in a person's words: a query that has been applied, by name, or else a text."""
+
+    name: str | None = None
+    text: str = ""
+    where: str = "the query"
+    """What the text is called in mistakes."""
+    at: str | int | None = None
+    """The event time; None for the frontier."""
+    as_of: str | int | None = None
+    """The commit, by its number or a moment at which it was the newest; None for the newest there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundQuery:
+    """A question that has been understood."""
+
+    plan: Plan
+    inner: Mapping[str, Plan]
+    """The queries that it reads, each after those that it reads itself."""
+    bases: Mapping[str, StreamState]
+    """The streams and relations that all is made of, where they stood at the commit."""
+    commit_id: int
+    at: int
+    needed: Mapping[str, Interval]
+    """Where the rows of each base lie that make the answer."""
+
+    @property
+    def moment(self) -> str:
+        """The event time in words."""
+        return format_instant(self.at) if has_timestamps(self.plan) else str(self.at)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the answer, in their order."""
+        return [each.name for each in self.plan.visible]
+
+    @property
+    def aged(self) -> list[str]:
+        """Streams that have lost rows to their retention that the answer should be made of."""
+        aged = {name: each.aged_to for name, each in self.bases.items()}
+        return sorted(name for name, to in aged.items() if to is not None and self.needed[name].start < to)
+
+    @property
+    def left_over(self) -> str:
+        """What is to be said where there are such."""
+        return f"rows of {', '.join(self.aged)} have been aged out: the answer is of those that are left"
+
+
+@dataclass(frozen=True, slots=True)
+class OneTimeAnswer:
+    """An answer in the making."""
+
+    asked: BoundQuery
+    rows: FrameOrTable
+    pin: pins.Pin
+    """Holds until the reading ends; its `check` tells whether what has been read so far was whole."""
+
+
+@contextmanager
+def open_answer(site: Site, question: OneTimeQuery) -> Iterator[OneTimeAnswer]:
+    """Answer with the commit pinned: nothing that is read is removed before the block ends."""
+    commit_id = commits.resolve_as_of(site.catalog, question.as_of)
+    holder = f"answer of {question.name or 'a query'}"
+    with pins.hold_pin(site.catalog, commit_id, holder) as pin, query_errors_in_words():
+        asked = bind_query(site.catalog, question, commit_id)
+        reads = base_scans(site.catalog, asked)
+        opened = [bucket for _, found in reads.values() for bucket in found.all]
+        told = (near_obstacle(rewritten_plan(each)) for each in (*asked.inner.values(), asked.plan))
+        rows, _ = site.engines().read(
+            EngineDemand.of(opened, next(filter(None, told), None)),
+            lambda session: answer_rows(session, site.catalog, site.warehouse, asked, reads),
+        )
+        yield OneTimeAnswer(asked, rows, pin)
+
+
+def ask_frame(
+    spark: SparkSession,
+    query: str,
+    *,
+    at: str | int | None = None,
+    as_of: str | int | None = None,
+    project: Path | str | None = None,
+) -> DataFrame:
+    """The answer as a DataFrame: of a query that has been applied, by its name, or of a text.
+
+    The DataFrame is read when it is used; the files stay for as long as the horizons of the streams tell. The session
+    is brought to the rules by which answers are right: times are UTC, and what cannot be computed is an error.
+    """
+    apply_settings(spark, {})
+    declared = load_project(Path(project) if project is not None else None)
+    question = one_time_query(query, at, as_of)
+    catalog = open_catalog(declared.catalog)
+    try:
+        asked = bind_query(catalog, question, commits.resolve_as_of(catalog, as_of))
+        if asked.aged:
+            warnings.warn(asked.left_over, stacklevel=3)
+        rows = answer_rows(spark, catalog, Warehouse(declared.warehouse), asked, base_scans(catalog, asked))
+        return rows.orderBy(*map(quote_name, asked.columns))
+    finally:
+        catalog.close()
+
+
+def one_time_query(query: str, at: str | int | None, as_of: str | int | None) -> OneTimeQuery:
+    """A question of which a program says in one word or text what it is about."""
+    named = _QUERY_NAME.fullmatch(query.strip()) is not None
+    return OneTimeQuery(query.strip(), at=at, as_of=as_of) if named else OneTimeQuery(text=query, at=at, as_of=as_of)
+
+
+def bind_query(catalog: Catalog, question: OneTimeQuery, commit_id: int) -> BoundQuery:
+    """What the question means: the plan, what it reads as of the commit, and the event time."""
+    there = {each.stream.name: each for each in streams.stream_states(catalog, commit_id)}
+    applied = {name: each.checked for name, each in queries.recorded_queries(catalog).items()}
+    known = {name: each.query for name, each in applied.items()}
+    asked = _directly_read_queries(question, known)
+    names = with_inputs(asked, {name: each.reads for name, each in applied.items()})
+    declared = {name: each.stream for name, each in there.items()}
+    plans = read_plans(declared, known, names)
+    if question.name is not None:
+        plan = plans.pop(asked[0])
+    else:
+        sources = {
+            **stream_sources(declared.values()),
+            **{name: query_source(name, each) for name, each in plans.items()},
+        }
+        plan = read_query(question.text, question.where, sources, others=list(known))
+    bases = {name: there[name] for name in base_inputs(plan)}
+    if question.as_of is not None:
+        for name, each in bases.items():
+            commits.check_readable(catalog, commit_id, current_horizon(catalog, each), name)
+    moment = _resolve_event_time(plan, bases, question, commit_id)
+    return BoundQuery(plan, plans, bases, commit_id, moment, base_reads_at(plan, moment))
+
+
+def base_scans(catalog: Catalog, asked: BoundQuery) -> dict[str, tuple[ArchiveScan, ScanBuckets]]:
+    """What is read of each base, and what of it is opened."""
+    wanted = {name: ArchiveScan(each, asked.commit_id, asked.needed[name]) for name, each in asked.bases.items()}
+    return {name: (scan, candidate_buckets(catalog, scan)) for name, scan in wanted.items()}
+
+
+def answer_rows(
+    session: SparkSession,
+    catalog: Catalog,
+    warehouse: Warehouse,
+    asked: BoundQuery,
+    reads: Mapping[str, tuple[ArchiveScan, ScanBuckets]],
+) -> DataFrame:
+    """The rows of the answer, in no particular order."""
+    frames = {name: scan_rows(session, catalog, warehouse, scan, found) for name, (scan, found) in reads.items()}
+    for name, plan in asked.inner.items():
+        frames[name] = compile_plan(rewritten_plan(plan), frames)
+    rows = compile_plan(rewritten_plan(asked.plan), frames, at=asked.at)
+    return rows.select(*map(quote_name, asked.columns))
+
+
+def _directly_read_queries(question: OneTimeQuery, known: Mapping[str, Query]) -> list[str]:
+    """The queries that have to be read for it, without those that they read in turn."""
+    written = {name.lower(): name for name in known}
+    if question.name is not None:
+        if question.name.lower() not in written:
+            raise unknown_name_error("query", question.name, known)
+        return [written[question.name.lower()]]
+    return [written[name.lower()] for name in read_names(question.text, question.where) if name.lower() in written]
+
+
+def _resolve_event_time(plan: Plan, bases: Mapping[str, StreamState], question: OneTimeQuery, commit_id: int) -> int:
+    """The event time that is meant, which must not be later than the frontier: the least stable point of what is read.
+
+    Relations have no say in the frontier. Their versions are valid until others come, which may be never.
+    """
+    stable = {name: each.stable for name, each in bases.items() if each.stream.relation is None}
+    silent = sorted(name for name, each in stable.items() if each is None)
+    if silent:
+        raise _no_answer_error(silent[0], question, commit_id)
+    slowest = min(stable, key=lambda name: (stable[name] or 0, name))
+    frontier = stable[slowest] or 0
+    at = question.at
+    if at is None:
+        return frontier
+    moment = parse_event_time(at, timed=has_timestamps(plan))
+    if moment > frontier:
+        shown = format_instant(frontier) if has_timestamps(plan) else str(frontier)
+        raise UsageError(
+            f"{at} is later than what can be answered as of commit {commit_id}",
+            why=f"stream {slowest} is stable only up to {shown}: what it says of later times may still change",
+            how=f"ask for {shown} or earlier, or leave --at out for that",
+        )
+    return moment
+
+
+def _no_answer_error(stream: str, question: OneTimeQuery, commit_id: int) -> ErrataError:
+    what = f"nothing can be answered yet: stream {stream} has no rows as of commit {commit_id}"
+    why = "what a query says is certain up to the least stable point of the streams that it reads"
+    if question.as_of is None:
+        return ErrataError(what, why=why, how=f"take rows in: errata ingest {stream} FILES")
+    return UsageError(what, why=why, how="ask as of a later commit; `errata log` lists them")

@@ -1,0 +1,271 @@
+"""Reading how the published answer of a query has changed: every result that came, changed or went, in the order of
+commits. A reader who holds results by key and vs, and takes the changes in, has the published answer at every commit.
+
+What commits behind the horizon have changed is no longer told one by one: whoever reads from the beginning is told the
+results that stood at the first commit that is still whole as if each had come as it is there.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from errata.answer.progress import no_results_error, resolve_query, result_horizon
+from errata.answer.result_sink import have_same_key
+from errata.archive.result_changes import ARCHIVE_ENDED, ChangeCause, ChangeRange, RecordKind, RecordPart, changes_frame
+from errata.archive.results import PUBLISHED_ROLES, buckets_by_start, split_masks
+from errata.catalog import buckets, commits, pins
+from errata.catalog.database import Catalog, open_catalog
+from errata.catalog.result_archives import ResultArchive, archive_history, evaluations_of
+from errata.declare.project import load_project
+from errata.declare.site import Site
+from errata.declare.warehouse import Warehouse
+from errata.engine.engines import EngineDemand, Engines
+from errata.engine.failures import query_errors_in_words
+from errata.engine.frames import union_by_name
+from errata.engine.session import apply_settings
+from errata.errors import ErrataError
+from errata.model.bucket import Bucket, Role
+from errata.model.commit import Evaluation
+from errata.model.results import ResultShape
+from errata.read.change_records import (
+    change_records_frame,
+    change_schema,
+    changes_from_records,
+    empty_change_records_frame,
+)
+from errata.read.output import FrameOrTable, fetch_all
+
+_REPLACING_CAUSES = ("query", "stream")
+"""Types of causes for which results take the place of others."""
+
+CHUNK_RECORDS = 50_000
+"""So many records are told together; an evaluation that has more is read by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogChunk:
+    """Some changes, in order."""
+
+    rows: FrameOrTable
+    shape: ResultShape
+
+
+class ChangelogReader:
+    """The changes of a query, read up to the newest commit each time; nothing is left out, and nothing told twice."""
+
+    def __init__(self, site: Site, query: str, since: str | int | None = None) -> None:
+        catalog = site.catalog
+        self._site = site
+        self._engines = site.engines()
+        self.query = resolve_query(catalog, query, commits.newest_commit(catalog))
+        self._since = since
+        self.told: int | None = None if since is None else commits.resolve_as_of(catalog, since)
+        """The commit up to which all has been told; None: nothing has."""
+        self.ended = False
+        """Whether the query is no longer there."""
+        if self.told is not None:
+            commits.check_readable(catalog, self.told, result_horizon(catalog), self.query, "query")
+
+    def check_answered(self) -> None:
+        """Refuse a query that has no results yet."""
+        if not archive_history(self._site.catalog, self.query):
+            raise no_results_error(self._site.catalog, self.query)
+
+    def new(self) -> Iterator[ChangelogChunk]:
+        """What has changed since the last time."""
+        catalog, newest = self._site.catalog, commits.newest_commit(self._site.catalog)
+        if self.told == newest:
+            return
+        after = commits.whole_since(catalog, self.query) if self.told is None else self.told
+        # The oldest of all that is read: what commits after it have removed stays, too.
+        with pins.hold_pin(catalog, max(after, 1), f"changes of {self.query}"), query_errors_in_words():
+            after = self._whole(after)
+            for stretch in changelog_segments(catalog, self.query, after, newest, restated=self.told is None):
+                yield ChangelogChunk(self._read(stretch), stretch.of.shape)
+        there = archive_history(catalog, self.query)
+        self.ended = bool(there) and there[-1][1] is not None and (there[-1][1] or 0) <= newest
+        self.told = newest
+
+    def _whole(self, after: int) -> int:
+        whole = commits.whole_since(self._site.catalog, self.query)
+        if self.told is None:
+            return max(after, whole)
+        _check_complete(self.query, after, whole)
+        return after
+
+    def _read(self, stretch: ChangeRange) -> FrameOrTable:
+        records = read_change_records(self._engines, self._site, stretch)
+        made = changes_from_records if isinstance(records, pa.Table) else change_records_frame
+        return made(records, stretch.of.shape, stretch.told)
+
+
+def read_change_records(engines: Engines, site: Site, stretch: ChangeRange, only: str = "true") -> FrameOrTable:
+    """The change records of a stretch for which something is true."""
+
+    def made(session: SparkSession) -> DataFrame:
+        return changes_frame(session, site.catalog, site.warehouse, stretch, only)
+
+    records, _ = engines.read(EngineDemand.of(stretch.opened), made)
+    return records
+
+
+def query_changes_frame(
+    spark: SparkSession, query: str, *, since: str | int | None = None, project: Path | str | None = None
+) -> DataFrame:
+    """The changes of a query's results as a DataFrame, with the columns that the results have now.
+
+    The DataFrame is read when it is used; its files stay for as long as the horizon tells.
+    """
+    apply_settings(spark, {})
+    declared = load_project(Path(project) if project is not None else None)
+    catalog = open_catalog(declared.catalog)
+    try:
+        warehouse = Warehouse(declared.warehouse)
+        shape, found = _comparable_segments(catalog, query, since)
+        frames = [
+            change_records_frame(changes_frame(spark, catalog, warehouse, each), each.of.shape, each.told, shape)
+            for each in found
+        ]
+        return union_by_name(frames) if frames else empty_change_records_frame(spark, shape)
+    finally:
+        catalog.close()
+
+
+def query_changes_table(site: Site, query: str, since: str | int | None = None) -> pa.Table:
+    """The same in memory."""
+    catalog, engines = site.catalog, site.engines()
+    name = resolve_query(catalog, query, commits.newest_commit(catalog))
+    after = commits.whole_since(catalog, name) if since is None else commits.resolve_as_of(catalog, since)
+    # The oldest of all that is read, and looked at behind the pin: what commits after it have removed stays, too.
+    with pins.hold_pin(catalog, max(after, 1), f"changes of {name}") as pin, query_errors_in_words():
+        shape, found = _comparable_segments(catalog, name, since)
+        tables = [
+            changes_from_records(fetch_all(read_change_records(engines, site, each)), each.of.shape, each.told, shape)
+            for each in found
+        ]
+        pin.check()
+    return pa.concat_tables([change_schema(shape).empty_table(), *tables])
+
+
+def _comparable_segments(
+    catalog: Catalog, query: str, since: str | int | None
+) -> tuple[ResultShape, list[ChangeRange]]:
+    """The shape of the results of a query, and their changes, as long as results can be told to be the same ones: what
+    came when the query had another key is left out."""
+    newest = commits.newest_commit(catalog)
+    name = resolve_query(catalog, query, newest)
+    whole_from = commits.whole_since(catalog, name)
+    after = whole_from if since is None else commits.resolve_as_of(catalog, since)
+    _check_complete(name, after, whole_from)
+    if since is not None:
+        commits.check_readable(catalog, after, result_horizon(catalog), name, "query")
+    ever = archive_history(catalog, name)
+    if not ever:
+        raise no_results_error(catalog, name)
+    shape = ever[-1][0].shape
+    found = list(changelog_segments(catalog, name, after, newest, restated=since is None, most=None))
+    for place in range(len(found) - 1, -1, -1):
+        if not have_same_key(found[place].of.shape, shape):
+            kept = found[place + 1 :]
+            first = kept[0].told if kept else {}
+            commit = min((each.commit_id for each in first.values()), default=0)
+            warnings.warn(f"{name} had another key before commit {commit}; those changes are left out", stacklevel=4)
+            return shape, kept
+    return shape, found
+
+
+def changelog_segments(
+    catalog: Catalog, name: str, after: int, up_to: int, *, restated: bool, most: int | None = CHUNK_RECORDS
+) -> Iterator[ChangeRange]:
+    """What commits after one and up to another have changed. `restated`: first what stood at the one. Evaluations are
+    taken together as long as they tell of no more records than `most`."""
+    archives = [each for each in archive_history(catalog, name) if each[0].added_in <= up_to]
+    for place, (of, ended) in enumerate(archives):
+        if ended is not None and ended <= after:
+            continue
+        if restated and of.added_in <= after:
+            yield _initial_segment(catalog, of, after)
+        yield from _evaluation_segments(catalog, of, after, up_to, most)
+        if ended is not None and ended <= up_to and not _has_transition(catalog, archives[place + 1 :], ended):
+            yield _final_segment(catalog, of, ended)
+
+
+def _initial_segment(catalog: Catalog, of: ResultArchive, commit_id: int) -> ChangeRange:
+    """All that stood at a commit, as if it had come so."""
+    told = {each.number: _commit_cause(each) for each in evaluations_of(catalog, of.stream_id, up_to=commit_id)}
+    results, masks = split_masks(buckets_by_start(catalog, of, commit_id))
+    return ChangeRange(of, [RecordPart(each, RecordKind.ADDED) for each in results], told, masks)
+
+
+def _final_segment(catalog: Catalog, of: ResultArchive, ended: int) -> ChangeRange:
+    """All that stood when the archive ended, as gone."""
+    told = {ARCHIVE_ENDED: ChangeCause(ended, "query", of.name)}
+    results, masks = split_masks(buckets_by_start(catalog, of, ended - 1))
+    return ChangeRange(of, [RecordPart(each, RecordKind.GONE) for each in results], told, masks)
+
+
+def _has_transition(catalog: Catalog, later: Sequence[tuple[ResultArchive, int | None]], ended: int) -> bool:
+    """Whether the archive that took the place of an ended one tells how the one answer becomes the other."""
+    if not later or later[0][0].added_in != ended:
+        return False
+    first = evaluations_of(catalog, later[0][0].stream_id, up_to=ended)[0]
+    return bool(first.cause.get("type") in _REPLACING_CAUSES and _has_full_changelog(first))
+
+
+def _has_full_changelog(evaluation: Evaluation) -> bool:
+    """Whether the feed tells all; else rows tell by themselves that they were added."""
+    return bool(evaluation.cause.get("feed", "rows") == "whole")
+
+
+def _evaluation_segments(
+    catalog: Catalog, of: ResultArchive, after: int, up_to: int, most: int | None
+) -> Iterator[ChangeRange]:
+    by_commit: Mapping[int, list[Bucket]] = defaultdict(list)
+    for bucket in buckets.added_between(catalog, of.stream_id, (*PUBLISHED_ROLES, Role.FEED), after=after, up_to=up_to):
+        by_commit[bucket.added_in].append(bucket)
+    parts: list[RecordPart] = []
+    told: dict[int, ChangeCause] = {}
+    rows = 0
+    for each in evaluations_of(catalog, of.stream_id, after=after, up_to=up_to):
+        more = _evaluation_parts(each, by_commit[each.commit_id])
+        size = sum(part.bucket.rows for part in more)
+        if parts and most is not None and rows + size > most:
+            yield ChangeRange(of, parts, told)
+            parts, told, rows = [], {}, 0
+        if more:
+            parts, rows = [*parts, *more], rows + size
+            told[each.number] = _commit_cause(each)
+    if parts:
+        yield ChangeRange(of, parts, told)
+
+
+def _evaluation_parts(evaluation: Evaluation, found: Sequence[Bucket]) -> list[RecordPart]:
+    """What an evaluation's buckets tell of it."""
+    number = evaluation.number
+    parts = [RecordPart(each, RecordKind.FEED, number) for each in found if each.role is Role.FEED]
+    if not _has_full_changelog(evaluation):
+        # What lies before its instants it has merged from others, and not brought.
+        own = [each for each in found if each.role is not Role.FEED and each.vs_max >= evaluation.step.since]
+        parts += [RecordPart(each, RecordKind.ADDED, number) for each in own]
+    return parts
+
+
+def _commit_cause(evaluation: Evaluation) -> ChangeCause:
+    cause = evaluation.cause
+    return ChangeCause(evaluation.commit_id, str(cause.get("type", "")), str(cause.get("id", "")))
+
+
+def _check_complete(name: str, after: int, whole: int) -> None:
+    if after < whole:
+        raise ErrataError(
+            f"the changes of query {name} since commit {after} are no longer whole",
+            why=f"vacuum has removed what only commits before {whole} needed",
+            how=f"read them since commit {whole} or a later one, or from the beginning, without --since",
+        )

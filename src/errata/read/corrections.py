@@ -1,0 +1,210 @@
+"""Corrections of published results: those that sweeps made and those that persons had worked out again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from errata.catalog import activity, queries, streams
+from errata.catalog import commits as catalog_commits
+from errata.catalog.activity import CorrectionRecord, ReplayRecord
+from errata.catalog.result_archives import read_archives
+from errata.declare.site import Site
+from errata.errors import UsageError, unknown_name_error
+from errata.model.commit import Commit, RefusedRevisions
+from errata.model.time import Interval, format_instant
+
+CORRECTIONS_PER_PAGE = 50
+"""So many corrections are told on a page."""
+
+MAX_TASK_COMMITS = 500
+"""So many commits of one task are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionSummary:
+    """One correction of one query's results, or a replay that has found nothing wrong."""
+
+    at: int
+    query: str
+    by_hand: bool
+    revisions: Mapping[str, tuple[int, int]]
+    """Of each source the first and the last revision that was taken up; of late versions both are 0."""
+    technique: str
+    compared: int
+    changed: int
+    micros: int
+    """How long it took."""
+    commit: Commit | None = None
+    """None of a replay that has changed nothing."""
+    refused: Sequence[RefusedRevisions] = ()
+    replay: ReplayRecord | None = None
+    queries: frozenset[str] = frozenset()
+    """The sources that are queries: their revisions are their own corrections."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it is a replay that goes on, or was broken off."""
+        return self.replay is not None and self.replay.replay.ended is None
+
+    @property
+    def verified(self) -> bool:
+        """Whether all that was looked at was found to be right."""
+        return not self.under_way and self.changed == 0
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionPage:
+    """Corrections, the newest first."""
+
+    entries: Sequence[CorrectionSummary]
+    older: int | None = None
+    """The moment before which there are more; None: these are the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCommits:
+    """What a task of Airflow has done."""
+
+    commits: Sequence[Commit]
+    corrections: Mapping[int, CorrectionSummary]
+    """By commit."""
+
+
+def correction_page(
+    site: Site, before: int | None = None, query: str | None = None, most: int = CORRECTIONS_PER_PAGE
+) -> CorrectionPage:
+    """The corrections before a moment; only those of a query, if told."""
+    if query is not None:
+        check_query_name(site, query)
+    swept = activity.recent_corrections(site.catalog, most, before, query)
+    replays = activity.recent_replays(site.catalog, most, before, query)
+    # What a replay has changed is told by its commits.
+    found = [*map(_correction_summary, swept), *(_replay_summary(each) for each in replays if not _has_commits(each))]
+    found.sort(key=lambda each: each.at, reverse=True)
+    ends = ([each.commit.at for each in swept], [each.replay.begun for each in replays])
+    # Of what lies before the older end of a full page nobody knows whether it is whole.
+    since = max((moments[-1] for moments in ends if len(moments) == most), default=None)
+    return CorrectionPage([each for each in found if since is None or each.at >= since], since)
+
+
+def find_correction(site: Site, query: str, commit_id: int) -> tuple[CorrectionRecord, CorrectionSummary]:
+    """One correction, by the query and the commit."""
+    found = activity.correction_in(site.catalog, query, commit_id)
+    if found is None:
+        check_query_name(site, query)
+        raise UsageError(
+            f"commit {commit_id} has corrected no results of query {query}", how="look in the list of corrections"
+        )
+    return found, _correction_summary(found)
+
+
+def find_replay(site: Site, replay_id: int) -> CorrectionSummary:
+    """One replay by its number."""
+    found = activity.find_replay(site.catalog, replay_id)
+    if found is None:
+        raise UsageError(f"there is no replay {replay_id}", how="look in the list of corrections")
+    return _replay_summary(found)
+
+
+def task_commits(site: Site, dag_id: str, run_id: str, task_id: str, try_number: int | None = None) -> TaskCommits:
+    """What a task of Airflow, or one try of it, has committed."""
+    made = activity.commits_of_task(site.catalog, dag_id, run_id, task_id, try_number, MAX_TASK_COMMITS)
+    sweeps = [each for each in made if each.cause.flow == "sweep"]
+    corrected = activity.corrections_in(site.catalog, [each.commit_id for each in sweeps])
+    return TaskCommits(made, {each.commit.commit_id: _correction_summary(each) for each in corrected})
+
+
+def check_query_name(site: Site, name: str) -> None:
+    """Refuse a name that no query has or has had."""
+    there = {*queries.recorded_queries(site.catalog), *site.project.queries, *activity.answered_queries(site.catalog)}
+    if name not in there:
+        raise unknown_name_error("query", name, there)
+
+
+def _correction_summary(each: CorrectionRecord) -> CorrectionSummary:
+    swept = each.evaluation.swept
+    if swept is None:
+        raise AssertionError("only of an evaluation that corrects")
+    cause = each.evaluation.cause
+    return CorrectionSummary(
+        each.commit.at,
+        each.query,
+        cause.get("type") == "replay",
+        {name: (ends[0] + 1, ends[1]) if ends[1] > ends[0] else (0, 0) for name, ends in swept.revisions.items()},
+        swept.technique,
+        swept.compared,
+        swept.changed,
+        each.evaluation.measures.micros,
+        each.commit,
+        swept.refused,
+        queries=frozenset(each.evaluation.inputs),
+    )
+
+
+def _replay_summary(each: ReplayRecord) -> CorrectionSummary:
+    of = each.replay
+    lasted = (of.ended if of.ended is not None else of.begun) - of.begun
+    return CorrectionSummary(of.begun, each.query, True, {}, "", of.results, of.changed, lasted, replay=each)
+
+
+def _has_commits(each: ReplayRecord) -> bool:
+    return each.replay.ended is not None and each.replay.changed > 0
+
+
+# What a task of a scheduler has moved: the streams and queries that its commits changed, and in which event times.
+
+_ROW_COUNTS = ("appended", "inserted", "changed", "results")
+"""Of a commit's summary, what counts the rows that it brought or changed: the first that is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssetChange:
+    """One commit, as those want to know of it who read the stream or the query."""
+
+    kind: str
+    """`streams` or `queries`."""
+    name: str
+    commit_id: int
+    rows: int
+    span: Interval | None
+    """The event times that it concerns; None where it brought no rows."""
+    timed: bool = True
+    reads: tuple[str, ...] = ()
+    """What a query reads, each as its kind and name: `streams/trades`."""
+
+    @property
+    def told(self) -> Mapping[str, object]:
+        """For programs outside."""
+        found: dict[str, object] = {"commit": self.commit_id, "rows": self.rows}
+        if self.span is not None:
+            found |= {"from": self._shown(self.span.start), "to": self._shown(self.span.end)}
+        return found
+
+    def _shown(self, moment: int) -> object:
+        return format_instant(moment) if self.timed else moment
+
+
+def task_asset_changes(site: Site, dag_id: str, run_id: str, task_id: str, try_number: int) -> list[AssetChange]:
+    """What the commits of one try of a task have moved, in their order."""
+    commits = catalog_commits.commits_of_try(site.catalog, dag_id, run_id, task_id, try_number)
+    if not commits:
+        return []
+    spans = catalog_commits.event_spans(site.catalog, [each.commit_id for each in commits])
+    timed = {each.stream.name: each.stream.timed for each in streams.stream_states(site.catalog)}
+    timed |= {name: each.shape.timed for name, each in read_archives(site.catalog).items()}
+    reads = {name: each.checked.reads for name, each in queries.recorded_queries(site.catalog).items()}
+    found = []
+    for each in commits:
+        query = each.summary.get("query")
+        name = each.stream if query is None else str(query)
+        if name is None:  # a mend, or declarations applied: nothing that readers wait for
+            continue
+        rows = next((int(str(each.summary[key])) for key in _ROW_COUNTS if key in each.summary), 0)
+        kind = "streams" if query is None else "queries"
+        read = (
+            () if query is None else (f"{'queries' if of in reads else 'streams'}/{of}" for of in reads.get(name, ()))
+        )
+        span = spans.get(each.commit_id)
+        found.append(AssetChange(kind, name, each.commit_id, rows, span, timed.get(name, True), tuple(read)))
+    return found

@@ -1,0 +1,236 @@
+"""The whole project at a glance: whether all is well, and if not, what to look at first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from errata.catalog import commits
+from errata.declare.site import Site
+from errata.model.commit import Commit, Fault
+from errata.read.status import (
+    DUE_PROGRESS,
+    DeclarationState,
+    QueryProgress,
+    QueryStatus,
+    StreamStatus,
+    query_statuses,
+    stream_statuses,
+)
+from errata.read.wording import count_text
+
+MAX_NAMED = 10
+"""So many queries or streams are named; of more the others are counted."""
+
+
+class HealthLevel(StrEnum):
+    """How much the project wants a person."""
+
+    EMPTY = "empty"
+    WELL = "well"
+    LOOK = "look"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionPoint:
+    """Something that a person should know, and what can be done."""
+
+    words: str
+    how: str = ""
+    """In words, or a command."""
+    command: bool = False
+    panel: str = ""
+    """Where more is told."""
+    grave: bool = False
+    """Whether something has stopped for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCorrections:
+    """Corrections that are in no answer of some queries yet."""
+
+    queries: Sequence[str]
+    count: int
+    """Of the query that waits for most."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectOverview:
+    """What the first page says."""
+
+    level: HealthLevel
+    line: str
+    points: Sequence[AttentionPoint]
+    streams: Sequence[StreamStatus]
+    queries: Sequence[QueryStatus]
+    waiting: Sequence[WaitingCorrections]
+    last: Commit | None
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.streams)
+
+    @property
+    def pending(self) -> int:
+        return sum(each.pending for each in self.streams)
+
+    @property
+    def quarantined(self) -> int:
+        return sum(each.quarantined for each in self.streams)
+
+    @property
+    def set_aside(self) -> int:
+        return sum(each.set_aside for each in self.streams)
+
+    @property
+    def stopped(self) -> Sequence[QueryStatus]:
+        return [each for each in self.queries if each.stopped is not None]
+
+    @property
+    def behind(self) -> int:
+        """How many queries have something to take up."""
+        return sum(each.state in DUE_PROGRESS for each in self.queries)
+
+
+def project_overview(site: Site) -> ProjectOverview:
+    """How the project stands."""
+    streams, queries = stream_statuses(site), query_statuses(site)
+    points = list(attention_points(streams, queries))
+    level, line = health_line(streams, queries, points)
+    last = commits.list_commits(site.catalog, last=1)
+    return ProjectOverview(
+        level, line, points, streams, queries, waiting_corrections(queries), last[0] if last else None
+    )
+
+
+def health_line(
+    streams: Sequence[StreamStatus], queries: Sequence[QueryStatus], points: Sequence[AttentionPoint]
+) -> tuple[HealthLevel, str]:
+    """How much the project wants a person, and the one line that says so."""
+    if not streams and not queries:
+        return HealthLevel.EMPTY, "Nothing is declared yet."
+    stopped = [each for each in queries if each.stopped is not None]
+    if stopped:
+        held = sum(each.state is QueryProgress.HELD for each in queries)
+        more = f", and {count_text(held, 'other waits', 'others wait')} for {'it' if len(stopped) == 1 else 'them'}"
+        of = "The only query" if len(queries) == 1 else f"{len(stopped)} of {len(queries)} queries"
+        return HealthLevel.STOPPED, f"{of} {'has' if len(stopped) == 1 else 'have'} stopped{more if held else ''}."
+    if points:
+        return HealthLevel.LOOK, f"{count_text(len(points), 'thing needs', 'things need')} a look; all else is well."
+    if not any(each.rows for each in streams):
+        return HealthLevel.EMPTY, "All is set up, and no rows have come yet."
+    return HealthLevel.WELL, f"All is well{_progress_text(queries)}."
+
+
+def _progress_text(queries: Sequence[QueryStatus]) -> str:
+    """How far the queries are, where nothing is wrong."""
+    late = sum(each.state in DUE_PROGRESS for each in queries)
+    if late:
+        return f": {count_text(late, 'query has', 'queries have')} new rows to take up"
+    return ": every query is answered as far as its streams reach" if queries else ""
+
+
+def attention_points(streams: Sequence[StreamStatus], queries: Sequence[QueryStatus]) -> Iterator[AttentionPoint]:
+    """What does not mend itself."""
+    yield from _stopped_points(queries)
+    held = [each for each in streams if each.quarantined]
+    if held:
+        total, of = sum(each.quarantined for each in held), name_list(each.stream.name for each in held)
+        words = f"{count_text(total, 'row is', 'rows are')} in quarantine, of {of}"
+        how = "Correct and retry them, or drop them; the page Quarantine tells how."
+        yield AttentionPoint(words, how, panel="quarantine")
+    yield from _landing_points(streams)
+    yield from _blocked_points(queries)
+    differ = [each.stream.name for each in streams if each.declared is not DeclarationState.AGREED]
+    differ += [each.name for each in queries if each.declared is not DeclarationState.AGREED]
+    if differ:
+        words = f"errata.yaml and the catalog differ in {name_list(differ)}"
+        yield AttentionPoint(words, "errata apply", command=True)
+    refused = [each for each in queries if each.refused]
+    if refused:
+        total = sum(refusal.count for each in refused for refusal in each.refused)
+        words = f"{count_text(total, 'correction')} could not reach {name_list(each.name for each in refused)}"
+        yield AttentionPoint(words, "These results stay as they were; the queries' pages tell why.", panel="queries")
+
+
+def _landing_points(streams: Sequence[StreamStatus]) -> Iterator[AttentionPoint]:
+    """Files that were set aside where they landed, and landing folders that cannot be looked into."""
+    held = [each for each in streams if each.set_aside]
+    if held:
+        total, of = sum(each.set_aside for each in held), name_list(each.stream.name for each in held)
+        words = f"{count_text(total, 'landed file', 'landed files')} of {of} could not be taken in"
+        yield AttentionPoint(
+            words, "Correct and land them anew, retry or drop them; the page Quarantine tells how.", panel="quarantine"
+        )
+    for each in streams:
+        if each.landing_fault is not None:
+            words = f"nobody can look into the landing folder of {each.stream.name}"
+            yield AttentionPoint(words, each.landing_fault, panel="streams")
+
+
+def waiting_corrections(queries: Iterable[QueryStatus]) -> list[WaitingCorrections]:
+    """Which queries' answers lack corrections, and what these wait for; those that wait for the same together."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for each in queries:
+        count = each.pending + sum(each.left_out.values())
+        if count:
+            found.setdefault(waiting_reason(each), []).append((each.name, count))
+    return [
+        WaitingCorrections([name for name, _ in some], max(count for _, count in some), why)
+        for why, some in found.items()
+    ]
+
+
+def waiting_reason(each: QueryStatus) -> str:
+    """What the corrections wait for that a query's answers lack, in words that go on from them."""
+    if each.stopped is not None:
+        return "wait until the query has been mended"
+    if each.waits_for is not None:
+        return f"wait for query {each.waits_for}, which has stopped"
+    if each.deferred is not None:
+        return each.deferred.replace("waits", "wait", 1)
+    return "are due: the next sweep takes them up"
+
+
+def repair_hint(fault: Fault, query: str) -> str:
+    """What a person can do about a query that has stopped."""
+    if not fault.expression:
+        return f"Mend the cause, then start the next run. `errata run {query}` tells all that is known."
+    row = "Correct the row at its source, or drop it"
+    return f"{row}; or let the query give NULL there (try_divide, try_cast, nullif) and `errata apply`."
+
+
+def name_list(names: Iterable[str]) -> str:
+    """Some names in a sentence; of many the first."""
+    every = list(names)
+    shown, more = every[:MAX_NAMED], len(every) - MAX_NAMED
+    if more > 0:
+        return f"{', '.join(shown)} and {more} more"
+    return " and ".join(part for part in (", ".join(shown[:-1]), shown[-1]) if part)
+
+
+def _blocked_points(queries: Sequence[QueryStatus]) -> Iterator[AttentionPoint]:
+    """Queries with something to take up that nobody else may take further."""
+    blocked = [each for each in queries if each.blocked]
+    for each in blocked[:MAX_NAMED]:
+        if each.holder is not None:
+            words = f"{each.name} waits for {each.holder.words}"
+            yield AttentionPoint(words, f"errata leases release {each.name}", command=True, panel="health")
+    if len(blocked) > MAX_NAMED:
+        yield AttentionPoint(f"{len(blocked) - MAX_NAMED} more queries wait for who is at work on them", panel="health")
+
+
+def _stopped_points(queries: Sequence[QueryStatus]) -> Iterator[AttentionPoint]:
+    stopped = [each for each in queries if each.stopped is not None]
+    for each in stopped[:MAX_NAMED]:
+        if each.stopped is not None:
+            fault = each.stopped.fault
+            at = f"at {fault.expression}: " if fault.expression else ""
+            reason = fault.reason.splitlines()[0].rstrip(".")
+            words = f"{each.name} has stopped {at}{reason}"
+            yield AttentionPoint(words, repair_hint(fault, each.name), panel=f"queries/{each.name}", grave=True)
+    if len(stopped) > MAX_NAMED:
+        yield AttentionPoint(f"{len(stopped) - MAX_NAMED} more queries have stopped", panel="queries", grave=True)

@@ -1,0 +1,113 @@
+"""The forms that a query has had: how each one read, and where the rows lie that make a result of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from errata.catalog import queries, streams
+from errata.catalog.database import Catalog
+from errata.catalog.result_archives import ResultArchive
+from errata.declare.query_plans import read_plans, with_inputs
+from errata.language.expr import Value
+from errata.language.lineage import InputChange, Region, RegionAxis, backward, forward
+from errata.language.lineage.constants import merged_values
+from errata.language.lineage.regions import instants_of, normalized_region, region_axis
+from errata.language.nodes import Scan, scans_of
+from errata.language.plan import Plan
+from errata.language.rewrite import rewritten_plan
+from errata.language.route import Route, choose_route
+from errata.language.source_reads import SourceExtent
+from errata.model.time import EVERYTHING, Interval
+
+
+@dataclass(frozen=True)
+class QueryForm:
+    """A query as it read when some results of it were published."""
+
+    of: ResultArchive
+    """The archive of these results."""
+    plan: Plan
+    rewritten: Plan
+    route: Route
+
+    @property
+    def by_beginnings(self) -> bool:
+        """Whether a result is told by when it begins, and not by when it counts."""
+        return not self.route.covering and region_axis(self.rewritten) is RegionAxis.START
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """For each field of the plan the name by which it is kept."""
+        return dict(zip((each.name for each in self.plan.fields), self.of.shape.names, strict=True))
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        """What it reads, each source as often as it does."""
+        return tuple(scans_of(self.rewritten))
+
+    @property
+    def sources(self) -> list[str]:
+        """The streams, relations and queries that it reads itself."""
+        return list(dict.fromkeys(scan.source.name for scan in self.scans))
+
+    def region(self, key: Mapping[str, Value], vs: int, at: int) -> Region:
+        """Where a result lies that began at `vs` and counts at `at`; the key by the names by which it is kept."""
+        values = self._values(key)
+        if self.by_beginnings:
+            return Region(RegionAxis.START, Interval(vs, vs + 1), values)
+        return Region(RegionAxis.INSTANT, Interval(at, at + 1), values)
+
+    def beginnings(self, key: Mapping[str, Value]) -> Interval:
+        """Where results of a key can begin."""
+        if not self.by_beginnings:
+            return EVERYTHING
+        region = normalized_region(self.rewritten, Region(RegionAxis.START, EVERYTHING, self._values(key)))
+        return Interval(0, 0) if region is None else region.interval
+
+    def reads(self, region: Region) -> dict[str, list[SourceExtent]]:
+        """The rows of each source that make the results of a region."""
+        found: dict[str, list[SourceExtent]] = {name: [] for name in self.sources}
+        for place, each in backward(self.rewritten, region).items():
+            if not each.empty:
+                scan = self.scans[place]
+                values = {scan.of_source(name): value for name, value in each.values.items()}
+                found[scan.source.name].append(SourceExtent(each.axis, each.interval, values))
+        return found
+
+    def touches(self, change: InputChange, region: Region) -> bool:
+        """Whether a change of rows that it reads can touch results in a region of its own."""
+        found = forward(self.rewritten, change)
+        if found is None:
+            return False
+        interval = found.interval if found.axis is region.axis else instants_of(self.rewritten, found)
+        met = max(interval.start, region.interval.start) < min(interval.end, region.interval.end)
+        return met and merged_values(found.values, region.values) is not None
+
+    def _values(self, key: Mapping[str, Value]) -> dict[str, Value]:
+        names = {kept: name for name, kept in self.fields.items()}
+        return {names[name]: value for name, value in key.items()}
+
+
+@dataclass
+class QueryForms:
+    """All forms that are asked for, each read once."""
+
+    catalog: Catalog
+    _known: dict[int, QueryForm] = field(default_factory=dict)
+
+    def of(self, of: ResultArchive) -> QueryForm:
+        """The form that an archive of results is of."""
+        if of.stream_id not in self._known:
+            self._known[of.stream_id] = self._read(of)
+        return self._known[of.stream_id]
+
+    def _read(self, of: ResultArchive) -> QueryForm:
+        # Nothing is evaluated in a form that is no longer declared.
+        then = of.last.commit_id
+        checked = {name: each.checked for name, each in queries.recorded_queries(self.catalog, then).items()}
+        declared = {each.stream.name: each.stream for each in streams.stream_states(self.catalog, then)}
+        names = with_inputs([of.name], {name: each.reads for name, each in checked.items()})
+        plan = read_plans(declared, {name: each.query for name, each in checked.items()}, names)[of.name]
+        rewritten = rewritten_plan(plan)
+        return QueryForm(of, plan, rewritten, choose_route(rewritten))

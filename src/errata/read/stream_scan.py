@@ -1,0 +1,175 @@
+"""Reading an archive: what is asked for in a person's words, found, and read as of one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from errata.archive.scan import ArchiveScan, GroupKey, ScanBuckets, candidate_buckets, scan_rows
+from errata.archive.upkeep.ageing import age_out_if_lazy
+from errata.catalog import commits, pins, streams
+from errata.catalog.database import Catalog, open_catalog
+from errata.catalog.streams import StreamState
+from errata.declare.project import load_project
+from errata.declare.site import Site
+from errata.declare.warehouse import Warehouse
+from errata.engine.engines import EngineDemand
+from errata.engine.failures import spark_errors_in_words
+from errata.engine.session import apply_settings
+from errata.errors import UsageError, unknown_name_error
+from errata.intake.convert import canonical_value
+from errata.model.stream import Stream
+from errata.model.time import HIGHEST, LOWEST, Interval, parse_instant
+from errata.read.output import FrameOrTable
+
+
+@dataclass(frozen=True, slots=True)
+class StreamScanRequest:
+    """What a person asks of an archive, as they write it."""
+
+    stream: str
+    start: str | None = None
+    end: str | None = None
+    as_of: str | int | None = None
+    groups: Sequence[Mapping[str, str]] = ()
+    """Each names values of all group columns."""
+    age_first: bool = False
+    """Read as a correction would: a stream that ages lazily is aged first."""
+    revisions_up_to: int | None = None
+    """Only the corrections up to this number; None for all that had been applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenScan:
+    """An answer in the making: what will be opened, and the rows."""
+
+    scan: ArchiveScan
+    found: ScanBuckets
+    """The buckets that hold them, and overlays."""
+    rows: FrameOrTable
+    pin: pins.Pin
+    """Holds until the reading ends; its `check` tells whether what has been read so far was whole."""
+
+
+def plan_scan(catalog: Catalog, wanted: StreamScanRequest) -> ArchiveScan:
+    """The scan that is meant. The commit is fixed here: what comes in later does not show."""
+    commit_id = commits.resolve_as_of(catalog, wanted.as_of)
+    if wanted.as_of is None:
+        standing = streams.stream_state(catalog, wanted.stream)
+        if standing.changed_in > commit_id:  # it has just been moved
+            standing = streams.stream_state(catalog, wanted.stream, commit_id)
+    else:
+        standing = streams.stream_state(catalog, wanted.stream, commit_id)
+        commits.check_readable(catalog, commit_id, current_horizon(catalog, standing), wanted.stream)
+    interval = Interval(
+        LOWEST if wanted.start is None else _parse_order_value(standing.stream, wanted.start),
+        HIGHEST if wanted.end is None else _parse_order_value(standing.stream, wanted.end),
+    )
+    _check_revision_applied(standing, commit_id, wanted.revisions_up_to)
+    groups = _parse_groups(standing.stream, wanted.groups)
+    return ArchiveScan(standing, commit_id, interval, groups, wanted.revisions_up_to)
+
+
+def _check_revision_applied(standing: StreamState, commit_id: int, number: int | None) -> None:
+    if number is not None and not 0 <= number <= standing.applied:
+        raise UsageError(
+            f"revision {number} has not been applied as of commit {commit_id}",
+            where=f"stream {standing.stream.name}",
+            how=f"revisions 0 to {standing.applied} can be asked for; `errata revise` applies what is pending",
+        )
+
+
+def check_scan_interval(catalog: Catalog, wanted: StreamScanRequest) -> None:
+    """Refuse an interval that ends before it begins: a program means nothing by it, a person something else."""
+    interval = plan_scan(catalog, wanted).interval
+    if interval.start > interval.end:
+        raise UsageError(f"nothing lies between {wanted.start} and {wanted.end}", how="the end comes after the start")
+
+
+@contextmanager
+def open_scan(site: Site, wanted: StreamScanRequest) -> Iterator[OpenScan]:
+    """Read with the commit pinned: nothing that it sees is removed before the block ends."""
+    if wanted.age_first:
+        age_out_if_lazy(site, wanted.stream)
+    commit_id = commits.resolve_as_of(site.catalog, wanted.as_of)
+    with pins.hold_pin(site.catalog, commit_id, f"scan of {wanted.stream}") as pin, spark_errors_in_words():
+        # Looked up behind the pin: what is found readable now stays so.
+        scan = plan_scan(site.catalog, wanted if wanted.as_of is None else replace(wanted, as_of=commit_id))
+        found = candidate_buckets(site.catalog, scan)
+        rows, _ = site.engines().read(
+            EngineDemand.of(found.all), lambda session: scan_rows(session, site.catalog, site.warehouse, scan, found)
+        )
+        yield OpenScan(scan, found, rows, pin)
+
+
+def stream_frame(
+    spark: SparkSession,
+    stream: str,
+    *,
+    as_of: str | int | None = None,
+    start: str | int | None = None,
+    end: str | int | None = None,
+    groups: Sequence[Mapping[str, str]] = (),
+    project: Path | str | None = None,
+) -> DataFrame:
+    """A stream's archive as a DataFrame: rows with start <= order field < end, as known at a commit or a moment.
+
+    The session is brought to the rules by which rows are right, such as UTC. The DataFrame is read when it is used; its
+    files stay for as long as the stream's horizon tells.
+    """
+    apply_settings(spark, {})
+    declared = load_project(Path(project) if project is not None else None)
+    catalog = open_catalog(declared.catalog)
+    try:
+        wanted = StreamScanRequest(stream, _bound_text(start), _bound_text(end), as_of, groups)
+        return scan_rows(spark, catalog, Warehouse(declared.warehouse), plan_scan(catalog, wanted))
+    finally:
+        catalog.close()
+
+
+def current_horizon(catalog: Catalog, then: StreamState) -> int:
+    """The horizon in force is the one declared now; of a stream that has been dropped, the last one."""
+    live = {each.stream_id: each.stream for each in streams.stream_states(catalog)}
+    return live.get(then.stream_id, then.stream).horizon
+
+
+def _parse_order_value(stream: Stream, text: str) -> int:
+    if stream.timed:
+        return parse_instant(text)
+    try:
+        return max(LOWEST, min(HIGHEST, int(text)))
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is not a whole number", why=f"stream {stream.name} is ordered by the bigint {stream.order}"
+        ) from None
+
+
+def _parse_groups(stream: Stream, wanted: Sequence[Mapping[str, str]]) -> frozenset[GroupKey] | None:
+    if not wanted:
+        return None
+    return frozenset(_parse_group(stream, given) for given in wanted)
+
+
+def _parse_group(stream: Stream, given: Mapping[str, str]) -> GroupKey:
+    for name in given:
+        if name not in stream.group:
+            if not stream.group:
+                raise UsageError(
+                    f"stream {stream.name} has no groups", how=f"declare `group:` under streams.{stream.name}"
+                )
+            raise unknown_name_error("group column", name, stream.group, where=f"stream {stream.name}")
+    missing = [name for name in stream.group if name not in given]
+    if missing:
+        raise UsageError(
+            f"the group says nothing of {', '.join(missing)}",
+            how=f"name a value for each of {', '.join(stream.group)}",
+        )
+    return tuple(canonical_value(given[name], stream.column(name).type) for name in stream.group)
+
+
+def _bound_text(bound: str | int | None) -> str | None:
+    return None if bound is None else str(bound)
