@@ -291,7 +291,7 @@ def test_a_pin_that_commits_while_index_rows_are_being_removed_is_heeded(
         pins.Pin(postgres, pinned, "reader")
         found.append([bucket.path for bucket in buckets.visible_buckets(postgres, 1, pinned)])
 
-    just_before(monkeypatch, vacuum, "_remove", read, 1)
+    just_before(monkeypatch, vacuum, "_delete_spent", read, 1)
     commit_id, removed = vacuum.remove_spent(postgres, 1, CAUSE)
     if pinned == 2:
         assert (commit_id, removed, vacuum.doomed_files(postgres)) == (None, [], [])
@@ -312,7 +312,7 @@ def test_readers_that_keep_pinning_ever_older_commits_put_it_off(
     def pin(commit_id: int) -> None:
         pins.Pin(postgres, commit_id, "reader")
 
-    just_before(monkeypatch, vacuum, "_remove", lambda: pin(next(older)), 20)
+    just_before(monkeypatch, vacuum, "_delete_spent", lambda: pin(next(older)), 20)
     assert vacuum.remove_spent(postgres, 1, CAUSE) == (None, [])
     assert len(indexed(postgres)) == 10
 
@@ -346,7 +346,7 @@ def test_a_pin_that_comes_after_the_last_look_waits_and_finds_what_is_gone(
                 time.sleep(0.005)
             assert not reading[0].done()
 
-        just_before(monkeypatch, commits, "take", begin, 1)
+        just_before(monkeypatch, commits, "record_commit", begin, 1)
         assert len(vacuum.remove_spent(postgres, 1, CAUSE)[1]) == 2
         assert reading[0].result(30) == "commit 2 of stream ticks is no longer whole"
 

@@ -236,7 +236,7 @@ def test_two_runners_without_leases(
             both.wait(60)
         return commit_evaluation(catalog, done, cause)
 
-    monkeypatch.setattr(rounds.leases, "held", no_lease)
+    monkeypatch.setattr("errata.answer.rounds.leases.hold_lease", no_lease)
     monkeypatch.setattr(COMMIT, together)
     with ThreadPoolExecutor(2) as pool:
         reports: list[RunReport] = list(pool.map(lambda _: run(there.site), range(2)))
