@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,9 +86,6 @@ class GeneratedFeed:
     disordered: int
     """Rows that stand behind a row of a later time, without the late ones."""
     mistakes: tuple[RecordedMistake, ...] = ()
-
-    def mistakes_by_kind(self) -> dict[FeedMistake, int]:
-        return dict(Counter(mistake.kind for mistake in self.mistakes))
 
 
 def generate_quotes(spec: QuoteSpec, out: Path, progress: Callable[[int], None] | None = None) -> GeneratedFeed:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from errata.language.expr import BIGINT, DOUBLE, TIMESTAMP, Expr, Lit
-from errata.model.columns import MAX_PRECISION, ColumnType, TypeKind
+from errata.model.columns import FLOATING_KINDS, MAX_PRECISION, WHOLE_KINDS, ColumnType, TypeKind
 
 _MIN_SCALE = 6
 """So many digits after the point Spark keeps when a decimal would be too long."""
@@ -26,9 +26,7 @@ _FAMILIES = {
     TypeKind.BOOLEAN: TypeFamily.BOOLEAN,
     TypeKind.DATE: TypeFamily.TIME,
     TypeKind.TIMESTAMP: TypeFamily.TIME,
-    **dict.fromkeys(
-        (TypeKind.INT, TypeKind.BIGINT, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL), TypeFamily.NUMBER
-    ),
+    **dict.fromkeys((*WHOLE_KINDS, *FLOATING_KINDS, TypeKind.DECIMAL), TypeFamily.NUMBER),
 }
 _WHOLE = {TypeKind.INT: 10, TypeKind.BIGINT: 20}
 """How many digits the decimals have that Spark makes of whole numbers."""
@@ -62,7 +60,7 @@ def _wider_type(left: ColumnType | None, right: ColumnType) -> ColumnType | None
 
 
 def _wider_number_type(left: ColumnType, right: ColumnType) -> ColumnType | None:
-    if {left.kind, right.kind} & {TypeKind.FLOAT, TypeKind.DOUBLE}:
+    if {left.kind, right.kind} & set(FLOATING_KINDS):
         return DOUBLE
     if TypeKind.DECIMAL not in (left.kind, right.kind):
         return BIGINT
@@ -89,7 +87,7 @@ def arithmetic_type(operator: str, left: Expr, right: Expr) -> ColumnType | None
     kinds = {left.type.kind, right.type.kind}
     if not all(type_family(each.type) is TypeFamily.NUMBER for each in (left, right)):
         return None
-    floating = bool(kinds & {TypeKind.FLOAT, TypeKind.DOUBLE})
+    floating = bool(kinds & set(FLOATING_KINDS))
     if operator == "div":
         return None if floating else BIGINT
     if floating or TypeKind.DECIMAL not in kinds:
@@ -117,7 +115,7 @@ def _decimal_type(operator: str, left: ColumnType, right: ColumnType) -> ColumnT
 def loses_digits(operator: str, left: Expr, right: Expr) -> bool:
     """Whether Spark takes digits off the exact type of the decimal that + - * or % of two numbers gives."""
     kinds = {left.type.kind, right.type.kind}
-    if TypeKind.DECIMAL not in kinds or kinds & {TypeKind.FLOAT, TypeKind.DOUBLE}:
+    if TypeKind.DECIMAL not in kinds or kinds & set(FLOATING_KINDS):
         return False
     one, other = _operand_type(left), _operand_type(right)
     if operator in ("*", "try_multiply"):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import singledispatchmethod
 from math import erf, exp, expm1, pi, sqrt
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from errata.language.expr import (
     EQUAL,
@@ -315,8 +315,10 @@ class Estimator:
                 rate, count = 2 * below.rate * size / slide, groups * size / slide
             case RowWindow(step=step):
                 rate, count = below.rate / step, below.size / step
-            case _:
+            case None:
                 rate, count = 2 * below.rate, groups
+            case _:
+                assert_never(plan.window)
         return NodeEstimate(rate, count, 0.0, {each.name: max(count, 1.0) for each in plan.fields} | values)
 
 

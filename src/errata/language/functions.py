@@ -33,7 +33,7 @@ from errata.language.expr import (
     Ref,
     children,
 )
-from errata.model.columns import ColumnType, TypeKind
+from errata.model.columns import FLOATING_KINDS, WHOLE_KINDS, ColumnType, TypeKind
 
 ResultType = Callable[[tuple[Expr, ...]], "ColumnType | None"]
 
@@ -122,8 +122,8 @@ EXTRACTED = ("year", "quarter", "month", "day", "dayofweek", "hour", "minute")
 _NUMBER = Parameter("number", lambda expr: type_family(expr.type) is TypeFamily.NUMBER)
 _STRING = _parameter_of("string", TypeKind.STRING)
 _INTEGER = _parameter_of("int", TypeKind.INT)
-_WHOLE = _parameter_of("int or bigint", TypeKind.INT, TypeKind.BIGINT)
-_FLOATING = _parameter_of("float or double", TypeKind.FLOAT, TypeKind.DOUBLE)
+_WHOLE = _parameter_of("int or bigint", *WHOLE_KINDS)
+_FLOATING = _parameter_of("float or double", *FLOATING_KINDS)
 _TIMESTAMP = _parameter_of("timestamp", TypeKind.TIMESTAMP)
 _DATE = _parameter_of("date", TypeKind.DATE)
 _TIME = _parameter_of("date or timestamp", TypeKind.DATE, TypeKind.TIMESTAMP)
@@ -177,7 +177,7 @@ def _over_digits(call: Expr) -> bool:
 
 
 def _is_floating(call: Expr) -> bool:
-    return call.type.kind in (TypeKind.FLOAT, TypeKind.DOUBLE)
+    return call.type.kind in FLOATING_KINDS
 
 
 def _has_variable_start(call: Expr) -> bool:
@@ -322,7 +322,7 @@ _TOTAL_OPERATORS = frozenset(
 
 def _call_never_fails(expr: Call) -> bool:
     name, kind = expr.name, expr.type.kind
-    floating = kind in (TypeKind.FLOAT, TypeKind.DOUBLE)
+    floating = kind in FLOATING_KINDS
     if name == SHIFT:
         # A timestamp (years 1 to 9999) and a shift within these bounds stay far from the end of a bigint.
         return _has_small_shift(expr)
@@ -343,7 +343,7 @@ def _has_safe_divisor(expr: Call, floating: bool) -> bool:
     """Whether the divisor is a constant other than 0, and the result cannot be too large."""
     divisor = expr.args[1]
     known = isinstance(divisor, Lit) and isinstance(divisor.value, int | float) and divisor.value > 0
-    whole = all(each.type.kind in (TypeKind.INT, TypeKind.BIGINT) for each in expr.args)
+    whole = all(each.type.kind in WHOLE_KINDS for each in expr.args)
     return known and (floating or whole)
 
 

@@ -29,13 +29,13 @@ from errata.language.nodes import (
 from errata.language.patterns import update_pattern
 from errata.language.plan import Plan, PlanError, Unary, cached_fact, walk_plan
 from errata.language.times import RowTimes, row_times
-from errata.model.columns import ColumnType, TypeKind
+from errata.model.columns import FLOATING_KINDS, ColumnType, TypeKind
 from errata.model.results import UpdatePattern
 from errata.model.time import HIGHEST, LOWEST, Interval
 
 INT_KINDS = (TypeKind.INT,)
-"""Kinds whose squares can be added up without loss."""
-FLOATING_KINDS = (TypeKind.FLOAT, TypeKind.DOUBLE)
+"""Kinds whose squares are added up without loss. The square of a bigint has up to 38 digits, all that a decimal has, so
+that a sum of two may not fit; the square of an int has 19."""
 _ORDERED_PATTERNS = (UpdatePattern.MONOTONIC, UpdatePattern.WEAKEST)
 _DISTINCT_INSENSITIVE = ("min", "max", "first", "last")
 """To these it makes no difference how often a value is there."""
@@ -228,15 +228,19 @@ def _is_row_wise(plan: Plan) -> bool:
 
 def _is_of_the_instant(plan: Plan) -> bool:
     """Whether what the operator says at an instant is about rows that count then, and no others."""
-    if isinstance(plan, Group):
-        return not isinstance(plan.window, RowWindow)
-    return isinstance(plan, (Filter, Projection, Sliding, Distinct))
+    match plan:
+        case Group():
+            return not isinstance(plan.window, RowWindow)
+        case Filter() | Projection() | Sliding() | Distinct():
+            return True
+        case SlidingRows():
+            return False
+    raise PlanError(f"whether {type(plan).__name__} answers an instant from the rows that count then is not known")
 
 
 # Which columns may differ in their last bits when the same rows are added up in another order.
 
 _SUMMING_AGGREGATES = ("sum", "avg", "stddev")
-_FLOATING = (TypeKind.FLOAT, TypeKind.DOUBLE)
 
 
 @cached_fact
@@ -254,7 +258,9 @@ def inexact_columns(plan: Plan) -> frozenset[str]:
         case Group():
             below = inexact_columns(plan.input)
             added = [
-                each for each in plan.aggregates if each.function in _SUMMING_AGGREGATES and each.type.kind in _FLOATING
+                each
+                for each in plan.aggregates
+                if each.function in _SUMMING_AGGREGATES and each.type.kind in FLOATING_KINDS
             ]
             of_rough = [each for each in plan.aggregates if each.argument is not None and refs(each.argument) & below]
             return frozenset(each.name for each in (*added, *of_rough))

@@ -33,11 +33,9 @@ from errata.language.expr import (
     transform_expr,
 )
 from errata.language.functions import never_fails
-from errata.model.columns import ColumnType, TypeKind
+from errata.model.columns import FLOATING_KINDS, WHOLE_KINDS, ColumnType, TypeKind
 
 _WIDE = ColumnType(TypeKind.DECIMAL, 38, 0)
-_WHOLE = (TypeKind.INT, TypeKind.BIGINT)
-_FLOATING = (TypeKind.FLOAT, TypeKind.DOUBLE)
 _LEAST = {TypeKind.INT: -(2**31), TypeKind.BIGINT: -(2**63)}
 
 
@@ -135,13 +133,13 @@ def _call_of(name: str, kind: ColumnType, *args: Expr) -> Call:
 
 
 def _zero_of(kind: ColumnType) -> Lit:
-    value: Value = Decimal(0) if kind.kind is TypeKind.DECIMAL else 0.0 if kind.kind in _FLOATING else 0
+    value: Value = Decimal(0) if kind.kind is TypeKind.DECIMAL else 0.0 if kind.kind in FLOATING_KINDS else 0
     return Lit(value, ColumnType(TypeKind.DECIMAL, 1, 0) if kind.kind is TypeKind.DECIMAL else kind)
 
 
 def _near_arithmetic(expr: Call) -> Expr:
     """+ - * and signs: whole numbers by way of a type that holds the result, others in the type that Spark takes."""
-    if expr.type.kind in _WHOLE:
+    if expr.type.kind in WHOLE_KINDS:
         return Cast(_in_wider_type(expr), expr.type)
     return _with_operands_cast(expr)
 
@@ -152,7 +150,7 @@ def _in_wider_type(expr: Call) -> Expr:
 
 
 def _with_operands_cast(expr: Call) -> Expr:
-    if expr.type.kind in _FLOATING:
+    if expr.type.kind in FLOATING_KINDS:
         return _cast_all_to(expr, expr.type)
     if expr.type.kind is TypeKind.DECIMAL:
         args = tuple(each if isinstance(each, Lit) else _cast_to(each, decimal_for(each.type)) for each in expr.args)
@@ -183,7 +181,7 @@ def _with_equal_nans(expr: Call) -> Call:
 
 
 def _equal_nan(expr: Expr) -> Expr:
-    if expr.type.kind not in _FLOATING or isinstance(expr, Lit):
+    if expr.type.kind not in FLOATING_KINDS or isinstance(expr, Lit):
         return expr
     return _call_of("nanvl", expr.type, expr, Lit(math.nan, expr.type))
 
@@ -196,7 +194,7 @@ def _near_nullif(expr: Call) -> Expr:
 
 def _near_extreme(expr: Call) -> Expr:
     """Of zeros with different signs Spark takes the first."""
-    if expr.type.kind not in _FLOATING:
+    if expr.type.kind not in FLOATING_KINDS:
         return expr
     expr, zero = _with_equal_nans(expr), _zero_of(expr.type)
     zeros = (Case(((_call_of(EQUAL, BOOLEAN, each, zero), each),), None, expr.type) for each in expr.args)
@@ -205,7 +203,7 @@ def _near_extreme(expr: Call) -> Expr:
 
 def _near_sign(expr: Call) -> Expr:
     value = _cast_to(expr.args[0], DOUBLE)
-    if expr.args[0].type.kind not in _FLOATING:
+    if expr.args[0].type.kind not in FLOATING_KINDS:
         return _call_of("sign", DOUBLE, value)
     return Case(((_call_of(EQUAL, BOOLEAN, value, _zero_of(DOUBLE)), value),), _call_of("sign", DOUBLE, value), DOUBLE)
 
@@ -219,7 +217,7 @@ def _cast_to_own_type(expr: Call) -> Expr:
 
 
 def _near_round(expr: Call) -> Expr:
-    if expr.type.kind in _FLOATING:  # there is no -0.0 among what Spark rounds to
+    if expr.type.kind in FLOATING_KINDS:  # there is no -0.0 among what Spark rounds to
         return _call_of("+", expr.type, expr, _zero_of(expr.type))
     return _cast_to_own_type(expr) if expr.type.kind is TypeKind.DECIMAL else expr
 
@@ -234,7 +232,7 @@ def _near_try(expr: Call) -> Expr:
         divisor = expr.args[1]
         there = Case(((_call_of("<>", BOOLEAN, divisor, _zero_of(divisor.type)), divisor),), None, divisor.type)
         return _near_division(replace(plain, args=(expr.args[0], there)))
-    if expr.type.kind in _WHOLE:
+    if expr.type.kind in WHOLE_KINDS:
         return Cast(_in_wider_type(plain), expr.type, safe=True)
     return _with_operands_cast(plain)
 

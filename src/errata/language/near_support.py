@@ -29,9 +29,7 @@ from errata.language.nodes import Aggregate, Group
 from errata.language.plan import Plan, cached_fact
 from errata.language.plan import walk_plan as nodes
 from errata.language.plan_text import aggregate_text, expr_text, operator_exprs
-from errata.model.columns import ColumnType, TypeKind
-
-_FLOATING = (TypeKind.FLOAT, TypeKind.DOUBLE)
+from errata.model.columns import FLOATING_KINDS, ColumnType, TypeKind
 
 _HASHED = 18
 """Decimals of more digits are hashed by their bytes, which the engines lay out differently."""
@@ -121,7 +119,7 @@ _DECIMAL, _TEXT, _BOOLEAN, _FLOATS = (
     _has_kind(TypeKind.DECIMAL),
     _has_kind(TypeKind.STRING),
     _has_kind(TypeKind.BOOLEAN),
-    _has_kind(*_FLOATING),
+    _has_kind(*FLOATING_KINDS),
 )
 
 CONVERSIONS = NearSupport(
@@ -140,7 +138,7 @@ CONVERSIONS = NearSupport(
         ),
         NearDifference(
             "string to float, double and date by TRY_CAST",
-            _safely(_converts(_TEXT, _has_kind(*_FLOATING, TypeKind.DATE))),
+            _safely(_converts(_TEXT, _has_kind(*FLOATING_KINDS, TypeKind.DATE))),
         ),
         NearDifference(
             "float and double to bigint by TRY_CAST", _safely(_converts(_FLOATS, _has_kind(TypeKind.BIGINT)))
@@ -178,7 +176,7 @@ def near_hash_obstacle(plan: Plan) -> str | None:
     """Why hashes of a plan's keys, as stored lineage keeps them, are not the same near."""
     for name in plan.key:
         kind = plan.types[name]
-        if kind.kind in _FLOATING or (kind.kind is TypeKind.DECIMAL and kind.precision > _HASHED):
+        if kind.kind in FLOATING_KINDS or (kind.kind is TypeKind.DECIMAL and kind.precision > _HASHED):
             return f"the hash of {name}, a {kind}, is not the same near"
     return None
 

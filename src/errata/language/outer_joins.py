@@ -18,7 +18,6 @@ from errata.language.expr import (
     INT,
     SAME,
     Call,
-    Cast,
     Expr,
     Lit,
     Ref,
@@ -44,7 +43,7 @@ from errata.language.nodes import (
     Union,
 )
 from errata.language.plan import Plan, PlanError
-from errata.model.columns import ColumnType, TypeKind
+from errata.model.columns import FLOATING_KINDS
 
 
 class NameSource(Protocol):
@@ -166,7 +165,6 @@ class PlanCopy:
 PARTNERS = "_partners"
 """The columns on the right of the negation are called by this."""
 PairJoin = Join | RelationJoin
-_INEXACT_KINDS = (TypeKind.FLOAT, TypeKind.DOUBLE)
 
 
 class OuterSide(StrEnum):
@@ -291,7 +289,7 @@ def _side_equalities(pairs: PairJoin, place: int) -> Iterator[tuple[Ref, Ref, Ca
 
 def _comparable_columns(pairs: PairJoin, place: int) -> list[str]:
     """The columns of the side whose values lineage can follow to the other."""
-    return [mine.name for mine, _, _ in _side_equalities(pairs, place) if mine.type.kind not in _INEXACT_KINDS]
+    return [mine.name for mine, _, _ in _side_equalities(pairs, place) if mine.type.kind not in FLOATING_KINDS]
 
 
 def _only_equalities(pairs: PairJoin, place: int) -> dict[str, tuple[Ref, Call]] | None:
@@ -323,52 +321,3 @@ def _partner_values(
     return Projection(
         filtered, _prefixed_columns(prefix, {mine: copy.expr(theirs) for mine, (theirs, _) in compared.items()})
     )
-
-
-@dataclass
-class _RepeatedNames:
-    """Names for a second making of what is there; no statement has so many windows and unions."""
-
-    count: int = 1_000_000
-
-    def alias(self, _wanted: str) -> str:
-        return f"again {self.next_union()}"
-
-    def next_window(self) -> int:
-        return self.next_union()
-
-    def next_union(self) -> int:
-        self.count += 1
-        return self.count
-
-
-@dataclass(frozen=True, slots=True)
-class OuterJoinSource:
-    """What an outer join was made of."""
-
-    pairs: PairJoin
-    merged: tuple[MergedColumn, ...]
-
-
-def original_join(plan: OuterJoin) -> OuterJoinSource | None:
-    """What the outer join was made of; None where a rewriting has changed its branches so that they differ in more."""
-    shown = plan.branches[0]
-    if not isinstance(shown, Projection) or not isinstance(shown.input, Join | RelationJoin):
-        return None
-    pairs = shown.input
-    own = shown.outputs[len(pairs.fields) :]
-    equal = [each.args for each in conjuncts(pairs.condition) if isinstance(each, Call) and each.name == EQUAL]
-    if len(shown.outputs) < len(pairs.fields) or len(own) > len(equal):
-        return None
-    merged = tuple(
-        MergedColumn(each.name, each.expr, _as_type(theirs, each.expr.type))
-        for each, (_, theirs) in zip(own, equal, strict=False)
-    )
-    made = outer_join(pairs, plan.side, _RepeatedNames(), merged)
-    same = PlanCopy(_RepeatedNames()).of(made) == PlanCopy(_RepeatedNames()).of(plan)
-    return OuterJoinSource(pairs, merged) if same else None
-
-
-def _as_type(expr: Expr, kind: ColumnType) -> Expr:
-    column = expr.arg if isinstance(expr, Cast) else expr
-    return column if column.type == kind else Cast(column, kind)

@@ -50,6 +50,12 @@ class TypeKind(StrEnum):
     TIMESTAMP = "timestamp"
 
 
+FLOATING_KINDS = (TypeKind.FLOAT, TypeKind.DOUBLE)
+"""Kinds in which equal is not the same value (0.0 and -0.0, NaN), and in which sums depend on the order of the rows."""
+
+WHOLE_KINDS = (TypeKind.INT, TypeKind.BIGINT)
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnType:
     """A kind, and for decimals the precision and scale."""

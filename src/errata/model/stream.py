@@ -8,7 +8,7 @@ from typing import Any
 
 from errata.errors import UsageError, unknown_name_error
 from errata.model.bucket import Layout
-from errata.model.columns import Column, ColumnType, TypeKind, check_name
+from errata.model.columns import FLOATING_KINDS, Column, ColumnType, TypeKind, check_name
 from errata.model.time import DAY, format_duration
 
 ARRIVAL_COLUMN = "arrived"
@@ -123,7 +123,7 @@ class Stream:
                 how="streams are ordered by a timestamp or a bigint",
             )
         for name in (*self.key, *self.group):
-            if self.column(name).type.kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
+            if self.column(name).type.kind in FLOATING_KINDS:
                 raise UsageError(
                     f"column {name} is a {self.column(name).type} and cannot be in key or group",
                     why="equality of floating point numbers does not identify anything reliably",

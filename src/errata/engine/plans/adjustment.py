@@ -11,10 +11,9 @@ from pyspark.sql import DataFrame
 from errata.engine.frames import group_sql, materialize_small, select_sql, union_by_position
 from errata.engine.plans.compile import apply_operators, named_frame
 from errata.engine.plans.grouping import group_columns
-from errata.engine.plans.node_rows import OPEN_END, VE, VS, instant_sql
+from errata.engine.plans.node_rows import OPEN_END, VE, VS, InputFrames, instant_sql
 from errata.engine.plans.partial_groups import (
     SIGN_COLUMN,
-    InputFrames,
     PartialGroupWork,
     is_any_near,
     with_column_layers,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 
@@ -17,6 +17,7 @@ from errata.engine.plans.node_rows import (
     VE,
     VS,
     EvaluationMode,
+    InputFrames,
     NodeRows,
     add_to_instant,
     column_at,
@@ -166,7 +167,7 @@ def _require_own_time(plan: Plan, below: NodeRows) -> None:
 
 def compile_plan(
     plan: Plan,
-    frames: Mapping[str, DataFrame],
+    frames: InputFrames,
     *,
     at: int | None = None,
     scope: Sequence[str] = (),
@@ -190,7 +191,7 @@ def compile_plan(
     )
 
 
-def compile_rows(plan: Plan, frames: Mapping[str, DataFrame], scope: Sequence[str] = ()) -> NodeRows:
+def compile_rows(plan: Plan, frames: InputFrames, scope: Sequence[str] = ()) -> NodeRows:
     """The rows of a node, whole histories, as operators take them; `upon` and `named` lead on from there."""
     return _PlanInputs(frames, tuple(scope), _evaluation_mode(None, scope, lineage=False)).rows(plan, 0)
 
@@ -219,7 +220,7 @@ def _evaluation_mode(at: int | None, scope: Sequence[str], *, lineage: bool) -> 
 class _PlanInputs:
     """What the scans of a plan read, and how."""
 
-    frames: Mapping[str, DataFrame]
+    frames: InputFrames
     scope: tuple[str, ...]
     way: EvaluationMode
 

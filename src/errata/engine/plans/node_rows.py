@@ -16,15 +16,15 @@ from pyspark.sql import DataFrame
 from errata.engine.frames import select_sql
 from errata.engine.near import is_near
 from errata.language.expr import Expr, expr_sql
-from errata.language.incremental import FLOATING_KINDS
 from errata.language.near_dialect import near_sql
 from errata.language.nodes import Aggregate
 from errata.language.plan import Plan
 from errata.language.times import OwnTime, RowTimes, row_times
-from errata.model.columns import ColumnType, TypeKind
+from errata.model.columns import FLOATING_KINDS, WHOLE_KINDS, ColumnType, TypeKind
 from errata.model.time import HIGHEST, LOWEST
 
-_WHOLE_KINDS = (TypeKind.INT, TypeKind.BIGINT)
+InputFrames = Mapping[str, DataFrame]
+"""The rows of each source, by its name."""
 
 
 def distinguishable(text: str, kind: ColumnType, *, near: bool) -> str:
@@ -54,7 +54,7 @@ def extreme_sql(function: str, text: str, kind: str, *, near: bool) -> str:
 
 def summand_sql(text: str, function: str, kind: ColumnType, *, near: bool) -> str:
     """What a sum or an average is made of."""
-    if near and function == "sum" and kind.kind in _WHOLE_KINDS:
+    if near and function == "sum" and kind.kind in WHOLE_KINDS:
         return f"CAST({text} AS DECIMAL(38,0))"
     if near and function == "avg" and kind.kind is TypeKind.DECIMAL:
         # An average is cut off after four more digits: a fifth tells which way the fourth is rounded.
@@ -64,7 +64,7 @@ def summand_sql(text: str, function: str, kind: ColumnType, *, near: bool) -> st
 
 def aggregate_result(text: str, aggregate: Aggregate, *, near: bool) -> str:
     """What an aggregate comes to, from what it was made in; a sum that does not fit fails here."""
-    whole = aggregate.function == "sum" and aggregate.type.kind in _WHOLE_KINDS
+    whole = aggregate.function == "sum" and aggregate.type.kind in WHOLE_KINDS
     rounded = aggregate.function == "avg" and aggregate.type.kind is TypeKind.DECIMAL
     return f"CAST({text} AS {str(aggregate.type).upper()})" if near and (whole or rounded) else text
 

@@ -17,6 +17,7 @@ from errata.engine.plans.node_rows import (
     VE,
     VS,
     AdvanceResult,
+    InputFrames,
     NodeRows,
     equal_nans,
     instant_sql,
@@ -38,9 +39,6 @@ SIGN_COLUMN, SIZE_COLUMN = "_sign", "_size"
 
 _NO_ROW = f"{VS} > {OPEN_END}"
 """Of no row. Not plainly FALSE: where such is the first part of a union, the near engine loses its columns' names."""
-
-InputFrames = Mapping[str, DataFrame]
-"""What the group's input reads, as `compile_plan` takes it."""
 
 
 @dataclass(frozen=True)
@@ -192,8 +190,6 @@ def partition_clause(group: Sequence[str]) -> str:
 
 
 # Groups carried on from partial aggregates: what rows that come add to them, and rows that cease to count take out.
-
-__all__ = ["CARRIED_COUNT", "InputFrames", "advance_group", "final_results", "rebuild_state"]
 
 _NEXT_TIME = "_next"
 

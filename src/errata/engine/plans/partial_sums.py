@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from errata.engine.plans.partial_state import INFINITE_SQL, NAN_SQL, NEGATABLE_DIGITS, OWN_TIME, GroupState, StatePart
 from errata.language.expr import BIGINT, expr_sql
-from errata.language.incremental import FLOATING_KINDS, INT_KINDS, MAX_AVERAGE_DIGITS, PartialGroup
+from errata.language.incremental import INT_KINDS, MAX_AVERAGE_DIGITS, PartialGroup
 from errata.language.nodes import Aggregate
-from errata.model.columns import ColumnType, TypeKind
+from errata.model.columns import FLOATING_KINDS, ColumnType, TypeKind
 
 _UNIT = 1 << 40
 _HUGE_DOUBLE = f"{1 << 53}D"

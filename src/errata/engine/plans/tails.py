@@ -21,6 +21,7 @@ from errata.engine.plans.node_rows import (
     VE,
     VS,
     AdvanceResult,
+    InputFrames,
     NodeRows,
     distinguishable,
     instant_sql,
@@ -36,13 +37,12 @@ from errata.model.time import LOWEST
 
 _KNOWN_COUNT, _NEWER_COUNT, _NEWEST_NUMBER, _GROUP_SIZE = "_known", "_newer", "_newest", "_count"
 
-SourceFrames = Mapping[str, DataFrame]
 """What the operator's input reads, as `compile_plan` takes it."""
 
 
 def advance_row_windows(
     found: TailOperator[Group],
-    arriving: SourceFrames,
+    arriving: InputFrames,
     state: DataFrame | None,
     since: int,
     until: int,
@@ -68,7 +68,7 @@ def _rows_of_active_groups(group: Group, rows: NodeRows, since: int) -> NodeRows
 
 
 def row_window_state(
-    found: TailOperator[Group], frames: SourceFrames, since: int, scope: Sequence[str] = ()
+    found: TailOperator[Group], frames: InputFrames, since: int, scope: Sequence[str] = ()
 ) -> DataFrame:
     """The state with which `since` is gone on from, made anew from all rows that came before."""
     rows = _input_rows_between(found, frames, LOWEST, since, scope)
@@ -95,7 +95,7 @@ def _open_window_rows(found: TailOperator[Group], rows: NodeRows, until: int, sc
 
 def advance_last_rows(
     found: TailOperator[SlidingRows],
-    arriving: SourceFrames,
+    arriving: InputFrames,
     state: DataFrame | None,
     since: int,
     until: int,
@@ -112,7 +112,7 @@ def advance_last_rows(
 
 
 def last_rows_state(
-    found: TailOperator[SlidingRows], frames: SourceFrames, since: int, scope: Sequence[str] = ()
+    found: TailOperator[SlidingRows], frames: InputFrames, since: int, scope: Sequence[str] = ()
 ) -> DataFrame:
     """The state with which `since` is gone on from, made anew from rows that came before: the last so many, or more."""
     return _newest_rows(found, _input_rows_between(found, frames, LOWEST, since, scope), since, scope)
@@ -129,7 +129,7 @@ def _newest_rows(found: TailOperator[SlidingRows], rows: NodeRows, until: int, s
 
 def advance_new_values(
     found: TailOperator[Distinct],
-    arriving: SourceFrames,
+    arriving: InputFrames,
     known: DataFrame | None,
     since: int,
     until: int,
@@ -162,7 +162,7 @@ def _unknown_values(
 
 
 def _input_rows_between(
-    found: TailOperator[TailNode], frames: SourceFrames, since: int, until: int, scope: Sequence[str]
+    found: TailOperator[TailNode], frames: InputFrames, since: int, until: int, scope: Sequence[str]
 ) -> NodeRows:
     """The rows of the operator's input that happened from `since` to `until`, both included."""
     rows = compile_rows(found.input, frames, scope)

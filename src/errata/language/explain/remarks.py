@@ -27,10 +27,8 @@ from errata.language.patterns import update_pattern
 from errata.language.plan import Plan, walk_plan
 from errata.language.plan_text import expr_text, operator_exprs, operator_text, span_text
 from errata.language.times import row_times
-from errata.model.columns import TypeKind
+from errata.model.columns import FLOATING_KINDS
 from errata.model.results import UpdatePattern
-
-_FLOATING = (TypeKind.FLOAT, TypeKind.DOUBLE)
 
 
 def plan_remarks(plan: Plan) -> tuple[str, ...]:
@@ -178,7 +176,9 @@ def _rounding_remarks(_root: Plan, node: Plan) -> Iterator[str]:
 
 def _is_rounded(aggregate: Aggregate) -> bool:
     argument = aggregate.argument
-    return aggregate.function in ("sum", "avg", "stddev") and argument is not None and argument.type.kind in _FLOATING
+    return (
+        aggregate.function in ("sum", "avg", "stddev") and argument is not None and argument.type.kind in FLOATING_KINDS
+    )
 
 
 _REMARKS: tuple[Callable[[Plan, Plan], Iterator[str]], ...] = (

@@ -26,17 +26,14 @@ from errata.language.nodes import (
     Union,
 )
 from errata.language.plan import Field, Plan, PlanError, cached_fact
-from errata.model.columns import ColumnType, TypeKind
+from errata.model.columns import FLOATING_KINDS, WHOLE_KINDS, ColumnType
 
 ColumnValues = Mapping[str, Value]
-
-_INEXACT_KINDS = (TypeKind.FLOAT, TypeKind.DOUBLE)
-_WHOLE_KINDS = (TypeKind.INT, TypeKind.BIGINT)
 
 
 def is_exact(kind: ColumnType) -> bool:
     """Whether constants of the type are kept track of."""
-    return kind.kind not in _INEXACT_KINDS
+    return kind.kind not in FLOATING_KINDS
 
 
 def exact_values(values: ColumnValues, plan: Plan) -> dict[str, Value]:
@@ -62,9 +59,9 @@ def merged_values(*parts: ColumnValues) -> dict[str, Value] | None:
 
 def integer_constant(expr: Expr) -> int | None:
     """The number that a constant expression of whole numbers is."""
-    if isinstance(expr, Cast) and expr.type.kind in _WHOLE_KINDS:
+    if isinstance(expr, Cast) and expr.type.kind in WHOLE_KINDS:
         expr = expr.arg
-    if isinstance(expr, Lit) and expr.type.kind in _WHOLE_KINDS and isinstance(expr.value, int):
+    if isinstance(expr, Lit) and expr.type.kind in WHOLE_KINDS and isinstance(expr.value, int):
         return expr.value
     return None
 

@@ -23,7 +23,7 @@ from errata.language.reading.operators import NODE_READERS, lower_cast, lower_ma
 from errata.language.reading.parser import refuse_unknown_parts, unknown_construct
 from errata.language.reading.reader import BaseExpressionReader, coerce_expr
 from errata.language.times import OwnTime, row_times
-from errata.model.columns import MAX_PRECISION, ColumnType, TypeKind
+from errata.model.columns import FLOATING_KINDS, MAX_PRECISION, WHOLE_KINDS, ColumnType, TypeKind
 
 CallReader = Callable[[BaseExpressionReader, exp.Expression, list[exp.Expression]], Expr]
 
@@ -179,8 +179,7 @@ AGGREGATE_NAMES = {
     "last_value": "last",
 }
 """The aggregate functions by the names that Spark knows them by."""
-_NUMBER_KINDS = (TypeKind.INT, TypeKind.BIGINT, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL)
-_WHOLE_KINDS = (TypeKind.INT, TypeKind.BIGINT)
+_NUMBER_KINDS = (*WHOLE_KINDS, *FLOATING_KINDS, TypeKind.DECIMAL)
 
 
 def is_aggregate(node: exp.Expression) -> bool:
@@ -200,7 +199,7 @@ def aggregate_type(function: str, argument: ColumnType | None) -> ColumnType | N
         more = (10, 0) if function == "sum" else (4, 4)
         precision, scale = argument.precision + more[0], argument.scale + more[1]
         return ColumnType(TypeKind.DECIMAL, min(precision, MAX_PRECISION), min(scale, MAX_PRECISION))
-    return BIGINT if function == "sum" and argument.kind in _WHOLE_KINDS else DOUBLE
+    return BIGINT if function == "sum" and argument.kind in WHOLE_KINDS else DOUBLE
 
 
 def lower_aggregate(text: SqlText, node: exp.Expression, expressions: ExpressionReader, plan: Plan) -> Aggregate:

@@ -12,7 +12,7 @@ from errata.language.expr import BIGINT, BOOLEAN, DATE, TIMESTAMP, Call, Cast, E
 from errata.language.reading.literals import lower_moment
 from errata.language.reading.mistakes import TOO_DEEP, SqlText
 from errata.language.reading.parser import refuse_unknown_parts
-from errata.model.columns import ColumnType, TypeKind
+from errata.model.columns import WHOLE_KINDS, ColumnType, TypeKind
 
 MAX_DEPTH = 120
 """So many operators within operators: what reads an expression calls itself for each."""
@@ -28,7 +28,7 @@ def coerce_expr(expr: Expr, kind: ColumnType) -> Expr:
     if isinstance(expr, Lit):
         if expr.value is None:
             return Lit(None, kind)
-        if isinstance(expr.value, int) and expr.type.kind in (TypeKind.INT, TypeKind.BIGINT):
+        if isinstance(expr.value, int) and expr.type.kind in WHOLE_KINDS:
             if kind.kind is TypeKind.BIGINT:
                 return Lit(expr.value, BIGINT)
             if kind.kind is TypeKind.DOUBLE and abs(expr.value) < 2**53:

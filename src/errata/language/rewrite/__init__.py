@@ -18,12 +18,12 @@ from errata.language.rewrite.rule import RewriteRule, always_apply, apply_unless
 from errata.language.rewrite.simplify_patterns import simplify_patterns
 
 RULES: tuple[RewriteRule, ...] = (
-    always_apply(push_predicates),
-    always_apply(relation_joins),
-    apply_unless_dearer(simplify_patterns),
+    always_apply("push_predicates", push_predicates),
+    always_apply("relation_joins", relation_joins),
+    apply_unless_dearer("simplify_patterns", simplify_patterns),
     PULL_UP_NEGATION,
     PLACE_DISTINCT,
-    always_apply(prune_columns),
+    always_apply("prune_columns", prune_columns),
 )
 """In this order, again and again until none changes anything."""
 

@@ -25,7 +25,7 @@ from errata.language.nodes import (
     Union,
 )
 from errata.language.plan import Plan, PlanError
-from errata.model.columns import TypeKind
+from errata.model.columns import FLOATING_KINDS
 
 PlanChange = Callable[[Plan], Plan]
 
@@ -35,15 +35,16 @@ class RewriteRule:
     """A way to write a plan differently, with the same answer at every instant."""
 
     name: str
+    """As `errata explain` prints it."""
     apply: Callable[[Plan, Statistics], Plan]
 
 
-def always_apply(change: PlanChange) -> RewriteRule:
+def always_apply(name: str, change: PlanChange) -> RewriteRule:
     """A rule that makes no plan worse."""
-    return RewriteRule(change.__name__, lambda plan, _statistics: change(plan))
+    return RewriteRule(name, lambda plan, _statistics: change(plan))
 
 
-def apply_unless_dearer(change: PlanChange) -> RewriteRule:
+def apply_unless_dearer(name: str, change: PlanChange) -> RewriteRule:
     """A rule that is good as a rule, but not where it is known that the plan becomes more expensive."""
 
     def apply(plan: Plan, statistics: Statistics) -> Plan:
@@ -51,7 +52,7 @@ def apply_unless_dearer(change: PlanChange) -> RewriteRule:
         kept = has_no_statistics(statistics) or changed is plan or _is_no_dearer(changed, plan, statistics)
         return changed if kept else plan
 
-    return RewriteRule(change.__name__, apply)
+    return RewriteRule(name, apply)
 
 
 def has_no_statistics(statistics: Statistics) -> bool:
@@ -113,7 +114,7 @@ def _is_equality_safe(expr: Expr, columns: frozenset[str]) -> bool:
 
 
 def _is_float(expr: Expr, columns: frozenset[str]) -> bool:
-    return isinstance(expr, Ref) and expr.name in columns and expr.type.kind in (TypeKind.FLOAT, TypeKind.DOUBLE)
+    return isinstance(expr, Ref) and expr.name in columns and expr.type.kind in FLOATING_KINDS
 
 
 def substitute_columns(expr: Expr, values: Mapping[str, Expr]) -> Expr | None:
