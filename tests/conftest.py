@@ -10,7 +10,14 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))  # fixtures/ is imported by name, here and by tests
 
-pytest_plugins = ["fixtures.spark", "fixtures.postgres", "fixtures.catalog", "fixtures.connect", "fixtures.chance"]
+pytest_plugins = [
+    "fixtures.spark",
+    "fixtures.postgres",
+    "fixtures.catalog",
+    "fixtures.connect",
+    "fixtures.houses",
+    "fixtures.chance",
+]
 
 for name, examples in (("short", 25), ("long", 2_000)):
     settings.register_profile(

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from errata.archive.revisions.pending import key_numbers, keys_to_find, revision_keys, value_codes
+from errata.archive.revisions.pending import keys_to_find, revision_keys
+from errata.archive.tables import key_numbers, value_codes
 from errata.model.columns import equality_value
 from fixtures.claims import (
     ORDERS,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from errata.answer import correction, evaluation
-from errata.answer.evaluation import EvaluationOutcome
+from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.runs import sweep
 from errata.answer.sweep_plan import plan_sweep
 from errata.archive.upkeep.ageing import age_out

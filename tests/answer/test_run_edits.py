@@ -74,7 +74,7 @@ def test_during_a_run(there: Answering, monkeypatch: pytest.MonkeyPatch) -> None
         return commit_evaluation(catalog, done, cause)
 
     with monkeypatch.context() as patched:
-        patched.setattr("errata.answer.evaluation.result_archives.commit_evaluation", meanwhile)
+        patched.setattr("errata.catalog.result_archives.commit_evaluation", meanwhile)
         report = there.run()
     assert (report.busy, report.held) == (["sums"], [("most", "sums")])
     assert there.rows("sums") == rows["sums"], "what a form says that is no more is not published"

@@ -13,7 +13,7 @@ import pytest
 import errata
 from errata.errors import ErrataError
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "notebook"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "notebook"
 
 
 @pytest.fixture(scope="module")

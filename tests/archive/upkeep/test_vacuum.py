@@ -37,7 +37,7 @@ from fixtures.clock import FixedClock
 from fixtures.flows import House, a_feed, build
 from fixtures.postgres import FreshDatabase
 
-TESTS = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parents[2]
 HEX = "0123456789abcdef" * 2
 
 

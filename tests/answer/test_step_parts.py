@@ -25,7 +25,7 @@ from errata.read.status import QueryProgress, query_statuses
 from errata.read.why import explain_result
 from fixtures.runs import DEAR, FIRST, MOST, QUERIES, SECOND, SUMS, UNSWEPT, Answering
 
-COMMIT = "errata.answer.evaluation.result_archives.commit_evaluation"
+COMMIT = "errata.catalog.result_archives.commit_evaluation"
 STEP_ROWS = "errata.answer.step_parts.STEP_PART_ROWS"
 CHAIN = {"dear": DEAR, "sums": SUMS, "most": MOST}
 WHOLE = {"alone"}

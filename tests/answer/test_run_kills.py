@@ -34,7 +34,7 @@ from fixtures.postgres import FreshDatabase
 from fixtures.runs import FIRST, QUERIES, SECOND, Answering, same_as
 
 TEXTS = {name: QUERIES[name] for name in ("dear", "sums", "most")}
-COMMIT = "errata.answer.evaluation.result_archives.commit_evaluation"
+COMMIT = "errata.catalog.result_archives.commit_evaluation"
 
 
 @dataclass(frozen=True)
