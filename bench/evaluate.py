@@ -24,7 +24,7 @@ from bench.evaluate_reads import Reading
 from bench.evaluate_windows import PAIRS, WindowAmounts, window_figures
 from bench.measure import Grid, Metric, Outcome, Picture, Scale, Timings, talk
 from bench.report import bars
-from errata.answer.evaluation import EvaluationOutcome
+from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.runs import RunReport, run
 from errata.declare.site import Site
 from errata.engine.session import open_session

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from errata.answer.evaluation import EvaluationOutcome
+from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.archive.results import buckets_by_instant, buckets_by_start
 from errata.archive.scan import ArchiveScan, candidate_buckets
 from errata.archive.schemas import unpack_table

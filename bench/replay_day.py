@@ -24,7 +24,7 @@ from bench.evaluate_plain import differs
 from bench.evaluate_queries import Engine
 from bench.measure import Timings, talk
 from bench.replay_queries import EITHER, QUERIES, Asked
-from errata.answer.evaluation import EvaluationOutcome
+from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.runs import run, sweep
 from errata.catalog.database import open_catalog
 from errata.declare.apply import apply_plan, plan_apply

@@ -30,7 +30,7 @@ from bench.replay_day import (
 )
 from bench.replay_queries import QUERIES, Asked
 from bench.report import bars
-from errata.answer.evaluation import EvaluationOutcome
+from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.declare.site import Site
 from errata.model.technique import Technique
 from errata.model.time import Interval

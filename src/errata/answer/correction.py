@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame
 from errata.answer import faults, stored_lineage, window_corrections
 from errata.answer.correction_plan import CorrectionPlan
 from errata.answer.diff_writer import DiffWriter, WrittenDiff
-from errata.answer.evaluation import QueryStoppedError
 from errata.answer.inputs import RunInputs, SourceRows, measure_reads
 from errata.answer.lineage_lookup import results_to_keep
 from errata.answer.query_state import patch_state
@@ -133,7 +132,7 @@ def compute_correction(sweeping: CorrectionPlan, inputs: RunInputs) -> Correctio
             frames = window_corrections.revised_rows(sweeping, readings[-1].inputs, "came") | frames
         fault = faults.find_fault(task.rewritten, frames, error, until=task.step.until)
         if fault.expression or is_row_error(error):
-            raise QueryStoppedError(fault) from error
+            raise faults.QueryStoppedError(fault) from error
         raise ErrataError(
             f"the results of query {task.name} could not be corrected",
             why=last_line(error),

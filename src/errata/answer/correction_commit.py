@@ -6,8 +6,12 @@ from typing import Any
 
 from errata.answer.correction import CorrectionResult, compute_correction
 from errata.answer.correction_plan import CorrectionPlan
-from errata.answer.evaluation import EvaluationOutcome, commit_or_discard, new_revisions_read
-from errata.answer.evaluation_commit import result_table_update
+from errata.answer.evaluation_commit import (
+    EvaluationOutcome,
+    commit_or_discard,
+    new_revisions_read,
+    result_table_update,
+)
 from errata.answer.inputs import RunInputs
 from errata.catalog.result_archives import EvaluationCommit
 from errata.model.bucket import Role

@@ -21,7 +21,7 @@ from errata.answer.advance import (
     load_prior_evaluation,
     split_closed_windows,
 )
-from errata.answer.evaluation_commit import cause_of_evaluation, result_table_update
+from errata.answer.evaluation_commit import EvaluationOutcome, commit_task
 from errata.answer.inputs import RunInputs, SourceRows, measure_reads
 from errata.answer.publication import StepContext
 from errata.answer.result_sink import (
@@ -29,7 +29,6 @@ from errata.answer.result_sink import (
     StepOutput,
     collect_results,
     difference_records,
-    have_same_key,
     select_result_columns,
 )
 from errata.answer.step_parts import split_step
@@ -45,9 +44,7 @@ from errata.archive.results import (
     results_table,
 )
 from errata.archive.schemas import computed_schema, conform, result_schema
-from errata.catalog import result_archives
-from errata.catalog.result_archives import EvaluationCommit, ResultArchive
-from errata.catalog.stream_commits import BasisConflict
+from errata.catalog.result_archives import ResultArchive
 from errata.engine.failures import JOB_FAILURES, is_row_error, job_advice, last_line, quiet_loggers
 from errata.engine.frames import arrow_ddl, fetch_rows, frame_of_rows
 from errata.engine.plans.node_rows import AdvanceResult
@@ -56,8 +53,8 @@ from errata.errors import ErrataError
 from errata.language.route import RouteKind
 from errata.language.source_reads import ARRIVING, reads_of_step
 from errata.model.bucket import NewBucket, Role
-from errata.model.commit import EvaluationCost, EvaluationSpan, Fault, SweepSummary
-from errata.model.results import VS
+from errata.model.commit import Fault
+from errata.model.results import VS, have_same_key
 from errata.model.time import LOWEST
 
 LOCAL_STEP_ROWS = 200_000
@@ -68,30 +65,6 @@ STEP_TASK_ROWS = 500_000
 
 _TRANSIENT_ROLES = (Role.OPEN, Role.TIP, Role.STATE, Role.FEED)
 """What a part writes and the next one takes up or brings anew."""
-
-
-class QueryStoppedError(Exception):
-    """The query cannot go on."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.reason)
-        self.fault = fault
-
-
-@dataclass(frozen=True)
-class EvaluationOutcome:
-    """What came of a task."""
-
-    name: str
-    commit_id: int
-    step: EvaluationSpan
-    measures: EvaluationCost
-    published: ResultArchive
-
-    @property
-    def swept(self) -> SweepSummary | None:
-        """What was corrected, if that was the task."""
-        return self.published.last.swept
 
 
 @dataclass(frozen=True)
@@ -132,7 +105,7 @@ def evaluate(task: EvaluationTask, inputs: RunInputs) -> EvaluationOutcome:
     measures = replace(
         cost, rows_asked=asked, rows=rows, micros=micros, route=route, engine=choice.engine.value, engine_why=choice.why
     )
-    return _commit_task(task, inputs, deposit, before, measures)
+    return commit_task(task, inputs, deposit, before, measures)
 
 
 def _run_task(task: EvaluationTask, before: PriorEvaluation, inputs: RunInputs) -> tuple[list[_StepReads], StepOutput]:
@@ -184,7 +157,7 @@ def _try_step(task: EvaluationTask, inputs: RunInputs, read: _StepReads) -> Step
             raise  # the far engine decides
         fault = _fault_of_step(task, read, error)
         if fault.expression or is_row_error(error):
-            raise QueryStoppedError(fault) from error
+            raise faults.QueryStoppedError(fault) from error
         raise _interruption_error(task, error) from error
 
 
@@ -339,51 +312,3 @@ def _fault_of_step(task: EvaluationTask, read: _StepReads, error: Exception) -> 
         for name, frame in part.items():
             frames[name] = frames[name].unionByName(frame) if name in frames else frame
     return faults.find_fault(task.rewritten, frames, error, until=task.step.until)
-
-
-def _commit_task(
-    task: EvaluationTask, inputs: RunInputs, deposit: StepOutput, before: PriorEvaluation, measures: EvaluationCost
-) -> EvaluationOutcome:
-    cause = cause_of_evaluation(task, inputs)
-    made: list[NewBucket] = [*deposit.buckets, *before.merged_into]
-    done = EvaluationCommit(
-        task.name,
-        task.query.query_id,
-        task.shape,
-        task.basis,
-        task.step,
-        inputs.commit_id,
-        task.revisions,
-        cause,
-        measures,
-        task.begins,
-        made,
-        merged=before.merged,
-        rows=deposit.rows(Role.BASE) + before.rows,
-        replaces=task.replaces,
-        holds=new_revisions_read(task, inputs),
-        serves=result_table_update(task, inputs, deposit.buckets, whole=cause["feed"] == "whole"),
-        inputs=task.inputs,
-    )
-    return commit_or_discard(done, "run", inputs)
-
-
-def commit_or_discard(done: EvaluationCommit, flow: str, inputs: RunInputs) -> EvaluationOutcome:
-    """What has been written made visible; where another runner has come first it is removed."""
-    site = inputs.site
-    try:
-        now = result_archives.commit_evaluation(site.catalog, done, site.caused_by(flow, inputs.spark.opened))
-    except BasisConflict:
-        site.discard(done.made)
-        raise
-    return EvaluationOutcome(done.query, now.last.commit_id, done.step, done.measures, now)
-
-
-def new_revisions_read(task: EvaluationTask, inputs: RunInputs) -> dict[int, int]:
-    """Streams of which the query has consumed revisions for the first time, or more than before."""
-    known = {} if task.basis is None else task.basis.last.revisions
-    return {
-        inputs.standings[name].stream_id: revision
-        for name, revision in task.revisions.items()
-        if known.get(name) != revision
-    }

@@ -4,6 +4,7 @@ that it reads is another one now, or somebody asked for it."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from errata.answer.advance import PriorEvaluation
 from errata.answer.inputs import RunInputs
-from errata.answer.result_sink import have_same_key
+from errata.answer.result_sink import StepOutput
 from errata.answer.task import EvaluationTask, upstream_results
 from errata.archive.overlays import bucket_sources
 from errata.archive.results import (
@@ -25,15 +27,84 @@ from errata.archive.results import (
     valid_at,
 )
 from errata.archive.schemas import conform, feed_schema, result_mask_schema, result_schema
-from errata.catalog import queries, streams
-from errata.catalog.result_archives import ResultArchive, ResultTableUpdate, evaluations_of
+from errata.catalog import queries, result_archives, streams
+from errata.catalog.result_archives import EvaluationCommit, ResultArchive, ResultTableUpdate, evaluations_of
 from errata.catalog.result_columns import ResultTable
+from errata.catalog.stream_commits import BasisConflict
 from errata.declare.query_plans import with_fingerprints
 from errata.model.bucket import NewBucket, Role
+from errata.model.commit import EvaluationCost, EvaluationSpan, SweepSummary
 from errata.model.query import CheckedQuery
-from errata.model.results import EVALUATION, OP, ResultShape
+from errata.model.results import EVALUATION, OP, ResultShape, have_same_key
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, Interval
+
+
+@dataclass(frozen=True)
+class EvaluationOutcome:
+    """What came of a task."""
+
+    name: str
+    commit_id: int
+    step: EvaluationSpan
+    measures: EvaluationCost
+    published: ResultArchive
+
+    @property
+    def swept(self) -> SweepSummary | None:
+        """What was corrected, if that was the task."""
+        return self.published.last.swept
+
+
+def commit_task(
+    task: EvaluationTask, inputs: RunInputs, deposit: StepOutput, before: PriorEvaluation, measures: EvaluationCost
+) -> EvaluationOutcome:
+    cause = cause_of_evaluation(task, inputs)
+    made: list[NewBucket] = [*deposit.buckets, *before.merged_into]
+    done = EvaluationCommit(
+        task.name,
+        task.query.query_id,
+        task.shape,
+        task.basis,
+        task.step,
+        inputs.commit_id,
+        task.revisions,
+        cause,
+        measures,
+        task.begins,
+        made,
+        merged=before.merged,
+        rows=deposit.rows(Role.BASE) + before.rows,
+        replaces=task.replaces,
+        holds=new_revisions_read(task, inputs),
+        serves=result_table_update(task, inputs, deposit.buckets, whole=cause["feed"] == "whole"),
+        inputs=task.inputs,
+    )
+    return commit_or_discard(done, "run", inputs)
+
+
+def commit_or_discard(done: EvaluationCommit, flow: str, inputs: RunInputs) -> EvaluationOutcome:
+    """What has been written made visible; where another runner has come first it is removed."""
+    site = inputs.site
+    try:
+        now = result_archives.commit_evaluation(site.catalog, done, site.caused_by(flow, inputs.spark.opened))
+    except BasisConflict:
+        site.discard(done.made)
+        raise
+    return EvaluationOutcome(done.query, now.last.commit_id, done.step, done.measures, now)
+
+
+def new_revisions_read(task: EvaluationTask, inputs: RunInputs) -> dict[int, int]:
+    """Streams of which the query has consumed revisions for the first time, or more than before."""
+    known = {} if task.basis is None else task.basis.last.revisions
+    return {
+        inputs.standings[name].stream_id: revision
+        for name, revision in task.revisions.items()
+        if known.get(name) != revision
+    }
+
+
+# Why results change: the cause that the commit records.
 
 
 def cause_of_replacement(task: EvaluationTask, was: ResultArchive, inputs: RunInputs) -> dict[str, object]:
@@ -84,9 +155,6 @@ class _FormDifference:
         applied: dict[str, CheckedQuery] = {**self._known, self._then.name: self._then}
         found = with_fingerprints(applied, [self._then.name], declared)
         return found[self._then.name].fingerprint if found else None
-
-
-# Because of what an evaluation changes results.
 
 
 def cause_of_evaluation(task: EvaluationTask, inputs: RunInputs) -> dict[str, Any]:

@@ -201,6 +201,15 @@ def _rename_origin(below: RowOrigin | None, above: Mapping[str, str]) -> RowOrig
 
 # Why a query stopped: the row and the expression, found by computing each expression alone over what it reads.
 
+
+class QueryStoppedError(Exception):
+    """The query cannot go on."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.reason)
+        self.fault = fault
+
+
 _MAYBE_ROW_ERRORS = (AnalysisException, SparkRuntimeException)
 """What is also raised because of a row: of a pattern that is none Spark tells only when it is used."""
 

@@ -3,7 +3,7 @@ which corrections they cannot take up by going on."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from errata.catalog import queries, streams
 from errata.catalog.database import Catalog
@@ -13,6 +13,9 @@ from errata.catalog.vacuum import longest_horizon
 from errata.errors import ErrataError, UsageError, unknown_name_error
 from errata.model.bucket import Bucket
 from errata.model.time import format_instant
+
+ProgressCallback = Callable[[str], None]
+"""Is told each step of a run, in a few words for a person."""
 
 
 def input_watermark(bases: Iterable[StreamState]) -> int | None:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from errata.answer.correction import compute_correction
 from errata.answer.correction_commit import commit_correction
 from errata.answer.correction_plan import CorrectionPlan, has_newer_rows, plan_replay, rows_to_read
-from errata.answer.evaluation import EvaluationOutcome, QueryStoppedError
+from errata.answer.evaluation_commit import EvaluationOutcome
+from errata.answer.faults import QueryStoppedError
 from errata.answer.inputs import LazySession, RunInputs
-from errata.answer.progress import event_time_text, no_results_error
-from errata.answer.rounds import ProgressCallback
+from errata.answer.progress import ProgressCallback, event_time_text, no_results_error
 from errata.answer.task import unread_corrections, upstream_results, upstream_was_replaced
 from errata.catalog import activity, commits, leases, pins, queries, streams
 from errata.catalog.activity import ReplayProgress

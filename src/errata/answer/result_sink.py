@@ -24,15 +24,6 @@ from errata.model.time import HIGHEST
 _OLD_PREFIX, _IS_NOW, _WAS_BEFORE = "_o_", "_there", "_was_there"
 
 
-def have_same_key(one: ResultShape, other: ResultShape) -> bool:
-    """Whether results of the two can be told to be the same result: they have the same key."""
-    return one.timed == other.timed and _key_types(one) == _key_types(other)
-
-
-def _key_types(shape: ResultShape) -> list[tuple[str, str]]:
-    return sorted((each.name, str(each.type)) for each in shape.columns if each.key)
-
-
 def difference_records(
     was: DataFrame, was_shape: ResultShape, now: DataFrame, shape: ResultShape, run: int
 ) -> DataFrame:

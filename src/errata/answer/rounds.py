@@ -3,7 +3,7 @@ streams have been, then they are evaluated. Several at once, in one Spark sessio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,10 +12,13 @@ from typing import Any, TypeVar
 
 from errata.answer.correction_commit import correct_query
 from errata.answer.correction_plan import CorrectionPlan, plan_correction
-from errata.answer.evaluation import LOCAL_STEP_ROWS, EvaluationOutcome, QueryStoppedError, evaluate
+from errata.answer.evaluation import evaluate
+from errata.answer.evaluation_commit import EvaluationOutcome
+from errata.answer.faults import QueryStoppedError
 from errata.answer.inputs import LazySession, RunInputs
-from errata.answer.progress import event_time_text, transitive_inputs
+from errata.answer.progress import ProgressCallback, event_time_text, transitive_inputs
 from errata.answer.task import EvaluationTask, task_for
+from errata.answer.turns import QueryTurn, TurnOutcome, batches_by_size, lease_name
 from errata.catalog import leases, queries, streams
 from errata.catalog.leases import Lease, LeaseHolder, WaitPolicy
 from errata.catalog.queries import RecordedQuery, StoppedQuery
@@ -23,39 +26,20 @@ from errata.catalog.result_archives import read_archive, read_archives
 from errata.catalog.stream_commits import BasisConflict
 from errata.declare.query_plans import read_plans, with_inputs
 from errata.declare.site import Site
-from errata.engine.engines import EngineKind
 from errata.engine.failures import lost_spark_error, quiet_loggers
 from errata.errors import ErrataError, unknown_name_error
 from errata.language.plan import Plan
-from errata.language.route import RouteKind
-from errata.language.source_reads import SourceExtent
 from errata.model.commit import Fault
 from errata.model.technique import Technique
 from errata.model.time import LOWEST
+
+QueryStep = TypeVar("QueryStep", CorrectionPlan, EvaluationTask)
 
 PARALLEL_QUERIES = 4
 """So many queries are worked on at the same time."""
 
 STEP_TRIES = 3
 """So often another runner may take a query further while we are at it."""
-
-SMALL_JOB_SETTINGS: Mapping[str, str] = {"spark.sql.adaptive.enabled": "false"}
-"""While all that is due is small: to look at each stage before the next is planned takes longer than the stages."""
-
-TINY_ROWS = 50_000
-"""Steps that read about so few rows are interpreted, by one task."""
-
-TINY_JOB_SETTINGS: Mapping[str, str] = {
-    **SMALL_JOB_SETTINGS,
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""To compile Java for each takes longer than it can save, and the instants in it make it another one each time."""
-
-ProgressCallback = Callable[[str], None]
-
-QueryStep = TypeVar("QueryStep", CorrectionPlan, EvaluationTask)
 
 
 @dataclass(frozen=True)
@@ -72,68 +56,6 @@ class RoundsRequest:
     """Queries to be worked out from the beginning."""
     patience: WaitPolicy = field(default_factory=WaitPolicy)
     """How long a query is waited for that another runner is at work on."""
-
-
-@dataclass
-class QueryTurn:
-    """A query whose turn has come, and what there is to do for it."""
-
-    query: RecordedQuery
-    plan: Plan
-    sweeping: CorrectionPlan | None
-    task: EvaluationTask | None
-    """As things stand before the sweep."""
-
-    @property
-    def name(self) -> str:
-        return self.query.checked.name
-
-    @property
-    def idle(self) -> bool:
-        return self.sweeping is None and self.task is None
-
-    def goes_far(self, inputs: RunInputs) -> bool:
-        """Whether it is known beforehand that the far engine is needed."""
-        demands = [] if self.task is None else [self.task.demand(inputs)]
-        if self.sweeping is not None and self.sweeping.technique is not Technique.NONE:
-            demands.append(self.sweeping.demand(inputs))
-        return any(inputs.choice(each).engine is EngineKind.FAR for each in demands)
-
-    @property
-    def reads(self) -> Iterator[tuple[str, Sequence[SourceExtent], int]]:
-        """The sources that are read, where, and the last instant that counts."""
-        if self.sweeping is not None and self.sweeping.technique not in (Technique.NONE, Technique.DIRECT):
-            yield from ((name, some, self.sweeping.task.step.until) for name, some in self.sweeping.work.reads.items())
-        if self.task is not None:
-            yield from ((name, [reach], self.task.step.until) for name, reach in self.task.reads)
-
-    def size(self, inputs: RunInputs) -> int:
-        """About how many rows the greater step reads."""
-        return max(each.size(inputs) for each in (self.sweeping, self.task) if each is not None)
-
-    @property
-    def compares(self) -> bool:
-        """Whether many rows may be compared with many."""
-        task = self.task if self.sweeping is None else self.sweeping.task
-        return task is not None and task.route.kind is RouteKind.RECOMPUTED
-
-
-@dataclass
-class TurnOutcome:
-    """What came of a turn."""
-
-    done: list[EvaluationOutcome] = field(default_factory=list)
-    fault: Fault | None = None
-    error: ErrataError | None = None
-    """Why the query could not be taken further, where that is not for its rows: to try again may help."""
-    busy: bool = False
-    holder: LeaseHolder | None = None
-    """Who is at work on it instead."""
-
-    @property
-    def halted(self) -> bool:
-        """Whether nothing more can be done now."""
-        return self.busy or self.fault is not None or self.error is not None
 
 
 class Rounds:
@@ -220,14 +142,14 @@ class Rounds:
         if any(each.goes_far(self._inputs) for each in turns):
             self._inputs.spark.open()  # here, where a failure to start it ends the run and not a query
         self._inputs.expect(read for each in turns for read in each.reads)
-        for some, conf in _batches_by_size(turns, self._inputs):
-            names, owner = [_lease_name(each) for each in some], self._site.cause.owner
+        for some, conf in batches_by_size(turns, self._inputs):
+            names, owner = [lease_name(each) for each in some], self._site.cause.owner
             with (
                 self._inputs.spark.configured(conf),
                 leases.hold_free_leases(self._site.catalog, names, owner) as held,
                 ThreadPoolExecutor(PARALLEL_QUERIES) as pool,
             ):
-                outcomes = pool.map(lambda turn, held=held: self._one(turn, held.get(_lease_name(turn))), some)
+                outcomes = pool.map(lambda turn, held=held: self._one(turn, held.get(lease_name(turn))), some)
                 for turn, outcome in zip(some, outcomes, strict=True):
                     self._note(turn.name, outcome)
 
@@ -307,7 +229,7 @@ class Rounds:
                 leases.return_lease(self._site.catalog, held)  # between parts others may come first
         while left is not None:
             owner, patience = self._site.cause.owner, self._wanted.patience
-            with leases.hold_lease(self._site.catalog, _lease_name(turn), owner, patience) as lease:
+            with leases.hold_lease(self._site.catalog, lease_name(turn), owner, patience) as lease:
                 if lease.ours:
                     self._once(left, outcome, lease)
                 else:
@@ -392,11 +314,6 @@ class Rounds:
         outcome.busy = True
 
 
-def _lease_name(turn: QueryTurn) -> str:
-    """The name of the lease on a query."""
-    return f"query {turn.name}"
-
-
 def queries_with_inputs(known: Mapping[str, RecordedQuery], names: Sequence[str]) -> Mapping[str, RecordedQuery]:
     """The queries named and those that they read; without names, all."""
     for name in names:
@@ -404,17 +321,3 @@ def queries_with_inputs(known: Mapping[str, RecordedQuery], names: Sequence[str]
             raise unknown_name_error("query", name, list(known))
     reads = {name: each.checked.reads for name, each in known.items()}
     return {name: known[name] for name in with_inputs(names, reads)} if names else known
-
-
-def _batches_by_size(turns: Sequence[QueryTurn], inputs: RunInputs) -> list[tuple[list[QueryTurn], Mapping[str, str]]]:
-    """Large steps first, for which Spark is to adapt itself, and then smaller ones, each as suits it."""
-    sizes = {each.name: each.size(inputs) for each in turns}
-    large = [each for each in turns if sizes[each.name] > LOCAL_STEP_ROWS]
-    tiny = [each for each in turns if sizes[each.name] <= TINY_ROWS and not each.compares]
-    small = [each for each in turns if each not in large and each not in tiny]
-    classes: list[tuple[list[QueryTurn], Mapping[str, str]]] = [
-        (large, {}),
-        (small, SMALL_JOB_SETTINGS),
-        (tiny, TINY_JOB_SETTINGS),
-    ]
-    return [(some, conf) for some, conf in classes if some]

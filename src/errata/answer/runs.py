@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from errata.answer.correction_plan import CorrectionPlan
 from errata.answer.due_corrections import Deferrals
-from errata.answer.evaluation import EvaluationOutcome
+from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.faults import fault_error
-from errata.answer.progress import transitive_inputs
-from errata.answer.rounds import ProgressCallback, Rounds, RoundsRequest, queries_with_inputs
+from errata.answer.progress import ProgressCallback, transitive_inputs
+from errata.answer.rounds import Rounds, RoundsRequest, queries_with_inputs
 from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
 from errata.archive.revisions.apply import ReviseReport, apply_stream_revisions
 from errata.catalog import commits, pins, queries, streams

@@ -9,7 +9,7 @@ from typing import Annotated, Protocol
 
 import typer
 
-from errata.answer.evaluation import EvaluationOutcome
+from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.runs import RunReport, exit_code, stopped_query_errors
 from errata.answer.runs import run as run_flow
 from errata.archive.ingest.batch import IngestReport

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from errata.answer.evaluation import EvaluationOutcome
+from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.range_replay import REPLAY_WAIT_SECONDS, ReplayRange, ReplayReport
 from errata.answer.range_replay import replay_range as replay_flow
 from errata.answer.runs import SweepReport, exit_code, stopped_query_errors

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from errata.answer.evaluation import EvaluationOutcome
+from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.range_replay import REPLAY_WAIT_SECONDS, ReplayRange, replay_range
 from errata.answer.runs import RoundsReport, job_exit_code, run, stopped_query_errors, sweep
 from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch

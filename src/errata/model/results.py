@@ -114,6 +114,15 @@ def make_shape(
     return ResultShape(tuple(columns), pattern, timed)
 
 
+def have_same_key(one: ResultShape, other: ResultShape) -> bool:
+    """Whether results of the two can be told to be the same result: they have the same key."""
+    return one.timed == other.timed and _key_types(one) == _key_types(other)
+
+
+def _key_types(shape: ResultShape) -> list[tuple[str, str]]:
+    return sorted((each.name, str(each.type)) for each in shape.columns if each.key)
+
+
 def shape_to_record(shape: ResultShape) -> dict[str, Any]:
     """The shape as JSON can hold it; `from_record` reads it back."""
     columns = [[each.name, str(each.type), each.key, each.hidden, each.called] for each in shape.columns]

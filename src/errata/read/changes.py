@@ -17,7 +17,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from errata.answer.progress import no_results_error, resolve_query, result_horizon
-from errata.answer.result_sink import have_same_key
 from errata.archive.result_changes import ARCHIVE_ENDED, ChangeCause, ChangeRange, RecordKind, RecordPart, changes_frame
 from errata.archive.results import PUBLISHED_ROLES, buckets_by_start, split_masks
 from errata.catalog import buckets, commits, pins
@@ -33,7 +32,7 @@ from errata.engine.session import apply_settings
 from errata.errors import ErrataError
 from errata.model.bucket import Bucket, Role
 from errata.model.commit import Evaluation
-from errata.model.results import ResultShape
+from errata.model.results import ResultShape, have_same_key
 from errata.read.change_records import (
     change_records_frame,
     change_schema,

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from errata.answer.progress import event_time_text, no_results_error, reader_notes, resolve_query
-from errata.answer.result_sink import have_same_key
 from errata.archive.results import normalize_floats
 from errata.archive.schemas import conform, feed_schema
 from errata.archive.tables import match_rows
@@ -28,7 +27,7 @@ from errata.intake.encoding import JsonRow, display_value, json_rows
 from errata.intake.types import arrow_type
 from errata.language.expr import Lit, Value, literal_sql
 from errata.model.columns import TypeKind
-from errata.model.results import OLD_VE, VE, VS, ArchiveColumn, ResultShape
+from errata.model.results import OLD_VE, VE, VS, ArchiveColumn, ResultShape, have_same_key
 from errata.model.time import Interval, parse_event_time, parse_instant
 from errata.read.causes import CauseTracer, TracedResult
 from errata.read.changes import changelog_segments, read_change_records

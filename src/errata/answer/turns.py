@@ -1,0 +1,120 @@
+"""A query's turn in a round: what there is to do for it, how large that is, and what came of it.
+
+Turns of similar size are worked on together, since Spark is set up differently for large and for small work: see
+`batches_by_size`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from errata.answer.correction_plan import CorrectionPlan
+from errata.answer.evaluation import LOCAL_STEP_ROWS
+from errata.answer.evaluation_commit import EvaluationOutcome
+from errata.answer.inputs import RunInputs
+from errata.answer.task import EvaluationTask
+from errata.catalog.leases import LeaseHolder
+from errata.catalog.queries import RecordedQuery
+from errata.engine.engines import EngineKind
+from errata.errors import ErrataError
+from errata.language.plan import Plan
+from errata.language.route import RouteKind
+from errata.language.source_reads import SourceExtent
+from errata.model.commit import Fault
+from errata.model.technique import Technique
+
+SMALL_JOB_SETTINGS: Mapping[str, str] = {"spark.sql.adaptive.enabled": "false"}
+"""Spark settings for small work: adaptive planning of each stage takes longer than the stages themselves."""
+
+TINY_ROWS = 50_000
+"""Rows read by a step up to which it is interpreted, by one task: see `TINY_JOB_SETTINGS`."""
+
+TINY_JOB_SETTINGS: Mapping[str, str] = {
+    **SMALL_JOB_SETTINGS,
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Spark settings for tiny work. Generating and compiling Java takes longer than it saves, and is never reused: the
+instants in the code differ in each step."""
+
+
+@dataclass
+class QueryTurn:
+    """A query whose turn has come, and what there is to do for it."""
+
+    query: RecordedQuery
+    plan: Plan
+    sweeping: CorrectionPlan | None
+    task: EvaluationTask | None
+    """As things stand before the sweep."""
+
+    @property
+    def name(self) -> str:
+        return self.query.checked.name
+
+    @property
+    def idle(self) -> bool:
+        return self.sweeping is None and self.task is None
+
+    def goes_far(self, inputs: RunInputs) -> bool:
+        """Whether it is known beforehand that the far engine is needed."""
+        demands = [] if self.task is None else [self.task.demand(inputs)]
+        if self.sweeping is not None and self.sweeping.technique is not Technique.NONE:
+            demands.append(self.sweeping.demand(inputs))
+        return any(inputs.choice(each).engine is EngineKind.FAR for each in demands)
+
+    @property
+    def reads(self) -> Iterator[tuple[str, Sequence[SourceExtent], int]]:
+        """The sources that are read, where, and the last instant that counts."""
+        if self.sweeping is not None and self.sweeping.technique not in (Technique.NONE, Technique.DIRECT):
+            yield from ((name, some, self.sweeping.task.step.until) for name, some in self.sweeping.work.reads.items())
+        if self.task is not None:
+            yield from ((name, [reach], self.task.step.until) for name, reach in self.task.reads)
+
+    def size(self, inputs: RunInputs) -> int:
+        """About how many rows the greater step reads."""
+        return max(each.size(inputs) for each in (self.sweeping, self.task) if each is not None)
+
+    @property
+    def compares(self) -> bool:
+        """Whether many rows may be compared with many."""
+        task = self.task if self.sweeping is None else self.sweeping.task
+        return task is not None and task.route.kind is RouteKind.RECOMPUTED
+
+
+@dataclass
+class TurnOutcome:
+    """What came of a turn."""
+
+    done: list[EvaluationOutcome] = field(default_factory=list)
+    fault: Fault | None = None
+    error: ErrataError | None = None
+    """Why the query could not be taken further, where that is not for its rows: to try again may help."""
+    busy: bool = False
+    holder: LeaseHolder | None = None
+    """Who is at work on it instead."""
+
+    @property
+    def halted(self) -> bool:
+        """Whether nothing more can be done now."""
+        return self.busy or self.fault is not None or self.error is not None
+
+
+def lease_name(turn: QueryTurn) -> str:
+    """The name of the lease on a query."""
+    return f"query {turn.name}"
+
+
+def batches_by_size(turns: Sequence[QueryTurn], inputs: RunInputs) -> list[tuple[list[QueryTurn], Mapping[str, str]]]:
+    """Large steps first, for which Spark is to adapt itself, and then smaller ones, each as suits it."""
+    sizes = {each.name: each.size(inputs) for each in turns}
+    large = [each for each in turns if sizes[each.name] > LOCAL_STEP_ROWS]
+    tiny = [each for each in turns if sizes[each.name] <= TINY_ROWS and not each.compares]
+    small = [each for each in turns if each not in large and each not in tiny]
+    classes: list[tuple[list[QueryTurn], Mapping[str, str]]] = [
+        (large, {}),
+        (small, SMALL_JOB_SETTINGS),
+        (tiny, TINY_JOB_SETTINGS),
+    ]
+    return [(some, conf) for some, conf in classes if some]
