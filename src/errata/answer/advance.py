@@ -16,6 +16,7 @@ from errata.answer.row_comparison import group_starts, sort_arrays
 from errata.answer.task import EvaluationTask
 from errata.archive.bucket_writer import checksum
 from errata.archive.schemas import unpack_table
+from errata.archive.tables import key_numbers, latest_indexes
 from errata.archive.upkeep.bucket_checks import inspect_buckets
 from errata.archive.upkeep.inspection import ResultInspectionContext
 from errata.archive.upkeep.result_compaction import is_merge_due, merge_results
@@ -62,11 +63,8 @@ def latest_parts(parts: pa.Table) -> pa.Table:
     if not parts.num_rows:
         return parts
     names = [*group_columns(parts), VS]
-    told = sort_arrays(parts, names)
-    order = np.lexsort((parts[EVALUATION].to_numpy(), *reversed(told)))
-    fresh = group_starts([lane[order] for lane in told], parts.num_rows)
-    lasts = np.append(np.flatnonzero(fresh)[1:], len(order)) - 1
-    newest = parts.take(pa.array(order[lasts]))
+    latest = latest_indexes(key_numbers(parts.select(names)), parts[EVALUATION].to_numpy())
+    newest = parts.take(pa.array(latest))
     return newest.filter(pc.invert(newest[EMPTY_WINDOW]))
 
 

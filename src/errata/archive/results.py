@@ -18,7 +18,7 @@ from errata.archive.bucket_frames import LOCAL_ROWS, bucket_frame, files_frame, 
 from errata.archive.bucket_writer import arrow_bytes, checksum, cut_into_buckets, parquet_bytes
 from errata.archive.overlays import BucketSource, bucket_sources
 from errata.archive.schemas import conform, lineage_extent, result_mask_schema, result_schema, unpack_table
-from errata.archive.tables import match_rows
+from errata.archive.tables import key_numbers, latest_indexes, match_rows
 from errata.catalog import buckets
 from errata.catalog.database import Catalog
 from errata.catalog.result_archives import ResultArchive
@@ -27,7 +27,7 @@ from errata.engine.frames import arrow_ddl, broadcast_frame, frame_of_rows, join
 from errata.engine.plans.node_rows import instant_sql, quote_name
 from errata.model.bucket import MAX_INLINE_BYTES, Bounds, Bucket, Groups, NewBucket, Role, relevant_masks
 from errata.model.results import EVALUATION, VE, VS, ResultShape
-from errata.model.time import EVERYTHING, HIGHEST, Interval
+from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval
 
 _MASK_PREFIX = "_masked_"
 
@@ -100,28 +100,20 @@ def _normalize_float(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def latest_masks(masks: pa.Table, shape: ResultShape) -> pa.Table:
-    """Masks with only the last of each result, which masks whatever the others do. It has the last end of theirs, so
-    that it is found wherever they are."""
-    masks, first = _latest_first(masks, shape)
-    ends = masks[VE].to_numpy().copy()
-    np.maximum.at(ends, first, masks[VE].to_numpy())
-    last = masks.set_column(masks.schema.get_field_index(VE), VE, pa.array(ends))
-    return last.filter(pa.array(first == np.arange(masks.num_rows)))
+    """The latest mask of each result, which masks all that the earlier ones do. It gets the greatest end of theirs, so
+    that it is found wherever they were."""
+    numbers, ends = key_numbers(masks.select([VS, *shape.key])), masks[VE].to_numpy()
+    greatest = np.full(len(numbers), LOWEST)
+    np.maximum.at(greatest, numbers, ends)
+    latest = latest_indexes(numbers, masks[EVALUATION].to_numpy())
+    chosen = masks.take(pa.array(latest))
+    return chosen.set_column(masks.schema.get_field_index(VE), VE, pa.array(greatest[numbers[latest]]))
 
 
 def latest_rows(rows: pa.Table, shape: ResultShape) -> pa.Table:
-    """Of what is told of results, by several evaluations, what was told last of each."""
-    rows, first = _latest_first(rows, shape)
-    return rows.filter(pa.array(first == np.arange(rows.num_rows)))
-
-
-def _latest_first(rows: pa.Table, shape: ResultShape) -> tuple[pa.Table, np.ndarray]:
-    """What is told of results, what was told last first, and for each row the first one about the same result."""
-    rows = rows.take(pa.array(np.argsort(rows[EVALUATION].to_numpy(), kind="stable")[::-1]))
-    one, other = match_results(rows, rows, shape)
-    first = np.full(rows.num_rows, rows.num_rows)
-    np.minimum.at(first, one, other)
-    return rows, first
+    """Of rows that several evaluations wrote about results, the latest of each result."""
+    numbers = key_numbers(rows.select([VS, *shape.key]))
+    return rows.take(pa.array(latest_indexes(numbers, rows[EVALUATION].to_numpy())))
 
 
 def masks_frame(

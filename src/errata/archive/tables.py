@@ -1,4 +1,11 @@
-"""Rows put into order in memory."""
+"""Arrow tables in memory: sorted, matched with each other by columns, and numbered by their keys.
+
+All of it works on whole columns. `match_rows` narrows the larger table column by column to the rows that can match, and
+joins only these, since one side is usually small (a few corrections) and the other large (a part of an archive).
+
+Two notions of equality are used. `match_rows` compares floating numbers by their bits. `key_numbers` compares values:
+NULL equals NULL, NaN equals NaN, and -0.0 equals 0.0.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +20,8 @@ from errata.model.stream import Stream
 
 
 def sort_rows(rows: pa.Table, stream: Stream) -> pa.Table:
-    """Rows by order field, key and position. Rows nearly are in order, and most moments belong to few rows: a stable
-    sort of the order field does most of it, and only rows that share their moment are compared further."""
+    """Rows sorted by order field, key and position. Rows arrive nearly in order and few share their order field: a
+    stable sort of the order field does most of the work, and only rows that share it are compared further."""
     order = order_values(rows[stream.order])
     index = np.argsort(order, kind="stable")
     ordered = order[index]
@@ -42,20 +49,17 @@ def sort_by_columns(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     return rows.take(pc.sort_indices(sorting, sort_keys=keys))
 
 
-# Rows of two tables that agree in some columns, found whole columns at a time.
-#
-# One side is usually small, a few corrections, and the other a stretch of an archive. So the large side is narrowed
-# first, column by column, to the rows that can agree at all, and only what is left is joined.
+# Rows of two tables matched by columns.
 
 DIRECT_JOIN_ROWS = 1_000
-"""No more rows than this are joined as they are; of so many it is seen which columns are rare."""
+"""Rows up to which a table is joined without being narrowed, and from which the number of its values is estimated."""
 
 
 def match_rows(left: pa.Table, right: pa.Table, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The index pairs of rows that are equal in all the named columns, in order of left, then of right.
+    """The index pairs of rows that are equal in all the named columns, ordered by left index, then by right index.
 
-    The columns are of the same types on both sides, except that either may be dictionary encoded; such hold no NULL.
-    NULL equals NULL. Floating numbers are compared by their bits.
+    The columns have the same types on both sides, except that either may be dictionary encoded; dictionary columns
+    hold no NULL. NULL equals NULL. Floating numbers are compared by their bits.
     """
     if left.num_rows < right.num_rows:
         rows_right, rows_left = _narrow_sides(right, left, names)
@@ -63,7 +67,7 @@ def match_rows(left: pa.Table, right: pa.Table, names: Sequence[str]) -> tuple[n
         rows_left, rows_right = _narrow_sides(left, right, names)
     if not len(rows_left) or not len(rows_right):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    codes_left, codes_right = _codes(
+    codes_left, codes_right = _row_codes(
         _select_plain_rows(left, rows_left, names), _select_plain_rows(right, rows_right, names)
     )
     of_left, of_right = _join_codes(codes_left, codes_right)
@@ -81,7 +85,7 @@ def is_in_sorted(values: np.ndarray, wanted_sorted: np.ndarray) -> np.ndarray:
 
 
 def is_among(column: pa.ChunkedArray | pa.Array, values: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Which of a column's values are among others; of a dictionary, each entry is looked at once."""
+    """Which values of a column are among others. Each entry of a dictionary is looked up once."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     sought = _plain_column(values)
     found = [_is_among_chunk(chunk, sought) for chunk in chunks]
@@ -98,10 +102,10 @@ def _is_among_chunk(chunk: pa.Array, sought: pa.Array) -> np.ndarray:
 
 
 def _narrow_sides(large: pa.Table, small: pa.Table, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of both sides that can agree with one of the other: by the rarest columns first, since each column is
-    looked at only in the rows that are left, and by no more once most of them stay."""
+    """The rows of both sides that can match a row of the other. Columns of many values come first, since each column is
+    compared only in the rows that are left; narrowing stops when a column keeps more than half of them."""
     rows_large, rows_small = np.arange(large.num_rows), np.arange(small.num_rows)
-    for name in sorted(names, key=lambda each: _distinct(small[each]), reverse=True):
+    for name in sorted(names, key=lambda each: _distinct_count(small[each]), reverse=True):
         before = len(rows_large)
         if before <= DIRECT_JOIN_ROWS:
             break
@@ -113,7 +117,7 @@ def _narrow_sides(large: pa.Table, small: pa.Table, names: Sequence[str]) -> tup
     return rows_large, rows_small
 
 
-def _distinct(column: pa.ChunkedArray) -> int:
+def _distinct_count(column: pa.ChunkedArray) -> int:
     return len(_plain_column(column.slice(0, DIRECT_JOIN_ROWS)).unique())
 
 
@@ -126,15 +130,15 @@ def _select_plain_rows(table: pa.Table, rows: np.ndarray, names: Sequence[str]) 
     return chosen if len(rows) == table.num_rows else chosen.take(pa.array(rows))
 
 
-def _codes(left: pa.Table, right: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """A number for each row, the same for rows that are equal in all columns."""
+def _row_codes(left: pa.Table, right: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """A number for each row of both tables; equal numbers mean rows equal in all columns."""
     codes = np.zeros(left.num_rows + right.num_rows, dtype=np.int64)
     size = 1
     for name in left.column_names:
         both = pa.concat_arrays([_plain_column(left[name]), _plain_column(right[name])]).dictionary_encode("encode")
         further = both.indices.to_numpy().astype(np.int64)
         entries = len(both.dictionary)
-        if size * entries > len(codes) ** 2:  # numbered closely again, long before 64 bits are full
+        if size * entries > len(codes) ** 2:  # renumbered from 0, long before the product overflows 64 bits
             _, codes = np.unique(codes, return_inverse=True)
             size = int(codes.max()) + 1
         codes = codes * entries + further
@@ -143,7 +147,7 @@ def _codes(left: pa.Table, right: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _join_codes(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The index pairs of equal numbers, in order of left, then of right."""
+    """The index pairs of equal numbers, ordered by left index, then by right index."""
     order = np.argsort(right, kind="stable")
     ordered = right[order]
     first, last = np.searchsorted(ordered, left, side="left"), np.searchsorted(ordered, left, side="right")
@@ -157,3 +161,40 @@ def _join_codes(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.nda
 def _plain_column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole
+
+
+# Keys and values as small integers, and the latest row of each key.
+
+
+def key_numbers(keys: pa.Table) -> np.ndarray:
+    """A number for each row, from 0 by first appearance: rows with equal keys have equal numbers."""
+    numbers = np.zeros(keys.num_rows, dtype=np.int64)
+    for column in keys.columns:
+        own = value_codes(column)
+        if len(own) and own.min() != own.max():
+            # Both factors are at most the number of rows, so the product does not overflow 64 bits.
+            numbers = value_codes(pa.chunked_array([numbers * (int(own.max()) + 2) + own + 1])).astype(np.int64)
+    return numbers
+
+
+def value_codes(values: pa.ChunkedArray) -> np.ndarray:
+    """A number for each value, from 0 by first appearance; NULL is -1. NaN equals NaN, and -0.0 equals 0.0."""
+    if pa.types.is_floating(values.type):
+        zero, nan = pa.scalar(0.0, values.type), pa.scalar(float("nan"), values.type)
+        values = pc.if_else(pc.is_nan(values), nan, pc.add(values, zero))
+    parts = [np.asarray(chunk.indices.fill_null(-1)) for chunk in values.dictionary_encode().chunks]
+    return np.concatenate([np.zeros(0, dtype=np.int32), *parts])
+
+
+def latest_indexes(numbers: np.ndarray, version: np.ndarray) -> np.ndarray:
+    """Of rows with equal key numbers the index of the one with the greatest version (the last of these, if several), in
+    order of the key numbers."""
+    order = np.lexsort((version, numbers))
+    ordered = numbers[order]
+    latest: np.ndarray = order[np.append(ordered[1:] != ordered[:-1], True)] if len(order) else order
+    return latest
+
+
+def concat_columns(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values of one column followed by those of another of its type."""
+    return pa.chunked_array([*one.chunks, *other.chunks], one.type)

@@ -24,14 +24,13 @@ from errata.archive.revisions.pending import (
     PLACE,
     RevisionFlags,
     claim_schema,
-    key_numbers,
     keys_to_find,
     new_keys,
     revision_keys,
 )
 from errata.archive.revisions.resolve import Resolution, resolve_revisions
 from errata.archive.schemas import BATCH, LIVE, MASKS, REVISION, conform, numbered_pending_schema, old_value_column
-from errata.archive.tables import match_rows
+from errata.archive.tables import key_numbers, match_rows
 from errata.catalog import buckets
 from errata.catalog.database import Catalog
 from errata.catalog.ledger import BatchOrigin, batch_origins

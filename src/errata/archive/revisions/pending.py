@@ -19,7 +19,7 @@ from errata.archive.schemas import (
     old_value_column,
     pending_schema,
 )
-from errata.archive.tables import match_rows
+from errata.archive.tables import key_numbers, match_rows
 from errata.catalog import buckets
 from errata.catalog.streams import StreamState
 from errata.declare.site import Site
@@ -108,31 +108,6 @@ def keys_to_find(stream: Stream, revisions: pa.Table) -> pa.Table:
     # A key that was given as it was is not a second key, which might stand anywhere.
     counts = np.append(np.ones(mine.num_rows, dtype=bool), numbers[mine.num_rows :] != numbers[moving])
     return _distinct_keys(every.filter(pa.array(counts)), numbers[counts])
-
-
-def key_numbers(keys: pa.Table) -> np.ndarray:
-    """A number for each distinct key, from 0: equal keys have equal numbers."""
-    numbers = np.zeros(keys.num_rows, dtype=np.int64)
-    for column in keys.columns:
-        own = value_codes(column)
-        if len(own) and own.min() != own.max():
-            # Both factors are below the number of rows, so the product stays far from what 64 bits can hold.
-            numbers = value_codes(pa.chunked_array([numbers * (int(own.max()) + 2) + own + 1])).astype(np.int64)
-    return numbers
-
-
-def value_codes(values: pa.ChunkedArray) -> np.ndarray:
-    """A number for each distinct value, from 0 by first appearance; NULL is -1, NaN is NaN, and -0.0 is 0.0."""
-    if pa.types.is_floating(values.type):
-        zero, nan = pa.scalar(0.0, values.type), pa.scalar(float("nan"), values.type)
-        values = pc.if_else(pc.is_nan(values), nan, pc.add(values, zero))
-    parts = [np.asarray(chunk.indices.fill_null(-1)) for chunk in values.dictionary_encode().chunks]
-    return np.concatenate([np.zeros(0, dtype=np.int32), *parts])
-
-
-def concat_columns(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
-    """One column behind another."""
-    return pa.chunked_array([*one.chunks, *other.chunks], one.type)
 
 
 def _distinct_keys(keys: pa.Table, numbers: np.ndarray) -> pa.Table:

@@ -16,17 +16,9 @@ import pyarrow.compute as pc
 
 from errata.archive import schemas
 from errata.archive.bucket_writer import POS
-from errata.archive.revisions.pending import (
-    NUMBER,
-    PLACE,
-    RevisionFlags,
-    concat_columns,
-    key_numbers,
-    new_keys,
-    revision_keys,
-    value_codes,
-)
+from errata.archive.revisions.pending import NUMBER, PLACE, RevisionFlags, new_keys, revision_keys
 from errata.archive.schemas import old_value_column, overlay_schema
+from errata.archive.tables import concat_columns, key_numbers, value_codes
 from errata.intake.convert import canonical_text
 from errata.model.batch import (
     Op,

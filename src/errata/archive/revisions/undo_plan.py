@@ -29,7 +29,7 @@ from errata.archive.overlays import (
     undone_batches,
 )
 from errata.archive.revisions.decide import CorrectionContext, live_rows
-from errata.archive.revisions.pending import PLACE, concat_columns, key_numbers
+from errata.archive.revisions.pending import PLACE
 from errata.archive.schemas import (
     BATCH,
     LIVE,
@@ -45,6 +45,7 @@ from errata.archive.schemas import (
     report_schema,
     reported_bucket,
 )
+from errata.archive.tables import concat_columns, key_numbers
 from errata.catalog import buckets
 from errata.catalog.database import Catalog
 from errata.catalog.streams import StreamState

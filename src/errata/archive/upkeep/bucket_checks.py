@@ -20,9 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from errata.archive.bucket_frames import run_tasks
 from errata.archive.bucket_writer import order_values
 from errata.archive.overlays import BUCKET, BucketSource, Overlays, bucket_sources, read_overlays
-from errata.archive.revisions.pending import key_numbers
-from errata.archive.scan import ArchiveScan, ScanBuckets, identity_columns, scan_rows
+from errata.archive.scan import identity_columns, scan_rows
+from errata.archive.scan_plan import ArchiveScan, ScanBuckets
 from errata.archive.schemas import LIVE, REVISION, pack_table, unpack_table
+from errata.archive.tables import key_numbers
 from errata.archive.upkeep.inspection import (
     MASK_HIT_SCHEMA,
     InspectionContext,
@@ -34,7 +35,8 @@ from errata.archive.upkeep.inspection import (
 from errata.catalog.database import Catalog
 from errata.catalog.streams import StreamState
 from errata.declare.warehouse import Warehouse
-from errata.engine.engines import EngineDemand, Engines
+from errata.engine.budget import EngineDemand
+from errata.engine.engines import Engines
 from errata.engine.frames import fetch_rows, group_sql, select_sql
 from errata.engine.plans.node_rows import quote_name
 from errata.intake.convert import canonical_text
