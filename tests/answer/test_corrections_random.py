@@ -14,15 +14,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
-from tests.evaluate.test_advance_random import FEW, Answer, difference, forced, trials, unlike_its_feed
+from tests.answer.test_advance_random import FEW, Answer, difference, forced, trials, unlike_its_feed
 
 from errata.answer import replay_sequence
 from errata.answer import source_revisions as revised_rows
 from errata.answer.source_revisions import cluster_revisions
-from errata.language.lineage import Region, RegionAxis
 from errata.language.nodes import Join, Scan, Sliding
 from errata.language.plan_text import plan_tree
 from errata.language.route import RouteKind, choose_route
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import OLD_VE, VE, VS
 from errata.model.technique import Technique
 from fixtures.advancing import Round, Run, base_sources, go_on, rounds
@@ -187,7 +187,7 @@ def touched_outside(swept: Sweep) -> str:
 
 def _outside(swept: Sweep, rows: pa.Table) -> Iterator[str]:
     """The results that neither lie in a region nor beside one."""
-    by_case: dict[object, list[Region]] = defaultdict(list)
+    by_case: dict[object, list[Extent]] = defaultdict(list)
     for each in swept.regions:
         by_case[each.values[CASE]].append(each)
     moments = [name for name in rows.column_names if pa.types.is_timestamp(rows[name].type)]
@@ -198,9 +198,9 @@ def _outside(swept: Sweep, rows: pa.Table) -> Iterator[str]:
             yield repr(row)
 
 
-def _holds(region: Region, row: dict[str, Any]) -> bool:
+def _holds(region: Extent, row: dict[str, Any]) -> bool:
     low, high = region.interval.start, region.interval.end
-    start = region.axis is RegionAxis.START
+    start = region.axis is ExtentAxis.START
     meets = low <= row[VS] < high if start else row[VS] <= high and low <= row[VE]
     return meets and all(row[name] == value for name, value in region.values.items())
 
