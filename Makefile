@@ -14,10 +14,10 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport MAKEFLAGS MFLAGS MAKEOVERRIDES ARGS NAME SCALE OUT
 export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.tools/compiled
 
-.PHONY: help setup demo test chaos outages lint airflow bench docs clean lock
+.PHONY: help setup demo test test-long chaos outages lint airflow bench docs clean lock
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
 		while IFS='|' read -r target words; do printf '%-14s %s\n' "$$target" "$$words"; done
 
 setup: $(STAMP)  ## make .venv from requirements.lock (no root, no Docker)
@@ -28,8 +28,11 @@ $(STAMP): pyproject.toml requirements.lock .ci/setup .ci/setup.py
 demo: $(STAMP)  ## see queries kept answered over a stream, and the past corrected
 	@$(BIN)/errata demo $(ARGS)
 
-test: $(STAMP)  ## run the tests (ARGS='tests/engine --long' for some of them, or longer)
+test: $(STAMP)  ## run the tests (ARGS='tests/engine -x' for some of them)
 	@unset MAKELEVEL; $(BIN)/python .ci/test.py $(ARGS)
+
+test-long: $(STAMP)  ## run all tests, also the long ones, property tests on 2,000 examples each; hours
+	@unset MAKELEVEL; $(BIN)/python .ci/test.py --long $(ARGS)
 
 chaos: $(STAMP)  ## ten minutes of kills, four processes at work, the oracle at every quiet point (ARGS='--minutes 2 --seed 7')
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(ARGS)

@@ -1,4 +1,4 @@
-"""What all tests share: the fixtures' home, how long property tests run, by which seed they draw, and nothing else."""
+"""What all tests share: the fixtures' home, what runs only with `--long`, and how many examples property tests draw."""
 
 from __future__ import annotations
 
@@ -26,8 +26,19 @@ for name, examples in (("short", 25), ("long", 2_000)):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--long", action="store_true", help="run property tests on 2,000 examples each instead of 25")
+    words = "run the tests marked `long`, too, and property tests on 2,000 examples each instead of 25"
+    parser.addoption("--long", action="store_true", help=words)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: takes minutes, or repeats at length what another test shows; with --long")
     settings.load_profile("long" if config.getoption("--long") else "short")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--long"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]

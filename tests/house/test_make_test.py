@@ -1,4 +1,4 @@
-"""How `make test` counts what its two runs of pytest say, and when it needs only one."""
+"""How `make test` counts what its runs of pytest print, and when it needs only one."""
 
 from __future__ import annotations
 
@@ -43,5 +43,7 @@ def test_what_is_named_runs_in_one_go() -> None:
     assert not any(ci_test.names_tests(each) for each in ("--long", "-q", "no/such/folder", "some_name"))
 
 
-def test_what_waits_is_there() -> None:
-    assert all((HOUSE / each).is_dir() for each in ci_test.WAITING)
+def test_the_folders_that_are_named_are_there_and_run_once() -> None:
+    named = [*ci_test.WAITING, *ci_test.COMPUTING]
+    assert all((HOUSE / each).is_dir() for each in named)
+    assert len(set(named)) == len(named)
