@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame
 from bench.bucket_index import STREAM, declare, newest_commit
 from errata.archive.ingest.batch import IngestRequest, ingest_batch
 from errata.archive.revisions.apply import apply_stream_revisions
-from errata.archive.scan import ArchiveScan, candidate_buckets, scan_rows
+from errata.archive.scan import scan_rows
+from errata.archive.scan_plan import ArchiveScan, candidate_buckets
 from errata.archive.upkeep.compaction import CompactionReport, compact_streams
 from errata.catalog import commits, streams
 from errata.catalog.database import open_catalog

@@ -16,19 +16,19 @@ import pyarrow.parquet as pq
 
 from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.archive.results import buckets_by_instant, buckets_by_start
-from errata.archive.scan import ArchiveScan, candidate_buckets
+from errata.archive.scan_plan import ArchiveScan, candidate_buckets
 from errata.archive.schemas import unpack_table
 from errata.catalog import buckets, commits, queries, streams
 from errata.catalog.result_archives import read_archives
 from errata.declare.query_plans import read_plans
 from errata.declare.site import Site
 from errata.generate.feed import IntArray
-from errata.language.lineage import RegionAxis
 from errata.language.plan import Plan
 from errata.language.rewrite import rewrite_plan
 from errata.language.route import choose_route
-from errata.language.source_reads import SourceExtent, reads_of_step
+from errata.language.source_reads import reads_of_step
 from errata.model.bucket import Bucket
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import VE, VS
 from errata.model.time import LOWEST, Interval
 
@@ -118,12 +118,12 @@ class Reading:
                     found.setdefault(name, []).append(wanted)
         return found
 
-    def _place(self, name: str, reach: SourceExtent, until: int) -> _Wanted:
+    def _place(self, name: str, reach: Extent, until: int) -> _Wanted:
         interval = Interval(reach.interval.start, min(reach.interval.end, until + 1))
         if name not in self._standings:
-            return _Wanted(VS, interval, None if reach.axis is RegionAxis.START else VE)
+            return _Wanted(VS, interval, None if reach.axis is ExtentAxis.START else VE)
         stream = self._standings[name].stream
-        if not interval.empty and (reach.axis is RegionAxis.INSTANT or stream.relation is not None):
+        if not interval.empty and (reach.axis is ExtentAxis.INSTANT or stream.relation is not None):
             # A row of a stream counts for ever, and a version until the next one comes.
             interval = Interval(LOWEST, interval.end)
         return _Wanted(stream.order, interval)

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from errata.archive import bucket_frames
-from errata.archive.scan import ArchiveScan, candidate_buckets, scan_rows
+from errata.archive.scan import scan_rows
+from errata.archive.scan_plan import ArchiveScan, candidate_buckets
 from errata.catalog import commits, streams
 from errata.errors import ErrataError
 from errata.model.time import Interval

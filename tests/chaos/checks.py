@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from errata.archive.scan import ArchiveScan, scan_rows
+from errata.archive.scan import scan_rows
+from errata.archive.scan_plan import ArchiveScan
 from errata.archive.upkeep.doctor import run_doctor
 from errata.catalog import commits, leases, streams
 from errata.declare.site import Site, open_site

@@ -16,7 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from errata.engine import near
-from errata.engine.engines import EngineDemand, EngineKind, Engines, NearBudget
+from errata.engine.budget import EngineDemand, EngineKind, NearBudget
+from errata.engine.engines import Engines
 from errata.engine.frames import fetch_rows, frame_of_rows
 from errata.engine.near import is_near, near_session, stop_near
 

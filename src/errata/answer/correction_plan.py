@@ -25,14 +25,13 @@ from errata.archive.upkeep.retention import unrecoverable_sources
 from errata.catalog import buckets
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import ResultArchive
-from errata.engine.engines import EngineDemand
+from errata.engine.budget import EngineDemand
 from errata.language.incremental import adjustment_obstacle
-from errata.language.lineage import RegionAxis
 from errata.language.nodes import scans_of
 from errata.language.plan import Plan
-from errata.language.source_reads import SourceExtent
 from errata.model.bucket import Bucket, Role
 from errata.model.commit import RefusedRevisions
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import VS
 from errata.model.stream import RevisionPolicy
 from errata.model.technique import Technique
@@ -88,7 +87,7 @@ def _cluster_limit(revised: SourceRevisions, inputs: RunInputs) -> int:
         return MAX_CLUSTERS
     begins = pc.min_max(revised.rows[VS])
     hull = Interval(begins["min"].as_py(), begins["max"].as_py() + 1)
-    rows = inputs.size(revised.source, SourceExtent(RegionAxis.START, hull), HIGHEST - 1)
+    rows = inputs.size(revised.source, Extent(ExtentAxis.START, hull), HIGHEST - 1)
     return min(MAX_CLUSTERS, max(MIN_CLUSTERS, rows // ROWS_PER_CLUSTER))
 
 

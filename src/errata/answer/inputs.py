@@ -22,21 +22,21 @@ from errata.archive.results import (
     starting_in,
     valid_in,
 )
-from errata.archive.scan import ArchiveScan, GroupKey, ScanBuckets, candidate_buckets, order_literal, scan_rows
+from errata.archive.scan import order_literal, scan_rows
+from errata.archive.scan_plan import ArchiveScan, GroupKey, ScanBuckets, candidate_buckets
 from errata.catalog import ledger
 from errata.catalog.result_archives import ResultArchive
 from errata.catalog.streams import StreamState
 from errata.declare.site import Site
-from errata.engine.engines import EngineChoice, EngineDemand
+from errata.engine.budget import EngineChoice, EngineDemand
 from errata.engine.frames import fetch_rows, frame_of_rows, stream_ddl
 from errata.engine.near import is_near
 from errata.engine.plans.node_rows import quote_name
 from errata.engine.session import temporary_settings
-from errata.language.lineage import RegionAxis
 from errata.language.plan import Plan
-from errata.language.source_reads import EMPTY_EXTENT, SourceExtent
 from errata.model.bucket import Bucket
 from errata.model.commit import EvaluationCost
+from errata.model.extent import NO_ROWS, Extent, ExtentAxis
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, Interval, merge_intervals
 
@@ -148,7 +148,7 @@ class RunInputs:
                 self._known[key] = find()
             return cast("T", self._known[key])
 
-    def expect(self, reads: Iterable[tuple[str, Sequence[SourceExtent], int]]) -> None:
+    def expect(self, reads: Iterable[tuple[str, Sequence[Extent], int]]) -> None:
         """Be told what queries are going to read, with the last instant that counts: what several ask for is read once
         where that is less work."""
         asked: dict[str, list[Interval]] = {}
@@ -163,30 +163,30 @@ class RunInputs:
         self._expected.clear()
         self._expected.update({name: _hull_of(some) for name, some in asked.items() if len(some) > 1})
 
-    def size(self, name: str, reach: SourceExtent, until: int) -> int:
+    def size(self, name: str, reach: Extent, until: int) -> int:
         """About how many rows there are to read."""
         return estimate_rows(*self.holding(name, reach, until))
 
-    def holding(self, name: str, reach: SourceExtent, until: int) -> tuple[Sequence[Bucket], Interval]:
+    def holding(self, name: str, reach: Extent, until: int) -> tuple[Sequence[Bucket], Interval]:
         """The buckets that can hold the rows to read, and where these begin."""
         interval = Interval(reach.interval.start, min(reach.interval.end, until + 1))
         if interval.empty:
             return (), interval
         if name in self.standings:
-            if reach.axis is RegionAxis.INSTANT:
+            if reach.axis is ExtentAxis.INSTANT:
                 interval = Interval(LOWEST, interval.end)
             scan = ArchiveScan(
                 self.standings[name], self.commit_id, interval, groups_of_extent(self.standings[name].stream, reach)
             )
             return self._candidates(scan).all, interval
         of = self.published[name]
-        find = buckets_by_start if reach.axis is RegionAxis.START else buckets_by_instant
+        find = buckets_by_start if reach.axis is ExtentAxis.START else buckets_by_instant
         return find(self.site.catalog, of, of.last.commit_id, interval), interval
 
-    def size_of_all(self, name: str, reaches: Sequence[SourceExtent], until: int) -> int:
+    def size_of_all(self, name: str, reaches: Sequence[Extent], until: int) -> int:
         """The same for what any of several reaches asks for, each row once."""
         if name not in self.standings or len(reaches) <= 1:
-            return self.size(name, reduce(or_, reaches, EMPTY_EXTENT), until)
+            return self.size(name, reduce(or_, reaches, NO_ROWS), until)
         standing = self.standings[name]
         groups = _groups_of_extents(standing.stream, reaches)
         intervals = merge_intervals(self._asked(standing, reaches, until))
@@ -194,26 +194,26 @@ class RunInputs:
         return sum(estimate_rows(self._candidates(each).all, each.interval) for each in scans)
 
     @staticmethod
-    def _asked(standing: StreamState, reaches: Iterable[SourceExtent], until: int) -> list[Interval]:
+    def _asked(standing: StreamState, reaches: Iterable[Extent], until: int) -> list[Interval]:
         """Where the rows begin that reaches ask for."""
         from_ever = standing.stream.relation is not None
         return [
-            Interval(LOWEST if from_ever or each.axis is RegionAxis.INSTANT else each.interval.start, end)
+            Interval(LOWEST if from_ever or each.axis is ExtentAxis.INSTANT else each.interval.start, end)
             for each in reaches
             if (end := min(each.interval.end, until + 1)) > each.interval.start
         ]
 
-    def read(self, name: str, reach: SourceExtent, until: int, revision: int | None) -> SourceRows:
+    def read(self, name: str, reach: Extent, until: int, revision: int | None) -> SourceRows:
         """Rows of a stream, relation or query; nothing that begins after `until` counts."""
         interval = Interval(reach.interval.start, min(reach.interval.end, until + 1))
         if name in self.standings:
             return self._of_stream(self.standings[name], reach, interval, revision)
         return self._of_query(self.published[name], reach, interval)
 
-    def read_all(self, name: str, reaches: Sequence[SourceExtent], until: int, revision: int | None) -> SourceRows:
+    def read_all(self, name: str, reaches: Sequence[Extent], until: int, revision: int | None) -> SourceRows:
         """Rows of a source that any of several reaches asks for, each row once."""
         if name not in self.standings or len(reaches) <= 1:
-            return self.read(name, reduce(or_, reaches, EMPTY_EXTENT), until, revision)
+            return self.read(name, reduce(or_, reaches, NO_ROWS), until, revision)
         standing = self.standings[name]
         intervals = merge_intervals(self._asked(standing, reaches, until))
         if len(intervals) <= 1:
@@ -222,11 +222,9 @@ class RunInputs:
             return self._shared_scan(standing, hull, groups, revision)
         return self._of_stretches(standing, reaches, intervals, revision)
 
-    def _of_stream(
-        self, standing: StreamState, reach: SourceExtent, interval: Interval, revision: int | None
-    ) -> SourceRows:
+    def _of_stream(self, standing: StreamState, reach: Extent, interval: Interval, revision: int | None) -> SourceRows:
         stream = standing.stream
-        if not interval.empty and (reach.axis is RegionAxis.INSTANT or stream.relation is not None):
+        if not interval.empty and (reach.axis is ExtentAxis.INSTANT or stream.relation is not None):
             # What counts at an instant may have begun at any time before.
             interval = Interval(LOWEST, interval.end)
         return self._shared_scan(standing, interval, groups_of_extent(stream, reach), revision)
@@ -267,7 +265,7 @@ class RunInputs:
     def _of_stretches(
         self,
         standing: StreamState,
-        reaches: Sequence[SourceExtent],
+        reaches: Sequence[Extent],
         intervals: Sequence[Interval],
         revision: int | None,
     ) -> SourceRows:
@@ -324,14 +322,14 @@ class RunInputs:
             return {"type": "batch", "id": found[0][1]}
         return {"type": "batches", "id": f"commits {found[0][0]} to {found[-1][0]}" if found else ""}
 
-    def _of_query(self, of: ResultArchive, reach: SourceExtent, interval: Interval) -> SourceRows:
+    def _of_query(self, of: ResultArchive, reach: Extent, interval: Interval) -> SourceRows:
         plan = self.plans[of.name]
         fields = [each.name for each in plan.fields]
         commit_id = of.last.commit_id
-        find = buckets_by_start if reach.axis is RegionAxis.START else buckets_by_instant
+        find = buckets_by_start if reach.axis is ExtentAxis.START else buckets_by_instant
         some = find(self.site.catalog, of, commit_id, interval)
         rows = results_frame(self.session, self.site.catalog, self.site.warehouse, of.shape, some)
-        narrowed = (starting_in if reach.axis is RegionAxis.START else valid_in)(rows, interval)
+        narrowed = (starting_in if reach.axis is ExtentAxis.START else valid_in)(rows, interval)
         return SourceRows(as_plan_source(narrowed, of.shape, fields), estimate_rows(some, interval), tuple(some))
 
 
@@ -348,14 +346,14 @@ def _in_intervals(stream: Stream, intervals: Iterable[Interval]) -> str:
     )
 
 
-def groups_of_extent(stream: Stream, reach: SourceExtent) -> frozenset[GroupKey] | None:
+def groups_of_extent(stream: Stream, reach: Extent) -> frozenset[GroupKey] | None:
     """The group that all the rows are of, if that is known."""
     if not stream.group or any(not isinstance(reach.values.get(name), str) for name in stream.group):
         return None
     return frozenset([tuple(str(reach.values[name]) for name in stream.group)])
 
 
-def _groups_of_extents(stream: Stream, reaches: Iterable[SourceExtent]) -> frozenset[GroupKey] | None:
+def _groups_of_extents(stream: Stream, reaches: Iterable[Extent]) -> frozenset[GroupKey] | None:
     """The groups that the rows are of, if those of all reaches are known."""
     found = [groups_of_extent(stream, each) for each in reaches if not each.interval.empty]
     return None if any(each is None for each in found) else frozenset(group for each in found for group in each or ())

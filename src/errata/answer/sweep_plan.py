@@ -28,7 +28,7 @@ from errata.catalog.result_archives import read_archives
 from errata.catalog.streams import StreamState
 from errata.declare.query_plans import read_plans
 from errata.declare.site import Site
-from errata.engine.engines import EngineChoice, EngineDemand
+from errata.engine.budget import EngineChoice, EngineDemand
 from errata.language.plan import Plan
 from errata.model.commit import RefusedRevisions
 from errata.model.results import VE, VS

@@ -13,7 +13,7 @@ from errata.catalog import buckets
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import ResultArchive, evaluations_of
 from errata.catalog.streams import StreamState
-from errata.engine.engines import EngineDemand
+from errata.engine.budget import EngineDemand
 from errata.language.near_support import near_hash_obstacle, near_obstacle
 from errata.language.nodes import scans_of
 from errata.language.patterns import update_pattern
@@ -21,15 +21,9 @@ from errata.language.plan import Plan
 from errata.language.plan_text import has_timestamps
 from errata.language.rewrite import rewritten_plan
 from errata.language.route import Route, RouteKind, choose_route, closing_column
-from errata.language.source_reads import (
-    SourceExtent,
-    base_inputs,
-    first_step,
-    first_whole_instant,
-    first_whole_result,
-    reads_of_step,
-)
+from errata.language.source_reads import base_inputs, first_step, first_whole_instant, first_whole_result, reads_of_step
 from errata.model.commit import Evaluation, EvaluationSpan
+from errata.model.extent import Extent
 from errata.model.query import LineageMode
 from errata.model.results import ResultShape, make_shape
 from errata.model.time import LOWEST
@@ -89,7 +83,7 @@ class EvaluationTask:
         return sum(inputs.size(name, reach, self.step.until) for name, reach in self.reads)
 
     @cached_property
-    def reads(self) -> Sequence[tuple[str, SourceExtent]]:
+    def reads(self) -> Sequence[tuple[str, Extent]]:
         """The rows that it reads of each source, one time for each part of the step."""
         parts = reads_of_step(self.rewritten, self.route, self.step, beginning=self.basis is None).values()
         return [each for part in parts for each in part.items()]

@@ -15,12 +15,12 @@ from errata.answer.inputs import RunInputs
 from errata.answer.task import EvaluationTask
 from errata.catalog.leases import LeaseHolder
 from errata.catalog.queries import RecordedQuery
-from errata.engine.engines import EngineKind
+from errata.engine.budget import EngineKind
 from errata.errors import ErrataError
 from errata.language.plan import Plan
 from errata.language.route import RouteKind
-from errata.language.source_reads import SourceExtent
 from errata.model.commit import Fault
+from errata.model.extent import Extent
 from errata.model.technique import Technique
 
 SMALL_JOB_SETTINGS: Mapping[str, str] = {"spark.sql.adaptive.enabled": "false"}
@@ -65,7 +65,7 @@ class QueryTurn:
         return any(inputs.choice(each).engine is EngineKind.FAR for each in demands)
 
     @property
-    def reads(self) -> Iterator[tuple[str, Sequence[SourceExtent], int]]:
+    def reads(self) -> Iterator[tuple[str, Sequence[Extent], int]]:
         """The sources that are read, where, and the last instant that counts."""
         if self.sweeping is not None and self.sweeping.technique not in (Technique.NONE, Technique.DIRECT):
             yield from ((name, some, self.sweeping.task.step.until) for name, some in self.sweeping.work.reads.items())

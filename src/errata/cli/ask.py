@@ -13,10 +13,8 @@ from errata.cli.console import print_message
 from errata.cli.options import (
     QueryArgument,
     SqlOption,
-    StreamName,
     check_output_file,
     global_options,
-    parse_values,
     select_query,
 )
 from errata.cli.results import OutFile, RowLimit, ScanFormatOption, check_format, print_rows
@@ -24,9 +22,7 @@ from errata.declare.changes import drifted_queries
 from errata.declare.site import Site, open_site
 from errata.errors import ErrataError, UsageError
 from errata.read.ask import BoundQuery, OneTimeQuery, open_answer
-from errata.read.stream_scan import StreamScanRequest, check_scan_interval, open_scan
 from errata.read.tables import ExportFormat
-from errata.read.wording import count_text
 
 _EVERY_ROW = "SELECT * FROM "
 
@@ -101,53 +97,3 @@ def _report_answer(asked: BoundQuery, what: str, kind: ExportFormat, *, to_file:
         print_message(f"{what} at {asked.moment}, as of commit {asked.commit_id}")
     if asked.aged:
         print_message(asked.left_over)
-
-
-# `errata archive scan`: rows of an archive.
-
-
-def scan(
-    context: typer.Context,
-    stream: StreamName,
-    start: Annotated[str | None, typer.Option("--from", metavar="T", help="The first place that counts.")] = None,
-    end: Annotated[str | None, typer.Option("--to", metavar="T", help="The first place that no longer does.")] = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option("--group", metavar="COLUMN=VALUE[,…]", help="Only this group; may be given again."),
-    ] = None,
-    as_of: Annotated[str | None, typer.Option("--as-of", metavar="COMMIT|TIME", help="As known then.")] = None,
-    kind: ScanFormatOption = ExportFormat.TABLE,
-    out: OutFile = None,
-    limit: RowLimit = None,
-    revisions: Annotated[
-        int | None,
-        typer.Option("--revisions", metavar="N", min=0, help="With the corrections up to this number only."),
-    ] = None,
-    age_first: Annotated[
-        bool, typer.Option("--age-first", help="Age the stream first if it ages lazily, as a correction would.")
-    ] = False,
-) -> None:
-    """Read rows with from <= place < to, sorted by order field and key.
-
-    Places are times such as 2026-11-18T02:00:00, in UTC, or whole numbers, as the stream is ordered.
-    """
-    check_format(kind, out)
-    wanted = StreamScanRequest(
-        stream,
-        start,
-        end,
-        as_of,
-        [parse_values(text, "group", "--group symbol=IBM") for text in group or ()],
-        age_first,
-        revisions,
-    )
-    with open_site(global_options(context).project) as site:
-        check_scan_interval(site.catalog, wanted)
-        with open_scan(site, wanted) as answer:
-            asked = answer.scan.standing.stream
-            by = list(dict.fromkeys([asked.order, *asked.key]))
-            print_rows(answer.rows, by, kind, out, limit, title=f"reading {asked.name}", check=answer.pin.check)
-    if out is not None:
-        print_message(f"wrote {out}, as of commit {answer.scan.commit_id}")
-    elif kind is ExportFormat.TABLE:
-        print_message(f"as of commit {answer.scan.commit_id}; {count_text(len(answer.found.all), 'bucket')} opened")

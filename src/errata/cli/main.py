@@ -42,7 +42,7 @@ WITHOUT_PANDAS = frozenset(
         "log:leases",
         "log:log",
         "results:results",
-        "ask:scan",
+        "scan:scan",
         "status:status",
         "why:why",
     )
@@ -165,7 +165,7 @@ GROUPS = {
         {
             "ls": ("List a stream's buckets, and draw them.", "errata.cli.archive:ls"),
             "stats": ("Show how much the archives hold.", "errata.cli.archive:stats"),
-            "scan": ("Read rows of an archive as known at a commit.", "errata.cli.ask:scan"),
+            "scan": ("Read rows of an archive as known at a commit.", "errata.cli.scan:scan"),
             "age-out": ("Drop buckets that are past the retention.", "errata.cli.age_out:age_out"),
             "compact": ("Work corrections in, and merge small buckets.", "errata.cli.compact:compact"),
             "vacuum": ("Remove what nobody needs any more.", "errata.cli.archive:vacuum"),
@@ -175,7 +175,7 @@ GROUPS = {
         "See rows and files not taken in; retry or drop them.",
         {
             "ls": ("List what is in quarantine, and why it is there.", "errata.cli.quarantine:ls"),
-            "retry": ("Take what is in quarantine in again.", "errata.cli.ingest:retry"),
+            "retry": ("Take what is in quarantine in again.", "errata.cli.retry:retry"),
             "drop": ("Give what is in quarantine up for good.", "errata.cli.quarantine:drop"),
         },
     ),

@@ -16,6 +16,7 @@ from errata.catalog.streams import StreamState
 from errata.clock import SYSTEM, Clock
 from errata.declare.project import NearMode, Project, load_project
 from errata.declare.warehouse import Warehouse
+from errata.engine.budget import NEAR_MAX_BYTES, NEAR_MAX_ROWS, NearBudget, near_is_installed
 from errata.errors import ErrataError, unknown_name_error
 from errata.model.bucket import NewBucket
 from errata.model.commit import Cause
@@ -50,13 +51,16 @@ class Site:
 
     def engines_with(self, open_far: Callable[[], SparkSession]) -> Engines:
         """The same for a run, with its own way to open the far one."""
-        from errata.engine.engines import NEAR_MAX_BYTES, NEAR_MAX_ROWS, Engines, NearBudget  # noqa: PLC0415 - it imports PySpark, too
-        from errata.engine.near import near_is_installed  # noqa: PLC0415 - as above
+        from errata.engine.engines import Engines  # noqa: PLC0415 - it imports PySpark, too
 
+        return Engines(open_far, self.near_budget())
+
+    def near_budget(self) -> NearBudget | None:
+        """What the near engine is given at most; None if it is off or not installed."""
         near = self.project.spark.near
         if near.use is NearMode.OFF or not near_is_installed():
-            return Engines(open_far, None)
-        return Engines(open_far, NearBudget(near.rows or NEAR_MAX_ROWS, near.size or NEAR_MAX_BYTES))
+            return None
+        return NearBudget(near.rows or NEAR_MAX_ROWS, near.size or NEAR_MAX_BYTES)
 
     def caused_by(self, flow: str, session: SparkSession | None = None) -> Cause:
         """What a commit of the flow is to say of its making."""

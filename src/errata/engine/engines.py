@@ -1,87 +1,29 @@
 """Which engine does a piece of work: near, beside this process, or far, Spark; and the change to far where near fails.
 
-A piece of work is a function of a session that has no effect until its caller commits: it can be done again. This is
-the one place that decides; the budget is in rows and bytes that the bucket index knows before anything is read.
+A piece of work is a function of a session that has no effect until its caller commits, so that it can be repeated. The
+decision itself is in `engine.budget`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from errata.engine.budget import EngineChoice, EngineDemand, EngineKind, NearBudget, choose_engine, near_is_installed
 from errata.engine.failures import last_line
 from errata.engine.frames import fetch_rows
-from errata.engine.near import is_near, near_is_installed, near_session
+from errata.engine.near import is_near, near_session
 from errata.errors import ErrataError
-from errata.model.bucket import Bucket
 
 T = TypeVar("T")
 
-NEAR_MAX_ROWS = 2_000_000
-"""Rows of a piece of work above which the far engine does it."""
-NEAR_MAX_BYTES = 256 * 1024 * 1024
-"""Bytes in buckets of a piece of work above which the far engine does it."""
-
 _log = logging.getLogger(__name__)
-
-
-class EngineKind(Enum):
-    """What runs a plan."""
-
-    NEAR = "near"
-    FAR = "far"
-
-
-@dataclass(frozen=True, slots=True)
-class NearBudget:
-    """What the near engine is given at most."""
-
-    rows: int = NEAR_MAX_ROWS
-    size: int = NEAR_MAX_BYTES
-
-
-@dataclass(frozen=True, slots=True)
-class EngineDemand:
-    """What a piece of work reads, as the bucket index tells."""
-
-    rows: int = 0
-    size: int = 0
-    """Bytes in buckets."""
-    obstacle: str | None = None
-    """Why the near engine cannot be asked, whatever the size: a function whose results there are not proven, say."""
-
-    @classmethod
-    def of(cls, found: Collection[Bucket], obstacle: str | None = None) -> EngineDemand:
-        """To read all of some buckets."""
-        return cls(sum(each.rows for each in found), sum(each.size for each in found), obstacle)
-
-
-@dataclass(frozen=True, slots=True)
-class EngineChoice:
-    """The engine that does a piece of work, and why."""
-
-    engine: EngineKind
-    why: str
-
-
-def choose_engine(demand: EngineDemand, budget: NearBudget | None) -> EngineChoice:
-    """The engine for a demand; without a budget there is no near engine."""
-    if budget is None:
-        return EngineChoice(EngineKind.FAR, "near is off")
-    if demand.obstacle is not None:
-        return EngineChoice(EngineKind.FAR, demand.obstacle)
-    if demand.rows > budget.rows:
-        return EngineChoice(EngineKind.FAR, f"{demand.rows:,} rows are more than near's {budget.rows:,}")
-    if demand.size > budget.size:
-        return EngineChoice(EngineKind.FAR, f"{demand.size:,} bytes are more than near's {budget.size:,}")
-    return EngineChoice(EngineKind.NEAR, f"{demand.rows:,} rows")
 
 
 @dataclass(slots=True)

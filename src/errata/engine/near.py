@@ -20,7 +20,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -118,11 +117,6 @@ def near_session() -> Iterator[SparkSession]:
 def is_near(session: SparkSession) -> bool:
     """Whether a session, that of a frame say, is the near engine's."""
     return any(each.session is session for each in tuple(_servers))  # which another thread may be changing
-
-
-def near_is_installed() -> bool:
-    """Whether this machine has the near engine."""
-    return find_spec("pysail") is not None
 
 
 def stop_near() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive.scan import ArchiveScan, ScanBuckets, candidate_buckets, scan_rows
+from errata.archive.scan import scan_rows
+from errata.archive.scan_plan import ArchiveScan, ScanBuckets, candidate_buckets
 from errata.catalog import commits, pins, queries, streams
 from errata.catalog.database import Catalog, open_catalog
 from errata.catalog.streams import StreamState
@@ -19,7 +20,7 @@ from errata.declare.project import load_project
 from errata.declare.query_plans import read_plans, stream_sources, with_inputs
 from errata.declare.site import Site
 from errata.declare.warehouse import Warehouse
-from errata.engine.engines import EngineDemand
+from errata.engine.budget import EngineDemand
 from errata.engine.failures import query_errors_in_words
 from errata.engine.plans.compile import compile_plan
 from errata.engine.plans.node_rows import quote_name

@@ -21,7 +21,7 @@ from errata.catalog.result_archives import ResultArchive, archive_history, evalu
 from errata.declare.project import load_project
 from errata.declare.site import Site
 from errata.declare.warehouse import Warehouse
-from errata.engine.engines import EngineDemand
+from errata.engine.budget import EngineDemand
 from errata.engine.failures import query_errors_in_words
 from errata.engine.plans.node_rows import quote_name
 from errata.engine.session import apply_settings

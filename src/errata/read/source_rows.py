@@ -15,20 +15,21 @@ from errata.answer.inputs import estimate_rows
 from errata.answer.progress import result_horizon
 from errata.archive.bucket_frames import LOCAL_ROWS
 from errata.archive.results import buckets_by_instant, buckets_by_start, results_frame
-from errata.archive.scan import ArchiveScan, candidate_buckets, scan_rows
+from errata.archive.scan import scan_rows
+from errata.archive.scan_plan import ArchiveScan, candidate_buckets
 from errata.archive.tables import match_rows
 from errata.catalog import commits, streams
 from errata.catalog.result_archives import ResultArchive, evaluations_of, read_archive
 from errata.declare.site import Site
-from errata.engine.engines import EngineDemand
+from errata.engine.budget import EngineDemand
 from errata.engine.frames import arrow_ddl, fetch_rows, frame_of_rows, sql_column
 from errata.engine.plans.node_rows import quote_name
 from errata.errors import ErrataError
 from errata.intake.encoding import JsonRow, json_rows
-from errata.language.lineage import InputChange, Region, RegionAxis
-from errata.language.source_reads import SourceExtent
+from errata.language.lineage import InputChange
 from errata.model.bucket import Bucket
 from errata.model.commit import Evaluation
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import VE, VS
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, Interval, merge_intervals
@@ -52,8 +53,8 @@ class VersionTable:
 
 def contributing_places(
     form: QueryForm,
-    region: Region,
-    reads: Sequence[SourceExtent],
+    region: Extent,
+    reads: Sequence[Extent],
     source: str,
     sides: Sequence[VersionTable],
     stream: Stream | None,
@@ -84,7 +85,7 @@ def contributing_places(
     return pa.array(found, pa.int64())
 
 
-def _leads_to_region(form: QueryForm, region: Region, source: str, row: Mapping[str, Any]) -> bool:
+def _leads_to_region(form: QueryForm, region: Extent, source: str, row: Mapping[str, Any]) -> bool:
     """Whether one version of a row leads to a region."""
     for place, scan in enumerate(form.scans):
         if scan.source.name == source:
@@ -115,7 +116,7 @@ class ResultState:
 
     form: QueryForm
     evaluation: Evaluation
-    region: Region
+    region: Extent
 
     @property
     def commit_id(self) -> int:
@@ -180,7 +181,7 @@ class ProvenanceReader:
             return self._of_query(of, moment, reads, past=past)
         return self._of_stream(name, moment, reads, past=past)
 
-    def _of_stream(self, name: str, moment: ResultState, reads: Sequence[SourceExtent], *, past: bool) -> _SourceRows:
+    def _of_stream(self, name: str, moment: ResultState, reads: Sequence[Extent], *, past: bool) -> _SourceRows:
         site = self.site
         # What is read now is what no commit since has taken from the answer: no later revision is read.
         commit_id = moment.commit_id if past else commits.newest_commit(site.catalog)
@@ -191,7 +192,7 @@ class ProvenanceReader:
         up_to = None if revision is None or revision >= standing.applied else revision
         from_ever = stream.relation is not None
         spans = merge_intervals(
-            Interval(LOWEST if from_ever or each.axis is RegionAxis.INSTANT else each.interval.start, each.interval.end)
+            Interval(LOWEST if from_ever or each.axis is ExtentAxis.INSTANT else each.interval.start, each.interval.end)
             for each in reads
         )
         hull = Interval(spans[0].start, spans[-1].end) if spans else Interval(0, 0)
@@ -214,9 +215,7 @@ class ProvenanceReader:
             rows = valid_versions(rows, stream, reads)
         return _SourceRows(commit_id, rows.drop_columns([VE]), rows.num_rows, stream.key, shown, standing.aged_to)
 
-    def _of_query(
-        self, of: ResultArchive, moment: ResultState, reads: Sequence[SourceExtent], *, past: bool
-    ) -> _SourceRows:
+    def _of_query(self, of: ResultArchive, moment: ResultState, reads: Sequence[Extent], *, past: bool) -> _SourceRows:
         site, shape = self.site, of.shape
         number = moment.evaluation.inputs.get(of.name, of.last.number)
         told = {each.number: each for each in evaluations_of(site.catalog, of.stream_id)}
@@ -229,7 +228,7 @@ class ProvenanceReader:
         kept = [replace(each, values={names[name]: value for name, value in each.values.items()}) for each in reads]
         found: dict[int, Bucket] = {}
         for each in kept:
-            find = buckets_by_start if each.axis is RegionAxis.START else buckets_by_instant
+            find = buckets_by_start if each.axis is ExtentAxis.START else buckets_by_instant
             found |= {bucket.bucket_id: bucket for bucket in find(site.catalog, of, commit_id, each.interval)}
         shown = {each.name: each.shown for each in shape.columns if each.key or not each.hidden}
         columns, key = [*shape.names, VS], [*shape.key, VS]

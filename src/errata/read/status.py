@@ -310,14 +310,6 @@ def stream_statuses(site: Site, names: Sequence[str] = ()) -> list[StreamStatus]
     return found
 
 
-def unsettled_file_count(site: Site, name: str) -> int:
-    """How many files have landed and are passed over, because they changed a moment ago."""
-    stream = site.project.streams[name]
-    if stream.landing is None:
-        return 0
-    return len(inspect_landing(site, streams.stream_state(site.catalog, name), stream).unsettled)
-
-
 def _declaration_state(recorded: Stream, declared: Stream | None) -> DeclarationState:
     if declared is None:
         return DeclarationState.GONE

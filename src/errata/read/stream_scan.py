@@ -9,15 +9,15 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive.scan import ArchiveScan, GroupKey, ScanBuckets, candidate_buckets, scan_rows
-from errata.archive.upkeep.ageing import age_out_if_lazy
+from errata.archive.scan import scan_rows
+from errata.archive.scan_plan import ArchiveScan, GroupKey, ScanBuckets, candidate_buckets
 from errata.catalog import commits, pins, streams
 from errata.catalog.database import Catalog, open_catalog
 from errata.catalog.streams import StreamState
 from errata.declare.project import load_project
 from errata.declare.site import Site
 from errata.declare.warehouse import Warehouse
-from errata.engine.engines import EngineDemand
+from errata.engine.budget import EngineDemand
 from errata.engine.failures import spark_errors_in_words
 from errata.engine.session import apply_settings
 from errata.errors import UsageError, unknown_name_error
@@ -37,8 +37,6 @@ class StreamScanRequest:
     as_of: str | int | None = None
     groups: Sequence[Mapping[str, str]] = ()
     """Each names values of all group columns."""
-    age_first: bool = False
-    """Read as a correction would: a stream that ages lazily is aged first."""
     revisions_up_to: int | None = None
     """Only the corrections up to this number; None for all that had been applied."""
 
@@ -93,8 +91,6 @@ def check_scan_interval(catalog: Catalog, wanted: StreamScanRequest) -> None:
 @contextmanager
 def open_scan(site: Site, wanted: StreamScanRequest) -> Iterator[OpenScan]:
     """Read with the commit pinned: nothing that it sees is removed before the block ends."""
-    if wanted.age_first:
-        age_out_if_lazy(site, wanted.stream)
     commit_id = commits.resolve_as_of(site.catalog, wanted.as_of)
     with pins.hold_pin(site.catalog, commit_id, f"scan of {wanted.stream}") as pin, spark_errors_in_words():
         # Looked up behind the pin: what is found readable now stays so.

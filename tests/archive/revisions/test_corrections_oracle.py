@@ -24,7 +24,8 @@ from sqlalchemy import event
 
 from errata.archive.revisions.apply import apply_stream_revisions
 from errata.archive.revisions.undo import undo_batch
-from errata.archive.scan import candidate_buckets, scan_rows
+from errata.archive.scan import scan_rows
+from errata.archive.scan_plan import candidate_buckets
 from errata.archive.upkeep.ageing import age_out
 from errata.archive.upkeep.compaction import compact_streams
 from errata.archive.upkeep.vacuum import run_vacuum

@@ -29,11 +29,11 @@ from errata.archive.upkeep.compaction import compact_streams
 from errata.archive.upkeep.doctor import DoctorOptions, DoctorReport, run_doctor
 from errata.archive.upkeep.inspection import is_ordered
 from errata.archive.upkeep.vacuum import run_vacuum
-from errata.catalog import streams
+from errata.catalog import declarations, streams
 from errata.catalog import tables as t
 from errata.catalog.database import open_catalog
 from errata.catalog.repair import ArchiveRepair, commit_repair
-from errata.catalog.stream_commits import BasisConflict
+from errata.catalog.transaction import BasisConflict
 from errata.declare.site import Site
 from errata.declare.warehouse import Warehouse
 from errata.errors import ErrataError, UsageError
@@ -681,7 +681,7 @@ def test_what_nobody_needs_is_not_looked_at(body: Body) -> None:
 def test_buckets_of_a_dropped_stream_have_to_be_whole(body: Body) -> None:
     bucket = body.base(3, WHO)
     site = body.house.site
-    streams.apply_changes(site.catalog, Cause("apply"), write=[], drop=["who"], summary={})
+    declarations.apply_changes(site.catalog, Cause("apply"), write=[], drop=["who"], summary={})
     assert body.kinds() == []
     body.note(bucket, rows=9)
     assert [each.stream for each in body.findings()] == ["who"]
@@ -725,7 +725,7 @@ def a_pin(body: Body) -> None:
 
 
 def a_consumer(body: Body) -> None:
-    streams.apply_changes(body.house.catalog, Cause("apply"), write=[], drop=["who"], summary={})
+    declarations.apply_changes(body.house.catalog, Cause("apply"), write=[], drop=["who"], summary={})
     with body.house.catalog.reading() as connection:
         stream_id = connection.execute(select(t.streams.c.stream_id).where(t.streams.c.name == "who")).scalar_one()
     body.sql(insert(t.consumers).values(stream_id=stream_id, name="q", revision=0))
@@ -906,7 +906,7 @@ def _revision(done: Layers, what: tuple[Op, int], number: int) -> tuple[Op, Row,
 
 def by_spark(body: Body, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
     monkeypatch.setattr("errata.archive.bucket_frames.LOCAL_TASK_BYTES", -1)
-    monkeypatch.setattr("errata.engine.near.near_is_installed", lambda: False)
+    monkeypatch.setattr("errata.declare.site.near_is_installed", lambda: False)
     monkeypatch.setattr(reading, "INSPECTION_TASK_BYTES", 1)
     monkeypatch.setattr(reading, "TASKS_PER_JOB", 3)
     return body.findings()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from errata.archive.upkeep.ageing import AgeOutReport, age_out
-from errata.archive.upkeep.retention import RetentionHold, oldest_hold
+from errata.archive.upkeep.ageing import AgeOutReport, age_out, oldest_hold
+from errata.archive.upkeep.retention import RetentionHold
 from errata.catalog import queries, streams
 from errata.catalog.result_archives import EvaluationCommit, commit_evaluation, read_archive
 from errata.cli.age_out import age_out_lines

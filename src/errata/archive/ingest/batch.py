@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from errata.archive.ingest.batch_writer import WrittenBatch, prepare_batch, write_batch
 from errata.archive.ingest.landing import (
@@ -20,16 +21,15 @@ from errata.archive.ingest.landing import (
     name_delivery,
     name_delivery_as,
 )
-from errata.archive.scan import ArchiveScan
+from errata.archive.scan_plan import ArchiveScan
 from errata.archive.schemas import AppendContext
-from errata.archive.upkeep.compaction import compact_streams
 from errata.catalog import ledger, streams
 from errata.catalog.ledger import LedgerBatch
 from errata.catalog.quarantine import QuarantineConflict, QuarantineFile
-from errata.catalog.stream_commits import AppendCommit, BasisConflict, BatchConflict, FilesConflict, commit_append
+from errata.catalog.stream_commits import AppendCommit, commit_append
 from errata.catalog.streams import StreamState
+from errata.catalog.transaction import BasisConflict, BatchConflict, FilesConflict
 from errata.declare.site import Site, pinned_stream
-from errata.engine.failures import spark_errors_in_words
 from errata.errors import BadFileError, ErrataError, RefusedError, UsageError
 from errata.intake.files import inspect_files, is_unchanged, resolve_paths
 from errata.intake.layout import FileLayout, read_layout
@@ -37,6 +37,9 @@ from errata.model.batch import BadRow, BatchCounts, Delivery, Op, QuarantineRetr
 from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Layout
 from errata.model.stream import Stream
 from errata.model.time import EVERYTHING, HIGHEST, Interval
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 COMMIT_TRIES = 8
 """Other writers can come first this often before we give up and say so."""
@@ -204,6 +207,8 @@ def _finish_batch(
         except ErrataError as error:
             report = replace(report, trouble=error)
     if stream.layout is Layout.CLUSTERED and report.counts.appended and not report.already:
+        from errata.archive.upkeep.compaction import compact_streams  # noqa: PLC0415 - for clustered streams alone
+
         # Pieces of one sorted table never overlap: those that the batch reaches into are merged with it at once.
         compact_streams(site, [stream.name], on_step=on_step)
     return report
@@ -233,14 +238,14 @@ def _write_and_commit(site: Site, batch: IngestRequest, new: NamedDelivery, on_s
     count = len(new.files)
     site.warehouse.check()
     for attempt in range(COMMIT_TRIES):
-        with pinned_stream(site, batch.stream, "append to") as basis, spark_errors_in_words():
+        with pinned_stream(site, batch.stream, "append to") as basis:
             # What can be refused by a look at the files' beginnings is, before Spark is started for it.
             layouts = [read_layout(file, basis.stream, batch.default_op) for file in new.files]
             prepared = prepare_batch(site.catalog, _append_context(site, basis), new.files, layouts, _known_rows(basis))
-            small = prepared.is_small(near=site.engines().budget is not None)
+            small = prepared.is_small(near=site.near_budget() is not None)
             if not small:
                 on_step("starting Spark")
-            session = None if small else site.session()
+            session = None if small else _start_spark(site)
             on_step(f"reading {count:,} file{'s' if count > 1 else ''} and writing buckets")
             arranged = write_batch(prepared, session)
         arranged = replace(arranged, faults=replace(arranged.faults, retried=batch.retried))
@@ -281,6 +286,13 @@ def _write_and_commit(site: Site, batch: IngestRequest, new: NamedDelivery, on_s
                 repeated=new.earlier,
             )
     raise _busy_error(batch)
+
+
+def _start_spark(site: Site) -> SparkSession:
+    from errata.engine.failures import spark_errors_in_words  # noqa: PLC0415 - it imports PySpark: a small batch needs none
+
+    with spark_errors_in_words():
+        return site.session()
 
 
 def _busy_error(batch: IngestRequest) -> ErrataError:

@@ -11,35 +11,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive.bucket_writer import POS
 from errata.archive.ingest import stages
-from errata.archive.ingest.slots import ArchivedRows, SlotPiece, SlotPlan, plan_slots, write_slots
+from errata.archive.ingest.slots import ArchivedRows, SlotPiece, write_slots
 from errata.archive.overlays import Overlays, bucket_sources, read_overlays
-from errata.archive.scan import ArchiveScan, ScanBuckets, candidate_buckets, scan_rows
-from errata.archive.schemas import (
-    ASIDE,
-    SLOT,
-    AppendContext,
-    ReportKind,
-    report_schema,
-    reported_bucket,
-    slot_row_schema,
-    unpack_table,
-)
+from errata.archive.scan_plan import ArchiveScan, ScanBuckets, candidate_buckets
+from errata.archive.schemas import AppendContext, unpack_table
+from errata.archive.task_reports import ReportKind, bucket_from_row, report_schema
 from errata.catalog.database import Catalog
-from errata.engine.frames import arrow_ddl, fetch_rows
 from errata.errors import BadFileError, ErrataError
 from errata.intake.layout import FileLayout, number_lines, plan_splits
-from errata.intake.order_sample import order_ranges, range_bounds, sample_order
 from errata.intake.split_reader import fetch_lines
 from errata.model.batch import BadRow, BatchCounts, FileSplit, QuarantineRetry, ReadSplit, SourceFile, split_and_ordinal
 from errata.model.bucket import NewBucket, Role
 from errata.model.time import Interval
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SMALL_BYTES = 1024 * 1024
 SMALL_ROWS = 50_000
@@ -186,8 +177,9 @@ def write_batch(prepared: PreparedBatch, session: SparkSession | None) -> Writte
     if session is None:
         intent, told = prepared.intent, _write_locally(prepared)
     else:
-        intent, job = _plan_job(prepared, session)
-        told = fetch_rows(job)
+        from errata.archive.ingest.batch_job import run_batch_job  # noqa: PLC0415 - it imports PySpark: a small batch needs none
+
+        intent, told = run_batch_job(prepared, session)
     return _collect_reports(intent, [split for split, _ in prepared.work], told)
 
 
@@ -195,23 +187,8 @@ def _write_locally(prepared: PreparedBatch) -> pa.Table:
     """What the one task of a small batch tells."""
     pieces = {0: [SlotPiece(split, layout, True) for split, layout in prepared.work]}
     slot = pa.record_batch([pa.array([0])], ["slot"])
-    told = write_slots(prepared.intent, pieces, _archived_sources(prepared), iter([slot]))
+    told = write_slots(prepared.intent, pieces, archived_sources(prepared), iter([slot]))
     return pa.Table.from_batches(told, report_schema())
-
-
-def _plan_job(prepared: PreparedBatch, session: SparkSession) -> tuple[AppendContext, DataFrame]:
-    """The job of a batch, and the intent with the bounds of its slots."""
-    intent, known, found = prepared.intent, prepared.known, prepared.found
-    short = _plan_without_shuffle(session, intent, prepared.work)
-    if short is not None:
-        intent = replace(intent, bounds=short.bounds)
-        return intent, _slot_job(session, intent, short, _archived_sources(prepared))
-    sample = sample_order(prepared.files, prepared.layouts, intent.stream)
-    intent = replace(intent, bounds=tuple(range_bounds(sample, intent.stream.bucket_rows)))
-    rows = None
-    if known is not None and found.all:
-        rows = scan_rows(session, prepared.catalog, intent.warehouse, known, found)
-    return intent, _shuffle_job(session, intent, prepared.work, rows)
 
 
 def _narrow_known_rows(
@@ -225,89 +202,13 @@ def _narrow_known_rows(
     return replace(known, interval=Interval(start=intent.arrival))
 
 
-def _plan_without_shuffle(
-    session: SparkSession, intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]]
-) -> SlotPlan | None:
-    """What each slot's task would read if nothing were shuffled; None when the rows must be."""
-    if not intent.stream.key_has_order:
-        return None
-    spans = order_ranges([split for split, _ in work], [layout for _, layout in work], intent.stream)
-    if spans is None:
-        return None
-    cores = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
-    return plan_slots(intent, work, spans, cores)
-
-
-def _slot_job(session: SparkSession, intent: AppendContext, short: SlotPlan, witnesses: ArchivedRows) -> DataFrame:
-    slots = session.range(0, len(short.pieces), 1, len(short.pieces))
-    return slots.mapInArrow(
-        _as_function(partial(write_slots, intent, short.pieces, witnesses)), arrow_ddl(report_schema())
-    )
-
-
-def _shuffle_job(
-    session: SparkSession, intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]], known: DataFrame | None
-) -> DataFrame:
-    rows = _read_frame(session, intent, work)
-    if not intent.stream.key_has_order:
-        rows = _deduplicate_by_key(intent, rows, known)
-    elif known is not None:
-        rows = rows.unionAll(_archived_frame(intent, known))
-    slots = intent.aside_slot + 1
-    # One split into one bucket needs no shuffle: everything is in one task already.
-    placed = rows.coalesce(1) if slots == 2 and len(work) == 1 else rows.repartitionById(slots, SLOT)
-    ordered = placed.sortWithinPartitions(*_sort_keys(intent))
-    finish = partial(stages.write_stage, intent, intent.stream.key_has_order)
-    return ordered.mapInArrow(_as_function(finish), arrow_ddl(report_schema()))
-
-
-def _read_frame(
-    session: SparkSession, intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]]
-) -> DataFrame:
-    numbered = {split.number: (split, layout) for split, layout in work}
-    ids = session.range(0, len(work), 1, len(work))
-    read = partial(stages.read_stage, intent, numbered)
-    return ids.mapInArrow(_as_function(read), arrow_ddl(slot_row_schema(intent.stream)))
-
-
-def _archived_frame(intent: AppendContext, known: DataFrame) -> DataFrame:
-    return known.mapInArrow(
-        _as_function(partial(stages.archived_stage, intent)), arrow_ddl(slot_row_schema(intent.stream))
-    )
-
-
-def _archived_sources(prepared: PreparedBatch) -> ArchivedRows:
+def archived_sources(prepared: PreparedBatch) -> ArchivedRows:
     catalog, intent, known, found = prepared.catalog, prepared.intent, prepared.known, prepared.found
     base = bucket_sources(catalog, found.base)
     if known is None or not found.overlays:
         return ArchivedRows(base)
     rows = read_overlays(intent.stream, intent.warehouse, bucket_sources(catalog, found.overlays))
     return ArchivedRows(base, Overlays(intent.stream, rows).reaching(known.interval.start), known.standing.aged_to)
-
-
-def _deduplicate_by_key(intent: AppendContext, rows: DataFrame, known: DataFrame | None) -> DataFrame:
-    """Without the order field in the key, equal keys may lie anywhere: they are brought together by the key itself."""
-    key = list(intent.stream.key)
-    if known is not None:
-        repeated = known.join(rows.where(rows[ASIDE].isNull()).select(*key), key, "left_semi")
-        rows = rows.unionAll(_archived_frame(intent, repeated.select(*intent.stream.names)))
-    gathered = rows.repartition(*key).sortWithinPartitions(*key, POS)
-    settle = partial(stages.deduplicate_stage, intent)
-    return gathered.mapInArrow(_as_function(settle), arrow_ddl(slot_row_schema(intent.stream)))
-
-
-def _sort_keys(intent: AppendContext) -> list[str]:
-    stream = intent.stream
-    return [stream.order, *(name for name in stream.key if name != stream.order), POS]
-
-
-def _as_function(stage: partial[Iterator[pa.RecordBatch]]):  # type: ignore[no-untyped-def]
-    """A stage as Spark wants it: a plain function of the batches."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return stage(batches)
-
-    return run
 
 
 def _collect_reports(intent: AppendContext, splits: Sequence[FileSplit], told: pa.Table) -> WrittenBatch:
@@ -319,7 +220,7 @@ def _collect_reports(intent: AppendContext, splits: Sequence[FileSplit], told: p
         raise _worst_failure([stages.reported_error(row["data"]) for row in said[ReportKind.FAILED]])
     base = sorted(said[ReportKind.BASE], key=lambda row: (row["vs_min"], row["vs_max"]))
     pending = sorted(said[ReportKind.PENDING], key=lambda row: row["slot"])
-    written = _spill_inline(intent, [reported_bucket(row) for row in (*base, *pending)])
+    written = _spill_inline(intent, [bucket_from_row(row) for row in (*base, *pending)])
     lines = [stages.unpack_counts(row["data"]) for row in said[ReportKind.LINES]]
     lines_of = {each["split"]: each["lines"] for each in lines}
     read = {each.split.number: each for each in number_lines([(split, lines_of[split.number]) for split in splits])}

@@ -66,6 +66,14 @@ def inspect_landing(site: Site, of: StreamState, stream: Stream, retried: Collec
     )
 
 
+def unsettled_file_count(site: Site, name: str) -> int:
+    """Files of the stream's landing folder that wait until they have been left unchanged for `settle`."""
+    stream = site.project.streams[name]
+    if stream.landing is None:
+        return 0
+    return len(inspect_landing(site, streams.stream_state(site.catalog, name), stream).unsettled)
+
+
 def inspect_ready_files(
     site: Site, of: StreamState, stream: Stream, retried: Collection[str] = (), default_op: Op = Op.INSERT
 ) -> tuple[list[SourceFile], list[QuarantineFile]]:

@@ -7,24 +7,27 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from errata.archive.bucket_writer import order_values
 from errata.archive.overlays import BUCKET, Overlays, bucket_sources, read_overlays
-from errata.archive.upkeep.retention import RetentionHold, oldest_hold
 from errata.catalog import commits, maintenance, pins, queries, streams
 from errata.catalog.maintenance import AgeOutPlan
 from errata.catalog.queries import RecordedQuery
-from errata.catalog.result_archives import read_archive
-from errata.catalog.stream_commits import BasisConflict
+from errata.catalog.result_archives import read_archive, read_archives
 from errata.catalog.streams import StreamState
+from errata.catalog.transaction import BasisConflict
 from errata.declare.site import Site
 from errata.errors import ErrataError, unknown_name_error
 from errata.model.bucket import Bucket
 from errata.model.stream import AgeOutMode
 from errata.model.time import LOWEST
+
+if TYPE_CHECKING:
+    from errata.archive.upkeep.retention import RetentionHold
 
 COMMIT_TRIES = 8
 """Other writers can come first this often before we give up and say so."""
@@ -122,6 +125,24 @@ def _age_results(site: Site, query: RecordedQuery) -> AgeOutReport:
             continue
         return replace(done, commit_id=commit_id, buckets=aged.gone, rows=aged.rows, aged_to=aged.aged_to)
     raise _busy_error(f"query {name}")
+
+
+def oldest_hold(site: Site, name: str) -> RetentionHold | None:
+    """The query for which rows must stay the longest. One that has not been evaluated yet needs none: it begins where
+    there are rows."""
+    answered = read_archives(site.catalog)
+    readers = [
+        each.checked.name
+        for each in queries.recorded_queries(site.catalog).values()
+        if (name in each.checked.reads or name == each.checked.name)
+        and each.checked.name in answered
+        and answered[each.checked.name].query_id == each.query_id
+    ]
+    if not readers:
+        return None
+    from errata.archive.upkeep.retention import first_reader  # noqa: PLC0415 - it reads queries' texts, which loads sqlglot
+
+    return first_reader(site, name, readers)
 
 
 def _busy_error(of: str) -> ErrataError:

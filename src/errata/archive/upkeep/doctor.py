@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 from errata.archive.overlays import bucket_sources
-from errata.archive.scan import ArchiveScan, ScanBuckets
+from errata.archive.scan_plan import ArchiveScan, ScanBuckets
 from errata.archive.upkeep import vacuum as sweeping
 from errata.archive.upkeep.bucket_checks import (
     InspectionResult,
@@ -22,8 +22,8 @@ from errata.archive.upkeep.vacuum import DEFAULT_GRACE, VacuumReason
 from errata.catalog import health, pins, repair, vacuum
 from errata.catalog.health import StreamInventory
 from errata.catalog.repair import ArchiveRepair, FigureRepair
-from errata.catalog.stream_commits import BasisConflict
 from errata.catalog.streams import StreamState
+from errata.catalog.transaction import BasisConflict
 from errata.catalog.vacuum import ArchiveEntry
 from errata.declare.site import Site
 from errata.engine.failures import spark_errors_in_words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from errata.catalog import queries, streams
@@ -26,24 +27,15 @@ class RetentionHold:
     """LOWEST: each of its evaluations needs all there is."""
 
 
-def oldest_hold(site: Site, name: str) -> RetentionHold | None:
-    """Of the queries that read a stream, or a query's results, the one that needs the oldest rows. One that has not
-    been evaluated yet needs none: it begins where there are rows. What is kept as state need not be read again."""
+def first_reader(site: Site, name: str, readers: Collection[str]) -> RetentionHold | None:
+    """Of the evaluated queries that read a stream, or a query's results, the one that needs the oldest rows. Rows that
+    are kept as state need not be read again."""
     known, answered = queries.recorded_queries(site.catalog), read_archives(site.catalog)
-    wanted = [
-        each.checked.name
-        for each in known.values()
-        if (name in each.checked.reads or name == each.checked.name)
-        and each.checked.name in answered
-        and answered[each.checked.name].query_id == each.query_id
-    ]
-    if not wanted:
-        return None
     declared = {each.stream.name: each.stream for each in streams.stream_states(site.catalog)}
-    names = with_inputs(wanted, {each: known[each].checked.reads for each in known})
+    names = with_inputs(readers, {each: known[each].checked.reads for each in known})
     plans = read_plans(declared, {each: known[each].checked.query for each in names}, names)
     holds = []
-    for each in wanted:
+    for each in readers:
         rewritten = rewritten_plan(plans[each])
         chosen = choose_route(rewritten)
         if each == name:
