@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.answer.extents import disjoint_regions, merge_regions, parts_in_regions, rows_with_constants
-from errata.language.lineage import Region, RegionAxis
+from errata.answer.extents import disjoint_extents, merge_extents, parts_in_extents, rows_with_constants
 from errata.model.columns import TypeKind
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.time import HIGHEST, LOWEST, to_micros
 from fixtures.chance import seeds
 from fixtures.choices import Choices, FromHypothesis, FromRandom
@@ -27,7 +27,7 @@ Row = tuple[object, ...]
 ROWS: list[Row] = list(product(*COLUMNS.values()))
 
 
-def some(choices: Choices) -> list[Region]:
+def some(choices: Choices) -> list[Extent]:
     found = []
     for _ in range(choices.number(0, 7)):
         low = choices.one([*range(LAST), LOWEST])
@@ -37,11 +37,11 @@ def some(choices: Choices) -> list[Region]:
     return found
 
 
-def has(region: Region, row: Row) -> bool:
+def has(region: Extent, row: Row) -> bool:
     return all(row[list(COLUMNS).index(name)] == value for name, value in region.values.items())
 
 
-def held(regions: list[Region]) -> set[tuple[Row, int]]:
+def held(regions: list[Extent]) -> set[tuple[Row, int]]:
     """Rows, each with an instant at which it lies in a region."""
     return {
         (row, at)
@@ -53,20 +53,20 @@ def held(regions: list[Region]) -> set[tuple[Row, int]]:
     }
 
 
-def together(one: Region, other: Region) -> bool:
+def together(one: Extent, other: Extent) -> bool:
     """Whether two regions can hold the same row at the same time."""
     agree = all(other.values.get(name, value) == value for name, value in one.values.items())
     return agree and max(one.interval.start, other.interval.start) < min(one.interval.end, other.interval.end)
 
 
-def crosses(one: Region, other: Region) -> bool:
+def crosses(one: Extent, other: Extent) -> bool:
     """Whether each of two has a constant that the other has not, and they meet."""
     apart = set(one.values) - set(other.values) and set(other.values) - set(one.values)
     return bool(apart) and together(one, other)
 
 
-def check(regions: list[Region]) -> None:
-    found, few = disjoint_regions(regions), merge_regions(regions)
+def check(regions: list[Extent]) -> None:
+    found, few = disjoint_extents(regions), merge_extents(regions)
     assert held(few) == held(regions) <= held(found)
     assert not any(together(one, other) for one, other in combinations(found, 2))
     if not any(crosses(one, other) for one, other in combinations(few, 2)):
@@ -89,13 +89,13 @@ def test_many_regions() -> None:
 
 
 @pytest.mark.parametrize("make", [instant, start])
-def test_regions_of_the_same_constants_are_one_where_they_touch(make: type[Region]) -> None:
-    found = disjoint_regions([make(5, 9, a=1), make(1, 3, a=1), make(3, 5, a=1), make(11, 12, a=1), make(4, 6, a=2)])
+def test_regions_of_the_same_constants_are_one_where_they_touch(make: type[Extent]) -> None:
+    found = disjoint_extents([make(5, 9, a=1), make(1, 3, a=1), make(3, 5, a=1), make(11, 12, a=1), make(4, 6, a=2)])
     assert found == [make(1, 9, a=1), make(4, 6, a=2), make(11, 12, a=1)]
 
 
 def test_what_fewer_constants_hold_is_left_out() -> None:
-    assert disjoint_regions([instant(0, 9, a=1), instant(3, 5), instant(4, 5, b="x")]) == [
+    assert disjoint_extents([instant(0, 9, a=1), instant(3, 5), instant(4, 5, b="x")]) == [
         instant(0, 3, a=1),
         instant(3, 5),
         instant(5, 9, a=1),
@@ -104,15 +104,15 @@ def test_what_fewer_constants_hold_is_left_out() -> None:
 
 def test_regions_that_cross_become_one_of_what_they_have_in_common() -> None:
     crossing = [instant(0, 5, a=1, b="x"), instant(3, 9, a=1, c=2), instant(9, 12, a=1, b=None)]
-    assert disjoint_regions(crossing) == [instant(0, 9, a=1), instant(9, 12, a=1, b=None)]
-    assert merge_regions(crossing) == crossing
+    assert disjoint_extents(crossing) == [instant(0, 9, a=1), instant(9, 12, a=1, b=None)]
+    assert merge_extents(crossing) == crossing
 
 
 def test_many_groups_take_no_time_to_compare() -> None:
     regions = [start(at % 50, HIGHEST, symbol=f"S{at}", window=at % 7) for at in range(15_000)]
     regions += [start(at, at + 3, symbol=f"S{at}", other=1) for at in range(0, 10_000, 8)]
     begun = time.process_time()
-    found = disjoint_regions(regions)
+    found = disjoint_extents(regions)
     assert time.process_time() - begun < 10
     assert len(found) == 15_000
 
@@ -141,7 +141,7 @@ def check_parts(choices: Choices) -> None:
     regions = some(choices)
     rows = [(choices.one(ROWS), choices.number(-1, LAST), choices.number(1, 5)) for _ in range(choices.number(1, 6))]
     low = np.array([at for _, at, _ in rows])
-    found = parts_in_regions(
+    found = parts_in_extents(
         columns([row for row, _, _ in rows]), low, low + np.array([size for _, _, size in rows]), regions
     )
     parts = list(zip(found.row.tolist(), found.start.tolist(), found.end.tolist(), strict=True))
@@ -163,8 +163,8 @@ def test_rows_have_constants_of_every_type(kind: TypeKind) -> None:
     assert rows_with_constants(rows, start(0, 1)).all()
     for one, other in values:
         wanted = to_micros(one) if kind is TypeKind.TIMESTAMP and one is not None else one
-        both = rows_with_constants(rows, Region(RegionAxis.START, values={"_k1": other, "key": wanted}))
+        both = rows_with_constants(rows, Extent(ExtentAxis.START, values={"_k1": other, "key": wanted}))
         assert both.tolist() == [each == (one, other) for each in values]
-        assert rows_with_constants(rows, Region(RegionAxis.START, values={"key": wanted})).tolist() == [
+        assert rows_with_constants(rows, Extent(ExtentAxis.START, values={"key": wanted})).tolist() == [
             each == one for each, _ in values
         ]

@@ -24,12 +24,11 @@ from errata.answer.source_revisions import (
     SourceRevisions,
     cluster_revisions,
 )
-from errata.language.lineage import Region, RegionAxis
 from errata.language.queries import read_query
 from errata.language.rewrite import rewrite_plan
 from errata.language.route import choose_route
-from errata.language.source_reads import SourceExtent
 from errata.model.commit import RefusedRevisions
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import VE, VS
 from errata.model.time import HIGHEST, LOWEST, MINUTE, Interval
 from fixtures.paper_sources import paper_sources
@@ -61,7 +60,7 @@ def work(text: str, *some: SourceRevisions, aged_to: int | None = None, **change
     return minimal_sequence(answered(text, **changed), some, {each.source: aged_to for each in some})
 
 
-def minutes(reaches: Sequence[SourceExtent]) -> list[tuple[float, float]]:
+def minutes(reaches: Sequence[Extent]) -> list[tuple[float, float]]:
     return [(each.interval.start / MINUTE, each.interval.end / MINUTE) for each in reaches]
 
 
@@ -72,7 +71,7 @@ def test_a_sliding_average_replays_what_shares_a_window_with_the_row() -> None:
     assert minutes(found.reads["quotes"]) == [(16, 25)]
     assert [each.values for each in found.reads["quotes"]] == [{"symbol": "IBM"}]
     (region,) = found.regions
-    assert (region.axis, region.interval.start, region.interval.end) == (RegionAxis.START, 21 * MINUTE, 25 * MINUTE + 1)
+    assert (region.axis, region.interval.start, region.interval.end) == (ExtentAxis.START, 21 * MINUTE, 25 * MINUTE + 1)
 
 
 def test_a_tumbling_window_replays_itself_alone() -> None:
@@ -187,4 +186,4 @@ def test_revisions_of_many_groups_are_cut_where_nothing_happened() -> None:
     ends = sorted((each.interval.start, each.interval.end) for each in found)
     assert ends[-1] == (90 * MINUTE, 90 * MINUTE + 1)
     assert ends[0][0] == MINUTE
-    assert Region(RegionAxis.START, Interval(4 * MINUTE, 89 * MINUTE)) not in found
+    assert Extent(ExtentAxis.START, Interval(4 * MINUTE, 89 * MINUTE)) not in found

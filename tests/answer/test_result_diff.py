@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from errata.answer.result_diff import DiffContext, ResultDiff, diff_results
 from errata.archive.schemas import feed_schema, result_mask_schema, result_schema
 from errata.errors import ErrataError
-from errata.language.lineage import Region, RegionAxis
 from errata.model.columns import TypeKind
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import EVALUATION, OLD_VE, OP, VE, VS, ResultShape, old_column
 from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval, to_micros
 from fixtures.chance import seeds
@@ -48,7 +48,7 @@ class Case:
 
     shape: ResultShape
     told: DiffContext
-    regions: list[Region]
+    regions: list[Extent]
     published: list[Lived]
     right: list[Lived]
     inside: Callable[[Values, int], bool]
@@ -91,7 +91,7 @@ def constant(value: Any) -> Any:
     return to_micros(value) if hasattr(value, "tzinfo") else value
 
 
-def lies_in(regions: list[Region], shape: ResultShape, until: int) -> Callable[[Values, int], bool]:
+def lies_in(regions: list[Extent], shape: ResultShape, until: int) -> Callable[[Values, int], bool]:
     def inside(values: Values, at: int) -> bool:
         row = {name: constant(value) for name, value in zip(shape.names, values, strict=True)}
         return any(
@@ -102,7 +102,7 @@ def lies_in(regions: list[Region], shape: ResultShape, until: int) -> Callable[[
     return inside
 
 
-def some_regions(choices: Choices, shape: ResultShape, axis: RegionAxis) -> list[Region]:
+def some_regions(choices: Choices, shape: ResultShape, axis: ExtentAxis) -> list[Extent]:
     exact = [each for each in shape.columns if each.type.kind not in (TypeKind.FLOAT, TypeKind.DOUBLE)]
     found = []
     for _ in range(choices.number(0, 4)):
@@ -110,7 +110,7 @@ def some_regions(choices: Choices, shape: ResultShape, axis: RegionAxis) -> list
         high = choices.one([max(low, 0) + choices.number(0, 5), HIGHEST, LAST])
         chosen = [each for each in exact if choices.number(0, 2) == 2]
         values = {each.name: constant(choices.one(FEW[each.type.kind])) for each in chosen}
-        found.append(Region(axis, Interval(low, high), values))
+        found.append(Extent(axis, Interval(low, high), values))
     return found
 
 
@@ -150,7 +150,7 @@ def _same(one: Values | None, other: Values | None) -> bool:
 def of_instants(choices: Choices, shape: ResultShape, *, covering: bool) -> Case:
     """A case told by instants."""
     until = choices.number(0, LAST - 2)
-    regions = some_regions(choices, shape, RegionAxis.INSTANT)
+    regions = some_regions(choices, shape, ExtentAxis.INSTANT)
     inside = lies_in(regions, shape, until)
     published: Said = {}
     right: Said = {}
@@ -164,7 +164,7 @@ def of_instants(choices: Choices, shape: ResultShape, *, covering: bool) -> Case
             else other
             for at, (one, other) in enumerate(zip(was, now, strict=True))
         ]
-    told = DiffContext(RUN_NO, until, covering, RegionAxis.INSTANT)
+    told = DiffContext(RUN_NO, until, covering, ExtentAxis.INSTANT)
     foresees = choices if covering else None
     case = Case(shape, told, regions, lives(published, until, foresees), lives(right, until, foresees), inside)
     case.new = list(_parts(choices, case)) + list(_wrong(choices, case))
@@ -228,7 +228,7 @@ def _needed(case: Case, row: Lived) -> bool:
         replace(each, values={n: v for n, v in each.values.items() if n in case.shape.key}) for each in case.regions
     ]
     has = lies_in([replace(each, interval=EVERYTHING) for each in keyed], case.shape, HIGHEST - 1)
-    if case.told.axis is RegionAxis.START:
+    if case.told.axis is ExtentAxis.START:
         return lies_in(keyed, case.shape, case.told.until)(values, vs)
     return any(
         each.interval.start - 1 < ve and spread(each.interval, case.told.until).end >= vs
@@ -240,7 +240,7 @@ def _needed(case: Case, row: Lived) -> bool:
 def of_starts(choices: Choices, shape: ResultShape, *, covering: bool) -> Case:
     """A case told by the beginnings of whole rows."""
     until = choices.number(0, LAST - 2)
-    regions = some_regions(choices, shape, RegionAxis.START)
+    regions = some_regions(choices, shape, ExtentAxis.START)
     inside = lies_in(regions, shape, until)
     published, right = [], []
     for key in keys_of(choices, shape):
@@ -251,7 +251,7 @@ def of_starts(choices: Choices, shape: ResultShape, *, covering: bool) -> Case:
             if at <= until:
                 published += was
                 right += now
-    told = DiffContext(RUN_NO, until, covering, RegionAxis.START)
+    told = DiffContext(RUN_NO, until, covering, ExtentAxis.START)
     if covering:
         # Rows of one key are apart.
         published, right = (
@@ -363,18 +363,18 @@ def check_reader(case: Case, done: ResultDiff, choices: Choices) -> None:
 
 
 kinds = st.sampled_from(list(TypeKind))
-MAKERS = {RegionAxis.START: of_starts, RegionAxis.INSTANT: of_instants}
+MAKERS = {ExtentAxis.START: of_starts, ExtentAxis.INSTANT: of_instants}
 whole = pytest.mark.parametrize("covering", [True, False])
 USUAL, MOST = 60, 600
 """So many cases, and more where these show too little of what a test is about."""
-axes = pytest.mark.parametrize("axis", list(RegionAxis))
+axes = pytest.mark.parametrize("axis", list(ExtentAxis))
 
 
 @whole
 @axes
 @given(st.data(), st.lists(kinds, max_size=2), st.lists(kinds, max_size=2))
 def test_results_come_out_right(
-    axis: RegionAxis, covering: bool, data: st.DataObject, key: list[TypeKind], payload: list[TypeKind]
+    axis: ExtentAxis, covering: bool, data: st.DataObject, key: list[TypeKind], payload: list[TypeKind]
 ) -> None:
     choices = FromHypothesis(data.draw)
     check(MAKERS[axis](choices, shape_of(key, payload), covering=covering), choices)
@@ -383,7 +383,7 @@ def test_results_come_out_right(
 @whole
 @axes
 @pytest.mark.parametrize("key", [[TypeKind.STRING], [TypeKind.TIMESTAMP, TypeKind.INT], [TypeKind.DOUBLE]])
-def test_many_results_come_out_right(axis: RegionAxis, covering: bool, key: list[TypeKind]) -> None:
+def test_many_results_come_out_right(axis: ExtentAxis, covering: bool, key: list[TypeKind]) -> None:
     changed = 0
     for number, seed in enumerate(seeds(__name__, MOST)):
         if number >= USUAL and changed > 30:
@@ -394,7 +394,7 @@ def test_many_results_come_out_right(axis: RegionAxis, covering: bool, key: list
 
 
 @axes
-def test_what_closes_is_final(axis: RegionAxis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_closes_is_final(axis: ExtentAxis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FEW, TypeKind.BIGINT, [0, 3, 7])
     shape, finals = shape_of([TypeKind.BIGINT], [TypeKind.INT]), 0
     for number, seed in enumerate(seeds(__name__, MOST)):
@@ -410,7 +410,7 @@ def test_what_closes_is_final(axis: RegionAxis, monkeypatch: pytest.MonkeyPatch)
 
 @whole
 @axes
-def test_the_last_bits_of_sums_do_not_matter(axis: RegionAxis, covering: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_bits_of_sums_do_not_matter(axis: ExtentAxis, covering: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FEW, TypeKind.DOUBLE, [1234.5, None, -0.25, 3e4])
     shape, changed = shape_of([TypeKind.STRING], [TypeKind.DOUBLE]), 0
     for number, seed in enumerate(seeds(__name__, MOST)):
@@ -442,7 +442,7 @@ def price(key: str | None, value: float | None, vs: int, ve: int = HIGHEST, run:
 
 
 def corrected(
-    new: Rows, before: Rows, *regions: Region, until: int = 20, covering: bool = True, shape: ResultShape = PRICES
+    new: Rows, before: Rows, *regions: Extent, until: int = 20, covering: bool = True, shape: ResultShape = PRICES
 ) -> ResultDiff:
     told = DiffContext(RUN_NO, until, covering, regions[0].axis)
     return diff_results(table(new, shape), table(before, shape, run=True), regions, told, shape)
@@ -566,15 +566,15 @@ class TestSums:
             assert done.changed == 1
 
     def test_other_doubles_are_compared_exactly(self) -> None:
-        told = DiffContext(RUN_NO, 20, True, RegionAxis.START, rough=frozenset())
+        told = DiffContext(RUN_NO, 20, True, ExtentAxis.START, rough=frozenset())
         new, before = [price("a", self.NEAR, 3, 9)], [price("a", 0.3, 3, 9, 1)]
         done = diff_results(table(new, SUMS), table(before, SUMS, run=True), [start(3, 4)], told, SUMS)
         assert done.changed == 1
 
 
 @axes
-def test_nothing_comes_of_nothing(axis: RegionAxis) -> None:
-    for regions in ([], [Region(axis)]):
+def test_nothing_comes_of_nothing(axis: ExtentAxis) -> None:
+    for regions in ([], [Extent(axis)]):
         done = diff_results(
             table([], PRICES), table([], PRICES, run=True), regions, DiffContext(1, 5, True, axis), PRICES
         )

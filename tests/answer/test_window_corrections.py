@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from errata.answer import window_corrections
 from errata.answer.runs import sweep
 from errata.answer.window_corrections import regions_in_slice, time_slices
-from errata.language.lineage import Region, RegionAxis
 from errata.model.bucket import Bucket, Groups, Role
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.technique import Technique
 from errata.model.time import HIGHEST, LOWEST, Interval
 from fixtures.runs import DEAR, FIRST, QUERIES, SECOND, UNSWEPT, Answering
@@ -35,10 +35,10 @@ def test_what_is_replayed_in_stretches_is_what_it_is_at_once(
     there.run()
     there.take(quotes=SPREAD)
     whole = there.copied(tmp_path / "whole")
-    done: list[list[Region]] = []
+    done: list[list[Extent]] = []
     replayed = window_corrections._replay_slice
 
-    def seen(sweeping: Any, inputs: Any, read: Any, regions: list[Region]) -> Any:
+    def seen(sweeping: Any, inputs: Any, read: Any, regions: list[Extent]) -> Any:
         done.append(regions)
         return replayed(sweeping, inputs, read, regions)
 
@@ -76,11 +76,11 @@ class TestWhereStretchesEnd:
         monkeypatch.setattr("errata.answer.step_parts.STEP_PART_ROWS", 100)
 
     def test_of_few_rows(self) -> None:
-        regions = [Region(RegionAxis.START, Interval(5, 9)), Region(RegionAxis.START, Interval(20, 25))]
+        regions = [Extent(ExtentAxis.START, Interval(5, 9)), Extent(ExtentAxis.START, Interval(20, 25))]
         assert time_slices([bucket(0, 50, 100)], 100, regions, 60) == [Interval(5, 25)]
 
     def test_of_many(self) -> None:
-        everything = [Region(RegionAxis.START, Interval(LOWEST, HIGHEST))]
+        everything = [Extent(ExtentAxis.START, Interval(LOWEST, HIGHEST))]
         found = time_slices([bucket(0, 99, 100), bucket(100, 199, 300)], 400, everything, 250)
         assert [found[0].start, found[-1].end] == [LOWEST, HIGHEST]
         assert [one.end for one in found[:-1]] == [other.start for other in found[1:]]
@@ -88,5 +88,5 @@ class TestWhereStretchesEnd:
         assert all(0 < each.end <= 250 for each in found[:-1])
 
     def test_regions_in_one(self) -> None:
-        regions = [Region(RegionAxis.START, Interval(5, 9), {"of": "a"}), Region(RegionAxis.START, Interval(20, 25))]
-        assert regions_in_slice(regions, Interval(7, 20)) == [Region(RegionAxis.START, Interval(7, 9), {"of": "a"})]
+        regions = [Extent(ExtentAxis.START, Interval(5, 9), {"of": "a"}), Extent(ExtentAxis.START, Interval(20, 25))]
+        assert regions_in_slice(regions, Interval(7, 20)) == [Extent(ExtentAxis.START, Interval(7, 9), {"of": "a"})]

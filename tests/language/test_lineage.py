@@ -5,15 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from errata.language.expr import AND, BIGINT, BOOLEAN, Call, Expr, Lit
-from errata.language.lineage import (
-    InputChange,
-    Region,
-    RegionAxis,
-    forward,
-    replay_scope,
-    should_store_lineage,
-    unbounded_inputs,
-)
+from errata.language.lineage import InputChange, forward, replay_scope, should_store_lineage, unbounded_inputs
 from errata.language.nodes import (
     WINDOW_END,
     WINDOW_START,
@@ -32,6 +24,7 @@ from errata.language.nodes import (
     Union,
 )
 from errata.language.plan import Plan, SourceKind
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.time import HIGHEST, LOWEST, Interval
 from fixtures.links import call, column, counted, equal, link, number, on_src, people, select, text
 from fixtures.regions import AT, change, instant, reads, start
@@ -115,7 +108,7 @@ def test_a_union_knows_its_branches() -> None:
     plan = Union((select(A, "a.src", "a.n"), select(B, "b.src", "b.n")))
     assert plan.key_positions is None
     from_b = forward(plan, change(1, b__src="x", b__id=7))
-    assert from_b == Region(RegionAxis.START, AT, {"src": "x", "_branch": 1, "_branch_1.b.id": 7})
+    assert from_b == Extent(ExtentAxis.START, AT, {"src": "x", "_branch": 1, "_branch_1.b.id": 7})
     assert from_b is not None
     assert reads(plan, from_b) == {1: start(100, 101, b__src="x", b__id=7)}
     assert reads(plan, start(0, 9, src="x")) == {0: start(0, 9, a__src="x"), 1: start(0, 9, b__src="x")}

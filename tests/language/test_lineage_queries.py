@@ -7,8 +7,6 @@ import pytest
 from errata.language.expr import BIGINT, DOUBLE, INT, Cast, Lit
 from errata.language.lineage import (
     InputChange,
-    Region,
-    RegionAxis,
     backward,
     forward,
     forward_through_queries,
@@ -29,6 +27,7 @@ from errata.language.nodes import (
     TimeWindow,
 )
 from errata.language.plan import PlanError
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.time import EVERYTHING, Interval
 from fixtures.choices import stream
 from fixtures.links import column, counted, equal, link, number, on_src, query, select
@@ -88,7 +87,7 @@ def test_lineage_goes_through_queries_down_to_streams() -> None:
     plan = select(Sliding(windows, 30), "q.src", "q.many")
     named = forward_through_queries(plan, (0, 0), change(a__src="x"))
     assert named is not None
-    assert (named.axis, named.interval) == (RegionAxis.START, Interval(110, 111))
+    assert (named.axis, named.interval) == (ExtentAxis.START, Interval(110, 111))
     assert named.values == {"src": "x", "q.window_start": 100}
     wanted = backward(plan, instant(100, 101, src="x"))
     assert wanted == {0: start(71, 101, q__src="x")}
@@ -121,8 +120,8 @@ def test_a_scan_is_named_by_its_place() -> None:
 
 def test_everything_stays_everything_and_nothing_nothing() -> None:
     plan = counted(on_src(WIDE, NARROW), TimeWindow(10, 4))
-    assert reads(plan, Region(RegionAxis.INSTANT)) == {0: Region(RegionAxis.START), 1: Region(RegionAxis.START)}
-    assert forward(plan, InputChange(0, EVERYTHING)) == Region(RegionAxis.INSTANT)
+    assert reads(plan, Extent(ExtentAxis.INSTANT)) == {0: Extent(ExtentAxis.START), 1: Extent(ExtentAxis.START)}
+    assert forward(plan, InputChange(0, EVERYTHING)) == Extent(ExtentAxis.INSTANT)
     assert forward(plan, InputChange(0, Interval(5, 5))) is None
     assert reads(plan, instant(5, 5)) == {}
     assert replay_scope(plan, InputChange(0, Interval(5, 5))) is None

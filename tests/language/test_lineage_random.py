@@ -16,7 +16,6 @@ from errata.language.expr import BOOLEAN, INT, STRING, Call, Lit, Ref
 from errata.language.lineage import (
     InputChange,
     QueryPath,
-    Region,
     ReplayScope,
     backward,
     forward_through_queries,
@@ -24,7 +23,7 @@ from errata.language.lineage import (
     replay_scope,
 )
 from errata.language.lineage.constants import is_exact
-from errata.language.lineage.regions import region_axis
+from errata.language.lineage.extents import extent_axis
 from errata.language.nodes import (
     Distinct,
     Filter,
@@ -42,6 +41,7 @@ from errata.language.nodes import (
     scans_of,
 )
 from errata.language.plan import Plan
+from errata.model.extent import Extent
 from errata.model.time import EVERYTHING, HIGHEST, Interval
 from fixtures.chance import random_for
 from fixtures.choices import Choices, FromHypothesis, FromRandom, pool
@@ -144,14 +144,14 @@ def parted_all(plan: Plan, cases: Sequence[Mapping[str, list[Row]]]) -> tuple[Pl
     return parts[0][0], [rows for _, rows in parts]
 
 
-def some_region(plan: Plan, outputs: list[Seen], choose: Choices) -> Region:
+def some_region(plan: Plan, outputs: list[Seen], choose: Choices) -> Extent:
     """Any interval, and values that some output has."""
     values: dict[str, Any] = {}
     if outputs:
         names = [(place, each.name) for place, each in enumerate(plan.fields) if is_exact(each.type)]
         _, shown = choose.one(outputs)
         values = {name: shown[place] for place, name in names if choose.number(0, 3) == 3}
-    return Region(region_axis(plan), some_interval(plan, choose), values)
+    return Extent(extent_axis(plan), some_interval(plan, choose), values)
 
 
 def some_interval(plan: Plan, choose: Choices) -> Interval:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from errata.language.lineage import RegionAxis
 from errata.language.nodes import Distinct, Negation, RowWindow, Sliding, SlidingRows, TimeWindow, Union
 from errata.language.plan import Plan
 from errata.language.route import RouteKind, choose_route
@@ -15,6 +14,7 @@ from errata.language.source_reads import (
     source_extents,
     sources_only_in_state,
 )
+from errata.model.extent import ExtentAxis
 from errata.model.time import LOWEST, Interval
 from fixtures.links import counted, link, on_src, query, select
 
@@ -70,7 +70,7 @@ def test_it_is_the_least_instant_that_needs_nothing_of_before(plan: Plan) -> Non
     first = first_whole_instant(plan, {"a": 105})
 
     def needs_what_is_gone(instant: int) -> bool:
-        return source_extents(plan, RegionAxis.INSTANT, Interval(instant, instant + 1))["a"].interval.start < 105
+        return source_extents(plan, ExtentAxis.INSTANT, Interval(instant, instant + 1))["a"].interval.start < 105
 
     assert needs_what_is_gone(first - 1)
     assert not any(needs_what_is_gone(instant) for instant in range(first, first + 50))

@@ -15,7 +15,7 @@ from errata.language.incremental import inexact_columns
 from errata.language.lineage import InputChange, backward, forward, lineage_sentences, replay_scope, unbounded_inputs
 from errata.language.lineage.constants import constants_down, constants_up, membership_columns
 from errata.language.lineage.distances import scan_offsets
-from errata.language.lineage.regions import Region, RegionAxis, input_offsets, is_row_by_row, region_axis, time_lags
+from errata.language.lineage.extents import extent_axis, input_offsets, is_row_by_row, time_lags
 from errata.language.near_support import near_obstacle
 from errata.language.nodes import Filter, Output, Projection, Scan
 from errata.language.outer_joins import PlanCopy
@@ -27,6 +27,7 @@ from errata.language.rewrite.prune_columns import over_needed_columns, prune_col
 from errata.language.rewrite.push_predicates import literal_columns, push_down
 from errata.language.rewrite.rule import ROOT_TRAITS, input_traits
 from errata.language.times import row_times
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.time import Interval
 from fixtures.choices import pool
 
@@ -70,7 +71,7 @@ ASKED: dict[str, Callable[[Plan], object]] = {
     "drawing": lambda plan: to_svg(explain_plan(plan)),
     "copy": lambda plan: PlanCopy(Again()).of(plan),
     "lineage in words": lineage_sentences,
-    "axis": region_axis,
+    "axis": extent_axis,
     "row by row": is_row_by_row,
     "edges": input_offsets,
     "distances": scan_offsets,
@@ -80,7 +81,7 @@ ASKED: dict[str, Callable[[Plan], object]] = {
     "constants upwards": lambda plan: constants_up(plan, 0, {}),
     "constants downwards": lambda plan: constants_down(plan, {}),
     "what a change touches": lambda plan: forward(plan, InputChange(0, Interval(0, 1))),
-    "what an output is made of": lambda plan: backward(plan, Region(RegionAxis.START, Interval(0, 1))),
+    "what an output is made of": lambda plan: backward(plan, Extent(ExtentAxis.START, Interval(0, 1))),
     "replay": lambda plan: replay_scope(plan, InputChange(0, Interval(0, 1))),
     "rewriting": rewrite_plan,
     "needed columns": over_needed_columns,

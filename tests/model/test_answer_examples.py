@@ -7,8 +7,8 @@ import pyarrow as pa
 from errata.answer.publication import RowsByRole, StepContext, settle_results
 from errata.answer.result_diff import DiffContext, diff_results
 from errata.archive.schemas import computed_schema, result_schema
-from errata.language.lineage import Region, RegionAxis
 from errata.model.columns import ColumnType, TypeKind
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import EVALUATION, OP, VE, VS, UpdatePattern, make_shape
 from errata.model.time import HIGHEST, LOWEST, Interval
 from fixtures.folding import answer_at, fold
@@ -63,15 +63,15 @@ def test_corrections_of_results() -> None:
         [count(1, 10, 12) | {EVALUATION: 1}, count(2, 12) | {EVALUATION: 2}], result_schema(COUNTS)
     )
     schema = computed_schema(COUNTS)
-    how = DiffContext(3, 15, covering=True, axis=RegionAxis.INSTANT)
-    region = Region(RegionAxis.INSTANT, Interval(12), {"symbol": "IBM"})
+    how = DiffContext(3, 15, covering=True, axis=ExtentAxis.INSTANT)
+    region = Extent(ExtentAxis.INSTANT, Interval(12), {"symbol": "IBM"})
     done = diff_results(pa.Table.from_pylist([count(1, 10)], schema), published, [region], how, COUNTS)
     feed = [(each[OP], each["n"], each[VS], each[VE], each["_old_n"]) for each in done.feed.to_pylist()]
     assert feed == [("replace", 1, 10, HIGHEST, 1), ("delete", None, 12, 12, 2)]
     assert [(each[VS], each[VE]) for each in done.masks.to_pylist()] == [(10, 12), (12, HIGHEST)]
     sums = pa.Table.from_pylist([count(6, 4) | {EVALUATION: 1}, count(7, 8) | {EVALUATION: 1}], result_schema(COUNTS))
-    window = Region(RegionAxis.START, Interval(4, 5))
-    once = DiffContext(2, 9, covering=False, axis=RegionAxis.START)
+    window = Extent(ExtentAxis.START, Interval(4, 5))
+    once = DiffContext(2, 9, covering=False, axis=ExtentAxis.START)
     wrong = diff_results(pa.Table.from_pylist([count(11, 4)], schema), sums, [window], once, COUNTS)
     assert [(each["_old_n"], each["n"], each[VS]) for each in wrong.feed.to_pylist()] == [(6, 11, 4)]
     same = diff_results(pa.Table.from_pylist([count(6, 4)], schema), sums, [window], once, COUNTS)

@@ -17,7 +17,7 @@ from errata.answer.diff_writer import DiffWriter, WrittenDiff
 from errata.answer.inputs import RunInputs, SourceRows, measure_reads
 from errata.answer.lineage_lookup import results_to_keep
 from errata.answer.query_state import patch_state
-from errata.answer.replay_sequence import ReplaySequence, StoredLineageMatch, sequence_for_regions
+from errata.answer.replay_sequence import ReplaySequence, StoredLineageMatch, sequence_for_extents
 from errata.answer.result_diff import DiffContext
 from errata.answer.result_sink import select_result_columns
 from errata.answer.stored_lineage import recompute_results
@@ -36,9 +36,9 @@ from errata.engine.frames import fetch_rows
 from errata.engine.plans.compile import compile_plan
 from errata.errors import ErrataError
 from errata.language.incremental import inexact_columns
-from errata.language.lineage import Region, RegionAxis
 from errata.model.bucket import Bucket, Role
 from errata.model.commit import EvaluationCost, RefusedRevisions
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import VE, VS
 from errata.model.technique import Technique
 from errata.model.time import HIGHEST, LOWEST, Interval, merge_intervals
@@ -202,7 +202,7 @@ def _replay_regions(sweeping: CorrectionPlan, reading: _ReadLog, amender: DiffWr
 
 
 def _fetch_if_few(
-    sweeping: CorrectionPlan, inputs: RunInputs, frame: DataFrame, regions: Sequence[Region]
+    sweeping: CorrectionPlan, inputs: RunInputs, frame: DataFrame, regions: Sequence[Extent]
 ) -> pa.Table | None:
     """The results that were worked out; None where these, or those that are published, are many."""
     if sum(each.rows for each in _published_buckets(sweeping, inputs, regions)) > LOCAL_DIFF_ROWS:
@@ -278,7 +278,7 @@ def _correct_final_windows(sweeping: CorrectionPlan, reading: _ReadLog, amender:
     undecided = pa.concat_tables([done.undecided, unknown.select(done.undecided.column_names)])
     if undecided.num_rows:
         rows = window_corrections.select_windows(sweeping, rows, undecided, inside=False)
-        needed = sequence_for_regions(sweeping.of, _window_end_regions(undecided), sweeping.aged)
+        needed = sequence_for_extents(sweeping.of, _window_end_regions(undecided), sweeping.aged)
         refused = needed.refused
         if refused:
             touched = window_corrections.select_windows(sweeping, touched, undecided, inside=False)
@@ -293,12 +293,12 @@ def _correct_final_windows(sweeping: CorrectionPlan, reading: _ReadLog, amender:
     return _CorrectionOutput(whole.in_memory(rows, before), parts, refused)
 
 
-def _window_end_regions(undecided: pa.Table) -> list[Region]:
+def _window_end_regions(undecided: pa.Table) -> list[Extent]:
     """All windows that end when some do."""
     ends = [each for each in pc.unique(undecided[VS]).to_pylist() if each is not None]
     if len(ends) > MAX_SINGLE_ENDS:
-        return [Region(RegionAxis.START, Interval(min(ends), max(ends) + 1))]
-    return [Region(RegionAxis.START, Interval(each, each + 1)) for each in sorted(ends)]
+        return [Extent(ExtentAxis.START, Interval(min(ends), max(ends) + 1))]
+    return [Extent(ExtentAxis.START, Interval(each, each + 1)) for each in sorted(ends)]
 
 
 def _diff_context(sweeping: CorrectionPlan) -> DiffContext:
@@ -307,10 +307,10 @@ def _diff_context(sweeping: CorrectionPlan) -> DiffContext:
     return DiffContext(task.number, task.step.until, task.route.covering, sweeping.of.axis, task.closes, rough)
 
 
-def _published_rows(sweeping: CorrectionPlan, inputs: RunInputs, regions: Iterable[Region]) -> pa.Table:
+def _published_rows(sweeping: CorrectionPlan, inputs: RunInputs, regions: Iterable[Extent]) -> pa.Table:
     """What is published in the regions, and beside them as far as it touches."""
     at = (inputs.site.catalog, inputs.site.warehouse, sweeping.basis)
-    if sweeping.of.axis is RegionAxis.START:
+    if sweeping.of.axis is ExtentAxis.START:
         return published_starting_in(*at, merge_intervals(each.interval for each in regions))
     beside = (Interval(_shift(each.interval.start, -1), _shift(each.interval.end, 1)) for each in regions)
     return published_valid_in(*at, merge_intervals(beside))
@@ -320,7 +320,7 @@ def _shift(place: int, by: int) -> int:
     return place if place in (LOWEST, HIGHEST) else place + by
 
 
-def _published_frame(sweeping: CorrectionPlan, inputs: RunInputs, regions: Sequence[Region]) -> DataFrame:
+def _published_frame(sweeping: CorrectionPlan, inputs: RunInputs, regions: Sequence[Extent]) -> DataFrame:
     """The same for Spark."""
     site, of = inputs.site, sweeping.basis
     return results_frame(
@@ -328,41 +328,41 @@ def _published_frame(sweeping: CorrectionPlan, inputs: RunInputs, regions: Seque
     )
 
 
-def _published_buckets(sweeping: CorrectionPlan, inputs: RunInputs, regions: Sequence[Region]) -> Sequence[Bucket]:
+def _published_buckets(sweeping: CorrectionPlan, inputs: RunInputs, regions: Sequence[Extent]) -> Sequence[Bucket]:
     """The buckets of what is published from the first of the regions to the last."""
     site, of = inputs.site, sweeping.basis
     start, end = min(each.interval.start for each in regions), max(each.interval.end for each in regions)
-    is_start = sweeping.of.axis is RegionAxis.START
+    is_start = sweeping.of.axis is ExtentAxis.START
     span = Interval(start, end) if is_start else Interval(_shift(start, -1), _shift(end, 1))
     find = buckets_by_start if is_start else buckets_by_instant
     return find(site.catalog, of, of.last.commit_id, span)
 
 
-def _results_frame(sweeping: CorrectionPlan, read: Mapping[str, SourceRows], regions: Sequence[Region]) -> DataFrame:
+def _results_frame(sweeping: CorrectionPlan, read: Mapping[str, SourceRows], regions: Sequence[Extent]) -> DataFrame:
     """The results in the regions as they are now, and perhaps others."""
     task = sweeping.task
     frames = {name: each.frame for name, each in read.items()}
     start = min(each.interval.start for each in regions)
-    since = start if sweeping.of.axis is RegionAxis.INSTANT and start > LOWEST else None
+    since = start if sweeping.of.axis is ExtentAxis.INSTANT and start > LOWEST else None
     rows = compile_plan(task.rewritten, frames, since=since)
     return _rows_in_hull(
         sweeping, select_result_columns(rows, task.shape, [each.name for each in task.plan.fields]), regions
     )
 
 
-def _rows_in_hull(sweeping: CorrectionPlan, rows: DataFrame, regions: Sequence[Region]) -> DataFrame:
+def _rows_in_hull(sweeping: CorrectionPlan, rows: DataFrame, regions: Sequence[Extent]) -> DataFrame:
     """Rows without most of those that lie outside of all regions."""
     start = min(each.interval.start for each in regions)
     end = min(max(each.interval.end for each in regions), sweeping.task.step.until + 1)
     rows = rows.where(f"{VS} < {end}L")
-    if sweeping.of.axis is RegionAxis.INSTANT:
+    if sweeping.of.axis is ExtentAxis.INSTANT:
         return rows.where(f"{VE} > {start}L") if start > LOWEST else rows
     if sweeping.of.from_its_beginning and sweeping.of.begins > LOWEST:
         rows = rows.where(f"{VE} > {sweeping.of.begins}L")
     return rows.where(f"{VS} >= {start}L") if start > LOWEST else rows
 
 
-def _region_by_kept_names(sweeping: CorrectionPlan, region: Region) -> Region:
+def _region_by_kept_names(sweeping: CorrectionPlan, region: Extent) -> Extent:
     """A region by the names under which results are kept."""
     names = sweeping.task.kept_names
     return replace(region, values={names[name]: value for name, value in region.values.items()})

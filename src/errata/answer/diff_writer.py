@@ -16,8 +16,8 @@ from errata.archive.results import ResultWriter
 from errata.archive.schemas import conform, result_schema
 from errata.engine.frames import arrow_ddl, fetch_rows, select_sql
 from errata.engine.plans.node_rows import quote_name
-from errata.language.lineage import Region
 from errata.model.bucket import NewBucket, Role
+from errata.model.extent import Extent
 from errata.model.results import EVALUATION, ResultShape
 
 _BEFORE, _CHANGED, _COMPARED = "_before", "_changed", "_compared"
@@ -40,7 +40,7 @@ class DiffWriter:
     writer: ResultWriter
     shape: ResultShape
     told: DiffContext
-    regions: Sequence[Region]
+    regions: Sequence[Extent]
 
     def in_memory(self, new: pa.Table, before: pa.Table) -> WrittenDiff:
         """Lay results that have been worked out anew against the published ones."""

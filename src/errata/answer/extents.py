@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from errata.answer.row_comparison import BoolArray, IntArray, group_starts, sort_arrays
-from errata.language.expr import Value
-from errata.language.lineage import Region, RegionAxis
+from errata.model.extent import Extent, ExtentAxis, Value
 from errata.model.time import Interval
 from errata.model.time import merge_intervals as in_order
 
@@ -23,14 +22,14 @@ IntervalsByKey = dict[KeyConstants, list[Interval]]
 """For constants, the intervals of their regions, in order and apart from each other."""
 
 
-def merge_regions(regions: Iterable[Region]) -> list[Region]:
+def merge_extents(regions: Iterable[Extent]) -> list[Extent]:
     """The same as few regions: those of the same constants are one where they meet or touch, and what lies in a region
     of fewer constants is left out."""
     found = list(regions)
-    return _regions_of(_drop_covered(_intervals_by_key(found)), found)
+    return _extents_of(_drop_covered(_intervals_by_key(found)), found)
 
 
-def disjoint_regions(regions: Iterable[Region]) -> list[Region]:
+def disjoint_extents(regions: Iterable[Extent]) -> list[Extent]:
     """Regions, all of one axis, of which no two can hold the same row at the same time. They hold all that the given
     ones do. More they hold only where regions meet of which each has a constant that the other has not: one takes their
     place, over both their intervals and with the constants that they have in common."""
@@ -38,10 +37,10 @@ def disjoint_regions(regions: Iterable[Region]) -> list[Region]:
     spans = _drop_covered(_intervals_by_key(found))
     while (wider := _merge_overlapping(spans)) is not None:
         spans = _drop_covered(wider)
-    return _regions_of(spans, found)
+    return _extents_of(spans, found)
 
 
-def rows_with_constants(rows: pa.Table, region: Region) -> BoolArray:
+def rows_with_constants(rows: pa.Table, region: Extent) -> BoolArray:
     """Which rows have a region's constants, wherever they lie in time."""
     constants = _constants_of(region)
     if not constants:
@@ -60,7 +59,7 @@ class RowParts:
     end: IntArray
 
 
-def parts_in_regions(rows: pa.Table, start: IntArray, end: IntArray, regions: Iterable[Region]) -> RowParts:
+def parts_in_extents(rows: pa.Table, start: IntArray, end: IntArray, regions: Iterable[Extent]) -> RowParts:
     """Of rows that reach from one instant to another, the parts that lie in regions."""
     by_names: dict[tuple[str, ...], IntervalsByKey] = defaultdict(dict)
     for constants, intervals in _intervals_by_key(regions).items():
@@ -76,11 +75,11 @@ def parts_in_regions(rows: pa.Table, start: IntArray, end: IntArray, regions: It
     )
 
 
-def _constants_of(region: Region) -> KeyConstants:
+def _constants_of(region: Extent) -> KeyConstants:
     return tuple(sorted(region.values.items(), key=lambda item: item[0]))
 
 
-def _intervals_by_key(regions: Iterable[Region]) -> IntervalsByKey:
+def _intervals_by_key(regions: Iterable[Extent]) -> IntervalsByKey:
     found: dict[KeyConstants, list[Interval]] = defaultdict(list)
     for each in regions:
         if not each.interval.empty:
@@ -88,12 +87,12 @@ def _intervals_by_key(regions: Iterable[Region]) -> IntervalsByKey:
     return {constants: in_order(intervals) for constants, intervals in found.items()}
 
 
-def _regions_of(spans: IntervalsByKey, like: Sequence[Region]) -> list[Region]:
-    axis = like[0].axis if like else RegionAxis.INSTANT
+def _extents_of(spans: IntervalsByKey, like: Sequence[Extent]) -> list[Extent]:
+    axis = like[0].axis if like else ExtentAxis.INSTANT
     pairs = [(each, constants) for constants, intervals in spans.items() for each in intervals]
     # Constants of one column may be of any type, but they all have a text.
     pairs.sort(key=lambda pair: (pair[0].start, pair[0].end, repr(pair[1])))
-    return [Region(axis, interval, dict(constants)) for interval, constants in pairs]
+    return [Extent(axis, interval, dict(constants)) for interval, constants in pairs]
 
 
 def _drop_covered(spans: IntervalsByKey) -> IntervalsByKey:

@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 
 from errata.answer import replay_sequence
-from errata.answer.extents import parts_in_regions, rows_with_constants
+from errata.answer.extents import parts_in_extents, rows_with_constants
 from errata.answer.inputs import RunInputs
 from errata.answer.replay_sequence import (
     ReplaySequence,
     ResultScope,
     StoredLineageMatch,
     cluster_refusal,
+    extent_in_scope,
     merge_refusals,
-    region_in_scope,
 )
 from errata.answer.row_comparison import BoolArray
 from errata.answer.source_revisions import RevisionCluster, SourceRevisions, cluster_revisions, split_in_place
@@ -30,13 +30,13 @@ from errata.archive.bucket_frames import read_buckets
 from errata.archive.results import latest_rows, match_results, published_starting_in
 from errata.catalog import buckets
 from errata.catalog.result_archives import ResultArchive
-from errata.language.expr import Value
-from errata.language.lineage import InputChange, Region, RegionAxis, backward, replay_scope
+from errata.language.lineage import InputChange, backward, replay_scope
 from errata.language.nodes import scans_of
 from errata.language.plan import Plan
-from errata.language.source_reads import AgeLimits, SourceExtent
+from errata.language.source_reads import AgeLimits
 from errata.model.bucket import Bucket, Role
 from errata.model.commit import RefusedRevisions
+from errata.model.extent import Extent, ExtentAxis, Value
 from errata.model.results import LINEAGE_FROM, LINEAGE_TO, VS
 from errata.model.time import Interval, merge_intervals
 
@@ -66,7 +66,7 @@ def touched_results(of: ResultScope, moved: InPlaceChange, lineage: pa.Table, na
     """Which results, told by their lineage, changed rows are among the rows of."""
     found = np.zeros(lineage.num_rows, np.bool_)
     begins = lineage[VS].to_numpy()
-    for place, region in _reachable_regions(of, moved.cluster):
+    for place, region in _reachable_extents(of, moved.cluster):
         values = {names[name]: value for name, value in region.values.items() if name in of.plan.key}
         mine = rows_with_constants(lineage, replace(region, values=values)) & _made_of_moments(
             moved.moments, lineage, place
@@ -75,14 +75,14 @@ def touched_results(of: ResultScope, moved: InPlaceChange, lineage: pa.Table, na
     return found
 
 
-def _reachable_regions(of: ResultScope, cluster: RevisionCluster) -> Iterator[tuple[int, Region]]:
+def _reachable_extents(of: ResultScope, cluster: RevisionCluster) -> Iterator[tuple[int, Extent]]:
     """For each scan of the source what its rows could touch at all."""
     for place, scan in enumerate(scans_of(of.plan)):
         if scan.source.name != cluster.source:
             continue
         values = {scan.column(name): value for name, value in cluster.values.items()}
         found = replay_scope(of.plan, InputChange(place, cluster.interval, cluster.until, values), whole=True)
-        region = None if found is None else region_in_scope(of, found.touched)
+        region = None if found is None else extent_in_scope(of, found.touched)
         if region is not None and not region.empty:
             yield place, region
 
@@ -147,22 +147,22 @@ def _results_of_aged_rows(plan: Plan, lineage: pa.Table, aged_to: AgeLimits) -> 
     return found
 
 
-def _results_in_regions(regions: Iterable[Region], lineage: pa.Table, names: KeptNames) -> BoolArray:
+def _results_in_regions(regions: Iterable[Extent], lineage: pa.Table, names: KeptNames) -> BoolArray:
     """Which results lie in regions, of which all constants are of columns of the key."""
     found = np.zeros(lineage.num_rows, np.bool_)
     as_kept = [replace(each, values={names[name]: value for name, value in each.values.items()}) for each in regions]
     begins = lineage[VS].to_numpy()
     if as_kept and len(begins):
-        found[parts_in_regions(lineage, begins, begins + 1, as_kept).row] = True
+        found[parts_in_extents(lineage, begins, begins + 1, as_kept).row] = True
     return found
 
 
-def _result_regions(plan: Plan, rows: pa.Table, names: KeptNames) -> Iterator[Region]:
+def _result_regions(plan: Plan, rows: pa.Table, names: KeptNames) -> Iterator[Extent]:
     """For each result the region that holds it alone."""
     columns = {name: _plain_values(rows[names[name]]) for name in plan.key}
     for number, begins in enumerate(rows[VS].to_pylist()):
         values: dict[str, Value] = {name: column[number] for name, column in columns.items()}
-        yield Region(RegionAxis.START, Interval(begins, begins + 1), values)
+        yield Extent(ExtentAxis.START, Interval(begins, begins + 1), values)
 
 
 def _plain_values(column: pa.ChunkedArray) -> list[Any]:
@@ -170,7 +170,7 @@ def _plain_values(column: pa.ChunkedArray) -> list[Any]:
     return list(whole.to_pylist())
 
 
-def _reads_of_results(plan: Plan, rows: pa.Table, regions: Sequence[Region]) -> dict[str, tuple[SourceExtent, ...]]:
+def _reads_of_results(plan: Plan, rows: pa.Table, regions: Sequence[Extent]) -> dict[str, tuple[Extent, ...]]:
     """Of each source the rows that the results were made of."""
     read = scans_of(plan)
     ends = [
@@ -188,14 +188,14 @@ def _reads_of_results(plan: Plan, rows: pa.Table, regions: Sequence[Region]) -> 
     return {name: tuple(_limit_reads(some)) for name, some in found.items()}
 
 
-def _limit_reads(some: Mapping[frozenset[tuple[str, Value]], Sequence[Interval]]) -> Iterator[SourceExtent]:
+def _limit_reads(some: Mapping[frozenset[tuple[str, Value]], Sequence[Interval]]) -> Iterator[Extent]:
     """The stretches that are read, by the constants of their rows; no more of them than can be asked for one by one."""
     apart = {values: merge_intervals(each) for values, each in some.items()}
     if sum(len(each) for each in apart.values()) > MAX_READ_INTERVALS:
         everything = _merge_intervals(merge_intervals(each for intervals in apart.values() for each in intervals))
         apart = dict.fromkeys(apart if len(apart) <= MAX_READ_GROUPS else [frozenset()], everything)
     for values, intervals in apart.items():
-        yield from (SourceExtent(RegionAxis.START, each, dict(values)) for each in intervals)
+        yield from (Extent(ExtentAxis.START, each, dict(values)) for each in intervals)
 
 
 def _merge_intervals(intervals: Sequence[Interval]) -> list[Interval]:
@@ -267,7 +267,7 @@ def cheaper_sequence(
     done = sequence_by_stored_lineage(of, rest, told, lineage, names, aged)
     if done is None:
         return None
-    rows, derived = (_rows_read(inputs, each, of.until) for each in (done, found))
+    rows, derived = (rows_to_read(inputs, each, of.until) for each in (done, found))
     refused, too_many = (sum(each.count for each in some.refused) for some in (done, found))
     if refused < too_many:
         return done, f"by stored lineage: about {rows:,} rows; derived lineage asks for rows that have been aged out"
@@ -276,7 +276,8 @@ def cheaper_sequence(
     return None
 
 
-def _rows_read(inputs: RunInputs, needed: ReplaySequence, until: int) -> int:
+def rows_to_read(inputs: RunInputs, needed: ReplaySequence, until: int) -> int:
+    """About how many rows a replay sequence reads."""
     return sum(inputs.size_of_all(name, some, until) for name, some in needed.reads.items())
 
 

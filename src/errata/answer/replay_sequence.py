@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.answer.extents import disjoint_regions, merge_regions
+from errata.answer.extents import disjoint_extents, merge_extents
 from errata.answer.row_comparison import BoolArray
 from errata.answer.source_revisions import MAX_GROUPS, RevisionCluster, SourceRevisions, cluster_revisions
-from errata.language.lineage import InputChange, Region, RegionAxis, ScanRegions, backward, replay_scope
-from errata.language.lineage.regions import instants_of, region_axis, time_lags
+from errata.language.lineage import InputChange, ScanExtents, backward, replay_scope
+from errata.language.lineage.extents import extent_axis, instants_of, time_lags
 from errata.language.nodes import Scan, scans_of
 from errata.language.plan import Plan
 from errata.language.route import Route, RouteKind
-from errata.language.source_reads import STATE_SOURCE, AgeLimits, SourceExtent, reads_of_step
+from errata.language.source_reads import STATE_SOURCE, AgeLimits, reads_of_step
 from errata.model.commit import EvaluationSpan, RefusedRevisions
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import VS
 from errata.model.time import HIGHEST, LOWEST, Interval
 
@@ -40,9 +41,9 @@ class ResultScope:
     """Whether regions are told by columns of the key alone, since that is what is known of results beside them."""
 
     @property
-    def axis(self) -> RegionAxis:
+    def axis(self) -> ExtentAxis:
         """How regions of the results lie in time. Where results replace each other, they are told by instants."""
-        return RegionAxis.INSTANT if self.route.covering else region_axis(self.plan)
+        return ExtentAxis.INSTANT if self.route.covering else extent_axis(self.plan)
 
     @property
     def from_its_beginning(self) -> bool:
@@ -53,18 +54,18 @@ class ResultScope:
     @property
     def span(self) -> Interval:
         """Where regions can lie."""
-        low = self.begins if self.from_its_beginning and self.axis is RegionAxis.INSTANT else LOWEST
+        low = self.begins if self.from_its_beginning and self.axis is ExtentAxis.INSTANT else LOWEST
         low = low if self.aged_to is None else max(low, self.aged_to)
-        return Interval(low, HIGHEST if self.axis is RegionAxis.INSTANT else self.until + 1)
+        return Interval(low, HIGHEST if self.axis is ExtentAxis.INSTANT else self.until + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaySequence:
     """What there is to be worked out again."""
 
-    regions: tuple[Region, ...]
+    regions: tuple[Extent, ...]
     """Of the results, by the names of the plan."""
-    reads: Mapping[str, tuple[SourceExtent, ...]]
+    reads: Mapping[str, tuple[Extent, ...]]
     """Of each source, what makes the results in the regions."""
     refused: tuple[RefusedRevisions, ...] = ()
     least: ReplaySequence | None = None
@@ -81,9 +82,9 @@ class StoredLineageMatch:
     """What the other changes take, as derived lineage tells it."""
     rows: pa.Table
     """The lineage of the results."""
-    regions: tuple[Region, ...]
+    regions: tuple[Extent, ...]
     """One for each result."""
-    reads: Mapping[str, tuple[SourceExtent, ...]]
+    reads: Mapping[str, tuple[Extent, ...]]
     """Of each source the rows that the results were made of."""
     changes: tuple[tuple[RevisionCluster, BoolArray], ...]
     """The changes, and of the results those that each of them touches."""
@@ -98,7 +99,7 @@ def sequence_for_changes(of: ResultScope, changes: Iterable[RevisionCluster], ag
     """What makes the results that changes touch."""
     regions, reads, refused = [], [], []
     for cluster in changes:
-        found = list(_touched_regions(of, cluster))
+        found = list(_touched_extents(of, cluster))
         if too_old := _why_aged_out(of.plan, [needed for _, needed in found], aged_to):
             refused.append(cluster_refusal(cluster, too_old))
             continue
@@ -106,7 +107,7 @@ def sequence_for_changes(of: ResultScope, changes: Iterable[RevisionCluster], ag
         reads += [needed for _, needed in found]
     # No wider than what is read for them: of regions that overlap, each is worked out by itself.
     return ReplaySequence(
-        tuple(merge_regions(regions)), _reads_by_source(of.plan, reads), tuple(merge_refusals(refused))
+        tuple(merge_extents(regions)), _reads_by_source(of.plan, reads), tuple(merge_refusals(refused))
     )
 
 
@@ -121,17 +122,17 @@ def full_sequence(
     groups = [{name: value for name, value in each.values.items() if name not in timed} for each in work.regions]
     if not narrowed or len(groups) > MAX_GROUPS or not all(groups):
         groups = [{}]
-    regions = disjoint_regions([Region(of.axis, of.span, values) for values in groups])
-    reads = [backward(of.plan, _region_for_plan(of, each)) for each in regions]
+    regions = disjoint_extents([Extent(of.axis, of.span, values) for values in groups])
+    reads = [backward(of.plan, _extent_for_plan(of, each)) for each in regions]
     return ReplaySequence(tuple(regions), _reads_by_source(of.plan, reads), work.refused, work)
 
 
 def sequence_for_interval(of: ResultScope, interval: Interval, aged_to: AgeLimits) -> ReplaySequence:
     """What makes the results of an interval."""
-    region = region_in_scope(of, Region(of.axis, interval))
+    region = extent_in_scope(of, Extent(of.axis, interval))
     if region.empty:
         return ReplaySequence((), {})
-    reads = backward(of.plan, _region_for_plan(of, region))
+    reads = backward(of.plan, _extent_for_plan(of, region))
     if why := _why_aged_out(of.plan, [reads], aged_to):
         return ReplaySequence((), {}, (RefusedRevisions("", 0, 0, 0, why),))
     return ReplaySequence((region,), _reads_by_source(of.plan, [reads]))
@@ -145,26 +146,26 @@ def touches_kept_state(of: ResultScope, revised: Iterable[SourceRevisions]) -> b
     return any(_reaches_kept_rows(each, kept.get(each.source), of.until) for each in revised)
 
 
-def _reaches_kept_rows(revised: SourceRevisions, reach: SourceExtent | None, until: int) -> bool:
+def _reaches_kept_rows(revised: SourceRevisions, reach: Extent | None, until: int) -> bool:
     """Whether rows that are kept, or have a say in them, are among those that have been revised."""
     if reach is None or reach.interval.empty:
         return False
     begins = revised.rows[VS]
-    start = LOWEST if reach.axis is RegionAxis.INSTANT else reach.interval.start
+    start = LOWEST if reach.axis is ExtentAxis.INSTANT else reach.interval.start
     inside = pc.and_(pc.greater_equal(begins, start), pc.less(begins, min(reach.interval.end, until)))
     return bool(pc.any(inside).as_py())
 
 
-def sequence_for_regions(of: ResultScope, regions: Iterable[Region], aged_to: AgeLimits) -> ReplaySequence:
+def sequence_for_extents(of: ResultScope, regions: Iterable[Extent], aged_to: AgeLimits) -> ReplaySequence:
     """What makes the results of some regions, which lie apart."""
     known = tuple(regions)
-    reads = [backward(of.plan, _region_for_plan(of, each)) for each in known]
+    reads = [backward(of.plan, _extent_for_plan(of, each)) for each in known]
     if why := _why_aged_out(of.plan, reads, aged_to):
         return ReplaySequence((), {}, (RefusedRevisions("", 0, 0, len(known), why),))
     return ReplaySequence(known, _reads_by_source(of.plan, reads))
 
 
-def _touched_regions(of: ResultScope, cluster: RevisionCluster) -> Iterator[tuple[Region, ScanRegions]]:
+def _touched_extents(of: ResultScope, cluster: RevisionCluster) -> Iterator[tuple[Extent, ScanExtents]]:
     """The regions that a change touches through each scan of its source, and what makes them."""
     for place, scan in enumerate(scans_of(of.plan)):
         if scan.source.name != cluster.source:
@@ -173,19 +174,19 @@ def _touched_regions(of: ResultScope, cluster: RevisionCluster) -> Iterator[tupl
         found = replay_scope(of.plan, InputChange(place, cluster.interval, cluster.until, values), whole=True)
         if found is None:
             continue
-        region = region_in_scope(of, found.touched)
+        region = extent_in_scope(of, found.touched)
         if region.empty:
             continue
         if of.by_key:
             region = replace(region, values={name: each for name, each in region.values.items() if name in of.plan.key})
         whole = region == found.touched
-        yield region, found.reads if whole else backward(of.plan, _region_for_plan(of, region))
+        yield region, found.reads if whole else backward(of.plan, _extent_for_plan(of, region))
 
 
-def region_in_scope(of: ResultScope, region: Region) -> Region:
+def extent_in_scope(of: ResultScope, region: Extent) -> Extent:
     """A region of the plan's rows as the results are kept, as far as something is published of it."""
     if region.axis is not of.axis:
-        region = Region(of.axis, instants_of(of.plan, region), region.values)
+        region = Extent(of.axis, instants_of(of.plan, region), region.values)
     span = of.span
     interval = Interval(max(region.interval.start, span.start), min(region.interval.end, span.end))
     if interval.start > of.until:
@@ -196,12 +197,12 @@ def region_in_scope(of: ResultScope, region: Region) -> Region:
     return replace(region, interval=interval)
 
 
-def _region_for_plan(of: ResultScope, region: Region) -> Region:
+def _extent_for_plan(of: ResultScope, region: Extent) -> Extent:
     """A region of the results for the plan; nothing after the last instant is worked out."""
     return replace(region, interval=Interval(region.interval.start, min(region.interval.end, of.until + 1)))
 
 
-def _why_aged_out(plan: Plan, reads: Sequence[ScanRegions], aged_to: AgeLimits) -> str | None:
+def _why_aged_out(plan: Plan, reads: Sequence[ScanExtents], aged_to: AgeLimits) -> str | None:
     """Why a region cannot be worked out again: rows that it is made of are no longer there."""
     for found in reads:
         for place, region in found.items():
@@ -230,10 +231,10 @@ def merge_refusals(refused: Iterable[RefusedRevisions]) -> Iterator[RefusedRevis
     yield from by_reason.values()
 
 
-def _reads_by_source(plan: Plan, reads: Iterable[ScanRegions]) -> dict[str, tuple[SourceExtent, ...]]:
+def _reads_by_source(plan: Plan, reads: Iterable[ScanExtents]) -> dict[str, tuple[Extent, ...]]:
     """What is read of each source, whatever for."""
     read = scans_of(plan)
-    found: dict[str, list[SourceExtent]] = {scan.source.name: [] for scan in read}
+    found: dict[str, list[Extent]] = {scan.source.name: [] for scan in read}
     for some in reads:
         for place, region in some.items():
             if not region.empty:
@@ -241,6 +242,6 @@ def _reads_by_source(plan: Plan, reads: Iterable[ScanRegions]) -> dict[str, tupl
     return {name: tuple(some) for name, some in found.items()}
 
 
-def _reach_of(scan: Scan, region: Region) -> SourceExtent:
+def _reach_of(scan: Scan, region: Extent) -> Extent:
     values = {scan.of_source(name): value for name, value in region.values.items()}
-    return SourceExtent(region.axis, region.interval, values)
+    return Extent(region.axis, region.interval, values)

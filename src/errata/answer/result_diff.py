@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from errata.answer.extents import RowParts, parts_in_regions
+from errata.answer.extents import RowParts, parts_in_extents
 from errata.answer.publication import (
     DELETE,
     INSERT,
@@ -24,8 +24,8 @@ from errata.answer.publication import (
 )
 from errata.answer.row_comparison import BoolArray, IntArray, group_starts, same_values, sort_arrays
 from errata.archive.schemas import computed_schema, result_mask_schema, result_schema
-from errata.language.lineage import Region, RegionAxis
 from errata.model.columns import TypeKind
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import EVALUATION, VE, VS, ResultShape
 from errata.model.time import HIGHEST, Interval
 
@@ -69,8 +69,8 @@ class _CurrentResults:
 def _gather_rows(
     new: pa.Table,
     before: pa.Table,
-    regions: Iterable[Region],
-    axis: RegionAxis,
+    regions: Iterable[Extent],
+    axis: ExtentAxis,
     until: int,
     rough: Collection[str],
     shape: ResultShape,
@@ -83,8 +83,8 @@ def _gather_rows(
     new = new.filter(pa.array((instant_array(new, VS) <= until) & (instant_array(new, VE) > instant_array(new, VS))))
     table = pa.concat_tables([before, new]).combine_chunks()
     vs, ve = instant_array(table, VS), instant_array(table, VE)
-    reach = vs + 1 if axis is RegionAxis.START else ve
-    inside = parts_in_regions(table, vs, reach, (_extend_open_end(each, until) for each in regions))
+    reach = vs + 1 if axis is ExtentAxis.START else ve
+    inside = parts_in_extents(table, vs, reach, (_extend_open_end(each, until) for each in regions))
     key = _number_keys(table, shape.key)
     concerned = np.zeros(len(key) + 1, np.bool_)
     concerned[key[inside.row]] = True
@@ -106,7 +106,7 @@ def _gather_rows(
     )
 
 
-def _extend_open_end(region: Region, until: int) -> Region:
+def _extend_open_end(region: Extent, until: int) -> Extent:
     """Nothing is published of later instants, but what is foreseen of them."""
     interval = region.interval
     return region if interval.end <= until else replace(region, interval=Interval(interval.start, HIGHEST))
@@ -260,7 +260,7 @@ class DiffContext:
     """The last instant that is answered; what is said of it is provisional."""
     covering: bool
     """Whether results are replaced by others as time goes on; otherwise they are only added, and ends are certain."""
-    axis: RegionAxis
+    axis: ExtentAxis
     """How all regions lie in time."""
     closes: tuple[str, int] | None = None
     """A column that tells when something begins, and how long it lasts: what is said of it is final after that."""
@@ -287,7 +287,7 @@ class ResultDiff:
 
 
 def diff_results(
-    new: pa.Table, before: pa.Table, regions: Iterable[Region], told: DiffContext, shape: ResultShape
+    new: pa.Table, before: pa.Table, regions: Iterable[Extent], told: DiffContext, shape: ResultShape
 ) -> ResultDiff:
     """What becomes of the published results in some regions.
 
@@ -298,7 +298,7 @@ def diff_results(
     rows = _gather_rows(new, before, regions, told.axis, told.until, _inexact_columns(told, shape), shape)
     answer = (
         _results_by_instant(rows)
-        if told.axis is RegionAxis.INSTANT
+        if told.axis is ExtentAxis.INSTANT
         else _results_by_start(rows, covering=told.covering)
     )
     answer = _drop_later_results(answer, told.until)

@@ -15,10 +15,10 @@ from errata.answer.row_comparison import BoolArray, group_starts, sort_arrays
 from errata.archive.overlays import Overlays
 from errata.archive.schemas import LIVE, MASKS, OLD_REVISION, old_value_column
 from errata.archive.schemas import REVISION as OVERLAY_REVISION
-from errata.language.expr import Value
 from errata.language.lineage.constants import membership_columns
 from errata.language.nodes import scans_of
 from errata.language.plan import Plan
+from errata.model.extent import Value
 from errata.model.results import EVALUATION, OLD_VE, OP, VE, VS, old_column
 from errata.model.stream import Stream
 from errata.model.time import HIGHEST, Interval

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from errata.answer.inputs import RunInputs
-from errata.language.lineage import RegionAxis
 from errata.language.nodes import scans_of
 from errata.language.plan import Plan
 from errata.language.route import Route
-from errata.language.source_reads import SourceExtent, reads_of_step
+from errata.language.source_reads import reads_of_step
 from errata.model.bucket import Bucket
 from errata.model.commit import EvaluationSpan
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.time import HIGHEST, LOWEST, Interval
 
 STEP_PART_ROWS = 20_000_000
@@ -153,10 +153,10 @@ class _StepEstimate:
                 found += self._held[key].within(interval)
         return round(found)
 
-    def _reaches(self, until: int) -> Mapping[_PartSource, SourceExtent]:
+    def _reaches(self, until: int) -> Mapping[_PartSource, Extent]:
         return self._needed(EvaluationSpan(self.step.since, until), beginning=self.beginning)
 
-    def _needed(self, step: EvaluationSpan, *, beginning: bool) -> Mapping[_PartSource, SourceExtent]:
+    def _needed(self, step: EvaluationSpan, *, beginning: bool) -> Mapping[_PartSource, Extent]:
         relations = {scan.source.name for scan in scans_of(self.plan) if scan.source.kind.is_relation}
         return {
             (part, name): reach
@@ -165,7 +165,7 @@ class _StepEstimate:
             if name not in relations
         }
 
-    def _start(self, key: _PartSource, reach: SourceExtent) -> int:
+    def _start(self, key: _PartSource, reach: Extent) -> int:
         """Where the rows of a source begin: those of a stream that count at an instant, at any time before."""
-        counting = reach.axis is RegionAxis.INSTANT and key[1] in self.inputs.standings
+        counting = reach.axis is ExtentAxis.INSTANT and key[1] in self.inputs.standings
         return LOWEST if counting else reach.interval.start

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from errata.answer.advance import StepInput
-from errata.answer.extents import parts_in_regions
+from errata.answer.extents import parts_in_extents
 from errata.answer.result_sink import BUCKET_ROW_SCHEMA, bucket_from_row, bucket_to_row
 from errata.answer.row_comparison import group_starts, sort_arrays
 from errata.answer.task import EvaluationTask
@@ -41,13 +41,14 @@ from errata.engine.plans.node_rows import (
     window_sql,
 )
 from errata.language.incremental import TailOperator
-from errata.language.lineage import Region, stored_columns
+from errata.language.lineage import stored_columns
 from errata.language.nodes import Group, RowWindow
 from errata.language.plan import Plan
 from errata.language.route import Route, RouteKind, input_spans, why_no_stored_lineage
 from errata.language.source_reads import ARRIVING, STATE_SOURCE, WHOLE
 from errata.model.bucket import NewBucket, Role
 from errata.model.commit import EvaluationSpan
+from errata.model.extent import Extent
 from errata.model.query import LineageMode
 from errata.model.results import EVALUATION, LINEAGE_FIRST_KEY, LINEAGE_FROM, VS
 from errata.model.time import LOWEST
@@ -238,7 +239,7 @@ def write_step_lineage(
 
 
 def write_region_lineage(
-    task: EvaluationTask, frames: Mapping[str, DataFrame], regions: Sequence[Region], writer: ResultWriter, tasks: int
+    task: EvaluationTask, frames: Mapping[str, DataFrame], regions: Sequence[Extent], writer: ResultWriter, tasks: int
 ) -> list[NewBucket]:
     """The same of the results in regions, which are told by the names under which results are kept."""
     start, end = min(each.interval.start for each in regions), max(each.interval.end for each in regions)
@@ -260,7 +261,7 @@ class _LineageWriter:
     writer: ResultWriter
     schema: pa.Schema
     run: int
-    regions: tuple[Region, ...] | None = None
+    regions: tuple[Extent, ...] | None = None
     """Only of results in here, if told."""
 
     def written(self, rows: DataFrame, tasks: int) -> list[NewBucket]:
@@ -281,5 +282,5 @@ class _LineageWriter:
         )
         if self.regions is not None:
             begins = rows[VS].to_numpy()
-            rows = rows.take(pa.array(np.unique(parts_in_regions(rows, begins, begins + 1, self.regions).row)))
+            rows = rows.take(pa.array(np.unique(parts_in_extents(rows, begins, begins + 1, self.regions).row)))
         return self.writer.write(Role.LINEAGE, rows)

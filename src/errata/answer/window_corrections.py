@@ -29,16 +29,16 @@ from errata.engine.plans.node_rows import quote_name
 from errata.engine.plans.partial_groups import advance_group, final_results
 from errata.intake.types import arrow_schema
 from errata.language.incremental import PartialGroup
-from errata.language.lineage import Region, RegionAxis
 from errata.language.nodes import scans_of
 from errata.language.plan import Plan
-from errata.language.source_reads import SourceExtent, source_extents
+from errata.language.source_reads import source_extents
 from errata.model.bucket import Bucket, Role
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import EVALUATION, VS
 from errata.model.time import HIGHEST, LOWEST, Interval
 
 
-def time_slices(opened: Sequence[Bucket], rows: int, regions: Sequence[Region], until: int) -> list[Interval]:
+def time_slices(opened: Sequence[Bucket], rows: int, regions: Sequence[Extent], until: int) -> list[Interval]:
     """Where the windows of some regions end, in intervals each of which takes about so many of the rows as a step does;
     one, if there are no more of them."""
     start = min((each.interval.start for each in regions), default=LOWEST)
@@ -58,7 +58,7 @@ def time_slices(opened: Sequence[Bucket], rows: int, regions: Sequence[Region], 
     return [Interval(one, other) for one, other in zip([start, *found], [*found, end], strict=True)]
 
 
-def regions_in_slice(regions: Sequence[Region], stretch: Interval) -> list[Region]:
+def regions_in_slice(regions: Sequence[Extent], stretch: Interval) -> list[Extent]:
     """Regions as far as they lie in a stretch."""
     some = (
         replace(
@@ -74,13 +74,13 @@ def reads_for_slice(
     plan: Plan, read: Mapping[str, SourceRows], stretch: Interval, inputs: RunInputs
 ) -> dict[str, SourceRows]:
     """Of what has been read the rows that make results which begin in a stretch."""
-    asked = source_extents(plan, RegionAxis.START, stretch)
+    asked = source_extents(plan, ExtentAxis.START, stretch)
     return {name: _narrow_read(name, each, asked[name], inputs) for name, each in read.items()}
 
 
-def _narrow_read(name: str, read: SourceRows, reach: SourceExtent, inputs: RunInputs) -> SourceRows:
+def _narrow_read(name: str, read: SourceRows, reach: Extent, inputs: RunInputs) -> SourceRows:
     interval = reach.interval
-    if reach.axis is RegionAxis.INSTANT or interval.empty:
+    if reach.axis is ExtentAxis.INSTANT or interval.empty:
         return read  # more than is needed does no harm
     if name not in inputs.standings:
         return replace(read, frame=starting_in(read.frame, interval))
@@ -125,7 +125,7 @@ class AdjustedWindows(ReplayedWindows):
 
 
 def replay_windows(
-    sweeping: CorrectionPlan, inputs: RunInputs, read: Mapping[str, SourceRows], regions: Sequence[Region]
+    sweeping: CorrectionPlan, inputs: RunInputs, read: Mapping[str, SourceRows], regions: Sequence[Extent]
 ) -> ReplayedWindows:
     """The windows in the regions, from their rows. Of windows beside them only a part of the rows may be there."""
     opened, count = (
@@ -147,7 +147,7 @@ def replay_windows(
 
 
 def _replay_slice(
-    sweeping: CorrectionPlan, inputs: RunInputs, read: Mapping[str, SourceRows], regions: Sequence[Region]
+    sweeping: CorrectionPlan, inputs: RunInputs, read: Mapping[str, SourceRows], regions: Sequence[Extent]
 ) -> ReplayedWindows:
     found, until = _partial_group(sweeping), sweeping.task.step.until
     schema = computed_schema(sweeping.task.shape)
@@ -254,7 +254,7 @@ def _group_names(sweeping: CorrectionPlan) -> list[str]:
     return [names[name] for name in _partial_group(sweeping).group_names]
 
 
-def _windows_in_regions(sweeping: CorrectionPlan, windows: pa.Table, regions: Iterable[Region]) -> np.ndarray:
+def _windows_in_regions(sweeping: CorrectionPlan, windows: pa.Table, regions: Iterable[Extent]) -> np.ndarray:
     """Which windows lie in regions: by their ends, and by the group's constants."""
     inside = np.zeros(windows.num_rows, np.bool_)
     if not windows.num_rows:
@@ -328,7 +328,7 @@ def merge_parts(one: pa.Table, other: pa.Table | None) -> pa.Table:
     return pa.concat_tables([one, other.select(one.column_names).cast(one.schema)])
 
 
-def hull_region(spans: Iterable[Interval]) -> Region:
+def hull_region(spans: Iterable[Interval]) -> Extent:
     """All of a stretch of time."""
     known = list(spans)
-    return Region(RegionAxis.START, Interval(min(each.start for each in known), max(each.end for each in known)))
+    return Extent(ExtentAxis.START, Interval(min(each.start for each in known), max(each.end for each in known)))

@@ -9,9 +9,8 @@ from decimal import Decimal
 from typing import Any, assert_never
 
 from errata.model.columns import ColumnType, TypeKind
+from errata.model.extent import Value
 from errata.model.time import to_datetime
-
-Value = bool | int | float | str | Decimal | date | None
 
 
 @dataclass(frozen=True, slots=True)

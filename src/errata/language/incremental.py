@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar, assert_never
 
 from errata.language.expr import expr_sql, refs
-from errata.language.lineage import Region, RegionAxis, backward
+from errata.language.lineage import backward
 from errata.language.nodes import (
     AGGREGATES,
     Aggregate,
@@ -30,6 +30,7 @@ from errata.language.patterns import update_pattern
 from errata.language.plan import Plan, PlanError, Unary, cached_fact, walk_plan
 from errata.language.times import RowTimes, row_times
 from errata.model.columns import FLOATING_KINDS, ColumnType, TypeKind
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import UpdatePattern
 from errata.model.time import HIGHEST, LOWEST, Interval
 
@@ -204,7 +205,7 @@ def is_local(plan: Plan) -> bool:
     """Whether rows that happen in an interval can be told from a bounded stretch of what each input said."""
     if not row_times(plan).happened:
         return False
-    reads = backward(plan, Region(RegionAxis.START, _LONG_INTERVAL)).values()
+    reads = backward(plan, Extent(ExtentAxis.START, _LONG_INTERVAL)).values()
     return all(each.interval.start > LOWEST and each.interval.end < HIGHEST for each in reads)
 
 

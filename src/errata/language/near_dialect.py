@@ -28,12 +28,12 @@ from errata.language.expr import (
     Cast,
     Expr,
     Lit,
-    Value,
     expr_sql,
     transform_expr,
 )
 from errata.language.functions import never_fails
 from errata.model.columns import FLOATING_KINDS, WHOLE_KINDS, ColumnType, TypeKind
+from errata.model.extent import Value
 
 _WIDE = ColumnType(TypeKind.DECIMAL, 38, 0)
 _LEAST = {TypeKind.INT: -(2**31), TypeKind.BIGINT: -(2**63)}

@@ -15,13 +15,14 @@ from errata.language.incremental import (
     find_partial_group,
     find_row_windows,
 )
-from errata.language.lineage import RegionAxis, unbounded_inputs
+from errata.language.lineage import unbounded_inputs
 from errata.language.lineage.distances import scan_offsets
-from errata.language.lineage.regions import OffsetRange, region_axis
+from errata.language.lineage.extents import OffsetRange, extent_axis
 from errata.language.nodes import Filter, Group, Join, Projection, RelationJoin, Scan, Sliding, TimeWindow, Union
 from errata.language.patterns import update_pattern
 from errata.language.plan import Plan, cached_fact, walk_plan
 from errata.language.times import row_times
+from errata.model.extent import ExtentAxis
 from errata.model.results import ResultShape, UpdatePattern
 from errata.model.time import HIGHEST, LOWEST
 
@@ -140,10 +141,10 @@ _NO_STORED_LINEAGE = {
 def _keeps_lineage(node: Plan) -> bool:
     """Whether the rows that a result of the node was made of make it again, whatever others there are."""
     if isinstance(node, Group):
-        return isinstance(node.window, TimeWindow) and region_axis(node) is RegionAxis.START
+        return isinstance(node.window, TimeWindow) and extent_axis(node) is ExtentAxis.START
     return (
         isinstance(node, (Scan, Sliding, Filter, Projection, Join, RelationJoin, Union))
-        and region_axis(node) is RegionAxis.START
+        and extent_axis(node) is ExtentAxis.START
     )
 
 
@@ -152,5 +153,5 @@ def input_spans(plan: Plan) -> tuple[OffsetRange, ...]:
     """For each scan how much later the node's rows are than those that they are made of; nothing where that has no
     bounds."""
     found = scan_offsets(plan)
-    bounded = region_axis(plan) is RegionAxis.START and all(each.low > LOWEST and each.high < HIGHEST for each in found)
+    bounded = extent_axis(plan) is ExtentAxis.START and all(each.low > LOWEST and each.high < HIGHEST for each in found)
     return found if bounded else ()

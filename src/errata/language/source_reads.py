@@ -3,66 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from errata.language.lineage import QueryPath, Region, RegionAxis, backward, reads_through_queries
-from errata.language.lineage.constants import ColumnValues
+from errata.language.lineage import QueryPath, backward, reads_through_queries
 from errata.language.nodes import TimeWindow, scans_of
 from errata.language.plan import Plan, Source
 from errata.language.route import Route, RouteKind
 from errata.model.commit import EvaluationSpan
+from errata.model.extent import NO_ROWS, Extent, ExtentAxis
 from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval
 
-
-@dataclass(frozen=True, slots=True)
-class SourceExtent:
-    """The rows of a source that are needed."""
-
-    axis: RegionAxis
-    """Whether the interval tells where rows begin, or at which instants they count."""
-    interval: Interval
-    values: ColumnValues = field(default_factory=dict)
-    """Constants that columns have in all of them, by the source's names."""
-
-    def __or__(self, other: SourceExtent) -> SourceExtent:
-        """All that either needs, and perhaps more."""
-        if self.interval.empty or other.interval.empty:
-            return other if self.interval.empty else self
-        axis = RegionAxis.START if self.axis is other.axis is RegionAxis.START else RegionAxis.INSTANT
-        hull = _hull(self.interval, other.interval)
-        same = {
-            name: value for name, value in self.values.items() if name in other.values and other.values[name] == value
-        }
-        return SourceExtent(axis, hull, same)
-
-
-EMPTY_EXTENT = SourceExtent(RegionAxis.START, Interval(0, 0))
-
-SourceExtents = Mapping[str, SourceExtent]
+SourceExtents = Mapping[str, Extent]
 """By the names of the sources."""
 
 
-def source_extents(plan: Plan, axis: RegionAxis, interval: Interval) -> dict[str, SourceExtent]:
+def source_extents(plan: Plan, axis: ExtentAxis, interval: Interval) -> dict[str, Extent]:
     """What makes the rows of a plan that begin in an interval, or count at an instant of it; of what is not needed an
     empty interval."""
     read = scans_of(plan)
-    found: dict[str, SourceExtent] = {}
-    for place, region in backward(plan, Region(axis, interval)).items():
+    found: dict[str, Extent] = {}
+    for place, region in backward(plan, Extent(axis, interval)).items():
         scan = read[place]
         if region.empty:
             continue
-        reach = SourceExtent(
-            region.axis,
-            region.interval,
-            {scan.of_source(name): value for name, value in region.values.items()},
-        )
+        reach = region.renamed(scan.of_source)
         name = scan.source.name
         found[name] = found[name] | reach if name in found else reach
-    return {scan.source.name: found.get(scan.source.name, EMPTY_EXTENT) for scan in read}
-
-
-def _hull(one: Interval, other: Interval) -> Interval:
-    return Interval(min(one.start, other.start), max(one.end, other.end))
+    return {scan.source.name: found.get(scan.source.name, NO_ROWS) for scan in read}
 
 
 # What must be read for one step of a query, by the strategy that takes it.
@@ -86,17 +52,17 @@ def reads_of_step(
     is not there, `beginning` that no result has been published yet."""
     match route.kind:
         case RouteKind.APPENDED:
-            axis = RegionAxis.INSTANT if beginning and not step.first else RegionAxis.START
+            axis = ExtentAxis.INSTANT if beginning and not step.first else ExtentAxis.START
             return {WHOLE: source_extents(plan, axis, step.instants)}
         case RouteKind.RECOMPUTED:
-            return {WHOLE: source_extents(plan, RegionAxis.INSTANT, step.instants)}
-    found: dict[str, SourceExtents] = {ARRIVING: source_extents(route.input, RegionAxis.START, step.instants)}
+            return {WHOLE: source_extents(plan, ExtentAxis.INSTANT, step.instants)}
+    found: dict[str, SourceExtents] = {ARRIVING: source_extents(route.input, ExtentAxis.START, step.instants)}
     span = None if route.partial is None else route.partial.span
     if span is not None:
-        found[LEAVING] = source_extents(route.input, RegionAxis.START, _shifted_back(step.instants, span))
+        found[LEAVING] = source_extents(route.input, ExtentAxis.START, _shifted_back(step.instants, span))
     if state_lost:
         found[STATE_SOURCE] = source_extents(
-            route.input, RegionAxis.START, Interval(_state_start(route, step.since), step.since)
+            route.input, ExtentAxis.START, Interval(_state_start(route, step.since), step.since)
         )
     return found
 
@@ -131,7 +97,7 @@ def base_reads_at(plan: Plan, at: int) -> dict[str, Interval]:
         return dict.fromkeys(base_inputs(plan), Interval(LOWEST, until))
     found = dict.fromkeys(base_inputs(plan), Interval(until, until))
     for path, region in reads_through_queries(
-        plan, backward(plan, Region(RegionAxis.INSTANT, Interval(at, until)))
+        plan, backward(plan, Extent(ExtentAxis.INSTANT, Interval(at, until)))
     ).items():
         name = _path_source(plan, path).name
         start = _start_interval(region).start
@@ -139,9 +105,9 @@ def base_reads_at(plan: Plan, at: int) -> dict[str, Interval]:
     return found
 
 
-def _start_interval(region: Region) -> Interval:
+def _start_interval(region: Extent) -> Interval:
     """Where rows begin. Those that count at an instant may have begun at any time before."""
-    return region.interval if region.axis is RegionAxis.START else EVERYTHING
+    return region.interval if region.axis is ExtentAxis.START else EVERYTHING
 
 
 def _path_source(plan: Plan, path: QueryPath) -> Source:
@@ -204,7 +170,7 @@ def first_whole_result(plan: Plan, aged_to: AgeLimits) -> int:
     piecemeal = {
         name: place
         for name, place in _aged_sources_read(plan, aged_to).items()
-        if _read_start(plan, RegionAxis.INSTANT, name, place) == LOWEST
+        if _read_start(plan, ExtentAxis.INSTANT, name, place) == LOWEST
     }
     return max((_first_instant_without(plan, name, place) for name, place in piecemeal.items()), default=LOWEST)
 
@@ -237,14 +203,14 @@ def sources_only_in_state(plan: Plan, route: Route, frontier: int, aged_to: AgeL
 
 def _aged_sources_read(plan: Plan, aged_to: AgeLimits) -> dict[str, int]:
     """The sources of which something is needed and something is gone."""
-    read = source_extents(plan, RegionAxis.INSTANT, Interval(LOWEST))
+    read = source_extents(plan, ExtentAxis.INSTANT, Interval(LOWEST))
     places = {name: aged_to.get(name) for name, reach in read.items() if not reach.interval.empty}
     return {name: place for name, place in places.items() if place is not None and place > LOWEST}
 
 
 def _first_instant_without(plan: Plan, name: str, place: int) -> int:
     """The first instant from which on nothing of a source is needed that lies before a place."""
-    for axis in (RegionAxis.INSTANT, RegionAxis.START):
+    for axis in (ExtentAxis.INSTANT, ExtentAxis.START):
         if (
             _read_start(plan, axis, name, place) > LOWEST
             and (found := _bisect_instant(plan, axis, name, place)) is not None
@@ -253,7 +219,7 @@ def _first_instant_without(plan: Plan, name: str, place: int) -> int:
     return place
 
 
-def _bisect_instant(plan: Plan, axis: RegionAxis, name: str, place: int) -> int | None:
+def _bisect_instant(plan: Plan, axis: ExtentAxis, name: str, place: int) -> int | None:
     """What later instants need never begins earlier: the least instant is looked for by halving."""
     step = 1
     while _read_start(plan, axis, name, place + step - 1) < place:
@@ -267,7 +233,7 @@ def _bisect_instant(plan: Plan, axis: RegionAxis, name: str, place: int) -> int 
     return high
 
 
-def _read_start(plan: Plan, axis: RegionAxis, name: str, since: int) -> int:
+def _read_start(plan: Plan, axis: ExtentAxis, name: str, since: int) -> int:
     """Where that begins which a source has for an instant and all later ones."""
-    reach: SourceExtent = source_extents(plan, axis, Interval(since)).get(name, EMPTY_EXTENT)
+    reach: Extent = source_extents(plan, axis, Interval(since)).get(name, NO_ROWS)
     return HIGHEST if reach.interval.empty else reach.interval.start

@@ -25,6 +25,14 @@ class Interval:
     def empty(self) -> bool:
         return self.start >= self.end
 
+    def __and__(self, other: Interval) -> Interval:
+        """What lies in both; perhaps empty."""
+        return Interval(max(self.start, other.start), min(self.end, other.end))
+
+    def __or__(self, other: Interval) -> Interval:
+        """The least interval that holds both."""
+        return Interval(min(self.start, other.start), max(self.end, other.end))
+
     def __contains__(self, moment: int) -> bool:
         return self.start <= moment < self.end
 

@@ -13,9 +13,8 @@ from errata.archive.tables import match_rows
 from errata.engine.frames import select_sql
 from errata.engine.plans.node_rows import quote_name
 from errata.language.expr import BIGINT, Lit, literal_sql
-from errata.language.lineage import RegionAxis
-from errata.language.source_reads import SourceExtent
 from errata.model.columns import ColumnType, TypeKind
+from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import VE, VS
 from errata.model.stream import Stream
 from errata.model.time import HIGHEST, LOWEST
@@ -37,18 +36,18 @@ def frame_with_lifetimes(rows: DataFrame, stream: Stream) -> DataFrame:
     return select_sql(rows, "*", f"{begins} AS {VS}", f"{HIGHEST}L AS {VE}")
 
 
-def filter_frame(rows: DataFrame, reads: Iterable[SourceExtent], kinds: Mapping[str, ColumnType]) -> DataFrame:
+def filter_frame(rows: DataFrame, reads: Iterable[Extent], kinds: Mapping[str, ColumnType]) -> DataFrame:
     """The rows, with their lifetimes, that one of several asks for; `kinds` are the types of their columns."""
     return rows.where(" OR ".join(f"({_reach_condition(each, kinds)})" for each in reads) or "false")
 
 
-def _reach_condition(reach: SourceExtent, kinds: Mapping[str, ColumnType]) -> str:
+def _reach_condition(reach: Extent, kinds: Mapping[str, ColumnType]) -> str:
     span = reach.interval
     found = [] if span.end == HIGHEST else [f"{VS} < {span.end}L"]
     if span.start > LOWEST:
         found.append(
-            f"{VS if reach.axis is RegionAxis.START else VE} "
-            f"{'>=' if reach.axis is RegionAxis.START else '>'} {span.start}L"
+            f"{VS if reach.axis is ExtentAxis.START else VE} "
+            f"{'>=' if reach.axis is ExtentAxis.START else '>'} {span.start}L"
         )
     for name, value in reach.values.items():
         timed = kinds[name].kind is TypeKind.TIMESTAMP
@@ -57,10 +56,10 @@ def _reach_condition(reach: SourceExtent, kinds: Mapping[str, ColumnType]) -> st
     return " AND ".join(found) or "true"
 
 
-def rows_in_reach(rows: pa.Table, reach: SourceExtent) -> np.ndarray:
+def rows_in_reach(rows: pa.Table, reach: Extent) -> np.ndarray:
     """Which rows, with their lifetimes, are asked for."""
     begins = _as_numpy(pc.fill_null(rows[VS], HIGHEST))
-    if reach.axis is RegionAxis.START:
+    if reach.axis is ExtentAxis.START:
         found = (begins >= reach.interval.start) & (begins < reach.interval.end)
     else:
         ends = _as_numpy(pc.fill_null(rows[VE], HIGHEST))
@@ -84,7 +83,7 @@ def _as_numpy(column: pa.ChunkedArray) -> np.ndarray:
     return values
 
 
-def valid_versions(rows: pa.Table, stream: Stream, reads: Sequence[SourceExtent]) -> pa.Table:
+def valid_versions(rows: pa.Table, stream: Stream, reads: Sequence[Extent]) -> pa.Table:
     """Versions of a relation's rows that are valid at some instant that is asked for: of each key those that begin
     there, and the last one before."""
     since = min((each.interval.start for each in reads), default=HIGHEST)

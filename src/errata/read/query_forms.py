@@ -9,15 +9,14 @@ from errata.catalog import queries, streams
 from errata.catalog.database import Catalog
 from errata.catalog.result_archives import ResultArchive
 from errata.declare.query_plans import read_plans, with_inputs
-from errata.language.expr import Value
-from errata.language.lineage import InputChange, Region, RegionAxis, backward, forward
+from errata.language.lineage import InputChange, backward, forward
 from errata.language.lineage.constants import merged_values
-from errata.language.lineage.regions import instants_of, normalized_region, region_axis
+from errata.language.lineage.extents import extent_axis, instants_of, normalized_extent
 from errata.language.nodes import Scan, scans_of
 from errata.language.plan import Plan
 from errata.language.rewrite import rewritten_plan
 from errata.language.route import Route, choose_route
-from errata.language.source_reads import SourceExtent
+from errata.model.extent import Extent, ExtentAxis, Value
 from errata.model.time import EVERYTHING, Interval
 
 
@@ -34,7 +33,7 @@ class QueryForm:
     @property
     def by_beginnings(self) -> bool:
         """Whether a result is told by when it begins, and not by when it counts."""
-        return not self.route.covering and region_axis(self.rewritten) is RegionAxis.START
+        return not self.route.covering and extent_axis(self.rewritten) is ExtentAxis.START
 
     @property
     def fields(self) -> dict[str, str]:
@@ -51,31 +50,31 @@ class QueryForm:
         """The streams, relations and queries that it reads itself."""
         return list(dict.fromkeys(scan.source.name for scan in self.scans))
 
-    def region(self, key: Mapping[str, Value], vs: int, at: int) -> Region:
+    def region(self, key: Mapping[str, Value], vs: int, at: int) -> Extent:
         """Where a result lies that began at `vs` and counts at `at`; the key by the names by which it is kept."""
         values = self._values(key)
         if self.by_beginnings:
-            return Region(RegionAxis.START, Interval(vs, vs + 1), values)
-        return Region(RegionAxis.INSTANT, Interval(at, at + 1), values)
+            return Extent(ExtentAxis.START, Interval(vs, vs + 1), values)
+        return Extent(ExtentAxis.INSTANT, Interval(at, at + 1), values)
 
     def beginnings(self, key: Mapping[str, Value]) -> Interval:
         """Where results of a key can begin."""
         if not self.by_beginnings:
             return EVERYTHING
-        region = normalized_region(self.rewritten, Region(RegionAxis.START, EVERYTHING, self._values(key)))
+        region = normalized_extent(self.rewritten, Extent(ExtentAxis.START, EVERYTHING, self._values(key)))
         return Interval(0, 0) if region is None else region.interval
 
-    def reads(self, region: Region) -> dict[str, list[SourceExtent]]:
+    def reads(self, region: Extent) -> dict[str, list[Extent]]:
         """The rows of each source that make the results of a region."""
-        found: dict[str, list[SourceExtent]] = {name: [] for name in self.sources}
+        found: dict[str, list[Extent]] = {name: [] for name in self.sources}
         for place, each in backward(self.rewritten, region).items():
             if not each.empty:
                 scan = self.scans[place]
                 values = {scan.of_source(name): value for name, value in each.values.items()}
-                found[scan.source.name].append(SourceExtent(each.axis, each.interval, values))
+                found[scan.source.name].append(Extent(each.axis, each.interval, values))
         return found
 
-    def touches(self, change: InputChange, region: Region) -> bool:
+    def touches(self, change: InputChange, region: Extent) -> bool:
         """Whether a change of rows that it reads can touch results in a region of its own."""
         found = forward(self.rewritten, change)
         if found is None:

@@ -25,8 +25,9 @@ from errata.errors import ErrataError, UsageError, unknown_name_error
 from errata.intake.convert import convert
 from errata.intake.encoding import JsonRow, display_value, json_rows
 from errata.intake.types import arrow_type
-from errata.language.expr import Lit, Value, literal_sql
+from errata.language.expr import Lit, literal_sql
 from errata.model.columns import TypeKind
+from errata.model.extent import Value
 from errata.model.results import OLD_VE, VE, VS, ArchiveColumn, ResultShape, have_same_key
 from errata.model.time import Interval, parse_event_time, parse_instant
 from errata.read.causes import CauseTracer, TracedResult

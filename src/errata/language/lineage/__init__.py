@@ -7,12 +7,11 @@ and one with the new: what it touches, and what has to be read for it, is the un
 from __future__ import annotations
 
 from errata.language.lineage.distances import UnboundedInput, lineage_sentences, should_store_lineage, unbounded_inputs
-from errata.language.lineage.regions import Region, RegionAxis
 from errata.language.lineage.replays import (
     InputChange,
     QueryPath,
     ReplayScope,
-    ScanRegions,
+    ScanExtents,
     backward,
     forward,
     forward_through_queries,
@@ -21,6 +20,7 @@ from errata.language.lineage.replays import (
 )
 from errata.language.nodes import scans_of
 from errata.language.plan import Plan
+from errata.model.extent import Extent, ExtentAxis
 
 
 def stored_columns(plan: Plan) -> tuple[str, ...]:
@@ -29,12 +29,12 @@ def stored_columns(plan: Plan) -> tuple[str, ...]:
 
 
 __all__ = [
+    "Extent",
+    "ExtentAxis",
     "InputChange",
     "QueryPath",
-    "Region",
-    "RegionAxis",
     "ReplayScope",
-    "ScanRegions",
+    "ScanExtents",
     "UnboundedInput",
     "backward",
     "forward",

@@ -6,11 +6,11 @@ equal to one that it differs from (0.0 and -0.0), and no reader should have to k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import singledispatch
 
-from errata.language.expr import EQUAL, SAME, Call, Cast, Expr, Lit, Ref, Value, conjuncts, expr_sql, refs
+from errata.language.expr import EQUAL, SAME, Call, Cast, Expr, Lit, Ref, conjuncts, expr_sql, refs
 from errata.language.nodes import (
     Distinct,
     Filter,
@@ -27,8 +27,7 @@ from errata.language.nodes import (
 )
 from errata.language.plan import Field, Plan, PlanError, cached_fact
 from errata.model.columns import FLOATING_KINDS, WHOLE_KINDS, ColumnType
-
-ColumnValues = Mapping[str, Value]
+from errata.model.extent import ColumnValues, Value
 
 
 def is_exact(kind: ColumnType) -> bool:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from errata.language.expr import Lit, Value, literal_sql
-from errata.language.lineage.constants import ColumnValues, is_exact
-from errata.language.lineage.regions import (
+from errata.language.expr import Lit, literal_sql
+from errata.language.lineage.constants import is_exact
+from errata.language.lineage.extents import (
     SAME_TIME,
     OffsetRange,
-    Region,
-    RegionAxis,
     bounded_sum,
+    extent_axis,
     input_offsets,
     is_row_by_row,
     lifetime_range,
-    region_axis,
 )
 from errata.language.lineage.replays import InputChange, backward, path_to_scan, replay_scope
 from errata.language.nodes import (
@@ -36,6 +34,7 @@ from errata.language.nodes import (
     scans_of,
 )
 from errata.language.plan import Plan, PlanError, SourceKind, cached_fact
+from errata.model.extent import ColumnValues, Extent, ExtentAxis, Value
 from errata.model.time import HIGHEST, LOWEST, Interval, format_duration
 
 
@@ -66,9 +65,9 @@ def _node_offsets(plan: Plan) -> tuple[_ScanOffset, ...]:
 
 def _offset_above(plan: Plan, child: Plan, edge: OffsetRange, below: _ScanOffset) -> _ScanOffset:
     place = edge + below.place
-    if region_axis(child) is RegionAxis.INSTANT:
+    if extent_axis(child) is ExtentAxis.INSTANT:
         return _live_offset(plan, place, OffsetRange())
-    if region_axis(plan) is RegionAxis.INSTANT:
+    if extent_axis(plan) is ExtentAxis.INSTANT:
         return _ScanOffset(place & below.during, OffsetRange())
     return _live_offset(plan, place, below.during if is_row_by_row(plan) else OffsetRange())
 
@@ -76,7 +75,7 @@ def _offset_above(plan: Plan, child: Plan, edge: OffsetRange, below: _ScanOffset
 def _live_offset(plan: Plan, place: OffsetRange, during: OffsetRange) -> _ScanOffset:
     return (
         _ScanOffset(place, during & (lifetime_range(plan) + place))
-        if region_axis(plan) is RegionAxis.START
+        if extent_axis(plan) is ExtentAxis.START
         else _ScanOffset(place, OffsetRange())
     )
 
@@ -127,7 +126,7 @@ def _unbounded_reason(node: Plan) -> str:
             return f"how far back a window of {_row_count(rows)} reaches depends on the data"
         case Group(window=RowWindow(size=size)):
             return f"which rows make a window of {_row_count(size)} depends on all that came before"
-        case Join() if region_axis(node) is RegionAxis.START:
+        case Join() if extent_axis(node) is ExtentAxis.START:
             return "nothing bounds how long after a row its partner in a join can come"
         case Group():
             return "rows that never expire stay in their group"
@@ -159,14 +158,14 @@ def lineage_sentences(plan: Plan) -> list[str]:
 
 def _made_of_words(plan: Plan, place: int) -> str:
     scan = scans_of(plan)[place]
-    output = "an output at t" if region_axis(plan) is RegionAxis.START else "the answer at t"
+    output = "an output at t" if extent_axis(plan) is ExtentAxis.START else "the answer at t"
     when = _words_before(scan_offsets(plan)[place], _amount_words(scan))
     return f"{output} is made from {_rows_words(scan)} {when}{_shared_columns(plan, place)}"
 
 
 def _touched_words(plan: Plan, place: int) -> str:
     scan = scans_of(plan)[place]
-    what = "outputs" if region_axis(plan) is RegionAxis.START else "answers"
+    what = "outputs" if extent_axis(plan) is ExtentAxis.START else "answers"
     valid = "of what is valid at s" if scan.source.kind.is_relation else "at s"
     return f"a change {valid} touches {what} {_words_around(scan_offsets(plan)[place], _amount_words(scan))}"
 
@@ -177,7 +176,7 @@ def _rows_words(scan: Scan) -> str:
         return f"versions of {name} valid"
     if scan.source.kind is SourceKind.STREAM:
         return f"{name} rows"
-    return f"{name} results" if region_axis(scan) is RegionAxis.START else f"{name} results that hold"
+    return f"{name} results" if extent_axis(scan) is ExtentAxis.START else f"{name} results that hold"
 
 
 def _amount_words(scan: Scan) -> Callable[[int], str]:
@@ -253,13 +252,13 @@ def _shared_columns(plan: Plan, place: int) -> str:
 
 
 @cached_fact
-def _reads_by_column(plan: Plan) -> Mapping[str, Mapping[int, Region]]:
+def _reads_by_column(plan: Plan) -> Mapping[str, Mapping[int, Extent]]:
     """By visible column: what has to be read for outputs that have a certain value there."""
     exactly = [each.name for each in plan.visible if is_exact(each.type)]
-    return {name: backward(plan, Region(region_axis(plan), values={name: _ANY_CONSTANT})) for name in exactly}
+    return {name: backward(plan, Extent(extent_axis(plan), values={name: _ANY_CONSTANT})) for name in exactly}
 
 
-def _has_marker(region: Region | None, value: Value) -> list[str]:
+def _has_marker(region: Extent | None, value: Value) -> list[str]:
     return [] if region is None else [name for name, each in region.values.items() if each == value]
 
 
@@ -270,8 +269,8 @@ def _fixed_constants(plan: Plan, place: int) -> ColumnValues:
 
 
 @cached_fact
-def _reads_of_all(plan: Plan) -> Mapping[int, Region]:
-    return backward(plan, Region(region_axis(plan)))
+def _reads_of_all(plan: Plan) -> Mapping[int, Extent]:
+    return backward(plan, Extent(extent_axis(plan)))
 
 
 def _constant_words(scan: Scan, values: ColumnValues) -> list[str]:
@@ -306,7 +305,7 @@ def _replay_words(plan: Plan, place: int) -> list[str]:
     return [f"to replay it takes {_listed_names(parts)}"] if parts else []
 
 
-def _replayed_words(scan: Scan, region: Region) -> str:
+def _replayed_words(scan: Scan, region: Extent) -> str:
     told = {
         name: value
         for name, value in region.values.items()

@@ -9,25 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from errata.language.lineage.constants import ColumnValues, constants_down, constants_up, exact_values, merged_values
-from errata.language.lineage.regions import (
-    Region,
-    RegionAxis,
+from errata.language.lineage.constants import constants_down, constants_up, exact_values, merged_values
+from errata.language.lineage.extents import (
+    extent_axis,
     input_interval,
-    intersect_regions,
-    interval_overlap,
+    intersect_extents,
     is_row_by_row,
-    normalized_region,
+    normalized_extent,
     output_interval,
     pair_offset,
-    region_axis,
     window_ends_of_rows,
 )
 from errata.language.nodes import Group, Join, RelationJoin, Scan, TimeWindow, Union, scans_of
 from errata.language.plan import Plan, PlanError
+from errata.model.extent import ColumnValues, Extent, ExtentAxis
 from errata.model.time import EVERYTHING, HIGHEST, Interval
 
-ScanRegions = Mapping[int, Region]
+ScanExtents = Mapping[int, Extent]
 """For each scan, by its place in `scans(plan)`, the rows to be read; one that is not there need not be read.
 
 Rows of a stream, and of a query whose rows happened, are those that begin in the interval (`Axis.START`). Versions of a
@@ -53,9 +51,9 @@ class InputChange:
 class ReplayScope:
     """What it takes to bring a plan's outputs up to date with a change."""
 
-    touched: Region
+    touched: Extent
     """The outputs that may differ."""
-    reads: ScanRegions
+    reads: ScanExtents
     """The rows that take part."""
     whole: bool
     """Whether the reads make all outputs of the region. Otherwise they make those that the change touches and a part of
@@ -63,43 +61,43 @@ class ReplayScope:
     is had by evaluating the reads as they were and as they are."""
 
 
-def forward(plan: Plan, change: InputChange) -> Region | None:
+def forward(plan: Plan, change: InputChange) -> Extent | None:
     """The outputs that a change can touch; None if there cannot be any."""
-    touched = region_trail(plan, change.scan, changed_region(plan, change))[0]
-    return None if touched is None else touched.told
+    touched = extent_trail(plan, change.scan, changed_extent(plan, change))[0]
+    return None if touched is None else touched.whole
 
 
-def backward(plan: Plan, region: Region) -> dict[int, Region]:
+def backward(plan: Plan, region: Extent) -> dict[int, Extent]:
     """The rows that make the outputs of a region: of them alone, the plan says the same there."""
-    return _scan_regions(plan, normalized_region(plan, replace(region, values=exact_values(region.values, plan))), 0)
+    return _scan_extents(plan, normalized_extent(plan, replace(region, values=exact_values(region.values, plan))), 0)
 
 
 def replay_scope(plan: Plan, change: InputChange, *, whole: bool = False) -> ReplayScope | None:
     """What has to be read after a change; None if it touches nothing. With `whole` what makes all outputs of a region,
     otherwise only what takes part in those that the changed rows touch."""
-    path = region_trail(plan, change.scan, changed_region(plan, change))
+    path = extent_trail(plan, change.scan, changed_extent(plan, change))
     if (top := path[0]) is None:
         return None
     if whole:
-        return ReplayScope(top.told, _scan_regions(plan, top, 0), True)
+        return ReplayScope(top.whole, _scan_extents(plan, top, 0), True)
     reads, node, rows = _minimal_reads(plan, change.scan, path)
     told_apart = rows is not None and _rows_are_distinguishable(node, rows)
-    return ReplayScope(top.told, reads, told_apart or reads == _scan_regions(plan, top, 0))
+    return ReplayScope(top.whole, reads, told_apart or reads == _scan_extents(plan, top, 0))
 
 
-def _rows_are_distinguishable(node: Plan, rows: Region) -> bool:
+def _rows_are_distinguishable(node: Plan, rows: Extent) -> bool:
     """Whether what a node's rows touch differs from all else in the key, which operators that go row by row carry up.
     Versions of a relation have their key in common with others."""
     versions = isinstance(node, Scan) and node.source.kind.is_relation
     return not versions and set(node.key) <= set(rows.values)
 
 
-def changed_region(plan: Plan, change: InputChange) -> Region:
+def changed_extent(plan: Plan, change: InputChange) -> Extent:
     """The rows of its scan that a change is about."""
     scan, interval = _scan_at(plan, change.scan), change.interval
-    if region_axis(scan) is RegionAxis.INSTANT and not interval.empty:
+    if extent_axis(scan) is ExtentAxis.INSTANT and not interval.empty:
         interval = Interval(interval.start, HIGHEST if change.until is None else change.until)
-    return Region(region_axis(scan), interval, change.values)
+    return Extent(extent_axis(scan), interval, change.values)
 
 
 def _scan_at(plan: Plan, scan: int) -> Scan:
@@ -110,13 +108,13 @@ def _scan_at(plan: Plan, scan: int) -> Scan:
     return read[scan]
 
 
-def region_trail(plan: Plan, scan: int, region: Region) -> list[Region | None]:
+def extent_trail(plan: Plan, scan: int, region: Extent) -> list[Extent | None]:
     """What rows of a scan touch, at each node from the root down to the scan."""
     node = _scan_at(plan, scan)
-    moved = normalized_region(node, replace(region, values=exact_values(region.values, node)))
+    moved = normalized_extent(node, replace(region, values=exact_values(region.values, node)))
     found = [moved]
     for above, place in reversed(path_to_scan(plan, scan)):
-        moved = None if moved is None else _touched_region(above, place, moved)
+        moved = None if moved is None else _touched_extent(above, place, moved)
         found.append(moved)
     return found[::-1]
 
@@ -142,11 +140,11 @@ def _input_with_scan(plan: Plan, scan: int) -> tuple[int, int]:
     raise PlanError(f"no input holds scan {scan}", where=type(plan).__name__)
 
 
-def _touched_region(plan: Plan, place: int, region: Region) -> Region | None:
+def _touched_extent(plan: Plan, place: int, region: Extent) -> Extent | None:
     """The rows of a node that rows of one of its inputs can touch."""
     values = constants_up(plan, place, region.values)
     window = plan.window if isinstance(plan, Group) else None
-    if values is not None and isinstance(window, TimeWindow) and region.axis is RegionAxis.START:
+    if values is not None and isinstance(window, TimeWindow) and region.axis is ExtentAxis.START:
         ends = window_ends_of_rows(window, region.interval)
         if ends.empty:
             return None
@@ -156,11 +154,11 @@ def _touched_region(plan: Plan, place: int, region: Region) -> Region | None:
     if values is None:
         return None
     interval = output_interval(plan, place, region.interval)
-    if region_axis(plan) is RegionAxis.INSTANT:
-        return normalized_region(plan, Region(RegionAxis.INSTANT, interval_overlap(interval, region.during), values))
+    if extent_axis(plan) is ExtentAxis.INSTANT:
+        return normalized_extent(plan, Extent(ExtentAxis.INSTANT, interval & region.during, values))
     # What is made of rows one by one counts only while they do.
     during = region.during if is_row_by_row(plan) else EVERYTHING
-    return normalized_region(plan, Region(RegionAxis.START, interval, values, during))
+    return normalized_extent(plan, Extent(ExtentAxis.START, interval, values, during))
 
 
 def _window_columns(plan: Plan) -> tuple[str, ...]:
@@ -168,81 +166,81 @@ def _window_columns(plan: Plan) -> tuple[str, ...]:
     return tuple(each.name for each in plan.window_fields) if isinstance(plan, Group) else ()
 
 
-def _needed_regions(plan: Plan, region: Region) -> tuple[Region | None, ...]:
+def _needed_extents(plan: Plan, region: Extent) -> tuple[Extent | None, ...]:
     """For each input of a node the rows that make the node's rows in a region; None where none are needed."""
-    found: list[Region | None] = []
+    found: list[Extent | None] = []
     for place, (below, values) in enumerate(zip(plan.inputs, constants_down(plan, region.values), strict=True)):
         interval = input_interval(plan, place, region.interval)
         window = plan.window if isinstance(plan, Group) else None
         begins = next((region.values.get(name) for name in _window_columns(plan)), None)
-        if isinstance(window, TimeWindow) and isinstance(begins, int) and region_axis(below) is RegionAxis.START:
-            interval = interval_overlap(interval, Interval(begins, begins + window.size))
+        if isinstance(window, TimeWindow) and isinstance(begins, int) and extent_axis(below) is ExtentAxis.START:
+            interval = interval & Interval(begins, begins + window.size)
         found.append(
-            None if values is None else normalized_region(below, _live_rows(plan, region, below, interval, values))
+            None if values is None else normalized_extent(below, _live_rows(plan, region, below, interval, values))
         )
     return tuple(found)
 
 
-def _live_rows(plan: Plan, region: Region, below: Plan, interval: Interval, values: ColumnValues) -> Region:
+def _live_rows(plan: Plan, region: Extent, below: Plan, interval: Interval, values: ColumnValues) -> Extent:
     """Rows of an input, in an interval, that count when rows of the node's region do."""
-    if region_axis(below) is RegionAxis.INSTANT:
-        return Region(RegionAxis.INSTANT, interval, values)
-    if region_axis(plan) is RegionAxis.INSTANT:
-        return Region(RegionAxis.START, interval, values, region.interval)
-    return Region(RegionAxis.START, interval, values, region.during if is_row_by_row(plan) else EVERYTHING)
+    if extent_axis(below) is ExtentAxis.INSTANT:
+        return Extent(ExtentAxis.INSTANT, interval, values)
+    if extent_axis(plan) is ExtentAxis.INSTANT:
+        return Extent(ExtentAxis.START, interval, values, region.interval)
+    return Extent(ExtentAxis.START, interval, values, region.during if is_row_by_row(plan) else EVERYTHING)
 
 
-def _scan_regions(plan: Plan, region: Region | None, first: int) -> dict[int, Region]:
+def _scan_extents(plan: Plan, region: Extent | None, first: int) -> dict[int, Extent]:
     """The rows that make a region, by the places of scans counted from the first."""
     if region is None:
         return {}
     if isinstance(plan, Scan):
-        return {first: region.told}
-    return _regions_below(plan, _needed_regions(plan, region), first)
+        return {first: region.whole}
+    return _extents_below(plan, _needed_extents(plan, region), first)
 
 
-def _regions_below(plan: Plan, needs: tuple[Region | None, ...], first: int) -> dict[int, Region]:
-    found: dict[int, Region] = {}
+def _extents_below(plan: Plan, needs: tuple[Extent | None, ...], first: int) -> dict[int, Extent]:
+    found: dict[int, Extent] = {}
     for child, region in zip(plan.inputs, needs, strict=True):
-        found |= _scan_regions(child, region, first)
+        found |= _scan_extents(child, region, first)
         first += len(scans_of(child))
     return found
 
 
-def _minimal_reads(plan: Plan, scan: int, path: list[Region | None]) -> tuple[dict[int, Region], Plan, Region | None]:
+def _minimal_reads(plan: Plan, scan: int, path: list[Extent | None]) -> tuple[dict[int, Extent], Plan, Extent | None]:
     """The rows that take part in touched outputs; and the lowest node that the changed rows could be followed down to,
     with its rows.
 
     As long as each row of an operator is made of one row of its input, touched rows are made of touched rows alone. An
     operator that looks at many rows together needs them all.
     """
-    found: dict[int, Region] = {}
+    found: dict[int, Extent] = {}
     node, wanted, first = plan, path[0], 0
     for (above, place), below in zip(path_to_scan(plan, scan), path[1:], strict=True):
         if wanted is None or not is_row_by_row(above):
             break
-        needs = _partner_regions(above, place, below, _needed_regions(above, wanted))
-        found |= _regions_below(above, tuple(None if at == place else each for at, each in enumerate(needs)), first)
+        needs = _partner_extents(above, place, below, _needed_extents(above, wanted))
+        found |= _extents_below(above, tuple(None if at == place else each for at, each in enumerate(needs)), first)
         first += _input_with_scan(above, scan - first)[1]
         node, wanted = above.inputs[place], needs[place]
-    return found | _scan_regions(node, wanted, first), node, wanted
+    return found | _scan_extents(node, wanted, first), node, wanted
 
 
-def _partner_regions(
-    node: Plan, place: int, moved: Region | None, needs: tuple[Region | None, ...]
-) -> tuple[Region | None, ...]:
+def _partner_extents(
+    node: Plan, place: int, moved: Extent | None, needs: tuple[Extent | None, ...]
+) -> tuple[Extent | None, ...]:
     """Of the rows that a node needs, those that take part in an output with touched rows of one of its inputs."""
-    if isinstance(node, RelationJoin) and place == 1 and region_axis(node) is RegionAxis.INSTANT:
+    if isinstance(node, RelationJoin) and place == 1 and extent_axis(node) is ExtentAxis.INSTANT:
         # Beside the rows that saw the changed version others count, and without their versions they would see it too.
         return needs
-    kept = [intersect_regions(each, moved) if at == place else each for at, each in enumerate(needs)]
+    kept = [intersect_extents(each, moved) if at == place else each for at, each in enumerate(needs)]
     if isinstance(node, Union):
         return tuple(each if at == place else None for at, each in enumerate(kept))
-    if isinstance(node, Join) and region_axis(node) is RegionAxis.START and moved is not None:
+    if isinstance(node, Join) and extent_axis(node) is ExtentAxis.START and moved is not None:
         later = pair_offset(node) if place == 0 else -pair_offset(node)
-        partners = Region(RegionAxis.START, later.after(moved.interval), during=moved.during)
-        kept[1 - place] = intersect_regions(kept[1 - place], partners)
-    return tuple(normalized_region(below, each) for below, each in zip(node.inputs, kept, strict=True))
+        partners = Extent(ExtentAxis.START, later.after(moved.interval), during=moved.during)
+        kept[1 - place] = intersect_extents(kept[1 - place], partners)
+    return tuple(normalized_extent(below, each) for below, each in zip(node.inputs, kept, strict=True))
 
 
 # Lineage through queries that read queries, down to streams and relations.
@@ -251,9 +249,9 @@ QueryPath = tuple[int, ...]
 """The place of a scan; if it reads a query, then the place of a scan in that query's plan, and so on."""
 
 
-def reads_through_queries(plan: Plan, reads: ScanRegions) -> dict[QueryPath, Region]:
+def reads_through_queries(plan: Plan, reads: ScanExtents) -> dict[QueryPath, Extent]:
     """What reads come to, down to streams and relations: what a query has said is made of what the query reads."""
-    found: dict[QueryPath, Region] = {}
+    found: dict[QueryPath, Extent] = {}
     for place, scan in enumerate(scans_of(plan)):
         if place not in reads:
             continue
@@ -267,7 +265,7 @@ def reads_through_queries(plan: Plan, reads: ScanRegions) -> dict[QueryPath, Reg
     return found
 
 
-def forward_through_queries(plan: Plan, path: QueryPath, change: InputChange) -> Region | None:
+def forward_through_queries(plan: Plan, path: QueryPath, change: InputChange) -> Extent | None:
     """The outputs that a change can touch through all queries on a path, at whose end the changed rows are read."""
     place, *rest = path
     if not rest:
@@ -279,4 +277,4 @@ def forward_through_queries(plan: Plan, path: QueryPath, change: InputChange) ->
     if region is None:
         return None
     values = {scan.column(name): value for name, value in region.values.items()}
-    return region_trail(plan, place, replace(region, values=values))[0]
+    return extent_trail(plan, place, replace(region, values=values))[0]

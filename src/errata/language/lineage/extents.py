@@ -8,11 +8,10 @@ of others, and it is told by these instants.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 
 from errata.language.expr import EQUAL, SAME, Call, Expr, conjuncts, expr_sql
-from errata.language.lineage.constants import ColumnValues, integer_constant, merged_values
+from errata.language.lineage.constants import integer_constant, merged_values
 from errata.language.nodes import (
     Distinct,
     Filter,
@@ -31,36 +30,8 @@ from errata.language.nodes import (
 )
 from errata.language.plan import Plan, PlanError, cached_fact
 from errata.language.times import row_times
-from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval
-
-
-class RegionAxis(StrEnum):
-    """How a region lies in time."""
-
-    START = "start"
-    """Whole rows, by where they begin."""
-    INSTANT = "instant"
-    """What the answer says at instants: rows, as far as they count then."""
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """Rows of a node: those in an interval whose columns have certain constants, NULL being a constant too."""
-
-    axis: RegionAxis
-    interval: Interval = EVERYTHING
-    values: ColumnValues = field(default_factory=dict)
-    during: Interval = EVERYTHING
-    """Of whole rows, while a region is followed through a plan: they count at no instants but these."""
-
-    @property
-    def empty(self) -> bool:
-        return self.interval.empty or self.during.empty
-
-    @property
-    def told(self) -> Region:
-        """The region for those who only ask where its rows lie."""
-        return replace(self, during=EVERYTHING)
+from errata.model.extent import Extent, ExtentAxis
+from errata.model.time import HIGHEST, LOWEST, Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,26 +86,21 @@ def _negated_bound(moment: int) -> int:
     return {LOWEST: HIGHEST, HIGHEST: LOWEST}.get(moment, -moment)
 
 
-def interval_overlap(one: Interval, other: Interval) -> Interval:
-    """What lies in both intervals."""
-    return Interval(max(one.start, other.start), min(one.end, other.end))
-
-
 @cached_fact
-def region_axis(plan: Plan) -> RegionAxis:
+def extent_axis(plan: Plan) -> ExtentAxis:
     """How regions of the node's rows lie in time."""
     match plan:
         case Scan() | Group():
-            return RegionAxis.START if row_times(plan).happened else RegionAxis.INSTANT
+            return ExtentAxis.START if row_times(plan).happened else ExtentAxis.INSTANT
         case Sliding() | Filter() | Projection():
-            return region_axis(plan.input)
+            return extent_axis(plan.input)
         case RelationJoin(retroactive=False):
-            return region_axis(plan.left)
+            return extent_axis(plan.left)
         case Join() | Union():
-            starts = all(region_axis(each) is RegionAxis.START for each in plan.inputs)
-            return RegionAxis.START if starts else RegionAxis.INSTANT
+            starts = all(extent_axis(each) is ExtentAxis.START for each in plan.inputs)
+            return ExtentAxis.START if starts else ExtentAxis.INSTANT
         case RelationJoin() | SlidingRows() | Distinct() | Intersect() | Negation():
-            return RegionAxis.INSTANT
+            return ExtentAxis.INSTANT
     raise PlanError(f"how rows of {type(plan).__name__} lie in time is not known")
 
 
@@ -154,14 +120,14 @@ def lifetime_range(plan: Plan) -> OffsetRange:
     return OffsetRange(0, HIGHEST if longest is None else longest - 1)
 
 
-def instants_of(plan: Plan, region: Region) -> Interval:
+def instants_of(plan: Plan, region: Extent) -> Interval:
     """The instants at which rows of a region count."""
-    if region.axis is RegionAxis.INSTANT:
+    if region.axis is ExtentAxis.INSTANT:
         return region.interval
-    return interval_overlap(lifetime_range(plan).after(region.interval), region.during)
+    return lifetime_range(plan).after(region.interval) & region.during
 
 
-def normalized_region(plan: Plan, region: Region | None) -> Region | None:
+def normalized_extent(plan: Plan, region: Extent | None) -> Extent | None:
     """A region as the node's rows lie in time, no wider than the constants let it be; None if there is nothing in it.
 
     Of a relation only constants of its key stay: when a version goes, another one of the key takes its place, and that
@@ -175,32 +141,30 @@ def normalized_region(plan: Plan, region: Region | None) -> Region | None:
     during = instants_of(plan, region)
     if during.empty:
         return None
-    if region_axis(plan) is RegionAxis.INSTANT:
-        return Region(RegionAxis.INSTANT, during, values)
+    if extent_axis(plan) is ExtentAxis.INSTANT:
+        return Extent(ExtentAxis.INSTANT, during, values)
     within = lifetime_range(plan).before(during)
-    interval = within if region.axis is RegionAxis.INSTANT else interval_overlap(interval, within)
+    interval = within if region.axis is ExtentAxis.INSTANT else interval & within
     for name, lag in time_lags(plan).items():
         value = values.get(name)
         if isinstance(value, int):
-            interval = interval_overlap(interval, lag.after(Interval(value, value + 1)))
-    return None if interval.empty else Region(RegionAxis.START, interval, values, during)
+            interval = interval & lag.after(Interval(value, value + 1))
+    return None if interval.empty else Extent(ExtentAxis.START, interval, values, during)
 
 
-def intersect_regions(one: Region | None, other: Region | None) -> Region | None:
+def intersect_extents(one: Extent | None, other: Extent | None) -> Extent | None:
     """What lies in both regions of a node."""
     if one is None or other is None:
         return None
     values = merged_values(one.values, other.values)
-    met = replace(
-        one, interval=interval_overlap(one.interval, other.interval), during=interval_overlap(one.during, other.during)
-    )
+    met = replace(one, interval=one.interval & other.interval, during=one.during & other.during)
     return None if values is None or met.empty else replace(met, values=values)
 
 
 @cached_fact
 def time_lags(plan: Plan) -> Mapping[str, OffsetRange]:
     """By column, or text of an expression: how much later than its value the row's own time is, where rows happened."""
-    if region_axis(plan) is not RegionAxis.START:
+    if extent_axis(plan) is not ExtentAxis.START:
         return {}
     exactly = {text: OffsetRange(offset, offset) for text, offset in row_times(plan).columns.items()}
     return {**dict(_node_lags(plan)), **exactly}
@@ -308,8 +272,8 @@ def _input_offset(plan: Plan, place: int) -> OffsetRange:
         case Group(window=TimeWindow() as window):
             return _window_offset(plan, window)
         case RelationJoin(retroactive=False) if place == 1:
-            return lifetime_range(plan.left) if region_axis(plan) is RegionAxis.INSTANT else SAME_TIME
-        case Join() if region_axis(plan) is RegionAxis.START:
+            return lifetime_range(plan.left) if extent_axis(plan) is ExtentAxis.INSTANT else SAME_TIME
+        case Join() if extent_axis(plan) is ExtentAxis.START:
             between = pair_offset(plan)
             return NO_OFFSET if between.empty else (between if place == 0 else -between).not_before
         case Sliding() | Filter() | Projection() | Join() | RelationJoin() | Union():
@@ -319,13 +283,13 @@ def _input_offset(plan: Plan, place: int) -> OffsetRange:
         case _:
             raise PlanError(f"how far the rows of {type(plan).__name__} are from those of its inputs is not known")
     below = plan.inputs[place]
-    return lifetime_range(below) if region_axis(below) is not region_axis(plan) else SAME_TIME
+    return lifetime_range(below) if extent_axis(below) is not extent_axis(plan) else SAME_TIME
 
 
 def _window_offset(plan: Group, window: TimeWindow) -> OffsetRange:
-    if region_axis(plan) is RegionAxis.START:
+    if extent_axis(plan) is ExtentAxis.START:
         return OffsetRange(1, window.size)
-    if region_axis(plan.input) is RegionAxis.INSTANT:
+    if extent_axis(plan.input) is ExtentAxis.INSTANT:
         return SAME_TIME
     return lifetime_range(plan.input) if window.early else lifetime_range(plan.input) & OffsetRange(1, HIGHEST)
 
@@ -339,9 +303,7 @@ def output_interval(plan: Plan, place: int, interval: Interval) -> Interval:
         return found
     ends = window_ends_of_rows(window, interval)
     # The result is there from the window's end on, and if rows never expire, that is its place.
-    return (
-        ends if region_axis(plan) is RegionAxis.START or ends.empty else interval_overlap(found, Interval(ends.start))
-    )
+    return ends if extent_axis(plan) is ExtentAxis.START or ends.empty else found & Interval(ends.start)
 
 
 def input_interval(plan: Plan, place: int, interval: Interval) -> Interval:
@@ -351,15 +313,15 @@ def input_interval(plan: Plan, place: int, interval: Interval) -> Interval:
         return Interval(0, 0)
     if (window := _closing_window(plan)) is None:
         return found
-    if region_axis(plan) is RegionAxis.START:
+    if extent_axis(plan) is ExtentAxis.START:
         return rows_of_window_ends(window, interval)
-    return interval_overlap(found, rows_of_window_ends(window, Interval(LOWEST, interval.end)))
+    return found & rows_of_window_ends(window, Interval(LOWEST, interval.end))
 
 
 def _closing_window(plan: Plan) -> TimeWindow | None:
     """The windows of a group, if rows have their place in time by where they begin and are seen when windows close."""
     window = plan.window if isinstance(plan, Group) else None
-    if not isinstance(window, TimeWindow) or window.early or region_axis(plan.inputs[0]) is not RegionAxis.START:
+    if not isinstance(window, TimeWindow) or window.early or extent_axis(plan.inputs[0]) is not ExtentAxis.START:
         return None
     return window
 
