@@ -4,16 +4,16 @@ that is said of some keys, old and new."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from errata.answer.result_diff import DiffContext, ResultDiff, diff_results
-from errata.answer.result_sink import BUCKET_ROW_SCHEMA, bucket_from_row, bucket_to_row
 from errata.archive.results import ResultWriter
 from errata.archive.schemas import conform, result_schema
+from errata.archive.task_reports import BUCKET_ROW_SCHEMA, bucket_from_row, bucket_to_row
 from errata.engine.frames import arrow_ddl, fetch_rows, select_sql
 from errata.engine.plans.node_rows import quote_name
 from errata.model.bucket import NewBucket, Role
@@ -56,11 +56,7 @@ class DiffWriter:
         found = fetch_rows(whole.mapInArrow(self._task, arrow_ddl(_TASK_SCHEMA))).to_pylist()
         changed, compared = (sum(each.pop(name) or 0 for each in found) for name in (_CHANGED, _COMPARED))
         made = [bucket_from_row(each) for each in found if each["role"] is not None]
-        return WrittenDiff([self._numbered(each) for each in made], changed, compared)
-
-    def _numbered(self, bucket: NewBucket) -> NewBucket:
-        run = self.told.run
-        return replace(bucket, revisions=(run, run)) if bucket.role is Role.MASK else bucket
+        return WrittenDiff(made, changed, compared)
 
     def _task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = result_schema(self.shape).append(pa.field(_BEFORE, pa.bool_()))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,12 +13,12 @@ from pyspark.sql import functions as sf
 from errata.answer.publication import RowsByRole, StepContext, settle_results
 from errata.archive.results import ResultWriter
 from errata.archive.schemas import conform, feed_schema, result_schema
+from errata.archive.task_reports import BUCKET_ROW_SCHEMA, bucket_batches, bucket_from_row
 from errata.engine.frames import arrow_ddl, fetch_rows, join_sql, select_sql, spark_type
 from errata.engine.near import is_near
 from errata.engine.plans.node_rows import quote_name, select_columns
-from errata.model.bucket import Groups, NewBucket, Role
+from errata.model.bucket import NewBucket, Role
 from errata.model.results import EVALUATION, OLD_VE, OP, VE, VS, ResultShape, old_column
-from errata.model.time import HIGHEST
 
 _OLD_PREFIX, _IS_NOW, _WAS_BEFORE = "_o_", "_there", "_was_there"
 
@@ -76,13 +75,6 @@ def _record_columns(shape: ResultShape, known: Sequence[str], run: int) -> dict[
 # many. What is settled, open, at the tip and told by the feed is decided in one place for both.
 
 _STATE_STRUCT, _IS_STATE, _BEFORE = "_state", "_is_state", "_before"
-BUCKET_ROW_SCHEMA = pa.schema(
-    [
-        *(pa.field(name, pa.string()) for name in ("role", "path", "checksum")),
-        *(pa.field(name, pa.int64()) for name in ("rows", "size", "vs_min", "vs_max", "ve_min", "ve_max")),
-        pa.field("data", pa.binary()),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -141,7 +133,7 @@ class ResultSink:
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             read = [conform(pa.Table.from_batches([each]), schema) for each in batches if each.num_rows]
             made = writer.write(Role.FEED, pa.concat_tables(read)) if read else []
-            yield from pa.Table.from_pylist([bucket_to_row(each) for each in made], BUCKET_ROW_SCHEMA).to_batches()
+            yield from bucket_batches(made)
 
         return [
             bucket_from_row(each)
@@ -157,8 +149,7 @@ class ResultSink:
         flags = rows[_BEFORE]
         rows = rows.drop_columns([_BEFORE])
         fresh, before = rows.filter(pc.invert(flags)).drop_columns([EVALUATION]), rows.filter(flags)
-        made = [bucket_to_row(each) for each in self._written(settle_results(fresh, before, self.told, self.shape))]
-        yield from pa.Table.from_pylist(made, BUCKET_ROW_SCHEMA).to_batches()
+        yield from bucket_batches(self._written(settle_results(fresh, before, self.told, self.shape)))
 
 
 def collect_results(
@@ -190,24 +181,3 @@ def select_result_columns(
     """Results of a plan under the names by which they are kept."""
     named = [f"{quote_name(field)} AS {quote_name(name)}" for field, name in zip(fields, shape.names, strict=True)]
     return select_sql(rows, *named, VS, VE, *map(quote_name, scope or ()))
-
-
-def bucket_to_row(bucket: NewBucket) -> Mapping[str, object]:
-    ends = bucket.ends or (HIGHEST, HIGHEST)
-    return {
-        "role": bucket.role.value,
-        "path": bucket.path,
-        "checksum": bucket.checksum,
-        "rows": bucket.rows,
-        "size": bucket.size,
-        "vs_min": bucket.vs_min,
-        "vs_max": bucket.vs_max,
-        "ve_min": ends[0],
-        "ve_max": ends[1],
-        "data": bucket.data,
-    }
-
-
-def bucket_from_row(row: dict[str, Any]) -> NewBucket:
-    ends = (row.pop("ve_min"), row.pop("ve_max"))
-    return NewBucket(role=Role(row.pop("role")), groups=Groups(), ends=ends, **row)

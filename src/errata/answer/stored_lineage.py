@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame
 
 from errata.answer.advance import StepInput
 from errata.answer.extents import parts_in_extents
-from errata.answer.result_sink import BUCKET_ROW_SCHEMA, bucket_from_row, bucket_to_row
 from errata.answer.row_comparison import group_starts, sort_arrays
 from errata.answer.task import EvaluationTask
 from errata.archive.results import ResultWriter
 from errata.archive.schemas import conform, lineage_schema
+from errata.archive.task_reports import BUCKET_ROW_SCHEMA, bucket_batches, bucket_from_row
 from errata.engine.frames import (
     arrow_ddl,
     fetch_rows,
@@ -273,8 +273,7 @@ class _LineageWriter:
     def _task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         read = [pa.Table.from_batches([each]) for each in batches if each.num_rows]
         if read:
-            made = [bucket_to_row(each) for each in self._buckets(pa.concat_tables(read))]
-            yield from pa.Table.from_pylist(made, BUCKET_ROW_SCHEMA).to_batches()
+            yield from bucket_batches(self._buckets(pa.concat_tables(read)))
 
     def _buckets(self, rows: pa.Table) -> list[NewBucket]:
         rows = conform(

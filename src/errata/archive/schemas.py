@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from errata.archive.bucket_writer import POS, BucketWriter, order_values
+from errata.archive.task_reports import ReportKind
 from errata.declare.warehouse import Warehouse
 from errata.intake.types import arrow_schema, arrow_type
-from errata.model.bucket import Groups, Layout, NewBucket, Role
 from errata.model.results import EVALUATION, LINEAGE_FROM, OLD_VE, OP, VE, VS, ResultShape, old_column
 from errata.model.stream import Stream
 
@@ -27,18 +26,6 @@ SLOT, ASIDE = "_slot", "_aside"
 
 BAD_ROW_SCHEMA = pa.schema([("pos", pa.int64()), ("other", pa.int64()), ("text", pa.string()), ("reason", pa.string())])
 """Rows that do not go in: place, place of the row that stands instead, text if at hand, reason if given."""
-
-
-class ReportKind(StrEnum):
-    """What an aside, or a finished task, tells."""
-
-    LINES = "lines"
-    PENDING = "pending"
-    REPLACING = "replacing"
-    BAD = "bad"
-    BASE = "base"
-    COUNT = "count"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +61,6 @@ def slot_row_schema(stream: Stream) -> pa.Schema:
     """Rows and asides as they travel."""
     fields = [pa.field(SLOT, pa.int32()), pa.field(POS, pa.int64())]
     return pa.schema([*fields, *arrow_schema(stream), pa.field(ASIDE, pa.binary())])
-
-
-def report_schema() -> pa.Schema:
-    """What a finished task tells: one row for each bucket, blob or count."""
-    texts = [pa.field(name, pa.string()) for name in ("said", "path", "checksum", "low", "high", "members", "layout")]
-    numbers = [pa.field(name, pa.int64()) for name in ("slot", "rows", "size", "vs_min", "vs_max")]
-    return pa.schema([*texts, *numbers, pa.field("data", pa.binary())])
 
 
 def old_value_column(name: str) -> str:
@@ -156,36 +136,6 @@ def pending_inserts(stream: Stream, table: pa.Table, positions: np.ndarray, op: 
     }
     arrays = [columns[f.name] if f.name in columns else pa.nulls(count, f.type) for f in schema]
     return pa.table(arrays, schema=schema)
-
-
-def report_row(said: ReportKind, **values: Any) -> pa.RecordBatch:
-    """One row of what a finished task tells."""
-    row = {"said": said.value} | values
-    return pa.RecordBatch.from_arrays(
-        [pa.array([row.get(field.name)], field.type) for field in report_schema()], schema=report_schema()
-    )
-
-
-def bucket_report(slot: int, bucket: NewBucket) -> pa.RecordBatch:
-    said = ReportKind.BASE if bucket.role is Role.BASE else ReportKind.PENDING
-    values = {name: value for name, value in asdict(bucket).items() if name not in ("groups", "role")}
-    groups = bucket.groups
-    return report_row(said, slot=slot, low=groups.low, high=groups.high, members=groups.members_json(), **values)
-
-
-def reported_bucket(row: dict[str, Any]) -> NewBucket:
-    return NewBucket(
-        Role.BASE if row["said"] == ReportKind.BASE.value else Role.PENDING,
-        row["rows"],
-        row["size"],
-        row["vs_min"],
-        row["vs_max"],
-        Groups.of(row["low"], row["high"], row["members"]),
-        row["checksum"],
-        path=row["path"],
-        data=row["data"],
-        layout=Layout(row["layout"]),
-    )
 
 
 def split_asides(batches: Iterable[pa.RecordBatch], asides: list[bytes]) -> Iterator[pa.Table]:

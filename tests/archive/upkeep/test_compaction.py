@@ -197,7 +197,7 @@ def test_a_column_that_was_added_is_null_in_what_was_there(make: Make) -> None:
 
 def test_the_catalog_is_relieved_when_it_holds_too_much(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("errata.model.compaction", "errata.archive.upkeep.rewrite"):
-        monkeypatch.setattr(f"{module}.INLINE_STREAM_BYTES", 2_000)
+        monkeypatch.setattr(f"{module}.MAX_INLINE_STREAM_BYTES", 2_000)
     done = make(bucket_rows=2)
     done.bring([a_row(1), a_row(2)], [a_row(3), a_row(4)])
     done.correct((DELETE, key(1), {}))

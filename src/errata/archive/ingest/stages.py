@@ -19,20 +19,18 @@ from errata.archive.ingest.duplicates import deduplicate
 from errata.archive.schemas import (
     BAD_ROW_SCHEMA,
     AppendContext,
-    ReportKind,
     aside_row,
-    bucket_report,
     conform,
     numbered_pending_schema,
     pack_table,
     parse_aside,
     pending_inserts,
     pending_schema,
-    report_row,
     slot_rows,
     split_asides,
     unpack_table,
 )
+from errata.archive.task_reports import ReportKind, bucket_report, report_row
 from errata.errors import BadFileError, ErrataError
 from errata.intake.layout import FileLayout
 from errata.intake.split_reader import SplitRows, read_split

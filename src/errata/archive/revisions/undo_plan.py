@@ -36,16 +36,12 @@ from errata.archive.schemas import (
     MASKS,
     OLD_BATCH,
     REVISION,
-    ReportKind,
-    bucket_report,
     conform,
     numbered_pending_schema,
     old_value_column,
-    report_row,
-    report_schema,
-    reported_bucket,
 )
 from errata.archive.tables import concat_columns, key_numbers
+from errata.archive.task_reports import ReportKind, bucket_from_row, bucket_report, report_row, report_schema
 from errata.catalog import buckets
 from errata.catalog.database import Catalog
 from errata.catalog.streams import StreamState
@@ -100,7 +96,7 @@ def delete_batch_rows(
     said = run_tasks(session, size, len(found), partial(_delete_rows, work), report_schema())
     told_rows = sorted(said.to_pylist(), key=lambda row: row["slot"])
     count = sum(row["rows"] for row in told_rows if row["said"] == ReportKind.COUNT.value)
-    return count, [reported_bucket(row) for row in told_rows if row["said"] == ReportKind.PENDING.value]
+    return count, [bucket_from_row(row) for row in told_rows if row["said"] == ReportKind.PENDING.value]
 
 
 def _delete_rows(work: DeletionTask, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:

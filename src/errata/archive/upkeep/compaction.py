@@ -11,8 +11,8 @@ from errata.archive.upkeep import rewrite as archive
 from errata.archive.upkeep.rewrite import CompactionPlan
 from errata.catalog import buckets, pins, streams
 from errata.catalog.maintenance import CompactionCommit, commit_compaction, last_foldable_revision
-from errata.catalog.stream_commits import BasisConflict
 from errata.catalog.streams import StreamState
+from errata.catalog.transaction import BasisConflict
 from errata.declare.site import Site
 from errata.engine.failures import spark_errors_in_words
 from errata.errors import ErrataError
@@ -121,10 +121,11 @@ def _rewrite_plan(site: Site, basis: StreamState, plan: CompactionPlan, on_step:
     on_step(f"rewriting {count:,} bucket{'' if count == 1 else 's'} of {basis.stream.name}")
     overlays = _live_overlays(site, basis)
     done = archive.rewrite_runs(site.session, site.catalog, site.warehouse, basis, plan, overlays)
+    written = [bucket for each in done for bucket in each.written]
     return CompactionCommit(
         [bucket for each in done for bucket in each.replaced],
         plan.overlays,
-        [bucket for each in done for bucket in each.written],
-        [count for each in done for count in each.masked],
+        written,
+        [bucket.masked for bucket in written],
         plan.up_to,
     )

@@ -19,21 +19,9 @@ from pyspark.sql import SparkSession
 from errata.archive.bucket_frames import run_tasks
 from errata.archive.bucket_writer import POS, BucketWriter, order_values
 from errata.archive.overlays import BucketSource, Overlays, bucket_sources, read_overlays
-from errata.archive.schemas import (
-    BATCH,
-    LIVE,
-    MASKS,
-    REVISION,
-    ReportKind,
-    bucket_report,
-    conform,
-    old_value_column,
-    overlay_schema,
-    report_row,
-    report_schema,
-    reported_bucket,
-)
+from errata.archive.schemas import BATCH, LIVE, MASKS, REVISION, conform, old_value_column, overlay_schema
 from errata.archive.tables import sort_rows
+from errata.archive.task_reports import ReportKind, bucket_from_row, bucket_report, report_row, report_schema
 from errata.catalog.database import Catalog
 from errata.catalog.streams import StreamState
 from errata.declare.warehouse import Warehouse
@@ -81,8 +69,7 @@ class RewrittenRun:
 
     replaced: tuple[Bucket, ...]
     written: tuple[NewBucket, ...]
-    masked: tuple[int, ...]
-    """For each new bucket how many of its rows are superseded by revisions that are still to be worked in."""
+    """Each with the number of its rows that are masked by revisions not yet folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,8 +276,9 @@ def _rewrite_run(work: _RewriteTask, number: int, shelf: _OverlayCache) -> Itera
     worked_in = left_out or brings.num_rows
     folded = work.up_to if worked_in else max(each.bucket.folded for each in found)
     for bucket in _cut_evenly(rows, stream.bucket_rows):
-        yield bucket_report(number, writer.write(bucket, Role.BASE))
-        yield report_row(ReportKind.COUNT, slot=number, rows=int(known.masked(bucket, run.floor).sum()), size=folded)
+        superseded = int(known.masked(bucket, run.floor).sum())
+        written = writer.write(bucket, Role.BASE)
+        yield bucket_report(number, replace(written, floor=run.floor, folded=folded, masked=superseded))
 
 
 def _cut_evenly(rows: pa.Table, bucket_rows: int) -> Iterator[pa.Table]:
@@ -320,16 +308,11 @@ def _with_origin(source: BucketSource, rows: pa.Table, schema: pa.Schema) -> pa.
     return conform(rows, schema)
 
 
-def _collect_rewritten(plan: CompactionPlan, said: pa.Table) -> list[RewrittenRun]:
-    """What the tasks told: for each run that was rewritten a mark, then its buckets, each before what is said of it."""
-    heard: dict[int, tuple[list[NewBucket], list[int]]] = {}
-    for row in said.to_pylist():
-        written, masked = heard.setdefault(row["slot"], ([], []))
+def _collect_rewritten(plan: CompactionPlan, reports: pa.Table) -> list[RewrittenRun]:
+    """For each run that was rewritten, its buckets. A run that was left as it is has no report."""
+    written: dict[int, list[NewBucket]] = {}
+    for row in reports.to_pylist():
+        of_run = written.setdefault(row["slot"], [])
         if row["said"] == ReportKind.BASE.value:
-            written.append(replace(reported_bucket(row), floor=plan.runs[row["slot"]].floor))
-        elif row["rows"] is not None:
-            written[-1] = replace(written[-1], folded=row["size"])
-            masked.append(row["rows"])
-    return [
-        RewrittenRun(plan.runs[number].buckets, tuple(made), tuple(masked)) for number, (made, masked) in heard.items()
-    ]
+            of_run.append(bucket_from_row(row))
+    return [RewrittenRun(plan.runs[number].buckets, tuple(made)) for number, made in written.items()]

@@ -1,0 +1,105 @@
+"""What the tasks of a job report to the process that started it: written buckets, and whatever else they say.
+
+A bucket crosses the boundary as one row of `BUCKET_ROW_SCHEMA`, a column for each figure that the index keeps, so that
+nothing of its description is lost on the way. Jobs that report more than buckets use `report_schema`: the same row with
+the kind of the report and the number of the slot or run that it is of; a report without a bucket leaves the bucket's
+columns NULL, but for `rows`, `size`, `path` and `data`, which it may use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+from errata.model.bucket import Groups, Layout, NewBucket, Role
+
+_TEXTS = ("role", "path", "checksum", "layout", "low", "high", "members")
+_NUMBERS = ("rows", "size", "vs_min", "vs_max", "floor", "folded", "masked")
+_BOUNDS = ("revisions", "masks", "content", "ends")
+"""Pairs of numbers, each in two columns; both are NULL where the bucket has none."""
+
+BUCKET_ROW_SCHEMA = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in _TEXTS),
+        *(pa.field(name, pa.int64()) for name in _NUMBERS),
+        *(pa.field(f"{name}_{end}", pa.int64()) for name in _BOUNDS for end in ("first", "last")),
+        pa.field("data", pa.binary()),
+    ]
+)
+
+
+def bucket_to_row(bucket: NewBucket) -> dict[str, object]:
+    """A written bucket as a row of `BUCKET_ROW_SCHEMA`."""
+    groups = bucket.groups
+    row: dict[str, object] = {"role": bucket.role.value, "layout": bucket.layout.value, "data": bucket.data}
+    row |= {"path": bucket.path, "checksum": bucket.checksum}
+    row |= {"low": groups.low, "high": groups.high, "members": groups.members_json()}
+    row |= {name: getattr(bucket, name) for name in _NUMBERS}
+    for name in _BOUNDS:
+        row[f"{name}_first"], row[f"{name}_last"] = getattr(bucket, name) or (None, None)
+    return row
+
+
+def bucket_from_row(row: Mapping[str, Any]) -> NewBucket:
+    """The bucket of a row of `BUCKET_ROW_SCHEMA`; further columns are ignored."""
+    bounds: dict[str, Any] = {
+        name: None if row[f"{name}_first"] is None else (row[f"{name}_first"], row[f"{name}_last"]) for name in _BOUNDS
+    }
+    return NewBucket(
+        role=Role(row["role"]),
+        groups=Groups.of(row["low"], row["high"], row["members"]),
+        checksum=row["checksum"],
+        path=row["path"],
+        data=row["data"],
+        layout=Layout(row["layout"]),
+        **{name: row[name] for name in _NUMBERS},
+        **bounds,
+    )
+
+
+def bucket_batches(written: Iterable[NewBucket]) -> list[pa.RecordBatch]:
+    """Written buckets as record batches of `BUCKET_ROW_SCHEMA`."""
+    batches: list[pa.RecordBatch] = pa.Table.from_pylist(
+        list(map(bucket_to_row, written)), BUCKET_ROW_SCHEMA
+    ).to_batches()
+    return batches
+
+
+class ReportKind(StrEnum):
+    """What an aside (see `ingest.stages`) or a row of a task's report is about."""
+
+    LINES = "lines"
+    """How many lines and records a split had."""
+    PENDING = "pending"
+    """Pending revisions: as an aside their rows, in a report a bucket of them."""
+    REPLACING = "replacing"
+    """Rows that replace rows of the archive."""
+    BAD = "bad"
+    """Rows for quarantine."""
+    BASE = "base"
+    """A bucket of rows."""
+    COUNT = "count"
+    """Counts of rows."""
+    FAILED = "failed"
+    """The error because of which a task gave up."""
+
+
+def report_schema() -> pa.Schema:
+    """One row of a task's report."""
+    return pa.schema([pa.field("said", pa.string()), pa.field("slot", pa.int64()), *BUCKET_ROW_SCHEMA])
+
+
+def report_row(kind: ReportKind, **values: Any) -> pa.RecordBatch:
+    """A row of a report with these columns; the others are NULL."""
+    return pa.RecordBatch.from_pylist([{"said": kind.value, **values}], schema=report_schema())
+
+
+def bucket_report(slot: int, bucket: NewBucket) -> pa.RecordBatch:
+    """The report of a written bucket of rows or of pending revisions."""
+    kind = ReportKind.BASE if bucket.role is Role.BASE else ReportKind.PENDING
+    return pa.RecordBatch.from_pylist(
+        [{"said": kind.value, "slot": slot, **bucket_to_row(bucket)}], schema=report_schema()
+    )
