@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from errata.answer.row_comparison import BoolArray, IntArray, SortArray, group_starts, same_values, sort_arrays
-from errata.archive.schemas import feed_schema, result_schema
+from errata.archive.schemas import conform, feed_schema, result_schema
 from errata.errors import ErrataError
 from errata.model.results import EVALUATION, VE, VS, ResultShape
 
@@ -118,12 +118,6 @@ def raise_duplicate_key(table: pa.Table, names: Sequence[str], at: int, instant:
     )
 
 
-def cast_to_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema, in its order and of its types."""
-    chosen = table.select(schema.names)
-    return chosen if chosen.schema.equals(schema) else chosen.cast(schema)
-
-
 def instant_array(table: pa.Table, name: str) -> IntArray:
     """A column of instants."""
     values: IntArray = table[name].to_numpy()
@@ -221,8 +215,8 @@ class _StepResults:
 
 def _combine_rows(new: pa.Table, before: pa.Table, told: StepContext, shape: ResultShape) -> _StepRows:
     schema = result_schema(shape)
-    before = cast_to_schema(before, schema)
-    new = cast_to_schema(new, schema.remove(schema.get_field_index(EVALUATION)))
+    before = conform(before, schema, missing_as_null=False)
+    new = conform(new, schema.remove(schema.get_field_index(EVALUATION)), missing_as_null=False)
     vs, ve = instant_array(new, VS), instant_array(new, VE)
     if told.covering:
         vs = np.maximum(vs, told.since)

@@ -16,14 +16,13 @@ from errata.answer.publication import (
     REPLACE,
     ChangeArrays,
     ResultArrays,
-    cast_to_schema,
     change_records,
     instant_array,
     raise_duplicate_key,
     split_by_role,
 )
 from errata.answer.row_comparison import BoolArray, IntArray, group_starts, same_values, sort_arrays
-from errata.archive.schemas import computed_schema, result_mask_schema, result_schema
+from errata.archive.schemas import computed_schema, conform, result_mask_schema, result_schema
 from errata.model.columns import TypeKind
 from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import EVALUATION, VE, VS, ResultShape
@@ -77,8 +76,8 @@ def _gather_rows(
 ) -> _DiffRows:
     """The rows that have a say. What begins after the last instant has none."""
     new, before = (
-        cast_to_schema(new, computed_schema(shape)),
-        cast_to_schema(before, result_schema(shape)).drop_columns([EVALUATION]),
+        conform(new, computed_schema(shape), missing_as_null=False),
+        conform(before, result_schema(shape), missing_as_null=False).drop_columns([EVALUATION]),
     )
     new = new.filter(pa.array((instant_array(new, VS) <= until) & (instant_array(new, VE) > instant_array(new, VS))))
     table = pa.concat_tables([before, new]).combine_chunks()

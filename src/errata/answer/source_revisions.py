@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from errata.answer.row_comparison import BoolArray, group_starts, sort_arrays
 from errata.archive.overlays import Overlays
-from errata.archive.schemas import LIVE, MASKS, OLD_REVISION, old_value_column
+from errata.archive.schemas import LIVE, MASKS, OLD_REVISION
 from errata.archive.schemas import REVISION as OVERLAY_REVISION
 from errata.language.lineage.constants import membership_columns
 from errata.language.nodes import scans_of
@@ -86,9 +86,7 @@ def revisions_of_overlays(stream: Stream, rows: pa.Table, since: int, up_to: int
     rows = rows.filter(pc.and_(pc.greater(number, since), pc.less_equal(number, up_to)))
     names = stream.names
     was = (
-        rows.filter(rows[MASKS])
-        .select([*map(old_value_column, names), OVERLAY_REVISION])
-        .rename_columns([*names, REVISION])
+        rows.filter(rows[MASKS]).select([*map(old_column, names), OVERLAY_REVISION]).rename_columns([*names, REVISION])
     )
     now = rows.filter(rows[LIVE]).select([*names, OVERLAY_REVISION]).rename_columns([*names, REVISION])
     both = pa.concat_tables([_with_lifetimes(was, stream, gone=True), _with_lifetimes(now, stream, gone=False)])
@@ -100,7 +98,7 @@ def _net_rows(stream: Stream, rows: pa.Table, since: int) -> tuple[pa.Table, pa.
     """The rows that all revisions together take away, and those that they bring."""
     names = stream.names
     known = pc.fill_null(pc.less_equal(rows[OLD_REVISION], since), True)
-    first = rows.filter(pc.and_(rows[MASKS], known)).select(list(map(old_value_column, names))).rename_columns(names)
+    first = rows.filter(pc.and_(rows[MASKS], known)).select(list(map(old_column, names))).rename_columns(names)
     return first, Overlays(stream, rows).surviving().select(names)
 
 

@@ -10,10 +10,10 @@ from graphlib import TopologicalSorter
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.answer.correction_plan import clusters_to_follow, rows_to_read, technique_for_changes, why_not_direct
+from errata.answer.correction_plan import clusters_to_follow, technique_for_changes, why_not_direct
 from errata.answer.due_corrections import Deferrals
 from errata.answer.inputs import LazySession, RunInputs
-from errata.answer.lineage_lookup import lineage_request
+from errata.answer.lineage_lookup import lineage_request, rows_to_read
 from errata.answer.query_state import QueryState, scope_of_results, unread_revisions
 from errata.answer.replay_sequence import ReplaySequence
 from errata.answer.rounds import queries_with_inputs
@@ -21,7 +21,6 @@ from errata.answer.runs import streams_with_pending
 from errata.answer.source_revisions import OLD_VERSION, REVISION, RevisionCluster, SourceRevisions
 from errata.archive.revisions.decide import CorrectionContext, claim_pending, read_pending
 from errata.archive.revisions.pending import NUMBER, RevisionFlags
-from errata.archive.schemas import old_value_column
 from errata.catalog import commits, pins, queries, streams
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import read_archives
@@ -31,7 +30,7 @@ from errata.declare.site import Site
 from errata.engine.budget import EngineChoice, EngineDemand
 from errata.language.plan import Plan
 from errata.model.commit import RefusedRevisions
-from errata.model.results import VE, VS
+from errata.model.results import VE, VS, old_column
 from errata.model.stream import RevisionPolicy, Stream
 from errata.model.technique import Technique
 from errata.model.time import HIGHEST
@@ -153,7 +152,7 @@ def _pending_revisions(site: Site, standing: StreamState) -> SourceRevisions:
     rows = read_pending(place, claimed)
     names = list(stream.key)
     parts = []
-    for column, gone in ((stream.order, False), (old_value_column(stream.order), True)):
+    for column, gone in ((stream.order, False), (old_column(stream.order), True)):
         some = rows.filter(pc.is_valid(rows[column]))
         begins = some[column].cast(pa.int64())
         columns = [*(some[name] for name in names), begins, pa.repeat(HIGHEST, some.num_rows), some[NUMBER]]

@@ -20,7 +20,7 @@ from errata.answer.result_sink import collect_results, select_result_columns
 from errata.archive.overlays import bucket_sources
 from errata.archive.results import normalize_floats, starting_in
 from errata.archive.scan import order_literal
-from errata.archive.schemas import computed_schema
+from errata.archive.schemas import computed_schema, conform
 from errata.archive.tables import match_rows
 from errata.catalog import buckets
 from errata.engine.frames import arrow_ddl, fetch_rows, frame_of_rows, stream_ddl
@@ -234,7 +234,7 @@ def parts_in_spans(sweeping: CorrectionPlan, inputs: RunInputs, spans: Iterable[
     if not read:
         return pa.table({})
     schema = read[0].schema
-    whole = pa.concat_tables([each.select(schema.names).cast(schema) for each in read])
+    whole = pa.concat_tables([conform(each, schema, missing_as_null=False) for each in read])
     ends = whole[VS].to_numpy()
     inside = np.zeros(len(ends), np.bool_)
     for span in wanted:
@@ -298,7 +298,7 @@ def _revised_tables(sweeping: CorrectionPlan, inputs: RunInputs, which: str | No
         if which is not None and scan.source.name in known:
             revised = known[scan.source.name]
             rows = revised.before if which == "gone" else revised.after
-        found[scan.source.name] = schema.empty_table() if rows is None else rows.select(schema.names).cast(schema)
+        found[scan.source.name] = schema.empty_table() if rows is None else conform(rows, schema, missing_as_null=False)
     return found
 
 

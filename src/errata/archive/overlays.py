@@ -15,22 +15,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from errata.archive.bucket_writer import POS, BucketWriter, groups_in, order_values
-from errata.archive.schemas import (
-    BATCH,
-    LIVE,
-    MASKS,
-    OLD_REVISION,
-    REVISION,
-    conform,
-    old_value_column,
-    overlay_schema,
-    unpack_table,
-)
+from errata.archive.schemas import BATCH, LIVE, MASKS, OLD_REVISION, REVISION, conform, overlay_schema, unpack_table
 from errata.archive.tables import match_rows
 from errata.catalog import buckets
 from errata.catalog.database import Catalog
 from errata.declare.warehouse import Warehouse
 from errata.model.bucket import Bounds, Bucket, NewBucket, Role
+from errata.model.results import old_column
 from errata.model.stream import Stream
 from errata.model.time import HIGHEST, LOWEST
 
@@ -112,7 +103,7 @@ class Overlays:
         self._stream = stream
         self._rows = rows.filter(pc.less_equal(rows[REVISION], up_to)) if up_to < HIGHEST else rows
         masks = self._rows.filter(self._rows[MASKS])
-        columns = {name: masks[old_value_column(name)] for name in self._places}
+        columns = {name: masks[old_column(name)] for name in self._places}
         self._masks = pa.table(columns)
         self._numbers = masks[REVISION].to_numpy()
 
@@ -123,7 +114,7 @@ class Overlays:
     def reaching(self, start: int) -> Overlays:
         """Only what they say of places from `start` on."""
         order = self._stream.order
-        ends = [pc.fill_null(self._rows[name].cast(pa.int64()), LOWEST) for name in (order, old_value_column(order))]
+        ends = [pc.fill_null(self._rows[name].cast(pa.int64()), LOWEST) for name in (order, old_column(order))]
         reach = np.maximum(*(each.to_numpy() for each in ends))
         return Overlays(self._stream, self._rows.filter(pa.array(reach >= start)))
 
@@ -164,7 +155,7 @@ _PLACE_COLUMN = "_place"
 def write_overlays(writer: BucketWriter, rows: pa.Table) -> list[NewBucket]:
     """Overlays of these rows, as few as hold them, each of at most a bucket's rows."""
     stream = writer.stream
-    place = pc.coalesce(rows[old_value_column(stream.order)], rows[stream.order])
+    place = pc.coalesce(rows[old_column(stream.order)], rows[stream.order])
     keys = pa.table({_PLACE_COLUMN: place, REVISION: rows[REVISION]})
     ordered = rows.take(pc.sort_indices(keys, sort_keys=[(_PLACE_COLUMN, "ascending"), (REVISION, "ascending")]))
     pieces = -(-ordered.num_rows // stream.bucket_rows)
@@ -188,11 +179,11 @@ def _superseded_count(rows: pa.Table, stands: np.ndarray, low: int, high: int) -
 def _write_overlay(writer: BucketWriter, rows: pa.Table) -> NewBucket:
     stream = writer.stream
     masked, brought = rows.filter(rows[MASKS]), rows.filter(rows[LIVE])
-    masks, content = _place_range(masked[old_value_column(stream.order)]), _place_range(brought[stream.order])
+    masks, content = _place_range(masked[old_column(stream.order)]), _place_range(brought[stream.order])
     both = [ends for ends in (masks, content) if ends is not None]
     low, high = min((low for low, _ in both), default=LOWEST), max((high for _, high in both), default=HIGHEST)
     # A reader of a group has to see what is taken from it as well as what is brought to it.
-    taken_from = masked.select(list(map(old_value_column, stream.group))).rename_columns(list(stream.group))
+    taken_from = masked.select(list(map(old_column, stream.group))).rename_columns(list(stream.group))
     groups = groups_in(pa.concat_tables([taken_from, brought.select(list(stream.group))]), stream.group)
     written = writer.store(rows, Role.OVERLAY, low, high, groups)
     numbers = pc.min_max(rows[REVISION])

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from errata.archive.bucket_frames import LOCAL_ROWS, bucket_frame
 from errata.archive.overlays import bucket_sources, read_overlays
 from errata.archive.scan_plan import ArchiveScan, GroupKey, ScanBuckets, candidate_buckets
-from errata.archive.schemas import LIVE, MASKS, OLD_REVISION, REVISION, old_value_column, overlay_schema
+from errata.archive.schemas import LIVE, MASKS, OLD_REVISION, REVISION, overlay_schema
 from errata.catalog.database import Catalog
 from errata.declare.warehouse import Warehouse
 from errata.engine.frames import (
@@ -32,6 +32,7 @@ from errata.engine.plans.node_rows import instant_sql, quote_name
 from errata.intake.types import arrow_schema
 from errata.language.expr import STRING, Lit, literal_sql
 from errata.model.bucket import Bucket
+from errata.model.results import old_column
 from errata.model.stream import Stream
 from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval
 
@@ -124,9 +125,7 @@ class _OverlayMasks:
             f" AND ({OLD_REVISION} IS NULL OR {OLD_REVISION} <= {self.up_to}L)"
         )
         if aged_to is not None:
-            freed = freed.where(
-                f"{quote_name(old_value_column(self.stream.order))} >= {order_literal(self.stream, aged_to)}"
-            )
+            freed = freed.where(f"{quote_name(old_column(self.stream.order))} >= {order_literal(self.stream, aged_to)}")
         return self._without(rows, self._masks(freed), [*self.stream.key])
 
     def surviving(self) -> DataFrame:
@@ -158,7 +157,7 @@ class _OverlayMasks:
 
     def _masks(self, overlaid: DataFrame, floor: int | None = None) -> DataFrame:
         masks = overlaid.where(MASKS if floor is None else f"{MASKS} AND {REVISION} > {floor}L")
-        old = (f"{quote_name(old_value_column(name))} AS {quote_name(_mask_column(name))}" for name in self._places)
+        old = (f"{quote_name(old_column(name))} AS {quote_name(_mask_column(name))}" for name in self._places)
         return select_sql(masks, f"{REVISION} AS {_MASK_NUMBER}", *old)
 
     @property
@@ -199,7 +198,7 @@ def overlay_frame(
 ) -> DataFrame:
     """All rows of overlays, with what a scan needs of `overlay.overlay_schema`."""
     # Of the old rows only their places matter to a scan.
-    old = [*map(old_value_column, identity_columns(stream))]
+    old = [*map(old_column, identity_columns(stream))]
     told = {REVISION, OLD_REVISION, MASKS, LIVE, *stream.names, *old}
     schema = pa.schema([column for column in overlay_schema(stream) if column.name in told])
     if sum(bucket.rows for bucket in found) > LOCAL_ROWS:

@@ -63,14 +63,10 @@ def slot_row_schema(stream: Stream) -> pa.Schema:
     return pa.schema([*fields, *arrow_schema(stream), pa.field(ASIDE, pa.binary())])
 
 
-def old_value_column(name: str) -> str:
-    return f"_old_{name}"
-
-
 def pending_schema(stream: Stream) -> pa.Schema:
     """Pending revisions as they are kept: the row, the operation, what was given, and the old values claimed."""
     given = [pa.field("_given", pa.string()), pa.field("_claimed", pa.string())]
-    old = [pa.field(old_value_column(column.name), arrow_type(column.type)) for column in stream.columns]
+    old = [pa.field(old_column(column.name), arrow_type(column.type)) for column in stream.columns]
     first = [pa.field(POS, pa.int64()), pa.field("_op", pa.string()), pa.field("_seq", pa.int64())]
     return pa.schema([*first, *given, *arrow_schema(stream), *old])
 
@@ -112,10 +108,14 @@ def unpack_table(blob: bytes) -> pa.Table:
     return pa.ipc.open_stream(blob).read_all()
 
 
-def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Stored rows with the columns of today; those that were added since are NULL."""
+def conform(table: pa.Table, schema: pa.Schema, *, missing_as_null: bool = True) -> pa.Table:
+    """The columns of a schema, in its order and cast to its types. Columns that the table does not have, since they
+    were added after it was stored, are NULL; without `missing_as_null` they are an error."""
+    if table.schema.equals(schema, check_metadata=True):
+        return table
+    there = set(table.column_names) if missing_as_null else schema.names
     columns = [
-        table[field.name].cast(field.type) if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+        table[field.name].cast(field.type) if field.name in there else pa.nulls(table.num_rows, field.type)
         for field in schema
     ]
     return pa.table(columns, schema=schema)
@@ -177,7 +177,7 @@ def overlay_schema(stream: Stream) -> pa.Schema:
         pa.field(LIVE, pa.bool_()),
     ]
     rows = arrow_schema(stream)
-    old = [pa.field(old_value_column(field.name), field.type) for field in rows]
+    old = [pa.field(old_column(field.name), field.type) for field in rows]
     origin = [pa.field(name, pa.int64()) for name in (OLD_BATCH, OLD_POS, OLD_REVISION)]
     return pa.schema([*said, *rows, *old, *origin])
 

@@ -51,7 +51,7 @@ OP, OLD_VE = "_op", "_old_ve"
 
 
 def old_column(name: str) -> str:
-    """The column of the change feed with a column's value from before."""
+    """The column with the former value of a column, in change records, overlays and pending revisions."""
     return f"_old_{name}"
 
 

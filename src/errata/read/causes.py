@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from errata.archive.bucket_frames import LOCAL_ROWS, read_buckets
 from errata.archive.bucket_writer import POS
 from errata.archive.overlays import bucket_sources, chain_heads, read_overlays
-from errata.archive.revisions.pending import key_numbers
-from errata.archive.schemas import BATCH, LIVE, MASKS, REVISION, conform, feed_schema, old_value_column
+from errata.archive.schemas import BATCH, LIVE, MASKS, REVISION, conform, feed_schema
+from errata.archive.tables import key_numbers
 from errata.catalog import buckets, ledger, streams
 from errata.catalog.ledger import batch_origins
 from errata.catalog.result_archives import ResultArchive, archive_history, evaluations_of, read_archive
@@ -27,11 +27,10 @@ from errata.catalog.undo import undo_batches
 from errata.declare.site import Site
 from errata.intake.encoding import json_rows
 from errata.intake.types import arrow_schema
-from errata.language.expr import Value
-from errata.language.lineage import Region, RegionAxis
-from errata.language.source_reads import SourceExtent, base_inputs, base_reads_at
+from errata.language.source_reads import base_inputs, base_reads_at
 from errata.model.bucket import Bucket, Role
 from errata.model.commit import Evaluation
+from errata.model.extent import Extent, ExtentAxis, Value
 from errata.model.results import EVALUATION, OLD_VE, OP, VE, VS, old_column
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, Interval
@@ -75,7 +74,7 @@ def net_revisions(stream: Stream, rows: pa.Table, undoing: Collection[int]) -> N
     order = np.argsort(last)
     first, last = first[order], last[order]
     began, ended = rows.take(pa.array(first)), rows.take(pa.array(last))
-    was = began.select([old_value_column(name) for name in stream.names]).rename_columns(stream.names)
+    was = began.select([old_column(name) for name in stream.names]).rename_columns(stream.names)
     now = ended.select(stream.names)
     found = NetRevisions(ended, was, _bool_array(began, MASKS), now, _bool_array(ended, LIVE))
     return found.take(np.flatnonzero(_changed_rows(found)))
@@ -177,7 +176,7 @@ class CauseTracer:
         return self._evaluations[of.stream_id]
 
     def _taken_up(
-        self, form: QueryForm, region: Region, name: str, since: int, up_to: int, result: TracedResult
+        self, form: QueryForm, region: Extent, name: str, since: int, up_to: int, result: TracedResult
     ) -> list[ProvenanceCause]:
         """What a sweep has taken up of a source that leads to the result."""
         catalog, commit_id = self.site.catalog, result.evaluation.commit_id
@@ -195,8 +194,8 @@ class CauseTracer:
     def _batches(
         self,
         form: QueryForm,
-        region: Region,
-        reads: Mapping[str, Sequence[SourceExtent]],
+        region: Extent,
+        reads: Mapping[str, Sequence[Extent]],
         result: TracedResult,
         gone: Mapping[str, pa.Table],
     ) -> list[BatchCause]:
@@ -226,9 +225,9 @@ class CauseTracer:
     def _brings(
         self,
         form: QueryForm,
-        region: Region,
+        region: Extent,
         of: StreamState,
-        reads: Mapping[str, Sequence[SourceExtent]],
+        reads: Mapping[str, Sequence[Extent]],
         bucket: Bucket,
         gone: Mapping[str, pa.Table],
     ) -> bool:
@@ -246,13 +245,13 @@ class CauseTracer:
         return len(contributing_places(form, region, reads[name], name, sides, of.stream)) > 0
 
     def _revisions(
-        self, form: QueryForm, region: Region, of: StreamState, reads: Sequence[SourceExtent], since: int, up_to: int
+        self, form: QueryForm, region: Extent, of: StreamState, reads: Sequence[Extent], since: int, up_to: int
     ) -> list[ProvenanceCause]:
         """The revisions after one and up to another that lead to a region: of each row the last."""
         return [*self._corrections(of.stream, self._revised(form, region, of, reads, since, up_to))]
 
     def _revised(
-        self, form: QueryForm, region: Region, of: StreamState, reads: Sequence[SourceExtent], since: int, up_to: int
+        self, form: QueryForm, region: Extent, of: StreamState, reads: Sequence[Extent], since: int, up_to: int
     ) -> NetRevisions:
         """The same as rows."""
         site, stream = self.site, of.stream
@@ -286,7 +285,7 @@ class CauseTracer:
             )
 
     def _versions(
-        self, form: QueryForm, region: Region, of: StreamState, reads: Sequence[SourceExtent], commits: tuple[int, int]
+        self, form: QueryForm, region: Extent, of: StreamState, reads: Sequence[Extent], commits: tuple[int, int]
     ) -> list[ProvenanceCause]:
         """Versions of a relation that have come between two commits and lead to a region."""
         site, stream = self.site, of.stream
@@ -308,9 +307,9 @@ class CauseTracer:
     def _results(
         self,
         form: QueryForm,
-        region: Region,
+        region: Extent,
         of: ResultArchive,
-        reads: Sequence[SourceExtent],
+        reads: Sequence[Extent],
         numbers: tuple[int, int],
         result: TracedResult,
     ) -> list[ProvenanceCause]:
@@ -378,11 +377,11 @@ def _revision_range(name: str, since: int, up_to: int) -> list[ProvenanceCause]:
     return [RevisionRangeCause(name, since + 1, up_to)] if up_to > since else []
 
 
-def _first_place_read(reach: SourceExtent) -> int:
-    return reach.interval.start if reach.axis is RegionAxis.START else LOWEST
+def _first_place_read(reach: Extent) -> int:
+    return reach.interval.start if reach.axis is ExtentAxis.START else LOWEST
 
 
-def _read_spans(form: QueryForm, reads: Mapping[str, Sequence[SourceExtent]], at: int) -> dict[str, list[Interval]]:
+def _read_spans(form: QueryForm, reads: Mapping[str, Sequence[Extent]], at: int) -> dict[str, list[Interval]]:
     """Where the rows of streams and relations lie that make a result, also through other queries."""
     found: dict[str, list[Interval]] = {}
     for scan in form.scans:

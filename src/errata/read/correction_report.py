@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from errata.archive.bucket_writer import POS
 from errata.archive.overlays import bucket_sources, read_overlays
-from errata.archive.schemas import BATCH, LIVE, MASKS, REVISION, conform, feed_schema, old_value_column
+from errata.archive.schemas import BATCH, LIVE, MASKS, REVISION, conform, feed_schema
 from errata.archive.tables import sort_by_columns
 from errata.catalog import buckets, commits, pins, streams
 from errata.catalog.activity import CorrectionRecord
@@ -197,7 +197,7 @@ def _revised_rows(site: Site, of: StreamState, first: int, last: int) -> tuple[l
     told = rows.slice(0, MAX_REPORT_REVISIONS)
     known = batch_origins(site.catalog, told[BATCH].to_pylist())
     names = of.stream.names
-    was = json_rows(told.select([old_value_column(name) for name in names]).rename_columns(names))
+    was = json_rows(told.select([old_column(name) for name in names]).rename_columns(names))
     now = json_rows(told.select(names))
     facts: list[Mapping[str, int]] = told.select([REVISION, BATCH, POS, MASKS, LIVE]).to_pylist()
     revised = [

@@ -13,17 +13,7 @@ import pyarrow.compute as pc
 from errata.archive.bucket_writer import POS
 from errata.archive.revisions.decide import CorrectionContext, KeyVersions, key_versions, pending_for_key
 from errata.archive.revisions.pending import NUMBER
-from errata.archive.schemas import (
-    BATCH,
-    LIVE,
-    MASKS,
-    OLD_BATCH,
-    OLD_POS,
-    OLD_REVISION,
-    OPERATION,
-    REVISION,
-    old_value_column,
-)
+from errata.archive.schemas import BATCH, LIVE, MASKS, OLD_BATCH, OLD_POS, OLD_REVISION, OPERATION, REVISION
 from errata.catalog import commits, streams, undo
 from errata.catalog.ledger import BatchOrigin, batch_origins
 from errata.catalog.streams import StreamState
@@ -34,6 +24,7 @@ from errata.intake.convert import convert
 from errata.model.batch import Op
 from errata.model.columns import equality_value
 from errata.model.commit import Commit
+from errata.model.results import old_column
 from errata.model.stream import Stream
 
 VersionValues = Mapping[str, object]
@@ -178,13 +169,13 @@ def _archived_versions(
 ) -> list[_ArchivedVersion]:
     """All versions of the rows that have borne the key, of each row oldest first."""
     placed = told.overlays
-    for name, column in ((_PLACE, stream.order), (_OLD_PLACE, old_value_column(stream.order))):
+    for name, column in ((_PLACE, stream.order), (_OLD_PLACE, old_column(stream.order))):
         placed = placed.append_column(name, pc.cast(placed[column], pa.int64()))
     facts: list[_ArchivedVersion] = []
     seen: set[int] = set()
     for row, said in zip(told.row.tolist(), placed.to_pylist(), strict=True):
         now = {name: said[name] for name in stream.names}
-        old = {name: said[old_value_column(name)] for name in stream.names} if said[MASKS] else None
+        old = {name: said[old_column(name)] for name in stream.names} if said[MASKS] else None
         if row not in seen and old is not None:
             what = VersionOrigin.INSERTED if said[OLD_REVISION] is None else VersionOrigin.REPLACED
             origin = (said[OLD_REVISION], said[OLD_BATCH], said[OLD_POS], said[_OLD_PLACE])

@@ -230,8 +230,7 @@ def _pending_corrections(intent: AppendContext, found: SplitRows, split: FileSpl
     table = found.corrections.append_column(
         POS, pa.array(found.correction_ordinals + row_position(split.number, 0), pa.int64())
     )
-    schema = pending_schema(intent.stream)
-    table = table.select(schema.names).cast(schema)
+    table = conform(table, pending_schema(intent.stream), missing_as_null=False)
     moved = pc.fill_null(table[intent.stream.order].cast(pa.int64()), intent.newest).to_numpy()
     ahead = _is_out_of_range(intent, moved) & pc.not_equal(table["_op"], "delete").to_numpy()
     return table.filter(pa.array(~ahead)), np.column_stack((found.correction_ordinals[ahead], moved[ahead]))

@@ -29,7 +29,7 @@ from errata.archive.revisions.pending import (
     revision_keys,
 )
 from errata.archive.revisions.resolve import Resolution, resolve_revisions
-from errata.archive.schemas import BATCH, LIVE, MASKS, REVISION, conform, numbered_pending_schema, old_value_column
+from errata.archive.schemas import BATCH, LIVE, MASKS, REVISION, conform, numbered_pending_schema
 from errata.archive.tables import key_numbers, match_rows
 from errata.catalog import buckets
 from errata.catalog.database import Catalog
@@ -41,6 +41,7 @@ from errata.intake.convert import canonical_text
 from errata.intake.types import arrow_schema
 from errata.model.batch import BadRevision, RevisionCounts
 from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Bucket, NewBucket, Role
+from errata.model.results import old_column
 from errata.model.stream import RevisionPolicy, Stream
 from errata.model.time import EVERYTHING, HIGHEST, Interval
 
@@ -221,16 +222,14 @@ def _bad_revisions(place: CorrectionContext, revisions: pa.Table, resolved: Reso
 def _revision_texts(stream: Stream, rows: pa.Table) -> list[str]:
     """Revisions as objects of a JSON-lines file: what they gave, and nothing else."""
     shown: Mapping[str, list[str | None]] = {
-        name: canonical_text(rows[name]).to_pylist()
-        for column in stream.names
-        for name in (column, old_value_column(column))
+        name: canonical_text(rows[name]).to_pylist() for column in stream.names for name in (column, old_column(column))
     }
     told = zip(*(rows[name].to_pylist() for name in ("_op", "_seq", "_given", "_claimed")), strict=True)
     texts = []
     for index, (op, seq, given, old_given) in enumerate(told):
         said: dict[str, object] = {"_op": op} | ({} if seq is None else {"_seq": seq})
         names = [name for name in given.split(",") if name]
-        names += [old_value_column(name) for name in old_given.split(",") if name]
+        names += [old_column(name) for name in old_given.split(",") if name]
         texts.append(json.dumps(said | {name: shown[name][index] for name in names}, ensure_ascii=False))
     return texts
 
@@ -309,7 +308,7 @@ def _overlay_rows_of(place: CorrectionContext, keys: pa.Table) -> pa.Table:
 def _has_keys(stream: Stream, rows: pa.Table, keys: pa.Table) -> np.ndarray:
     """Which rows of overlays mask or make a row of one of the keys."""
     names, bearing = list(stream.key), np.zeros(rows.num_rows, dtype=bool)
-    for flag, columns in ((LIVE, names), (MASKS, list(map(old_value_column, names)))):
+    for flag, columns in ((LIVE, names), (MASKS, list(map(old_column, names)))):
         there = np.flatnonzero(rows[flag].to_numpy())
         some = rows.select(columns).take(pa.array(there)).rename_columns(names)
         bearing[there[match_rows(some, keys, names)[0]]] = True
@@ -320,7 +319,7 @@ def _keys_borne(stream: Stream, rows: pa.Table, key: pa.Table) -> pa.Table:
     """The key, and all others that the rows have had, each once."""
     names = list(stream.key)
     every = [key.select(names)]
-    for flag, columns in ((LIVE, names), (MASKS, list(map(old_value_column, names)))):
+    for flag, columns in ((LIVE, names), (MASKS, list(map(old_column, names)))):
         every.append(rows.filter(rows[flag]).select(columns).rename_columns(names))
     keys = pa.concat_tables(every)
     return keys.take(pa.array(np.unique(key_numbers(keys), return_index=True)[1]))

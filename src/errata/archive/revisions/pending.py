@@ -10,15 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from errata.archive.overlays import Overlays, bucket_sources, read_overlays
-from errata.archive.schemas import (
-    BATCH,
-    GIVEN,
-    OPERATION,
-    conform,
-    numbered_pending_schema,
-    old_value_column,
-    pending_schema,
-)
+from errata.archive.schemas import BATCH, GIVEN, OPERATION, conform, numbered_pending_schema, pending_schema
 from errata.archive.tables import key_numbers, match_rows
 from errata.catalog import buckets
 from errata.catalog.streams import StreamState
@@ -26,6 +18,7 @@ from errata.declare.site import Site
 from errata.intake.split_reader import OLD_GIVEN
 from errata.model.batch import Op
 from errata.model.bucket import Bucket, Role
+from errata.model.results import old_column
 from errata.model.stream import RevisionPolicy, Stream
 from errata.model.time import Interval
 
@@ -58,7 +51,7 @@ class RevisionFlags:
         claimed[inserts] = False
         for at, name in enumerate(stream.names):
             if name in stream.required and claimed[:, at].any():
-                claimed[:, at] &= _flags(revisions[old_value_column(name)].is_valid())
+                claimed[:, at] &= _flags(revisions[old_column(name)].is_valid())
         return cls(inserts, deletes, given, claimed)
 
     def moving(self, stream: Stream) -> np.ndarray:
@@ -140,7 +133,7 @@ def _old_values(stream: Stream, revisions: pa.Table, said: RevisionFlags, name: 
     claimed = said.claimed[:, stream.names.index(name)]
     if not claimed.any():
         return revisions[name]
-    return pc.if_else(pa.array(claimed), revisions[old_value_column(name)], revisions[name])
+    return pc.if_else(pa.array(claimed), revisions[old_column(name)], revisions[name])
 
 
 def _known_places(values: pa.ChunkedArray, known: np.ndarray) -> pa.ChunkedArray:

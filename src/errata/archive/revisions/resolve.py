@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from errata.archive import schemas
 from errata.archive.bucket_writer import POS
 from errata.archive.revisions.pending import NUMBER, PLACE, RevisionFlags, new_keys, revision_keys
-from errata.archive.schemas import old_value_column, overlay_schema
+from errata.archive.schemas import overlay_schema
 from errata.archive.tables import concat_columns, key_numbers, value_codes
 from errata.intake.convert import canonical_text
 from errata.model.batch import (
@@ -28,6 +28,7 @@ from errata.model.batch import (
     no_such_row_reason,
     old_value_reason,
 )
+from errata.model.results import old_column
 from errata.model.stream import ARRIVAL_COLUMN, DuplicatePolicy, Stream
 from errata.model.time import LOWEST
 
@@ -72,7 +73,7 @@ class RowVersions:
         numbers, claims = np.empty(shape, np.int32), np.zeros((revisions.num_rows, shape[1]), np.int32)
         for at, name in enumerate(stream.names):
             claimed = said.claimed[:, at].any()
-            both = value_codes(concat_columns(values[at], revisions[old_value_column(name)]) if claimed else values[at])
+            both = value_codes(concat_columns(values[at], revisions[old_column(name)]) if claimed else values[at])
             numbers[:, at] = both[:count]
             if claimed:
                 claims[:, at] = both[count:]
@@ -327,7 +328,7 @@ def _overlay_rows(
     }
     for at, name in enumerate(stream.names):
         columns[name] = versions.image(at, made, unmade)
-        columns[old_value_column(name)] = versions.image(at, old, none)
+        columns[old_column(name)] = versions.image(at, old, none)
     before = pa.array(old, mask=none)
     for name, origin, later in (
         (schemas.OLD_BATCH, schemas.BATCH, schemas.BATCH),
@@ -357,7 +358,7 @@ def _refusal_reasons(
     for at in np.unique(first).tolist():
         name, of = stream.names[at], unequal[first == at]
         met = course.met[refused[of]]
-        claimed = _display_texts(revisions[old_value_column(name)].take(pa.array(refused[of])))
+        claimed = _display_texts(revisions[old_column(name)].take(pa.array(refused[of])))
         found = _display_texts(versions.image(at, met, met < 0))
         said[of] = [old_value_reason(name, *pair) for pair in zip(claimed, found, strict=True)]
     return pa.array(said, pa.string())

@@ -30,16 +30,7 @@ from errata.archive.overlays import (
 )
 from errata.archive.revisions.decide import CorrectionContext, live_rows
 from errata.archive.revisions.pending import PLACE
-from errata.archive.schemas import (
-    BATCH,
-    LIVE,
-    MASKS,
-    OLD_BATCH,
-    REVISION,
-    conform,
-    numbered_pending_schema,
-    old_value_column,
-)
+from errata.archive.schemas import BATCH, LIVE, MASKS, OLD_BATCH, REVISION, conform, numbered_pending_schema
 from errata.archive.tables import concat_columns, key_numbers
 from errata.archive.task_reports import ReportKind, bucket_from_row, bucket_report, report_row, report_schema
 from errata.catalog import buckets
@@ -49,6 +40,7 @@ from errata.declare.warehouse import Warehouse
 from errata.intake.types import arrow_schema
 from errata.model.batch import Op
 from errata.model.bucket import MAX_INLINE_STREAM_BYTES, NewBucket, Role
+from errata.model.results import old_column
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, Interval
 
@@ -157,7 +149,7 @@ def inverse_revisions(
     }
     columns |= {name: new[name] for name in names}
     if old is not None:
-        columns |= {old_value_column(name): old[name] for name in stream.names}
+        columns |= {old_column(name): old[name] for name in stream.names}
     schema = numbered_pending_schema(stream)
     arrays = [columns[f.name] if f.name in columns else pa.nulls(count, f.type) for f in schema]
     return pa.table(arrays, schema=schema)
@@ -293,7 +285,7 @@ def _batch_versions(stream: Stream, overlays: pa.Table, batch_no: int, undoes: M
     revision = np.concatenate([overlays[REVISION].to_numpy(), np.full(len(first), NO_VERSION)])
     own = np.flatnonzero(np.isin(row, row[batch == batch_no]))
     chosen = own[np.lexsort((revision[own], row[own]))]
-    values = {name: concat_columns(overlays[name], overlays[old_value_column(name)]) for name in stream.names}
+    values = {name: concat_columns(overlays[name], overlays[old_column(name)]) for name in stream.names}
     return _VersionTable(row[chosen], batch[chosen], image[chosen], revision[chosen], pa.table(values))
 
 

@@ -24,7 +24,6 @@ from errata.archive.schemas import (
     lineage_extent,
     lineage_schema,
     numbered_pending_schema,
-    old_value_column,
     overlay_schema,
     result_mask_schema,
     result_schema,
@@ -35,7 +34,7 @@ from errata.declare.warehouse import Warehouse
 from errata.intake.types import arrow_schema
 from errata.model.bucket import Bounds, Bucket, Layout, Role
 from errata.model.findings import BucketFigures, BucketInspection
-from errata.model.results import EVALUATION, VE, VS, ResultShape
+from errata.model.results import EVALUATION, VE, VS, ResultShape, old_column
 from errata.model.stream import Stream
 from errata.model.time import HIGHEST, LOWEST
 
@@ -145,7 +144,7 @@ def _stream_schema_of(stream: Stream, role: Role) -> pa.Schema:
 
 def _schema_fault(stream: Stream, role: Role, wanted: pa.Schema, found: pa.Schema) -> str:
     """Why stored rows cannot be read as they are declared; columns that were added since may be absent."""
-    may_lack = {name for column in stream.names for name in (column, old_value_column(column))}
+    may_lack = {name for column in stream.names for name in (column, old_column(column))}
     if role is Role.BASE:
         may_lack -= stream.required
     return schema_mismatch(wanted, found, may_lack)
@@ -204,12 +203,12 @@ def _columns_without_bloom(stream: Stream, bucket: Bucket, data: bytes) -> tuple
 
 def _inspect_overlay(stream: Stream, rows: pa.Table, known: BucketInspection) -> BucketInspection:
     masked, brought = rows.filter(rows[MASKS]), rows.filter(rows[LIVE])
-    taken_from = masked.select([old_value_column(name) for name in stream.group]).rename_columns(list(stream.group))
+    taken_from = masked.select([old_column(name) for name in stream.group]).rename_columns(list(stream.group))
     figures = BucketFigures.of_overlay(
         rows.num_rows,
         groups_in(pa.concat_tables([taken_from, brought.select(list(stream.group))]), stream.group),
         _value_range(rows, REVISION),
-        _value_range(masked, old_value_column(stream.order)) if masked.num_rows else None,
+        _value_range(masked, old_column(stream.order)) if masked.num_rows else None,
         _value_range(brought, stream.order) if brought.num_rows else None,
     )
     return replace(known, figures=figures, counting=brought.num_rows)
@@ -255,7 +254,7 @@ def _masks_near(ward: InspectionContext, bucket: Bucket, shelf: dict[int, pa.Tab
 def mask_rows(stream: Stream, overlays: pa.Table) -> pa.Table:
     """The places that overlays mask, and the revision that does it."""
     rows = overlays.filter(overlays[MASKS])
-    columns = {name: rows[old_value_column(name)] for name in identity_columns(stream)}
+    columns = {name: rows[old_column(name)] for name in identity_columns(stream)}
     return pa.table({**columns, REVISION: rows[REVISION]})
 
 

@@ -20,7 +20,7 @@ from errata.archive.results import (
     read_masks_between,
     results_table,
 )
-from errata.archive.schemas import feed_schema, result_schema
+from errata.archive.schemas import conform, feed_schema, result_schema
 from errata.catalog import buckets
 from errata.catalog.result_archives import ResultArchive
 from errata.declare.site import Site
@@ -136,7 +136,7 @@ class _ResultMerge:
         if role is Role.FEED:
             return read_buckets(catalog, warehouse, feed_schema(self._of.shape), some)
         read = [each.read(warehouse) for each in bucket_sources(catalog, some)]
-        whole = pa.concat_tables([each.select(read[0].column_names).cast(read[0].schema) for each in read])
+        whole = pa.concat_tables([conform(each, read[0].schema, missing_as_null=False) for each in read])
         return latest_rows(whole, self._of.shape) if role is Role.LINEAGE else whole
 
 

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from errata.archive.bucket_frames import run_tasks
 from errata.archive.bucket_writer import POS, BucketWriter, order_values
 from errata.archive.overlays import BucketSource, Overlays, bucket_sources, read_overlays
-from errata.archive.schemas import BATCH, LIVE, MASKS, REVISION, conform, old_value_column, overlay_schema
+from errata.archive.schemas import BATCH, LIVE, MASKS, REVISION, conform, overlay_schema
 from errata.archive.tables import sort_rows
 from errata.archive.task_reports import ReportKind, bucket_from_row, bucket_report, report_row, report_schema
 from errata.catalog.database import Catalog
@@ -28,6 +28,7 @@ from errata.declare.warehouse import Warehouse
 from errata.intake.types import arrow_schema
 from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Bucket, NewBucket, Role
 from errata.model.compaction import DueCompaction, RewriteReason
+from errata.model.results import old_column
 from errata.model.stream import Stream
 from errata.model.time import HIGHEST, LOWEST, Interval
 
@@ -111,7 +112,7 @@ def _overlay_places(
     basis: StreamState, warehouse: Warehouse, overlays: Sequence[BucketSource]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where overlays mask rows and where they bring some, sorted."""
-    new, old = basis.stream.order, old_value_column(basis.stream.order)
+    new, old = basis.stream.order, old_column(basis.stream.order)
     masked, brought = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     for source in overlays:
         rows = source.read(warehouse, [MASKS, LIVE, new, old])
@@ -248,7 +249,7 @@ def _overlay_touches(overlay: Bucket, low: int, high: int) -> bool:
 def _rows_near(rows: pa.Table, stream: Stream, low: int, high: int) -> pa.Table:
     """The rows of an overlay that mask or bring something between two places, both included."""
     near = np.zeros(rows.num_rows, dtype=bool)
-    for name, flag in ((stream.order, LIVE), (old_value_column(stream.order), MASKS)):
+    for name, flag in ((stream.order, LIVE), (old_column(stream.order), MASKS)):
         places = pc.fill_null(rows[name].cast(pa.int64()), LOWEST).to_numpy()
         near |= (places >= low) & (places <= high) & rows[flag].to_numpy()
     return rows if near.all() else rows.filter(pa.array(near))
