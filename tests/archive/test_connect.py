@@ -17,10 +17,10 @@ def test_a_tour_of_the_flows_sees_the_same(run_on_connect: RunOnConnect, a_house
         import json, sys
         from pathlib import Path
         sys.path.insert(0, os.environ["TESTS"])
-        from errata.archive import append
+        from errata.archive.ingest import batch_writer
         from fixtures.flows import TOUR, a_tour, build
 
-        append.SMALL_BYTES = -1  # else Spark would have little to do
+        batch_writer.SMALL_BYTES = -1  # else Spark would have little to do
         folder = Path(os.environ["FOLDER"])
         house = build(folder, f"sqlite:///{folder}/errata.db", *TOUR)
         assert house.site.session() is spark

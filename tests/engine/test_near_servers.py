@@ -93,12 +93,12 @@ SCRIPT = """
     import os, sys, time
     import pyarrow as pa
     from errata.engine import near
-    from errata.engine.values import as_frame, fetch
+    from errata.engine.frames import fetch_rows, frame_of_rows
 
     def total():
         with near.near_session() as session:
-            rows = as_frame(session, pa.table({"a": [1, 2]}), "a bigint")
-            return fetch(rows.selectExpr("sum(a) AS s"))["s"][0].as_py()
+            rows = frame_of_rows(session, pa.table({"a": [1, 2]}), "a bigint")
+            return fetch_rows(rows.selectExpr("sum(a) AS s"))["s"][0].as_py()
 
     """
 

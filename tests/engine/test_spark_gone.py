@@ -71,23 +71,23 @@ def test_the_exit_code_is_told_of_a_start_that_has_failed() -> None:
     assert found.what == "Spark, while it started, was killed by signal 9; the kernel does so when memory is short"
 
 
-def test_a_connect_server_that_is_gone_is_told_as_that(run_on_connect: RunOnConnect) -> None:
-    printed = run_on_connect(
+def test_a_connect_server_that_is_gone_is_told_as_that(run_on_own_connect: RunOnConnect) -> None:
+    printed = run_on_own_connect(
         """
         import psutil
         from errata.engine import session
-        from errata.engine.lost import lost_spark
-        from errata.engine.session import _not_for_ever
+        from errata.engine.failures import lost_spark_error
+        from errata.engine.session import _limit_retries
 
         assert spark.range(3).count() == 3
-        session.CONNECT_TRIES = 1
-        _not_for_ever(spark)
+        session.MAX_CONNECT_TRIES = 1
+        _limit_retries(spark)
         for process in psutil.Process().children(recursive=True):
             process.kill()
         try:
             spark.range(3).count()
         except Exception as error:
-            print(lost_spark(error))
+            print(lost_spark_error(error))
         sys = __import__("sys")
         sys.stdout.flush()
         os._exit(0)

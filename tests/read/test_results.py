@@ -14,7 +14,6 @@ from errata.catalog import commits, pins
 from errata.catalog.database import Catalog
 from errata.catalog.result_archives import read_archive
 from errata.declare.site import Site
-from errata.engine import engines
 from errata.errors import ErrataError, UsageError
 from errata.model.commit import Cause
 from errata.model.time import DAY, LOWEST, parse_event_time
@@ -168,7 +167,7 @@ def test_either_engine_reads_the_same(site: Site, name: str, *, near: bool, monk
     few, answer = told(ChangelogReader(site, name)), published_rows(site, name)
     monkeypatch.setattr(changes_flow, "CHUNK_RECORDS", 0)
     monkeypatch.setattr(results_flow, "LOCAL_ROWS", 0)
-    monkeypatch.setattr(engines, "NEAR_MAX_ROWS", 1_000_000 if near else 0)
+    monkeypatch.setattr("errata.declare.site.NEAR_MAX_ROWS", 1_000_000 if near else 0)
     stretches = list(ChangelogReader(site, name).new())
     assert all(isinstance(each.rows, pa.Table) is near for each in stretches)
     assert [change for each in stretches for change in rows_of(each.rows)] == few

@@ -17,7 +17,6 @@ from errata.archive.revisions.apply import apply_revisions
 from errata.archive.revisions.undo import undo_batch
 from errata.archive.upkeep.vacuum import run_vacuum
 from errata.catalog.tables import batches
-from errata.engine import engines
 from errata.errors import ErrataError, UsageError
 from errata.model.time import DAY, HIGHEST
 from errata.read import source_rows as reading
@@ -251,7 +250,7 @@ def test_many_rows_are_compared_by_the_far_engine(there: Answering, monkeypatch:
     asked: list[tuple[str, dict[str, object], Any]] = [("sums", {"of": "a"}, 3), ("most", {}, 3)]
     before = [explain_result(there.site, *each) for each in asked]
     monkeypatch.setattr(reading, "LOCAL_ROWS", 0)
-    monkeypatch.setattr(engines, "NEAR_MAX_ROWS", 0)
+    monkeypatch.setattr("errata.declare.site.NEAR_MAX_ROWS", 0)
     assert [explain_result(there.site, *each) for each in asked] == before
 
 

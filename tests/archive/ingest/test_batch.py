@@ -265,9 +265,9 @@ def test_many_small_buckets_of_a_batch_keep_to_the_limit(a_house: Builder, monke
         ("1.csv", {"SMALL_BYTES": 20}, FEED),
         ("1.csv.gz", {"SMALL_BYTES": 400}, FEED),
         ("1.parquet", {"SMALL_ROWS": 1}, FEED),
-        ("1.csv", {"BESIDE_ROWS": 1}, FEED),
+        ("1.csv", {"MAX_LOCAL_ARCHIVE_ROWS": 1}, FEED),
         ("1.csv", {}, replace(FEED, key=("who",))),
-        ("1.csv", {"SMALL_BYTES": 20, "WITHOUT_SPARK": 16}, FEED),
+        ("1.csv", {"SMALL_BYTES": 20, "LOCAL_FACTOR": 16}, FEED),
     ],
     ids=[
         "small",
@@ -289,7 +289,7 @@ def test_only_a_small_batch_is_taken_in_without_spark(
 ) -> None:
     house = a_house(stream)
     house.append([Source("0.csv", [a_line(1, "b"), a_line(2, "b")])])
-    for each, value in {"WITHOUT_SPARK": 1, **limit}.items():
+    for each, value in {"LOCAL_FACTOR": 1, **limit}.items():
         monkeypatch.setattr(arranging, each, value)
     house.append([Source(name, [a_line(1), a_line(2)])])
     by_spark = bool(commits.list_commits(house.catalog)[-1].cause.spark_app)
