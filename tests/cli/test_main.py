@@ -14,7 +14,11 @@ from typer.core import TyperGroup
 import errata as package
 from errata.cli.main import LazyCommand, program
 from errata.errors import ErrataError
-from fixtures.commands import Errata
+from fixtures.commands import Errata, lines
+
+MAX_INGEST_MODULES = 68
+"""Modules of this package that a process has loaded after taking in a small file. Each costs about a millisecond of the
+command's start, and is a place that a reader of the code may have to know."""
 
 
 def doors() -> dict[str, LazyCommand]:
@@ -187,6 +191,36 @@ def test_commands_that_need_no_spark_load_none(project: Path) -> None:
     ]
     done = run_python(STARTED.format(commands=commands, heavy={"pyspark", "pandas"}), project)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "[]"), done.stderr
+
+
+def loaded_after(commands: list[list[str]], folder: Path) -> set[str]:
+    """The modules that a fresh process has loaded when the commands are done."""
+    text = f"""import sys
+from errata.cli import main
+for argv in {commands}:
+    assert main(argv) == 0, argv
+print(*sorted(sys.modules), file=sys.stderr)"""
+    done = run_python(text, folder)
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.splitlines()[-1].split())
+
+
+def test_ingesting_a_small_file_loads_few_modules_and_no_spark(project: Path, errata: Errata) -> None:
+    assert errata("apply", "--yes").code == 0
+    (project / "one.csv").write_text(lines(range(20)))
+    loaded = loaded_after([["ingest", "quotes", "one.csv"]], project)
+    assert not {"pyspark", "sqlglot", "alembic"} & loaded
+    own = {each for each in loaded if each.split(".")[0] == "errata"}
+    assert len(own) <= MAX_INGEST_MODULES, sorted(own)
+
+
+def test_reading_rows_and_ageing_load_no_parser(project: Path, errata: Errata) -> None:
+    assert errata("apply", "--yes").code == 0
+    (project / "one.csv").write_text(lines(range(20)))
+    assert errata("ingest", "quotes", "one.csv").code == 0
+    key = "symbol=IBM,time=2026-11-18T02:00:00"
+    commands = [["archive", "scan", "quotes"], ["archive", "age-out"], ["history", "quotes", key]]
+    assert "sqlglot" not in loaded_after(commands, project)
 
 
 def test_importing_errata_loads_next_to_nothing(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from errata.archive.ingest import batch_job
 from errata.archive.ingest import batch_writer as arranging
 from errata.archive.upkeep.ageing import age_out
 from errata.catalog import quarantine, streams
@@ -145,7 +146,7 @@ def test_the_archive_is_the_oracle(
 def test_what_is_arranged_without_spark_is_the_oracle(
     name: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setattr(arranging, "_plan_job", _no_job)
+    monkeypatch.setattr(batch_job, "_plan_job", _no_job)
     _is_the_oracle(KINDS[name], tmp_path, request)
 
 

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from errata.archive.ingest import batch_job
 from errata.archive.ingest import batch_writer as arranging
 from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
-from errata.archive.ingest.slots import SlotPlan
+from errata.archive.ingest.batch_job import SlotPlan
 from errata.catalog import quarantine
 from errata.declare.warehouse import Warehouse
 from errata.model.batch import BatchCounts
@@ -56,13 +57,13 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[SlotPlan | None]:
     """The short ways that were found, or not, as batches were taken in by Spark."""
     monkeypatch.setattr(arranging, "SMALL_BYTES", -1)
     found: list[SlotPlan | None] = []
-    short_way = arranging._plan_without_shuffle
+    short_way = batch_job._plan_without_shuffle
 
     def noted(*arguments: object) -> SlotPlan | None:
         found.append(short_way(*arguments))
         return found[-1]
 
-    monkeypatch.setattr(arranging, "_plan_without_shuffle", noted)
+    monkeypatch.setattr(batch_job, "_plan_without_shuffle", noted)
     return found
 
 

@@ -7,8 +7,9 @@ is in `stages` and `slots`; a small batch runs the same functions without Spark 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -17,15 +18,21 @@ from pyspark.sql import DataFrame, SparkSession
 from errata.archive.bucket_writer import POS
 from errata.archive.ingest import stages
 from errata.archive.ingest.batch_writer import PreparedBatch, archived_sources
-from errata.archive.ingest.slots import ArchivedRows, SlotPlan, plan_slots, write_slots
+from errata.archive.ingest.slots import PENDING_SLOT, ArchivedRows, SlotPiece, write_slots
 from errata.archive.scan import scan_rows
 from errata.archive.schemas import ASIDE, SLOT, AppendContext, slot_row_schema
 from errata.archive.task_reports import report_schema
 from errata.engine.failures import spark_errors_in_words
 from errata.engine.frames import arrow_ddl, fetch_rows
 from errata.intake.layout import FileLayout
-from errata.intake.order_sample import order_ranges, range_bounds, sample_order
+from errata.intake.order_sample import OrderRange, order_ranges, range_bounds, sample_order
 from errata.model.batch import FileSplit
+
+MAX_READ_OVERLAP = 1.6
+"""Pieces that overlap more slots than this on average are cheaper to shuffle."""
+
+MAX_TASK_ROWS = 4_000_000
+"""What one task may hold in memory at once; a slot with more is sorted by Spark, which can spill."""
 
 
 def run_batch_job(prepared: PreparedBatch, session: SparkSession) -> tuple[AppendContext, pa.Table]:
@@ -61,6 +68,69 @@ def _plan_without_shuffle(
         return None
     cores = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
     return plan_slots(intent, work, spans, cores)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPlan:
+    """Where slots begin and end, and which pieces each one's task reads."""
+
+    bounds: tuple[int, ...]
+    pieces: Mapping[int, Sequence[SlotPiece]]
+
+
+def plan_slots(
+    intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]], spans: Mapping[int, OrderRange], cores: int
+) -> SlotPlan | None:
+    """The short way, if there is one: None when tasks would read too much twice, hold too much, or be too few."""
+    sizes = {split.number: _split_rows(split, layout) for split, layout in work}
+    bounds = slot_bounds(spans, sizes, intent.stream.bucket_rows)
+    total = sum(sizes.values())
+    if len(bounds) + 1 < min(cores, total // intent.stream.bucket_rows):
+        return None
+    pieces = _assign_pieces(replace(intent, bounds=bounds), work, spans)
+    held = [sum(sizes[piece.split.number] for piece in each) for each in pieces.values()]
+    if max(held) > MAX_TASK_ROWS or sum(held) > MAX_READ_OVERLAP * max(total, 1):
+        return None
+    return SlotPlan(bounds, pieces)
+
+
+def slot_bounds(spans: Mapping[int, OrderRange], sizes: Mapping[int, int], bucket_rows: int) -> tuple[int, ...]:
+    """Bounds at beginnings of pieces, so that few lie across one, and a slot has a bucket's rows and not more,
+    unless a single piece has."""
+    cuts: list[int] = []
+    rows = 0
+    for number, (low, _) in sorted(spans.items(), key=lambda item: item[1]):
+        if rows and rows + sizes[number] > bucket_rows:
+            cuts.append(low)
+            rows = 0
+        rows += sizes[number]
+    lowest = min((low for low, _ in spans.values()), default=0)
+    return tuple(sorted({cut for cut in cuts if cut > lowest}))
+
+
+def _split_rows(split: FileSplit, layout: FileLayout) -> int:
+    return sum(layout.row_groups[split.start : split.end])
+
+
+def _assign_pieces(
+    intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]], spans: Mapping[int, OrderRange]
+) -> dict[int, list[SlotPiece]]:
+    """Which slot's task reads which pieces."""
+    pieces: dict[int, list[SlotPiece]] = {slot: [] for slot in range(intent.aside_slot)}
+    for split, layout in work:
+        touched = _touched_slots(intent, spans.get(split.number))
+        for slot in sorted(touched):
+            pieces[slot].append(SlotPiece(split, layout, slot == min(touched)))
+    return pieces
+
+
+def _touched_slots(intent: AppendContext, span: OrderRange | None) -> set[int]:
+    if span is None:  # no rows
+        return {PENDING_SLOT}
+    low, high = span
+    slots = set(range(bisect_right(intent.bounds, low), bisect_right(intent.bounds, high) + 1))
+    may_be_late = intent.stable is not None and low < intent.stable
+    return slots | {PENDING_SLOT} if may_be_late else slots
 
 
 def _slot_job(session: SparkSession, intent: AppendContext, short: SlotPlan, witnesses: ArchivedRows) -> DataFrame:

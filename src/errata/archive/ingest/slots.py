@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -24,16 +24,9 @@ from errata.archive.overlays import BucketSource, Overlays
 from errata.archive.schemas import SLOT, AppendContext, conform, slot_row_schema, slot_rows, unpack_table
 from errata.archive.tables import sort_rows
 from errata.intake.layout import FileLayout
-from errata.intake.order_sample import OrderRange
 from errata.intake.types import arrow_schema
 from errata.model.batch import FileSplit
 from errata.model.time import LOWEST
-
-MAX_READ_OVERLAP = 1.6
-"""Pieces that overlap more slots than this on average are cheaper to shuffle."""
-
-MAX_TASK_ROWS = 4_000_000
-"""What one task may hold in memory at once; a slot with more is sorted by Spark, which can spill."""
 
 PENDING_SLOT = 0
 """The slot that owns every piece which may hold a late row: revisions of a batch are numbered in one place."""
@@ -55,69 +48,6 @@ class ArchivedRows:
     base: Sequence[BucketSource]
     overlays: Overlays | None = None
     aged_to: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SlotPlan:
-    """Where slots begin and end, and which pieces each one's task reads."""
-
-    bounds: tuple[int, ...]
-    pieces: Mapping[int, Sequence[SlotPiece]]
-
-
-def plan_slots(
-    intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]], spans: Mapping[int, OrderRange], cores: int
-) -> SlotPlan | None:
-    """The short way, if there is one: None when tasks would read too much twice, hold too much, or be too few."""
-    sizes = {split.number: _split_rows(split, layout) for split, layout in work}
-    bounds = slot_bounds(spans, sizes, intent.stream.bucket_rows)
-    total = sum(sizes.values())
-    if len(bounds) + 1 < min(cores, total // intent.stream.bucket_rows):
-        return None
-    pieces = _assign_pieces(replace(intent, bounds=bounds), work, spans)
-    held = [sum(sizes[piece.split.number] for piece in each) for each in pieces.values()]
-    if max(held) > MAX_TASK_ROWS or sum(held) > MAX_READ_OVERLAP * max(total, 1):
-        return None
-    return SlotPlan(bounds, pieces)
-
-
-def slot_bounds(spans: Mapping[int, OrderRange], sizes: Mapping[int, int], bucket_rows: int) -> tuple[int, ...]:
-    """Bounds at beginnings of pieces, so that few lie across one, and a slot has a bucket's rows and not more,
-    unless a single piece has."""
-    cuts: list[int] = []
-    rows = 0
-    for number, (low, _) in sorted(spans.items(), key=lambda item: item[1]):
-        if rows and rows + sizes[number] > bucket_rows:
-            cuts.append(low)
-            rows = 0
-        rows += sizes[number]
-    lowest = min((low for low, _ in spans.values()), default=0)
-    return tuple(sorted({cut for cut in cuts if cut > lowest}))
-
-
-def _split_rows(split: FileSplit, layout: FileLayout) -> int:
-    return sum(layout.row_groups[split.start : split.end])
-
-
-def _assign_pieces(
-    intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]], spans: Mapping[int, OrderRange]
-) -> dict[int, list[SlotPiece]]:
-    """Which slot's task reads which pieces."""
-    pieces: dict[int, list[SlotPiece]] = {slot: [] for slot in range(intent.aside_slot)}
-    for split, layout in work:
-        touched = _touched_slots(intent, spans.get(split.number))
-        for slot in sorted(touched):
-            pieces[slot].append(SlotPiece(split, layout, slot == min(touched)))
-    return pieces
-
-
-def _touched_slots(intent: AppendContext, span: OrderRange | None) -> set[int]:
-    if span is None:  # no rows
-        return {PENDING_SLOT}
-    low, high = span
-    slots = set(range(bisect_right(intent.bounds, low), bisect_right(intent.bounds, high) + 1))
-    may_be_late = intent.stable is not None and low < intent.stable
-    return slots | {PENDING_SLOT} if may_be_late else slots
 
 
 def write_slots(
