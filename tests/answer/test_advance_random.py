@@ -37,7 +37,7 @@ DATA_SETS, ROUNDS = 14, 3
 RANDOM, DIAMONDS, EXAMPLED = 6, 2, 2
 PARTLY = 0.4
 """The share of the runs in which queries go in parts towards where their streams have come already."""
-BATCHES = LONG // 25 if (LONG := settings().max_examples) > 25 else 3
+BATCHES = LONG // 25 if (LONG := settings().max_examples) > 25 else 2
 SEEDS = seeds(__name__, BATCHES)
 
 FEW = {**INTERPRETED, "spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.shuffle.partitions": "1"}

@@ -25,8 +25,8 @@ from errata.catalog.result_archives import (
     evaluations_of,
     read_archives,
 )
-from errata.catalog.stream_commits import BasisConflict
 from errata.catalog.tables import leases
+from errata.catalog.transaction import BasisConflict
 from errata.model.commit import Cause
 from fixtures.kills import Listed, committers, kill_while_running
 from fixtures.leasing import no_lease
@@ -127,7 +127,7 @@ def _found(path: str) -> Any:
     return __import__(path, fromlist=["_"]) if not path.endswith("published") else getattr(_found(module), name)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def test_a_transaction_that_is_killed_at_every_statement(
     kind: str, course: Course, fresh_database: FreshDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +220,7 @@ def test_two_runners_and_one_lease(course: Course, tmp_path: Path, monkeypatch: 
     there.close()
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=pytest.mark.long), "postgresql"])
 def test_two_runners_without_leases(
     kind: str, course: Course, fresh_database: FreshDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

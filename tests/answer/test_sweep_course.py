@@ -55,10 +55,10 @@ def test_where_results_are_many_they_are_laid_out_in_tasks(
 ) -> None:
     # So that everything counts as many.
     for module, name in (
-        (correction, "LARGE"),
-        (correction, "FEW"),
-        (window_corrections, "MANY"),
-        (evaluation, "SMALL"),
+        (correction, "SPARK_DIFF_ROWS"),
+        (correction, "LOCAL_DIFF_ROWS"),
+        (window_corrections, "REUSE_PARTS_ROWS"),
+        (evaluation, "LOCAL_STEP_ROWS"),
     ):
         monkeypatch.setattr(module, name, 0)
     titles = list(CORRECTIONS)

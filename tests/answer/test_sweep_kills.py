@@ -28,8 +28,8 @@ from errata.catalog.result_archives import (
     evaluations_of,
     read_archives,
 )
-from errata.catalog.stream_commits import BasisConflict
 from errata.catalog.tables import leases
+from errata.catalog.transaction import BasisConflict
 from errata.declare.warehouse import Warehouse
 from errata.model.commit import Cause
 from fixtures.kills import Listed, committers, kill_while_running
@@ -159,7 +159,7 @@ def test_a_sweep_that_is_killed_at_each_file(course: Course, tmp_path: Path, mon
     there.close()
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=pytest.mark.long), "postgresql"])
 def test_a_transaction_that_is_killed_at_every_statement(
     kind: str, course: Course, fresh_database: FreshDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,7 +249,7 @@ def test_two_sweepers_and_one_lease(course: Course, tmp_path: Path, monkeypatch:
     there.close()
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def test_two_sweepers_without_leases(
     kind: str, course: Course, fresh_database: FreshDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,7 +149,7 @@ def test_pairs_that_nothing_bounds_are_replayed_from_their_rows(begin: Begin) ->
 
 
 def test_what_is_replayed_in_tasks(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((correction, "LARGE"), (evaluation, "SMALL")):
+    for module, name in ((correction, "SPARK_DIFF_ROWS"), (evaluation, "LOCAL_STEP_ROWS")):
         monkeypatch.setattr(module, name, 0)
     there = begin({"sums": SUMS, "pairs": PAIRS})
     for quotes in (["10,a,100;replace"], ["11,a,;delete", "9,c,3", "3,a,8;replace"], ["12,a,90;replace"]):

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from errata.archive.ingest.batch import IngestRequest, ingest_batch
 from errata.catalog import commits, ledger, quarantine, streams
 from errata.catalog.database import open_catalog
-from errata.catalog.stream_commits import BatchConflict, commit_append
+from errata.catalog.stream_commits import commit_append
+from errata.catalog.transaction import BatchConflict
 from errata.model.batch import Op
 from errata.model.commit import Cause
 from errata.model.stream import DuplicatePolicy, LandedFileAction, LandingFolder, Stream
@@ -156,7 +157,7 @@ def prepare(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=pytest.mark.long), "postgresql"])
 def test_a_transaction_that_is_killed_at_every_statement(
     kind: str,
     fresh_database: FreshDatabase,

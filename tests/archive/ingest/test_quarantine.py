@@ -280,7 +280,7 @@ def a_stopped_retry(house: House, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def test_a_retry_that_is_killed_at_any_statement_settles_each_row_once(
     kind: str,
     fresh_database: FreshDatabase,
