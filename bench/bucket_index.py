@@ -12,7 +12,7 @@ from tests.fixtures.postgres import running_postgres
 
 from bench.measure import Metric, Picture, Timings, interleaved
 from bench.report import bars
-from errata.catalog import buckets, streams
+from errata.catalog import bucket_writes, buckets, declarations, streams
 from errata.catalog import commits as commits_of
 from errata.catalog.database import Catalog
 from errata.catalog.migration import prepare_catalog
@@ -44,7 +44,7 @@ def quotes_stream() -> Stream:
 
 def declare(catalog: Catalog, stream: Stream) -> None:
     """Record the stream, as `errata apply` does."""
-    streams.apply_changes(catalog, _CAUSE, write=[stream], drop=[], summary={})
+    declarations.apply_changes(catalog, _CAUSE, write=[stream], drop=[], summary={})
 
 
 def look_up_buckets(catalog: Catalog, stream_id: int, interval: Interval, symbol: str, commit_id: int) -> list[Bucket]:
@@ -104,8 +104,8 @@ def load_bucket_rows(catalog_url: str, stream: Stream, count: int) -> Loaded:
         "span": BUCKET_SPAN,
         "narrow": narrow,
         "wide": wide,
-        "narrow_class": buckets.span_class(0, narrow),
-        "wide_class": buckets.span_class(0, wide),
+        "narrow_class": bucket_writes.span_class(0, narrow),
+        "wide_class": bucket_writes.span_class(0, wide),
         "per_commit": _BUCKETS_PER_COMMIT,
     }
     last, end = first + made, count * BUCKET_SPAN

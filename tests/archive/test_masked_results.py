@@ -35,7 +35,8 @@ from errata.archive.schemas import result_mask_schema, result_schema
 from errata.archive.upkeep import result_compaction
 from errata.archive.upkeep.inspection import ResultInspectionContext, inspect_result_bucket
 from errata.archive.upkeep.result_compaction import is_merge_due, merge_results
-from errata.catalog import buckets, commits, streams
+from errata.catalog import bucket_writes, buckets, commits, declarations
+from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.database import Catalog
 from errata.catalog.migration import prepare_catalog
 from errata.catalog.result_archives import ResultArchive
@@ -129,7 +130,7 @@ class Archive:
     def __init__(self, folder: Path, chance: random.Random) -> None:
         self.catalog: Catalog = prepare_catalog(f"sqlite:///{folder}/catalog.db", FixedClock(NOW))
         self.warehouse = Warehouse(str(folder / "warehouse"))
-        streams.apply_changes(self.catalog, Cause("apply"), write=[a_stream("ticks")], drop=[], summary={})
+        declarations.apply_changes(self.catalog, Cause("apply"), write=[a_stream("ticks")], drop=[], summary={})
         self.chance = chance
         self.writer = ResultWriter(self.warehouse, "mine", timed=False, bucket_rows=20)
         self.run = 0
@@ -144,8 +145,8 @@ class Archive:
     def commit(self, made: Sequence[NewBucket], gone: Sequence[int] = ()) -> int:
         with self.catalog.writing() as connection:
             commit_id = commits.record_commit(connection, NOW, Cause("run"), stream_id=1, summary={})
-            assert buckets.remove_buckets(connection, gone, commit_id) == len(gone)
-            buckets.add_buckets(connection, 1, None, commit_id, made)
+            assert bucket_writes.remove_buckets(connection, gone, commit_id) == len(gone)
+            bucket_writes.add_buckets(connection, 1, commit_id, BucketAddition(made))
         return commit_id
 
     def a_key(self) -> Row:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.catalog import buckets, streams
+from errata.catalog import bucket_writes, buckets, declarations, streams
+from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.database import Catalog
 from errata.model.bucket import Groups, Role
 from errata.model.commit import Cause
@@ -29,11 +30,11 @@ def test_lookups_agree_with_looking_at_all(catalog: Catalog) -> None:
     @given(st.lists(spans, max_size=12), st.lists(spans, min_size=1, max_size=6))
     def check(written: list[tuple[int, int]], asked: list[tuple[int, int]]) -> None:
         stream = a_stream(f"s{next(made)}")
-        declared = streams.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
+        declared = declarations.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
         basis = streams.stream_state(catalog, stream.name)
         new = [a_bucket(low, high, path=f"{number}") for number, (low, high) in enumerate(written)]
         with catalog.writing() as connection:
-            buckets.add_buckets(connection, basis.stream_id, None, declared, new)
+            bucket_writes.add_buckets(connection, basis.stream_id, declared, BucketAddition(new))
         for start, end in asked:
             found = buckets.visible_buckets(catalog, basis.stream_id, declared, Interval(start, end))
             expected = [
@@ -55,14 +56,14 @@ def test_lookups_of_several_intervals_agree_with_looking_at_all(
     @given(st.lists(st.tuples(spans, moments), max_size=12), st.lists(spans, min_size=1, max_size=6))
     def check(written: list[tuple[tuple[int, int], int]], asked: list[tuple[int, int]]) -> None:
         stream = a_stream(f"several{next(made)}")
-        declared = streams.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
+        declared = declarations.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
         at = (catalog, streams.stream_state(catalog, stream.name).stream_id, declared)
         new = [
             replace(a_bucket(low, high, path=f"{number}"), ends=(low, max(last, low)))
             for number, ((low, high), last) in enumerate(written)
         ]
         with catalog.writing() as connection:
-            buckets.add_buckets(connection, at[1], None, declared, new)
+            bucket_writes.add_buckets(connection, at[1], declared, BucketAddition(new))
         wanted = [(start, end) for start, end in asked if start < end]
         intervals = [Interval(*each) for each in asked]
         begin = {each.path for each in new if any(each.vs_min < end and each.vs_max >= start for start, end in wanted)}
@@ -83,7 +84,7 @@ def test_groups_narrow_a_lookup(catalog: Catalog, ticks: Stream) -> None:
     many = a_bucket(0, 1, path="many", groups=Groups("b", "m"))
     unknown = a_bucket(0, 1, path="unknown")
     with catalog.writing() as connection:
-        buckets.add_buckets(connection, 1, None, 1, [few, many, unknown])
+        bucket_writes.add_buckets(connection, 1, 1, BucketAddition([few, many, unknown]))
 
     def found(*groups: str | None) -> set[str | None]:
         wanted = frozenset((group,) for group in groups)
@@ -99,10 +100,10 @@ def test_groups_narrow_a_lookup(catalog: Catalog, ticks: Stream) -> None:
 
 def test_what_is_removed_stays_visible_before(catalog: Catalog, ticks: Stream) -> None:
     with catalog.writing() as connection:
-        buckets.add_buckets(connection, 1, None, 1, [a_bucket(0, 1), a_bucket(2, 3)])
+        bucket_writes.add_buckets(connection, 1, 1, BucketAddition([a_bucket(0, 1), a_bucket(2, 3)]))
     ids = [each.bucket_id for each in buckets.visible_buckets(catalog, 1, 1)]
     with catalog.writing() as connection:
-        assert buckets.remove_buckets(connection, ids[:1], 2) == 1
-        assert buckets.remove_buckets(connection, ids[:1], 3) == 0
+        assert bucket_writes.remove_buckets(connection, ids[:1], 2) == 1
+        assert bucket_writes.remove_buckets(connection, ids[:1], 3) == 0
     assert len(buckets.visible_buckets(catalog, 1, 1)) == 2
     assert [each.bucket_id for each in buckets.visible_buckets(catalog, 1, 2)] == ids[1:]

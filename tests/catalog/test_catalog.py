@@ -13,10 +13,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy.exc import OperationalError
 
-from errata.catalog import buckets, commits, maintenance, pins, streams, tables
+from errata.catalog import buckets, commits, declarations, maintenance, pins, streams, tables
 from errata.catalog.database import Catalog, open_catalog, open_if_current, readable_errors, schema_version
 from errata.catalog.migration import prepare_catalog
-from errata.catalog.stream_commits import BasisConflict, commit_append
+from errata.catalog.stream_commits import commit_append
+from errata.catalog.transaction import BasisConflict
 from errata.errors import ErrataError, UsageError
 from errata.model.commit import Cause
 from errata.model.stream import Retention, Stream
@@ -88,20 +89,20 @@ def test_peek_makes_no_file(tmp_path: Path) -> None:
 
 def test_declarations_have_a_history(catalog: Catalog, ticks: Stream) -> None:
     later = a_stream("ticks", slack=99)
-    second = streams.apply_changes(catalog, CAUSE, write=[later], drop=[], summary={})
+    second = declarations.apply_changes(catalog, CAUSE, write=[later], drop=[], summary={})
     assert streams.stream_state(catalog, "ticks", second - 1).stream == ticks
     assert streams.stream_state(catalog, "ticks").stream == later
-    third = streams.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
+    third = declarations.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
     with pytest.raises(UsageError, match="unknown stream"):
         streams.stream_state(catalog, "ticks")
     assert streams.stream_state(catalog, "ticks", third - 1).stream == later
-    streams.apply_changes(catalog, CAUSE, write=[ticks], drop=[], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[ticks], drop=[], summary={})
     assert streams.stream_state(catalog, "ticks").stream_id != streams.stream_state(catalog, "ticks", second).stream_id
 
 
 def test_ageing_drops_whole_buckets_and_old_commits_keep_them(catalog: Catalog) -> None:
     stream = a_stream("ticks", retention=Retention(span=100))
-    streams.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
     basis = streams.stream_state(catalog, "ticks")
     inline = a_bucket(5, 60, 3, path=None, data=b"123", size=3)
     batch = a_batch("b1", [a_bucket(0, 89, 5), inline, a_bucket(80, 120, 9), a_bucket(121, 200)])
@@ -126,7 +127,7 @@ def test_ageing_drops_whole_buckets_and_old_commits_keep_them(catalog: Catalog) 
 
 def test_ageing_decided_on_an_old_basis_is_decided_again(catalog: Catalog) -> None:
     stream = a_stream("ticks", retention=Retention(rows=2))
-    streams.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
     commit_append(
         catalog, streams.stream_state(catalog, "ticks"), a_batch("b1", [a_bucket(0, 9), a_bucket(10, 19)]), CAUSE
     )
@@ -149,7 +150,7 @@ def test_ageing_decided_on_an_old_basis_is_decided_again(catalog: Catalog) -> No
 
 def test_what_comes_behind_what_is_due_is_no_concern_of_ageing(catalog: Catalog) -> None:
     stream = a_stream("ticks", retention=Retention(span=100))
-    streams.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
     batch = a_batch("b1", [a_bucket(0, 89, 5), a_bucket(121, 200)])
     commit_append(catalog, streams.stream_state(catalog, "ticks"), batch, CAUSE)
     basis = streams.stream_state(catalog, "ticks")
@@ -164,7 +165,7 @@ def test_what_comes_behind_what_is_due_is_no_concern_of_ageing(catalog: Catalog)
 def test_rows_are_counted_bucket_by_bucket_from_the_youngest(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "BUCKETS_PER_FETCH", 2)
     stream = a_stream("ticks", retention=Retention(rows=7))
-    streams.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
     batch = a_batch("b1", [a_bucket(low, low + 9) for low in range(0, 200, 10)])
     commit_append(catalog, streams.stream_state(catalog, "ticks"), batch, CAUSE)
     aged = maintenance.plan_age_out(catalog, streams.stream_state(catalog, "ticks"))
@@ -174,7 +175,7 @@ def test_rows_are_counted_bucket_by_bucket_from_the_youngest(catalog: Catalog, m
 
 def test_as_of_is_a_commit_or_a_moment(catalog: Catalog, clock: FixedClock) -> None:
     for name in ("a", "b"):
-        streams.apply_changes(catalog, CAUSE, write=[a_stream(name)], drop=[], summary={})
+        declarations.apply_changes(catalog, CAUSE, write=[a_stream(name)], drop=[], summary={})
         clock.advance(1_000)
     assert commits.resolve_as_of(catalog, None) == 2
     assert commits.resolve_as_of(catalog, 1) == commits.resolve_as_of(catalog, "1") == 1
@@ -193,16 +194,16 @@ def test_as_of_is_a_commit_or_a_moment(catalog: Catalog, clock: FixedClock) -> N
 
 
 def test_a_clock_set_back_does_not_turn_the_axis(catalog: Catalog, clock: FixedClock) -> None:
-    streams.apply_changes(catalog, CAUSE, write=[a_stream("a")], drop=[], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[a_stream("a")], drop=[], summary={})
     clock.advance(-DAY)
-    streams.apply_changes(catalog, CAUSE, write=[a_stream("b")], drop=[], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[a_stream("b")], drop=[], summary={})
     assert [each.at for each in commits.list_commits(catalog)] == [NOW, NOW]
 
 
 def test_the_horizon_ends_what_can_be_read(catalog: Catalog, clock: FixedClock) -> None:
-    streams.apply_changes(catalog, CAUSE, write=[a_stream("a")], drop=[], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[a_stream("a")], drop=[], summary={})
     clock.advance(DAY)
-    streams.apply_changes(catalog, CAUSE, write=[a_stream("b")], drop=[], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[a_stream("b")], drop=[], summary={})
     commits.check_readable(catalog, 1, DAY, "a")
     clock.advance(DAY)
     commits.check_readable(catalog, 2, DAY, "a")
@@ -211,7 +212,7 @@ def test_the_horizon_ends_what_can_be_read(catalog: Catalog, clock: FixedClock) 
 
 
 def test_pins_hold_and_expire(catalog: Catalog, clock: FixedClock, ticks: Stream) -> None:
-    streams.apply_changes(catalog, CAUSE, write=[a_stream("b")], drop=[], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[a_stream("b")], drop=[], summary={})
     with pins.hold_pin(catalog, 1, "a reader") as pin:
         assert pins.oldest_needed_commit(catalog) == 1
         clock.advance(pins.PIN_MICROS - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from errata.catalog import streams
+from errata.catalog import declarations, streams
 from errata.catalog.database import Catalog
 from errata.model.commit import Cause
 from errata.model.stream import Stream
@@ -10,7 +10,7 @@ from fixtures.catalog import a_stream
 
 
 def test_the_slowest_consumer_of_a_stream_counts(catalog: Catalog, ticks: Stream) -> None:
-    streams.apply_changes(catalog, Cause("apply"), write=[a_stream("other")], drop=[], summary={})
+    declarations.apply_changes(catalog, Cause("apply"), write=[a_stream("other")], drop=[], summary={})
     with catalog.writing() as connection:
         assert streams.consumed_revision(connection, 1) is None
         streams.record_consumed(connection, 1, "quick", 9)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from errata.catalog import activity, buckets, ledger, streams
+from errata.catalog import activity, bucket_writes, buckets, ledger, streams
 from errata.catalog.activity import ArchiveSize
+from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.database import Catalog
 from errata.catalog.stream_commits import commit_append
 from errata.model.bucket import Role
@@ -16,10 +17,12 @@ def test_what_is_live_is_summed_and_what_is_gone_apart(catalog: Catalog, ticks: 
     assert (activity.archive_sizes(catalog), activity.superseded_sizes(catalog)) == ({}, {})
     inline = a_bucket(30, 40, rows=5, path=None, data=b"x" * 7, size=7)
     with catalog.writing() as connection:
-        buckets.add_buckets(connection, 1, None, 1, [a_bucket(0, 1, rows=2), a_bucket(2, 9, rows=3), inline])
+        bucket_writes.add_buckets(
+            connection, 1, 1, BucketAddition([a_bucket(0, 1, rows=2), a_bucket(2, 9, rows=3), inline])
+        )
     oldest = buckets.visible_buckets(catalog, 1, 1)[0]
     with catalog.writing() as connection:
-        buckets.remove_buckets(connection, [oldest.bucket_id], 2)
+        bucket_writes.remove_buckets(connection, [oldest.bucket_id], 2)
     assert activity.archive_sizes(catalog) == {(1, Role.BASE): ArchiveSize(2, 8, 107, 1, 2, 40)}
     assert activity.superseded_sizes(catalog) == {1: (1, 100)}
 

@@ -8,7 +8,7 @@ import time
 import pytest
 from sqlalchemy import text
 
-from errata.catalog import commits, leases, streams
+from errata.catalog import commits, declarations, leases
 from errata.catalog.database import Catalog
 from errata.errors import ErrataError
 from errata.model.commit import Cause
@@ -16,7 +16,7 @@ from fixtures.catalog import a_stream
 
 
 def commit(catalog: Catalog, name: str) -> None:
-    streams.apply_changes(catalog, Cause("apply"), write=[a_stream(name)], drop=[], summary={})
+    declarations.apply_changes(catalog, Cause("apply"), write=[a_stream(name)], drop=[], summary={})
 
 
 def test_word_comes_of_a_commit_once(catalog: Catalog) -> None:

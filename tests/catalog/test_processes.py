@@ -10,7 +10,8 @@ from pathlib import Path
 
 from errata.catalog import buckets, commits, ledger, streams
 from errata.catalog.database import Catalog, open_catalog
-from errata.catalog.stream_commits import BasisConflict, commit_append
+from errata.catalog.stream_commits import commit_append
+from errata.catalog.transaction import BasisConflict
 from errata.model.commit import Cause
 from errata.model.stream import Stream
 from fixtures.catalog import a_batch, a_bucket

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from alembic import command
 
-from errata.catalog import commits, quarantine, streams
+from errata.catalog import commits, declarations, quarantine, streams
 from errata.catalog.database import Catalog, make_engine
 from errata.catalog.migration import migration_config, prepare_catalog
 from errata.catalog.quarantine import QuarantineConflict, QuarantineState, RowSyntax
@@ -125,9 +125,9 @@ def test_very_many_rows_are_settled(catalog: Catalog, ticks: Stream) -> None:
 
 def test_counts_are_of_streams_that_live(catalog: Catalog, ticks: Stream) -> None:
     take(catalog, "x", bad(1))
-    streams.apply_changes(catalog, CAUSE, write=[a_stream("ticks")], drop=[], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[a_stream("ticks")], drop=[], summary={})
     assert quarantine.quarantined_row_counts(catalog) == {"ticks": 1}
-    streams.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
     assert quarantine.quarantined_row_counts(catalog) == {}
     assert len(quarantine.quarantined_rows(catalog, stream="ticks")) == 1
 

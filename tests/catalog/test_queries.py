@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from errata.catalog import commits, queries, result_tables, streams
+from errata.catalog import commits, declarations, queries, result_tables, streams
 from errata.catalog.database import Catalog
 from errata.catalog.queries import QueryChangeSet, RecordedQuery
 from errata.catalog.result_columns import ResultTable
@@ -34,7 +34,7 @@ def a_query(name: str, text: str = "SELECT of FROM ticks WHERE of <> 'é'") -> C
 
 def write(catalog: Catalog, *written: CheckedQuery, drop: tuple[str, ...] = (), **planned: object) -> int:
     writes = QueryChangeSet(written, drop, **planned)
-    return streams.apply_changes(catalog, CAUSE, write=[], drop=[], summary={}, query_writes=writes)
+    return declarations.apply_changes(catalog, CAUSE, write=[], drop=[], summary={}, query_writes=writes)
 
 
 def known(catalog: Catalog, commit: int | None = None) -> dict[str, CheckedQuery]:
@@ -151,22 +151,22 @@ def test_nothing_is_served_where_something_else_is(catalog: Catalog) -> None:
 
 def test_streams_and_queries_are_one_commit(catalog: Catalog) -> None:
     moved = QueryChangeSet([a_query("a")], planned_on={"gone": 1})
-    with pytest.raises(streams.ApplyConflict):
-        streams.apply_changes(catalog, CAUSE, write=[a_stream("ticks")], drop=[], summary={}, query_writes=moved)
+    with pytest.raises(declarations.ApplyConflict):
+        declarations.apply_changes(catalog, CAUSE, write=[a_stream("ticks")], drop=[], summary={}, query_writes=moved)
     assert (commits.newest_commit(catalog), streams.stream_states(catalog), known(catalog)) == (0, [], {})
 
 
 @pytest.mark.parametrize("planned_on", [{}, {"a": 2}, {"a": 1, "b": 1}])
 def test_nothing_is_done_when_queries_have_moved(catalog: Catalog, planned_on: dict[str, int]) -> None:
     write(catalog, a_query("a"))
-    with pytest.raises(streams.ApplyConflict):
+    with pytest.raises(declarations.ApplyConflict):
         write(catalog, a_query("a", "SELECT 2"), planned_on=planned_on)
     assert (commits.newest_commit(catalog), known(catalog)) == (1, {"a": a_query("a")})
     assert write(catalog, a_query("a", "SELECT 2"), planned_on={"a": 1}) == 2
 
 
 def test_two_of_one_name_are_never_live(catalog: Catalog) -> None:
-    with pytest.raises(streams.ApplyConflict):
+    with pytest.raises(declarations.ApplyConflict):
         write(catalog, a_query("a"), a_query("a", "SELECT 2"))
     assert known(catalog) == {}
 

@@ -10,12 +10,14 @@ from dataclasses import replace
 
 import pytest
 
-from errata.catalog import buckets, commits, ledger, maintenance, streams
+from errata.catalog import buckets, commits, declarations, ledger, maintenance, streams
 from errata.catalog.database import Catalog
+from errata.catalog.declarations import ApplyConflict
 from errata.catalog.maintenance import CompactionCommit, commit_compaction
 from errata.catalog.migration import prepare_catalog
-from errata.catalog.stream_commits import BasisConflict, BatchConflict, FilesConflict, commit_append
-from errata.catalog.streams import ApplyConflict, StreamState
+from errata.catalog.stream_commits import commit_append
+from errata.catalog.streams import StreamState
+from errata.catalog.transaction import BasisConflict, BatchConflict, FilesConflict
 from errata.model.batch import BadRow
 from errata.model.bucket import Bucket
 from errata.model.commit import Cause
@@ -28,7 +30,7 @@ CAUSE = Cause("test")
 
 
 def declare(catalog: Catalog, *changed: Stream, planned_on: dict[str, int] | None = None) -> int:
-    return streams.apply_changes(catalog, CAUSE, write=changed, drop=[], summary={}, planned_on=planned_on)
+    return declarations.apply_changes(catalog, CAUSE, write=changed, drop=[], summary={}, planned_on=planned_on)
 
 
 def age_out(catalog: Catalog, basis: StreamState) -> list[Bucket]:
@@ -65,7 +67,7 @@ def test_a_file_that_another_batch_has_just_brought_is_not_brought_again(catalog
 
 def test_nothing_is_appended_to_a_stream_that_has_been_dropped(catalog: Catalog, ticks: Stream) -> None:
     basis = streams.stream_state(catalog, "ticks")
-    streams.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
     before = commits.newest_commit(catalog)
     with pytest.raises(BasisConflict):
         commit_append(catalog, basis, a_batch("one", [a_bucket(10, 50)]), CAUSE)
@@ -129,7 +131,7 @@ def test_ageing_goes_by_the_declaration_in_force(catalog: Catalog) -> None:
     with pytest.raises(BasisConflict):
         age_out(catalog, stale)
     assert [bucket.vs_min for bucket in age_out(catalog, streams.stream_state(catalog, "ticks"))] == [0]
-    streams.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
     assert maintenance.plan_age_out(catalog, stale) is None
 
 
@@ -177,8 +179,8 @@ def test_of_two_that_create_a_stream_at_once_one_does(catalog: Catalog) -> None:
 def test_a_second_live_stream_of_a_name_cannot_be(catalog: Catalog, ticks: Stream) -> None:
     """Should all else fail, the database itself refuses."""
     with pytest.raises(ApplyConflict), catalog.writing() as connection:
-        streams._insert_stream(connection, "ticks", 1)
-    streams.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
+        declarations._open_stream(connection, "ticks", 1)
+    declarations.apply_changes(catalog, CAUSE, write=[], drop=["ticks"], summary={})
     declare(catalog, ticks)
     assert [each.stream for each in streams.stream_states(catalog)] == [ticks]
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from errata.catalog import buckets, commits, streams
+from errata.catalog import bucket_writes, buckets, commits, declarations, streams
 from errata.catalog.database import Catalog
 from errata.catalog.maintenance import CompactionCommit, commit_compaction, last_foldable_revision
 from errata.catalog.migration import prepare_catalog
-from errata.catalog.stream_commits import BasisConflict, commit_append
+from errata.catalog.stream_commits import commit_append
 from errata.catalog.streams import StreamState
+from errata.catalog.transaction import BasisConflict
 from errata.model.bucket import NewBucket, Role
 from errata.model.commit import Cause
 from errata.model.stream import Stream
@@ -85,16 +86,17 @@ def consumer(catalog: Catalog, basis: StreamState) -> None:
 
 def redeclared(catalog: Catalog, basis: StreamState) -> None:
     changed = a_stream("ticks", bucket_rows=7)
-    streams.apply_changes(catalog, Cause("apply"), write=[changed], drop=[], summary={})
+    declarations.apply_changes(catalog, Cause("apply"), write=[changed], drop=[], summary={})
 
 
 def dropped(catalog: Catalog, basis: StreamState) -> None:
-    streams.apply_changes(catalog, Cause("apply"), write=[], drop=["ticks"], summary={})
+    declarations.apply_changes(catalog, Cause("apply"), write=[], drop=["ticks"], summary={})
 
 
 def corrected(catalog: Catalog, basis: StreamState) -> None:
     with catalog.writing() as connection:
-        buckets.count_masked(connection, {buckets.live_buckets(connection, basis.stream_id, Role.BASE)[1].bucket_id: 1})
+        base = buckets.live_buckets(connection, basis.stream_id, Role.BASE)
+        bucket_writes.count_masked(connection, {base[1].bucket_id: 1})
 
 
 def rewritten(catalog: Catalog, basis: StreamState) -> None:
@@ -121,7 +123,8 @@ def test_batches_and_corrections_elsewhere_do_not(catalog: Catalog, ticks: Strea
     made = made_of(catalog, basis, a_bucket(10, 29, path="new"), first=1)
     commit_append(catalog, basis, a_batch("c", [a_bucket(40, 49)]), CAUSE)
     with catalog.writing() as connection:
-        buckets.count_masked(connection, {buckets.live_buckets(connection, basis.stream_id, Role.BASE)[0].bucket_id: 1})
+        base = buckets.live_buckets(connection, basis.stream_id, Role.BASE)
+        bucket_writes.count_masked(connection, {base[0].bucket_id: 1})
     assert lows(catalog, commit_compaction(catalog, basis, made, CAUSE)) == [0, 10, 40]
 
 
@@ -145,7 +148,7 @@ def test_a_kill_at_every_statement_leaves_all_or_nothing(
 ) -> None:
     url = fresh_database(kind)
     catalog = prepare_catalog(url, FixedClock(NOW))
-    streams.apply_changes(catalog, Cause("apply"), write=[a_stream("ticks")], drop=[], summary={})
+    declarations.apply_changes(catalog, Cause("apply"), write=[a_stream("ticks")], drop=[], summary={})
     basis = filled(catalog)
     made = made_of(catalog, basis, a_bucket(0, 15), a_bucket(16, 29, path=None, data=b"new", size=3), up_to=4)
     prepared = tmp_path / "made.pickle"

@@ -8,9 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from errata.catalog import buckets, commits, ledger, quarantine, streams
+from errata.catalog import buckets, commits, declarations, ledger, quarantine, streams
 from errata.catalog.database import Catalog
-from errata.catalog.stream_commits import BasisConflict, BatchConflict, commit_append
+from errata.catalog.stream_commits import commit_append
+from errata.catalog.transaction import BasisConflict, BatchConflict
 from errata.model.batch import BadRow
 from errata.model.bucket import Groups, NewBucket, Role
 from errata.model.commit import Cause
@@ -110,14 +111,14 @@ def test_a_basis_that_moved_is_noticed(
 
 def test_a_new_declaration_moves_the_basis(catalog: Catalog, ticks: Stream) -> None:
     basis = streams.stream_state(catalog, ticks.name)
-    streams.apply_changes(catalog, CAUSE, write=[a_stream("ticks", slack=99)], drop=[], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[a_stream("ticks", slack=99)], drop=[], summary={})
     with pytest.raises(BasisConflict):
         commit_append(catalog, basis, a_batch("b1", [a_bucket(10, 50)]), CAUSE)
 
 
 def test_a_key_without_order_always_needs_the_newest_basis(catalog: Catalog) -> None:
     stream = a_stream("people", key=("of",))
-    streams.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[stream], drop=[], summary={})
     basis = streams.stream_state(catalog, "people")
     commit_append(catalog, basis, a_batch("b1", [a_bucket(10, 50)]), CAUSE)
     with pytest.raises(BasisConflict):
@@ -145,7 +146,7 @@ def test_a_failure_in_the_middle_leaves_nothing(catalog: Catalog, ticks: Stream)
 
 def test_writers_at_once_get_numbers_in_order_and_lose_nothing(catalog: Catalog) -> None:
     names = ["one", "two"]
-    streams.apply_changes(catalog, CAUSE, write=[a_stream(name) for name in names], drop=[], summary={})
+    declarations.apply_changes(catalog, CAUSE, write=[a_stream(name) for name in names], drop=[], summary={})
     ready = threading.Barrier(4)
 
     def write(worker: int) -> int:

@@ -10,7 +10,8 @@ from sqlalchemy import event
 
 from errata.catalog import buckets, commits, streams, undo
 from errata.catalog.database import Catalog
-from errata.catalog.stream_commits import BasisConflict, BatchConflict, commit_append
+from errata.catalog.stream_commits import commit_append
+from errata.catalog.transaction import BasisConflict, BatchConflict
 from errata.catalog.undo import UndoCommit, commit_undo
 from errata.errors import UsageError
 from errata.model.bucket import Bucket, NewBucket, Role

@@ -12,7 +12,8 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Connection, select
 
-from errata.catalog import buckets, commits, pins, streams, tables, vacuum
+from errata.catalog import bucket_writes, buckets, commits, declarations, pins, streams, tables, vacuum
+from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.database import Catalog
 from errata.catalog.migration import prepare_catalog
 from errata.catalog.vacuum import SpentBucket
@@ -31,7 +32,7 @@ CAUSE = Cause("vacuum")
 
 
 def declare(catalog: Catalog, *changed: Stream, drop: Sequence[str] = ()) -> int:
-    return streams.apply_changes(catalog, CAUSE, write=changed, drop=drop, summary={})
+    return declarations.apply_changes(catalog, CAUSE, write=changed, drop=drop, summary={})
 
 
 def change(catalog: Catalog, stream_id: int = 1, add: Sequence[NewBucket] = (), remove: Sequence[int] = ()) -> int:
@@ -41,8 +42,8 @@ def change(catalog: Catalog, stream_id: int = 1, add: Sequence[NewBucket] = (), 
         commit_id = commits.record_commit(
             connection, catalog.clock.now(), Cause("test"), stream_id=stream_id, summary={}
         )
-        buckets.add_buckets(connection, stream_id, None, commit_id, add)
-        assert buckets.remove_buckets(connection, remove, commit_id) == len(remove)
+        bucket_writes.add_buckets(connection, stream_id, commit_id, BucketAddition(add))
+        assert bucket_writes.remove_buckets(connection, remove, commit_id) == len(remove)
         return commit_id
 
 

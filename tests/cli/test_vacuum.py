@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from errata.archive.upkeep.vacuum import DEFAULT_GRACE, VacuumReport
-from errata.catalog import buckets, commits, streams
+from errata.catalog import bucket_writes, commits, streams
+from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.vacuum import RecordCounts
 from errata.cli.archive import vacuum_lines
 from errata.declare.site import open_site
@@ -45,8 +46,8 @@ def littered(errata: Errata, project: Path) -> Path:
                 commit_id = commits.record_commit(
                     connection, site.catalog.clock.now(), Cause("test"), stream_id=1, summary={}
                 )
-                buckets.add_buckets(connection, 1, None, commit_id, add)
-                buckets.remove_buckets(connection, remove, commit_id)
+                bucket_writes.add_buckets(connection, 1, commit_id, BucketAddition(add))
+                bucket_writes.remove_buckets(connection, remove, commit_id)
         old = time.time() - 2 * DAY / SECOND
         os.utime(site.warehouse.path(paths[2]), (old, old))
         site.warehouse.write(f"quotes/base/all/{HEX}.parquet", b"young")

@@ -20,13 +20,10 @@ PARAMETERS = 6
 
 LONG_MODULES = {
     "answer.rounds": 420,
-    "catalog.buckets": 438,
 }
 """Modules over the limit, with the lines they may have until they are split."""
 
-LONG_FUNCTIONS = {
-    "catalog.buckets.add_buckets": 62,
-}
+LONG_FUNCTIONS: dict[str, int] = {}
 
 MANY_PARAMETERS = {
     "answer.correction_plan._by_derived_lineage": 7,
@@ -37,12 +34,10 @@ MANY_PARAMETERS = {
     "answer.runs.sweep": 7,
     "archive.bucket_frames.bucket_frame": 7,
     "archive.revisions.undo_plan.delete_batch_rows": 7,
-    "catalog.buckets.add_buckets": 8,
-    "catalog.ledger.insert_batch": 9,
     "catalog.maintenance.commit_age_out": 7,
     "catalog.maintenance.commit_result_age_out": 7,
     "catalog.quarantine.quarantined_rows": 8,
-    "catalog.streams.apply_changes": 7,
+    "catalog.declarations.apply_changes": 7,
     "cli.results.print_rows": 7,
     "engine.plans.adjustment.adjust_windows": 7,
     "engine.plans.partial_groups.advance_group": 8,

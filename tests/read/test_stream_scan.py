@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from errata.catalog import commits, pins, streams
+from errata.catalog import commits, declarations, pins
 from errata.catalog.database import Catalog
 from errata.errors import ErrataError
 from errata.model.commit import Cause
@@ -45,7 +45,7 @@ def test_the_horizon_that_is_declared_now_decides(a_house: Builder) -> None:
     assert readable(house) == [2, 3, 4, 5, 6]
     # Of a stream that is gone, what was declared last still holds.
     house.declare(a_feed(horizon=SECOND))
-    streams.apply_changes(house.catalog, Cause("apply"), write=[], drop=["feed"], summary={})
+    declarations.apply_changes(house.catalog, Cause("apply"), write=[], drop=["feed"], summary={})
     house.clock.advance(DAY)
     with pytest.raises(ErrataError, match="behind the horizon"):
         plan_scan(house.catalog, StreamScanRequest("feed", as_of=7))

@@ -30,7 +30,7 @@ from errata.archive.schemas import conform, feed_schema, result_mask_schema, res
 from errata.catalog import queries, result_archives, streams
 from errata.catalog.result_archives import EvaluationCommit, ResultArchive, ResultTableUpdate, evaluations_of
 from errata.catalog.result_columns import ResultTable
-from errata.catalog.stream_commits import BasisConflict
+from errata.catalog.transaction import BasisConflict
 from errata.declare.query_plans import with_fingerprints
 from errata.model.bucket import NewBucket, Role
 from errata.model.commit import EvaluationCost, EvaluationSpan, SweepSummary

@@ -9,18 +9,20 @@ from dataclasses import dataclass, field
 
 from errata.answer.correction import compute_correction
 from errata.answer.correction_commit import commit_correction
-from errata.answer.correction_plan import CorrectionPlan, has_newer_rows, plan_replay, rows_to_read
+from errata.answer.correction_plan import CorrectionPlan, plan_replay
 from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.faults import QueryStoppedError
 from errata.answer.inputs import LazySession, RunInputs
+from errata.answer.lineage_lookup import rows_to_read
 from errata.answer.progress import ProgressCallback, event_time_text, no_results_error
-from errata.answer.task import unread_corrections, upstream_results, upstream_was_replaced
+from errata.answer.task import upstream_results, upstream_was_replaced
+from errata.answer.unread_changes import has_newer_rows, unread_corrections
 from errata.catalog import activity, commits, leases, pins, queries, streams
 from errata.catalog.activity import ReplayProgress
 from errata.catalog.leases import Lease, WaitPolicy
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import ResultArchive, read_archives
-from errata.catalog.stream_commits import BasisConflict
+from errata.catalog.transaction import BasisConflict
 from errata.declare.query_plans import read_plans, with_inputs
 from errata.declare.site import Site
 from errata.engine.failures import quiet_loggers
@@ -259,7 +261,7 @@ def _published_results(site: Site, inputs: RunInputs, query: RecordedQuery) -> R
     _check_not_later(inputs, of.name)
     plan = inputs.plans[of.name]
     if upstream_was_replaced(inputs, plan, of) or any(
-        unread_corrections(inputs, each, of) for each in upstream_results(inputs, plan)
+        unread_corrections(each, of, inputs) for each in upstream_results(inputs, plan)
     ):
         raise ErrataError(
             f"results that query {of.name} reads have been worked out anew or corrected since it was answered",

@@ -23,7 +23,7 @@ from errata.catalog import leases, queries, streams
 from errata.catalog.leases import Lease, LeaseHolder, WaitPolicy
 from errata.catalog.queries import RecordedQuery, StoppedQuery
 from errata.catalog.result_archives import read_archive, read_archives
-from errata.catalog.stream_commits import BasisConflict
+from errata.catalog.transaction import BasisConflict
 from errata.declare.query_plans import read_plans, with_inputs
 from errata.declare.site import Site
 from errata.engine.failures import lost_spark_error, quiet_loggers

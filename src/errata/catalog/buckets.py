@@ -8,7 +8,7 @@ vs_min lies in (start - 2^k, end). That is one range of the index for each class
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -23,18 +23,15 @@ from sqlalchemy import (
     bindparam,
     cast,
     column,
-    delete,
     func,
-    insert,
     literal_column,
     or_,
     select,
-    update,
 )
 
 from errata.catalog.database import Catalog
-from errata.catalog.tables import batches, bucket_data, buckets, doomed, streams
-from errata.model.bucket import Bounds, Bucket, Groups, Layout, NewBucket, Role, prune_buckets
+from errata.catalog.tables import batches, bucket_data, buckets, streams
+from errata.model.bucket import Bounds, Bucket, Groups, Layout, Role, prune_buckets
 from errata.model.time import EVERYTHING, LOWEST, Interval
 
 SPAN_CLASSES = 65
@@ -107,13 +104,6 @@ _SELECT_VALID = _select_visible().where(
     buckets.c.ve_max > _bigint_parameter("start"), buckets.c.vs_min < _bigint_parameter("end")
 )
 _SELECT_DATA = select(bucket_data).where(bucket_data.c.bucket_id.in_(bindparam("ids", expanding=True)))
-_INSERT_BUCKETS = insert(buckets).returning(buckets.c.bucket_id, buckets.c.path, buckets.c.checksum)
-_INSERT_DATA = insert(bucket_data)
-
-
-def span_class(vs_min: int, vs_max: int) -> int:
-    """The bit length of the span: the span is below 2 to the power of it."""
-    return (vs_max - vs_min).bit_length()
 
 
 def visible_buckets(
@@ -220,19 +210,6 @@ def result_buckets_at(
     return _in_stream_order(found)
 
 
-def delete_buckets(connection: Connection, some: Iterable[Bucket]) -> int:
-    """Take buckets out of the index for good, and have their files removed by vacuum; the bytes that were inline."""
-    gone = list(some)
-    for start in range(0, len(gone), 500):
-        wanted = [each.bucket_id for each in gone[start : start + 500]]
-        connection.execute(delete(bucket_data).where(bucket_data.c.bucket_id.in_(wanted)))
-        connection.execute(delete(buckets).where(buckets.c.bucket_id.in_(wanted)))
-    files = [{"path": each.path, "bytes": each.size} for each in gone if each.path is not None]
-    if files:
-        connection.execute(insert(doomed), files)
-    return sum(each.size for each in gone if each.inline)
-
-
 def all_overlays(catalog: Catalog, stream_id: int, interval: Interval = EVERYTHING, since: int = 0) -> list[Bucket]:
     """All overlays that can speak of rows of the interval and were added after a commit, by what they revised first:
     also those that have been worked into buckets, which stay as long as the rows that they corrected."""
@@ -320,91 +297,6 @@ def is_removed_since(connection: Connection, stream_id: int, since: int, low: in
     # Of what vacuum has removed from the index since, nobody knows any more where it lay.
     vacuumed = select(streams.c.vacuumed > since).where(streams.c.stream_id == stream_id)
     return bool(connection.execute(query).scalar_one() or connection.execute(vacuumed).scalar())
-
-
-def add_buckets(
-    connection: Connection,
-    stream_id: int,
-    batch_no: int | None,
-    commit_id: int,
-    written: Sequence[NewBucket],
-    revisions: int = 0,
-    applied: int = 0,
-    masked: Sequence[int] = (),
-) -> int:
-    """Make buckets visible from the commit on; the bytes now inline. Pending ones are numbered after `revisions`, and
-    base ones are no concern of revisions up to `applied`, unless they tell otherwise. `masked` counts, for each, the
-    rows that are superseded from the beginning; what it says itself if left out."""
-    rows = []
-    for number, bucket in enumerate(written):
-        pending = bucket.role is Role.PENDING
-        numbers: tuple[int | None, int | None] = bucket.revisions or (None, None)
-        if pending:
-            numbers = (revisions + 1, revisions + bucket.rows)
-        masks, content = bucket.masks or (None, None), bucket.content or (None, None)
-        ends = bucket.ends or (None, None)
-        rows.append(
-            {
-                "stream_id": stream_id,
-                "role": bucket.role.value,
-                "layout": bucket.layout.value,
-                "path": bucket.path,
-                "rows": bucket.rows,
-                "bytes": bucket.size,
-                "vs_min": bucket.vs_min,
-                "vs_max": bucket.vs_max,
-                "ve_min": ends[0],
-                "ve_max": ends[1],
-                "span_class": span_class(bucket.vs_min, bucket.vs_max),
-                "group_low": bucket.groups.low,
-                "group_high": bucket.groups.high,
-                "group_members": bucket.groups.members_json(),
-                "sampling_rate": 1.0,
-                "checksum": bucket.checksum,
-                "batch_no": batch_no,
-                "revision_first": numbers[0],
-                "revision_last": numbers[1],
-                "mask_min": masks[0],
-                "mask_max": masks[1],
-                "content_min": content[0],
-                "content_max": content[1],
-                "floor": applied if bucket.floor is None else bucket.floor,
-                "folded": bucket.folded,
-                "masked": masked[number] if masked else bucket.masked,
-                "added_in": commit_id,
-            }
-        )
-        revisions += bucket.rows if pending else 0
-    if not rows:
-        return 0
-    # They come back in any order; those with the same checksum have the same bytes.
-    data = {each.checksum: each.data for each in written if each.data is not None}
-    added = connection.execute(_INSERT_BUCKETS, rows).all()
-    inline = [{"bucket_id": each.bucket_id, "data": data[each.checksum]} for each in added if each.path is None]
-    if inline:
-        connection.execute(_INSERT_DATA, inline)
-    return sum(len(data[each.checksum]) for each in added if each.path is None)
-
-
-def count_masked(connection: Connection, masked: Mapping[int, int]) -> None:
-    """Count rows of buckets that have been superseded."""
-    for bucket_id, count in masked.items():
-        connection.execute(
-            update(buckets).where(buckets.c.bucket_id == bucket_id).values(masked=buckets.c.masked + count)
-        )
-
-
-def remove_buckets(connection: Connection, bucket_ids: Sequence[int], commit_id: int) -> int:
-    """Make buckets invisible from the commit on; how many of them still were visible."""
-    removed = 0
-    for start in range(0, len(bucket_ids), 500):
-        result = connection.execute(
-            update(buckets)
-            .where(buckets.c.bucket_id.in_(bucket_ids[start : start + 500]), buckets.c.removed_in.is_(None))
-            .values(removed_in=commit_id)
-        )
-        removed += result.rowcount
-    return removed
 
 
 def _bucket_from_row(row: Row[Any]) -> Bucket:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Row, func, select
 
 from errata.catalog import buckets
 from errata.catalog import tables as t
+from errata.catalog.bucket_writes import span_class
 from errata.catalog.database import Catalog, readable_errors
 from errata.catalog.streams import StreamState
 from errata.catalog.vacuum import oldest_whole_commit
@@ -98,7 +99,7 @@ def misclassed_buckets(connection: Connection, stream_id: int) -> Iterator[int]:
     """Buckets that look-ups by interval do not find."""
     query = select(t.buckets.c.bucket_id, t.buckets.c.span_class, t.buckets.c.vs_min, t.buckets.c.vs_max)
     for row in connection.execute(query.where(t.buckets.c.stream_id == stream_id)):
-        if row.span_class != buckets.span_class(row.vs_min, row.vs_max):
+        if row.span_class != span_class(row.vs_min, row.vs_max):
             yield row.bucket_id
 
 

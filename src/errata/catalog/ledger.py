@@ -170,28 +170,36 @@ def split_places(catalog: Catalog, stream_id: int, batch_id: str) -> dict[int, t
         return {row.split: (row.name, row.first_line) for row in connection.execute(query)}
 
 
-def insert_batch(
-    connection: Connection,
-    stream_id: int,
-    batch_id: str,
-    content_hash: str,
-    files: Sequence[SourceFile],
-    splits: Sequence[ReadSplit],
-    counts: BatchCounts,
-    default_op: Op = Op.INSERT,
-    again_of: int | None = None,
-) -> int:
-    """Write a batch into the ledger; its commit is set by `settle`. A second one of the same id raises."""
-    entry = {
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """A batch to be entered in the ledger."""
+
+    batch_id: str
+    content_hash: str
+    counts: BatchCounts
+    files: Sequence[SourceFile] = ()
+    splits: Sequence[ReadSplit] = ()
+    default_op: Op = Op.INSERT
+    again_of: int | None = None
+    """The batch of which it is another take."""
+    undoes: int | None = None
+    """The batch that it undoes."""
+
+
+def insert_batch(connection: Connection, stream_id: int, entry: LedgerEntry) -> int:
+    """Enter a batch and return its number; `set_batch_commit` completes the entry. A second one of the same id raises
+    an IntegrityError."""
+    values = {
         "stream_id": stream_id,
-        "batch_id": batch_id,
-        "content_hash": content_hash,
-        "counts": asdict(counts),
-        "default_op": None if default_op is Op.INSERT else default_op.value,
-        "again_of": again_of,
+        "batch_id": entry.batch_id,
+        "content_hash": entry.content_hash,
+        "counts": asdict(entry.counts),
+        "default_op": None if entry.default_op is Op.INSERT else entry.default_op.value,
+        "again_of": entry.again_of,
+        "undoes": entry.undoes,
     }
-    batch_no = connection.execute(insert(batches).values(entry).returning(batches.c.batch_no)).scalar_one()
-    numbers = {file.name: number for number, file in enumerate(files)}
+    batch_no = connection.execute(insert(batches).values(values).returning(batches.c.batch_no)).scalar_one()
+    numbers = {file.name: number for number, file in enumerate(entry.files)}
     _insert_rows(
         connection,
         batch_files,
@@ -206,7 +214,7 @@ def insert_batch(
                 "header": file.header,
                 "changed": file.changed,
             }
-            for file in files
+            for file in entry.files
         ],
     )
     _insert_rows(
@@ -220,7 +228,7 @@ def insert_batch(
                 "first_line": read.first_line,
                 "lines": read.lines,
             }
-            for read in splits
+            for read in entry.splits
         ],
     )
     return int(batch_no)

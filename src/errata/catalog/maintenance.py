@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, Row, func, select
 
-from errata.catalog import buckets, commits, streams
+from errata.catalog import buckets, streams
+from errata.catalog.bucket_writes import IDS_PER_STATEMENT, BucketAddition
 from errata.catalog.database import Catalog
 from errata.catalog.result_archives import ResultArchive
-from errata.catalog.stream_commits import BasisConflict
 from errata.catalog.streams import StreamState
 from errata.catalog.tables import buckets as buckets_table
 from errata.catalog.tables import streams as streams_table
+from errata.catalog.transaction import BasisConflict, Transaction, lock_basis
 from errata.model import horizon
 from errata.model.bucket import Bucket, Layout, NewBucket, Role, relevant_masks
 from errata.model.commit import Cause
 from errata.model.stream import Retention
 from errata.model.time import LOWEST
-
-IDS_PER_STATEMENT = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,33 +53,22 @@ def last_foldable_revision(catalog: Catalog, basis: StreamState) -> int:
 def commit_compaction(catalog: Catalog, basis: StreamState, made: CompactionCommit, cause: Cause) -> int:
     """Commit a compaction that was made on `basis`, if all that it stands for is still there."""
     with catalog.writing() as connection:
-        _recheck_compaction(connection, basis, made)
-        gone = [bucket.bucket_id for bucket in made.gone]
-        commit_id = commits.record_commit(
-            connection, catalog.clock.now(), cause, stream_id=basis.stream_id, summary=_compaction_summary(made)
-        )
-        if buckets.remove_buckets(connection, gone, commit_id) != len(gone):
-            raise BasisConflict
-        inline = buckets.add_buckets(connection, basis.stream_id, None, commit_id, made.written, masked=made.masked)
-        inline -= sum(bucket.size for bucket in made.gone if bucket.inline)
-        connection.execute(
-            update(streams_table)
-            .where(streams_table.c.stream_id == basis.stream_id)
-            .values(
-                inline_bytes=streams_table.c.inline_bytes + inline,
-                folded=max(basis.folded, made.up_to),
-                changed_in=commit_id,
-            )
-        )
-        streams.record_position(connection, basis.stream_id, commit_id)
-        return commit_id
+        now = lock_basis(connection, basis.stream_id)
+        _recheck_compaction(connection, now, basis, made)
+        return Transaction(
+            cause=cause,
+            summary=_compaction_summary(made),
+            archive=now,
+            removes=made.gone,
+            adds=[BucketAddition(made.written, masked=made.masked)],
+            state={"folded": max(basis.folded, made.up_to)},
+        ).commit(connection, catalog.clock.now())
 
 
-def _recheck_compaction(connection: Connection, basis: StreamState, made: CompactionCommit) -> None:
+def _recheck_compaction(connection: Connection, now: Row[Any], basis: StreamState, made: CompactionCommit) -> None:
     """Whether what was rewritten is what would be rewritten now. Batches and corrections of other rows may have come:
     they are laid over the new buckets as they would be over the old."""
-    now = streams.lock_stream_state(connection, basis.stream_id)
-    if now is None or now.aged_to != basis.aged_to or now.folded != basis.folded:
+    if now.aged_to != basis.aged_to or now.folded != basis.folded:
         raise BasisConflict
     if streams.is_declared_since(connection, basis.stream_id, basis.changed_in):
         raise BasisConflict
@@ -160,9 +149,10 @@ def commit_age_out(
     buckets beside and of the overlays. `seen`: the commit as of which it was looked up what queries have still to
     read."""
     with catalog.writing() as connection:
+        row = lock_basis(connection, basis.stream_id)
         # Looked at again under the lock: a correction, another ageing or a declaration may have come between.
-        now = streams.lock_stream_state(connection, basis.stream_id)
-        if now is None or now.aged_to != basis.aged_to or _plan_age_out(connection, now, held) != aged:
+        now = streams.current_state(connection, row)
+        if now.aged_to != basis.aged_to or _plan_age_out(connection, now, held) != aged:
             raise BasisConflict
         check_no_new_readers(connection, seen)
         rows, gone = aged.rows(hidden), [*aged.buckets, *aged.gone]
@@ -172,23 +162,14 @@ def commit_age_out(
             "dropped_bytes": sum(bucket.size for bucket in gone),
             "to": aged.aged_to - 1,
         }
-        commit_id = commits.record_commit(
-            connection, catalog.clock.now(), cause, stream_id=basis.stream_id, summary=summary
-        )
-        buckets.remove_buckets(connection, [bucket.bucket_id for bucket in gone], commit_id)
-        buckets.count_masked(connection, hidden)
-        connection.execute(
-            update(streams_table)
-            .where(streams_table.c.stream_id == basis.stream_id)
-            .values(
-                rows=streams_table.c.rows - rows,
-                aged_to=aged.aged_to,
-                inline_bytes=streams_table.c.inline_bytes - sum(bucket.size for bucket in gone if bucket.inline),
-                changed_in=commit_id,
-            )
-        )
-        streams.record_position(connection, basis.stream_id, commit_id)
-        return commit_id
+        return Transaction(
+            cause=cause,
+            summary=summary,
+            archive=row,
+            removes=gone,
+            masks=hidden,
+            state={"rows": row.rows - rows, "aged_to": aged.aged_to},
+        ).commit(connection, catalog.clock.now())
 
 
 def check_no_new_readers(connection: Connection, seen: int | None) -> None:
@@ -298,12 +279,9 @@ def commit_result_age_out(
 ) -> int:
     """Drop what was found due. `seen`: the commit as of which it was looked up what others have still to read."""
     with catalog.writing() as connection:
-        row = streams.lock_stream(connection, of.stream_id)
-        # Looked at again under the lock: an evaluation may have merged buckets, and the archive may have ended.
-        if (
-            row.removed_in is not None
-            or _plan_result_age_out(connection, of.stream_id, row.stable, retention, held) != aged
-        ):
+        row = lock_basis(connection, of.stream_id)
+        # Looked at again under the lock: an evaluation may have merged buckets.
+        if _plan_result_age_out(connection, of.stream_id, row.stable, retention, held) != aged:
             raise BasisConflict
         check_no_new_readers(connection, seen)
         gone = aged.gone
@@ -315,22 +293,13 @@ def commit_result_age_out(
         }
         if aged.aged_to is not None:
             summary["to"] = aged.aged_to - 1
-        commit_id = commits.record_commit(
-            connection, catalog.clock.now(), cause, stream_id=of.stream_id, summary=summary
-        )
-        buckets.remove_buckets(connection, [each.bucket_id for each in gone], commit_id)
-        connection.execute(
-            update(streams_table)
-            .where(streams_table.c.stream_id == of.stream_id)
-            .values(
-                rows=streams_table.c.rows - aged.rows,
-                aged_to=aged.aged_to,
-                inline_bytes=streams_table.c.inline_bytes - sum(each.size for each in gone if each.inline),
-                changed_in=commit_id,
-            )
-        )
-        streams.record_position(connection, of.stream_id, commit_id)
-        return commit_id
+        return Transaction(
+            cause=cause,
+            summary=summary,
+            archive=row,
+            removes=gone,
+            state={"rows": row.rows - aged.rows, "aged_to": aged.aged_to},
+        ).commit(connection, catalog.clock.now())
 
 
 def _plan_result_age_out(

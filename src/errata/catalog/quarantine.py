@@ -10,10 +10,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
-from errata.catalog import commits, streams
+from errata.catalog import streams
 from errata.catalog.database import Catalog
 from errata.catalog.tables import batch_files, batches, held_files, quarantine
 from errata.catalog.tables import streams as streams_table
+from errata.catalog.transaction import Conflict, Transaction
 from errata.model.batch import BadRevision, BadRow, Op
 from errata.model.commit import Cause
 
@@ -39,8 +40,8 @@ class QuarantineState(StrEnum):
     DROPPED = "dropped"
 
 
-class QuarantineConflict(Exception):
-    """Somebody else has just settled some of the rows or files."""
+class QuarantineConflict(Conflict):
+    """Another process has just settled some of the rows or files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +168,9 @@ def drop_quarantined(
 ) -> int:
     """Give up rows and landed files of a stream for good, in a commit of their own; its number."""
     with catalog.writing() as connection:
-        streams.lock_stream(connection, stream_id)
+        row = streams.lock_stream(connection, stream_id)
         summary = {"dropped_rows": len(ids)} | ({"dropped_files": len(files)} if files else {})
-        commit_id = commits.record_commit(connection, catalog.clock.now(), cause, stream_id=stream_id, summary=summary)
+        commit_id = Transaction(cause=cause, summary=summary, archive=row).commit(connection, catalog.clock.now())
         settle_rows(connection, ids, QuarantineState.DROPPED, commit_id)
         here = held_files.c.stream_id == stream_id, held_files.c.state == QuarantineState.HELD.value
         for name in files:

@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from errata.catalog import result_tables
 from errata.catalog.database import Catalog
 from errata.catalog.tables import faults, queries, told_faults
+from errata.catalog.transaction import Conflict
 from errata.model.columns import Column, ColumnType
 from errata.model.commit import Fault
 from errata.model.query import CheckedQuery, columns_to_record, query_from_record, query_to_record
@@ -25,7 +26,7 @@ _NAMES_PER_STATEMENT = 500
 """So many names go into one statement."""
 
 
-class QueryPlanConflict(Exception):
+class QueryPlanConflict(Conflict):
     """The queries are no longer as they were when a change of them was planned."""
 
 

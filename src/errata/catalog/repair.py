@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection, delete, select, update
 
-from errata.catalog import buckets, commits, streams
+from errata.catalog import streams
 from errata.catalog import tables as t
+from errata.catalog.bucket_writes import span_class
 from errata.catalog.database import Catalog
-from errata.catalog.stream_commits import BasisConflict
+from errata.catalog.transaction import BasisConflict, Transaction
 from errata.model.bucket import Bucket, Role
 from errata.model.commit import Cause
 from errata.model.findings import BucketFigures
@@ -70,26 +71,24 @@ def commit_repair(catalog: Catalog, basis: ArchiveBasis, mending: ArchiveRepair,
         row = streams.lock_stream(connection, basis.stream_id)
         if row.changed_in != basis.changed_in:
             raise BasisConflict
-        commit_id = commits.record_commit(
-            connection, catalog.clock.now(), cause, stream_id=basis.stream_id, summary=mending.summary
-        )
         for bucket_id, masked in mending.masked.items():
             connection.execute(update(t.buckets).where(t.buckets.c.bucket_id == bucket_id).values(masked=masked))
         for bucket_id, told in mending.figures.items():
             connection.execute(
                 update(t.buckets).where(t.buckets.c.bucket_id == bucket_id).values(_figure_columns(told))
             )
-        buckets.delete_buckets(connection, mending.forget)
-        if mending.end:
-            streams.end_archive(connection, basis.stream_id, commit_id)
-        counters = {"rows": mending.rows, "inline_bytes": mending.inline_bytes}
-        values: dict[str, Any] = {name: value for name, value in counters.items() if value is not None}
-        connection.execute(
-            update(t.streams).where(t.streams.c.stream_id == basis.stream_id).values(changed_in=commit_id, **values)
-        )
-        if row.removed_in is None and not mending.end:
-            streams.record_position(connection, basis.stream_id, commit_id)
-        return commit_id
+        return Transaction(
+            cause=cause,
+            summary=mending.summary,
+            archive=row,
+            ends=[basis.stream_id] if mending.end else [],
+            deletes=mending.forget,
+            # What was counted is wrong, or right with the deleted caches left out.
+            state={
+                "rows": row.rows if mending.rows is None else mending.rows,
+                "inline_bytes": row.inline_bytes if mending.inline_bytes is None else mending.inline_bytes,
+            },
+        ).commit(connection, catalog.clock.now())
 
 
 def _figure_columns(told: FigureRepair) -> dict[str, Any]:
@@ -101,7 +100,7 @@ def _figure_columns(told: FigureRepair) -> dict[str, Any]:
         "bytes": told.size,
         "vs_min": figures.vs_min,
         "vs_max": figures.vs_max,
-        "span_class": buckets.span_class(figures.vs_min, figures.vs_max),
+        "span_class": span_class(figures.vs_min, figures.vs_max),
         "group_low": groups.low,
         "group_high": groups.high,
         "group_members": groups.members_json(),
@@ -126,7 +125,7 @@ def commit_cleanup(catalog: Catalog, gone: Sequence[str], cause: Cause) -> int |
         if not any(summary.values()):
             return None
         done = {name: count for name, count in summary.items() if count}
-        return commits.record_commit(connection, catalog.clock.now(), cause, summary=done)
+        return Transaction(cause=cause, summary=done).commit(connection, catalog.clock.now())
 
 
 def _delete_doomed(connection: Connection, gone: Sequence[str]) -> int:

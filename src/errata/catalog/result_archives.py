@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select
 
-from errata.catalog import buckets, commits, queries, result_tables, streams
+from errata.catalog import buckets, queries, result_tables, streams
+from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.database import Catalog
 from errata.catalog.result_columns import ResultTable
-from errata.catalog.stream_commits import BasisConflict
 from errata.catalog.tables import evaluations, faults, shapes
 from errata.catalog.tables import queries as queries_table
 from errata.catalog.tables import streams as streams_table
+from errata.catalog.transaction import BasisConflict, NewArchive, Transaction
 from errata.model.bucket import Bucket, NewBucket, Role
 from errata.model.commit import Cause, Evaluation, EvaluationCost, EvaluationSpan, RefusedRevisions, SweepSummary
 from errata.model.results import ResultShape, shape_from_record, shape_to_record
@@ -26,23 +27,11 @@ _REPLACED_ROLES = (Role.OPEN, Role.TIP, Role.STATE)
 """Each evaluation brings its own, and takes those of the one before away."""
 
 
-# Built once: SQLAlchemy takes longer to put a statement together than SQLite to carry it out.
-_MOVE_FRONTIER = (
-    update(streams_table)
-    .where(streams_table.c.stream_id == bindparam("stream"))
-    .values(
-        stable=bindparam("until"),
-        vs_max=bindparam("until"),
-        rows=streams_table.c.rows + bindparam("more"),
-        inline_bytes=streams_table.c.inline_bytes + bindparam("more_bytes"),
-        changed_in=bindparam("commit"),
-    )
-    .returning(streams_table.c.added_in, streams_table.c.rows, streams_table.c.inline_bytes)
-)
+# Built once: SQLAlchemy takes longer to build a statement than SQLite to execute it.
 _INSERT_EVALUATION = insert(evaluations)
 _LOCK_QUERY = select(queries_table.c.removed_in).where(queries_table.c.query_id == bindparam("query")).with_for_update()
 _LOCK_ARCHIVE = (
-    select(streams_table.c.stream_id)
+    select(streams_table)
     .where(
         streams_table.c.name == bindparam("name"),
         streams_table.c.query_id.is_not(None),
@@ -223,27 +212,14 @@ def evaluation_for(catalog: Catalog, stream_id: int, data_commit: int) -> Evalua
 def commit_evaluation(catalog: Catalog, done: EvaluationCommit, cause: Cause) -> ResultArchive:
     """Commit an evaluation, and return the results as they then are."""
     with catalog.writing() as connection:
-        _recheck_evaluation(connection, done)
+        there = _lock_archive(connection, done)
         for stream_id in sorted(done.holds):
             streams.lock_stream(connection, stream_id)
-        commit_id = commits.record_commit(
-            connection, catalog.clock.now(), cause, stream_id=None, summary=_evaluation_summary(done)
-        )
-        stream_id = _open_archive(connection, done, commit_id)
-        inline = 0
-        if done.basis is not None:
-            inline -= _remove_replaced(connection, done, commit_id)
-        inline += buckets.add_buckets(connection, stream_id, None, commit_id, done.made)
-        moved = {
-            "stream": stream_id,
-            "until": done.step.until,
-            "more": done.rows,
-            "more_bytes": inline,
-            "commit": commit_id,
-        }
-        stands = connection.execute(_MOVE_FRONTIER, moved).one()
-        streams.record_position(connection, stream_id, commit_id)
-        values = _evaluation_values(done, stream_id, commit_id)
+        committed = _transaction(connection, done, there, cause).commit_archive(connection, catalog.clock.now())
+        now, commit_id = committed.archive, committed.commit_id
+        if done.basis is None:
+            connection.execute(insert(shapes).values(stream_id=now["stream_id"], shape=shape_to_record(done.shape)))
+        values = _evaluation_values(done, now["stream_id"], commit_id)
         connection.execute(_INSERT_EVALUATION, values)
         if not done.is_replay:
             connection.execute(_DELETE_FAULT, {"query": done.query_id})
@@ -251,10 +227,9 @@ def commit_evaluation(catalog: Catalog, done: EvaluationCommit, cause: Cause) ->
             streams.record_consumed(connection, base, queries.consumer_name(done.query), revision)
         if done.serves is not None:
             _update_result_table(connection, done, done.serves, commit_id)
+        counted = now["added_in"], now["rows"], now["inline_bytes"]
         last = _evaluation_from_values(values)
-        return ResultArchive(
-            stream_id, done.query, done.query_id, done.shape, stands.added_in, stands.rows, stands.inline_bytes, last
-        )
+        return ResultArchive(now["stream_id"], done.query, done.query_id, done.shape, *counted, last)
 
 
 def _update_result_table(
@@ -271,8 +246,9 @@ def _update_result_table(
     result_tables.update_table(connection, serves.table, commit_id, done.cause, records, done.step.until)
 
 
-def _recheck_evaluation(connection: Connection, done: EvaluationCommit) -> None:
-    """Whether the query is still what was evaluated, and nobody has taken it further meanwhile."""
+def _lock_archive(connection: Connection, done: EvaluationCommit) -> Row[Any] | None:
+    """The row of the query's results, locked; None where there are none yet. A conflict when the query is not what was
+    evaluated any more, or when another runner has taken its results further."""
     row = connection.execute(_LOCK_QUERY, {"query": done.query_id}).first()
     if row is None or row.removed_in is not None:
         raise BasisConflict
@@ -281,49 +257,36 @@ def _recheck_evaluation(connection: Connection, done: EvaluationCommit) -> None:
     if (there is None) != (expected is None):
         raise BasisConflict
     if there is None or expected is None:
-        return
+        return None
     newest = connection.execute(_NEWEST_EVALUATION, {"stream": there.stream_id}).scalar()
     if there.stream_id != expected.stream_id or newest != expected.last.number:
         raise BasisConflict
+    return there
 
 
-def _open_archive(connection: Connection, done: EvaluationCommit, commit_id: int) -> int:
-    """The archive that the evaluation goes into; a new one takes the place of that of the query's former form."""
-    if done.basis is not None:
-        return done.basis.stream_id
-    if done.replaces is not None:
-        streams.end_archive(connection, done.replaces.stream_id, commit_id)
-    created = connection.execute(
-        insert(streams_table)
-        .values(
-            name=done.query,
-            added_in=commit_id,
-            rows=0,
-            inline_bytes=0,
-            revisions=0,
-            applied=0,
-            folded=0,
-            changed_in=commit_id,
-            query_id=done.query_id,
-        )
-        .returning(streams_table.c.stream_id)
+def _transaction(connection: Connection, done: EvaluationCommit, there: Row[Any] | None, cause: Cause) -> Transaction:
+    """The change of the archive. A new archive takes the place of that of the query's former form."""
+    basis = None if done.basis is None else there
+    former: list[Bucket] = []
+    if basis is not None and done.takes_away:
+        former = buckets.live_buckets(connection, basis.stream_id, *done.takes_away)
+    # Only the next evaluation reads a state, so no reader of an older commit needs a former one.
+    states = [each for each in former if each.role is Role.STATE]
+    return Transaction(
+        cause=cause,
+        summary=_evaluation_summary(done),
+        archive=NewArchive(done.query, done.query_id) if basis is None else basis,
+        is_listed=False,
+        ends=[] if done.replaces is None or basis is not None else [done.replaces.stream_id],
+        removes=[] if basis is None else [*(each for each in former if each.role is not Role.STATE), *done.merged],
+        deletes=states,
+        adds=[BucketAddition(done.made)],
+        state={
+            "stable": done.step.until,
+            "vs_max": done.step.until,
+            "rows": done.rows + (0 if basis is None else basis.rows),
+        },
     )
-    stream_id = int(created.scalar_one())
-    connection.execute(insert(shapes).values(stream_id=stream_id, shape=shape_to_record(done.shape)))
-    return stream_id
-
-
-def _remove_replaced(connection: Connection, done: EvaluationCommit, commit_id: int) -> int:
-    """Take away what the evaluation brings anew; the bytes that are no longer inline."""
-    if done.basis is None:
-        return 0
-    former = buckets.live_buckets(connection, done.basis.stream_id, *done.takes_away) if done.takes_away else []
-    # Nobody but the next evaluation reads a state, so no commit needs a former one.
-    freed = buckets.delete_buckets(connection, [each for each in former if each.role is Role.STATE])
-    gone = [*(each for each in former if each.role is not Role.STATE), *done.merged]
-    if buckets.remove_buckets(connection, [each.bucket_id for each in gone], commit_id) != len(gone):
-        raise BasisConflict
-    return freed + sum(each.size for each in gone if each.inline)
 
 
 def _evaluation_values(done: EvaluationCommit, stream_id: int, commit_id: int) -> dict[str, Any]:

@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, update
+from sqlalchemy import Connection, Row
 from sqlalchemy.exc import IntegrityError
 
-from errata.catalog import buckets, commits, ledger, quarantine, streams
+from errata.catalog import buckets, ledger, quarantine, streams
+from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.database import Catalog
+from errata.catalog.ledger import LedgerEntry
 from errata.catalog.quarantine import QuarantineState
 from errata.catalog.streams import StreamState
-from errata.catalog.tables import streams as streams_table
+from errata.catalog.transaction import BasisConflict, BatchConflict, FilesConflict, Transaction, lock_basis
 from errata.model.batch import BadRevision, BadRow, BatchCounts, Op, ReadSplit, RevisionCounts, SourceFile
 from errata.model.bucket import Bucket, NewBucket, Role
 from errata.model.commit import Cause
@@ -46,18 +48,6 @@ class AppendCommit:
     """The rows of quarantine that are taken in again by it."""
 
 
-class BasisConflict(Exception):
-    """Another writer moved the stream in a way that what was decided on its old standing no longer holds."""
-
-
-class BatchConflict(Exception):
-    """Another writer has just taken in a batch of the same id."""
-
-
-class FilesConflict(Exception):
-    """Another writer has just taken in some of the files, or equal ones, in another batch."""
-
-
 def commit_append(catalog: Catalog, basis: StreamState, arrived: AppendCommit, cause: Cause) -> int:
     """Commit a batch that was arranged on `basis`, and return the commit's number."""
     with catalog.writing() as connection:
@@ -69,17 +59,16 @@ def commit_append(catalog: Catalog, basis: StreamState, arrived: AppendCommit, c
         batch_no = _insert_batch(connection, basis, arrived)
         _recheck_append(connection, now, basis, arrived)
         quarantine.quarantine_rows(connection, basis.stream_id, batch_no, arrived.bad)
-        commit_id = commits.record_commit(
-            connection,
-            catalog.clock.now(),
-            cause,
-            stream_id=basis.stream_id,
-            batch_id=arrived.batch_id,
+        commit_id = Transaction(
+            cause=cause,
             summary=_append_summary(arrived),
-        )
-        ledger.set_batch_commit(connection, batch_no, commit_id)
+            archive=now,
+            batch_id=arrived.batch_id,
+            batch_no=batch_no,
+            adds=[BucketAddition(arrived.buckets, batch_no)],
+            state=_state_after(now, basis, arrived),
+        ).commit(connection, catalog.clock.now())
         quarantine.settle_rows(connection, arrived.retried, QuarantineState.RETRIED, commit_id)
-        _add_to_stream(connection, now, basis, arrived, batch_no, commit_id)
         return commit_id
 
 
@@ -118,46 +107,30 @@ def _was_compared(basis: StreamState, arrived: AppendCommit) -> bool:
 
 
 def _insert_batch(connection: Connection, basis: StreamState, arrived: AppendCommit) -> int:
+    entry = LedgerEntry(
+        arrived.batch_id,
+        arrived.content_hash,
+        arrived.counts,
+        arrived.files,
+        arrived.splits,
+        arrived.default_op,
+        arrived.again_of,
+    )
     try:
-        return ledger.insert_batch(
-            connection,
-            basis.stream_id,
-            arrived.batch_id,
-            arrived.content_hash,
-            arrived.files,
-            arrived.splits,
-            arrived.counts,
-            arrived.default_op,
-            arrived.again_of,
-        )
+        return ledger.insert_batch(connection, basis.stream_id, entry)
     except IntegrityError:
         raise BatchConflict from None
 
 
-def _add_to_stream(
-    connection: Connection, now: Row[Any], basis: StreamState, arrived: AppendCommit, batch_no: int, commit_id: int
-) -> None:
-    inline = buckets.add_buckets(
-        connection, basis.stream_id, batch_no, commit_id, arrived.buckets, now.revisions, now.applied
-    )
-    pending = sum(bucket.rows for bucket in arrived.buckets if bucket.role is Role.PENDING)
-    vs_max, stable = now.vs_max, now.stable
-    if arrived.on_time is not None:
-        vs_max = max(arrived.on_time[1], vs_max if vs_max is not None else arrived.on_time[1])
-        stable = max(vs_max - basis.stream.slack, LOWEST if stable is None else stable)
-    connection.execute(
-        update(streams_table)
-        .where(streams_table.c.stream_id == basis.stream_id)
-        .values(
-            stable=stable,
-            vs_max=vs_max,
-            rows=streams_table.c.rows + arrived.counts.appended,
-            inline_bytes=streams_table.c.inline_bytes + inline,
-            revisions=streams_table.c.revisions + pending,
-            changed_in=commit_id,
-        )
-    )
-    streams.record_position(connection, basis.stream_id, commit_id)
+def _state_after(now: Row[Any], basis: StreamState, arrived: AppendCommit) -> dict[str, int | None]:
+    """Rows that came late move neither the newest instant nor the stable point."""
+    rows = now.rows + arrived.counts.appended
+    if arrived.on_time is None:
+        return {"rows": rows}
+    newest = arrived.on_time[1]
+    vs_max = max(newest, newest if now.vs_max is None else now.vs_max)
+    stable = max(vs_max - basis.stream.slack, LOWEST if now.stable is None else now.stable)
+    return {"rows": rows, "vs_max": vs_max, "stable": stable}
 
 
 def _append_summary(arrived: AppendCommit) -> dict[str, object]:
@@ -208,47 +181,24 @@ def commit_revisions(
 ) -> int:
     """Commit what was decided on `basis`, and return the commit's number."""
     with catalog.writing() as connection:
-        now = streams.lock_stream_state(connection, basis.stream_id)
-        if now is None:
-            raise BasisConflict
+        now = lock_basis(connection, basis.stream_id)
         _recheck_revisions(connection, now, basis, decided)
         quarantine.quarantine_revisions(connection, basis.stream_id, decided.bad)
-        commit_id = commits.record_commit(
-            connection,
-            catalog.clock.now(),
-            cause,
-            stream_id=basis.stream_id,
-            batch_id=batch_id,
-            summary=_revision_summary(decided),
-        )
-        if buckets.remove_buckets(connection, [each.bucket_id for each in decided.claimed], commit_id) != len(
-            decided.claimed
-        ):
-            raise BasisConflict
-        inline = buckets.add_buckets(connection, basis.stream_id, None, commit_id, decided.overlays)
-        inline -= sum(each.size for each in decided.claimed if each.inline)
-        revisions = now.revisions
-        for batch_no, bucket in decided.waiting:
-            inline += buckets.add_buckets(connection, basis.stream_id, batch_no, commit_id, [bucket], revisions)
-            revisions += bucket.rows
-        buckets.count_masked(connection, decided.masked)
         settled = decided.settled
-        connection.execute(
-            update(streams_table)
-            .where(streams_table.c.stream_id == basis.stream_id)
-            .values(
-                rows=streams_table.c.rows + settled.inserted - settled.deleted,
-                inline_bytes=streams_table.c.inline_bytes + inline,
-                revisions=revisions,
-                applied=decided.last,
-                changed_in=commit_id,
-            )
-        )
-        streams.record_position(connection, basis.stream_id, commit_id)
-        return commit_id
+        waiting = [BucketAddition([bucket], batch_no) for batch_no, bucket in decided.waiting]
+        return Transaction(
+            cause=cause,
+            summary=_revision_summary(decided),
+            archive=now,
+            batch_id=batch_id,
+            removes=decided.claimed,
+            adds=[BucketAddition(decided.overlays), *waiting],
+            masks=decided.masked,
+            state={"rows": now.rows + settled.inserted - settled.deleted, "applied": decided.last},
+        ).commit(connection, catalog.clock.now())
 
 
-def _recheck_revisions(connection: Connection, now: StreamState, basis: StreamState, decided: RevisionCommit) -> None:
+def _recheck_revisions(connection: Connection, now: Row[Any], basis: StreamState, decided: RevisionCommit) -> None:
     """Whether the rows that were found are still the live ones: only who came first can have changed that."""
     if now.changed_in == basis.changed_in:
         return

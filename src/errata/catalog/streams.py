@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Row, Select, bindparam, delete, func, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
-from errata.catalog import commits, queries
 from errata.catalog.database import Catalog
-from errata.catalog.tables import buckets, consumers, declarations, positions, streams
+from errata.catalog.tables import consumers, declarations, positions, streams
 from errata.errors import unknown_name_error
-from errata.model.commit import Cause
-from errata.model.stream import Stream, stream_from_record, stream_to_record
+from errata.model.stream import Stream, stream_from_record
 
 
 def consumed_revision(connection: Connection, stream_id: int) -> int | None:
@@ -43,20 +39,14 @@ def drop_consumer(connection: Connection, stream_id: int, name: str) -> None:
 
 # Streams as the catalog has recorded them, and where each one stands.
 
-NO_QUERIES = queries.QueryChangeSet()
-
-
 _POSITION_COLUMNS = ("stable", "vs_max", "rows", "applied", "aged_to", "folded")
+_LOCK_STREAM = select(streams).where(streams.c.stream_id == bindparam("stream")).with_for_update()
 _INSERT_POSITION = insert(positions).from_select(
     ["stream_id", "commit_id", *_POSITION_COLUMNS],
     select(
         streams.c.stream_id, bindparam("commit", type_=BigInteger), *(streams.c[name] for name in _POSITION_COLUMNS)
     ).where(streams.c.stream_id == bindparam("stream")),
 )
-
-
-class ApplyConflict(Exception):
-    """The streams are no longer as they were when a change of them was planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +101,18 @@ def check_stream_known(catalog: Catalog, name: str) -> None:
 
 def lock_stream(connection: Connection, stream_id: int) -> Row[Any]:
     """The stream's row, locked until the transaction ends: appends, ageing and declaring exclude each other."""
-    query = select(streams).where(streams.c.stream_id == stream_id).with_for_update()
-    return connection.execute(query).one()
+    return connection.execute(_LOCK_STREAM, {"stream": stream_id}).one()
 
 
-def lock_stream_state(connection: Connection, stream_id: int) -> StreamState | None:
-    """The same, and where the stream stands now; None when it has been dropped."""
-    row = lock_stream(connection, stream_id)
-    return None if row.removed_in is not None else _state_from_row(connection, row, None)
+def lock_streams(connection: Connection) -> dict[str, StreamState]:
+    """All streams that are in the catalog, locked in the order of their ids, by name."""
+    rows = connection.execute(_select_live(None, None).order_by(streams.c.stream_id).with_for_update()).all()
+    return {row.name: current_state(connection, row) for row in rows}
+
+
+def current_state(connection: Connection, row: Row[Any]) -> StreamState:
+    """The state of the stream whose row the transaction has locked."""
+    return _state_from_row(connection, row, None)
 
 
 def is_declared_since(connection: Connection, stream_id: int, commit_id: int) -> bool:
@@ -183,93 +177,6 @@ def age_out_commit(connection: Connection, stream_id: int, place: int) -> int | 
     query = query.where(positions.c.stream_id == stream_id, positions.c.aged_to > place)
     found = connection.execute(query).scalar()
     return None if found is None else int(found)
-
-
-def apply_changes(
-    catalog: Catalog,
-    cause: Cause,
-    *,
-    write: Iterable[Stream],
-    drop: Iterable[str],
-    summary: Mapping[str, Any],
-    planned_on: Mapping[str, int] | None = None,
-    query_writes: queries.QueryChangeSet = NO_QUERIES,
-) -> int:
-    """Record new and changed declarations and drop streams, in one commit. `planned_on` tells which streams there were
-    when this was planned, and the commit that had last moved each; when that is no longer so, nothing is done. The same
-    holds for queries."""
-    with catalog.writing() as connection:
-        # All of them, in order, and the head after them: as appends lock, so that the two cannot wait in a circle.
-        live = _select_live(None, None).order_by(streams.c.stream_id).with_for_update()
-        recorded = {row.name: _state_from_row(connection, row, None) for row in connection.execute(live).all()}
-        moved = {name: each.changed_in for name, each in recorded.items()}
-        if planned_on is not None and moved != planned_on:
-            raise ApplyConflict
-        with _query_conflicts():
-            queries.check_unchanged(connection, query_writes)
-        commit_id = commits.record_commit(connection, catalog.clock.now(), cause, summary=summary)
-        for stream in write:
-            known = recorded.get(stream.name)
-            stream_id = known.stream_id if known else _insert_stream(connection, stream.name, commit_id)
-            values = {"stream_id": stream_id, "added_in": commit_id, "declaration": stream_to_record(stream)}
-            connection.execute(insert(declarations).values(values))
-            _set_changed(connection, stream_id, commit_id)
-        for name in drop:
-            stream_id = recorded[name].stream_id
-            end_archive(connection, stream_id, commit_id)
-        with _query_conflicts():
-            queries.record_queries(connection, commit_id, query_writes)
-        _end_results(connection, query_writes.drop, commit_id)
-        return commit_id
-
-
-def end_archive(connection: Connection, stream_id: int, commit_id: int) -> None:
-    """Let an archive end with a commit: older commits go on seeing it."""
-    for table in (streams, buckets):
-        gone = update(table).where(table.c.stream_id == stream_id, table.c.removed_in.is_(None))
-        connection.execute(gone.values(removed_in=commit_id))
-
-
-def _end_results(connection: Connection, dropped: Iterable[str], commit_id: int) -> None:
-    """Let the results of queries that are dropped end with a commit; they hold no revisions back any more."""
-    for name in dropped:
-        results = select(streams.c.stream_id).where(streams.c.name == name, streams.c.query_id.is_not(None))
-        for stream_id in connection.execute(results.where(streams.c.removed_in.is_(None))).scalars().all():
-            end_archive(connection, stream_id, commit_id)
-        connection.execute(delete(consumers).where(consumers.c.name == queries.consumer_name(name)))
-
-
-@contextmanager
-def _query_conflicts() -> Iterator[None]:
-    try:
-        yield
-    except queries.QueryPlanConflict:
-        raise ApplyConflict from None
-
-
-def _insert_stream(connection: Connection, name: str, commit_id: int) -> int:
-    try:
-        created = connection.execute(
-            insert(streams)
-            .values(
-                name=name,
-                added_in=commit_id,
-                rows=0,
-                inline_bytes=0,
-                revisions=0,
-                applied=0,
-                folded=0,
-                changed_in=commit_id,
-            )
-            .returning(streams.c.stream_id)
-        )
-    except IntegrityError:  # somebody else has just created it
-        raise ApplyConflict from None
-    return int(created.scalar_one())
-
-
-def _set_changed(connection: Connection, stream_id: int, commit_id: int) -> None:
-    connection.execute(update(streams).where(streams.c.stream_id == stream_id).values(changed_in=commit_id))
 
 
 def _select_live(name: str | None, commit_id: int | None) -> Select[Any]:

@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select, update
+from sqlalchemy import Connection, Row, func, select
 
-from errata.catalog import buckets, commits, ledger, streams
+from errata.catalog import buckets, ledger, streams
+from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.database import Catalog
-from errata.catalog.stream_commits import BasisConflict, BatchConflict
+from errata.catalog.ledger import LedgerEntry
 from errata.catalog.streams import StreamState
 from errata.catalog.tables import batches, quarantine
 from errata.catalog.tables import buckets as buckets_table
 from errata.catalog.tables import commits as commits_table
-from errata.catalog.tables import streams as streams_table
+from errata.catalog.transaction import BasisConflict, BatchConflict, Transaction, lock_basis
 from errata.errors import RefusedError, UsageError, candidates_text
 from errata.model.batch import MAX_BATCH_ID, BatchCounts
 from errata.model.bucket import Bucket, NewBucket, Role
@@ -134,46 +135,28 @@ def commit_undo(catalog: Catalog, basis: StreamState, undoing: UndoCommit, cause
     """Commit the revisions of an undo that was worked out on `basis`, and return the commit's number."""
     undoable = undoing.undoable
     with catalog.writing() as connection:
-        now = streams.lock_stream_state(connection, basis.stream_id)
-        if now is None:
-            raise BasisConflict
+        now = lock_basis(connection, basis.stream_id)
         if is_in_ledger(connection, basis.stream_id, undoable.undo_id):
             raise BatchConflict
         _recheck_undo(connection, now, basis)
         count = sum(bucket.rows for bucket in undoing.buckets)
         content = hashlib.sha256(undoable.undo_id.encode()).hexdigest()
         counts = BatchCounts(read=count, pending=count)
-        batch_no = ledger.insert_batch(connection, basis.stream_id, undoable.undo_id, content, [], [], counts)
-        undoes = update(batches).where(batches.c.batch_no == batch_no).values(undoes=undoable.batch_no)
-        connection.execute(undoes)
-        commit_id = commits.record_commit(
-            connection,
-            catalog.clock.now(),
-            cause,
-            stream_id=basis.stream_id,
-            batch_id=undoable.undo_id,
-            summary=undoing.summary,
-        )
-        ledger.set_batch_commit(connection, batch_no, commit_id)
-        gone = undoing.withdrawn
-        if buckets.remove_buckets(connection, [each.bucket_id for each in gone], commit_id) != len(gone):
-            raise BasisConflict
-        inline = buckets.add_buckets(connection, basis.stream_id, batch_no, commit_id, undoing.buckets, now.revisions)
-        inline -= sum(each.size for each in gone if each.inline)
+        entry = LedgerEntry(undoable.undo_id, content, counts, undoes=undoable.batch_no)
+        batch_no = ledger.insert_batch(connection, basis.stream_id, entry)
         # With nothing left that is pending, all that was ever numbered is settled.
-        settled = not count and not _count_pending(connection, basis.stream_id)
-        connection.execute(
-            update(streams_table)
-            .where(streams_table.c.stream_id == basis.stream_id)
-            .values(
-                applied=now.revisions if settled else now.applied,
-                inline_bytes=streams_table.c.inline_bytes + inline,
-                revisions=now.revisions + count,
-                changed_in=commit_id,
-            )
-        )
-        streams.record_position(connection, basis.stream_id, commit_id)
-        return commit_id
+        withdrawn = sum(bucket.rows for bucket in undoing.withdrawn)
+        settled = not count and _count_pending(connection, basis.stream_id) == withdrawn
+        return Transaction(
+            cause=cause,
+            summary=undoing.summary,
+            archive=now,
+            batch_id=undoable.undo_id,
+            batch_no=batch_no,
+            removes=undoing.withdrawn,
+            adds=[BucketAddition(undoing.buckets, batch_no)],
+            state={"applied": now.revisions if settled else now.applied},
+        ).commit(connection, catalog.clock.now())
 
 
 def check_undo_id_free(catalog: Catalog, stream_id: int, undoable: UndoCandidate) -> None:
@@ -194,7 +177,7 @@ def is_in_ledger(connection: Connection, stream_id: int, batch_id: str) -> bool:
     return connection.execute(query).first() is not None
 
 
-def _recheck_undo(connection: Connection, now: StreamState, basis: StreamState) -> None:
+def _recheck_undo(connection: Connection, now: Row[Any], basis: StreamState) -> None:
     """Whether rows are still as they were found: what only brings new ones does not matter."""
     if now.changed_in == basis.changed_in:
         return

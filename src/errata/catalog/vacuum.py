@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, union, update
 
-from errata.catalog import commits, pins, streams
+from errata.catalog import pins, streams
 from errata.catalog.database import Catalog
 from errata.catalog.tables import bucket_data, buckets, declarations, doomed, evaluations, positions
 from errata.catalog.tables import commits as commits_table
 from errata.catalog.tables import pins as pins_table
 from errata.catalog.tables import streams as streams_table
+from errata.catalog.transaction import Conflict, Transaction, optimistic
 from errata.model.bucket import Role
 from errata.model.commit import Cause
 from errata.model.horizon import (
@@ -36,9 +37,6 @@ VALUES_PER_STATEMENT = 500
 """So many values go into one statement."""
 
 T = TypeVar("T")
-
-VACUUM_TRIES = 8
-"""So often pins on ever older commits may come while index rows are being removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +60,8 @@ class SpentBucket:
     removed_in: int
 
 
-class _PinConflict(Exception):
-    """A reader has pinned what was about to go."""
+class _PinConflict(Conflict):
+    """A reader has pinned what was about to be removed."""
 
 
 def all_archives(catalog: Catalog, names: Sequence[str] = ()) -> list[ArchiveEntry]:
@@ -100,12 +98,7 @@ def remove_spent(catalog: Catalog, stream_id: int, cause: Cause) -> tuple[int | 
     """
     if not spent_buckets(catalog, stream_id):
         return None, []
-    for _ in range(VACUUM_TRIES):
-        try:
-            return _remove_spent(catalog, stream_id, cause)
-        except _PinConflict:
-            continue
-    return None, []
+    return optimistic(lambda _: _remove_spent(catalog, stream_id, cause), lambda: (None, []), on=_PinConflict)
 
 
 def _remove_spent(catalog: Catalog, stream_id: int, cause: Cause) -> tuple[int | None, list[SpentBucket]]:
@@ -128,7 +121,8 @@ def _remove_spent(catalog: Catalog, stream_id: int, cause: Cause) -> tuple[int |
         pinned = pins.oldest_pinned_locked(connection, now)
         if pinned is not None and pinned < kept_from:
             raise _PinConflict
-        return commits.record_commit(connection, now, cause, stream_id=stream_id, summary=_vacuum_summary(found)), found
+        removal = Transaction(cause=cause, summary=_vacuum_summary(found), archive=stream)
+        return removal.commit(connection, now), found
 
 
 def oldest_whole_commit(connection: Connection, stream: Row[Any], now: int) -> int:

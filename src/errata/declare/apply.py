@@ -13,7 +13,7 @@ from pathlib import Path
 
 from upath import UPath
 
-from errata.catalog import queries, streams
+from errata.catalog import declarations, queries, streams
 from errata.catalog.database import Catalog, database_file, newest_schema_version, open_if_current
 from errata.catalog.database import url_without_password as shown_url
 from errata.catalog.migration import prepare_catalog
@@ -286,7 +286,7 @@ def apply_plan(planned: ApplyPlan, drop: Collection[str] = (), clock: Clock = SY
                 return None
             try:
                 return _record_plan(Site(project, catalog, Warehouse(project.warehouse)), current)
-            except streams.ApplyConflict:
+            except declarations.ApplyConflict:
                 continue
         raise ErrataError("the streams are changing faster than they can be declared", how="run it again")
     finally:
@@ -303,7 +303,7 @@ def _record_plan(site: Site, planned: ApplyPlan) -> int:
         "queries_changed": _names_or_count([each.after.name for each in of_queries.changes]),
         "queries_dropped": _names_or_count(of_queries.drops),
     }
-    return streams.apply_changes(
+    return declarations.apply_changes(
         site.catalog,
         site.caused_by("apply"),
         write=[

@@ -33,7 +33,7 @@ from errata.archive.revisions.locate import (
 )
 from errata.archive.schemas import unpack_table
 from errata.catalog import buckets as index
-from errata.catalog import streams
+from errata.catalog import declarations, streams
 from errata.catalog.database import Catalog
 from errata.declare.warehouse import Warehouse
 from errata.intake.types import arrow_schema
@@ -318,7 +318,7 @@ def test_files_and_inline_buckets_are_found_through_the_catalog(
     catalog: Catalog, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = a_stream(("id", "who"))
-    commit = streams.apply_changes(catalog, Cause("apply"), write=[stream], drop=[], summary={})
+    commit = declarations.apply_changes(catalog, Cause("apply"), write=[stream], drop=[], summary={})
     warehouse = Warehouse(str(tmp_path))
     first = rows_of(stream, [a_row(at, at, f"w{at}") for at in range(30)])
     second = rows_of(stream, [a_row(40 + at, at) for at in range(5)])

@@ -905,7 +905,7 @@ def _revision(done: Layers, what: tuple[Op, int], number: int) -> tuple[Op, Row,
 
 
 def by_spark(body: Body, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
-    monkeypatch.setattr("errata.archive.bucket_frames.LOCAL_TASK_BYTES", -1)
+    monkeypatch.setattr("errata.engine.budget.LOCAL_TASK_BYTES", -1)
     monkeypatch.setattr("errata.declare.site.near_is_installed", lambda: False)
     monkeypatch.setattr(reading, "INSPECTION_TASK_BYTES", 1)
     monkeypatch.setattr(reading, "TASKS_PER_JOB", 3)

@@ -21,8 +21,9 @@ from sqlalchemy import event, select
 from upath import UPath
 
 from errata.archive.upkeep.vacuum import FreedSpace, VacuumReason, VacuumReport, plan_vacuum, run_vacuum
-from errata.catalog import buckets, commits, pins, streams, tables
+from errata.catalog import bucket_writes, buckets, commits, declarations, pins, streams, tables
 from errata.catalog import vacuum as index
+from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.database import Catalog, open_catalog
 from errata.catalog.vacuum import RecordCounts
 from errata.declare.site import Site
@@ -76,12 +77,12 @@ class Archive:
             streams.lock_stream(connection, stream_id)
             now = self.catalog.clock.now()
             commit_id = commits.record_commit(connection, now, Cause("test"), stream_id=stream_id, summary={})
-            buckets.add_buckets(connection, stream_id, None, commit_id, add)
-            assert buckets.remove_buckets(connection, remove, commit_id) == len(remove)
+            bucket_writes.add_buckets(connection, stream_id, commit_id, BucketAddition(add))
+            assert bucket_writes.remove_buckets(connection, remove, commit_id) == len(remove)
             return commit_id
 
     def drop(self, stream: str = "feed") -> int:
-        return streams.apply_changes(self.catalog, Cause("apply"), write=[], drop=[stream], summary={})
+        return declarations.apply_changes(self.catalog, Cause("apply"), write=[], drop=[stream], summary={})
 
     def named(self) -> set[str]:
         """The paths that index rows name."""

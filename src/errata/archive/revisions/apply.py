@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from errata.archive.revisions.decide import CorrectionContext, claim_pending, decide_claim
 from errata.archive.upkeep.ageing import age_out_if_lazy
 from errata.catalog import streams
-from errata.catalog.stream_commits import BasisConflict, RevisionCommit, commit_revisions
+from errata.catalog.stream_commits import RevisionCommit, commit_revisions
+from errata.catalog.transaction import BasisConflict
 from errata.declare.site import Site, pinned_stream
 from errata.engine.failures import spark_errors_in_words
 from errata.errors import ErrataError

@@ -17,8 +17,8 @@ from errata.archive.revisions.undo_plan import UndoRevisions, delete_batch_rows,
 from errata.catalog import streams
 from errata.catalog import undo as ledger
 from errata.catalog.ledger import files_of_batch
-from errata.catalog.stream_commits import BasisConflict, BatchConflict
 from errata.catalog.streams import StreamState
+from errata.catalog.transaction import BasisConflict, BatchConflict
 from errata.catalog.undo import UndoCandidate, UndoCommit, commit_undo
 from errata.declare.site import Site, pinned_stream
 from errata.engine.failures import spark_errors_in_words

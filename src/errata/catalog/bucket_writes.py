@@ -1,0 +1,153 @@
+"""Changes of the bucket index: entries added, made invisible, masked and deleted, inside a transaction of the caller.
+
+An entry is visible from the commit in `added_in` until the commit in `removed_in`; a removed one stays in the index for
+readers of older commits, until vacuum deletes it. The rows of an inline bucket are in `bucket_data`, beside its entry.
+Only `catalog.transaction` and vacuum change the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, update
+
+from errata.catalog.tables import bucket_data, buckets, doomed
+from errata.model.bucket import Bucket, NewBucket, Role
+
+IDS_PER_STATEMENT = 500
+"""Bucket ids in one statement: SQLite's limit on parameters is 999 in old builds."""
+
+# Built once: SQLAlchemy takes longer to build a statement than SQLite to execute it.
+_INSERT_BUCKETS = insert(buckets).returning(buckets.c.bucket_id, buckets.c.path, buckets.c.checksum)
+_INSERT_DATA = insert(bucket_data)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketAddition:
+    """Written buckets that become visible together."""
+
+    buckets: Sequence[NewBucket]
+    batch_no: int | None = None
+    """The batch that brought all of their rows; None when they are of several."""
+    masked: Sequence[int] = ()
+    """For each bucket the number of its rows that are superseded from the beginning; without it, what the bucket
+    says."""
+
+    @property
+    def pending(self) -> int:
+        """The number of pending revisions."""
+        return sum(bucket.rows for bucket in self.buckets if bucket.role is Role.PENDING)
+
+
+def span_class(vs_min: int, vs_max: int) -> int:
+    """The bit length of the span: the span is below 2 to the power of it."""
+    return (vs_max - vs_min).bit_length()
+
+
+def add_buckets(
+    connection: Connection,
+    stream_id: int,
+    commit_id: int,
+    addition: BucketAddition,
+    revisions: int = 0,
+    applied: int = 0,
+) -> int:
+    """Make buckets visible from the commit on, and return the bytes that are stored inline. Pending revisions are
+    numbered after `revisions`. No revision up to `applied` concerns the rows of a base bucket without a floor."""
+    rows = []
+    for number, bucket in enumerate(addition.buckets):
+        numbers = bucket.revisions
+        if bucket.role is Role.PENDING:
+            numbers = (revisions + 1, revisions + bucket.rows)
+            revisions += bucket.rows
+        rows.append(
+            _index_values(bucket)
+            | dict(zip(("revision_first", "revision_last"), numbers or (None, None), strict=True))
+            | {
+                "stream_id": stream_id,
+                "batch_no": addition.batch_no,
+                "floor": _floor(bucket, applied),
+                "masked": addition.masked[number] if addition.masked else bucket.masked,
+                "added_in": commit_id,
+            }
+        )
+    if not rows:
+        return 0
+    # The database returns them in any order; those with the same checksum have the same bytes.
+    data = {each.checksum: each.data for each in addition.buckets if each.data is not None}
+    added = connection.execute(_INSERT_BUCKETS, rows).all()
+    inline = [{"bucket_id": each.bucket_id, "data": data[each.checksum]} for each in added if each.path is None]
+    if inline:
+        connection.execute(_INSERT_DATA, inline)
+    return sum(len(data[each.checksum]) for each in added if each.path is None)
+
+
+def _floor(bucket: NewBucket, applied: int) -> int:
+    if bucket.floor is not None:
+        return bucket.floor
+    return applied if bucket.role is Role.BASE else 0
+
+
+def _index_values(bucket: NewBucket) -> dict[str, Any]:
+    """The columns that follow from the bucket alone."""
+    masks, content = bucket.masks or (None, None), bucket.content or (None, None)
+    ends = bucket.ends or (None, None)
+    return {
+        "role": bucket.role.value,
+        "layout": bucket.layout.value,
+        "path": bucket.path,
+        "rows": bucket.rows,
+        "bytes": bucket.size,
+        "vs_min": bucket.vs_min,
+        "vs_max": bucket.vs_max,
+        "ve_min": ends[0],
+        "ve_max": ends[1],
+        "span_class": span_class(bucket.vs_min, bucket.vs_max),
+        "group_low": bucket.groups.low,
+        "group_high": bucket.groups.high,
+        "group_members": bucket.groups.members_json(),
+        "sampling_rate": 1.0,
+        "checksum": bucket.checksum,
+        "mask_min": masks[0],
+        "mask_max": masks[1],
+        "content_min": content[0],
+        "content_max": content[1],
+        "folded": bucket.folded,
+    }
+
+
+def remove_buckets(connection: Connection, bucket_ids: Sequence[int], commit_id: int) -> int:
+    """Make buckets invisible from the commit on, and return how many of them were visible until then."""
+    removed = 0
+    for start in range(0, len(bucket_ids), IDS_PER_STATEMENT):
+        result = connection.execute(
+            update(buckets)
+            .where(
+                buckets.c.bucket_id.in_(bucket_ids[start : start + IDS_PER_STATEMENT]), buckets.c.removed_in.is_(None)
+            )
+            .values(removed_in=commit_id)
+        )
+        removed += result.rowcount
+    return removed
+
+
+def count_masked(connection: Connection, masked: Mapping[int, int]) -> None:
+    """Add to the numbers of superseded rows, by bucket."""
+    for bucket_id, count in masked.items():
+        connection.execute(
+            update(buckets).where(buckets.c.bucket_id == bucket_id).values(masked=buckets.c.masked + count)
+        )
+
+
+def delete_buckets(connection: Connection, some: Iterable[Bucket]) -> None:
+    """Delete entries for good, for buckets that no reader of an older commit needs. Vacuum removes their files."""
+    gone = list(some)
+    for start in range(0, len(gone), IDS_PER_STATEMENT):
+        wanted = [each.bucket_id for each in gone[start : start + IDS_PER_STATEMENT]]
+        connection.execute(delete(bucket_data).where(bucket_data.c.bucket_id.in_(wanted)))
+        connection.execute(delete(buckets).where(buckets.c.bucket_id.in_(wanted)))
+    files = [{"path": each.path, "bytes": each.size} for each in gone if each.path is not None]
+    if files:
+        connection.execute(insert(doomed), files)
