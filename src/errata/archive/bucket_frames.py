@@ -1,7 +1,10 @@
-"""Work on buckets that is cut into tasks: done in this process where there is little to read, else by Spark.
+"""Rows of buckets read by this process or by an engine, and tasks over buckets run by either.
 
-A task is known by its number. What does some of them yields record batches, and may write files, which nobody sees
-until a commit names them.
+A frame of buckets is made of files that the engine opens by name and of rows that it is handed: inline buckets, small
+buckets, and for the near engine files of which only a small part is needed.
+
+Tasks are known by number. The function that does some of them yields record batches; it may write files, which are
+invisible until a commit names them, and it travels to Spark's workers. `engine.budget` decides where tasks run.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from errata.archive.overlays import BucketSource, bucket_sources
 from errata.archive.schemas import conform
 from errata.catalog.database import Catalog
 from errata.declare.warehouse import Warehouse
+from errata.engine.budget import runs_in_process
 from errata.engine.frames import arrow_ddl, fetch_rows, frame_of_rows
 from errata.engine.near import is_near
 from errata.errors import ErrataError
@@ -25,27 +29,24 @@ from errata.model.time import Interval
 AnyBucket = TypeVar("AnyBucket", Bucket, NewBucket)
 
 LOCAL_ROWS = 50_000
-"""Rows in buckets up to which they are read in this process. To start an engine or a job for them would take longer;
-where one is at work, it is handed their values."""
+"""Rows in buckets up to which this process reads them: starting an engine or a job would take longer. An engine that is
+already at work is handed their values."""
 
 MAX_PARTIAL_SHARE = 0.5
-"""Share of a bucket's rows up to which the near engine is handed them, and does not read the file."""
+"""Share of a bucket's rows up to which the near engine is handed the rows instead of reading the whole file."""
 
 MAX_LOCAL_VALUES = 1_000_000
-"""Values, of rows by columns, of a scan up to which the near engine is handed them."""
-
-LOCAL_TASK_BYTES = 16 * 1024 * 1024
-"""Bytes in buckets up to which tasks are done here: a Spark job would take longer to begin."""
+"""Values (rows times columns) up to which the near engine is handed rows of one scan."""
 
 TaskFunction = Callable[[Iterable[int]], Iterator[pa.RecordBatch]]
-"""Does some tasks, by their numbers. It travels to Spark's workers."""
+"""Does the tasks of the given numbers; it travels to Spark's workers."""
 
 
 def run_tasks(
     session: Callable[[], SparkSession], size: int, count: int, do: TaskFunction, schema: pa.Schema
 ) -> pa.Table:
-    """What tasks yield that read so many bytes together."""
-    if size <= LOCAL_TASK_BYTES:
+    """What `count` tasks yield that read `size` bytes together."""
+    if runs_in_process(size):
         return pa.Table.from_batches(do(range(count)), schema)
     return run_spark_tasks(session(), count, count, do, schema)
 
@@ -53,7 +54,7 @@ def run_tasks(
 def run_spark_tasks(
     session: SparkSession, count: int, partitions: int, do: TaskFunction, schema: pa.Schema
 ) -> pa.Table:
-    """The same by a Spark job, which shares the tasks out."""
+    """What tasks yield, run by a Spark job of so many partitions."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -71,8 +72,8 @@ def bucket_frame(
     declared: str,
     wanted: tuple[str, Interval] | None = None,
 ) -> DataFrame:
-    """All rows of some buckets, with a schema that is also declared in Spark's words; `wanted`: at least those of which
-    a column lies in an interval."""
+    """The rows of some buckets, with a schema that is also given as Spark declares it (`declared`). With `wanted`, only
+    the rows whose column lies in the interval are needed; others may be among them."""
     by_name, here = split_by_access(session, warehouse, found)
     if wanted is not None and is_near(session):
         by_name, little = _split_by_share(by_name, wanted[1], len(schema))
@@ -95,8 +96,8 @@ def files_frame(
 def split_by_access(
     session: SparkSession, warehouse: Warehouse, found: Iterable[AnyBucket]
 ) -> tuple[list[AnyBucket], list[AnyBucket]]:
-    """Buckets of whose files the engine is told the names, and those whose rows it is handed. To the near engine a file
-    that is not there has no rows: it is only told of files that are there, whole, under a name that is no pattern."""
+    """Buckets whose files the engine opens by name, and those whose rows it is handed. The near engine takes a missing
+    file for an empty one, so it opens only files of the right size whose names are no patterns."""
     near = is_near(session)
     by_name: list[AnyBucket] = []
     here: list[AnyBucket] = []
@@ -107,8 +108,8 @@ def split_by_access(
 
 
 def _split_by_share(found: Iterable[Bucket], interval: Interval, columns: int) -> tuple[list[Bucket], list[Bucket]]:
-    """Buckets of which the near engine reads the files, and those of which it is handed the row groups that meet an
-    interval, since these are a small part. It reads whole files, for it may not trust what they say of their rows."""
+    """Buckets whose files the near engine reads whole, and those of which it is handed the row groups that meet the
+    interval, since these are a small part. It does not prune row groups itself: their statistics are not used there."""
     whole: list[Bucket] = []
     little: list[Bucket] = []
     values = 0.0
@@ -130,8 +131,8 @@ def read_buckets(
     found: Iterable[Bucket],
     wanted: tuple[str, Interval] | None = None,
 ) -> pa.Table:
-    """The rows of some buckets as they are kept, whatever they are; `wanted`: at least those with a column in an
-    interval."""
+    """The stored rows of some buckets of any role. With `wanted`, only the rows whose column lies in the interval are
+    needed; others may be among them."""
 
     def read_from(source: BucketSource) -> pa.Table:
         if wanted is None:

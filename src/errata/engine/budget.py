@@ -1,6 +1,6 @@
-"""The budget of the near engine, and the choice between near and far for one piece of work.
+"""The budgets of this process and of the near engine, and the choice between near and far for one piece of work.
 
-Both are decided from rows and bytes that the bucket index knows before anything is read. No engine is imported here:
+All are decided from rows and bytes that the bucket index knows before anything is read. No engine is imported here:
 a command that turns out to need none does not load PySpark.
 """
 
@@ -17,6 +17,15 @@ NEAR_MAX_ROWS = 2_000_000
 """Rows of a piece of work above which the far engine does it."""
 NEAR_MAX_BYTES = 256 * 1024 * 1024
 """Bytes in buckets of a piece of work above which the far engine does it."""
+
+
+LOCAL_TASK_BYTES = 16 * 1024 * 1024
+"""Bytes in buckets up to which tasks over them run in this process: a Spark job would take longer to start."""
+
+
+def runs_in_process(size: int) -> bool:
+    """Whether tasks that read so many bytes together run in this process, without an engine."""
+    return size <= LOCAL_TASK_BYTES
 
 
 def near_is_installed() -> bool:

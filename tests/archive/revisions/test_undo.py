@@ -179,7 +179,7 @@ def test_rows_in_quarantine_are_left_there(house: House) -> None:
 
 
 def test_many_rows_are_taken_back_by_tasks(changed: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("errata.archive.bucket_frames.LOCAL_TASK_BYTES", -1)
+    monkeypatch.setattr("errata.engine.budget.LOCAL_TASK_BYTES", -1)
     compact_streams(changed.site, everything=True)
     assert plan_undo(changed.site, "feed", "A").deleted == 97
     assert undo_batch(changed.site, "feed", "A", keep_later=True).plan.deleted == 97

@@ -299,7 +299,7 @@ def test_tasks_of_spark_do_the_same(a_house: Callable[..., House], make: Make, m
 
     here, there = filled(make(bucket_rows=5)), filled(layers(a_house(plain()), plain(bucket_rows=5), inline=False))
     compacted(here, everything=True)
-    monkeypatch.setattr("errata.archive.bucket_frames.LOCAL_TASK_BYTES", 0)
+    monkeypatch.setattr("errata.engine.budget.LOCAL_TASK_BYTES", 0)
     monkeypatch.setattr(archive, "TASK_BYTES", 4_000)
     old, rows = there.standing.changed_in, there.seen()
     report = compacted(there, everything=True)
