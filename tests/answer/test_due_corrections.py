@@ -52,7 +52,13 @@ def swept(there: Answering, *names: str) -> SweepReport:
     """What is told holds of the sweep that follows, and after it there is nothing left."""
     told = find_due_corrections(there.site, names)
     report = sweep(there.site, names, due=True)
-    assert did(report) == bool(told), told
+    if told:
+        assert did(report), told
+    else:
+        # Late versions may be taken up once more, before an evaluation has recorded that they were read.
+        assert (report.revised, report.stopped) == ([], [])
+        assert all(each.swept is not None and not each.swept.changed for each in report.swept), told
+        return report
     assert {each.stream for each in report.revised} <= set(told.streams), told
     assert {each.name for each in report.swept} <= set(told.queries), told
     left = find_due_corrections(there.site, names)

@@ -169,21 +169,20 @@ def test_however_many_revisions_few_changes_are_followed(count: int) -> None:
     assert sum(each.count for each in found) == count
     inside = [
         any(
-            each.interval.start <= row["time"] < each.interval.end
-            and each.values.get("symbol", row["symbol"]) == row["symbol"]
+            row["time"] in each.rows.interval and each.rows.values.get("symbol", row["symbol"]) == row["symbol"]
             for each in found
         )
         for row in rows
     ]
     assert all(inside)
     if count > MAX_SINGLE_VERSIONS:
-        assert {each.values.get("symbol") for each in found} == {"IBM", "GE", "GM"}
+        assert {each.rows.values.get("symbol") for each in found} == {"IBM", "GE", "GM"}
 
 
 def test_revisions_of_many_groups_are_cut_where_nothing_happened() -> None:
     near, far = [quote(1 + place % 3, f"S{place}") for place in range(MAX_GROUPS + 30)], quote(90, "IBM")
     found = cluster_revisions(revised("quotes", [*near, far], group=("symbol",)))
-    ends = sorted((each.interval.start, each.interval.end) for each in found)
+    ends = sorted((each.rows.interval.start, each.rows.interval.end) for each in found)
     assert ends[-1] == (90 * MINUTE, 90 * MINUTE + 1)
     assert ends[0][0] == MINUTE
-    assert Extent(ExtentAxis.START, Interval(4 * MINUTE, 89 * MINUTE)) not in found
+    assert all((each.rows.interval & Interval(4 * MINUTE, 89 * MINUTE)).empty for each in found)

@@ -87,7 +87,7 @@ class Past:
 
 def always_worth_asking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of so few rows it would often not be worth it to ask stored lineage."""
-    monkeypatch.setattr(lineage_lookup, "_rows_read", lambda _inputs, needed, _until: needed.stored is None)
+    monkeypatch.setattr(lineage_lookup, "rows_to_read", lambda _inputs, needed, _until: needed.stored is None)
 
 
 @pytest.mark.parametrize("seed", [NOT_WORTH_ASKING, *seeds(__name__, COURSES)])

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from errata.answer import replay_sequence
 from errata.answer.inputs import RunInputs
-from errata.answer.lineage_lookup import LineageRequest, cheaper_sequence, lineage_request
+from errata.answer.lineage_lookup import LineageRequest, cheaper_sequence, lineage_request, rows_to_read
 from errata.answer.query_state import QueryState, scope_of_results, state_impact, unread_revisions
 from errata.answer.replay_sequence import ReplaySequence, ResultScope
 from errata.answer.source_revisions import (
@@ -21,15 +21,14 @@ from errata.answer.source_revisions import (
     cluster_revisions,
 )
 from errata.answer.task import EvaluationTask, upstream_results
+from errata.answer.unread_changes import has_newer_rows
 from errata.archive.upkeep.retention import unrecoverable_sources
-from errata.catalog import buckets
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import ResultArchive
 from errata.engine.budget import EngineDemand
 from errata.language.incremental import adjustment_obstacle
 from errata.language.nodes import scans_of
 from errata.language.plan import Plan
-from errata.model.bucket import Bucket, Role
 from errata.model.commit import RefusedRevisions
 from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import VS
@@ -43,11 +42,6 @@ MIN_CLUSTERS = 8
 ROWS_PER_CLUSTER = 2_000
 """Rows for each change that is told apart. To follow one through a plan of ten operators takes some 0.3 ms, in which
 either engine reads about as many."""
-
-
-def rows_to_read(inputs: RunInputs, needed: ReplaySequence, until: int) -> int:
-    """About how many rows are read to work results out again."""
-    return sum(inputs.size_of_all(name, some, until) for name, some in needed.reads.items())
 
 
 def choose_technique(
@@ -278,19 +272,3 @@ def plan_replay(
     # Where results come out different, what is kept may be wrong, too.
     is_kept = _is_state_unrecoverable(task, basis, inputs)
     return CorrectionPlan(task, basis, basis.last.inputs, (), of, needed, by, why, is_kept, basis.last.data_commit)
-
-
-def has_newer_rows(basis: ResultArchive, inputs: RunInputs) -> bool:
-    """Whether rows of the last instant have come that the answer does not contain: the next evaluation brings them."""
-    since, until = basis.last.data_commit, basis.frontier
-    came = {stream_id for stream_id, _, _ in inputs.came(since)}
-    ids = {inputs.standings[name].stream_id for name in basis.last.revisions}
-
-    def added(stream_id: int) -> list[Bucket]:
-        return buckets.added_between(inputs.site.catalog, stream_id, (Role.BASE,), after=since, up_to=inputs.commit_id)
-
-    return any(
-        each.batch_no is not None and each.vs_min <= until <= each.vs_max
-        for stream_id in sorted(came & ids)
-        for each in inputs.once(("added", stream_id, since), partial(added, stream_id))
-    )

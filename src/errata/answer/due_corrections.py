@@ -1,4 +1,10 @@
-"""Which corrections are due, as the project and its queries declare; what is not due waits and is not lost."""
+"""Which corrections are due, by the deferral that the project and its queries declare. What is not due waits.
+
+`Deferrals` tells of one query or stream whether what waits is due; run, sweep, `sweep --plan` and status ask it.
+`find_due_corrections` tells what `sweep(due=True)` would find to do. The sensor asks it again and again, so that it
+reads the catalog alone, without Spark and without a query's text. It leaves out what such a sweep would leave as it
+is, or the sensor would never come to rest: corrections that are deferred, that speak of rows which have not come yet,
+or that only concern queries which have stopped, wait for one that has, or are being worked on."""
 
 from __future__ import annotations
 
@@ -6,23 +12,34 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
+from typing import assert_never
 
 import pyarrow.compute as pc
 
-from errata.answer.progress import deferred_overlays, transitive_inputs
-from errata.answer.source_revisions import SourceRevisions, revisions_of_overlays
-from errata.archive.overlays import bucket_sources, read_overlays
+from errata.answer.progress import transitive_inputs
+from errata.answer.source_revisions import SourceRevisions
+from errata.answer.unread_changes import (
+    LateVersions,
+    NewestCatalog,
+    UnreadChange,
+    UnreadRevisions,
+    UpstreamCorrections,
+    current_basis,
+    has_newer_rows,
+    read_revisions,
+    unread_changes,
+    unread_revisions,
+)
+from errata.archive.overlays import bucket_sources
 from errata.archive.revisions.pending import can_settle_any
-from errata.archive.schemas import BATCH
-from errata.catalog import buckets, commits, leases, ledger, queries, streams
+from errata.catalog import buckets, commits, leases, queries
 from errata.catalog.queries import RecordedQuery, StoppedQuery
-from errata.catalog.result_archives import ResultArchive, evaluations_of, read_archives
+from errata.catalog.result_archives import ResultArchive
 from errata.catalog.streams import StreamState
 from errata.declare.site import Site
 from errata.errors import unknown_name_error
-from errata.model.bucket import Bucket, Role
-from errata.model.commit import Evaluation
-from errata.model.deferral import DEFAULT_DEFERRAL, Deferral
+from errata.model.bucket import Role
+from errata.model.deferral import DEFAULT_DEFERRAL, AlwaysRule, Deferral, NeverRule
 from errata.model.results import EVALUATION, VS
 
 
@@ -41,30 +58,30 @@ class CorrectionBacklog:
 class Deferrals:
     """What waits of each stream, and whether it is due for each query."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, view: NewestCatalog | None = None) -> None:
         self._site = site
         self._now = site.catalog.clock.now()
-        self._standings = {each.stream.name: each for each in streams.stream_states(site.catalog)}
+        self._view = view or NewestCatalog(site)
         self._recorded = queries.recorded_queries(site.catalog)
-        self._pending = {name: _pending_backlog(site, each) for name, each in self._standings.items()}
+        self._reads = {name: each.checked.reads for name, each in self._recorded.items()}
+        self._pending = {name: _pending_backlog(site, each) for name, each in self._view.standings.items()}
 
     def of(self, query: str) -> Deferral:
         """When corrections of a query's results are due."""
         return self._recorded[query].checked.query.sweep or self._site.project.sweep
 
     def due(self, query: str, revised: Iterable[SourceRevisions]) -> bool:
-        """Whether what has been applied to history is due to reach a query's results."""
+        """Whether applied revisions are due to reach a query's results."""
         return self._is_due(self.of(query), _backlog_of_revisions(revised))
 
     def waits_for(self, query: str, revised: Iterable[SourceRevisions]) -> str | None:
         """What the corrections of a query wait for, in words; None where they are due."""
         return self._words(query, _backlog_of_revisions(revised))
 
-    def standing(self, query: str, published: Mapping[str, ResultArchive]) -> str | None:
-        """What all that a query's results do not contain waits for, in words; None where it is due, or nothing waits.
+    def standing(self, query: str) -> str | None:
+        """What the changes that a query's results lack wait for, in words. None where these are due or there are none.
         Corrections of queries that it reads are not counted."""
-        reads = {name: each.checked.reads for name, each in self._recorded.items()}
-        whole = self._waits_for(query, transitive_inputs(query, reads), published)
+        whole = self._query_backlog(query, transitive_inputs(query, self._reads))
         return self._words(query, whole) if whole.queue else None
 
     def _words(self, query: str, whole: CorrectionBacklog) -> str | None:
@@ -74,36 +91,43 @@ class Deferrals:
         return deferral.waits_for(whole.queue, self._age(whole), self._now)
 
     def streams_due(self) -> list[str]:
-        """The streams of which what is pending is due to become history: for one of the queries that read them."""
+        """The streams whose pending corrections are due to be applied: due for one of the queries that read them."""
         waits = [name for name, each in self._pending.items() if each.queue]
         if not waits:
             return []
-        published = read_archives(self._site.catalog)
-        reads = {name: each.checked.reads for name, each in self._recorded.items()}
-        read = {name: transitive_inputs(name, reads) for name in self._recorded}
-        return [name for name in waits if self._stream_is_due(name, read, published)]
+        read = {name: transitive_inputs(name, self._reads) for name in self._recorded}
+        return [name for name in waits if self._stream_is_due(name, read)]
 
-    def _stream_is_due(
-        self, name: str, read: Mapping[str, Iterable[str]], published: Mapping[str, ResultArchive]
-    ) -> bool:
+    def _stream_is_due(self, name: str, read: Mapping[str, Iterable[str]]) -> bool:
         readers = [query for query, names in read.items() if name in names]
         if not readers:
             return self._is_due(self._site.project.sweep, self._pending[name])
-        return any(self._is_due(self.of(each), self._waits_for(each, read[each], published)) for each in readers)
+        return any(self._is_due(self.of(each), self._query_backlog(each, read[each])) for each in readers)
 
-    def _waits_for(self, query: str, read: Iterable[str], published: Mapping[str, ResultArchive]) -> CorrectionBacklog:
-        """All that the results of a query do not contain."""
-        whole, there = CorrectionBacklog(), published.get(query)
+    def _query_backlog(self, query: str, read: Iterable[str]) -> CorrectionBacklog:
+        """Pending corrections of the streams that a query reads, and applied ones that its results lack."""
+        whole, basis = CorrectionBacklog(), self._view.published.get(query)
         for name in read:
-            if name in self._standings:
-                whole += self._pending[name] + _applied_backlog(self._site, self._standings[name], there)
+            if (state := self._view.standings.get(name)) is not None:
+                whole += self._pending[name]
+                whole += CorrectionBacklog() if basis is None else self._applied_backlog(query, state, basis)
         return whole
+
+    def _applied_backlog(self, query: str, state: StreamState, basis: ResultArchive) -> CorrectionBacklog:
+        """Applied corrections of a stream that a query's results lack and do not take up by going on."""
+        change = unread_revisions(state, basis, self._view, state.applied, basis.frontier)
+        if change is None:
+            return CorrectionBacklog()
+        if isinstance(self.of(query).rule, AlwaysRule | NeverRule):
+            # How many wait, and for how long, decides nothing: their rows need not be read.
+            return CorrectionBacklog(sum(each.rows for each in change.overlays))
+        return _backlog_of_revisions([read_revisions(self._site, change)])
 
     def _is_due(self, deferral: Deferral, waiting: CorrectionBacklog) -> bool:
         return deferral.due(waiting.queue, self._age(waiting), self._now)
 
     def _age(self, waiting: CorrectionBacklog) -> int:
-        """For how long the first has waited."""
+        """For how long the first has waited, in microseconds."""
         if waiting.since is None:
             return 0
         came = commits.commits_by_number(self._site.catalog, [waiting.since]).get(waiting.since)
@@ -121,21 +145,7 @@ def _pending_backlog(site: Site, of: StreamState) -> CorrectionBacklog:
     return CorrectionBacklog(sum(each.rows for each in found), min((each.added_in for each in found), default=None))
 
 
-def _applied_backlog(site: Site, of: StreamState, there: ResultArchive | None) -> CorrectionBacklog:
-    """What has become history and has not reached a query's results."""
-    known = of.applied if there is None else there.last.revisions.get(of.stream.name, of.applied)
-    if there is None or known >= of.applied:
-        return CorrectionBacklog()
-    found = deferred_overlays(buckets.all_overlays(site.catalog, of.stream_id), known, there.frontier)
-    return CorrectionBacklog(sum(each.rows for each in found), min((each.added_in for each in found), default=None))
-
-
-# Corrections that are there to be swept now. What `sweep(due=True)` would do is told from the catalog, without Spark
-# and without reading a query's text: so it can be asked again and again by those who wait for it.
-#
-# It says nothing of what a sweep would leave as it is, or who waits would never come to rest: corrections that are
-# deferred, that speak of rows which have not come yet, or that only concern queries which have stopped, wait for one
-# that has, or are being worked on.
+# Corrections that a sweep of what is due would find.
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +167,13 @@ class DueCorrections:
     """What a sweep of what is due would find to do; false where that is nothing."""
 
     streams: Mapping[str, DueRevisions] = field(default_factory=dict)
-    """Streams whose corrections are to become history, or to reach results."""
+    """Streams whose corrections are to be applied, or to reach results."""
     queries: Sequence[str] = ()
-    """Queries that they concern: also those whose results may turn out to be right as they are."""
+    """Queries that they concern, also those whose results may prove to be right already."""
     commit_id: int = 0
     """The newest commit when this was looked up."""
     fingerprint: str = ""
-    """Another one when other work is there to be done, and empty where there is none."""
+    """Identifies the work that is due; empty where there is none."""
 
     def __bool__(self) -> bool:
         return bool(self.fingerprint)
@@ -189,20 +199,22 @@ def find_due_corrections(site: Site, names: Sequence[str] = ()) -> DueCorrection
     for name in names:
         if name not in known:
             raise unknown_name_error("query", name, list(known))
-    look = _DueSearch(site, known, list(names))
-    look.take()
-    return DueCorrections(dict(sorted(look.streams.items())), sorted(look.queries), commit_id, look.fingerprint)
+    search = _DueSearch(site, known, list(names))
+    search.run()
+    return DueCorrections(dict(sorted(search.streams.items())), sorted(search.queries), commit_id, search.fingerprint)
 
 
 @dataclass(frozen=True, slots=True)
-class _UnreadChange:
-    """What has been revised of one source, and a query's results do not contain."""
+class _DueChange:
+    """A change that a query's results lack, as far as it decides what is due."""
 
     source: str
     work: str
-    """Tells it from other such work."""
-    waits: SourceRevisions | None = None
-    """Revisions of a stream, which may be deferred; what came of another query, or late, may not."""
+    """Identifies it in the fingerprint."""
+    revised: SourceRevisions | None = None
+    """Of revisions whose deferral depends on them: their rows."""
+    deferrable: bool = False
+    """Whether it may wait: revisions of a stream may, corrections of another query and late versions may not."""
     arrived: DueRevisions | None = None
 
 
@@ -214,14 +226,12 @@ class _DueSearch:
         self._reads = {name: each.checked.reads for name, each in known.items()}
         wanted = {other for name in names for other in (name, *transitive_inputs(name, self._reads))}
         self._wanted = [name for name in known if not names or name in wanted]
-        self._deferrals = Deferrals(site)
-        self._standings = {each.stream.name: each for each in streams.stream_states(site.catalog)}
-        self._published = read_archives(site.catalog)
+        self._view = NewestCatalog(site)
+        self._deferrals = Deferrals(site, self._view)
         self._stopped = queries.stopped_queries(site.catalog)
         self._leases = leases.living_lease_names(site.catalog)
-        self._overlays: dict[str, list[Bucket]] = {}
-        # Of history what these queries read, or of all where none is named.
-        self._sources = {name for name in self._standings if not names or name in wanted}
+        # The streams that these queries read, or all where none is named.
+        self._sources = {name for name in self._view.standings if not names or name in wanted}
         self._blocked: set[str] = set()
         self._works: list[str] = []
         self.streams: dict[str, DueRevisions] = {}
@@ -231,24 +241,25 @@ class _DueSearch:
     def fingerprint(self) -> str:
         return hashlib.sha256("\n".join(self._works).encode()).hexdigest()[:16] if self._works else ""
 
-    def take(self) -> None:
-        """Find what is due: first what is to become history, then what is to reach results."""
+    def run(self) -> None:
+        """Find what is due: first what is to be applied to history, then what is to reach results."""
         for name in self._deferrals.streams_due():
-            of = self._standings.get(name)
-            if of is not None and name in self._sources and can_settle_any(self._site, of):
-                self._note(name, DueRevisions(of.revisions - of.applied, of.applied + 1, of.revisions))
+            of = self._view.standings[name]
+            if name in self._sources and can_settle_any(self._site, of):
+                self._add_stream(name, DueRevisions(of.revisions - of.applied, of.applied + 1, of.revisions))
                 self._works.append(f"stream {name} {of.revisions}")
         pending = set(self.streams)
         reads = {name: [other for other in self._reads[name] if other in self._known] for name in self._wanted}
         for name in TopologicalSorter(reads).static_order():
-            self._take(name, pending)
+            self._add_query(name, pending)
 
-    def _take(self, name: str, pending: set[str]) -> None:
+    def _add_query(self, name: str, pending: set[str]) -> None:
         """Find what is due of a query, if it can move."""
         if not self._blocked.isdisjoint(self._reads[name]):
             self._blocked.add(name)
             return
-        found = self._due(name) if name in self._published else []
+        published = self._view.published
+        found = self._due_changes(name)
         if not found and (pending | self.queries).isdisjoint(self._reads[name]):
             return
         if self._cannot_move(name, pending):
@@ -256,14 +267,14 @@ class _DueSearch:
             return
         for each in found:
             if each.arrived is not None:
-                self._note(each.source, each.arrived)
+                self._add_stream(each.source, each.arrived)
         if found:
-            number = self._published[name].last.number
+            number = published[name].last.number
             self._works.append(" ".join([f"query {name} {number}", *(each.work for each in found)]))
-        if name in self._published:
+        if name in published:
             self.queries.add(name)
 
-    def _note(self, name: str, arrived: DueRevisions) -> None:
+    def _add_stream(self, name: str, arrived: DueRevisions) -> None:
         known = self.streams.get(name)
         self.streams[name] = arrived if known is None else known | arrived
 
@@ -276,111 +287,57 @@ class _DueSearch:
 
     def _has_changed(self, name: str, halt: StoppedQuery, pending: set[str]) -> bool:
         """Whether anything has come since that may let a stopped query go on."""
-        read = [each for each in transitive_inputs(name, self._reads) if each in self._standings]
-        return any(each in pending or self._standings[each].changed_in > halt.data_commit for each in read)
+        read = [each for each in transitive_inputs(name, self._reads) if each in self._view.standings]
+        return any(each in pending or self._view.standings[each].changed_in > halt.data_commit for each in read)
 
-    def _due(self, name: str) -> list[_UnreadChange]:
-        """What a query has to take up now."""
-        basis = self._published[name]
-        below = [self._published[other] for other in self._reads[name] if other in self._published]
-        replaced = any(each.added_in > basis.last.commit_id for each in below)
-        if basis.query_id != self._known[name].query_id or replaced:
+    def _due_changes(self, name: str) -> list[_DueChange]:
+        """What a query's results have to take up now."""
+        basis = current_basis(self._known[name], self._reads[name], self._view)
+        if basis is None:
             return []
-        found = list(self._behind(name, basis, below))
         deferral = self._deferrals.of(name)
-        if not found or deferral == DEFAULT_DEFERRAL or any(each.waits is None for each in found):
+        changes = unread_changes(self._reads[name], basis, self._view)
+        found = [due for each in changes for due in self._described(each, basis, deferral)]
+        if deferral == DEFAULT_DEFERRAL or any(not each.deferrable for each in found):
             return found
-        revised = [each.waits for each in found if each.waits is not None]
-        return found if self._deferrals.due(name, revised) else []
+        revised = [each.revised for each in found if each.revised is not None]
+        return found if found and self._deferrals.due(name, revised) else []
 
-    def _behind(self, name: str, basis: ResultArchive, below: Sequence[ResultArchive]) -> Iterator[_UnreadChange]:
-        for source in self._reads[name]:
-            if source in self._standings:
-                of = self._standings[source]
-                yield from self._of_stream(
-                    of, basis, self._known_to(source, below), self._deferrals.of(name) == DEFAULT_DEFERRAL
-                )
-                if of.stream.relation is not None:
-                    yield from self._of_versions(of, basis)
-            elif source in self._published:
-                yield from self._of_query(self._published[source], basis)
+    def _described(self, change: UnreadChange, basis: ResultArchive, deferral: Deferral) -> Iterator[_DueChange]:
+        """A change, unless a sweep would find nothing to do for it."""
+        match change:
+            case UnreadRevisions():
+                yield self._of_revisions(change, deferral)
+            case LateVersions():
+                yield from self._of_versions(change, basis)
+            case UpstreamCorrections():
+                if change.upstream.frontier <= basis.frontier or self._reaches(change, basis.frontier):
+                    yield _DueChange(change.source, f"{change.source} {change.evaluations[-1].number}")
+            case _:
+                assert_never(change)
 
-    def _known_to(self, source: str, below: Sequence[ResultArchive]) -> int:
-        """Up to which revision a stream is read: no further than by the queries that are read."""
-        told = [each.last.revisions[source] for each in below if source in each.last.revisions]
-        return min([self._standings[source].applied, *told])
-
-    def _of_stream(self, of: StreamState, basis: ResultArchive, up_to: int, always: bool) -> Iterator[_UnreadChange]:
-        """What has been revised behind what has been answered; read only where it matters how much that is."""
-        name = of.stream.name
-        known = basis.last.revisions.get(name, of.applied)
-        if up_to <= known:
-            return
-        found = [
-            each
-            for each in self._overlays_of(of)
-            if (each.revision_last or 0) > known and (each.revision_first or 0) <= up_to
-        ]
-        if not deferred_overlays(found, known, basis.frontier + 1):
-            return
-        revised = None if always else self._read(of, found, known, up_to)
-        count = sum(each.rows for each in found) if revised is None else revised.count
-        ends = [(each.revision_first or 0, each.revision_last or 0) for each in found]
+    def _of_revisions(self, change: UnreadRevisions, deferral: Deferral) -> _DueChange:
+        """Revisions of a stream; their rows are read only where it matters how many there are."""
+        name, known, up_to = change.source, change.known, change.up_to
+        revised = None if deferral == DEFAULT_DEFERRAL else read_revisions(self._site, change)
+        count = sum(each.rows for each in change.overlays) if revised is None else revised.count
+        ends = [(each.revision_first or 0, each.revision_last or 0) for each in change.overlays]
         arrived = DueRevisions(count, max(known + 1, min(ends)[0]), min(up_to, max(last for _, last in ends)))
-        yield _UnreadChange(name, f"{name} {known} {up_to}", revised, arrived)
+        return _DueChange(name, f"{name} {known} {up_to}", revised, True, arrived)
 
-    def _overlays_of(self, of: StreamState) -> list[Bucket]:
-        name = of.stream.name
-        if name not in self._overlays:
-            self._overlays[name] = buckets.all_overlays(self._site.catalog, of.stream_id)
-        return self._overlays[name]
-
-    def _read(self, of: StreamState, found: Sequence[Bucket], known: int, up_to: int) -> SourceRevisions:
-        overlays = read_overlays(of.stream, self._site.warehouse, bucket_sources(self._site.catalog, found))
-        came = ledger.commits_of_batches(self._site.catalog, pc.unique(overlays[BATCH]).drop_null().to_pylist())
-        return revisions_of_overlays(
-            of.stream, overlays, known, up_to, min([*came.values(), *(each.added_in for each in found)])
-        )
-
-    def _of_versions(self, of: StreamState, basis: ResultArchive) -> Iterator[_UnreadChange]:
-        """Versions of a relation that have come behind what has been answered. A sweep that leaves it to the next
-        evaluation to have read them does not take them up twice."""
-        last, since = basis.last, basis.last.data_commit
-        if last.swept is not None and self._more_has_come(basis):
-            since = max(since, last.commit_id)
-        came = [each for each in self._added(of.stream_id, since) if each.vs_min < basis.frontier]
+    def _of_versions(self, change: LateVersions, basis: ResultArchive) -> Iterator[_DueChange]:
+        """Late versions. Where rows at the frontier have come, too, a sweep leaves it to the next evaluation to record
+        what was read. Until then each sweep takes the same versions up again, which changes nothing: not due."""
+        since = basis.last.data_commit
+        if basis.last.swept is not None and has_newer_rows(basis, self._view):
+            since = max(since, basis.last.commit_id)
+        came = [each.added_in for each in change.buckets if each.added_in > since]
         if came:
-            yield _UnreadChange(of.stream.name, f"{of.stream.name} late {max(each.added_in for each in came)}")
+            yield _DueChange(change.source, f"{change.source} late {max(came)}")
 
-    def _more_has_come(self, basis: ResultArchive) -> bool:
-        """Whether rows of the last instant have come that the answer does not contain."""
-        read = [self._standings[name] for name in basis.last.revisions if name in self._standings]
-        came = (each for of in read for each in self._added(of.stream_id, basis.last.data_commit))
-        return any(each.vs_min <= basis.frontier <= each.vs_max for each in came)
-
-    def _added(self, stream_id: int, after: int) -> list[Bucket]:
-        up_to = max(each.changed_in for each in self._standings.values())
-        added = buckets.added_between(self._site.catalog, stream_id, (Role.BASE,), after=after, up_to=up_to)
-        return [each for each in added if each.batch_no is not None]
-
-    def _of_query(self, of: ResultArchive, basis: ResultArchive) -> Iterator[_UnreadChange]:
-        """Corrections of another query's results that have changed some which this one has read."""
-        later = self._corrections(of, basis)
-        if later and (of.frontier <= basis.frontier or self._reaches(of, later, basis.frontier)):
-            yield _UnreadChange(of.name, f"{of.name} {later[-1].number}")
-
-    def _corrections(self, of: ResultArchive, basis: ResultArchive) -> list[Evaluation]:
-        known = basis.last.inputs.get(of.name)
-        if known == of.last.number:
-            return []
-        told = evaluations_of(self._site.catalog, of.stream_id, up_to=of.last.commit_id)
-        if known is None:
-            known = max((each.number for each in told if each.commit_id < basis.last.commit_id), default=0)
-        return [each for each in told if each.number > known and each.swept is not None and each.swept.changed]
-
-    def _reaches(self, of: ResultArchive, later: Sequence[Evaluation], frontier: int) -> bool:
-        """Whether corrections have changed results that begin before a query's own end."""
-        site, numbers = self._site, {each.number for each in later}
+    def _reaches(self, change: UpstreamCorrections, frontier: int) -> bool:
+        """Whether corrections of another query have changed results that begin before a query's own frontier."""
+        site, of, numbers = self._site, change.upstream, {each.number for each in change.evaluations}
         feed = buckets.visible_buckets(site.catalog, of.stream_id, of.last.commit_id, role=Role.FEED)
         for each in bucket_sources(site.catalog, [each for each in feed if each.vs_min <= frontier]):
             rows = each.read(site.warehouse, [VS, EVALUATION])

@@ -30,7 +30,6 @@ from errata.archive.schemas import conform, feed_schema, result_mask_schema, res
 from errata.catalog import queries, result_archives, streams
 from errata.catalog.result_archives import EvaluationCommit, ResultArchive, ResultTableUpdate, evaluations_of
 from errata.catalog.result_columns import ResultTable
-from errata.catalog.transaction import BasisConflict
 from errata.declare.query_plans import with_fingerprints
 from errata.model.bucket import NewBucket, Role
 from errata.model.commit import EvaluationCost, EvaluationSpan, SweepSummary
@@ -86,11 +85,8 @@ def commit_task(
 def commit_or_discard(done: EvaluationCommit, flow: str, inputs: RunInputs) -> EvaluationOutcome:
     """What has been written made visible; where another runner has come first it is removed."""
     site = inputs.site
-    try:
+    with site.discard_on_conflict(done.made):
         now = result_archives.commit_evaluation(site.catalog, done, site.caused_by(flow, inputs.spark.opened))
-    except BasisConflict:
-        site.discard(done.made)
-        raise
     return EvaluationOutcome(done.query, now.last.commit_id, done.step, done.measures, now)
 
 

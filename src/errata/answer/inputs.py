@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import TypeVar, cast
 
@@ -25,7 +25,8 @@ from errata.archive.results import (
 from errata.archive.scan import order_literal, scan_rows
 from errata.archive.scan_plan import ArchiveScan, GroupKey, ScanBuckets, candidate_buckets
 from errata.catalog import ledger
-from errata.catalog.result_archives import ResultArchive
+from errata.catalog.buckets import added_between, all_overlays
+from errata.catalog.result_archives import ResultArchive, evaluations_of
 from errata.catalog.streams import StreamState
 from errata.declare.site import Site
 from errata.engine.budget import EngineChoice, EngineDemand
@@ -34,11 +35,12 @@ from errata.engine.near import is_near
 from errata.engine.plans.node_rows import quote_name
 from errata.engine.session import temporary_settings
 from errata.language.plan import Plan
-from errata.model.bucket import Bucket
-from errata.model.commit import EvaluationCost
+from errata.model.bucket import Bucket, Role
+from errata.model.commit import Evaluation, EvaluationCost
 from errata.model.extent import NO_ROWS, Extent, ExtentAxis
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, Interval, merge_intervals
+from errata.model.time import hull as hull_of
 
 
 class LazySession:
@@ -159,9 +161,9 @@ class RunInputs:
             whole = standing.rows * len(standing.stream.names) <= SHARED_SCAN_VALUES
             some = [each for each in self._asked(standing, reaches, until) if whole or each.start > LOWEST]
             if some:
-                asked.setdefault(name, []).append(_hull_of(some))
+                asked.setdefault(name, []).append(hull_of(some))
         self._expected.clear()
-        self._expected.update({name: _hull_of(some) for name, some in asked.items() if len(some) > 1})
+        self._expected.update({name: hull_of(some) for name, some in asked.items() if len(some) > 1})
 
     def size(self, name: str, reach: Extent, until: int) -> int:
         """About how many rows there are to read."""
@@ -251,7 +253,7 @@ class RunInputs:
         stream, expected = scan.standing.stream, self._expected.get(scan.standing.stream.name)
         if not self.near or not found.overlays or scan.groups is not None or expected is None:
             return scan_rows(self.session, *at, scan, found)
-        wide = replace(scan, interval=_hull_of([expected, scan.interval]))
+        wide = replace(scan, interval=hull_of([expected, scan.interval]))
         there = self._candidates(wide)
         if estimate_rows(there.all, wide.interval) * len(stream.names) > SHARED_SCAN_VALUES:
             return scan_rows(self.session, *at, scan, found)
@@ -306,6 +308,25 @@ class RunInputs:
         rows = results_frame(self.session, site.catalog, site.warehouse, of.shape, some)
         return as_plan_source(rows, of.shape, fields)
 
+    def overlays(self, of: StreamState) -> Sequence[Bucket]:
+        """All overlays of a stream, by what they revised first."""
+        return self.once(("overlays", of.stream_id), partial(all_overlays, self.site.catalog, of.stream_id))
+
+    def added_since(self, of: StreamState, commit_id: int) -> Sequence[Bucket]:
+        """The buckets that batches brought to a stream after a commit, as of the run's state."""
+        if of.stream_id not in {stream_id for stream_id, _, _ in self.came(commit_id)}:
+            return ()
+
+        def find() -> list[Bucket]:
+            some = added_between(self.site.catalog, of.stream_id, (Role.BASE,), after=commit_id, up_to=self.commit_id)
+            return [each for each in some if each.batch_no is not None]
+
+        return self.once(("added", of.stream_id, commit_id), find)
+
+    def evaluations(self, of: ResultArchive) -> Sequence[Evaluation]:
+        """All evaluations of a query's results, in their order."""
+        return evaluations_of(self.site.catalog, of.stream_id, up_to=of.last.commit_id)
+
     def came(self, since: int) -> list[tuple[int, int, str]]:
         """Stream, commit and id of the batches that have come after a commit."""
         with self._lock:
@@ -331,10 +352,6 @@ class RunInputs:
         rows = results_frame(self.session, self.site.catalog, self.site.warehouse, of.shape, some)
         narrowed = (starting_in if reach.axis is ExtentAxis.START else valid_in)(rows, interval)
         return SourceRows(as_plan_source(narrowed, of.shape, fields), estimate_rows(some, interval), tuple(some))
-
-
-def _hull_of(some: Sequence[Interval]) -> Interval:
-    return Interval(min(each.start for each in some), max(each.end for each in some))
 
 
 def _in_intervals(stream: Stream, intervals: Iterable[Interval]) -> str:

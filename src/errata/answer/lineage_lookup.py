@@ -80,8 +80,7 @@ def _reachable_extents(of: ResultScope, cluster: RevisionCluster) -> Iterator[tu
     for place, scan in enumerate(scans_of(of.plan)):
         if scan.source.name != cluster.source:
             continue
-        values = {scan.column(name): value for name, value in cluster.values.items()}
-        found = replay_scope(of.plan, InputChange(place, cluster.interval, cluster.until, values), whole=True)
+        found = replay_scope(of.plan, InputChange(place, cluster.rows.renamed(scan.column)), whole=True)
         region = None if found is None else extent_in_scope(of, found.touched)
         if region is not None and not region.empty:
             yield place, region
@@ -284,7 +283,7 @@ def rows_to_read(inputs: RunInputs, needed: ReplaySequence, until: int) -> int:
 def _in_place_changes(revised: SourceRevisions) -> Iterator[InPlaceChange]:
     moments = np.unique(revised.rows[VS].to_numpy())
     for each in cluster_revisions(revised):
-        low, high = np.searchsorted(moments, (each.interval.start, each.interval.end))
+        low, high = np.searchsorted(moments, (each.rows.interval.start, each.rows.interval.end))
         yield InPlaceChange(each, moments[low:high])
 
 
@@ -292,7 +291,7 @@ def _current_lineage(
     wanted: LineageRequest, inputs: RunInputs, of: ResultScope, moved: Sequence[InPlaceChange]
 ) -> pa.Table:
     """The lineage that counts of all results that changes can touch, and of some others."""
-    schema, spans = stored_lineage_schema(wanted.task), merge_intervals(each.cluster.interval for each in moved)
+    schema, spans = stored_lineage_schema(wanted.task), merge_intervals(each.cluster.rows.interval for each in moved)
     rows = _read_lineage(wanted, inputs, schema, spans)
     some = np.zeros(rows.num_rows, np.bool_)
     for each in moved:

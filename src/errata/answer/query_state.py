@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -12,25 +14,31 @@ import pyarrow.compute as pc
 from errata.answer import replay_sequence
 from errata.answer.advance import read_state
 from errata.answer.inputs import RunInputs
-from errata.answer.progress import deferred_overlays
 from errata.answer.replay_sequence import ResultScope
 from errata.answer.source_revisions import (
     SourceRevisions,
     revisions_of_late_rows,
-    revisions_of_overlays,
     revisions_of_records,
     split_in_place,
 )
 from errata.answer.stored_lineage import stores_lineage
-from errata.answer.task import EvaluationTask, unread_corrections, upstream_results, upstream_was_replaced
-from errata.archive.overlays import bucket_sources, read_overlays
+from errata.answer.task import EvaluationTask, upstream_results
+from errata.answer.unread_changes import (
+    LateVersions,
+    UnreadRevisions,
+    UpstreamCorrections,
+    current_basis,
+    read_revisions,
+    unread_changes,
+)
+from errata.archive.overlays import bucket_sources
 from errata.archive.results import normalize_floats
-from errata.archive.schemas import BATCH, conform, feed_schema
+from errata.archive.schemas import conform, feed_schema
 from errata.archive.tables import match_rows
-from errata.catalog import buckets, ledger
+from errata.catalog import buckets
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import ResultArchive
-from errata.catalog.streams import StreamState, aged_to_now
+from errata.catalog.streams import aged_to_now
 from errata.engine.frames import fetch_rows, frame_of_rows, stream_ddl
 from errata.engine.plans.compile import compile_plan
 from errata.intake.types import arrow_schema
@@ -39,7 +47,7 @@ from errata.language.plan import Plan
 from errata.language.rewrite import rewritten_plan
 from errata.language.route import RouteKind, choose_route, input_spans
 from errata.language.source_reads import base_inputs
-from errata.model.bucket import Bucket, Role
+from errata.model.bucket import Role
 from errata.model.commit import EvaluationSpan
 from errata.model.results import EVALUATION, VS
 
@@ -56,10 +64,8 @@ class QueryState:
 
     @classmethod
     def of(cls, query: RecordedQuery, plan: Plan, inputs: RunInputs) -> QueryState:
-        there = inputs.published.get(query.checked.name)
-        ours = there is not None and there.query_id == query.query_id and not upstream_was_replaced(inputs, plan, there)
         names = tuple(dict.fromkeys(scan.source.name for scan in scans_of(plan)))
-        return cls(query, plan, there if ours else None, names)
+        return cls(query, plan, current_basis(query, names, inputs), names)
 
     def revisions(self, inputs: RunInputs) -> dict[str, int]:
         """Up to which revision each stream is read now: no further than by the queries that are read."""
@@ -103,79 +109,50 @@ class QueryState:
 
 
 def unread_revisions(stands: QueryState, inputs: RunInputs) -> Iterator[SourceRevisions]:
-    """What has been revised of each source behind what has been answered."""
+    """The row versions of all changes of its sources that a query's results do not contain."""
     if stands.basis is None:
         return
-    up_to = stands.revisions(inputs)
-    for name in stands.read:
-        if name in inputs.standings:
-            yield from _stream_revisions(inputs.standings[name], stands.basis, inputs, up_to[name])
-        elif name in inputs.published:
-            yield from _query_revisions(inputs.published[name], stands.basis, inputs)
+    for change in unread_changes(stands.read, stands.basis, inputs):
+        match change:
+            case UnreadRevisions():
+                key = ("revised", change.state.stream_id, change.known, change.up_to)
+                yield inputs.once(key, partial(read_revisions, inputs.site, change))
+            case LateVersions():
+                yield from _late_rows(change, stands.basis, inputs)
+            case UpstreamCorrections():
+                yield from _corrected_results(change, stands.basis, inputs)
+            case _:
+                assert_never(change)
 
 
-def _stream_revisions(
-    of: StreamState, basis: ResultArchive, inputs: RunInputs, up_to: int
-) -> Iterator[SourceRevisions]:
-    site, stream = inputs.site, of.stream
-    known = basis.last.revisions.get(stream.name, of.applied)
-    if up_to > known:
-        later = inputs.once(("overlays", of.stream_id), lambda: buckets.all_overlays(site.catalog, of.stream_id))
-        found = [each for each in later if (each.revision_last or 0) > known and (each.revision_first or 0) <= up_to]
-        # What the last instant says is corrected, too, although the next evaluation would work it out again.
-        if deferred_overlays(found, known, basis.frontier + 1):
-            yield inputs.once(
-                ("revised", of.stream_id, known, up_to), lambda: _overlay_revisions(of, inputs, found, known, up_to)
-            )
-    if stream.relation is not None:
-        yield from _late_versions(of, basis, inputs, known)
-
-
-def _overlay_revisions(
-    of: StreamState, inputs: RunInputs, found: Sequence[Bucket], known: int, up_to: int
-) -> SourceRevisions:
-    """What the overlays of a stream say of revisions after one number and up to another."""
-    site = inputs.site
-    overlays = read_overlays(of.stream, site.warehouse, bucket_sources(site.catalog, found))
-    # They have waited since they came, and not only since they became history.
-    came = ledger.commits_of_batches(site.catalog, pc.unique(overlays[BATCH]).drop_null().to_pylist())
-    since = min([*came.values(), *(each.added_in for each in found)])
-    return revisions_of_overlays(of.stream, overlays, known, up_to, since)
-
-
-def _late_versions(of: StreamState, basis: ResultArchive, inputs: RunInputs, known: int) -> Iterator[SourceRevisions]:
-    """Versions of a relation that have come behind what has been answered, in the order of the relation."""
-    since = basis.last.data_commit
-    if of.stream_id not in {stream_id for stream_id, _, _ in inputs.came(since)}:
-        return
-    came = buckets.added_between(inputs.site.catalog, of.stream_id, (Role.BASE,), after=since, up_to=inputs.commit_id)
-    some = [each for each in came if each.batch_no is not None and each.vs_min < basis.frontier]
-    schema = arrow_schema(of.stream)
-    read = [conform(each.read(inputs.site.warehouse), schema) for each in bucket_sources(inputs.site.catalog, some)]
+def _late_rows(change: LateVersions, basis: ResultArchive, inputs: RunInputs) -> Iterator[SourceRevisions]:
+    """Late versions of a relation, in the order of the relation."""
+    site, stream = inputs.site, change.state.stream
+    schema = arrow_schema(stream)
+    read = [conform(each.read(site.warehouse), schema) for each in bucket_sources(site.catalog, change.buckets)]
     rows = pa.concat_tables([schema.empty_table(), *read])
-    rows = rows.filter(pc.less(rows[of.stream.order].cast(pa.int64()), basis.frontier))
+    rows = rows.filter(pc.less(rows[stream.order].cast(pa.int64()), basis.frontier))
     if rows.num_rows:
-        yield revisions_of_late_rows(of.stream, rows, known, min(each.added_in for each in some))
+        yield revisions_of_late_rows(stream, rows, change.known, min(each.added_in for each in change.buckets))
 
 
-def _query_revisions(of: ResultArchive, basis: ResultArchive, inputs: RunInputs) -> Iterator[SourceRevisions]:
-    """What corrections of a query's results have changed, as its own records tell."""
-    site = inputs.site
-    later = unread_corrections(inputs, of, basis)
-    if not later:
-        return
-    # Those of buckets that have been merged since are in the merged ones.
+def _corrected_results(
+    change: UpstreamCorrections, basis: ResultArchive, inputs: RunInputs
+) -> Iterator[SourceRevisions]:
+    """What corrections of another query's results have changed, as its change records say."""
+    site, of = inputs.site, change.upstream
+    # Records of buckets that have been merged since are in the merged ones.
     found = buckets.visible_buckets(site.catalog, of.stream_id, of.last.commit_id, role=Role.FEED)
     schema = feed_schema(of.shape)
     read = [conform(each.read(site.warehouse), schema) for each in bucket_sources(site.catalog, found)]
     records = pa.concat_tables([schema.empty_table(), *read])
-    numbers = pa.array([each.number for each in later], pa.int64())
+    numbers = pa.array([each.number for each in change.evaluations], pa.int64())
     behind = pc.and_(pc.is_in(records[EVALUATION], numbers), pc.less_equal(records[VS], basis.frontier))
     records = records.filter(behind)
     if records.num_rows:
         fields = [each.name for each in inputs.plans[of.name].fields]
         names = dict(zip(fields, of.shape.names, strict=True))
-        yield revisions_of_records(of.name, records, names, of.shape.payload, later[0].commit_id)
+        yield revisions_of_records(of.name, records, names, of.shape.payload, change.evaluations[0].commit_id)
 
 
 def scope_of_results(task: EvaluationTask, basis: ResultArchive, inputs: RunInputs) -> ResultScope:

@@ -22,7 +22,7 @@ from errata.catalog.activity import ReplayProgress
 from errata.catalog.leases import Lease, WaitPolicy
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import ResultArchive, read_archives
-from errata.catalog.transaction import BasisConflict
+from errata.catalog.transaction import BasisConflict, give_up, optimistic
 from errata.declare.query_plans import read_plans, with_inputs
 from errata.declare.site import Site
 from errata.engine.failures import quiet_loggers
@@ -36,9 +36,6 @@ REPLAY_PART_ROWS = 5_000_000
 
 REPLAY_WAIT_SECONDS = 3600.0
 """Seconds that a replay waits for others that are at work on its query."""
-
-COMMIT_TRIES = 8
-"""Others may take the query further so often while a part is worked out."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +204,8 @@ def _replay_part(
     done: list[EvaluationOutcome],
 ) -> ReplayProgress:
     """Replay a part. Killed before its progress is noted it is replayed again, and nothing comes out different."""
-    for _ in range(COMMIT_TRIES):
+
+    def attempt(_: int) -> ReplayProgress:
         worked = compute_correction(_plan_part(inputs, query, part, technique), inputs)
         try:
             if worked.changed:
@@ -219,12 +217,11 @@ def _replay_part(
         except BasisConflict:
             inputs.published.update(read_archives(site.catalog))
             _check_not_later(inputs, query.checked.name)
-            continue
+            raise
         return activity.advance_replay(site.catalog, begun, part.end, worked.laid.compared, worked.changed)
-    raise ErrataError(
-        f"{COMMIT_TRIES} times another runner took query {query.checked.name} further first",
-        how="run it again: what has been replayed is kept",
-    )
+
+    what = f"runner took query {query.checked.name} further first"
+    return optimistic(attempt, give_up(what, "run it again: what has been replayed is kept"))
 
 
 def _check_not_later(inputs: RunInputs, name: str) -> None:

@@ -14,7 +14,7 @@ from errata.answer.row_comparison import BoolArray
 from errata.answer.source_revisions import MAX_GROUPS, RevisionCluster, SourceRevisions, cluster_revisions
 from errata.language.lineage import InputChange, ScanExtents, backward, replay_scope
 from errata.language.lineage.extents import extent_axis, instants_of, time_lags
-from errata.language.nodes import Scan, scans_of
+from errata.language.nodes import scans_of
 from errata.language.plan import Plan
 from errata.language.route import Route, RouteKind
 from errata.language.source_reads import STATE_SOURCE, AgeLimits, reads_of_step
@@ -170,8 +170,7 @@ def _touched_extents(of: ResultScope, cluster: RevisionCluster) -> Iterator[tupl
     for place, scan in enumerate(scans_of(of.plan)):
         if scan.source.name != cluster.source:
             continue
-        values = {scan.column(name): value for name, value in cluster.values.items()}
-        found = replay_scope(of.plan, InputChange(place, cluster.interval, cluster.until, values), whole=True)
+        found = replay_scope(of.plan, InputChange(place, cluster.rows.renamed(scan.column)), whole=True)
         if found is None:
             continue
         region = extent_in_scope(of, found.touched)
@@ -238,10 +237,5 @@ def _reads_by_source(plan: Plan, reads: Iterable[ScanExtents]) -> dict[str, tupl
     for some in reads:
         for place, region in some.items():
             if not region.empty:
-                found[read[place].source.name].append(_reach_of(read[place], region))
+                found[read[place].source.name].append(region.renamed(read[place].of_source))
     return {name: tuple(some) for name, some in found.items()}
-
-
-def _reach_of(scan: Scan, region: Extent) -> Extent:
-    values = {scan.of_source(name): value for name, value in region.values.items()}
-    return Extent(region.axis, region.interval, values)

@@ -23,7 +23,7 @@ from errata.catalog import leases, queries, streams
 from errata.catalog.leases import Lease, LeaseHolder, WaitPolicy
 from errata.catalog.queries import RecordedQuery, StoppedQuery
 from errata.catalog.result_archives import read_archive, read_archives
-from errata.catalog.transaction import BasisConflict
+from errata.catalog.transaction import BasisConflict, optimistic
 from errata.declare.query_plans import read_plans, with_inputs
 from errata.declare.site import Site
 from errata.engine.failures import lost_spark_error, quiet_loggers
@@ -285,9 +285,12 @@ class Rounds:
     ) -> None:
         """Take a step; once more if another runner has come first and there is still something to do."""
         following: QueryStep | None = first
-        for _ in range(STEP_TRIES):
+
+        def attempt(_: int) -> bool:
+            """Whether the step was taken, or has failed."""
+            nonlocal following
             if following is None:
-                break  # whoever came first has done what there was to do
+                return False  # the other runner has done what there was to do
             try:
                 done = take(following)
             except BasisConflict:
@@ -296,22 +299,24 @@ class Rounds:
                     self._inputs.published[turn.name] = there
                 # Of instants that this run knows nothing of it must not say anything.
                 following = None if self._further(turn.name) else again()
+                raise
             except QueryStoppedError as stop:
                 there = self._inputs.published.get(turn.name)
                 since = LOWEST if there is None else there.frontier
                 queries.record_fault(self._site.catalog, turn.query.query_id, self._inputs.commit_id, since, stop.fault)
                 outcome.fault = stop.fault
-                return
+                return True
             except ErrataError as error:
                 if (lost := lost_spark_error(error)) is not None:
                     raise lost from error  # there is none for the other queries, either
                 outcome.error = error
-                return
-            else:
-                self._inputs.published[turn.name] = done.published
-                outcome.done.append(done)
-                return
-        outcome.busy = True
+                return True
+            self._inputs.published[turn.name] = done.published
+            outcome.done.append(done)
+            return True
+
+        if not optimistic(attempt, lambda: False, tries=STEP_TRIES):
+            outcome.busy = True
 
 
 def queries_with_inputs(known: Mapping[str, RecordedQuery], names: Sequence[str]) -> Mapping[str, RecordedQuery]:

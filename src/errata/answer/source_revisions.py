@@ -18,7 +18,7 @@ from errata.archive.schemas import REVISION as OVERLAY_REVISION
 from errata.language.lineage.constants import membership_columns
 from errata.language.nodes import scans_of
 from errata.language.plan import Plan
-from errata.model.extent import Value
+from errata.model.extent import Extent, Value, rows_starting_in
 from errata.model.results import EVALUATION, OLD_VE, OP, VE, VS, old_column
 from errata.model.stream import Stream
 from errata.model.time import HIGHEST, Interval
@@ -70,10 +70,8 @@ class RevisionCluster:
     """Versions that are followed together."""
 
     source: str
-    interval: Interval
-    until: int
-    values: Mapping[str, Value]
-    """Constants that columns have in all of them."""
+    rows: Extent
+    """Where they lie, by the source's names of the columns."""
     first: int
     last: int
     """The first of their revisions and the last."""
@@ -184,9 +182,11 @@ def _cluster_of(revised: SourceRevisions, rows: pa.Table) -> RevisionCluster:
     begins, numbers = pc.min_max(rows[VS]), pc.min_max(rows[REVISION])
     return RevisionCluster(
         revised.source,
-        Interval(begins["min"].as_py(), begins["max"].as_py() + 1),
-        pc.max(rows[VE]).as_py(),
-        dict(_constant_columns(rows)),
+        rows_starting_in(
+            Interval(begins["min"].as_py(), begins["max"].as_py() + 1),
+            dict(_constant_columns(rows)),
+            last_end=pc.max(rows[VE]).as_py(),
+        ),
         numbers["min"].as_py(),
         numbers["max"].as_py(),
         int(pc.count_distinct(rows[REVISION]).as_py()),

@@ -30,6 +30,7 @@ from errata.declare.site import Site
 from errata.engine.budget import EngineChoice, EngineDemand
 from errata.language.plan import Plan
 from errata.model.commit import RefusedRevisions
+from errata.model.extent import rows_starting_in
 from errata.model.results import VE, VS, old_column
 from errata.model.stream import RevisionPolicy, Stream
 from errata.model.technique import Technique
@@ -114,7 +115,7 @@ class _SweepPlanner:
         task = stands.task(self.inputs)
         of = scope_of_results(task, stands.basis, self.inputs)
         count = sum(each.count for each in revised)
-        waits = self.deferrals.waits_for(name, revised)
+        waits = self._waits_for(name, revised, below)
         if query.checked.on_revision is not RevisionPolicy.RESULTS:
             why = f"the query declares on_revision: {query.checked.on_revision.value}"
             self.planned.append(PlannedCorrection(name, count, Technique.NONE, why, 0, 0, 0, waits=waits))
@@ -136,11 +137,22 @@ class _SweepPlanner:
             PlannedCorrection(name, count, chosen, why, regions, rows, all_rows, needed.refused, waits, choice)
         )
 
+    def _waits_for(
+        self, name: str, revised: Sequence[SourceRevisions], below: Mapping[str, ReplaySequence]
+    ) -> str | None:
+        """What keeps `errata run` from a query's corrections, in words. Late versions, and corrections of a query that
+        it reads, cannot be left out once they are there."""
+        upstream = [each.waits for each in self.planned if each.query in below]
+        if None in upstream or any(each.after is None or each.came_late for each in revised):
+            return None
+        return self.deferrals.waits_for(name, revised) if revised else upstream[0]
+
 
 def _result_changes(query: str, work: ReplaySequence) -> list[RevisionCluster]:
     """The results of a query that would be worked out again, as changes for those that read it."""
     return [
-        RevisionCluster(query, each.interval, each.interval.end, dict(each.values), 0, 0, 0) for each in work.regions
+        RevisionCluster(query, rows_starting_in(each.interval, each.values, last_end=each.interval.end), 0, 0, 0)
+        for each in work.regions
     ]
 
 

@@ -9,9 +9,9 @@ from functools import cached_property
 from errata.answer.inputs import RunInputs
 from errata.answer.progress import input_watermark, is_behind, limit_to_upstream, revision_to_read
 from errata.answer.step_parts import StepPart, first_part
-from errata.catalog import buckets
+from errata.answer.unread_changes import unread_corrections
 from errata.catalog.queries import RecordedQuery
-from errata.catalog.result_archives import ResultArchive, evaluations_of
+from errata.catalog.result_archives import ResultArchive
 from errata.catalog.streams import StreamState
 from errata.engine.budget import EngineDemand
 from errata.language.near_support import near_hash_obstacle, near_obstacle
@@ -22,7 +22,7 @@ from errata.language.plan_text import has_timestamps
 from errata.language.rewrite import rewritten_plan
 from errata.language.route import Route, RouteKind, choose_route, closing_column
 from errata.language.source_reads import base_inputs, first_step, first_whole_instant, first_whole_result, reads_of_step
-from errata.model.commit import Evaluation, EvaluationSpan
+from errata.model.commit import EvaluationSpan
 from errata.model.extent import Extent
 from errata.model.query import LineageMode
 from errata.model.results import ResultShape, make_shape
@@ -144,19 +144,8 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: RunInputs, *, anew: bool 
 def last_evaluation_read(inputs: RunInputs, of: ResultArchive, basis: ResultArchive | None) -> int:
     """Up to which evaluation the results of a query that is read have a say: all, unless some have been corrected since
     and the results that were made of them have not."""
-    unread = [] if basis is None else unread_corrections(inputs, of, basis)
+    unread = [] if basis is None else unread_corrections(of, basis, inputs)
     return unread[0].number - 1 if unread else of.last.number
-
-
-def unread_corrections(inputs: RunInputs, of: ResultArchive, basis: ResultArchive) -> list[Evaluation]:
-    """Corrections of a query that is read, which the results have not taken up."""
-    catalog, known = inputs.site.catalog, basis.last.inputs.get(of.name)
-    if known == of.last.number:
-        return []
-    told = evaluations_of(catalog, of.stream_id, up_to=of.last.commit_id)
-    if known is None:
-        known = max((each.number for each in told if each.commit_id < basis.last.commit_id), default=0)
-    return [each for each in told if each.number > known and each.swept is not None and each.swept.changed]
 
 
 def upstream_results(inputs: RunInputs, plan: Plan) -> list[ResultArchive]:
@@ -218,7 +207,7 @@ def _revisions_to_read(
     mixed."""
     queries = upstream_results(inputs, plan)
     read = {scan.source.name for scan in scans_of(plan)}
-    waits = basis is not None and any(unread_corrections(inputs, each, basis) for each in queries)
+    waits = basis is not None and any(unread_corrections(each, basis, inputs) for each in queries)
     found = {}
     for name, each in bases.items():
         told = [other.last.revisions[name] for other in queries if name in other.last.revisions]
@@ -237,5 +226,4 @@ def _stream_revision(inputs: RunInputs, of: StreamState, known: int | None, basi
     """Up to which revision a stream could be read."""
     if basis is None or known is None or known >= of.applied:
         return of.applied if known is None else known
-    overlays = buckets.all_overlays(inputs.site.catalog, of.stream_id)
-    return revision_to_read(of, overlays, known, basis.frontier)
+    return revision_to_read(of, inputs.overlays(of), known, basis.frontier)

@@ -35,7 +35,7 @@ from errata.language.source_reads import source_extents
 from errata.model.bucket import Bucket, Role
 from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import EVALUATION, VS
-from errata.model.time import HIGHEST, LOWEST, Interval
+from errata.model.time import HIGHEST, LOWEST, Interval, hull
 
 
 def time_slices(opened: Sequence[Bucket], rows: int, regions: Sequence[Extent], until: int) -> list[Interval]:
@@ -325,10 +325,9 @@ def merge_parts(one: pa.Table, other: pa.Table | None) -> pa.Table:
         return one
     if not one.num_rows:
         return other
-    return pa.concat_tables([one, other.select(one.column_names).cast(one.schema)])
+    return pa.concat_tables([one, conform(other, one.schema, missing_as_null=False)])
 
 
 def hull_region(spans: Iterable[Interval]) -> Extent:
     """All of a stretch of time."""
-    known = list(spans)
-    return Extent(ExtentAxis.START, Interval(min(each.start for each in known), max(each.end for each in known)))
+    return Extent(ExtentAxis.START, hull(spans))

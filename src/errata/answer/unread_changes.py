@@ -1,0 +1,213 @@
+"""Changes of a query's sources that its published results do not contain: the one list of what is to be corrected.
+
+`errata run` and `errata sweep` read the rows of these changes and carry them out, `errata sweep --plan` estimates them,
+the sensor asks whether there are any, and `errata status` tells what they wait for. All of them ask here, so that they
+cannot differ in what they call unread. There are three kinds:
+
+    UnreadRevisions      revisions of a stream or relation, found by the overlays that hold them
+    LateVersions         versions of a relation that batches brought behind the frontier of the results
+    UpstreamCorrections  evaluations in which the results of another query were corrected
+
+All is told from the catalog, without Spark and without SQL; only `read_revisions` reads rows, those of the overlays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import pyarrow.compute as pc
+
+from errata.answer.progress import deferred_overlays
+from errata.answer.source_revisions import SourceRevisions, revisions_of_overlays
+from errata.archive.overlays import bucket_sources, read_overlays
+from errata.archive.schemas import BATCH
+from errata.catalog import buckets, ledger, streams
+from errata.catalog.queries import RecordedQuery
+from errata.catalog.result_archives import ResultArchive, evaluations_of, read_archives
+from errata.catalog.streams import StreamState
+from errata.declare.site import Site
+from errata.model.bucket import Bucket, Role
+from errata.model.commit import Evaluation
+
+
+class SourceCatalog(Protocol):
+    """The look-ups that it takes, of streams and results as of one state of the catalog."""
+
+    @property
+    def standings(self) -> Mapping[str, StreamState]: ...
+
+    @property
+    def published(self) -> Mapping[str, ResultArchive]: ...
+
+    def overlays(self, of: StreamState) -> Sequence[Bucket]:
+        """All overlays of a stream, by what they revised first."""
+
+    def added_since(self, of: StreamState, commit_id: int) -> Sequence[Bucket]:
+        """The buckets that batches brought to a stream after a commit."""
+
+    def evaluations(self, of: ResultArchive) -> Sequence[Evaluation]:
+        """All evaluations of a query's results, in their order."""
+
+
+class NewestCatalog:
+    """The newest state, where each look-up is asked once. For readers who have no run, as the sensor and status."""
+
+    def __init__(self, site: Site) -> None:
+        self._catalog = site.catalog
+        self.standings: Mapping[str, StreamState] = {
+            each.stream.name: each for each in streams.stream_states(site.catalog)
+        }
+        self._newest = max((each.changed_in for each in self.standings.values()), default=0)
+        self._overlays: dict[int, list[Bucket]] = {}
+        self._added: dict[tuple[int, int], list[Bucket]] = {}
+
+    @cached_property
+    def published(self) -> Mapping[str, ResultArchive]:
+        return read_archives(self._catalog)
+
+    def overlays(self, of: StreamState) -> Sequence[Bucket]:
+        if of.stream_id not in self._overlays:
+            self._overlays[of.stream_id] = buckets.all_overlays(self._catalog, of.stream_id)
+        return self._overlays[of.stream_id]
+
+    def added_since(self, of: StreamState, commit_id: int) -> Sequence[Bucket]:
+        key = (of.stream_id, commit_id)
+        if key not in self._added:
+            some = buckets.added_between(self._catalog, of.stream_id, (Role.BASE,), after=commit_id, up_to=self._newest)
+            self._added[key] = [each for each in some if each.batch_no is not None]
+        return self._added[key]
+
+    def evaluations(self, of: ResultArchive) -> Sequence[Evaluation]:
+        return evaluations_of(self._catalog, of.stream_id, up_to=of.last.commit_id)
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadRevisions:
+    """Revisions of a stream or relation after `known` and up to `up_to`."""
+
+    state: StreamState
+    known: int
+    up_to: int
+    overlays: tuple[Bucket, ...]
+
+    @property
+    def source(self) -> str:
+        return self.state.stream.name
+
+
+@dataclass(frozen=True, slots=True)
+class LateVersions:
+    """Versions of a relation that are valid from before the frontier of results and came after these."""
+
+    state: StreamState
+    known: int
+    """The revision up to which the results have read the relation."""
+    buckets: tuple[Bucket, ...]
+
+    @property
+    def source(self) -> str:
+        return self.state.stream.name
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamCorrections:
+    """Corrections of another query's results, which have changed some of them: perhaps none that were read."""
+
+    upstream: ResultArchive
+    evaluations: tuple[Evaluation, ...]
+
+    @property
+    def source(self) -> str:
+        return self.upstream.name
+
+
+UnreadChange = UnreadRevisions | LateVersions | UpstreamCorrections
+
+
+def current_basis(query: RecordedQuery, reads: Iterable[str], view: SourceCatalog) -> ResultArchive | None:
+    """The results of a query that can be corrected. None where there are none, or where an evaluation replaces them
+    all: the query was edited, or results that they were made of have been replaced."""
+    there = view.published.get(query.checked.name)
+    if there is None or there.query_id != query.query_id:
+        return None
+    replaced = any(each.added_in > there.last.commit_id for each in upstream_archives(reads, view))
+    return None if replaced else there
+
+
+def upstream_archives(reads: Iterable[str], view: SourceCatalog) -> list[ResultArchive]:
+    """The results of the queries among some sources."""
+    return [view.published[name] for name in reads if name not in view.standings and name in view.published]
+
+
+def unread_changes(reads: Sequence[str], basis: ResultArchive, view: SourceCatalog) -> Iterator[UnreadChange]:
+    """What results lack of the sources that their query reads itself."""
+    below = upstream_archives(reads, view)
+    for name in reads:
+        if name in view.standings:
+            of = view.standings[name]
+            # A revision of an instant at the frontier is corrected, too, though the next evaluation would read it.
+            revisions = unread_revisions(of, basis, view, readable_revision(of, below), basis.frontier + 1)
+            if revisions is not None:
+                yield revisions
+            if of.stream.relation is not None and (versions := late_versions(of, basis, view)) is not None:
+                yield versions
+        elif name in view.published:
+            upstream = view.published[name]
+            if corrections := unread_corrections(upstream, basis, view):
+                yield UpstreamCorrections(upstream, tuple(corrections))
+
+
+def readable_revision(of: StreamState, below: Iterable[ResultArchive]) -> int:
+    """Up to which revision a stream is read that the query reads itself: no further than by the queries that it reads,
+    or two pasts would be mixed."""
+    name = of.stream.name
+    return min([of.applied, *(each.last.revisions[name] for each in below if name in each.last.revisions)])
+
+
+def unread_revisions(
+    of: StreamState, basis: ResultArchive, view: SourceCatalog, up_to: int, answered: int
+) -> UnreadRevisions | None:
+    """The revisions of a stream that results lack, if any of them concerns rows before `answered`: others are read by
+    the next evaluation."""
+    known = basis.last.revisions.get(of.stream.name, of.applied)
+    if up_to <= known:
+        return None
+    found = [
+        each for each in view.overlays(of) if (each.revision_last or 0) > known and (each.revision_first or 0) <= up_to
+    ]
+    return UnreadRevisions(of, known, up_to, tuple(found)) if deferred_overlays(found, known, answered) else None
+
+
+def late_versions(of: StreamState, basis: ResultArchive, view: SourceCatalog) -> LateVersions | None:
+    """The versions of a relation that came late for results."""
+    came = [each for each in view.added_since(of, basis.last.data_commit) if each.vs_min < basis.frontier]
+    known = basis.last.revisions.get(of.stream.name, of.applied)
+    return LateVersions(of, known, tuple(came)) if came else None
+
+
+def unread_corrections(of: ResultArchive, basis: ResultArchive, view: SourceCatalog) -> list[Evaluation]:
+    """Corrections of a query's results that others, made of them, have not taken up."""
+    known = basis.last.inputs.get(of.name)
+    if known == of.last.number:
+        return []
+    told = view.evaluations(of)
+    if known is None:
+        known = max((each.number for each in told if each.commit_id < basis.last.commit_id), default=0)
+    return [each for each in told if each.number > known and each.swept is not None and each.swept.changed]
+
+
+def has_newer_rows(basis: ResultArchive, view: SourceCatalog) -> bool:
+    """Whether rows of the instant at the frontier have come that the results lack: the next evaluation reads them."""
+    read = [view.standings[name] for name in basis.last.revisions if name in view.standings]
+    came = (each for of in read for each in view.added_since(of, basis.last.data_commit))
+    return any(each.vs_min <= basis.frontier <= each.vs_max for each in came)
+
+
+def read_revisions(site: Site, change: UnreadRevisions) -> SourceRevisions:
+    """The row versions of unread revisions. They have waited since their batches came, not since they were applied."""
+    overlays = read_overlays(change.state.stream, site.warehouse, bucket_sources(site.catalog, change.overlays))
+    came = ledger.commits_of_batches(site.catalog, pc.unique(overlays[BATCH]).drop_null().to_pylist())
+    first = min([*came.values(), *(each.added_in for each in change.overlays)])
+    return revisions_of_overlays(change.state.stream, overlays, change.known, change.up_to, first)

@@ -1,0 +1,146 @@
+"""What is due, as four readers tell it: the sensor (`find_due_corrections`), `sweep --plan`, `status`, and what a sweep
+or a run then does. Random courses of arrivals and corrections, compared after every step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import pytest
+
+from errata.answer.due_corrections import DueCorrections, find_due_corrections
+from errata.answer.runs import RunReport, SweepReport, run, sweep
+from errata.answer.sweep_plan import PlannedCorrection, SweepPlan, plan_sweep
+from errata.model.time import MINUTE
+from errata.read.status import DUE_PROGRESS, QueryStatus, query_statuses
+from fixtures.catalog import NOW
+from fixtures.chance import seeds
+from fixtures.runs import DEAR, FIRST, MOST, QUERIES, SECOND, STREAMS, SUMS, Answering
+
+TEXTS = {"dear": DEAR, "sums": SUMS, "most": MOST, **{name: QUERIES[name] for name in ("closed", "twos", "named")}}
+OPTIONS = {
+    "sums": "sweep: {when: queue >= 3}",
+    "closed": "sweep: {when: age >= 30 minutes}",
+    "twos": "sweep: {when: never}",
+    "named": "sweep: {when: queue >= 2 or age >= 20 minutes}",
+}
+OVER_STREAMS = ("dear", "sums", "closed", "twos")
+"""Queries that read one stream and nothing else, so that all they lack are its revisions."""
+
+PAST = ["3,a,9;replace", "1,b,;delete", "7,a,8;replace", "2,a,6;insert", "12,a,7;replace", "6,c,;delete"]
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+class Opinions:
+    """What each of those who only look says is due."""
+
+    def __init__(self, there: Answering, names: Collection[str] = ()) -> None:
+        self.sensor: DueCorrections = find_due_corrections(there.site, list(names))
+        self.plan: SweepPlan = plan_sweep(there.site, list(names))
+        self.planned: Mapping[str, PlannedCorrection] = {each.query: each for each in self.plan.queries}
+        self.status: Mapping[str, QueryStatus] = {each.name: each for each in query_statuses(there.site)}
+
+    def agree(self) -> None:
+        """Hold what is said of the same against each other."""
+        assert set(self.sensor.queries) <= set(self.planned), "the sensor knows of more than the plan"
+        assert set(self.planned).isdisjoint(self.plan.current)
+        for name in OVER_STREAMS:
+            planned, status = self.planned.get(name), self.status[name]
+            if not status.pending and not status.left_out:
+                # All that it may lack lies at its frontier, and is read by going on.
+                assert status.deferred is None, name
+                assert planned is None or status.state in DUE_PROGRESS, name
+                continue
+            assert planned is not None, name
+            assert status.deferred == planned.waits, name
+            if planned is not None and planned.waits is None and self.settles:
+                assert name in self.sensor.queries, name
+
+    @property
+    def settles(self) -> bool:
+        """Whether what is pending speaks of rows that have come."""
+        return not self.plan.pending or any(name in self.sensor.streams for name in self.plan.pending)
+
+    def foretell(self, report: SweepReport | RunReport) -> None:
+        """Hold them against what was done. A query may be looked at in vain, and no other is corrected. Late versions
+        may be taken up once more, before an evaluation has recorded that they were read; of what is pending a part may
+        prove to be without effect, so that too little is left to be due."""
+        corrected = {
+            each.name
+            for each in report.evaluated
+            if each.swept is not None and (each.swept.changed or each.name in self.sensor.queries)
+        }
+        assert corrected <= set(self.sensor.queries), self.sensor
+        assert {each.stream for each in report.revised} <= set(self.sensor.streams), self.sensor
+        assert corrected <= set(self.planned)
+        assert {name for name, each in self.planned.items() if each.waits is not None}.isdisjoint(corrected)
+        counts = [each.settled for each in report.revised]
+        if not self.settles or any(each.dropped or each.refused or each.waiting for each in counts):
+            return
+        for name in OVER_STREAMS:
+            if name in self.planned and self.planned[name].waits is None:
+                assert name in corrected, name
+
+
+def sweep_due(there: Answering, names: Collection[str] = ()) -> SweepReport:
+    """Sweep what is due; nothing is due after that."""
+    before = Opinions(there, names)
+    before.agree()
+    report = sweep(there.site, list(names), due=True)
+    assert bool(report.revised or report.swept) or not before.sensor
+    before.foretell(report)
+    assert not find_due_corrections(there.site, list(names))
+    return report
+
+
+def run_due(there: Answering) -> None:
+    """Do all that is due; what has been deferred is what the plan says still waits."""
+    before = Opinions(there)
+    before.agree()
+    report = run(there.site)
+    before.foretell(report)
+    after = Opinions(there)
+    after.agree()
+    assert not after.sensor
+    waiting = {name for name, each in after.planned.items() if each.waits is not None}
+    assert {each.name for each in report.deferred} <= waiting
+    assert {name for name in OVER_STREAMS if after.status[name].left_out} <= {each.name for each in report.deferred}
+
+
+@pytest.mark.parametrize("seed", seeds(__name__, 4))
+def test_those_who_look_agree_with_those_who_do(tmp_path: Path, seed: int) -> None:
+    rng, now = random.Random(seed), NOW
+    there = Answering.begin(tmp_path, TEXTS, OPTIONS, declared=STREAMS)
+    for rows in (FIRST, SECOND):
+        there.take(quotes=rows["quotes"], names=SECOND["names"] if rows is SECOND else ["a,first,1"])
+        there.run()
+    for number in range(6):
+        at = 13 + 2 * number
+        match rng.choice(["correct", "late", "versions", "forward", "some", "time"]):
+            case "correct":
+                there.take(quotes=rng.sample(PAST, rng.randint(1, 3)))
+            case "late":
+                there.take(quotes=[f"{rng.randint(1, 11)},{rng.choice('xyz')}{number},5"])
+            case "versions":
+                there.take(names=[f"{rng.choice('abc')},n{number},{rng.randint(1, at)}"])
+            case "forward":
+                there.take(quotes=[f"{at},a,4", f"{at},b,{number}"])
+            case "some":
+                there.take(quotes=[f"{rng.randint(1, 11)},{rng.choice('xyz')}{number},6"])
+                sweep(there.site, [rng.choice(["dear", "sums"])])
+            case _:
+                now += 10 * MINUTE
+                there.at(now)
+        match rng.randint(0, 3):
+            case 0:
+                run_due(there)
+            case 1:
+                sweep_due(there)
+            case _:
+                Opinions(there).agree()
+    sweep(there.site)
+    Opinions(there).agree()
+    assert not find_due_corrections(there.site)
+    there.close()
