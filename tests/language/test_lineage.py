@@ -24,9 +24,9 @@ from errata.language.nodes import (
     Union,
 )
 from errata.language.plan import Plan, SourceKind
-from errata.model.extent import Extent, ExtentAxis
+from errata.model.extent import Extent, ExtentAxis, rows_starting_in
 from errata.model.time import HIGHEST, LOWEST, Interval
-from fixtures.links import call, column, counted, equal, link, number, on_src, people, select, text
+from fixtures.plans.links import call, column, counted, equal, link, number, on_src, people, select, text
 from fixtures.regions import AT, change, instant, reads, start
 
 A, B = link("a"), link("b")
@@ -221,10 +221,10 @@ def on_name(kind: SourceKind, left: Plan = WIDE) -> RelationJoin:
 
 def test_a_version_of_an_nrr_is_seen_by_rows_that_happen_while_it_is_valid() -> None:
     plan = on_name(SourceKind.NRR)
-    version = InputChange(1, AT, 130, {"p.name": "x", "p.label": "L"})
+    version = InputChange(1, rows_starting_in(AT, {"p.name": "x", "p.label": "L"}, last_end=130))
     # The version that takes its place has another label.
     assert forward(plan, version) == start(100, 130, a__src="x", p__name="x")
-    assert forward(plan, InputChange(1, AT)) == start(100, HIGHEST)
+    assert forward(plan, InputChange(1, rows_starting_in(AT))) == start(100, HIGHEST)
     assert reads(plan, start(100, 105, a__src="x")) == {
         0: start(100, 105, a__src="x"),
         1: instant(100, 105, p__name="x"),
@@ -237,14 +237,16 @@ def test_a_version_of_an_nrr_is_seen_by_rows_that_happen_while_it_is_valid() -> 
 
 def test_an_nrr_over_a_window_over_rows_is_read_as_of_when_the_rows_happened() -> None:
     plan = on_name(SourceKind.NRR, SlidingRows(A, 3))
-    assert forward(plan, InputChange(1, AT, 130)) == instant(100, HIGHEST)
+    assert forward(plan, InputChange(1, rows_starting_in(AT, last_end=130))) == instant(100, HIGHEST)
     assert reads(plan, instant(100, 105)) == {0: start(LOWEST, 105), 1: instant(LOWEST, 105)}
 
 
 def test_a_retroactive_relation_counts_while_it_is_valid() -> None:
     plan = on_name(SourceKind.RETROACTIVE)
     assert forward(plan, change(a__src="x")) == instant(100, 120, a__src="x", p__name="x")
-    assert forward(plan, InputChange(1, AT, 130, {"p.name": "x"})) == instant(100, 130, a__src="x", p__name="x")
+    assert forward(plan, InputChange(1, rows_starting_in(AT, {"p.name": "x"}, last_end=130))) == instant(
+        100, 130, a__src="x", p__name="x"
+    )
     assert reads(plan, instant(100, 105)) == {0: start(81, 105), 1: instant(100, 105)}
 
 
@@ -265,8 +267,12 @@ def test_only_windows_that_a_row_is_in_are_touched() -> None:
 
 def test_a_row_at_the_end_of_a_window_is_in_the_next_one_also_before_zero() -> None:
     plan = counted(A, TimeWindow(10, 10))
-    assert forward(plan, InputChange(0, Interval(-10, -9))) == start(0, 1, **{WINDOW_START: -10, WINDOW_END: 0})
-    assert forward(plan, InputChange(0, Interval(-11, -10))) == start(-10, -9, **{WINDOW_START: -20, WINDOW_END: -10})
+    assert forward(plan, InputChange(0, rows_starting_in(Interval(-10, -9)))) == start(
+        0, 1, **{WINDOW_START: -10, WINDOW_END: 0}
+    )
+    assert forward(plan, InputChange(0, rows_starting_in(Interval(-11, -10)))) == start(
+        -10, -9, **{WINDOW_START: -20, WINDOW_END: -10}
+    )
     assert reads(plan, start(-10, 1)) == {0: start(-20, 0)}
 
 
@@ -279,8 +285,10 @@ def test_windows_of_a_second_group_have_names_of_their_own() -> None:
 
 def test_a_row_between_windows_touches_none() -> None:
     plan = counted(A, TimeWindow(3, 10))
-    assert forward(plan, InputChange(0, Interval(103, 110))) is None
-    assert forward(plan, InputChange(0, Interval(102, 103))) == start(103, 104, **{WINDOW_START: 100, WINDOW_END: 103})
+    assert forward(plan, InputChange(0, rows_starting_in(Interval(103, 110)))) is None
+    assert forward(plan, InputChange(0, rows_starting_in(Interval(102, 103)))) == start(
+        103, 104, **{WINDOW_START: 100, WINDOW_END: 103}
+    )
 
 
 def test_windows_over_rows_that_expire_are_about_instants() -> None:

@@ -27,10 +27,10 @@ from errata.language.nodes import (
     TimeWindow,
 )
 from errata.language.plan import PlanError
-from errata.model.extent import Extent, ExtentAxis
+from errata.model.extent import Extent, ExtentAxis, rows_starting_in
 from errata.model.time import EVERYTHING, Interval
-from fixtures.choices import stream
-from fixtures.links import column, counted, equal, link, number, on_src, query, select
+from fixtures.plans.choices import stream
+from fixtures.plans.links import column, counted, equal, link, number, on_src, query, select
 from fixtures.regions import AT, change, instant, reads, start
 
 A, B = link("a"), link("b")
@@ -73,7 +73,7 @@ def test_query_3() -> None:
 def test_the_moving_average_of_the_replay_paper() -> None:
     # An average of 5 minutes every minute: t16 to t24 are replayed for t20 (section 3).
     plan = counted(A, TimeWindow(5, 1))
-    found = replay_scope(plan, InputChange(0, Interval(20, 21)))
+    found = replay_scope(plan, InputChange(0, rows_starting_in(Interval(20, 21))))
     assert found is not None
     assert found.reads == {0: start(16, 25)}
 
@@ -96,7 +96,9 @@ def test_lineage_goes_through_queries_down_to_streams() -> None:
 
 def test_what_holds_is_read_and_changed_at_instants() -> None:
     held = query(select(counted(WIDE, None, "a.src"), "a.src"))
-    assert forward(held, InputChange(0, AT, 107, {"q.src": "x"})) == instant(100, 107, q__src="x")
+    assert forward(held, InputChange(0, rows_starting_in(AT, {"q.src": "x"}, last_end=107))) == instant(
+        100, 107, q__src="x"
+    )
     assert forward_through_queries(held, (0, 0), change(a__src="x")) == instant(100, 120, q__src="x")
     assert reads_through_queries(held, backward(held, instant(100, 101))) == {(0, 0): start(81, 101)}
 
@@ -121,10 +123,10 @@ def test_a_scan_is_named_by_its_place() -> None:
 def test_everything_stays_everything_and_nothing_nothing() -> None:
     plan = counted(on_src(WIDE, NARROW), TimeWindow(10, 4))
     assert reads(plan, Extent(ExtentAxis.INSTANT)) == {0: Extent(ExtentAxis.START), 1: Extent(ExtentAxis.START)}
-    assert forward(plan, InputChange(0, EVERYTHING)) == Extent(ExtentAxis.INSTANT)
-    assert forward(plan, InputChange(0, Interval(5, 5))) is None
+    assert forward(plan, InputChange(0, rows_starting_in(EVERYTHING))) == Extent(ExtentAxis.INSTANT)
+    assert forward(plan, InputChange(0, rows_starting_in(Interval(5, 5)))) is None
     assert reads(plan, instant(5, 5)) == {}
-    assert replay_scope(plan, InputChange(0, Interval(5, 5))) is None
+    assert replay_scope(plan, InputChange(0, rows_starting_in(Interval(5, 5)))) is None
 
 
 def test_unknown_columns_and_floating_point_constants_are_left_out() -> None:

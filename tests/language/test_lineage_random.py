@@ -41,14 +41,14 @@ from errata.language.nodes import (
     scans_of,
 )
 from errata.language.plan import Plan
-from errata.model.extent import Extent
+from errata.model.extent import Extent, rows_starting_in
 from errata.model.time import EVERYTHING, HIGHEST, Interval
 from fixtures.chance import random_for
-from fixtures.choices import Choices, FromHypothesis, FromRandom, pool
 from fixtures.duck import Row
 from fixtures.lineages import Seen, Within, alike, difference, ends, leaves, only, parted, seen
-from fixtures.links import COUNT, call, equal, query, select
-from fixtures.plans import LATEST, Maker, Trial, instants, plans_with_data
+from fixtures.plans.choices import Choices, FromHypothesis, FromRandom, pool
+from fixtures.plans.links import COUNT, call, equal, query, select
+from fixtures.plans.maker import LATEST, Maker, Trial, instants, plans_with_data
 
 UNHURRIED = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
@@ -231,7 +231,9 @@ def changed(path: QueryPath, scan: Scan, row: Row, rows: list[Row], choose: Choi
     }
     begin = row[scan.source.order or ""]
     until = ends(scan, row, rows) if scan.source.kind.is_relation else HIGHEST
-    return InputChange(path[-1], Interval(begin, begin + 1), None if until == HIGHEST else until, told)
+    return InputChange(
+        path[-1], rows_starting_in(Interval(begin, begin + 1), told, last_end=None if until == HIGHEST else until)
+    )
 
 
 def check_forward(plan: Plan, cases: Sequence[Mapping[str, list[Row]]], choose: Choices) -> None:

@@ -18,14 +18,15 @@ from errata.language.plan_text import plan_tree
 from errata.language.queries import read_query
 from errata.language.reading.mistakes import LanguageError
 from errata.language.rewrite import rewrite_plan
+from errata.model.extent import rows_starting_in
 from errata.model.results import UpdatePattern
 from errata.model.time import Interval
 from fixtures.chance import random_for
-from fixtures.choices import FromHypothesis, FromRandom, pool
 from fixtures.duck import answers, same, visible_at
 from fixtures.native_joins import native
-from fixtures.outer_texts import TEXTS
-from fixtures.plans import Maker, Trial, instants
+from fixtures.plans.choices import FromHypothesis, FromRandom, pool
+from fixtures.plans.maker import Maker, Trial, instants
+from fixtures.plans.outer_joins import TEXTS
 from fixtures.printing.printing import to_sql
 
 THOROUGH = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -164,7 +165,12 @@ def test_a_change_touches_rows_of_its_value_alone() -> None:
     plan = read(TEXTS["equality"])
     places = [number for number, each in enumerate(scans_of(plan)) if each.source.name == "link2"]
     for place in places:
-        found = replay_scope(plan, InputChange(place, Interval(7, 8), 10, {scans_of(plan)[place].column("src"): "x"}))
+        found = replay_scope(
+            plan,
+            InputChange(
+                place, rows_starting_in(Interval(7, 8), {scans_of(plan)[place].column("src"): "x"}, last_end=10)
+            ),
+        )
         assert found is not None
         of_first = [region for number, region in found.reads.items() if scans_of(plan)[number].source.name == "link1"]
         assert of_first

@@ -27,9 +27,9 @@ from errata.language.rewrite.prune_columns import over_needed_columns, prune_col
 from errata.language.rewrite.push_predicates import literal_columns, push_down
 from errata.language.rewrite.rule import ROOT_TRAITS, input_traits
 from errata.language.times import row_times
-from errata.model.extent import Extent, ExtentAxis
+from errata.model.extent import Extent, ExtentAxis, rows_starting_in
 from errata.model.time import Interval
-from fixtures.choices import pool
+from fixtures.plans.choices import pool
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ ASKED: dict[str, Callable[[Plan], object]] = {
     "membership": membership_columns,
     "constants upwards": lambda plan: constants_up(plan, 0, {}),
     "constants downwards": lambda plan: constants_down(plan, {}),
-    "what a change touches": lambda plan: forward(plan, InputChange(0, Interval(0, 1))),
+    "what a change touches": lambda plan: forward(plan, InputChange(0, rows_starting_in(Interval(0, 1)))),
     "what an output is made of": lambda plan: backward(plan, Extent(ExtentAxis.START, Interval(0, 1))),
-    "replay": lambda plan: replay_scope(plan, InputChange(0, Interval(0, 1))),
+    "replay": lambda plan: replay_scope(plan, InputChange(0, rows_starting_in(Interval(0, 1)))),
     "rewriting": rewrite_plan,
     "needed columns": over_needed_columns,
     "pruned columns": prune_columns,

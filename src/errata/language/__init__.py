@@ -1,7 +1,9 @@
-"""Queries: SQL text becomes a small immutable plan, and all that can be known from the plan alone. There is no Spark.
-May import the model.
+"""Queries: SQL text is read into a small immutable plan, and everything that can be known from the plan alone is
+computed here, without Spark. May import the model.
 
-`nodes` are the operators of a plan (on `plan` and `expr`). `reading` makes a plan of text and is the only place that
-knows sqlglot. Facts about plans are `times`, `patterns`, `strategy`, `lineage` and `cost`; `rewrite` makes better ones,
-`explaining` tells it all to a person. `queries` is the door for one query or a project's.
+`nodes` has the operators of a plan (built on `plan` and `expr`). `reading` makes a plan of text and is the only folder
+that knows sqlglot. Facts about plans are in `times`, `patterns`, `lineage`, `estimates` and `cost`; `route`,
+`incremental` and `source_reads` say how a plan is evaluated continuously. `rewrite` makes better plans, `explain`
+describes them to a person, `near_support` and `near_dialect` prepare them for the near engine. `queries` is the entry
+point for one query or for all queries of a project.
 """

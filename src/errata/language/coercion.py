@@ -1,4 +1,4 @@
-"""Which types go together, and what comes of it: Spark's rules in ANSI mode, where they lose nothing."""
+"""Which types can be combined and what type results: Spark's rules in ANSI mode, where they lose nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from errata.language.expr import BIGINT, DOUBLE, TIMESTAMP, Expr, Lit
 from errata.model.columns import FLOATING_KINDS, MAX_PRECISION, WHOLE_KINDS, ColumnType, TypeKind
 
 _MIN_SCALE = 6
-"""So many digits after the point Spark keeps when a decimal would be too long."""
+"""Digits after the point that Spark keeps when a decimal would be too long."""
 
 
 class TypeFamily(StrEnum):
@@ -29,11 +29,11 @@ _FAMILIES = {
     **dict.fromkeys((*WHOLE_KINDS, *FLOATING_KINDS, TypeKind.DECIMAL), TypeFamily.NUMBER),
 }
 _WHOLE = {TypeKind.INT: 10, TypeKind.BIGINT: 20}
-"""How many digits the decimals have that Spark makes of whole numbers."""
+"""Digits of the decimals that Spark converts whole numbers to."""
 
 
 def type_family(kind: ColumnType) -> TypeFamily:
-    """What the type's values can be compared with."""
+    """The family of types whose values can be compared with this one's."""
     return _FAMILIES[kind.kind]
 
 
@@ -71,12 +71,12 @@ def _wider_number_type(left: ColumnType, right: ColumnType) -> ColumnType | None
 
 
 def decimal_for(number: ColumnType) -> ColumnType:
-    """The decimal that holds every whole number of the type; a decimal itself."""
+    """The decimal type that holds every value of a whole type; a decimal type itself."""
     return number if number.kind is TypeKind.DECIMAL else ColumnType(TypeKind.DECIMAL, _WHOLE[number.kind], 0)
 
 
 def _operand_type(expr: Expr) -> ColumnType:
-    """As Spark takes a number beside a decimal: a whole constant is just as long as it is."""
+    """The type of a number combined with a decimal: a whole constant has as many digits as it is written with."""
     if isinstance(expr, Lit) and isinstance(expr.value, int) and expr.type.kind in _WHOLE:
         return ColumnType(TypeKind.DECIMAL, len(str(abs(expr.value))), 0)
     return decimal_for(expr.type)
@@ -131,7 +131,7 @@ def dividend_scale(left: ColumnType, quotient: ColumnType) -> int:
 
 
 def division_fits(left: Expr, right: Expr) -> bool:
-    """Whether a division of decimals stays below 38 digits in all that it goes by way of, in Spark (which rounds to 38
+    """Whether a division of decimals stays below 38 digits in all intermediate results: in Spark (which rounds to 38
     digits after the point, and then once more) and where the dividend is scaled."""
     one, other = _operand_type(left), _operand_type(right)
     quotient = _decimal_type("/", one, other)

@@ -1,7 +1,7 @@
-"""What a plan costs for each second of event time, as Golab and Özsu (2005, 5.4.1) count it: rows touched.
+"""The cost of a plan per second of event time, as Golab and Özsu (2005, 5.4.1) count it: rows touched.
 
-These are estimates, to compare plans of one query with each other; nothing but the choice of a plan depends on them.
-Plans over plain numbers are counted for each unit of event time.
+These are estimates, used only to compare plans of one query with each other. Plans over plain numbers are counted per
+unit of event time.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ _INCREMENTAL_AGGREGATES = ("count", "sum", "avg", "stddev")
 
 @dataclass(frozen=True, slots=True)
 class NodeCost:
-    """What is expected of a node."""
+    """The estimated rate, size and cost of a node."""
 
     node: Plan
     rate: float
-    """Results for each second of event time: λ."""
+    """Results per second of event time: λ."""
     size: float
-    """Results that count at a time: N."""
+    """Results that count at one time: N."""
     cost: float
-    """Rows touched for each second of event time."""
+    """Rows touched per second of event time."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanCost:
-    """What a plan costs."""
+    """The cost of a plan, in total and by node."""
 
     total: float
     by_node: tuple[NodeCost, ...]
-    """In the order of `plan.walk`: each node before its inputs."""
+    """In the order of `walk_plan`: each node before its inputs."""
 
 
 def plan_cost(plan: Plan, statistics: Statistics | None = None) -> PlanCost:
-    """What the plan costs for each second of event time; the same numbers for the same plan and statistics."""
+    """The cost of a plan per second of event time; deterministic for a plan and its statistics."""
     work = _CostModel(Estimator(DefaultStatistics() if statistics is None else statistics))
     nodes = tuple(work.node(each) for each in walk_plan(plan))
     return PlanCost(sum(each.cost for each in nodes), nodes)
@@ -76,7 +76,8 @@ class _CostModel:
         return NodeCost(plan, own.rate, own.size, self._cost(plan, inputs))
 
     def _negative(self, plan: Plan) -> float:
-        """How much more rows there are to process with negative tuples: they double those that end without notice."""
+        """The factor by which negative tuples increase the rows to process: rows that end without notice count
+        twice."""
         ends = [
             self._estimates.of(child).premature
             for child in plan.inputs
@@ -91,7 +92,7 @@ class _CostModel:
     @_cost.register(Scan)
     @_cost.register(Sliding)
     def _(self, _plan: Plan, _inputs: Sequence[NodeEstimate]) -> float:
-        # The end of a row is known when it comes: a window does nothing.
+        # The end of a row is known when it comes: a window does no work.
         return 0.0
 
     @_cost.register
@@ -144,7 +145,7 @@ class _CostModel:
 
 
 def _recompute_cost(aggregate: Aggregate, rows: float) -> float:
-    """C of 5.4.1: the rows to look at when one of a group of so many comes or goes."""
+    """C of 5.4.1: the rows read to recompute an aggregate when one row of a group of `rows` comes or goes."""
     if aggregate.function in _INCREMENTAL_AGGREGATES and not aggregate.distinct:
         return 1.0
     return log2(2 + rows)

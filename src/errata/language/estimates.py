@@ -1,7 +1,7 @@
-"""How many rows come and count at a time, node by node: the λ, N and d of Golab and Özsu (2005, 5.4.1).
+"""Expected rates and sizes of each node's rows: the λ, N and d of Golab and Özsu (2005, 5.4.1).
 
-Values are taken to be spread evenly and columns to know nothing of each other, as is usual. Where nothing is known
-about a source, it has a row each second, keeps those of a day, and has a hundred values in each column that is no key.
+Values are assumed to be spread evenly and columns to be independent, as is usual. A source without statistics is
+assumed to have one row per second, to keep those of a day, and to have a hundred values in each column that is no key.
 """
 
 from __future__ import annotations
@@ -50,26 +50,26 @@ from errata.model.time import DAY, SECOND
 _RATE, _DISTINCT, _RELATION = 1.0, 100.0, 1000.0
 _RETENTION_SECONDS = DAY / SECOND
 _OVERLAP = 0.5
-"""Of the smaller of two sets of values so much is in the larger one, too."""
+"""Assumed share of the smaller of two sets of values that is also in the larger one."""
 _DEFAULT_SELECTIVITY = 1 / 2
-"""The part of the rows for which a condition is true of which nothing is known."""
+"""Assumed share of rows that fulfil a condition about which nothing is known."""
 
 
 class Statistics(Protocol):
-    """What is known about what queries read, streams, relations and other queries, by name; None: nothing."""
+    """Statistics of streams, relations and queries, by name; None where nothing is known."""
 
     def rate(self, source: str) -> float | None:
-        """Rows for each second of event time, or for each unit of a plain number."""
+        """Rows per second of event time, or per unit of a plain number."""
 
     def distinct(self, source: str, column: str) -> float | None:
-        """How many different values the column has."""
+        """The number of distinct values in the column."""
 
     def rows(self, source: str) -> float | None:
-        """How many rows there are; of a relation: at a time."""
+        """The number of rows; of a relation the number at one time."""
 
 
 class DefaultStatistics:
-    """Knows nothing."""
+    """No statistics at all."""
 
     def rate(self, source: str) -> float | None:
         """Not known."""
@@ -89,19 +89,19 @@ class DefaultStatistics:
 
 @dataclass(frozen=True, slots=True)
 class NodeEstimate:
-    """What is expected of a node's rows."""
+    """The expected rate, size and distinct values of a node's rows."""
 
     rate: float
     """Results for each second of event time."""
     size: float
-    """Results that count at a time."""
+    """Results that count at one time."""
     premature: float
-    """The part of them that ends without notice."""
+    """The share of results that end without notice."""
     values: Mapping[str, float]
     """How many different values a column has."""
 
     def distinct(self, columns: Iterable[str]) -> float:
-        """How many different combinations of values there are at a time."""
+        """The expected number of distinct combinations of values at one time."""
         combinations = 1.0
         for name in columns:
             combinations *= max(self.values[name], 1.0)
@@ -109,12 +109,12 @@ class NodeEstimate:
 
 
 def expected_distinct(rows: float, values: float) -> float:
-    """How many of so many values are expected among so many rows."""
+    """The expected number of distinct values among `rows` rows drawn from `values` equally likely ones."""
     return -values * expm1(-rows / values) if values > 0 else 0.0
 
 
 def expected_surplus(left: float, right: float) -> float:
-    """By how much one count is expected to exceed another, never less than 0, where both vary as arrivals do."""
+    """The expected amount by which one Poisson count exceeds another, never below 0."""
     spread, mean = sqrt(left + right), left - right
     if spread == 0:
         return 0.0
@@ -161,7 +161,7 @@ _SELECTIVITIES = {
 
 
 def expected_values(expr: Expr, values: Mapping[str, float]) -> float:
-    """How many different values an expression has, 1 at least."""
+    """The number of distinct values of an expression, 1 at least."""
     combinations = 1.0
     for name in refs(expr):
         combinations *= max(values[name], 1.0)
@@ -169,14 +169,14 @@ def expected_values(expr: Expr, values: Mapping[str, float]) -> float:
 
 
 class Estimator:
-    """What is expected of the nodes of a plan, each worked out once."""
+    """The estimates of a plan's nodes, each computed once."""
 
     def __init__(self, statistics: Statistics) -> None:
         self._known = statistics
         self._found: dict[int, NodeEstimate] = {}
 
     def of(self, plan: Plan) -> NodeEstimate:
-        """What is expected of the node's rows. The plan must outlive the estimates."""
+        """The estimate of a node. The plan must outlive the estimator."""
         if id(plan) not in self._found:
             self._found[id(plan)] = self._estimate(plan)
         return self._found[id(plan)]
@@ -222,7 +222,7 @@ class Estimator:
         part = selectivity(plan.predicate, below.values)
         one = {name for each in conjuncts(plan.predicate) if (name := _literal_column(each))}
         values = {name: 1.0 if name in one else count for name, count in below.values.items()}
-        # A value that is filtered out ends the one before it, and nothing says so.
+        # A value that is filtered out ends the one before it without notice.
         unforeseen = 1 - part if update_pattern(plan.input) is UpdatePattern.KEYED else 0.0
         premature = _either_probability(below.premature, unforeseen)
         return NodeEstimate(below.rate * part, below.size * part, premature, values)
@@ -292,7 +292,7 @@ class Estimator:
         shared = value_overlap(mine, theirs)
         stand = expected_surplus(_ratio(left.size, mine, 1e18), _ratio(right.size, theirs, 1e18))
         size = left.size * (1 - shared) + mine * shared * stand
-        # What the right takes away comes back when the right expires.
+        # Rows that the right removes come back when the right expires.
         rate = (left.rate + shared * right.rate) * _ratio(size, left.size)
         return NodeEstimate(rate, size, _either_probability(left.premature, shared), left.values)
 
@@ -323,7 +323,7 @@ class Estimator:
 
 
 def expected_combinations(exprs: Iterable[Expr], values: Mapping[str, float]) -> float:
-    """How many combinations of values of several expressions there are."""
+    """The number of combinations of values of several expressions."""
     combinations = 1.0
     for each in exprs:
         combinations *= expected_values(each, values)
@@ -331,12 +331,12 @@ def expected_combinations(exprs: Iterable[Expr], values: Mapping[str, float]) ->
 
 
 def value_overlap(left: float, right: float) -> float:
-    """The part of the left's values that the right is expected to have, too (5.3.2)."""
+    """The share of the left's values that the right is expected to have, too (5.3.2)."""
     return _OVERLAP * min(1.0, _ratio(right, left))
 
 
 def span_seconds(plan: Plan, span: int) -> float:
-    """A stretch of event time in seconds, or in units of a plain number."""
+    """A span of event time in seconds, or in units of a plain number."""
     return span / SECOND if all(scan.source.timed for scan in scans_of(plan)) else float(span)
 
 

@@ -1,4 +1,9 @@
-"""Expressions of a plan: immutable, typed, and printed as Spark SQL in exactly one way."""
+"""Expressions of a plan: immutable, typed, and printed as Spark SQL in exactly one way.
+
+An expression is one of five kinds: a column (`Ref`), a constant (`Lit`), an operator or function (`Call`), a conversion
+(`Cast`) or a `Case`. Its type was checked when it was read. Two expressions mean the same column of a group exactly
+when their SQL is the same, so the text that `expr_sql` prints is part of plans and fingerprints.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +78,7 @@ TRUE = Lit(True, BOOLEAN)
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The expressions that it is directly made of."""
+    """The direct parts of an expression."""
     match expr:
         case Call():
             return expr.args
@@ -95,7 +100,7 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
 
 
 def refs(expr: Expr) -> frozenset[str]:
-    """The columns that it reads."""
+    """The columns that an expression reads."""
     return frozenset(each.name for each in walk_expr(expr) if isinstance(each, Ref))
 
 
@@ -120,7 +125,7 @@ def transform_expr(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 
 def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:
-    """The parts that must all be true; none for no condition."""
+    """The parts of a condition joined by AND; empty for no condition."""
     if expr is None:
         return ()
     if isinstance(expr, Call) and expr.name == AND:
@@ -156,7 +161,7 @@ def expr_sql(expr: Expr, ref: Callable[[str], str] = str) -> str:
 
 
 def _print_expr(expr: Expr, ref: Callable[[str], str]) -> tuple[str, int]:
-    """The text, and how strongly its outermost operator binds."""
+    """The text, and the binding strength of its outermost operator."""
     match expr:
         case Ref():
             return ref(expr.name), _ATOM

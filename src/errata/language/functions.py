@@ -1,4 +1,9 @@
-"""The functions of the language: what they take, what they give, and whether they can fail. All are Spark's own."""
+"""The functions of the language: parameters, result types, whether they can fail, and whether the near engine supports
+them.
+
+All are Spark's own. A new function is one entry of `FUNCTIONS`; what is said of the near
+engine there is tested against Spark in both directions.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +45,7 @@ ResultType = Callable[[tuple[Expr, ...]], "ColumnType | None"]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What an argument must be."""
+    """The requirement on an argument."""
 
     words: str
     fits: Callable[[Expr], bool]
@@ -48,7 +53,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class NearDifference:
-    """Arguments for which the near engine does not give what Spark gives, also when it is written around."""
+    """Arguments for which the near engine does not give Spark's result, however it is written."""
 
     words: str
     fits: Callable[[Expr], bool]
@@ -57,20 +62,20 @@ class NearDifference:
 
 @dataclass(frozen=True, slots=True)
 class NearSupport:
-    """How far the near engine does what Spark does. All that is said of it is tested, in both directions."""
+    """How far the near engine agrees with Spark. Tested in both directions."""
 
     unlike: tuple[NearDifference, ...] = ()
-    """Where it does not: far decides before anything is tried."""
+    """Arguments for which it does not: Spark does the work from the start."""
     fails: str | None = None
-    """For which values it fails and Spark does not, so that far decides afterwards."""
+    """Values for which it fails and Spark does not: Spark does the work again."""
 
     def obstacle(self, call: Expr) -> NearDifference | None:
-        """What about the call is not the same there."""
+        """The difference that applies to a call; None if there is none."""
         return next((each for each in self.unlike if each.fits(call)), None)
 
 
 SAME_ON_NEAR = NearSupport()
-"""The near engine does it as Spark does, whatever the arguments."""
+"""The near engine agrees with Spark for all arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ class Function:
     takes: tuple[Parameter, ...]
     gives: ResultType
     optional: int = 0
-    """How many of the last arguments may be left out."""
+    """The number of trailing arguments that may be omitted."""
     repeated: bool = False
     """Whether more arguments like the last may follow."""
     total: bool = True
@@ -97,7 +102,7 @@ class Function:
         return all(each.fits(arg) for each, arg in zip(wanted, args, strict=False))
 
     def usage(self, name: str) -> str:
-        """How it is written."""
+        """Its usage, as messages show it."""
         words = [each.words for each in self.takes]
         for at in range(len(words) - self.optional, len(words)):
             words[at] = f"[{words[at]}]"
@@ -118,7 +123,7 @@ def _whole_value(expr: Expr) -> int:
 
 TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond")
 EXTRACTED = ("year", "quarter", "month", "day", "dayofweek", "hour", "minute")
-"""What EXTRACT takes from a time: not the second, which has a fraction there."""
+"""Fields that EXTRACT takes from a time. Not the second, which has a fraction there."""
 _NUMBER = Parameter("number", lambda expr: type_family(expr.type) is TypeFamily.NUMBER)
 _STRING = _parameter_of("string", TypeKind.STRING)
 _INTEGER = _parameter_of("int", TypeKind.INT)
@@ -130,7 +135,7 @@ _TIME = _parameter_of("date or timestamp", TypeKind.DATE, TypeKind.TIMESTAMP)
 _PLACES = _constant_parameter(
     "constant int from -38 to 38", lambda lit: lit.type == INT and abs(_whole_value(lit)) <= 38
 )
-# A column could ask for texts longer than memory.
+# Constant, since a column could ask for texts longer than memory.
 _LENGTH = _constant_parameter(
     "constant int from 0 to 10000", lambda lit: lit.type == INT and 0 <= _whole_value(lit) <= 10_000
 )
@@ -255,10 +260,10 @@ FUNCTIONS: Mapping[str, Function] = {
     "timestamp_millis": Function((_WHOLE,), _type_always(TIMESTAMP), total=False),
     "timestamp_seconds": Function((_WHOLE,), _type_always(TIMESTAMP), total=False),
 }
-"""Functions whose arguments stay as they are. `expressions.py` has those that need one common type."""
+"""Functions whose arguments keep their types. `reading/expressions.py` has those that need one common type."""
 
 WITH_COMMON_TYPE = ("coalesce", "greatest", "least", "if", "nullif")
-"""Functions whose arguments are brought to one type."""
+"""Functions whose arguments are converted to one type."""
 
 ALIASES: Mapping[str, str] = {
     "ceiling": "ceil",
@@ -283,14 +288,14 @@ ALIASES: Mapping[str, str] = {
     "isnull": "is_null",
     "isnotnull": "is_not_null",
 }
-"""Other names by which Spark knows the same."""
+"""Other names that Spark has for these functions."""
 
 OPERATORS = ("like", "ilike", "rlike", "neg", "positive", "%", "is_null", "is_not_null")
 """Operators that may be written as functions."""
 
 
 def known_names() -> list[str]:
-    """The names that may be written before brackets."""
+    """The names that can be called."""
     written = {*FUNCTIONS, *WITH_COMMON_TYPE, *ALIASES, "like", "ilike", "rlike", "positive", "to_date", "to_timestamp"}
     return sorted(name for name in written if name.isidentifier())
 
@@ -335,7 +340,7 @@ def _call_never_fails(expr: Call) -> bool:
             return _is_valid_like(expr.args[1])
         case "rlike":
             return False
-    # What no table has (the near engine's spellings) may fail.
+    # Names that no table has (spellings for the near engine) may fail.
     return name in _TOTAL_OPERATORS or (name in FUNCTIONS and FUNCTIONS[name].total)
 
 
@@ -385,6 +390,6 @@ def always_castable(source: ColumnType, target: ColumnType) -> bool:
 
 
 def castable(source: ColumnType, target: ColumnType) -> bool:
-    """Whether a value of one type can be meant as one of the other: not a number as a time, nor a time as a number."""
+    """Whether a conversion between the types has a meaning: a number is not a time, nor a time a number."""
     families = {type_family(source), type_family(target)}
     return TypeFamily.STRING in families or TypeFamily.TIME not in families or families == {TypeFamily.TIME}

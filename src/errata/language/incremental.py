@@ -1,4 +1,9 @@
-"""Groups whose results can be carried on from partial aggregates: which they are, decided from the plan alone."""
+"""Plans that can be evaluated from kept state instead of all rows; decided from the plan alone.
+
+There are two kinds: groups whose partial aggregates are kept (`find_partial_group`), and operators that go on from the
+last rows they saw: row windows, last rows and new values (`find_row_windows`, `find_last_rows`, `find_new_values`). The
+last section says which columns lose exactness by adding up in another order.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +44,13 @@ INT_KINDS = (TypeKind.INT,)
 that a sum of two may not fit; the square of an int has 19."""
 _ORDERED_PATTERNS = (UpdatePattern.MONOTONIC, UpdatePattern.WEAKEST)
 _DISTINCT_INSENSITIVE = ("min", "max", "first", "last")
-"""To these it makes no difference how often a value is there."""
+"""Aggregates for which it does not matter how often a value occurs."""
 _RETRACTABLE = ("count", "sum", "avg", "stddev", "min", "max", "last")
-"""What can be worked out where rows cease to count in the order in which they came."""
+"""Aggregates that can be kept where rows expire in the order in which they came."""
 _MAX_WINDOWS = 16
-"""A row that is in more windows than this is better read again than kept in each."""
+"""Windows per row above which rows are read again rather than added to each window's state."""
 MAX_AVERAGE_DIGITS = 23
-"""Decimals of more digits are divided less precisely than the average of them is."""
+"""Digits of a decimal above which its average cannot be computed from a kept sum: the division would round."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +61,17 @@ class PartialGroup:
     above: tuple[Filter | Projection, ...]
     """The lowest first."""
     span: int | None
-    """For how long each row counts; None: for ever."""
+    """How long each row counts; None: for ever."""
 
     @property
     def covering(self) -> bool:
-        """Whether results are replaced by others; else they are final windows, which are only ever added."""
+        """Whether later results replace earlier ones; otherwise results are final windows, which are only added."""
         return not isinstance(self.node.window, TimeWindow) or self.node.window.early
 
     @property
     def closes(self) -> tuple[str, int] | None:
-        """Of windows whose results are told early: the column of the results that tells when a window begins, and how
-        long a window is. When it has closed its result is final."""
+        """For early windows: the result column with the window's beginning, and the window's length. The result is
+        final when the window has closed."""
         window = self.node.window
         if not isinstance(window, TimeWindow) or not window.early:
             return None
@@ -74,7 +79,7 @@ class PartialGroup:
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """The names that the columns of the group have in the results; they carry its key along."""
+        """The names of the group's columns in the results; they carry its key."""
         return tuple(self._named_above(expr_sql(expr)) for expr in self.node.by)
 
     def _named_above(self, name: str) -> str:
@@ -85,12 +90,12 @@ class PartialGroup:
 
     @property
     def drifts(self) -> bool:
-        """Whether taking rows away may leave traces, however small, so that sums should be made anew now and then."""
+        """Whether removing rows may leave rounding errors, so that sums should be rebuilt from time to time."""
         return self.span is not None and any(_adds_floats(each) for each in self.node.aggregates)
 
 
 def find_partial_group(plan: Plan) -> PartialGroup | None:
-    """The plan as a group that partial aggregates can be kept of, if it is one."""
+    """The plan as a group whose partial aggregates can be kept; None if it is not one."""
     above: list[Filter | Projection] = []
     while isinstance(plan, Filter | Projection):
         above.append(plan)
@@ -105,7 +110,7 @@ def find_partial_group(plan: Plan) -> PartialGroup | None:
 
 
 def adjustment_obstacle(found: PartialGroup) -> str | None:
-    """Why results of the group cannot be corrected by what corrected rows add and take away; None: they can."""
+    """Why results of the group cannot be corrected by adding and removing corrected rows; None if they can."""
     if found.covering:
         return "only windows that are published when they close keep what corrections start from"
     if any(not isinstance(each, Filter | Projection | Union | Scan) for each in walk_plan(found.node.input)):
@@ -150,19 +155,19 @@ def _argument_type(aggregate: Aggregate) -> ColumnType | None:
     return None if aggregate.argument is None else aggregate.argument.type
 
 
-# Operators that go on from the end of what came before: windows of rows, the last rows, values not seen yet.
+# Operators that go on from the last rows they saw: windows of rows, the last rows, values not seen before.
 #
-# Over rows that happened and count for ever, each of them is kept answered with little: of the rows that came before,
-# only those that open windows have begun with, or only the last ones, or only the values themselves.
+# Over rows that happened and count for ever they need little of the earlier rows: those in windows that are not full
+# yet, the last ones, or the values themselves.
 
 TailNode = TypeVar("TailNode", bound=Unary)
 _LONG_INTERVAL = Interval(0, 1 << 50)
-"""Longer than any window, so that some close in it."""
+"""Microseconds, about 36 years: longer than any window, so that some window closes in it."""
 
 
 @dataclass(frozen=True)
 class TailOperator(Generic[TailNode]):
-    """Such an operator in a plan."""
+    """An operator that goes on from the last rows it saw, and the operators above it."""
 
     node: TailNode
     above: tuple[Plan, ...]
@@ -180,14 +185,14 @@ class TailOperator(Generic[TailNode]):
 
 
 def find_row_windows(plan: Plan) -> TailOperator[Group] | None:
-    """Windows of rows, with nothing above them that looks at more than one window at a time."""
+    """Windows of rows, if no operator above looks at more than one window at a time."""
     node, above = _descend(plan, _is_row_wise)
     suits = isinstance(node, Group) and isinstance(node.window, RowWindow) and _rows_stay(node.input)
     return TailOperator(node, above) if isinstance(node, Group) and suits else None
 
 
 def find_last_rows(plan: Plan) -> TailOperator[SlidingRows] | None:
-    """The last rows of what can be worked out from rows not much older, and nothing read but them."""
+    """The last rows of a window over rows, if its input can be computed from rows not much older."""
     node, above = _descend(plan, _is_of_the_instant)
     if not isinstance(node, SlidingRows) or any(isinstance(each, SlidingRows) for each in above):
         return None
@@ -195,14 +200,14 @@ def find_last_rows(plan: Plan) -> TailOperator[SlidingRows] | None:
 
 
 def find_new_values(plan: Plan) -> TailOperator[Distinct] | None:
-    """Values that stay once they have come, with nothing above them that looks at more than one at a time."""
+    """Distinct values that stay for ever, if no operator above looks at more than one at a time."""
     node, above = _descend(plan, _is_row_wise)
     return TailOperator(node, above) if isinstance(node, Distinct) and _rows_stay(node.input) else None
 
 
 @cached_fact
 def is_local(plan: Plan) -> bool:
-    """Whether rows that happen in an interval can be told from a bounded stretch of what each input said."""
+    """Whether rows that happen in an interval are made of a bounded interval of each input."""
     if not row_times(plan).happened:
         return False
     reads = backward(plan, Extent(ExtentAxis.START, _LONG_INTERVAL)).values()
@@ -210,12 +215,12 @@ def is_local(plan: Plan) -> bool:
 
 
 def _rows_stay(plan: Plan) -> bool:
-    """Whether rows come at their own time, and stay."""
+    """Whether rows begin at their own time and count for ever."""
     return row_times(plan).happened and row_times(plan).for_ever
 
 
 def _descend(plan: Plan, through: Callable[[Plan], bool]) -> tuple[Plan, tuple[Plan, ...]]:
-    """The first node from the top on that is something else, and those above it, the lowest first."""
+    """The first node from the top for which `through` is false, and the nodes above it, the lowest first."""
     above: list[Plan] = []
     while isinstance(plan, Unary) and through(plan):
         above.insert(0, plan)
@@ -228,7 +233,7 @@ def _is_row_wise(plan: Plan) -> bool:
 
 
 def _is_of_the_instant(plan: Plan) -> bool:
-    """Whether what the operator says at an instant is about rows that count then, and no others."""
+    """Whether the operator's answer at an instant depends only on rows that count then."""
     match plan:
         case Group():
             return not isinstance(plan.window, RowWindow)
@@ -239,14 +244,14 @@ def _is_of_the_instant(plan: Plan) -> bool:
     raise PlanError(f"whether {type(plan).__name__} answers an instant from the rows that count then is not known")
 
 
-# Which columns may differ in their last bits when the same rows are added up in another order.
+# Columns that may differ in their last bits when the same rows are added up in another order.
 
 _SUMMING_AGGREGATES = ("sum", "avg", "stddev")
 
 
 @cached_fact
 def inexact_columns(plan: Plan) -> frozenset[str]:
-    """The columns that come of sums of floating point numbers."""
+    """The columns that are computed from sums of floating point numbers."""
     match plan:
         case Scan():
             inner = plan.source.plan
@@ -279,6 +284,6 @@ def inexact_columns(plan: Plan) -> frozenset[str]:
 
 
 def _inexact_inputs(plan: Plan) -> frozenset[str]:
-    """Those of the inputs that are columns of the node."""
+    """The inexact columns of the inputs that are columns of the node."""
     names = {each.name for each in plan.fields}
     return frozenset(name for child in plan.inputs for name in inexact_columns(child) if name in names)

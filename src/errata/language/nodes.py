@@ -1,4 +1,8 @@
-"""The operators of a plan, a dozen kinds."""
+"""The operators of a plan, a dozen kinds. Each checks its columns and types when it is made.
+
+A new operator is added here and in every dispatch over node kinds; a dispatch without it raises an error that names it,
+and `tests/language/test_unknown_nodes.py` runs them all over a node that none knows.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,8 @@ WINDOW_START, WINDOW_END, WINDOW_NUMBER = "window_start", "window_end", "window_
 
 @dataclass(frozen=True)
 class Scan(Leaf):
-    """All that a stream, a relation or a query has said. A stream's row counts from its order field on, for ever; a
-    relation's version until the next one of its key; a query's result as long as the query says."""
+    """All rows of a stream, a relation or a query. A stream's row counts from its order field on, for ever; a
+    relation's version until the next one of its key; a query's result during its own lifetime."""
 
     source: Source
     alias: str
@@ -90,7 +94,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Projection(Unary):
-    """New columns from each row. Columns of the key that no output is, are carried along as hidden ones."""
+    """New columns from each row. Columns of the key that no output repeats are carried as hidden columns."""
 
     outputs: tuple[Output, ...]
 
@@ -101,7 +105,7 @@ class Projection(Unary):
 
     @cached_property
     def kept(self) -> dict[str, str]:
-        """Which output a column of the input is, unchanged: the first such."""
+        """By column of the input: the first output that is this column unchanged."""
         kept: dict[str, str] = {}
         for output in self.outputs:
             if isinstance(output.expr, Ref):
@@ -110,7 +114,7 @@ class Projection(Unary):
 
     @cached_property
     def carried(self) -> tuple[str, ...]:
-        """Columns of the input's key that are carried along hidden."""
+        """Columns of the input's key that are carried as hidden columns."""
         return tuple(name for name in self.input.key if name not in self.kept)
 
     def _fields(self) -> tuple[Field, ...]:
@@ -140,8 +144,9 @@ class Join(Binary):
 
 @dataclass(frozen=True)
 class RelationJoin(Binary):
-    """Rows of the left with those of a relation, a scan on the right, perhaps filtered. The kind of the relation says
-    which: those that count at the same time (retroactive), or the version valid at the left row's own time (NRR)."""
+    """Rows of the left with rows of a relation, which is a scan on the right, perhaps filtered. The kind of the
+    relation decides which: the versions that count at the same time (retroactive), or the version valid at the left
+    row's own time (non-retroactive)."""
 
     condition: Expr | None = None
 
@@ -169,11 +174,11 @@ class RelationJoin(Binary):
 
 @dataclass(frozen=True)
 class Union(Plan):
-    """The rows of all branches (UNION ALL). Columns go by position and are named by the first branch."""
+    """The rows of all branches (UNION ALL). Columns match by position and have the names of the first branch."""
 
     branches: tuple[Plan, ...]
     number: int = 1
-    """Which of the unions of a statement it is, so that no two call their hidden columns alike."""
+    """The number of this union in its statement; keeps names of hidden columns apart."""
 
     @property
     def inputs(self) -> tuple[Plan, ...]:
@@ -188,8 +193,8 @@ class Union(Plan):
 
     @cached_property
     def key_positions(self) -> tuple[int, ...] | None:
-        """Where the keys of all branches stand among the visible columns, if at the same places; else None, and each
-        branch has hidden key columns of its own."""
+        """The positions of the keys among the visible columns, if they are the same in all branches. Otherwise None,
+        and each branch has hidden key columns of its own."""
         found = {_visible_positions(branch) for branch in self.branches}
         return found.pop() if len(found) == 1 else None
 
@@ -254,13 +259,14 @@ class Intersect(Binary):
 
 @dataclass(frozen=True)
 class Negation(Binary):
-    """Rows of the left without as many of equal value as the right has: of v1 rows on the left and v2 on the right the
-    v1 - v2 youngest stand (Golab and Özsu, 2005, equation 1)."""
+    """Rows of the left without as many of equal value as the right has: of v1 rows on the left and v2 on the right, the
+    v1 - v2 youngest remain (Golab and Özsu, 2005, equation 1)."""
 
     columns: tuple[tuple[str, str], ...]
     """The columns that make the value: of the left and of the right."""
     rank: tuple[str, ...] | None = None
-    """Columns of the left whose order tells the youngest (the last); None: the row's own time, then the key."""
+    """Columns of the left whose order decides which row is youngest (the last). None: the row's own time, then the key.
+    """
 
     def __post_init__(self) -> None:
         for left, right in self.columns:
@@ -326,9 +332,9 @@ class Group(Unary):
     aggregates: tuple[Aggregate, ...]
     window: TimeWindow | RowWindow | None = None
     timed: bool = True
-    """Whether windows begin and end at times, or at plain numbers."""
+    """Whether windows begin and end at timestamps; otherwise at plain numbers."""
     number: int = 1
-    """Which of the groups with a window of a statement it is, so that no two call their windows' columns alike."""
+    """The number of this windowed group in its statement; keeps names of window columns apart."""
 
     def __post_init__(self) -> None:
         for expr in self.by:
@@ -360,5 +366,5 @@ def _check_columns_agree(plan: Plan, inputs: Sequence[Plan]) -> None:
 
 @cached_fact
 def scans_of(plan: Plan) -> tuple[Scan, ...]:
-    """What the plan reads, from left to right; one that is read twice is there twice."""
+    """The scans of a plan, from left to right. A source that is read twice is listed twice."""
     return tuple(each for each in walk_plan(plan) if isinstance(each, Scan))

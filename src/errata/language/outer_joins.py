@@ -1,7 +1,31 @@
-"""A part of a plan read once more: the same rows at every instant, under column names of their own.
+"""Outer joins, rewritten to a join, a negation and a union; and the copy of a part of a plan that this needs.
 
-A rewriting that needs the same rows in two places of a plan cannot put the same nodes there: the columns of a plan have
-names that are there once, and lineage is kept for each scan. Cost: each scan of the part is read again.
+    left outer join           L LEFT JOIN R ON c  at an instant
+      project                 the pairs of rows that count then,
+        join on c                 by the join of L and R
+          L
+          R
+      project  L, NULLs       and the rows of L that have no partner then, with NULLs for the columns of R:
+        negation on key of L      each row of L, except those
+          L                       whose key is
+          project  key of L       among the keys of
+            join on c             the rows of L that have a partner
+              L
+              R
+
+The negation removes one row of its left for each row of equal value on its right. At an instant a key occurs once in L,
+so one partner is enough to remove the row, and further ones do no harm: here it is NOT EXISTS, for any condition, also
+with rows that look alike, and where NULL has no partner. Beside the key are the columns of L that the condition
+compares with columns of R: they follow from the key, and lineage uses them to find which rows of L a row of R can
+touch.
+
+Where the condition equates all columns of L's key with columns of R, and otherwise concerns R alone, the right of the
+negation is R itself, and L is not read a third time.
+
+The same rows cannot be the same nodes in two places of a plan: column names are unique within a plan, and lineage is
+kept for each scan. So they are copied, and every scan of the copy is read again. L is read three times and R twice for
+each side whose rows are kept without a partner, so that n outer joins one after another read 3^n inputs and more. A
+query over another query reads its results instead.
 """
 
 from __future__ import annotations
@@ -47,7 +71,7 @@ from errata.model.columns import FLOATING_KINDS
 
 
 class NameSource(Protocol):
-    """Where names come from that nothing else in the statement has."""
+    """Gives names that nothing else in the statement has."""
 
     def alias(self, wanted: str, /) -> str:
         """The wanted name of a part of FROM, or the next free one like it."""
@@ -61,7 +85,7 @@ class NameSource(Protocol):
 
 @dataclass
 class PlanCopy:
-    """One copy of a part of a plan, and what its columns are called."""
+    """One copy of a part of a plan, and the names of its columns."""
 
     names: NameSource
     columns: dict[str, str] = field(default_factory=dict)
@@ -78,7 +102,7 @@ class PlanCopy:
         return copied
 
     def expr(self, expr: Expr) -> Expr:
-        """An expression over columns of the part, over those of the copy."""
+        """An expression over the part's columns, rewritten to those of the copy."""
         return transform_expr(expr, self._renamed)
 
     def _renamed(self, expr: Expr) -> Expr:
@@ -93,7 +117,8 @@ class PlanCopy:
         return self._aliases[alias]
 
     def _output(self, output: Output) -> Output:
-        """A column that is passed on unchanged keeps a common name; others are called by their part of FROM."""
+        """A column that is passed on unchanged keeps its name in the copy; others are named after their part of
+        FROM."""
         if isinstance(output.expr, Ref) and output.expr.name == output.name:
             return Output(self.columns[output.name], self.expr(output.expr))
         alias, dot, rest = output.name.partition(".")
@@ -136,39 +161,13 @@ class PlanCopy:
         return replace(plan, input=below, by=by, aggregates=aggregates, number=number)
 
 
-# Outer joins, written with the operators that there are.
-#
-#     left outer join           L LEFT JOIN R ON c  at an instant
-#       project                 the pairs of rows that count then,
-#         join on c                 by the join of L and R
-#           L
-#           R
-#       project  L, NULLs       and the rows of L that have no partner then, with NULLs for the columns of R:
-#         negation on key of L      each row of L, but for those
-#           L                       whose key is
-#           project  key of L       among the keys of
-#             join on c             the rows of L that have a partner
-#               L
-#               R
-#
-# The negation removes one row of its left for each of equal value on its right. At an instant a key is there once in L,
-# so that one partner is enough to remove the row, and more do no harm: here it is NOT EXISTS, whatever the condition
-# is, with rows that look alike, and where NULL has no partner. Beside the key stand the columns of L that the condition
-# compares with columns of R: they follow from the key, and tell lineage which rows of L a row of R can touch.
-#
-# Where the condition says that all columns of L's key are equal to columns of R, and else speaks of R alone, the right
-# of the negation is R itself, and L is not read a third time.
-#
-# Cost: L is read three times and R twice for each side whose rows stand without a partner, so that n outer joins one
-# after another read 3^n inputs and more. A query over another one reads its results instead.
-
 PARTNERS = "_partners"
-"""The columns on the right of the negation are called by this."""
+"""The alias of the columns on the right of the negation."""
 PairJoin = Join | RelationJoin
 
 
 class OuterSide(StrEnum):
-    """Whose rows stand without a partner, too."""
+    """The sides whose rows are kept without a partner."""
 
     LEFT = "left"
     RIGHT = "right"
@@ -204,7 +203,7 @@ class OuterJoin(Union):
 
 @dataclass(frozen=True, slots=True)
 class MergedColumn:
-    """A column of USING in a FULL JOIN: that of the side that is there."""
+    """A column of USING in a FULL JOIN: that of the side that has a row."""
 
     name: str
     left: Expr
@@ -264,7 +263,7 @@ def _negate_matched(left: Plan, right: Projection, columns: Sequence[str]) -> Ne
 
 
 def _prefixed_columns(prefix: str, columns: Mapping[str, Expr]) -> tuple[Output, ...]:
-    """The columns, named by the prefix and what they were called: the keys."""
+    """The columns, named by the prefix and their own names."""
     found: dict[str, Output] = {}
     for number, (called, expr) in enumerate(columns.items()):
         name = called.rpartition(".")[2]
@@ -275,8 +274,8 @@ def _prefixed_columns(prefix: str, columns: Mapping[str, Expr]) -> tuple[Output,
 
 
 def _side_equalities(pairs: PairJoin, place: int) -> Iterator[tuple[Ref, Ref, Call]]:
-    """The columns of the side that the condition says are equal to columns of the other, each with that one and the
-    part of the condition."""
+    """The columns of the side that the condition equates with columns of the other; each with that column and the part
+    of the condition."""
     side, other = pairs.inputs[place].types, pairs.inputs[1 - place].types
     for part in conjuncts(pairs.condition):
         if isinstance(part, Call) and part.name in (EQUAL, SAME):
@@ -293,8 +292,8 @@ def _comparable_columns(pairs: PairJoin, place: int) -> list[str]:
 
 
 def _only_equalities(pairs: PairJoin, place: int) -> dict[str, tuple[Ref, Call]] | None:
-    """By column of the side: the one that it is equal to. None where more than that tells whether there is a partner,
-    or where rows of the side can be equal in these columns."""
+    """By column of the side: the column that equals it. None where more than equalities decides whether there is a
+    partner, or where rows of the side can be equal in these columns."""
     found: dict[str, tuple[Ref, Call]] = {}
     for mine, theirs, part in _side_equalities(pairs, place):
         found.setdefault(mine.name, (theirs, part))
@@ -308,7 +307,7 @@ def _only_equalities(pairs: PairJoin, place: int) -> dict[str, tuple[Ref, Call]]
 def _partner_values(
     pairs: PairJoin, place: int, compared: Mapping[str, tuple[Ref, Call]], prefix: str, names: NameSource
 ) -> Projection:
-    """What rows of the other side are equal to; of NULLs only those that a NULL is a partner of."""
+    """The values that rows of the other side have in the compared columns; NULLs only where a NULL can be a partner."""
     copy = PlanCopy(names)
     other = copy.of(pairs.inputs[1 - place])
     said = [part for _, part in compared.values()]

@@ -1,8 +1,9 @@
-"""The update pattern of each edge of a plan: the five rules of Golab and Özsu (2005, 5.2), made precise.
+"""The update pattern of each edge of a plan, and the operator and state that suit each node (Golab and Özsu, 2005, 5.2
+and 5.3).
 
 The paper leaves out what never expires and takes every group-by for weak. Here streams without a window are monotonic,
-and a group-by whose results end whenever the next one of their key comes is keyed: what is above it, other than another
-group-by, cannot foretell its ends, and is strict.
+and a group-by whose results end whenever the next one of their key comes is keyed: operators above it, other than
+another group-by, cannot foresee these ends, and are strict.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _(plan: Projection) -> UpdatePattern:
 
 @_node_pattern.register
 def _(plan: Filter) -> UpdatePattern:
-    # A new value that is filtered out ends the old one, and nothing that comes out says so.
+    # A new value that is filtered out ends the old one, without an output row that says so.
     return _order_preserving(update_pattern(plan.input))
 
 
@@ -116,21 +117,22 @@ def _most_complex(patterns: Iterable[UpdatePattern]) -> UpdatePattern:
 
 
 def _order_preserving(below: UpdatePattern) -> UpdatePattern:
-    """Rule 1: what keeps no state and no row waiting; of ends that nobody can foretell it makes no better ones."""
+    """Rule 1: operators that keep no state and delay no row. They do not improve an input whose ends are
+    unforeseeable."""
     return below if below in _PREDICTABLE else UpdatePattern.STRICT
 
 
 def _order_breaking(inputs: Iterable[Plan]) -> UpdatePattern:
-    """Rules 2 and 3: what may yield rows in another order than that of their ends, once there are ends."""
+    """Rules 2 and 3: operators that may emit rows in another order than that of their ends, where there are ends."""
     most = _most_complex(update_pattern(each) for each in inputs)
     return UpdatePattern.WEAK if most is UpdatePattern.WEAKEST else _order_preserving(most)
 
 
-# Which operator and which state serve each node when it is evaluated continuously (Golab and Özsu, 2005, 5.3).
+# The operator and the state that suit each node when it is evaluated continuously (5.3).
 #
-# What an operator keeps depends on how its inputs come and go: what expires in the order in which it came needs no more
-# than a list, what has an end in some other order is kept by its end, and only what can end without notice needs to be
-# found by its value.
+# The state depends on how the inputs come and go: rows that expire in the order in which they came need only a list,
+# rows with ends in another order are kept by their end, and only rows that can end without notice must be found by
+# their value.
 
 NO_STATE = ""
 APPEND_ONLY_LIST = "append-only list"
@@ -146,9 +148,9 @@ class OperatorChoice:
     """How a node is evaluated continuously."""
 
     operator: str
-    """Its sign and what it is."""
+    """Its sign in the algebra, and its name."""
     state: str
-    """What it keeps; `NOTHING` for an operator without state."""
+    """The state that it keeps; `NOTHING` for an operator without state."""
     why: str
 
 
@@ -177,7 +179,7 @@ _FREQUENT_RETRACTIONS = _StateStore(
 
 
 def state_store(of: UpdatePattern, premature_often: bool = False) -> tuple[str, str]:
-    """What keeps rows that come and go so, and why; of strict ones it depends on how many end without notice."""
+    """The state for rows of a pattern, and why. For strict ones it depends on how many end without notice."""
     chosen = (
         (_FREQUENT_RETRACTIONS if premature_often else _RARE_RETRACTIONS)
         if of is UpdatePattern.STRICT
@@ -187,14 +189,14 @@ def state_store(of: UpdatePattern, premature_often: bool = False) -> tuple[str, 
 
 
 def result_choice(plan: Plan, premature_often: bool = False) -> OperatorChoice:
-    """What keeps the final answer of a whole query."""
+    """The state that keeps the final answer of a whole query."""
     name, because = state_store(update_pattern(plan), premature_often)
     return OperatorChoice("answer", name, because)
 
 
 def choose_operator(plan: Plan, premature_often: bool = False) -> OperatorChoice:
-    """The operator and the state for a node. `premature_often` tells that most results of negations (and of what else
-    is strict) end before their time, so that strict inputs are better kept by their value."""
+    """The operator and the state for a node. `premature_often`: most results of negations and other strict operators
+    end early, so that strict inputs are better kept by their value."""
     return _choose_for_node(plan, premature_often)
 
 

@@ -1,8 +1,12 @@
-"""The plan: a tree of a few immutable operators over what has lifetimes.
+"""The base classes of plan nodes, and the declaration of what a plan reads.
 
-Every node denotes rows with a lifetime `[vs, ve)`: its answer at an instant t is the rows with vs <= t < ve. The
-columns of a node have names that are unique within it: `alias.column` as they come from FROM, the text of an aggregate
-above a group, and the names that SELECT gives. Hidden columns are not part of the answer; they carry a result's key.
+A plan is a tree of immutable operators. Every node denotes rows with a lifetime `[vs, ve)`: its answer at an instant t
+is the rows with vs <= t < ve. The columns of a node have names that are unique within it: `alias.column` for columns
+from FROM, the text of an aggregate above a group, and the names that SELECT gives. Hidden columns are not part of the
+answer; they carry a result's key.
+
+Facts about a node (`cached_fact`) are computed once and kept with it, so that a function over a plan costs time linear
+in its nodes.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ T = TypeVar("T")
 
 
 class PlanError(ErrataError):
-    """A plan that cannot be: whoever made it made a mistake, not the person who wrote the query."""
+    """A plan that cannot be built. The mistake is in the code that builds it, not in the query's text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class SourceKind(StrEnum):
     STREAM = "stream"
     QUERY = "query"
     RETROACTIVE = "retroactive"
-    """A relation whose changes change the answers over what came before, too."""
+    """A relation whose changes also change answers about earlier times."""
     NRR = "nrr"
     """A non-retroactive relation: a row sees the version that was valid at the row's own time."""
 
@@ -58,14 +62,14 @@ class Source:
     fields: tuple[Field, ...]
     key: tuple[str, ...]
     order: str | None = None
-    """The column that is the event time; of a relation the one that says from when a version is valid. Of a query
-    `times.timing` of its plan tells it."""
+    """The column of event time; of a relation the column from which a version is valid. A query's event time follows
+    from its plan (`times.row_times`)."""
     timed: bool = True
-    """Whether event time is a time; otherwise it is a plain bigint."""
+    """Whether event time is a timestamp; otherwise it is a plain bigint."""
     deleted: str | None = None
-    """Of a relation: the boolean column that is true where a version only says that the row is gone."""
+    """Of a relation: the boolean column that is true in versions that delete the row."""
     plan: Plan | None = field(default=None, compare=False, repr=False)
-    """Of a query: what it does."""
+    """The plan of a query; None for a stream or relation."""
 
     def __post_init__(self) -> None:
         if (self.kind is SourceKind.QUERY) != (self.plan is not None):
@@ -74,12 +78,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Plan(ABC):
-    """What all operators have: inputs, columns, and the columns that identify a result together with its vs."""
+    """The parts common to all operators: inputs, columns, and the columns that identify a result together with its
+    vs."""
 
     @property
     @abstractmethod
     def inputs(self) -> tuple[Plan, ...]:
-        """What it reads, from left to right."""
+        """The nodes that it reads, from left to right."""
 
     @abstractmethod
     def with_inputs(self, inputs: Sequence[Plan]) -> Plan:
@@ -93,7 +98,7 @@ class Plan(ABC):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        """Its columns: the visible ones first to last as SELECT * has them, hidden ones among them."""
+        """All columns, hidden ones too; the visible ones stand in the order of SELECT *."""
         return self._fields()
 
     @cached_property
@@ -113,7 +118,7 @@ class Plan(ABC):
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What has been worked out about this node already; see `fact`."""
+        """The facts computed about this node so far; see `cached_fact`."""
         return {}
 
     def ref(self, name: str) -> Ref:
@@ -147,7 +152,7 @@ class Plan(ABC):
 
 
 def cached_fact(work_out: Callable[[Plan], T]) -> Callable[[Plan], T]:
-    """A function of a plan that is worked out once for each node."""
+    """A function of a plan that is computed once for each node."""
     name = f"{work_out.__module__}.{work_out.__qualname__}"
 
     def known(plan: Plan) -> T:

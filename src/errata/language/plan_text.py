@@ -1,4 +1,4 @@
-"""A plan as text, one operator a line, and its fingerprint. Plans that differ have texts that differ."""
+"""A plan as text, one operator per line, and its fingerprint. Plans that differ have texts that differ."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from errata.model.time import format_duration
 _INDENT = "  "
 _NOTE_MARK = "  -- "
 _WIDEST = 78
-"""Notes stand in one column, but a longer line than this does not push the others' notes away."""
+"""Column of the notes, at most: a longer line does not move the notes of others."""
 _PLAIN = re.compile(r"\w+(\.\w+)*")
 _AGGREGATED = re.compile(rf"(?:{'|'.join(AGGREGATES)})\(.*\)", re.DOTALL)
 
@@ -58,24 +58,24 @@ def _node_lines(plan: Plan, depth: int) -> Iterator[tuple[int, Plan]]:
 
 
 def operator_text(plan: Plan) -> str:
-    """The operator and all that it is told, without its inputs."""
+    """The operator and its arguments, without its inputs."""
     return _node_text(plan) + _decimal_types(plan)
 
 
 @cached_fact
 def has_timestamps(plan: Plan) -> bool:
-    """Whether the event time of what it reads is a time, not a plain number."""
+    """Whether the event time of the sources is a timestamp, not a plain number."""
     return all(scan.source.timed for scan in scans_of(plan))
 
 
 def span_text(size: int, *, timed: bool) -> str:
-    """A stretch of event time: a duration, or a plain number."""
+    """A span of event time: a duration, or a plain number."""
     return format_duration(size) if timed else str(size)
 
 
 @cached_fact
 def fingerprint(plan: Plan) -> str:
-    """Hexadecimal SHA-256 of the plan and of the declarations of all that it reads, through queries too."""
+    """Hexadecimal SHA-256 of the plan and of the declarations of all sources that it reads, also through queries."""
     sources = {scan.source.name: scan.source for scan in scans_of(plan)}
     text = plan_tree(plan) + "".join(f"{_source_text(sources[name])}\n" for name in sorted(sources))
     return hashlib.sha256(text.encode()).hexdigest()

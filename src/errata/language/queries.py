@@ -1,4 +1,8 @@
-"""Queries from their texts: one, or all of a project in an order in which each comes after what it reads."""
+"""Queries read from their texts: one, or all of a project, each after the queries that it reads.
+
+A project's queries are read depth first. Mistakes of several queries are collected, up to a limit, and reported
+together.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from errata.model.stream import Stream
 
 _FROM_OR_JOIN = re.compile(r"\b(?:from|join)\s+([a-z]\w*)", re.IGNORECASE | re.ASCII)
 _MAX_MISTAKES = 10
-"""So many mistakes are shown at once."""
+"""Mistakes that one error shows; further ones are counted."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ def read_names(text: str, where: str) -> tuple[str, ...]:
 
 
 def naming_advice(name: str) -> str | None:
-    """How a query must write the name of what it reads: None where that is the name as it stands."""
+    """How a query must write a name; None where it is written as it stands."""
     for written, how in (
         (name, None),
         (f"`{name}`", f"write it in backticks: `{name}`"),
@@ -160,7 +164,7 @@ def read_queries(
 
 @dataclass
 class _PendingQuery:
-    """A query that is being read: what it reads, and what of that has not been looked at yet."""
+    """A query being read: the names that it reads, and those not looked at yet."""
 
     declared: QueryText
     text: SqlText
@@ -170,7 +174,7 @@ class _PendingQuery:
 
 
 class _QueryReader:
-    """All queries of a project, read depth first, so that a parsed text is kept only while it waits for others."""
+    """Reads all queries of a project depth first; a parsed text is kept only while the query waits for others."""
 
     def __init__(self, declared: Sequence[QueryText], sources: Mapping[str, Source], others: Sequence[str]) -> None:
         self.known = SourceCatalog(sources, [*(each.name for each in declared), *others])
@@ -234,7 +238,7 @@ class _QueryReader:
 
     def _finish(self, waiting: _PendingQuery) -> None:
         query = waiting.declared
-        # What reads a query that is wrong can only be told to be wrong itself when that one is right.
+        # Queries that read a wrong query are checked once that one is right.
         if any(each in self.failed for each in waiting.names):
             self.failed.add(query.name.lower())
             return

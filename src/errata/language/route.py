@@ -1,4 +1,8 @@
-"""By which strategy a query is kept answered: what its update pattern and its operators allow."""
+"""The route of a query: the strategy by which its next results are computed, as its update pattern and operators allow.
+
+The routes differ only in cost; the recomputed one suits every plan, and all give its answer. The second part decides
+for which queries lineage is stored with each result.
+"""
 
 from __future__ import annotations
 
@@ -28,47 +32,48 @@ from errata.model.time import HIGHEST, LOWEST
 
 
 class RouteKind(StrEnum):
-    """How the next instants of an answer are worked out."""
+    """How the next results of a query are computed."""
 
     APPENDED = "appended"
-    """New results are added; none that are there change."""
+    """New results are added; existing ones do not change."""
     GROUPED = "grouped"
-    """Partial aggregates are kept, and brought up to date with what comes and what expires."""
+    """Partial aggregates are kept, and updated with arriving and expiring rows."""
     ROW_WINDOWS = "row windows"
-    """Of each group the rows that open windows still need are kept."""
+    """The rows that open windows of each group still need are kept."""
     LAST_ROWS = "last rows"
-    """The last so many rows are kept."""
+    """The last rows are kept."""
     NEW_VALUES = "new values"
-    """What has been published says which values are new."""
+    """The published results say which values are new."""
     RECOMPUTED = "recomputed"
-    """The answer is worked out from all rows that count, and compared with what is published."""
+    """The answer is computed from all rows that count, and compared with the published one."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """The strategy for a plan, and why it is this one."""
+    """The strategy for a plan, and the reason for it."""
 
     kind: RouteKind
     why: str
     covering: bool = False
-    """Whether what is worked out is the whole answer from the first instant on, and not only what is added."""
+    """Whether a step computes the whole answer from its first instant on, not only additions to it."""
     partial: PartialGroup | None = None
     tail: TailOperator[Any] | None = None
-    """What the strategy has found in the plan."""
+    """The operator of the plan that keeps state."""
 
     @property
     def keeps_state(self) -> bool:
-        """Whether the strategy goes on from what it kept the last time."""
+        """Whether the strategy continues from state kept by the step before."""
         return self.kind in (RouteKind.GROUPED, RouteKind.ROW_WINDOWS, RouteKind.LAST_ROWS)
 
     @property
     def keeps_parts(self) -> bool:
-        """Whether the partial aggregates of final windows are kept, so that these are corrected without their rows."""
+        """Whether partial aggregates of final windows are kept, so that these are corrected without reading their
+        rows."""
         return self.partial is not None and adjustment_obstacle(self.partial) is None
 
     @property
     def input(self) -> Plan:
-        """The part of the plan whose rows come and go."""
+        """The part of the plan that is computed for arriving and expiring rows."""
         if self.partial is not None:
             return self.partial.node.input
         if self.tail is not None:
@@ -98,12 +103,13 @@ def choose_route(plan: Plan) -> Route:
 
 
 def recompute_route(why: str) -> Route:
-    """What suits every plan."""
+    """The route that suits every plan."""
     return Route(RouteKind.RECOMPUTED, why, covering=True)
 
 
 def closing_column(plan: Plan, route: Route, shape: ResultShape) -> tuple[str, int] | None:
-    """Of results that are final when a window has closed: the kept column that tells when it begins, and its length."""
+    """For results that become final when a window closes: the kept column with the window's beginning, and its
+    length."""
     found = None if route.partial is None else route.partial.closes
     if found is None:
         return None
@@ -111,11 +117,11 @@ def closing_column(plan: Plan, route: Route, shape: ResultShape) -> tuple[str, i
     return kept[found[0]], found[1]
 
 
-# For which queries it is worth keeping with each result where the rows lie that it was made of.
+# Queries whose results are stored with their lineage: where the rows lie that each result was made of.
 
 
 def why_no_stored_lineage(plan: Plan, route: Route) -> str | None:
-    """Why stored lineage would tell nothing that the plan does not; None: it would."""
+    """Why stored lineage would add nothing to what the plan says; None if it would."""
     if route.kind is RouteKind.ROW_WINDOWS:
         return None if input_spans(route.input) else "its windows are made of rows that may be of any age themselves"
     if route.kind is not RouteKind.APPENDED:
@@ -139,7 +145,8 @@ _NO_STORED_LINEAGE = {
 
 
 def _keeps_lineage(node: Plan) -> bool:
-    """Whether the rows that a result of the node was made of make it again, whatever others there are."""
+    """Whether the rows that a result of the node was made of are enough to make it again, whatever other rows there
+    are."""
     if isinstance(node, Group):
         return isinstance(node.window, TimeWindow) and extent_axis(node) is ExtentAxis.START
     return (
@@ -150,8 +157,8 @@ def _keeps_lineage(node: Plan) -> bool:
 
 @cached_fact
 def input_spans(plan: Plan) -> tuple[OffsetRange, ...]:
-    """For each scan how much later the node's rows are than those that they are made of; nothing where that has no
-    bounds."""
+    """For each scan how much later the node's rows are than the rows that they are made of; empty where that is
+    unbounded."""
     found = scan_offsets(plan)
     bounded = extent_axis(plan) is ExtentAxis.START and all(each.low > LOWEST and each.high < HIGHEST for each in found)
     return found if bounded else ()

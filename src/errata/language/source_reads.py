@@ -1,4 +1,9 @@
-"""What an evaluation has to read of each stream, relation and query, told by lineage."""
+"""The rows that an evaluation has to read of each stream, relation and query, and what ageing leaves of them.
+
+`reads_of_step` is the entry point for one step of a query by its route; it asks lineage (`backward`). `base_reads_at`
+follows reads down to streams and relations, and the last section says which answers are still whole when sources have
+been aged out.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +22,8 @@ SourceExtents = Mapping[str, Extent]
 
 
 def source_extents(plan: Plan, axis: ExtentAxis, interval: Interval) -> dict[str, Extent]:
-    """What makes the rows of a plan that begin in an interval, or count at an instant of it; of what is not needed an
-    empty interval."""
+    """By source: the rows that make the plan's rows that begin in an interval, or count at an instant of it. Sources of
+    which nothing is needed have an empty extent."""
     read = scans_of(plan)
     found: dict[str, Extent] = {}
     for place, region in backward(plan, Extent(axis, interval)).items():
@@ -31,16 +36,16 @@ def source_extents(plan: Plan, axis: ExtentAxis, interval: Interval) -> dict[str
     return {scan.source.name: found.get(scan.source.name, NO_ROWS) for scan in read}
 
 
-# What must be read for one step of a query, by the strategy that takes it.
+# The reads of one step of a query, by its route.
 
 WHOLE, ARRIVING, LEAVING, STATE_SOURCE = "whole", "arriving", "leaving", "kept"
-"""The parts of what is read: all that makes the results; what comes; what ceases to count; what was kept and is not
-there any more, so that it has to be made anew."""
+"""The parts of a step's reads: all rows that make the results; rows that arrive; rows that cease to count; rows from
+which lost state is rebuilt."""
 
 
 def first_step(route: Route, begins: int, until: int) -> EvaluationSpan:
     """The first step of a query whose answers are kept from an instant on. Where results never end, all of them count
-    at that instant, and so it is from the beginning."""
+    at that instant, and the step begins at the beginning of time."""
     ends = route.covering or route.kind is RouteKind.APPENDED
     return EvaluationSpan(begins if ends else LOWEST, until)
 
@@ -48,8 +53,8 @@ def first_step(route: Route, begins: int, until: int) -> EvaluationSpan:
 def reads_of_step(
     plan: Plan, route: Route, step: EvaluationSpan, *, state_lost: bool = False, beginning: bool = False
 ) -> dict[str, SourceExtents]:
-    """What has to be read for a step, by its parts. `state_lost` tells that the strategy has to go on from a state that
-    is not there, `beginning` that no result has been published yet."""
+    """The reads of a step, by part. `state_lost`: the state that the route continues from is missing. `beginning`: no
+    result has been published yet."""
     match route.kind:
         case RouteKind.APPENDED:
             axis = ExtentAxis.INSTANT if beginning and not step.first else ExtentAxis.START
@@ -68,7 +73,7 @@ def reads_of_step(
 
 
 def _state_start(route: Route, since: int) -> int:
-    """Where the rows begin that a state is made of: those that still count, or whose windows have not closed."""
+    """Where the rows of a state begin: those that still count, or whose windows have not closed."""
     if route.partial is None:
         return LOWEST
     span, window = route.partial.span, route.partial.node.window
@@ -78,20 +83,20 @@ def _state_start(route: Route, since: int) -> int:
 
 
 def _shifted_back(interval: Interval, span: int) -> Interval:
-    """What expires in an interval began so much earlier."""
+    """Where rows that expire in an interval began."""
     start = interval.start if interval.start == LOWEST else max(LOWEST, interval.start - span)
     return Interval(start, max(LOWEST, interval.end - span) if interval.end < HIGHEST else HIGHEST)
 
 
-# Where the rows of streams lie that an answer is made of, told from lineage.
+# The rows of streams and relations that an answer is made of, also through queries.
 
 MAX_PATHS = 1_000
-"""Ways from a query to its streams, through other queries; where there are more, everything is read."""
+"""Paths from a query to its streams, through other queries, above which all rows of each stream are read."""
 
 
 def base_reads_at(plan: Plan, at: int) -> dict[str, Interval]:
-    """For each stream and relation that a plan reads, also through queries, where the rows that make its answer at an
-    instant begin."""
+    """By stream and relation that a plan reads, also through queries: where the rows that make its answer at an instant
+    begin."""
     until = at + 1
     if _count_paths(plan, {}) > MAX_PATHS:
         return dict.fromkeys(base_inputs(plan), Interval(LOWEST, until))
@@ -132,7 +137,7 @@ def base_inputs(plan: Plan) -> list[str]:
 
 
 def _count_paths(plan: Plan, known: dict[str, int]) -> int:
-    """How many ways lead from a plan to streams and relations, each queries' counted once."""
+    """The number of paths from a plan to streams and relations; each query's are counted once."""
     count = 0
     for scan in scans_of(plan):
         source = scan.source
@@ -142,21 +147,22 @@ def _count_paths(plan: Plan, known: dict[str, int]) -> int:
     return count
 
 
-# What it means for a query that its sources age: from when on its answers are whole, and what it has still to read.
+# What is left of a query when its sources have been aged out: from when its answers are whole, and what it still has to
+# read.
 #
-# `aged_to` tells of each source, by name, before which place nothing is left: of a stream, how far it has been aged; of
-# a query that is read, the first instant whose answer is whole. None: all is there.
+# `aged_to` gives for each source, by name, the place before which nothing is left: of a stream, how far it has been
+# aged; of a query, the first instant whose answer is whole. None: everything is there.
 
 AgeLimits = Mapping[str, int | None]
 
 
 def first_whole_instant(plan: Plan, aged_to: AgeLimits) -> int:
-    """The first instant from which on answers are made of nothing that has been aged out; LOWEST where nothing has.
+    """The first instant from which answers are made of nothing that has been aged out; LOWEST where nothing has.
 
-    Where an answer is made of all rows there ever were, none is whole any more. If at least each result by itself is
-    made of rows that lie close together, it is the first instant from which on all results that begin are whole; those
-    of before, whole or not, are to be left out: see `results_from`. Otherwise it is where the source begins now: the
-    answers are those over the rows that are left.
+    Where an answer is made of all rows there ever were, none is whole any more. If at least each single result is made
+    of rows that lie close together, it is the first instant from which all results that begin are whole; earlier ones
+    are left out, whole or not (`first_whole_result`). Otherwise it is where the source begins now: the answers are
+    those over the rows that are left.
     """
     return max(
         (_first_instant_without(plan, name, place) for name, place in _aged_sources_read(plan, aged_to).items()),
@@ -165,8 +171,8 @@ def first_whole_instant(plan: Plan, aged_to: AgeLimits) -> int:
 
 
 def first_whole_result(plan: Plan, aged_to: AgeLimits) -> int:
-    """Results that begin earlier are not to be published: they may be made of a part of their rows, and yet count at
-    instants that are answered. LOWEST where there are none such, since all that count then are whole."""
+    """Results that begin earlier are not published: they may be made of a part of their rows, and yet count at instants
+    that are answered. LOWEST where there are no such results, because all that count then are whole."""
     piecemeal = {
         name: place
         for name, place in _aged_sources_read(plan, aged_to).items()
@@ -176,8 +182,8 @@ def first_whole_result(plan: Plan, aged_to: AgeLimits) -> int:
 
 
 def oldest_places_read(plan: Plan, route: Route, frontier: int) -> dict[str, int]:
-    """Of each source, the place from which on the next evaluations have still to read it; LOWEST where they read all
-    of it each time. `plan` has been rewritten, and `frontier` is how far it has been answered."""
+    """By source: the place from which later evaluations still read it; LOWEST where they read all of it each time.
+    `plan` has been rewritten; `frontier` is the last answered instant."""
     found: dict[str, int] = {}
     for part in reads_of_step(plan, route, EvaluationSpan(frontier, frontier)).values():
         for name, reach in part.items():
@@ -187,8 +193,7 @@ def oldest_places_read(plan: Plan, route: Route, frontier: int) -> dict[str, int
 
 
 def sources_only_in_state(plan: Plan, route: Route, frontier: int, aged_to: AgeLimits) -> list[str]:
-    """The sources of which rows have been aged out that are known only from what the strategy keeps: were that lost, it
-    could not be made anew."""
+    """The sources whose aged rows survive only in the kept state: if that were lost, it could not be rebuilt."""
     if not route.keeps_state:
         return []
     kept: SourceExtents = reads_of_step(plan, route, EvaluationSpan(frontier, frontier), state_lost=True).get(
@@ -202,14 +207,14 @@ def sources_only_in_state(plan: Plan, route: Route, frontier: int, aged_to: AgeL
 
 
 def _aged_sources_read(plan: Plan, aged_to: AgeLimits) -> dict[str, int]:
-    """The sources of which something is needed and something is gone."""
+    """By source that is read and has been aged: the place before which nothing is left."""
     read = source_extents(plan, ExtentAxis.INSTANT, Interval(LOWEST))
     places = {name: aged_to.get(name) for name, reach in read.items() if not reach.interval.empty}
     return {name: place for name, place in places.items() if place is not None and place > LOWEST}
 
 
 def _first_instant_without(plan: Plan, name: str, place: int) -> int:
-    """The first instant from which on nothing of a source is needed that lies before a place."""
+    """The first instant from which nothing of a source before a place is needed."""
     for axis in (ExtentAxis.INSTANT, ExtentAxis.START):
         if (
             _read_start(plan, axis, name, place) > LOWEST
@@ -220,7 +225,7 @@ def _first_instant_without(plan: Plan, name: str, place: int) -> int:
 
 
 def _bisect_instant(plan: Plan, axis: ExtentAxis, name: str, place: int) -> int | None:
-    """What later instants need never begins earlier: the least instant is looked for by halving."""
+    """Finds the instant by bisection: rows that later instants need never begin earlier."""
     step = 1
     while _read_start(plan, axis, name, place + step - 1) < place:
         step *= 2
@@ -234,6 +239,6 @@ def _bisect_instant(plan: Plan, axis: ExtentAxis, name: str, place: int) -> int 
 
 
 def _read_start(plan: Plan, axis: ExtentAxis, name: str, since: int) -> int:
-    """Where that begins which a source has for an instant and all later ones."""
+    """Where the rows of a source begin that an instant and all later ones need."""
     reach: Extent = source_extents(plan, axis, Interval(since)).get(name, NO_ROWS)
     return HIGHEST if reach.interval.empty else reach.interval.start

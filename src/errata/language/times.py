@@ -1,9 +1,9 @@
-"""What a plan tells about the times of its rows: whether they have a time of their own, and how long they count.
+"""The times of a plan's rows: whether they have an own time, and how long they count.
 
-A row that came from one event, or from one event of each side of a join, *happened*: its vs is its own time, and is the
-same whatever becomes of its neighbours. What a group without a window, a distinct or an intersection yields does not
-happen, it *holds*: its vs is only where a value begins. A negation keeps rows of its left side, but from when they
-stand depends on others; their own time is carried along.
+A row that came from one event, or from one event of each side of a join, *happened*: its vs is its own time, and stays
+the same whatever other rows come or go. A result of a group without a window, of a distinct or of an intersection does
+not happen, it *holds*: its vs is only where a value begins. A negation keeps rows of its left side, but the instant
+from which they count depends on other rows; their own time is carried beside it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class OwnTime(StrEnum):
     KEPT = "kept"
     """They have one, and their lifetime may begin later."""
     NONE = "none"
-    """They say what holds, not what happened."""
+    """They have none: their vs is only where a value begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class RowTimes:
     exact: bool = False
     """Whether each row counts for just as long as `longest` (None: for ever)."""
     columns: Mapping[str, int] = field(default_factory=dict)
-    """What a row's own time can be told from: columns, or the text of an expression over them; it is so much later."""
+    """By column, or by the text of an expression over columns: how much later the row's own time is than its value."""
     later: Expr | None = None
-    """Of a join: the later one of its sides' own times, which is the own time of the pair."""
+    """Of a join: the later of its sides' own times, which is the own time of the pair."""
 
     @property
     def happened(self) -> bool:
@@ -67,7 +67,7 @@ class RowTimes:
 
     @property
     def for_ever(self) -> bool:
-        """Whether rows never cease to count."""
+        """Whether every row counts for ever."""
         return self.exact and self.longest is None
 
 
@@ -76,7 +76,7 @@ NO_OWN_TIME = RowTimes(OwnTime.NONE)
 
 @cached_fact
 def row_times(plan: Plan) -> RowTimes:
-    """What is known of the times of the node's rows."""
+    """The times of the node's rows, as far as the plan determines them."""
     return _node_times(plan)
 
 
@@ -94,7 +94,7 @@ def _(plan: Sliding) -> RowTimes:
 
 @_node_times.register
 def _(plan: SlidingRows) -> RowTimes:
-    # When so many rows will have come, nobody knows.
+    # The time until so many rows have come is unknown.
     below = row_times(plan.input)
     return RowTimes(below.own, below.longest, False, below.columns)
 
@@ -129,7 +129,7 @@ def _(plan: Scan) -> RowTimes:
     if source.plan is not None:
         made = row_times(source.plan)
         columns = {plan.column(name): offset for name, offset in made.columns.items()}
-        # What stood for a time only is read back as it is in the archive: its own time is not.
+        # Rows that began to count later than their own time are read back from the archive without it.
         own = OwnTime.NONE if made.own is OwnTime.KEPT else made.own
         return RowTimes(
             own, made.longest, made.exact, _present_columns(plan, columns) if own is not OwnTime.NONE else {}
@@ -216,7 +216,7 @@ def _(plan: Union) -> RowTimes:
 
 
 def _same_columns(plan: Union, times: list[RowTimes]) -> dict[str, int]:
-    """Visible columns that tell the own time in every branch alike."""
+    """Visible columns that determine the own time in the same way in every branch."""
     found = {}
     for place, column in enumerate(plan.branches[0].visible):
         offsets = {

@@ -72,4 +72,10 @@ class Extent:
         return Extent(axis, self.interval | other.interval, both, self.during | other.during)
 
 
+def rows_starting_in(interval: Interval, values: ColumnValues | None = None, *, last_end: int | None = None) -> Extent:
+    """Whole rows that begin in an interval. `last_end` is when the last of them ends, as far as that is known."""
+    during = EVERYTHING if last_end is None else Interval(end=last_end)
+    return Extent(ExtentAxis.START, interval, {} if values is None else values, during)
+
+
 NO_ROWS = Extent(ExtentAxis.START, Interval(0, 0))

@@ -70,8 +70,7 @@ class QueryForm:
         for place, each in backward(self.rewritten, region).items():
             if not each.empty:
                 scan = self.scans[place]
-                values = {scan.of_source(name): value for name, value in each.values.items()}
-                found[scan.source.name].append(Extent(each.axis, each.interval, values))
+                found[scan.source.name].append(each.renamed(scan.of_source))
         return found
 
     def touches(self, change: InputChange, region: Extent) -> bool:

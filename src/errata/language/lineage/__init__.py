@@ -1,7 +1,8 @@
-"""Lineage as a function of the plan (replay-revisions, 2008, section 3): the door to all that there is of it.
+"""Lineage as a function of the plan (replay-revisions, 2008, section 3). Other rooms import it from here.
 
-Answers may be wider than need be, never narrower. A change that gives a row new values is two, one with the old values
-and one with the new: what it touches, and what has to be read for it, is the union of both.
+Lineage maps extents (an interval of time and constants of columns) of one node's rows to extents of another's. An
+answer may be wider than necessary, never narrower. A change that gives a row new values is two changes, one with the
+old values and one with the new; what it touches and what has to be read for it is the union of both.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from errata.model.extent import Extent, ExtentAxis
 
 
 def stored_columns(plan: Plan) -> tuple[str, ...]:
-    """The columns of stored lineage: for each scan from which to which vs the rows lie that an output was made of."""
+    """The columns of stored lineage: for each scan the first and last vs of the rows that a result was made of."""
     return tuple(f"_{side}_{place}" for place in range(len(scans_of(plan))) for side in ("from", "to"))
 
 

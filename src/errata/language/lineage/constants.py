@@ -1,7 +1,11 @@
-"""Constants that columns are known to have, and how conditions carry them from column to column.
+"""Constants that columns are known to have, and how conditions and operators carry them from column to column.
 
-Equality is that of GROUP BY: NULL is a value like any other. Floating point columns are left out: there a row can be
-equal to one that it differs from (0.0 and -0.0), and no reader should have to know.
+Equality is that of GROUP BY: NULL is a value like any other. Floating point columns are left out: equal values of
+theirs can differ (0.0 and -0.0), and every reader would have to know.
+
+These are constants of rows that a given change touches, or that are needed. `rewrite.push_predicates.literal_columns`
+is another fact: columns that have one literal in all rows of a node. There a window over rows and a negation keep the
+constants of their input, which they lose here, since a change makes other rows come and go.
 """
 
 from __future__ import annotations
@@ -31,12 +35,12 @@ from errata.model.extent import ColumnValues, Value
 
 
 def is_exact(kind: ColumnType) -> bool:
-    """Whether constants of the type are kept track of."""
+    """Whether constants of the type are tracked."""
     return kind.kind not in FLOATING_KINDS
 
 
 def exact_values(values: ColumnValues, plan: Plan) -> dict[str, Value]:
-    """The constants that are about columns of the node, and exact."""
+    """The constants of columns that the node has and whose type is exact."""
     return {name: value for name, value in values.items() if name in plan.types and is_exact(plan.types[name])}
 
 
@@ -57,7 +61,7 @@ def merged_values(*parts: ColumnValues) -> dict[str, Value] | None:
 
 
 def integer_constant(expr: Expr) -> int | None:
-    """The number that a constant expression of whole numbers is."""
+    """The value of a constant whole number; None for other expressions."""
     if isinstance(expr, Cast) and expr.type.kind in WHOLE_KINDS:
         expr = expr.arg
     if isinstance(expr, Lit) and expr.type.kind in WHOLE_KINDS and isinstance(expr.value, int):
@@ -72,7 +76,7 @@ class _Equality:
     column: Ref
     other: Ref | Lit
     nulls: bool
-    """Whether two NULLs fulfil it."""
+    """Whether it holds where both are NULL."""
 
 
 def _equalities(condition: Expr | None) -> Iterator[_Equality]:
@@ -87,21 +91,21 @@ def _equalities(condition: Expr | None) -> Iterator[_Equality]:
 
 
 def _constant_operand(expr: Expr) -> Expr:
-    """A number that is cast to another type of whole numbers, as that type's."""
+    """A whole number that is cast to another whole type, as a constant of that type."""
     number = integer_constant(expr) if isinstance(expr, Cast) else None
     return expr if number is None else Lit(number, expr.type)
 
 
 def _compares_exactly(column: Ref, other: Ref | Lit) -> bool:
-    """Whether equal means the same value: of two types, a value may be rounded before it is compared."""
+    """Whether equal means the same value. Where the types differ, a value may be rounded before it is compared."""
     return column.type == other.type and is_exact(column.type)
 
 
 def implied_values(values: ColumnValues, condition: Expr | None) -> dict[str, Value] | None:
-    """The constants with all that follow from them where the condition is true; None if it cannot be."""
+    """The constants with all that follow from them where the condition is true; None if it cannot be true."""
     whole = dict(values)
     equalities = list(_equalities(condition))
-    # Each round adds a column at least.
+    # Ends, since each round adds at least one column.
     while True:
         before = len(whole)
         for each in equalities:
@@ -114,23 +118,23 @@ def implied_values(values: ColumnValues, condition: Expr | None) -> dict[str, Va
             return whole
 
 
-# Constants on their way through an operator: up, from rows of an input to what they touch, and down, from rows of the
-# operator to all that they are made of.
+# Constants passed through an operator: up, from rows of an input to the rows that they touch, and down, from rows of
+# the operator to all rows that they are made of.
 
 ColumnConstants = dict[str, Value]
 
 
 @singledispatch
 def constants_up(plan: Plan, _place: int, _values: ColumnValues) -> ColumnConstants | None:
-    """What all rows of the node have in common that rows of its input at the place touch, if these have the constants;
-    None if they can touch none."""
+    """The constants of all rows of the node that can be touched by rows of the input at `place`, if these have the
+    given constants; None if they touch no row."""
     raise PlanError(f"what rows of {type(plan).__name__} have in common is not known")
 
 
 @singledispatch
 def constants_down(plan: Plan, _values: ColumnValues) -> tuple[ColumnConstants | None, ...]:
-    """What the rows of each input have in common that are needed to make rows of the node with the constants; None if
-    none are needed."""
+    """For each input: the constants of all rows that are needed to make rows of the node with the given constants; None
+    if none are needed."""
     raise PlanError(f"what rows of {type(plan).__name__} have in common is not known")
 
 
@@ -151,7 +155,7 @@ def _(_plan: Plan, values: ColumnValues) -> tuple[ColumnConstants | None, ...]:
     return (dict(values),)
 
 
-# A row that comes or goes makes others, of any value, end earlier or later.
+# A row that comes or goes changes the ends of other rows, whatever their values.
 
 
 @constants_up.register
@@ -259,13 +263,13 @@ def _(plan: Intersect, values: ColumnValues) -> tuple[ColumnConstants | None, ..
 
 @constants_up.register
 def _(plan: Negation, place: int, values: ColumnValues) -> ColumnConstants | None:
-    # Another row of the same value may stand or fall in place of the one that changed.
+    # Another row of the same value may come or go in place of the one that changed.
     return merged_values(*({pair[0]: values[pair[place]]} for pair in plan.columns if pair[place] in values))
 
 
 @constants_down.register
 def _(plan: Negation, values: ColumnValues) -> tuple[ColumnConstants | None, ...]:
-    # All rows of a value are needed to tell which of them stand.
+    # All rows of a value are needed to decide which of them remain.
     told = [(pair, values[pair[0]]) for pair in plan.columns if pair[0] in values]
     return tuple(merged_values(*({pair[place]: value} for pair, value in told)) for place in range(2))
 
@@ -281,24 +285,24 @@ def _(plan: Group, values: ColumnValues) -> tuple[ColumnConstants | None, ...]:
 
 
 def _label_columns(plan: Group) -> Iterator[str]:
-    """The columns of the input that are columns of the group, under the same name."""
+    """The columns of the input that are also columns of the group, under the same name."""
     return (expr_sql(expr) for expr in plan.by if isinstance(expr, Ref))
 
 
-# Which columns of what a plan reads have a say in which results there are, and of which rows each is made.
+# Columns of the sources that decide which results there are and of which rows each is made.
 #
-# A row of which only other columns are corrected stays where it was: in the same results, which at most say something
-# else. Then what was known of their lineage still holds.
+# A row of which only other columns are corrected stays in the same results; only their values may change. Then what is
+# known of the results' lineage still holds.
 
 
 @cached_fact
 def membership_columns(plan: Plan) -> tuple[frozenset[str], ...]:
-    """For each scan, by its place in `scans(plan)`, the source's names of the columns that have a say."""
+    """For each scan, by its place in `scans_of(plan)`: the deciding columns, by the source's names."""
     return tuple(_columns_by_scan(plan, frozenset(plan.key)))
 
 
 def _columns_by_scan(plan: Plan, wanted: frozenset[str]) -> Iterable[frozenset[str]]:
-    """The same where some of the node's columns have a say in what is above it."""
+    """The deciding columns of each scan below, where the `wanted` columns of the node are deciding ones."""
     if isinstance(plan, Scan):
         source = plan.source
         also = {each for each in (*source.key, source.order, source.deleted) if each is not None}
@@ -309,7 +313,7 @@ def _columns_by_scan(plan: Plan, wanted: frozenset[str]) -> Iterable[frozenset[s
 
 
 def _input_columns(plan: Plan, place: int, wanted: frozenset[str]) -> frozenset[str]:
-    """The columns of an input that have a say."""
+    """The deciding columns of an input."""
     child = plan.inputs[place]
     match plan:
         case Sliding():
@@ -330,7 +334,7 @@ def _input_columns(plan: Plan, place: int, wanted: frozenset[str]) -> frozenset[
             told = [each.argument for each in plan.aggregates if each.name in wanted and each.argument is not None]
             found = _columns_in([*plan.by, *told])
         case SlidingRows() | Distinct() | Intersect() | Negation():
-            # Of rows that are compared as a whole, everything has.
+            # Rows are compared as a whole: every column decides.
             found = frozenset(child.types)
         case _:
             raise PlanError(f"which columns have a say in what rows of {type(plan).__name__} there are is not known")

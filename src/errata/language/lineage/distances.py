@@ -1,4 +1,9 @@
-"""How far apart outputs and the rows that make them are, over all operators between; and where that has no bound."""
+"""Distances in time between outputs and the rows that make them, over all operators; where they are unbounded; and
+lineage in words.
+
+A scan's offsets are the sums of its edges' offsets (`extents.input_offsets`). An unbounded one means that a replay
+reads the whole past of that input.
+"""
 
 from __future__ import annotations
 
@@ -34,22 +39,22 @@ from errata.language.nodes import (
     scans_of,
 )
 from errata.language.plan import Plan, PlanError, SourceKind, cached_fact
-from errata.model.extent import ColumnValues, Extent, ExtentAxis, Value
+from errata.model.extent import ColumnValues, Extent, ExtentAxis, Value, rows_starting_in
 from errata.model.time import HIGHEST, LOWEST, Interval, format_duration
 
 
 def scan_offsets(plan: Plan) -> tuple[OffsetRange, ...]:
-    """For each scan how much later an output is than a row that it is made of, each at its place in time."""
+    """For each scan: the offsets from a row to the outputs that are made of it, each taken at its place in time."""
     return tuple(each.place for each in _node_offsets(plan))
 
 
 @dataclass(frozen=True, slots=True)
 class _ScanOffset:
-    """How much later a node's rows are than a row of a scan that they are made of."""
+    """The offsets from a row of a scan to the rows of a node that are made of it."""
 
     place: OffsetRange
     during: OffsetRange
-    """How much later than that row's place they count, if they are whole rows."""
+    """The offsets from that row's place to the instants at which they count, if they are whole rows."""
 
 
 @cached_fact
@@ -85,7 +90,7 @@ class UnboundedInput:
     """An input of which an output may need rows of any age."""
 
     scan: int
-    """Its place in `scans(plan)`."""
+    """Its place in `scans_of(plan)`."""
     source: str
     why: str
     stored_helps: bool
@@ -93,7 +98,7 @@ class UnboundedInput:
 
 
 def unbounded_inputs(plan: Plan) -> tuple[UnboundedInput, ...]:
-    """The inputs whose rows may be of any age when they make an output, so that replaying reads all of the past."""
+    """The inputs whose rows may be of any age when they make an output, so that a replay reads all of their past."""
     found = []
     for place, (scan, distance) in enumerate(zip(scans_of(plan), scan_offsets(plan), strict=True)):
         if distance.high == HIGHEST:
@@ -104,12 +109,12 @@ def unbounded_inputs(plan: Plan) -> tuple[UnboundedInput, ...]:
 
 
 def should_store_lineage(plan: Plan) -> bool:
-    """Whether it is worth storing with each output from which to which time the rows lie that it was made of."""
+    """Whether storing lineage with each output (the first and last vs of its rows) would narrow replays."""
     return any(each.stored_helps for each in unbounded_inputs(plan))
 
 
 def _reads_all_history(node: Plan) -> bool:
-    """Whether its rows are indeed made of all that came before, not only of what cannot be told beforehand."""
+    """Whether its rows are made of all earlier rows, and not only of rows whose age the plan cannot bound."""
     match node:
         case Group(window=window):
             return window is None
@@ -140,11 +145,12 @@ def _row_count(count: int) -> str:
 # Lineage in words, for people.
 
 _ANY_CONSTANT = "\N{REPLACEMENT CHARACTER} "
-"""Begins what stands for the value of a column, whatever it is."""
+"""Begins a marker that stands for the value of a column."""
 
 
 def lineage_sentences(plan: Plan) -> list[str]:
-    """For each scan: what rows make an output, what a change touches, what has to be read for it; and what is wide."""
+    """For each scan: which rows make an output, what a change touches, and what has to be read for it; then what is
+    unbounded."""
     wide = {each.scan: each for each in unbounded_inputs(plan)}
     lines = []
     for place, scan in enumerate(scans_of(plan)):
@@ -184,7 +190,7 @@ def _amount_words(scan: Scan) -> Callable[[int], str]:
 
 
 def _words_before(span: OffsetRange, amount: Callable[[int], str]) -> str:
-    """At which times before t."""
+    """The times before t."""
     if span.high == HIGHEST:
         return f"of any time up to {_moment_words(-span.low, 't', amount)}"
     if span == OffsetRange(0, 0):
@@ -197,7 +203,7 @@ def _words_before(span: OffsetRange, amount: Callable[[int], str]) -> str:
 
 
 def _words_around(span: OffsetRange, amount: Callable[[int], str]) -> str:
-    """At which times around s."""
+    """The times around s."""
     if span == OffsetRange(0, 0):
         return "at s"
     if span.high == HIGHEST:
@@ -206,7 +212,7 @@ def _words_around(span: OffsetRange, amount: Callable[[int], str]) -> str:
 
 
 def _interval_words(span: OffsetRange, moment: str, amount: Callable[[int], str]) -> str:
-    """The interval of all times so much later than a moment, with bounds that are round if they can be."""
+    """The interval of the times at such an offset from a moment, with round bounds where possible."""
     if span.low == LOWEST or _is_rounder(span.low - 1, span.low, amount):
         begin = f"({_moment_words(bounded_sum(span.low, -1), moment, amount)}"
     else:
@@ -217,7 +223,7 @@ def _interval_words(span: OffsetRange, moment: str, amount: Callable[[int], str]
 
 
 def _is_rounder(one: int, other: int, amount: Callable[[int], str]) -> bool:
-    """Whether people would rather read the one than the other."""
+    """Whether the one is easier to read than the other."""
     return one == 0 or (other != 0 and _text_length(amount(abs(one))) < _text_length(amount(abs(other))))
 
 
@@ -234,7 +240,7 @@ def _moment_words(by: int, moment: str, amount: Callable[[int], str]) -> str:
 
 
 def _shared_columns(plan: Plan, place: int) -> str:
-    """Which columns of the rows are told by columns of the output."""
+    """The columns of the rows that are determined by columns of the output."""
     scan = scans_of(plan)[place]
     same, told = [], []
     for column in plan.visible:
@@ -253,7 +259,7 @@ def _shared_columns(plan: Plan, place: int) -> str:
 
 @cached_fact
 def _reads_by_column(plan: Plan) -> Mapping[str, Mapping[int, Extent]]:
-    """By visible column: what has to be read for outputs that have a certain value there."""
+    """By visible column: the rows to read for outputs that have a given value there."""
     exactly = [each.name for each in plan.visible if is_exact(each.type)]
     return {name: backward(plan, Extent(extent_axis(plan), values={name: _ANY_CONSTANT})) for name in exactly}
 
@@ -263,7 +269,7 @@ def _has_marker(region: Extent | None, value: Value) -> list[str]:
 
 
 def _fixed_constants(plan: Plan, place: int) -> ColumnValues:
-    """The constants that all rows have which make any output."""
+    """The constants of all rows that can make an output."""
     region = _reads_of_all(plan).get(place)
     return {} if region is None else region.values
 
@@ -283,14 +289,14 @@ def _listed_names(names: list[str]) -> str:
 
 
 def _replay_words(plan: Plan, place: int) -> list[str]:
-    """What else has to be read after a change."""
+    """The other rows to read after a change."""
     read, distance = scans_of(plan), scan_offsets(plan)
     scan = read[place]
     values: ColumnValues = {
         **{name: f"{_ANY_CONSTANT}{scan.of_source(name)}" for name in scan.types},
         **_fixed_constants(plan, place),
     }
-    found = replay_scope(plan, InputChange(place, Interval(0, 1), 1, values))
+    found = replay_scope(plan, InputChange(place, rows_starting_in(Interval(0, 1), values, last_end=1)))
     if found is None:
         return []
     parts = []

@@ -1,8 +1,11 @@
-"""Regions of a node's rows, and how far in time rows are from those that they were made of.
+"""Extents of a node's rows, and how far in time rows are from the rows that they were made of.
 
-A change or an output has its place in time in one of two ways. Where rows happened and their ends follow from their
-beginnings, it is told by the beginnings of whole rows. Elsewhere rows may begin, end or differ at some instants because
-of others, and it is told by these instants.
+An extent lies in time in one of two ways. Where rows happened and their ends follow from their beginnings, it is given
+by the beginnings of whole rows (`ExtentAxis.START`). Elsewhere rows may begin, end or differ at some instants because
+of other rows, and it is given by these instants (`ExtentAxis.INSTANT`).
+
+Offsets in time are closed ranges of microseconds (`OffsetRange`). They are computed from edge to edge of the plan, so
+that following an extent costs time linear in the plan's nodes.
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ from errata.model.time import HIGHEST, LOWEST, Interval
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """How much later one time is than another, from low to high, both included; LOWEST and HIGHEST are no bounds."""
+    """A range of offsets by which one time is later than another, from low to high, both included. LOWEST and HIGHEST
+    mean unbounded."""
 
     low: int = LOWEST
     high: int = HIGHEST
@@ -59,15 +63,15 @@ class OffsetRange:
 
     @property
     def not_before(self) -> OffsetRange:
-        """How much later than the one time the later one of the two is."""
+        """The offsets of the later one of the two times."""
         return OffsetRange(max(0, self.low), max(0, self.high))
 
     def after(self, interval: Interval) -> Interval:
-        """The times so much later than any in the interval."""
+        """The times that are later by such an offset than some time in the interval."""
         return Interval(bounded_sum(interval.start, self.low), bounded_sum(interval.end, self.high))
 
     def before(self, interval: Interval) -> Interval:
-        """The times so much earlier than any in the interval."""
+        """The times that are earlier by such an offset than some time in the interval."""
         return (-self).after(interval)
 
 
@@ -75,7 +79,7 @@ NO_OFFSET = OffsetRange(HIGHEST, LOWEST)
 
 
 def bounded_sum(moment: int, by: int) -> int:
-    """A sum in which LOWEST and HIGHEST stand for no bound."""
+    """A sum in which LOWEST and HIGHEST mean unbounded."""
     for each in (moment, by):
         if each in (LOWEST, HIGHEST):
             return each
@@ -88,7 +92,7 @@ def _negated_bound(moment: int) -> int:
 
 @cached_fact
 def extent_axis(plan: Plan) -> ExtentAxis:
-    """How regions of the node's rows lie in time."""
+    """How extents of the node's rows lie in time."""
     match plan:
         case Scan() | Group():
             return ExtentAxis.START if row_times(plan).happened else ExtentAxis.INSTANT
@@ -105,7 +109,7 @@ def extent_axis(plan: Plan) -> ExtentAxis:
 
 
 def is_row_by_row(plan: Plan) -> bool:
-    """Whether each row of the node is made of one row of each input, or of some."""
+    """Whether each row of the node is made of one row of each input, or of one row of some inputs."""
     match plan:
         case Sliding() | Filter() | Projection() | Join() | RelationJoin() | Union():
             return True
@@ -115,23 +119,23 @@ def is_row_by_row(plan: Plan) -> bool:
 
 
 def lifetime_range(plan: Plan) -> OffsetRange:
-    """How much later than its own time a row can count."""
+    """The offsets from a row's own time to the instants at which it can count."""
     longest = row_times(plan).longest
     return OffsetRange(0, HIGHEST if longest is None else longest - 1)
 
 
 def instants_of(plan: Plan, region: Extent) -> Interval:
-    """The instants at which rows of a region count."""
+    """The instants at which rows of an extent count."""
     if region.axis is ExtentAxis.INSTANT:
         return region.interval
     return lifetime_range(plan).after(region.interval) & region.during
 
 
 def normalized_extent(plan: Plan, region: Extent | None) -> Extent | None:
-    """A region as the node's rows lie in time, no wider than the constants let it be; None if there is nothing in it.
+    """An extent as the node's rows lie in time, as narrow as its constants allow; None if it is empty.
 
-    Of a relation only constants of its key stay: when a version goes, another one of the key takes its place, and that
-    one may differ in everything else.
+    Of a relation only constants of its key are kept: when a version goes, another one of the key takes its place, and
+    that one may differ in everything else.
     """
     if region is None or region.empty:
         return None
@@ -153,7 +157,7 @@ def normalized_extent(plan: Plan, region: Extent | None) -> Extent | None:
 
 
 def intersect_extents(one: Extent | None, other: Extent | None) -> Extent | None:
-    """What lies in both regions of a node."""
+    """The rows that lie in both extents of a node."""
     if one is None or other is None:
         return None
     values = merged_values(one.values, other.values)
@@ -163,7 +167,8 @@ def intersect_extents(one: Extent | None, other: Extent | None) -> Extent | None
 
 @cached_fact
 def time_lags(plan: Plan) -> Mapping[str, OffsetRange]:
-    """By column, or text of an expression: how much later than its value the row's own time is, where rows happened."""
+    """By column, or by the text of an expression: the offsets from its value to the row's own time, where rows
+    happened."""
     if extent_axis(plan) is not ExtentAxis.START:
         return {}
     exactly = {text: OffsetRange(offset, offset) for text, offset in row_times(plan).columns.items()}
@@ -189,7 +194,7 @@ def _node_lags(plan: Plan) -> Iterator[tuple[str, OffsetRange]]:
         case Union():
             yield from _union_lags(plan)
         case Scan() | Group():
-            # Their columns tell it exactly, or not at all.
+            # Their columns determine it exactly (`row_times`), or not at all.
             return
         case _:
             raise PlanError(f"what columns of {type(plan).__name__} tell of its rows' times is not known")
@@ -206,7 +211,7 @@ def _union_lags(plan: Union) -> Iterator[tuple[str, OffsetRange]]:
 
 
 def expression_lag(expr: Expr, below: Mapping[str, OffsetRange]) -> OffsetRange | None:
-    """How much later than the expression's value the row's own time is, if that can be told."""
+    """The offsets from the expression's value to the row's own time; None if they are unknown."""
     if (lag := below.get(expr_sql(expr))) is not None:
         return lag
     match expr:
@@ -218,7 +223,7 @@ def expression_lag(expr: Expr, below: Mapping[str, OffsetRange]) -> OffsetRange 
 
 
 def pair_offset(plan: Join) -> OffsetRange:
-    """How much later than the left row the right one happened, of those that can be a pair: both count at the same
+    """The offsets from a left row's own time to that of a right row that can be its partner: both must count at one
     time, and the condition may compare their times."""
     span = OffsetRange(_negated_bound(lifetime_range(plan.right).high), lifetime_range(plan.left).high)
     for part in conjuncts(plan.condition):
@@ -235,7 +240,7 @@ _BOUNDS: dict[str, tuple[int | None, int | None]] = {
     ">=": (None, 0),
     ">": (None, -1),
 }
-"""From left OP right follows that the right is so much greater at least, and at most."""
+"""From `left OP right` follows that right - left is at least, and at most, so many microseconds."""
 
 
 def _condition_bound(plan: Join, part: Call) -> OffsetRange:
@@ -246,12 +251,12 @@ def _condition_bound(plan: Join, part: Call) -> OffsetRange:
             continue
         least, most = _BOUNDS[part.name]
         greater = OffsetRange(LOWEST if least is None else least, HIGHEST if most is None else most)
-        # The right's time is its value and its lag, the left's likewise.
+        # A side's own time is its value plus its lag.
         return (greater if sign == 1 else -greater) + theirs + -mine
     return OffsetRange()
 
 
-# How far in time an operator's rows are from those of its inputs, edge by edge.
+# Offsets between the rows of an operator and those of its inputs, edge by edge.
 
 SAME_TIME = OffsetRange(0, 0)
 ANY_LATER_TIME = OffsetRange(0, HIGHEST)
@@ -259,15 +264,15 @@ ANY_LATER_TIME = OffsetRange(0, HIGHEST)
 
 @cached_fact
 def input_offsets(plan: Plan) -> tuple[OffsetRange, ...]:
-    """For each input of a node how much later a row of the node is than a row that it is made of, or that it would
-    change with; each at its place in time, be that where it begins or an instant at which it counts."""
+    """For each input of a node: the offsets from a row of it to the rows of the node that are made of it, or change
+    with it. Both are taken at their place in time: a beginning, or an instant at which the row counts."""
     return tuple(_input_offset(plan, place) for place in range(len(plan.inputs)))
 
 
 def _input_offset(plan: Plan, place: int) -> OffsetRange:
     match plan:
         case SlidingRows() | Group(window=RowWindow()):
-            # How long it takes until so many rows have come, nobody knows.
+            # The time until enough rows have come is unbounded.
             return ANY_LATER_TIME
         case Group(window=TimeWindow() as window):
             return _window_offset(plan, window)
@@ -295,7 +300,7 @@ def _window_offset(plan: Group, window: TimeWindow) -> OffsetRange:
 
 
 def output_interval(plan: Plan, place: int, interval: Interval) -> Interval:
-    """Where rows of the node lie that rows of one of its inputs in the interval can touch."""
+    """Where the rows of the node lie that can be touched by rows of one of its inputs in the interval."""
     found = input_offsets(plan)[place].after(interval)
     if input_offsets(plan)[place].empty:
         return Interval(0, 0)
@@ -319,7 +324,8 @@ def input_interval(plan: Plan, place: int, interval: Interval) -> Interval:
 
 
 def _closing_window(plan: Plan) -> TimeWindow | None:
-    """The windows of a group, if rows have their place in time by where they begin and are seen when windows close."""
+    """The windows of a group, if its input's rows are placed by their beginnings and results are published when windows
+    close; otherwise None."""
     window = plan.window if isinstance(plan, Group) else None
     if not isinstance(window, TimeWindow) or window.early or extent_axis(plan.inputs[0]) is not ExtentAxis.START:
         return None

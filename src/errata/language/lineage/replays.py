@@ -1,13 +1,14 @@
-"""Which outputs a change touches, which rows make an output, and which rows a replay reads.
+"""Forward and backward lineage: the outputs that a change touches, the rows that make an output, and the rows that a
+replay reads; also through queries that read queries.
 
 The minimal replay sequence of a change is all rows that take part in an output together with the changed ones
-(replay-revisions, 2008, section 3). Intervals and constants say it, or as few more as they can.
+(replay-revisions, 2008, section 3). Extents describe it exactly, or as little wider as they can.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from errata.language.lineage.constants import constants_down, constants_up, exact_values, merged_values
 from errata.language.lineage.extents import (
@@ -23,14 +24,15 @@ from errata.language.lineage.extents import (
 from errata.language.nodes import Group, Join, RelationJoin, Scan, TimeWindow, Union, scans_of
 from errata.language.plan import Plan, PlanError
 from errata.model.extent import ColumnValues, Extent, ExtentAxis
-from errata.model.time import EVERYTHING, HIGHEST, Interval
+from errata.model.time import EVERYTHING, Interval
 
 ScanExtents = Mapping[int, Extent]
-"""For each scan, by its place in `scans(plan)`, the rows to be read; one that is not there need not be read.
+"""By the place of a scan in `scans_of(plan)`: the rows to be read. A scan that is missing need not be read.
 
-Rows of a stream, and of a query whose rows happened, are those that begin in the interval (`Axis.START`). Versions of a
-relation and results of a query that says what holds are those that count at some instant of it (`Axis.INSTANT`): they
-may have begun before."""
+Rows of a stream, and of a query whose rows happened, are those that begin in the interval (`ExtentAxis.START`).
+Versions of a relation, and results of a query that says what holds, are those that count at some instant of it
+(`ExtentAxis.INSTANT`); they may have begun earlier.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,43 +40,40 @@ class InputChange:
     """Rows of an input that come, go or differ."""
 
     scan: int
-    """Which input: its place in `scans(plan)`."""
-    interval: Interval
-    """Where the rows begin: their vs."""
-    until: int | None = None
-    """When the last of them ends, as far as it is known; not needed where beginnings tell the ends."""
-    values: ColumnValues = field(default_factory=dict)
-    """Constants that columns of all the rows have, by the scan's names of the columns."""
+    """Which input: its place in `scans_of(plan)`."""
+    rows: Extent
+    """Whole rows, by the scan's names of the columns. When the last of them ends need not be known where beginnings
+    tell the ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayScope:
-    """What it takes to bring a plan's outputs up to date with a change."""
+    """The outputs that a change can touch, and the rows that must be read to recompute them."""
 
     touched: Extent
     """The outputs that may differ."""
     reads: ScanExtents
     """The rows that take part."""
     whole: bool
-    """Whether the reads make all outputs of the region. Otherwise they make those that the change touches and a part of
-    the others, for what tells them apart was lost on the way up (such as a column that SELECT drops): then what differs
-    is had by evaluating the reads as they were and as they are."""
+    """Whether the reads make all outputs of the extent. Otherwise they make those that the change touches and only a
+    part of the others, because the columns that tell them apart were lost on the way up (as when SELECT drops one).
+    Then the difference is found by evaluating the reads as they were and as they are."""
 
 
 def forward(plan: Plan, change: InputChange) -> Extent | None:
-    """The outputs that a change can touch; None if there cannot be any."""
+    """The outputs that a change can touch; None if there are none."""
     touched = extent_trail(plan, change.scan, changed_extent(plan, change))[0]
     return None if touched is None else touched.whole
 
 
 def backward(plan: Plan, region: Extent) -> dict[int, Extent]:
-    """The rows that make the outputs of a region: of them alone, the plan says the same there."""
+    """The rows that make the outputs of an extent. Over these rows alone the plan gives the same outputs there."""
     return _scan_extents(plan, normalized_extent(plan, replace(region, values=exact_values(region.values, plan))), 0)
 
 
 def replay_scope(plan: Plan, change: InputChange, *, whole: bool = False) -> ReplayScope | None:
-    """What has to be read after a change; None if it touches nothing. With `whole` what makes all outputs of a region,
-    otherwise only what takes part in those that the changed rows touch."""
+    """The rows to read after a change; None if it touches nothing. With `whole`, all rows that make the touched extent;
+    otherwise only those that take part in outputs that the changed rows touch."""
     path = extent_trail(plan, change.scan, changed_extent(plan, change))
     if (top := path[0]) is None:
         return None
@@ -86,18 +85,18 @@ def replay_scope(plan: Plan, change: InputChange, *, whole: bool = False) -> Rep
 
 
 def _rows_are_distinguishable(node: Plan, rows: Extent) -> bool:
-    """Whether what a node's rows touch differs from all else in the key, which operators that go row by row carry up.
-    Versions of a relation have their key in common with others."""
+    """Whether the outputs that a node's rows touch differ from all others in the key, which row-by-row operators carry
+    up. Versions of a relation share their key with other versions."""
     versions = isinstance(node, Scan) and node.source.kind.is_relation
     return not versions and set(node.key) <= set(rows.values)
 
 
 def changed_extent(plan: Plan, change: InputChange) -> Extent:
-    """The rows of its scan that a change is about."""
-    scan, interval = _scan_at(plan, change.scan), change.interval
-    if extent_axis(scan) is ExtentAxis.INSTANT and not interval.empty:
-        interval = Interval(interval.start, HIGHEST if change.until is None else change.until)
-    return Extent(extent_axis(scan), interval, change.values)
+    """The rows of a change as those of its scan lie in time."""
+    axis, interval = extent_axis(_scan_at(plan, change.scan)), change.rows.interval
+    if axis is ExtentAxis.INSTANT and not interval.empty:
+        interval = Interval(interval.start, change.rows.during.end)
+    return Extent(axis, interval, change.rows.values)
 
 
 def _scan_at(plan: Plan, scan: int) -> Scan:
@@ -109,7 +108,7 @@ def _scan_at(plan: Plan, scan: int) -> Scan:
 
 
 def extent_trail(plan: Plan, scan: int, region: Extent) -> list[Extent | None]:
-    """What rows of a scan touch, at each node from the root down to the scan."""
+    """The rows that rows of a scan touch, at each node from the root down to the scan."""
     node = _scan_at(plan, scan)
     moved = normalized_extent(node, replace(region, values=exact_values(region.values, node)))
     found = [moved]
@@ -156,7 +155,7 @@ def _touched_extent(plan: Plan, place: int, region: Extent) -> Extent | None:
     interval = output_interval(plan, place, region.interval)
     if extent_axis(plan) is ExtentAxis.INSTANT:
         return normalized_extent(plan, Extent(ExtentAxis.INSTANT, interval & region.during, values))
-    # What is made of rows one by one counts only while they do.
+    # A row made of single rows counts only while they do.
     during = region.during if is_row_by_row(plan) else EVERYTHING
     return normalized_extent(plan, Extent(ExtentAxis.START, interval, values, during))
 
@@ -167,7 +166,7 @@ def _window_columns(plan: Plan) -> tuple[str, ...]:
 
 
 def _needed_extents(plan: Plan, region: Extent) -> tuple[Extent | None, ...]:
-    """For each input of a node the rows that make the node's rows in a region; None where none are needed."""
+    """For each input of a node: the rows that make the node's rows in an extent; None where none are needed."""
     found: list[Extent | None] = []
     for place, (below, values) in enumerate(zip(plan.inputs, constants_down(plan, region.values), strict=True)):
         interval = input_interval(plan, place, region.interval)
@@ -182,7 +181,7 @@ def _needed_extents(plan: Plan, region: Extent) -> tuple[Extent | None, ...]:
 
 
 def _live_rows(plan: Plan, region: Extent, below: Plan, interval: Interval, values: ColumnValues) -> Extent:
-    """Rows of an input, in an interval, that count when rows of the node's region do."""
+    """Rows of an input, in an interval, that count while rows of the node's extent do."""
     if extent_axis(below) is ExtentAxis.INSTANT:
         return Extent(ExtentAxis.INSTANT, interval, values)
     if extent_axis(plan) is ExtentAxis.INSTANT:
@@ -191,7 +190,7 @@ def _live_rows(plan: Plan, region: Extent, below: Plan, interval: Interval, valu
 
 
 def _scan_extents(plan: Plan, region: Extent | None, first: int) -> dict[int, Extent]:
-    """The rows that make a region, by the places of scans counted from the first."""
+    """The rows that make an extent, by the places of scans counted from `first`."""
     if region is None:
         return {}
     if isinstance(plan, Scan):
@@ -208,8 +207,8 @@ def _extents_below(plan: Plan, needs: tuple[Extent | None, ...], first: int) -> 
 
 
 def _minimal_reads(plan: Plan, scan: int, path: list[Extent | None]) -> tuple[dict[int, Extent], Plan, Extent | None]:
-    """The rows that take part in touched outputs; and the lowest node that the changed rows could be followed down to,
-    with its rows.
+    """The rows that take part in touched outputs; also the lowest node down to which the changed rows could be
+    followed, and its rows.
 
     As long as each row of an operator is made of one row of its input, touched rows are made of touched rows alone. An
     operator that looks at many rows together needs them all.
@@ -229,9 +228,10 @@ def _minimal_reads(plan: Plan, scan: int, path: list[Extent | None]) -> tuple[di
 def _partner_extents(
     node: Plan, place: int, moved: Extent | None, needs: tuple[Extent | None, ...]
 ) -> tuple[Extent | None, ...]:
-    """Of the rows that a node needs, those that take part in an output with touched rows of one of its inputs."""
+    """The part of the rows a node needs that takes part in an output together with touched rows of one of its
+    inputs."""
     if isinstance(node, RelationJoin) and place == 1 and extent_axis(node) is ExtentAxis.INSTANT:
-        # Beside the rows that saw the changed version others count, and without their versions they would see it too.
+        # Other rows count beside those that saw the changed version. Without their own versions they would see it, too.
         return needs
     kept = [intersect_extents(each, moved) if at == place else each for at, each in enumerate(needs)]
     if isinstance(node, Union):
@@ -250,7 +250,7 @@ QueryPath = tuple[int, ...]
 
 
 def reads_through_queries(plan: Plan, reads: ScanExtents) -> dict[QueryPath, Extent]:
-    """What reads come to, down to streams and relations: what a query has said is made of what the query reads."""
+    """Reads followed down to streams and relations: a query's rows are made of the rows that the query reads."""
     found: dict[QueryPath, Extent] = {}
     for place, scan in enumerate(scans_of(plan)):
         if place not in reads:
@@ -259,14 +259,13 @@ def reads_through_queries(plan: Plan, reads: ScanExtents) -> dict[QueryPath, Ext
         if inner is None:
             found[place,] = region
             continue
-        values = {scan.of_source(name): value for name, value in region.values.items()}
-        below = backward(inner, replace(region, values=values))
+        below = backward(inner, region.renamed(scan.of_source))
         found |= {(place, *path): each for path, each in reads_through_queries(inner, below).items()}
     return found
 
 
 def forward_through_queries(plan: Plan, path: QueryPath, change: InputChange) -> Extent | None:
-    """The outputs that a change can touch through all queries on a path, at whose end the changed rows are read."""
+    """The outputs that a change can touch through all queries on a path that ends at the changed rows."""
     place, *rest = path
     if not rest:
         return forward(plan, replace(change, scan=place))
@@ -276,5 +275,4 @@ def forward_through_queries(plan: Plan, path: QueryPath, change: InputChange) ->
     region = forward_through_queries(scan.source.plan, tuple(rest), change)
     if region is None:
         return None
-    values = {scan.column(name): value for name, value in region.values.items()}
-    return extent_trail(plan, place, replace(region, values=values))[0]
+    return extent_trail(plan, place, region.renamed(scan.column))[0]

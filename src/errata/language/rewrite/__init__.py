@@ -1,6 +1,9 @@
-"""Plans written differently, with the same answer at every instant: one rule a file, each a pure function. What above a
-node nobody sees of it may change: the order of hidden columns, and at the root the order of the key's columns; who
-reads a query's results by key takes the columns of the plan as it was read. May import the facts about plans.
+"""Rewriting: plans with the same answer at every instant that cost less. One module per rule or pair of rules, each a
+pure function.
+
+A rule may change what no operator above a node observes of it (`rule.VisibleTraits`): the order of hidden columns and,
+at the root, the order of the key's columns. Code that reads a query's results by key therefore takes the columns of the
+plan as it was read. May import the facts about plans.
 """
 
 from __future__ import annotations
@@ -25,14 +28,14 @@ RULES: tuple[RewriteRule, ...] = (
     PLACE_DISTINCT,
     always_apply("prune_columns", prune_columns),
 )
-"""In this order, again and again until none changes anything."""
+"""Applied in this order, repeatedly, until none changes anything."""
 
 _ROUNDS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteStep:
-    """What a rule made of a plan."""
+    """The plan after one rule."""
 
     rule: str
     plan: Plan

@@ -1,9 +1,9 @@
-"""When a negation may come after a join that stands above it.
+"""Two rules: a negation is lifted above a join, and relations are joined before negations and retroactive relations.
 
-A negation only counts: of the rows of a value the youngest stand. So it does not matter whether a join comes before or
-after it, if at each instant the join does one and the same to all rows of a value: either drops them all, or pairs each
-with one row, the same for all. With more than one partner figure 6 of Golab and Özsu (2005) is no equivalence under
-their equation 1: two partners make two rows of each one on the left, and the right takes away only as many as before.
+A negation only counts: of the rows of a value the youngest remain. So a join may come before or after it if at each
+instant the join treats all rows of a value alike: it drops them all, or pairs each with one row, the same for all. With
+more than one partner figure 6 of Golab and Özsu (2005) is no equivalence under their equation 1: two partners make two
+rows of each one on the left, and the right removes only as many as before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from errata.language.times import OwnTime, row_times
 
 
 def can_lift_over(negation: Negation, partner: Plan, condition: Expr | None) -> bool:
-    """Whether a join of the negation with the partner does the same to all rows of a value at each instant."""
+    """Whether a join of the negation with the partner treats all rows of a value alike at each instant."""
     parts = conjuncts(condition)
     if not none_can_fail(parts):
         return False
@@ -49,16 +49,16 @@ def _partner_column(one: str, other: str, value: set[str], partner: Plan) -> lis
 
 
 def rank_after_join(negation: Negation, partner: Plan) -> tuple[str, ...] | None:
-    """The columns that order rows after the join as the negation orders them before it; None if no columns do."""
+    """The columns that order rows after the join as the negation orders them before it; None if there are none."""
     known = _age_columns(negation)
-    # The partner is the same for all rows of a value: its key decides nothing, but tells its rows apart.
+    # The partner is the same for all rows of a value: its key does not change their order, but keeps rows distinct.
     return None if known is None else tuple(dict.fromkeys((*known, *partner.key)))
 
 
 def _age_columns(negation: Negation) -> tuple[str, ...] | None:
     left = negation.left
     if negation.rank is not None:
-        # Only where no two rows are of the same age, nothing else decides between them.
+        # Only if no two rows have the same age, so that nothing else decides.
         return negation.rank if is_unique_by(left, negation.rank) else None
     times = row_times(left)
     if times.own is OwnTime.NONE:
@@ -67,12 +67,12 @@ def _age_columns(negation: Negation) -> tuple[str, ...] | None:
     return (told[0], *left.key) if told else None
 
 
-# A negation comes after a join above it, so that the join sees no row that is taken back (Golab and Özsu, 2005,
-# 5.4.2 and figure 6), where that is exactly the same; see `lifting`. Whether it is worth it, the costs tell.
+# Negation lifted above a join, so that the join sees no retracted rows (Golab and Özsu, 2005, 5.4.2 and figure 6).
+# Costs decide whether it is worth it.
 
 
 def negation_after_join(plan: Plan) -> Plan:
-    """The join as a negation over a join, where one of its sides is a negation and that is the same."""
+    """The join as a negation over a join, where one of its sides is a negation and the answer is the same."""
     if isinstance(plan, Join):
         for negation, partner in ((plan.left, plan.right), (plan.right, plan.left)):
             if isinstance(negation, Negation) and can_lift_over(negation, partner, plan.condition):
@@ -90,12 +90,12 @@ def _pull_up(plan: Plan, statistics: Statistics) -> Plan:
 PULL_UP_NEGATION = RewriteRule("pull_up_negation", _pull_up)
 
 
-# No relation is joined to rows that may be taken back, where that can be avoided (Golab and Özsu, 2005, 5.4.2).
+# Relations joined before rows can be retracted, where possible (Golab and Özsu, 2005, 5.4.2).
 #
-# Above a negation a join with a retroactive relation can be made first, where at each instant it does the same to all
-# rows of a value: the relation's key is among the negation's columns, and the condition speaks of no others. Not so
-# with a non-retroactive relation: rows of one value see the versions of their own times, and which of them stand would
-# change. But such a join can come before a retroactive one, since a row keeps its own time there.
+# Above a negation a join with a retroactive relation can be made first if at each instant it treats all rows of a value
+# alike: the relation's key is among the negation's columns, and the condition uses no others. Not so with a
+# non-retroactive relation: rows of one value see the versions of their own times, and other rows would remain. But such
+# a join can come before a retroactive one, since a row keeps its own time there.
 
 
 def relation_joins(plan: Plan) -> Plan:

@@ -1,5 +1,5 @@
-"""Duplicates are dropped before a join, so that the join can share what δ* keeps (Golab and Özsu, 2005, 5.4.2), and
-nothing is made distinct that is distinct already."""
+"""Distinct is moved below a join, so that the join can share what δ* keeps (Golab and Özsu, 2005, 5.4.2), and dropped
+over rows that are distinct already."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from errata.language.times import OwnTime, row_times
 def distinct_before_join(plan: Plan) -> Plan:
     """A distinct over a join with both of the join's sides made distinct first, on the columns that are needed.
 
-    The outer one stays; where it has become needless, the other rule takes it away.
+    The outer distinct stays; where it has become needless, the other rule drops it.
     """
     if (
         not isinstance(plan, Distinct)
@@ -32,7 +32,7 @@ def distinct_before_join(plan: Plan) -> Plan:
         return plan
     project, join = plan.input, plan.input.input
     exprs = [*(each.expr for each in project.outputs), *conjuncts(join.condition)]
-    # A column that is put out as it is may be any one of equal values.
+    # A column that is output unchanged may be any one of equal values.
     computed = [each for each in exprs if not isinstance(each, Ref)]
     if not all(treats_equals_alike(each, join.types) for each in computed):
         return plan

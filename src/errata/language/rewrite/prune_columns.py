@@ -1,7 +1,7 @@
-"""Columns that nobody reads are not carried along.
+"""Columns that no operator reads are dropped, down to the declared sources.
 
-The key of every node stays as it is, and so do the columns that make a scan's rows what they are: the order column, and
-of a relation the one that says that a row is gone. What decides by position keeps all its columns.
+The key of every node stays as it is, and so do the columns that define a scan's rows: the order column, and of a
+relation the column that marks deleted rows. Operators that compare columns by position keep all their columns.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _narrow_node(plan: Plan, _needed: ColumnNames) -> Plan:
 @_narrow_node.register(Distinct)
 @_narrow_node.register(Intersect)
 def _(plan: Plan, _needed: ColumnNames) -> Plan:
-    # All that is visible makes the value.
+    # All visible columns make the value.
     return _with_narrowed_inputs(plan, [frozenset(field.name for field in child.visible) for child in plan.inputs])
 
 
@@ -121,10 +121,10 @@ def _(plan: Group, needed: ColumnNames) -> Plan:
     return _with_narrowed_inputs(narrow, [_columns_of((*plan.by, *(each.argument for each in kept)))])
 
 
-# A plan over sources that have no columns but those that it reads.
+# A plan over sources with only the columns that it reads.
 #
-# It tells the forms of a query apart. A column that is added to a stream, or moved within its declaration, changes the
-# plan of who reads it or lists `*`, and of nobody else.
+# It distinguishes the forms of a query. A column that is added to a stream, or moved within its declaration, changes
+# only the plans of queries that read it or list `*`.
 
 
 @cached_fact

@@ -1,4 +1,13 @@
-"""Columns that have the same value in all rows, because a condition below says so."""
+"""Predicates are pushed down as far as possible, and constants are carried across equalities.
+
+A predicate moves only where it sees the rows that it sees now, or cannot fail. It goes below an operator only if the
+rows that it drops do not change the results of the others: it stays above a window over rows, goes below a group-by
+only on grouped columns, and below a negation only on the columns that are compared, and then on both sides.
+
+The first part finds columns with one literal in all rows of a node. It works on the text of the plan: literals of the
+column's own type, floating point ones too, without inference. `lineage.constants` follows the constants of given rows
+instead, by equality of values.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +58,7 @@ LiteralColumns = dict[str, Lit]
 
 @cached_fact
 def literal_columns(plan: Plan) -> LiteralColumns:
-    """The columns of the node that are equal to one and the same literal, as far as it is written."""
+    """The columns of the node that equal one literal in all rows, as far as the plan's text says so."""
     return _node_literals(plan)
 
 
@@ -138,15 +147,11 @@ def _(plan: Group) -> LiteralColumns:
     return {each.name: below[by.name] for by, each in shown if isinstance(by, Ref) and by.name in below}
 
 
-# Predicates go down as far as they can: what they drop, nobody above has to look at.
-#
-# A predicate moves only where it sees rows that it sees now, or cannot fail. It goes below an operator only if the rows
-# that it drops do not change what becomes of the others; so it stays above a window over rows, goes below a group-by
-# only on what is grouped by, and below a negation only on the columns that make the value, and then on both sides.
+# Predicates pushed down, node by node.
 
 
 def push_predicates(plan: Plan) -> Plan:
-    """The plan with its predicates as far down as they can go, and constants carried across equalities."""
+    """The plan with its predicates pushed down as far as possible, and constants carried across equalities."""
     return rebuild_plan(plan, _push_from)
 
 
@@ -159,7 +164,7 @@ def _push_from(plan: Plan) -> Plan:
 
 
 def _push_filter(plan: Filter) -> Plan:
-    """Its parts each as far down as possible; those that may fail stay, and see no more than before."""
+    """Push each part down as far as possible. Parts that may fail stay, so that they see no further rows."""
     parts = [each for each in dict.fromkeys(conjuncts(plan.predicate)) if each != TRUE]
     movable = [each for each in parts if never_fails(each)]
     below = plan.input
@@ -171,7 +176,7 @@ def _push_filter(plan: Filter) -> Plan:
         and below.input is plan.input
         and conjuncts(below.predicate) == (*movable,)
     ):
-        # Nothing went down: what is written in one condition stays in one.
+        # Nothing went down: one condition stays one.
         return _filter_above(plan.input, parts)
     return _filter_above(below, [each for each in parts if each not in movable])
 
@@ -183,7 +188,7 @@ def _filter_above(plan: Plan, parts: Sequence[Expr]) -> Plan:
 
 @singledispatch
 def push_down(plan: Plan, predicate: Expr) -> Plan:
-    """The node's rows for which a predicate that cannot fail is true; dropped as early as possible."""
+    """The node's rows that fulfil a predicate that cannot fail; rows are dropped as early as possible."""
     raise PlanError(f"whether {expr_sql(predicate)} goes below {type(plan).__name__} is not known")
 
 
@@ -293,7 +298,7 @@ def _(plan: Group, predicate: Expr) -> Plan:
 
 
 def _move_one_sided_conjuncts(plan: Join | RelationJoin) -> Join | RelationJoin:
-    """A join whose condition speaks of both sides; what spoke of one alone has gone there."""
+    """The join with conditions about one side pushed into that side."""
     inputs = list(plan.inputs)
     sides = inputs if isinstance(plan, Join) else inputs[:1]
     kept = []
@@ -311,7 +316,7 @@ def _move_one_sided_conjuncts(plan: Join | RelationJoin) -> Join | RelationJoin:
 
 
 def _infer_literals(plan: Join | RelationJoin) -> Join | RelationJoin:
-    """With a.x = b.y and a.x = 'v' also b.y = 'v': carried to the side that does not know it yet."""
+    """Carry constants across equalities: a.x = b.y and a.x = 'v' give b.y = 'v', pushed to the side that lacks it."""
     parts = conjuncts(plan.condition)
     inputs = list(plan.inputs)
     known = literals_in_condition(parts) | literal_columns(plan.left) | literal_columns(plan.right)
@@ -330,6 +335,6 @@ def _carry_literal(plan: Join | RelationJoin, inputs: list[Plan], column: Ref, v
         # The right side of a relation join is a scan and stays one.
         if column.name in side.types and (place == 0 or isinstance(plan, Join)):
             less = push_down(side, Call(EQUAL, (column, value), BOOLEAN))
-            # Where the column is computed below, the plan would not show that it is known now.
+            # Where the column is computed below, the plan would not show that it is constant.
             if column.name in literal_columns(less):
                 inputs[place] = less

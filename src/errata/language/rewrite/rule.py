@@ -1,4 +1,8 @@
-"""What a rewriting rule is, and how the costs choose where it is used."""
+"""What a rewrite rule is, where an expression may be moved, and which traits of a node the operators above it observe.
+
+Every rule keeps three conditions: the answer is the same at every instant; an expression that can fail sees no rows
+that it does not see already; and nothing changes that an operator above observes.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ PlanChange = Callable[[Plan], Plan]
 
 @dataclass(frozen=True, slots=True)
 class RewriteRule:
-    """A way to write a plan differently, with the same answer at every instant."""
+    """A change of a plan that keeps its answer at every instant."""
 
     name: str
     """As `errata explain` prints it."""
@@ -40,12 +44,12 @@ class RewriteRule:
 
 
 def always_apply(name: str, change: PlanChange) -> RewriteRule:
-    """A rule that makes no plan worse."""
+    """A rule that makes no plan more expensive."""
     return RewriteRule(name, lambda plan, _statistics: change(plan))
 
 
 def apply_unless_dearer(name: str, change: PlanChange) -> RewriteRule:
-    """A rule that is good as a rule, but not where it is known that the plan becomes more expensive."""
+    """A rule that is usually an improvement; not applied where statistics show that the plan becomes more expensive."""
 
     def apply(plan: Plan, statistics: Statistics) -> Plan:
         changed = change(plan)
@@ -56,12 +60,12 @@ def apply_unless_dearer(name: str, change: PlanChange) -> RewriteRule:
 
 
 def has_no_statistics(statistics: Statistics) -> bool:
-    """Whether nothing is known about the sources."""
+    """Whether there are no statistics of the sources."""
     return isinstance(statistics, DefaultStatistics)
 
 
 def apply_where_cheaper(plan: Plan, change: PlanChange, statistics: Statistics) -> Plan:
-    """The plan with single nodes changed, the lowest first, at each place where the whole does not become dearer."""
+    """The plan with single nodes changed, the lowest first, wherever the whole plan does not become more expensive."""
     return _if_cheaper(plan, change, statistics, lambda whole: whole)
 
 
@@ -87,22 +91,22 @@ def _is_no_dearer(new: Plan, old: Plan, statistics: Statistics) -> bool:
     return plan_cost(new, statistics).total <= plan_cost(old, statistics).total
 
 
-# When an expression may be moved: what cannot fail, and what treats equal values alike.
+# Where an expression may be moved: it cannot fail, and it treats equal values alike.
 
 COMPARISONS = frozenset((EQUAL, SAME, "<>", "<", "<=", ">", ">="))
 _EQUALITY_SAFE = COMPARISONS | {"in", "is_null", "is_not_null"}
-"""To these −0.0 is the same as 0.0."""
+"""Operators to which −0.0 is the same as 0.0."""
 _MAX_GROWTH = 100
 
 
 def none_can_fail(parts: Iterable[Expr]) -> bool:
-    """Whether none of them can fail, whatever the rows."""
+    """Whether no expression can fail, whatever the rows."""
     return all(never_fails(each) for each in parts)
 
 
 def treats_equals_alike(expr: Expr, columns: Iterable[str]) -> bool:
-    """Whether the expression has the same value for all rows that are equal in these columns. Equal is not the same:
-    −0.0 = 0.0, and as text they differ."""
+    """Whether the expression has the same value for all rows that are equal in these columns. Equal values can differ:
+    −0.0 = 0.0, but their texts differ."""
     return _is_equality_safe(expr, frozenset(columns))
 
 
@@ -118,7 +122,7 @@ def _is_float(expr: Expr, columns: frozenset[str]) -> bool:
 
 
 def substitute_columns(expr: Expr, values: Mapping[str, Expr]) -> Expr | None:
-    """The expression with columns replaced by what they are made of; None where it would grow out of all bounds."""
+    """The expression with columns replaced by the expressions that define them; None where it would grow too much."""
     grown = {name: sum(1 for _ in walk_expr(value)) - 1 for name, value in values.items()}
     growth = sum(grown.get(each.name, 0) for each in walk_expr(expr) if isinstance(each, Ref))
     return None if growth > _MAX_GROWTH else replace_columns(expr, values)
@@ -130,13 +134,13 @@ def replace_columns(expr: Expr, values: Mapping[str, Expr]) -> Expr:
 
 
 def projection_exprs(plan: Projection) -> dict[str, Expr]:
-    """What each column of a projection is made of, in terms of the columns below."""
+    """By column of a projection: its expression over the columns below."""
     carried: dict[str, Expr] = {name: plan.input.ref(name) for name in plan.carried}
     return carried | {output.name: output.expr for output in plan.outputs}
 
 
 def equal_column_pairs(parts: Iterable[Expr]) -> list[tuple[Ref, Ref]]:
-    """The pairs of columns of one type that the conditions say are equal, or both NULL."""
+    """The pairs of columns of one type that the conditions equate."""
     found = []
     for each in parts:
         if isinstance(each, Call) and each.name in (EQUAL, SAME):
@@ -151,20 +155,21 @@ def is_unique_by(plan: Plan, columns: Iterable[str]) -> bool:
     return set(plan.key) <= set(columns)
 
 
-# What the operators above a node still see of it, besides its visible columns and when they count.
+# The traits of a node that operators above it observe, besides its visible columns and lifetimes.
 #
-# A rule may change only what nobody sees. Some operators take columns by position, some order rows by the key, column
-# after column, some ask for a row's own time: first and last, windows over rows, a negation that keeps the youngest.
+# A rule may change only traits that no operator observes. Some operators take columns by position, some order rows by
+# the key, column after column, some use a row's own time: first and last, windows over rows, a negation that keeps the
+# youngest.
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleTraits:
-    """What is seen of a node."""
+    """The observed traits of a node."""
 
     positions: bool = False
     """The order of its columns."""
     order: bool = False
-    """The order of its key's columns, which decides between rows of the same time."""
+    """The order of its key's columns, which breaks ties between rows of the same time."""
     key: bool = False
     """Which columns are its key."""
     own: bool = False
@@ -172,12 +177,13 @@ class VisibleTraits:
 
     @property
     def identity(self) -> bool:
-        """Whether anything is seen that tells one row from another of equal visible columns."""
+        """Whether a trait is observed that distinguishes rows of equal visible columns."""
         return self.order or self.key or self.own
 
 
 ROOT_TRAITS = VisibleTraits(positions=True, key=True, own=True)
-"""Of the answer the key is seen as a set: who orders results by it takes the columns as the query was read."""
+"""The traits of the answer. Its key is observed as a set: code that orders results by it takes the columns of the plan
+as it was read."""
 NO_TRAITS = VisibleTraits()
 _ALL_TRAITS = VisibleTraits(positions=True, order=True, key=True, own=True)
 
@@ -185,7 +191,7 @@ _ALL_TRAITS = VisibleTraits(positions=True, order=True, key=True, own=True)
 def rebuild_with_traits(
     plan: Plan, change: Callable[[Plan, VisibleTraits], Plan], watch: VisibleTraits = ROOT_TRAITS
 ) -> Plan:
-    """The plan with every node changed, the lowest first, each told what is seen of it."""
+    """The plan with every node changed, the lowest first, each with its observed traits."""
     inputs = [
         rebuild_with_traits(child, change, seen)
         for child, seen in zip(plan.inputs, input_traits(plan, watch), strict=True)
@@ -195,7 +201,7 @@ def rebuild_with_traits(
 
 
 def input_traits(plan: Plan, watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
-    """What is seen of each input, where so much is seen of the node."""
+    """The observed traits of each input of a node with the given ones."""
     return _node_input_traits(plan, watch)
 
 
@@ -216,7 +222,7 @@ def _(_plan: Filter, watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
 
 @_node_input_traits.register
 def _(plan: Projection, watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
-    # An outer join puts out the keys of its sides. Hidden columns are named after the key of the node below.
+    # An outer join outputs the keys of its sides. Hidden columns are named after the key of the node below.
     hidden = {each.name for each in plan.input.fields if each.hidden}
     reads_key = any(hidden & refs(each.expr) for each in plan.outputs)
     return (replace(watch, positions=False, order=watch.order or reads_key, key=watch.key or reads_key),)
@@ -244,7 +250,7 @@ def _(plan: RelationJoin, watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
 
 @_node_input_traits.register
 def _(plan: Union, watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
-    # Where the key columns of the branches stand, decides how the key of the union is called.
+    # The positions of the branches' key columns decide the names of the union's key.
     branch = replace(watch, positions=True, order=watch.order or watch.key)
     return tuple(branch for _ in plan.branches)
 
@@ -262,7 +268,7 @@ def _(_plan: Intersect, _watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
 
 @_node_input_traits.register
 def _(_plan: Negation, watch: VisibleTraits) -> tuple[VisibleTraits, ...]:
-    # Which rows stand is decided by age and key; on the right rows are only counted.
+    # Age and key decide which rows remain; on the right rows are only counted.
     return VisibleTraits(watch.positions, order=True, key=True, own=True), NO_TRAITS
 
 

@@ -1,6 +1,9 @@
-"""Inputs with simple update patterns are joined first, strict ones last, so that few operators see rows that are taken
-back (Golab and Özsu, 2005, 5.4.2). Joins with retroactive relations, which make every pattern strict, come after plain
-joins. No pair of inputs is joined without a condition that was not so before."""
+"""Joins are ordered by update pattern: inputs with simple patterns first, strict ones last, so that few operators see
+retracted rows (Golab and Özsu, 2005, 5.4.2).
+
+Joins with retroactive relations, which make every pattern strict, come after plain joins. No pair of inputs is joined
+without a condition that was not joined so before.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ def _join_inputs(plan: Plan) -> tuple[list[Plan], list[Expr]]:
 
 
 def _order_inputs(inputs: list[Plan], parts: list[Expr]) -> list[Plan]:
-    """The simplest patterns first, but each one joined by some condition to those before it, if there is such a one."""
+    """The simplest patterns first, but each one joined by some condition to those before it, if there is one."""
     rest = sorted(inputs, key=lambda each: update_pattern(each).rank)
     ordered = [rest.pop(0)]
     while rest:
@@ -81,7 +84,7 @@ def _order_inputs(inputs: list[Plan], parts: list[Expr]) -> list[Plan]:
 
 
 def _is_join_condition(condition: Expr, there: frozenset[str], plan: Plan) -> bool:
-    """Whether it is a condition between what is there and this input."""
+    """Whether it is a condition between the inputs joined so far and this one."""
     names = refs(condition)
     mine = names & plan.types.keys()
     return bool(mine) and bool(names - mine) and names - mine <= there
