@@ -39,8 +39,8 @@ from errata.model.bucket import Bucket, Role
 from errata.model.commit import Evaluation, EvaluationCost
 from errata.model.extent import NO_ROWS, Extent, ExtentAxis
 from errata.model.stream import Stream
-from errata.model.time import LOWEST, Interval, merge_intervals
-from errata.model.time import hull as hull_of
+from errata.model.time import LOWEST, Interval, hull, merge_intervals
+from errata.model.time import whole as hull
 
 
 class LazySession:
@@ -161,9 +161,9 @@ class RunInputs:
             whole = standing.rows * len(standing.stream.names) <= SHARED_SCAN_VALUES
             some = [each for each in self._asked(standing, reaches, until) if whole or each.start > LOWEST]
             if some:
-                asked.setdefault(name, []).append(hull_of(some))
+                asked.setdefault(name, []).append(hull(some))
         self._expected.clear()
-        self._expected.update({name: hull_of(some) for name, some in asked.items() if len(some) > 1})
+        self._expected.update({name: hull(some) for name, some in asked.items() if len(some) > 1})
 
     def size(self, name: str, reach: Extent, until: int) -> int:
         """About how many rows there are to read."""
@@ -219,9 +219,9 @@ class RunInputs:
         standing = self.standings[name]
         intervals = merge_intervals(self._asked(standing, reaches, until))
         if len(intervals) <= 1:
-            hull = intervals[0] if intervals else Interval(0, 0)
+            whole = intervals[0] if intervals else Interval(0, 0)
             groups = _groups_of_extents(standing.stream, reaches)
-            return self._shared_scan(standing, hull, groups, revision)
+            return self._shared_scan(standing, whole, groups, revision)
         return self._of_stretches(standing, reaches, intervals, revision)
 
     def _of_stream(self, standing: StreamState, reach: Extent, interval: Interval, revision: int | None) -> SourceRows:
@@ -253,7 +253,7 @@ class RunInputs:
         stream, expected = scan.standing.stream, self._expected.get(scan.standing.stream.name)
         if not self.near or not found.overlays or scan.groups is not None or expected is None:
             return scan_rows(self.session, *at, scan, found)
-        wide = replace(scan, interval=hull_of([expected, scan.interval]))
+        wide = replace(scan, interval=hull([expected, scan.interval]))
         there = self._candidates(wide)
         if estimate_rows(there.all, wide.interval) * len(stream.names) > SHARED_SCAN_VALUES:
             return scan_rows(self.session, *at, scan, found)
@@ -272,10 +272,10 @@ class RunInputs:
         revision: int | None,
     ) -> SourceRows:
         """Rows of a stream in several intervals."""
-        hull = Interval(intervals[0].start, intervals[-1].end)
+        whole = Interval(intervals[0].start, intervals[-1].end)
         groups = _groups_of_extents(standing.stream, reaches)
         up_to = None if revision is None or revision >= standing.applied else revision
-        scan = ArchiveScan(standing, self.commit_id, hull, groups, up_to)
+        scan = ArchiveScan(standing, self.commit_id, whole, groups, up_to)
         base: dict[int, Bucket] = {}
         overlays: dict[int, Bucket] = {}
         aged: dict[int, int | None] = {}

@@ -125,21 +125,21 @@ class AdjustedWindows(ReplayedWindows):
 
 
 def replay_windows(
-    sweeping: CorrectionPlan, inputs: RunInputs, read: Mapping[str, SourceRows], regions: Sequence[Extent]
+    correction: CorrectionPlan, inputs: RunInputs, read: Mapping[str, SourceRows], regions: Sequence[Extent]
 ) -> ReplayedWindows:
     """The windows in the regions, from their rows. Of windows beside them only a part of the rows may be there."""
     opened, count = (
         [bucket for each in read.values() for bucket in each.opened],
         sum(each.rows for each in read.values()),
     )
-    spans = time_slices(opened, count, regions, sweeping.task.step.until)
+    spans = time_slices(opened, count, regions, correction.task.step.until)
     if len(spans) == 1:
-        return _replay_slice(sweeping, inputs, read, regions)
-    rows, parts = [computed_schema(sweeping.task.shape).empty_table()], pa.table({})
+        return _replay_slice(correction, inputs, read, regions)
+    rows, parts = [computed_schema(correction.task.shape).empty_table()], pa.table({})
     for span in spans:
         if some := regions_in_slice(regions, span):
-            behind = reads_for_slice(sweeping.task.rewritten, read, span, inputs)
-            done = _replay_slice(sweeping, inputs, behind, some)
+            behind = reads_for_slice(correction.task.rewritten, read, span, inputs)
+            done = _replay_slice(correction, inputs, behind, some)
             inside = pc.and_(pc.greater_equal(done.rows[VS], span.start), pc.less(done.rows[VS], span.end))
             rows.append(done.rows.filter(inside))
             parts = merge_parts(parts, done.parts)
@@ -147,14 +147,14 @@ def replay_windows(
 
 
 def _replay_slice(
-    sweeping: CorrectionPlan, inputs: RunInputs, read: Mapping[str, SourceRows], regions: Sequence[Extent]
+    correction: CorrectionPlan, inputs: RunInputs, read: Mapping[str, SourceRows], regions: Sequence[Extent]
 ) -> ReplayedWindows:
-    found, until = _partial_group(sweeping), sweeping.task.step.until
-    schema = computed_schema(sweeping.task.shape)
-    before = parts_in_spans(sweeping, inputs, [each.interval for each in regions])
-    before = before.filter(pa.array(_windows_in_regions(sweeping, before, regions)))
+    found, until = _partial_group(correction), correction.task.step.until
+    schema = computed_schema(correction.task.shape)
+    before = parts_in_spans(correction, inputs, [each.interval for each in regions])
+    before = before.filter(pa.array(_windows_in_regions(correction, before, regions)))
     if not any(each.opened for each in read.values()):
-        return ReplayedWindows(schema.empty_table(), _vanished_parts(before, sweeping.task.number))
+        return ReplayedWindows(schema.empty_table(), _vanished_parts(before, correction.task.number))
     frames = {name: each.frame for name, each in read.items()}
     done = advance_group(found, frames, None, None, LOWEST, until, parts=True)
     made, beside = done.rows, done.windows
@@ -163,71 +163,71 @@ def _replay_slice(
         beside = fetch_rows(beside)
         local = frame_of_rows(inputs.session, beside, arrow_ddl(beside.schema))
         made = final_results(found, frames, local, until)
-    rows, windows = _fetch_windows(sweeping, made, beside)
+    rows, windows = _fetch_windows(correction, made, beside)
     windows = windows.filter(pc.less_equal(windows[VS], until))
-    windows = windows.filter(pa.array(_windows_in_regions(sweeping, windows, regions)))
-    now = part_rows(windows, sweeping.task.number)
+    windows = windows.filter(pa.array(_windows_in_regions(correction, windows, regions)))
+    now = part_rows(windows, correction.task.number)
     return ReplayedWindows(
-        rows, merge_parts(now, window_tombstones(before, now, sweeping.task.number) if before.num_rows else None)
+        rows, merge_parts(now, window_tombstones(before, now, correction.task.number) if before.num_rows else None)
     )
 
 
-def adjust_final_windows(sweeping: CorrectionPlan, inputs: RunInputs) -> AdjustedWindows:
+def adjust_final_windows(correction: CorrectionPlan, inputs: RunInputs) -> AdjustedWindows:
     """The windows that revised rows lie in, from what was kept of them."""
-    number = sweeping.task.number
-    parts = parts_in_spans(sweeping, inputs, [each.interval for each in sweeping.work.regions])
+    number = correction.task.number
+    parts = parts_in_spans(correction, inputs, [each.interval for each in correction.work.regions])
     plain = parts.drop_columns([name for name in (EMPTY_WINDOW, EVALUATION) if name in parts.column_names])
-    rows, windows = _adjust_parts(sweeping, inputs, plain)
+    rows, windows = _adjust_parts(correction, inputs, plain)
     by_fate = {
         fate: windows.filter(pc.equal(windows[VERDICT], fate)).drop_columns([VERDICT]) for fate in (UNCHANGED, REMOVED)
     }
     kept_now = merge_parts(part_rows(by_fate[UNCHANGED], number), part_rows(by_fate[REMOVED], number, empty=True))
     undecided = windows.filter(pc.equal(windows[VERDICT], UNDECIDED))
-    before = windows_by_key(sweeping, parts) if parts.num_rows else windows_by_key(sweeping, windows.slice(0, 0))
+    before = windows_by_key(correction, parts) if parts.num_rows else windows_by_key(correction, windows.slice(0, 0))
     return AdjustedWindows(
-        rows, kept_now, windows_by_key(sweeping, undecided), windows_by_key(sweeping, windows), before
+        rows, kept_now, windows_by_key(correction, undecided), windows_by_key(correction, windows), before
     )
 
 
-def _adjust_parts(sweeping: CorrectionPlan, inputs: RunInputs, parts: pa.Table) -> tuple[pa.Table, pa.Table]:
+def _adjust_parts(correction: CorrectionPlan, inputs: RunInputs, parts: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Results and windows, from what was kept of them and the rows that revisions take away and bring."""
-    gone, came = (revised_rows(sweeping, inputs, which) for which in ("gone", "came"))
-    known = _parts_frame(sweeping, inputs, parts)
-    done = adjust_windows(_partial_group(sweeping), gone, came, known, sweeping.task.step.until)
-    return _fetch_windows(sweeping, done.rows, done.windows)
+    gone, came = (revised_rows(correction, inputs, which) for which in ("gone", "came"))
+    known = _parts_frame(correction, inputs, parts)
+    done = adjust_windows(_partial_group(correction), gone, came, known, correction.task.step.until)
+    return _fetch_windows(correction, done.rows, done.windows)
 
 
-def _parts_frame(sweeping: CorrectionPlan, inputs: RunInputs, parts: pa.Table) -> DataFrame:
+def _parts_frame(correction: CorrectionPlan, inputs: RunInputs, parts: pa.Table) -> DataFrame:
     """What was kept, as a frame; where nothing was, as many columns as there would be."""
     if parts.column_names:
         return frame_of_rows(inputs.session, parts, arrow_ddl(parts.schema))
-    found, empty = _partial_group(sweeping), revised_rows(sweeping, inputs, None)
-    windows = advance_group(found, empty, None, None, LOWEST, sweeping.task.step.until, parts=True).windows
+    found, empty = _partial_group(correction), revised_rows(correction, inputs, None)
+    windows = advance_group(found, empty, None, None, LOWEST, correction.task.step.until, parts=True).windows
     if windows is None:
         raise AssertionError("the parts of final windows were asked for")
     return windows
 
 
-def select_windows(sweeping: CorrectionPlan, rows: pa.Table, windows: pa.Table, *, inside: bool = True) -> pa.Table:
+def select_windows(correction: CorrectionPlan, rows: pa.Table, windows: pa.Table, *, inside: bool = True) -> pa.Table:
     """Results, or windows, that are of some windows; or that are of none of them."""
-    names = [VS, *_group_names(sweeping)]
+    names = [VS, *_group_names(correction)]
     left, _ = match_rows(normalize_floats(rows, names), normalize_floats(windows, names), names)
     chosen = np.zeros(rows.num_rows, np.bool_)
     chosen[left] = True
     return rows.filter(pa.array(chosen if inside else ~chosen))
 
 
-def windows_by_key(sweeping: CorrectionPlan, windows: pa.Table) -> pa.Table:
+def windows_by_key(correction: CorrectionPlan, windows: pa.Table) -> pa.Table:
     """Windows by the names that the group's columns have in the results."""
-    schema = computed_schema(sweeping.task.shape)
-    names = _group_names(sweeping)
+    schema = computed_schema(correction.task.shape)
+    names = _group_names(correction)
     columns = [windows[f"_g{place}"].cast(schema.field(name).type) for place, name in enumerate(names)]
     return pa.table([*columns, windows[VS]], [*names, VS])
 
 
-def parts_in_spans(sweeping: CorrectionPlan, inputs: RunInputs, spans: Iterable[Interval]) -> pa.Table:
+def parts_in_spans(correction: CorrectionPlan, inputs: RunInputs, spans: Iterable[Interval]) -> pa.Table:
     """What is kept of the windows that end in some intervals; a table without columns where there is nothing."""
-    catalog, basis = inputs.site.catalog, sweeping.basis
+    catalog, basis = inputs.site.catalog, correction.basis
     wanted = list(spans)
     found = buckets.overlapping_buckets(catalog, basis.stream_id, basis.last.commit_id, wanted, (Role.PARTS,))
     read = [each.read(inputs.site.warehouse) for each in bucket_sources(catalog, found)]
@@ -242,24 +242,24 @@ def parts_in_spans(sweeping: CorrectionPlan, inputs: RunInputs, spans: Iterable[
     return latest_parts(whole.filter(pa.array(inside)))
 
 
-def _partial_group(sweeping: CorrectionPlan) -> PartialGroup:
-    if sweeping.task.route.partial is None:
+def _partial_group(correction: CorrectionPlan) -> PartialGroup:
+    if correction.task.route.partial is None:
         raise AssertionError("only groups keep partial aggregates")
-    return sweeping.task.route.partial
+    return correction.task.route.partial
 
 
-def _group_names(sweeping: CorrectionPlan) -> list[str]:
+def _group_names(correction: CorrectionPlan) -> list[str]:
     """The group's columns as the results keep them."""
-    names = sweeping.task.kept_names
-    return [names[name] for name in _partial_group(sweeping).group_names]
+    names = correction.task.kept_names
+    return [names[name] for name in _partial_group(correction).group_names]
 
 
-def _windows_in_regions(sweeping: CorrectionPlan, windows: pa.Table, regions: Iterable[Extent]) -> np.ndarray:
+def _windows_in_regions(correction: CorrectionPlan, windows: pa.Table, regions: Iterable[Extent]) -> np.ndarray:
     """Which windows lie in regions: by their ends, and by the group's constants."""
     inside = np.zeros(windows.num_rows, np.bool_)
     if not windows.num_rows:
         return inside
-    rows, ends = windows_by_key(sweeping, windows), windows[VS].to_numpy()
+    rows, ends = windows_by_key(correction, windows), windows[VS].to_numpy()
     for each in regions:
         values = {name: value for name, value in each.values.items() if name in rows.column_names}
         same = rows_with_constants(rows, replace(each, values=values))
@@ -268,10 +268,10 @@ def _windows_in_regions(sweeping: CorrectionPlan, windows: pa.Table, regions: It
 
 
 def _fetch_windows(
-    sweeping: CorrectionPlan, rows: DataFrame, windows: DataFrame | pa.Table | None
+    correction: CorrectionPlan, rows: DataFrame, windows: DataFrame | pa.Table | None
 ) -> tuple[pa.Table, pa.Table]:
     """Results and windows, by one job."""
-    task = sweeping.task
+    task = correction.task
     if windows is None:
         raise AssertionError("the parts of final windows were asked for")
     results = select_result_columns(rows, task.shape, [each.name for each in task.plan.fields])
@@ -281,18 +281,18 @@ def _fetch_windows(
     return table, found
 
 
-def revised_rows(sweeping: CorrectionPlan, inputs: RunInputs, which: str | None) -> dict[str, DataFrame]:
+def revised_rows(correction: CorrectionPlan, inputs: RunInputs, which: str | None) -> dict[str, DataFrame]:
     """The rows of each stream that revisions take away, or bring; or none."""
     return {
         name: frame_of_rows(inputs.session, table, stream_ddl(inputs.standings[name].stream))
-        for name, table in _revised_tables(sweeping, inputs, which).items()
+        for name, table in _revised_tables(correction, inputs, which).items()
     }
 
 
-def _revised_tables(sweeping: CorrectionPlan, inputs: RunInputs, which: str | None) -> dict[str, pa.Table]:
-    known = {each.source: each for each in sweeping.revised}
+def _revised_tables(correction: CorrectionPlan, inputs: RunInputs, which: str | None) -> dict[str, pa.Table]:
+    known = {each.source: each for each in correction.revised}
     found = {}
-    for scan in scans_of(_partial_group(sweeping).node.input):
+    for scan in scans_of(_partial_group(correction).node.input):
         schema = arrow_schema(inputs.standings[scan.source.name].stream)
         rows = None
         if which is not None and scan.source.name in known:
@@ -308,13 +308,13 @@ def _vanished_parts(before: pa.Table, number: int) -> pa.Table:
     return part_rows(before.drop_columns([EMPTY_WINDOW, EVALUATION]), number, empty=True)
 
 
-def select_parts(sweeping: CorrectionPlan, parts: pa.Table, windows: pa.Table) -> pa.Table:
+def select_parts(correction: CorrectionPlan, parts: pa.Table, windows: pa.Table) -> pa.Table:
     """What is to be kept of some windows."""
     if not parts.num_rows:
         return parts
-    names = [VS, *_group_names(sweeping)]
+    names = [VS, *_group_names(correction)]
     left, _ = match_rows(
-        normalize_floats(windows_by_key(sweeping, parts), names), normalize_floats(windows, names), names
+        normalize_floats(windows_by_key(correction, parts), names), normalize_floats(windows, names), names
     )
     return parts.take(pa.array(np.unique(left)))
 

@@ -32,7 +32,7 @@ from sqlalchemy import (
 from errata.catalog.database import Catalog
 from errata.catalog.tables import batches, bucket_data, buckets, streams
 from errata.model.bucket import Bounds, Bucket, Groups, Layout, Role, prune_buckets
-from errata.model.time import EVERYTHING, LOWEST, Interval
+from errata.model.time import EVERYTHING, LOWEST, Interval, hull
 
 SPAN_CLASSES = 65
 _CLASSES_PARAMETER = "classes_"
@@ -167,23 +167,18 @@ def _meeting_any(
 ) -> list[Bucket]:
     """The buckets that meet one of the intervals: from all between the first and the last, unless those are many."""
     asked = [each for each in intervals if not each.empty]
-    hull = _hull(asked)
+    whole = hull(asked)
     catalog, stream_id, commit_id = at
     given = {"stream": stream_id, "roles": [each.value for each in roles], "commit_": commit_id}
     with catalog.reading() as connection:
         rows = connection.execute(
-            _SELECT_WITHIN[last.name], {**given, "start": hull.start, "end": hull.end, "most": MAX_JOINT_LOOKUP + 1}
+            _SELECT_WITHIN[last.name], {**given, "start": whole.start, "end": whole.end, "most": MAX_JOINT_LOOKUP + 1}
         )
         found = [_bucket_from_row(row) for row in rows]
     if len(found) > MAX_JOINT_LOOKUP:
         found = [each for interval in asked for role in roles for each in of_one(*at, interval, role=role)]
         found = list({each.bucket_id: each for each in found}.values())
     return _in_stream_order(each for each in found if any(meets(each, one) for one in asked))
-
-
-def _hull(intervals: Sequence[Interval]) -> Interval:
-    starts, ends = [each.start for each in intervals], [each.end for each in intervals]
-    return Interval(min(starts, default=0), max(ends, default=0))
 
 
 def buckets_of_roles(catalog: Catalog, stream_id: int, commit_id: int, roles: Sequence[Role]) -> list[Bucket]:

@@ -44,6 +44,12 @@ class Interval:
 EVERYTHING = Interval()
 
 
+def hull(intervals: Iterable[Interval]) -> Interval:
+    """The least interval that holds all of these; an empty one if there are none."""
+    some = list(intervals)
+    return Interval(min(each.start for each in some), max(each.end for each in some)) if some else Interval(0, 0)
+
+
 def merge_intervals(some: Iterable[Interval]) -> list[Interval]:
     """The same places as intervals that do not touch, in order."""
     found: list[Interval] = []
