@@ -40,7 +40,6 @@ from errata.model.commit import Evaluation, EvaluationCost
 from errata.model.extent import NO_ROWS, Extent, ExtentAxis
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, Interval, hull, merge_intervals
-from errata.model.time import whole as hull
 
 
 class LazySession:
