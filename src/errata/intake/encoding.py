@@ -181,7 +181,9 @@ JsonRow = Mapping[str, object]
 
 
 def json_rows(rows: pa.Table) -> list[dict[str, object]]:
-    """Each row, its values as JSON has them."""
+    """Each row, its values as JSON has them; rows of a table without columns are empty."""
+    if not rows.num_columns:
+        return [{} for _ in range(rows.num_rows)]
     columns = [_json_column(column) for column in rows.columns]
     return [dict(zip(rows.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
 

@@ -14,11 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from errata.archive.scan import scan_rows
 from errata.archive.scan_plan import ArchiveScan, ScanBuckets, candidate_buckets
 from errata.catalog import commits, pins, queries, streams
-from errata.catalog.database import Catalog, open_catalog
+from errata.catalog.database import Catalog
 from errata.catalog.streams import StreamState
-from errata.declare.project import load_project
 from errata.declare.query_plans import read_plans, stream_sources, with_inputs
-from errata.declare.site import Site
+from errata.declare.site import Site, open_site
 from errata.declare.warehouse import Warehouse
 from errata.engine.budget import EngineDemand
 from errata.engine.failures import query_errors_in_words
@@ -131,17 +130,14 @@ def ask_frame(
     is brought to the rules by which answers are right: times are UTC, and what cannot be computed is an error.
     """
     apply_settings(spark, {})
-    declared = load_project(Path(project) if project is not None else None)
     question = one_time_query(query, at, as_of)
-    catalog = open_catalog(declared.catalog)
-    try:
+    with open_site(Path(project) if project is not None else None) as site:
+        catalog = site.catalog
         asked = bind_query(catalog, question, commits.resolve_as_of(catalog, as_of))
         if asked.aged:
             warnings.warn(asked.left_over, stacklevel=3)
-        rows = answer_rows(spark, catalog, Warehouse(declared.warehouse), asked, base_scans(catalog, asked))
+        rows = answer_rows(spark, catalog, site.warehouse, asked, base_scans(catalog, asked))
         return rows.orderBy(*map(quote_name, asked.columns))
-    finally:
-        catalog.close()
 
 
 def one_time_query(query: str, at: str | int | None, as_of: str | int | None) -> OneTimeQuery:

@@ -1,8 +1,12 @@
-"""What revisions that were taken up together have made of each row in the end.
+"""Why an evaluation gave a result its value: the batches, the revisions, and the corrected results of other queries
+whose forward lineage leads to it.
 
-Several batches may have corrected one row between two evaluations. The results were made of what the last of them left,
-so that one is the cause, and what it did is told from what the row was before all of them. A row that they have left as
-it was is no cause at all.
+Several revisions may have changed one row between two evaluations. `net_revisions` folds them into one change per row:
+the row before the first of them, the row after the last, and the last revision as the cause. A row that ends as it
+began is no cause.
+
+The catalog names the candidates (buckets added between two commits, ranges of revisions); rows are read only from
+buckets whose extent meets the result's, and at most MAX_CAUSES of a kind are returned.
 """
 
 from __future__ import annotations
@@ -51,22 +55,22 @@ from errata.read.source_rows import VersionTable, contributing_places, lineage_c
 
 @dataclass(frozen=True, slots=True)
 class NetRevisions:
-    """For each row that revisions have changed: the last of them, and the row before all of them and after."""
+    """For each row that revisions changed: the last revision, and the row before all of them and after."""
 
     last: pa.Table
-    """The overlay rows of the last ones, by revision."""
+    """The overlay rows of the last revisions, by revision."""
     was: pa.Table
     was_there: pa.Array
     now: pa.Table
     now_there: pa.Array
 
     def take(self, places: pa.Array | Sequence[int]) -> NetRevisions:
-        """Some of them."""
+        """The changes at some places."""
         return NetRevisions(*(getattr(self, name).take(places) for name in self.__slots__))
 
 
 def net_revisions(stream: Stream, rows: pa.Table, undoing: Collection[int]) -> NetRevisions:
-    """What rows of overlays, sorted by revision, come to. `undoing` are the batches that undid others."""
+    """The net changes of overlay rows that are sorted by revision. `undoing` maps batches to those that they undid."""
     rows = rows.combine_chunks()
     first, of_row = np.unique(chain_heads(rows, undoing), return_inverse=True)
     last = np.zeros(len(first), dtype=np.int64)
@@ -92,19 +96,18 @@ def _bool_array(rows: pa.Table, name: str) -> pa.Array:
     return pa.array(np.asarray(pc.fill_null(rows[name], False).to_numpy(), dtype=bool))
 
 
-# Why an evaluation gave a result the value that it has: the batches, the revisions and the corrected results of other
-# queries whose forward lineage leads to it.
+# Causes of a result.
 
 MAX_CAUSES = 20
-"""So many causes of one kind are told."""
+"""Causes of one kind that are returned; the rest are counted."""
 
 MAX_NESTED_CAUSES = 3
-"""So many of a change that is itself told as a cause."""
+"""Causes returned of a change that is itself returned as a cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracedResult:
-    """A result of an evaluation."""
+    """A result of an evaluation, whose causes are wanted."""
 
     of: ResultArchive
     evaluation: Evaluation
@@ -115,7 +118,7 @@ class TracedResult:
 
 @dataclass
 class CauseTracer:
-    """Finds causes."""
+    """Finds the causes of results."""
 
     site: Site
     forms: QueryForms
@@ -164,8 +167,8 @@ class CauseTracer:
         return self._numbered(of).get(evaluation.number - 1)
 
     def _rows_since(self, of: ResultArchive, evaluation: Evaluation) -> int:
-        """The state of the streams up to which the answer had gone on before, all the way: corrections in between did
-        not."""
+        """The commit of the streams' state that the answer had last been advanced over; corrections in between do not
+        move it."""
         earlier = [each for each in self._numbered(of).values() if each.number < evaluation.number]
         return max((each.data_commit for each in earlier if each.swept is None and not each.is_part), default=0)
 
@@ -178,7 +181,7 @@ class CauseTracer:
     def _taken_up(
         self, form: QueryForm, region: Extent, name: str, since: int, up_to: int, result: TracedResult
     ) -> list[ProvenanceCause]:
-        """What a sweep has taken up of a source that leads to the result."""
+        """The revisions of a source that a sweep took up and that lead to the result."""
         catalog, commit_id = self.site.catalog, result.evaluation.commit_id
         reads = form.reads(region).get(name, [])
         of = read_archive(catalog, name, commit_id)
@@ -199,8 +202,8 @@ class CauseTracer:
         result: TracedResult,
         gone: Mapping[str, pa.Table],
     ) -> list[BatchCause]:
-        """The batches that have come since the evaluation before: those that can have brought rows behind the result
-        that were not `gone` by then, and if there are none, all."""
+        """The batches appended since the evaluation before: those that can have brought rows behind the result which
+        had not expired by then (`gone`); if there are none, all of them."""
         catalog, evaluation = self.site.catalog, result.evaluation
         since = self._rows_since(result.of, evaluation)
         spans = _read_spans(form, reads, result.at)
@@ -231,8 +234,8 @@ class CauseTracer:
         bucket: Bucket,
         gone: Mapping[str, pa.Table],
     ) -> bool:
-        """Whether a bucket that was brought can have rows behind a region that were not gone by then. Of a large one,
-        which is not read, that is taken for granted."""
+        """Whether a bucket can have rows behind a region that had not expired by then. A large bucket is not read: the
+        answer for it is yes."""
         name, key = of.stream.name, list(of.stream.key)
         if bucket.rows > LOCAL_ROWS or any(scan.source.plan is not None for scan in form.scans):
             return True
@@ -247,7 +250,7 @@ class CauseTracer:
     def _revisions(
         self, form: QueryForm, region: Extent, of: StreamState, reads: Sequence[Extent], since: int, up_to: int
     ) -> list[ProvenanceCause]:
-        """The revisions after one and up to another that lead to a region: of each row the last."""
+        """The revisions after `since` and up to `up_to` that lead to a region: of each row the last one."""
         return [*self._corrections(of.stream, self._revised(form, region, of, reads, since, up_to))]
 
     def _revised(
@@ -287,7 +290,7 @@ class CauseTracer:
     def _versions(
         self, form: QueryForm, region: Extent, of: StreamState, reads: Sequence[Extent], commits: tuple[int, int]
     ) -> list[ProvenanceCause]:
-        """Versions of a relation that have come between two commits and lead to a region."""
+        """Versions of a relation that were added between two commits and lead to a region."""
         site, stream = self.site, of.stream
         came = buckets.added_between(site.catalog, of.stream_id, [Role.BASE], after=commits[0], up_to=commits[1])
         found: list[ProvenanceCause] = []
@@ -313,8 +316,8 @@ class CauseTracer:
         numbers: tuple[int, int],
         result: TracedResult,
     ) -> list[ProvenanceCause]:
-        """The corrected results of another query that lead to a region; `numbers`: after the one evaluation of it, and
-        up to the other."""
+        """The corrected results of another query that lead to a region; `numbers` are two of its evaluations, the first
+        exclusive."""
         known = self._numbered(of)
         sweeps = [each for number, each in known.items() if numbers[0] < number <= numbers[1] and each.swept]
         if not sweeps:
@@ -327,7 +330,7 @@ class CauseTracer:
         rows = rows.filter(pc.is_in(rows[EVALUATION], pa.array([each.number for each in sweeps], pa.int64()))).sort_by(
             EVALUATION
         )
-        # Of several corrections of one result the last is what was read.
+        # Of several corrections of one result, the last is the one that was read.
         _, from_end = np.unique(key_numbers(rows.select([*shape.key, VS]))[::-1], return_index=True)
         rows = rows.take(pa.array(np.sort(rows.num_rows - 1 - from_end)))
         names = inner.fields
@@ -350,9 +353,9 @@ class CauseTracer:
         constant = lineage_constants(keys).to_pylist() if shape.key else [{}] * rows.num_rows
         told = rows.select([OP, VS, EVALUATION]).to_pylist()
         texts = (
-            _json_rows_or_empty(keys.rename_columns([shown[name] for name in shape.key])),
-            _json_rows_or_empty(was),
-            _json_rows_or_empty(rows.select(visible)),
+            json_rows(keys.rename_columns([shown[name] for name in shape.key])),
+            json_rows(was),
+            json_rows(rows.select(visible)),
         )
         for place, (said, key) in enumerate(zip(told, constant, strict=True)):
             evaluation = known[said[EVALUATION]]
@@ -369,10 +372,6 @@ class CauseTracer:
             )
 
 
-def _json_rows_or_empty(rows: pa.Table) -> list[dict[str, object]]:
-    return json_rows(rows) if rows.num_columns else [{} for _ in range(rows.num_rows)]
-
-
 def _revision_range(name: str, since: int, up_to: int) -> list[ProvenanceCause]:
     return [RevisionRangeCause(name, since + 1, up_to)] if up_to > since else []
 
@@ -382,7 +381,7 @@ def _first_place_read(reach: Extent) -> int:
 
 
 def _read_spans(form: QueryForm, reads: Mapping[str, Sequence[Extent]], at: int) -> dict[str, list[Interval]]:
-    """Where the rows of streams and relations lie that make a result, also through other queries."""
+    """The intervals of streams and relations whose rows make a result, also through other queries."""
     found: dict[str, list[Interval]] = {}
     for scan in form.scans:
         name, inner = scan.source.name, scan.source.plan

@@ -20,11 +20,9 @@ from errata.answer.progress import no_results_error, resolve_query, result_horiz
 from errata.archive.result_changes import ARCHIVE_ENDED, ChangeCause, ChangeRange, RecordKind, RecordPart, changes_frame
 from errata.archive.results import PUBLISHED_ROLES, buckets_by_start, split_masks
 from errata.catalog import buckets, commits, pins
-from errata.catalog.database import Catalog, open_catalog
+from errata.catalog.database import Catalog
 from errata.catalog.result_archives import ResultArchive, archive_history, evaluations_of
-from errata.declare.project import load_project
-from errata.declare.site import Site
-from errata.declare.warehouse import Warehouse
+from errata.declare.site import Site, open_site
 from errata.engine.budget import EngineDemand
 from errata.engine.engines import Engines
 from errata.engine.failures import query_errors_in_words
@@ -124,18 +122,14 @@ def query_changes_frame(
     The DataFrame is read when it is used; its files stay for as long as the horizon tells.
     """
     apply_settings(spark, {})
-    declared = load_project(Path(project) if project is not None else None)
-    catalog = open_catalog(declared.catalog)
-    try:
-        warehouse = Warehouse(declared.warehouse)
+    with open_site(Path(project) if project is not None else None) as site:
+        catalog = site.catalog
         shape, found = _comparable_segments(catalog, query, since)
         frames = [
-            change_records_frame(changes_frame(spark, catalog, warehouse, each), each.of.shape, each.told, shape)
+            change_records_frame(changes_frame(spark, catalog, site.warehouse, each), each.of.shape, each.told, shape)
             for each in found
         ]
         return union_by_name(frames) if frames else empty_change_records_frame(spark, shape)
-    finally:
-        catalog.close()
 
 
 def query_changes_table(site: Site, query: str, since: str | int | None = None) -> pa.Table:

@@ -1,5 +1,7 @@
-"""What one correction has changed, result by result, and what had been said anew. What is read is bounded: where more
-would have to be read, it says so, and the command line tells the rest."""
+"""The report of one correction: which results it changed, and which revisions caused it.
+
+At most MAX_REPORT_ROWS rows are read. Beyond that the report says so and names the command that lists all changes.
+"""
 
 from __future__ import annotations
 
@@ -26,45 +28,45 @@ from errata.model.time import HIGHEST
 from errata.read.corrections import CorrectionSummary, find_correction
 
 CHANGES_PER_PAGE = 200
-"""So many changes are told on a page."""
+"""Changes on a page of the report."""
 
 MAX_REPORT_ROWS = 200_000
-"""So many rows are read for a report, and no more."""
+"""Change records that are read for one report at most, which bounds the time of a request."""
 
 MAX_REPORT_REVISIONS = 100
-"""So many revisions of a stream are told."""
+"""Revisions of a stream in a report."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultChange:
-    """A result that came, went or changed."""
+    """A result that was inserted, deleted or replaced."""
 
     op: str
     """insert, delete or replace."""
     key: JsonRow
     begins: int
     ends: int | None
-    """None where no end is known, and of a result that went."""
+    """None if the end is open, and of a deleted result."""
     was: JsonRow
     now: JsonRow
     ended: int | None = None
-    """Where a result that changed had ended before."""
+    """The former end of a result that was replaced."""
 
     @property
     def moved(self) -> bool:
-        """Whether a result that stays has another end now."""
+        """Whether a replaced result has another end."""
         return self.op == "replace" and self.ended != self.ends
 
     @property
     def differing(self) -> list[str]:
-        """The columns that tell something: those that differ, or all of a result that came or went."""
+        """The columns that differ, or all of an inserted or deleted result."""
         names = dict.fromkeys([*self.was, *self.now])
         return [name for name in names if not (self.was and self.now) or self.was.get(name) != self.now.get(name)]
 
 
 @dataclass(frozen=True, slots=True)
 class RevisedRow:
-    """A row of a stream as it was and as it was said anew."""
+    """A row of a stream before and after a revision."""
 
     number: int
     batch: str
@@ -76,43 +78,43 @@ class RevisedRow:
 
 @dataclass(frozen=True, slots=True)
 class CorrectionSource:
-    """What of one stream, relation or query has been taken up."""
+    """The revisions of one stream, relation or query that the correction took up."""
 
     name: str
     query: bool
     first: int
-    """0 where it has no numbers: late versions of a relation."""
+    """0 if they have no numbers, as late versions of a relation."""
     last: int
     revised: Sequence[RevisedRow] = ()
     more: bool = False
-    """Whether there are more of them, or they are no longer kept."""
+    """Whether there are more than `revised`, or they are no longer kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectionReport:
-    """One correction, and a page of what it changed."""
+    """One correction, and one page of its changes."""
 
     of: CorrectionRecord
     entry: CorrectionSummary
     timed: bool
     changes: Sequence[ResultChange]
     total: int
-    """How many changes there are; a result that moved may be told as two."""
+    """The number of change records; a result whose end moved may have two."""
     page: int
     pages: int
     gone: str = ""
-    """Why its changes cannot be told here; empty: they can."""
+    """Why its changes cannot be listed; empty if they can."""
     command: str = ""
-    """The command that tells them all."""
+    """The command that lists all changes."""
     sources: Sequence[CorrectionSource] = ()
     readable: bool = True
-    """Whether the command can tell them: what vacuum has removed is nowhere any more."""
+    """Whether that command can list them: what vacuum has removed cannot be read."""
 
 
 def correction_report(site: Site, query: str, commit_id: int, page: int = 1) -> CorrectionReport:
-    """What a commit has changed in a query's results."""
+    """The changes that a commit made to a query's results, one page of them."""
     of, entry = find_correction(site, query, commit_id)
-    # Before anything is looked up, so that vacuum leaves what is read.
+    # Pinned before any look-up, so that vacuum keeps what is read.
     with pins.hold_pin(site.catalog, max(commit_id - 1, 1), f"report of {query}"):
         shape = next(each.shape for each, _ in archive_history(site.catalog, query) if each.stream_id == of.stream_id)
         found = buckets.added_between(site.catalog, of.stream_id, [Role.FEED], after=commit_id - 1, up_to=commit_id)
@@ -148,9 +150,9 @@ def _change_records(site: Site, shape: ResultShape, of: CorrectionRecord, found:
 def _result_changes(records: pa.Table, shape: ResultShape) -> list[ResultChange]:
     shown = {each.name: each.shown for each in shape.columns}
     visible = [name for name in shape.payload if name in shape.visible]
-    keys = _json_rows_or_empty(records.select(shape.key).rename_columns([shown[name] for name in shape.key]))
-    was = _json_rows_or_empty(records.select([old_column(name) for name in visible]).rename_columns(visible))
-    now = _json_rows_or_empty(records.select(visible))
+    keys = json_rows(records.select(shape.key).rename_columns([shown[name] for name in shape.key]))
+    was = json_rows(records.select([old_column(name) for name in visible]).rename_columns(visible))
+    now = json_rows(records.select(visible))
     told = records.select([OP, VS, VE, OLD_VE]).to_pylist()
     return [
         ResultChange(
@@ -170,12 +172,8 @@ def _known_end(end: int | None) -> int | None:
     return None if end is None or end == HIGHEST else end
 
 
-def _json_rows_or_empty(rows: pa.Table) -> list[dict[str, object]]:
-    return json_rows(rows) if rows.num_columns else [{} for _ in range(rows.num_rows)]
-
-
 def _correction_sources(site: Site, of: CorrectionRecord, entry: CorrectionSummary) -> Iterator[CorrectionSource]:
-    """What had been said anew of what the query reads."""
+    """The revisions of each source that the correction took up."""
     there = {each.stream.name: each for each in streams.stream_states(site.catalog, of.commit.commit_id)}
     for name, (first, last) in entry.revisions.items():
         if name in entry.queries or name not in there or not first:
@@ -186,7 +184,7 @@ def _correction_sources(site: Site, of: CorrectionRecord, entry: CorrectionSumma
 
 
 def _revised_rows(site: Site, of: StreamState, first: int, last: int) -> tuple[list[RevisedRow], bool]:
-    """The rows of these revisions, and whether there are more than are told."""
+    """The rows of these revisions, and whether there are more than are returned."""
     ever = buckets.all_overlays(site.catalog, of.stream_id)
     found = [each for each in ever if (each.revision_last or 0) >= first and (each.revision_first or 0) <= last]
     if sum(each.rows for each in found) > MAX_REPORT_ROWS:

@@ -1,4 +1,8 @@
-"""The history of a key: every version that its rows have had, by whom each was made, and what is still pending."""
+"""The history of a key: every version that its rows have had, who made each, and the revisions of it that are pending.
+
+Versions are read from base buckets and overlays, which keep the row before and after each revision. A row whose key was
+changed is followed to its other keys.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ VersionValues = Mapping[str, object]
 
 
 class VersionOrigin(StrEnum):
-    """How a version came about."""
+    """What made a version."""
 
     INSERTED = "inserted"
     LATE = "inserted late"
@@ -42,37 +46,38 @@ class VersionOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowVersion:
-    """One form of a row."""
+    """One version of a row."""
 
     number: int
-    """Counts the versions of the key's rows, from 1."""
+    """The number of the version among those of the key's rows, from 1."""
     row: int
-    """Which of the rows that have borne the key, from 1: a key that is free again may be another row's."""
+    """The number of the row among those that have had the key, from 1: a key that was freed may be taken by another
+    row."""
     what: VersionOrigin
     known: Commit
     """The commit that made it."""
     values: VersionValues
-    """What the row said; of a deletion, what it had said."""
+    """The row's values; of a deletion, those before it."""
     before: VersionValues | None
-    """What it said before; None where it was not there."""
+    """The values before; None if there was no row."""
     revision: int | None
-    """The number of the revision that made it; None where a batch brought the row."""
+    """The number of the revision that made it; None if a batch appended the row."""
     batch_id: str
     brought: Commit
-    """The commit that took the batch in."""
+    """The commit that ingested the batch."""
     file: str
-    """Empty where no file said it, as in an undo."""
+    """Empty if it came from no file, as in an undo."""
     line: int
     undoes: str | None = None
-    """The batch that was undone by it."""
+    """The batch that it undid."""
     until: Commit | None = None
-    """The commit that ended it; None where it stands."""
+    """The commit that ended it; None if it is current."""
     aged: bool = False
-    """It was not corrected, but has been aged out."""
+    """Whether it ended by ageing and not by a revision."""
 
     @property
     def changed(self) -> list[str]:
-        """The columns in which it differs from the version before, as far as both are there."""
+        """The columns that differ from the version before; none if one of the two does not exist."""
         if self.before is None or self.what is VersionOrigin.DELETED:
             return []
         return [
@@ -82,7 +87,7 @@ class RowVersion:
 
 @dataclass(frozen=True, slots=True)
 class PendingRevision:
-    """A revision that is still to be applied, and speaks of the key."""
+    """A pending revision that concerns the key."""
 
     revision: int
     op: Op
@@ -93,7 +98,7 @@ class PendingRevision:
 
 @dataclass(frozen=True, slots=True)
 class RowHistory:
-    """What is known of a key."""
+    """All versions and pending revisions of a key."""
 
     stream: Stream
     key: VersionValues
@@ -103,12 +108,12 @@ class RowHistory:
 
     @property
     def aged(self) -> bool:
-        """Whether the last that is known of it has been aged out."""
+        """Whether its last version has been aged out."""
         return bool(self.versions) and self.versions[-1].aged
 
 
 def row_history(site: Site, stream: str, key: Mapping[str, str]) -> RowHistory:
-    """Every version of the rows that have borne a key, given as text by column, under whatever key."""
+    """Every version of the rows that have had a key, which is given as text by column."""
     with pinned_stream(site, stream, "history in") as basis, spark_errors_in_words():
         place = CorrectionContext(site.session, site.catalog, site.warehouse, basis)
         wanted = _key_table(basis.stream, key)
@@ -146,7 +151,7 @@ def _key_table(stream: Stream, key: Mapping[str, str]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _ArchivedVersion:
-    """A version as the archive has it, before it is told who made it."""
+    """A version as the archive stores it, before its author is looked up."""
 
     row: int
     what: VersionOrigin
@@ -156,18 +161,18 @@ class _ArchivedVersion:
     batch_no: int
     pos: int
     place: int
-    """Where the row lay in this form."""
+    """The row's place in the order field in this version."""
 
     @property
     def live(self) -> bool:
-        """Whether the row was there in this form."""
+        """Whether the row existed in this version."""
         return self.what is not VersionOrigin.DELETED
 
 
 def _archived_versions(
     stream: Stream, told: KeyVersions, key: VersionValues, undoes: Mapping[int, int]
 ) -> list[_ArchivedVersion]:
-    """All versions of the rows that have borne the key, of each row oldest first."""
+    """All versions of the rows that have had the key, of each row oldest first."""
     placed = told.overlays
     for name, column in ((_PLACE, stream.order), (_OLD_PLACE, old_column(stream.order))):
         placed = placed.append_column(name, pc.cast(placed[column], pa.int64()))
@@ -212,7 +217,7 @@ def _version_origin(said: Mapping[str, object], undoes: Mapping[int, int]) -> Ve
 
 @dataclass(frozen=True, slots=True)
 class _HistoryBuilder:
-    """Turns what the archive has into what a person wants to know of it."""
+    """Turns stored versions into the history: adds commits, batches and files."""
 
     site: Site
     basis: StreamState
@@ -246,13 +251,14 @@ class _HistoryBuilder:
         ]
 
     def waiting(self, pending: pa.Table) -> Iterator[PendingRevision]:
-        """What is still to be applied."""
+        """Pending revisions of the key."""
         for said in pending.to_pylist():
             origin = self.batches[said[BATCH]]
             yield PendingRevision(said[NUMBER], Op(said[OPERATION]), origin.batch_id, *origin.line_of(said[POS]))
 
     def _made(self, facts: Sequence[_ArchivedVersion]) -> list[int]:
-        """The commit that made each: that of the batch that brought a row, or the one that settled the revision."""
+        """The commit that made each version: the batch's for an appended row, else the one that settled the
+        revision."""
         numbers = [fact.revision for fact in facts if fact.revision is not None]
         with self.site.catalog.reading() as connection:
             settled = streams.settling_commits(connection, self.basis.stream_id, numbers)
@@ -300,7 +306,7 @@ _ORIGIN_COLUMNS = [REVISION, BATCH, POS]
 
 
 def _batch_numbers(told: KeyVersions, pending: pa.Table) -> Iterator[int]:
-    """All batches that the story speaks of."""
+    """The numbers of all batches that the history mentions."""
     for table, name in ((told.overlays, BATCH), (told.overlays, OLD_BATCH), (told.live, BATCH), (pending, BATCH)):
         yield from pc.unique(table[name]).drop_null().to_pylist()
 

@@ -1,4 +1,5 @@
-"""Which of the rows at hand lineage asks for."""
+"""Rows that lie in an extent: lineage gives intervals of lifetimes and constants of columns, and these functions
+filter rows by them, as SQL conditions on frames and as masks on Arrow tables."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from errata.model.time import HIGHEST, LOWEST
 
 
 def with_lifetimes(rows: pa.Table, stream: Stream | None) -> pa.Table:
-    """Rows of a stream with their lifetimes, of which nobody knows the ends; results have theirs."""
+    """Rows of a stream with their lifetimes, whose ends are open. Results have lifetimes already."""
     if stream is None:
         return rows
     begins = rows[stream.order].cast(pa.int64())
@@ -30,14 +31,14 @@ def with_lifetimes(rows: pa.Table, stream: Stream | None) -> pa.Table:
 
 
 def frame_with_lifetimes(rows: DataFrame, stream: Stream) -> DataFrame:
-    """The same as a frame."""
+    """The same for a DataFrame."""
     order = quote_name(stream.order)
     begins = f"unix_micros({order})" if stream.timed else order
     return select_sql(rows, "*", f"{begins} AS {VS}", f"{HIGHEST}L AS {VE}")
 
 
 def filter_frame(rows: DataFrame, reads: Iterable[Extent], kinds: Mapping[str, ColumnType]) -> DataFrame:
-    """The rows, with their lifetimes, that one of several asks for; `kinds` are the types of their columns."""
+    """The rows, with their lifetimes, that lie in one of several extents; `kinds` are the types of their columns."""
     return rows.where(" OR ".join(f"({_reach_condition(each, kinds)})" for each in reads) or "false")
 
 
@@ -57,7 +58,7 @@ def _reach_condition(reach: Extent, kinds: Mapping[str, ColumnType]) -> str:
 
 
 def rows_in_reach(rows: pa.Table, reach: Extent) -> np.ndarray:
-    """Which rows, with their lifetimes, are asked for."""
+    """A mask of the rows, with their lifetimes, that lie in an extent."""
     begins = _as_numpy(pc.fill_null(rows[VS], HIGHEST))
     if reach.axis is ExtentAxis.START:
         found = (begins >= reach.interval.start) & (begins < reach.interval.end)
@@ -84,7 +85,7 @@ def _as_numpy(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def valid_versions(rows: pa.Table, stream: Stream, reads: Sequence[Extent]) -> pa.Table:
-    """Versions of a relation's rows that are valid at some instant that is asked for: of each key those that begin
+    """Versions of a relation's rows that are valid at some instant of the extents: of each key those that begin
     there, and the last one before."""
     since = min((each.interval.start for each in reads), default=HIGHEST)
     names = list(stream.key)

@@ -1,4 +1,8 @@
-"""What is in quarantine: rows and landed files, why each is there, and how many of a stream."""
+"""What needs upkeep: the contents of quarantine, when each job last ran, due compaction, leases, pins, and the size of
+each archive.
+
+Only the catalog is read.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from errata.model.commit import Commit
 from errata.read.status import stream_statuses
 
 MAX_QUARANTINE_ROWS = 200
-"""So many rows are shown; the command line tells of all."""
+"""Rows in quarantine that are returned; the command line lists all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +30,12 @@ class QuarantineContents:
     """Rows and files in quarantine, the newest first."""
 
     stream: str | None
-    """Only of this stream; None: of all."""
+    """The stream whose contents these are; None for all streams."""
     counts: Mapping[str, int]
-    """How many rows of each stream."""
+    """Rows by stream."""
     rows: Sequence[QuarantineRow]
     file_counts: Mapping[str, int]
-    """How many files of each stream."""
+    """Files by stream."""
     files: Sequence[QuarantineFile]
 
     @property
@@ -40,22 +44,17 @@ class QuarantineContents:
 
     @property
     def all_counts(self) -> Mapping[str, int]:
-        """How many rows and files of each stream that has any."""
+        """Rows and files by stream."""
         return dict(Counter(self.counts) + Counter(self.file_counts))
 
     @property
     def of_these(self) -> int:
-        """How many there are where only those of one stream are shown."""
+        """The number of rows of the stream that is shown, or of all."""
         return self.total if self.stream is None else self.counts.get(self.stream, 0)
-
-    @property
-    def kinds(self) -> list[tuple[str, int]]:
-        """Why the rows shown are here, what is most frequent first."""
-        return Counter(_reason_kind(each.row.reason) for each in self.rows).most_common(5)
 
 
 def quarantine_contents(site: Site, stream: str | None = None, most: int = MAX_QUARANTINE_ROWS) -> QuarantineContents:
-    """What is in quarantine, of all streams or of one."""
+    """The contents of quarantine, of all streams or of one."""
     if stream is not None:
         there = {each.stream.name for each in streams.stream_states(site.catalog)}
         if stream not in there:
@@ -68,12 +67,7 @@ def quarantine_contents(site: Site, stream: str | None = None, most: int = MAX_Q
     return QuarantineContents(stream, counts, rows[::-1], quarantine.quarantined_file_counts(site.catalog), files[::-1])
 
 
-def _reason_kind(reason: str) -> str:
-    """What reasons of one kind have in common: what stands before the particulars."""
-    return reason.partition(":")[0]
-
-
-# What keeps the archives fit: what ran last, what is due, who is at work, and how much room all takes.
+# Upkeep of the archives.
 
 FLOW_TEXTS: Mapping[str, str] = {
     "append": "takes in what has landed",
@@ -85,23 +79,23 @@ FLOW_TEXTS: Mapping[str, str] = {
     "vacuum": "removes files that nobody needs any more",
     "doctor": "mends what it has found wrong",
 }
-"""What each flow that commits does."""
+"""What each job that commits does, by the name of its flow."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveUsage:
-    """How much an archive holds."""
+    """The size of an archive."""
 
     name: str
     query: bool
     live: ArchiveSize
-    """What counts now."""
+    """Live rows."""
     overlays: ArchiveSize
-    """Corrections beside it: of a query, the results that were taken back, and what was told of changes."""
+    """Overlays; of a query, masked results and its changelog."""
     superseded: tuple[int, int]
-    """Buckets kept for readers of old states, and their bytes."""
+    """Buckets kept for readers of earlier commits, and their bytes."""
     due: bool = False
-    """Whether compaction is worth it."""
+    """Whether compaction is due."""
 
     @property
     def bytes(self) -> int:
@@ -113,15 +107,15 @@ class MaintenanceStatus:
     """How fit the archives are."""
 
     last: Sequence[tuple[str, str, Commit | None]]
-    """Of each flow what it does, and its last commit."""
+    """Each flow, what it does, and its last commit."""
     archives: Sequence[ArchiveUsage]
-    """The largest first."""
+    """Archives, the largest first."""
     leases: Sequence[LeaseHolder]
     pins: Sequence[PinRecord]
 
     @property
     def due(self) -> list[str]:
-        """The streams of which compaction is due."""
+        """Streams whose compaction is due."""
         return sorted(each.name for each in self.archives if each.due)
 
     @property
@@ -139,7 +133,7 @@ def maintenance_status(site: Site) -> MaintenanceStatus:
 
 
 def archive_usage(site: Site) -> list[ArchiveUsage]:
-    """How much each stream and the results of each query hold."""
+    """The size of each stream's archive and of each query's results."""
     sizes, old = activity.archive_sizes(site.catalog), activity.superseded_sizes(site.catalog)
     due = {each.stream.name for each in stream_statuses(site) if each.compaction_due}
     names = [(each.stream.name, each.stream_id, False) for each in streams.stream_states(site.catalog)]

@@ -1,7 +1,7 @@
-"""Rows of a DataFrame, or of a table in memory, in their order, given out in a person's format.
+"""Rows of a DataFrame or of an Arrow table, sorted, and written as table, CSV, JSON lines or Parquet.
 
-What may be large is encoded where it is computed, a block per Arrow batch, and the blocks come here one after the
-other: neither Python rows nor the whole answer are ever in this process.
+Large results are encoded by the engine, one block per Arrow batch, and the blocks are fetched one after the other: this
+process never holds Python rows or the whole result.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from errata.intake.encoding import BatchEncoder, csv_header, csv_lines, json_lin
 from errata.read.tables import ExportFormat, TableField, format_table
 
 FrameOrTable: TypeAlias = DataFrame | pa.Table
-"""What is given out: the far engine's DataFrame, or a table where the rows are in memory."""
+"""The far engine's DataFrame, or an Arrow table if the rows are in memory."""
 
 LOCAL_ENCODE_ROWS = 10_000
-"""So many rows at most are fetched whole and encoded here, which spares the start of Python workers."""
+"""Rows up to which a limited result is fetched whole and encoded here, which saves the start of Python workers."""
 
 
 def fetch_all(rows: FrameOrTable) -> pa.Table:
@@ -39,7 +39,7 @@ def fetch_all(rows: FrameOrTable) -> pa.Table:
 
 
 def sort_rows(rows: FrameOrTable, columns: Sequence[str], limit: int | None) -> FrameOrTable:
-    """The rows sorted by these columns, the first `limit` of them."""
+    """The first `limit` rows in the order of some columns."""
     if isinstance(rows, pa.Table):
         return sort_by_columns(rows, columns).slice(0, limit)
     ordered = rows.orderBy(*columns)
@@ -47,7 +47,7 @@ def sort_rows(rows: FrameOrTable, columns: Sequence[str], limit: int | None) -> 
 
 
 def write_rows(rows: FrameOrTable, kind: ExportFormat, out: BinaryIO, limit: int | None = None) -> None:
-    """Write CSV or JSON lines; the limit tells how many rows there are at most."""
+    """Write CSV or JSON lines, at most `limit` rows."""
     csv = kind is ExportFormat.CSV
     if csv:
         out.write(csv_header(_column_names(rows)))
@@ -56,12 +56,12 @@ def write_rows(rows: FrameOrTable, kind: ExportFormat, out: BinaryIO, limit: int
 
 
 def write_row_objects(some: Iterable[tuple[Mapping[str, object], FrameOrTable]], out: BinaryIO) -> None:
-    """Write several kinds of rows, each as one JSON object in a line: what is told of them, and the `rows`."""
+    """Write several results, each as one JSON object in a line: its head, and its `rows`."""
     for head, rows in some:
         out.write(json.dumps(dict(head), ensure_ascii=False, separators=(",", ":"))[:-1].encode() + b',"rows":[')
         between = b""
         for block in encode_blocks(rows, json_lines):
-            # Line breaks within strings are escaped, so that those there are end rows.
+            # Line breaks within strings are escaped, so every line break ends a row.
             out.write(between + block.rstrip(b"\n").replace(b"\n", b","))
             between = b","
         out.write(b"]}\n")
@@ -69,7 +69,7 @@ def write_row_objects(some: Iterable[tuple[Mapping[str, object], FrameOrTable]],
 
 
 def write_file(rows: FrameOrTable, kind: ExportFormat, out: Path, limit: int | None, check: Callable[[], None]) -> None:
-    """Write one file, under a name that nobody takes for the answer until all of it is there and `check` is content."""
+    """Write one file. It has a temporary name until it is complete and `check` has not failed."""
     unfinished = out.with_name(f"_{out.name}.tmp")
     try:
         with unfinished.open("wb") as file:
@@ -106,7 +106,7 @@ def format_first_rows(rows: FrameOrTable, limit: int, width: int) -> tuple[Table
 
 
 def encode_blocks(rows: FrameOrTable, encode: BatchEncoder, limit: int | None = None) -> Iterator[bytes]:
-    """The rows, encoded, in their order."""
+    """The rows, encoded in blocks, in their order."""
     if isinstance(rows, pa.Table) or (limit is not None and limit <= LOCAL_ENCODE_ROWS):
         yield from (encode(batch) for batch in fetch_all(rows).to_batches() if batch.num_rows)
         return

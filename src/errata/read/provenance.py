@@ -1,4 +1,9 @@
-"""An answer's story: the values that it has had, why it had each, and the rows behind it."""
+"""Provenance of one result, as `errata why` reports it: the values that it has had, the cause of each, and its source
+rows.
+
+The first part declares the report. The second derives the values from change records: `result_versions` replays them
+and yields what counted at one instant after each evaluation.
+"""
 
 from __future__ import annotations
 
@@ -20,58 +25,58 @@ from errata.model.results import EVALUATION, OP, VE, VS
 
 @dataclass(frozen=True, slots=True)
 class BatchCause:
-    """A batch that came."""
+    """A batch that was appended."""
 
     stream: str
     batch_id: str
     commit_id: int
     brings: bool
-    """Whether it can have brought rows that the result is made of; otherwise it took the stream's time on."""
+    """Whether it can have brought rows of the result; otherwise it only advanced the stream's stable point."""
 
 
 @dataclass(frozen=True, slots=True)
 class RevisionCause:
-    """A revision of a row; or, without a number, a version of a relation that came behind what had been answered."""
+    """A revision of a row; without a number, a version of a relation that arrived behind what had been answered."""
 
     stream: str
     revision: int | None
     batch_id: str
     file: str
-    """Empty where no file said it, as in an undo."""
+    """Empty if it came from no file, as in an undo."""
     line: int
     undoes: str | None
     was: JsonRow | None
-    """The row before; None where there was none."""
+    """The row before; None if there was none."""
     now: JsonRow | None
 
 
 @dataclass(frozen=True, slots=True)
 class QueryEditCause:
-    """The query reads otherwise than before, or was worked out anew."""
+    """The query was edited, or evaluated anew."""
 
     anew: bool = False
-    """Somebody asked for it."""
+    """Whether a person asked for it."""
     dropped: bool = False
-    """It is no longer there, or has another key."""
+    """Whether it was dropped or got another key."""
     reads: str | None = None
-    """A query that it reads: the results of that one have been replaced."""
+    """The query among its inputs whose results were replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEditCause:
-    """A stream that the query reads is declared otherwise, and so the query means something else."""
+    """A stream that the query reads was redeclared, which changes the query's meaning."""
 
     stream: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayCause:
-    """A range of the results was worked out again, because somebody asked for it."""
+    """A range of the results was replayed on request."""
 
 
 @dataclass(frozen=True, slots=True)
 class RevisionRangeCause:
-    """Revisions that were taken up together, where it cannot be told any more which of them it was."""
+    """Revisions that were taken up together, where the one that matters can no longer be determined."""
 
     source: str
     first: int
@@ -105,7 +110,7 @@ ProvenanceCause = (
 
 @dataclass(frozen=True, slots=True)
 class CauseList:
-    """Some of the causes, and how many more there are."""
+    """Causes, and how many more there are."""
 
     told: Sequence[ProvenanceCause] = ()
     more: int = 0
@@ -113,23 +118,23 @@ class CauseList:
 
 @dataclass(frozen=True, slots=True)
 class ResultValue:
-    """What the answer was from a commit on."""
+    """The value of the result from a commit on."""
 
     commit: Commit
-    """The one that published it."""
+    """The commit that published it."""
     values: JsonRow | None
-    """None: from then on there was no such result."""
+    """None if there was no such result from then on."""
     vs: int
-    """When the result began that counted; of one that is gone, when the last one had."""
+    """When the result begins; of one that was deleted, when the last one began."""
     ve: int
-    """When it ends, as far as is known."""
+    """When it ends, as far as known."""
     causes: CauseList
     cut: bool = False
-    """It may have had others before, which are no longer kept."""
+    """Whether earlier values may have existed that are no longer kept."""
 
 
 class RowFate(StrEnum):
-    """What has become of a row behind a result."""
+    """How a source row of a result has changed."""
 
     SAME = "same"
     CHANGED = "changed"
@@ -139,7 +144,7 @@ class RowFate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProvenanceRow:
-    """A row behind a result, as it was and as it is."""
+    """A source row of a result, before and now."""
 
     fate: RowFate
     was: JsonRow | None
@@ -151,32 +156,32 @@ class ProvenanceState:
     """The rows of a source that made a result at one time."""
 
     commit_id: int
-    """The state of the source that was read."""
+    """The commit whose state of the source was read."""
     rows: int | None
-    """How many they were; None where no state is there any more that could be told of."""
+    """Their number; None if no readable state is left."""
     lost: str = ""
-    """Why it is not the state in which the result was published first, if that is no longer there."""
+    """Why this is not the state of the first publication, if that can no longer be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceProvenance:
-    """The rows of one source behind a result."""
+    """The source rows of a result in one source."""
 
     source: str
     noun: str
     then: ProvenanceState
     now: ProvenanceState
     rows: Sequence[ProvenanceRow]
-    """Some of them, those that differ before others."""
+    """Some of the rows, differing ones first."""
     differing: int
-    """How many differ."""
+    """The number of differing rows."""
     aged: int = 0
-    """How many of those that made it have been aged out since."""
+    """The number of rows that made it and have been aged out since."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultProvenance:
-    """All of it."""
+    """The provenance of one result."""
 
     query: str
     key: JsonRow
@@ -186,47 +191,46 @@ class ResultProvenance:
     """Oldest first."""
     behind: Sequence[SourceProvenance]
     notes: Sequence[str] = ()
-    """What a reader has to know beside."""
+    """Notes for the reader, such as that the query was edited since."""
 
 
-# The values that one result has had, told from its change records: what counted at an instant, after each
-# evaluation.
+# Values of a result, derived from change records.
 
 
 @dataclass(frozen=True, slots=True)
 class ResultVersion:
-    """A value of the answer, and who gave it."""
+    """A value of a result, and the evaluation that gave it."""
 
     commit_id: int
     of: ResultArchive
     evaluation: Evaluation | None
-    """None where the query's archive ended."""
+    """None if the query's archive ended."""
     vs: int
     ve: int
     values: JsonRow | None
-    """None where nothing counts any more."""
+    """None if no result counts any more."""
     cut: bool = False
-    """What there was before is no longer kept."""
+    """Whether earlier values are no longer kept."""
     forgotten: bool = False
-    """Nor is which evaluation gave it: the one that is named is the next one of which anything is known."""
+    """Whether the evaluation that gave it is no longer known; `evaluation` is then the earliest known one after it."""
 
 
 @dataclass
 class KeyChangelog:
-    """One archive of a query, and what its records tell of a key."""
+    """One archive of a query, and its change records of a key."""
 
     of: ResultArchive
     ended: int | None
     by_beginnings: bool
-    """Whether its results are told by when they begin, and not by when they count."""
+    """Whether its results are identified by when they begin, and not by when they count."""
     read: list[tuple[ChangeRange, pa.Table]] = field(default_factory=list)
 
 
 def result_versions(
     catalog: Catalog, archives: Sequence[KeyChangelog], at: int, whole: int, newest: int
 ) -> Iterator[ResultVersion]:
-    """What the answer was at an instant, each time that it became another. Before the commit `whole` nothing is told
-    one by one."""
+    """The values of the result at an instant, one each time that it changed. Changes before the commit `whole` are not
+    known one by one."""
     last: ResultVersion | None = None
     held = _KeyResults(at)
     for archive in archives:
@@ -244,14 +248,14 @@ def result_versions(
 
 
 def _same_value(one: ResultVersion, other: ResultVersion, archive: KeyChangelog) -> bool:
-    """Whether the answer is the same. What holds says so from whenever; what happened has a time of its own."""
+    """Whether two values are equal. For a state only the values count; for an event also its time."""
     return one.values == other.values and (one.vs == other.vs or not archive.by_beginnings)
 
 
 def _archive_versions(
     catalog: Catalog, archive: KeyChangelog, held: _KeyResults, whole: int, newest: int
 ) -> Iterator[ResultVersion]:
-    """The answer after each evaluation that may have changed it."""
+    """The value after each evaluation that may have changed it."""
     of, at = archive.of, held.at
     told = evaluations_of(catalog, of.stream_id, up_to=newest)
     records = _sort_records(archive.read)
@@ -290,7 +294,7 @@ class _ChangeRecord:
 
 @dataclass
 class _ChangeRecords:
-    """The records of an archive: of what stood at the beginning, of each evaluation, and of the end."""
+    """The change records of an archive: those of its initial state, of each evaluation, and of its end."""
 
     standing: list[_ChangeRecord] = field(default_factory=list)
     by_run: dict[int, list[_ChangeRecord]] = field(default_factory=lambda: defaultdict(list))
@@ -315,7 +319,7 @@ def _sort_records(read: Sequence[tuple[ChangeRange, pa.Table]]) -> _ChangeRecord
 def _segment_records(stretch: ChangeRange, table: pa.Table) -> list[_ChangeRecord]:
     shape = stretch.of.shape
     visible = [name for name in shape.payload if name in shape.visible]
-    values = json_rows(table.select(visible)) if visible else [{} for _ in range(table.num_rows)]
+    values = json_rows(table.select(visible))
     told = table.select([OP, VS, VE, EVALUATION]).to_pylist()
     return [
         _ChangeRecord(each[OP], each[VS], each[VE], each[EVALUATION], said)
@@ -324,7 +328,7 @@ def _segment_records(stretch: ChangeRange, table: pa.Table) -> list[_ChangeRecor
 
 
 class _KeyResults:
-    """The results of one key that begin up to an instant, and the one that counts then."""
+    """The results of one key that begin up to an instant, and the one that counts at it."""
 
     def __init__(self, at: int) -> None:
         self.at = at
@@ -332,7 +336,7 @@ class _KeyResults:
         self._begins: list[int] = []
 
     def take(self, records: Sequence[_ChangeRecord]) -> None:
-        """Take change records in; those of results that begin later have no say."""
+        """Apply change records; results that begin later are skipped."""
         for each in records:
             if each.vs > self.at:
                 continue
@@ -346,11 +350,11 @@ class _KeyResults:
 
     @property
     def run(self) -> int:
-        """The evaluation that brought what counts."""
+        """The number of the evaluation that brought the current result."""
         return self._results[self._begins[-1]].run if self._begins else 0
 
     def version(self, commit_id: int, of: ResultArchive, by: Evaluation | None, *, cut: bool = False) -> ResultVersion:
-        """What counts now: a result lasts until its end, or until the next of its key begins."""
+        """The result that counts at the instant: a result lasts until its end, or until the next of its key begins."""
         counts = self._results[self._begins[-1]] if self._begins else None
         if counts is None or self.at >= counts.ve:
             return ResultVersion(commit_id, of, by, self.at, self.at, None, cut)

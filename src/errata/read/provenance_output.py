@@ -1,4 +1,4 @@
-"""An answer's story as plain data, for programs."""
+"""Provenance of a result as JSON, and as text with a paragraph for each value."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ JsonRecord = dict[str, object]
 
 
 def provenance_json(story: ResultProvenance) -> JsonRecord:
-    """The whole story, as JSON can hold it."""
+    """The provenance as JSON."""
     return {
         "query": story.query,
         "key": dict(story.key),
@@ -49,7 +49,7 @@ def provenance_json(story: ResultProvenance) -> JsonRecord:
 
 
 def value_history_json(story: ResultProvenance) -> list[JsonRecord]:
-    """Each value that the answer has had, oldest first."""
+    """The values of the result as JSON, oldest first."""
     return [_value_json(each, timed=story.timed) for each in story.values]
 
 
@@ -111,7 +111,7 @@ def _cause_json(cause: ProvenanceCause) -> JsonRecord:
 
 
 def _decision_json(cause: QueryEditCause | StreamEditCause | ReplayCause) -> JsonRecord:
-    """What a person has done to the query or to what it reads."""
+    """A change to the query or to its inputs, as JSON."""
     match cause:
         case QueryEditCause():
             return {"type": "query", "anew": cause.anew, "dropped": cause.dropped, "reads": cause.reads}
@@ -168,11 +168,11 @@ def _source_json(behind: SourceProvenance) -> JsonRecord:
     }
 
 
-# An answer's story in the words of a person: a paragraph for each value, oldest first, then the rows behind it.
+# Provenance as text: a paragraph for each value, oldest first, then the source rows.
 
 
 def provenance_text(story: ResultProvenance) -> str:
-    """All of it."""
+    """The provenance as text."""
     title = (
         f"{story.query}{f', {display_values(story.key)}' if story.key else ''}, at "
         f"{event_time_short(story.at, story.timed)}"
@@ -218,7 +218,7 @@ def _cause_list_lines(causes: CauseList, indent: str) -> Iterator[str]:
 
 
 def _cause_lines(cause: ProvenanceCause) -> Iterator[str]:
-    """A line, and those that belong below it."""
+    """The line of a cause, and indented lines below it."""
     match cause:
         case BatchCause():
             took = "" if cause.brings else f", which took {cause.stream} on in time,"
@@ -262,7 +262,7 @@ def _revision_verb(cause: RevisionCause) -> str:
 
 
 def _row_change_text(was: JsonRow | None, now: JsonRow | None) -> str:
-    """From which row to which."""
+    """A change of a row as text."""
     if was is None or now is None:
         return f"{'-' if now is None else '+'} {display_values(now or was or {})}"
     changed = display_change(was, now)

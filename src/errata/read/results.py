@@ -16,10 +16,9 @@ from errata.answer.progress import event_time_text, no_results_error, reader_not
 from errata.archive.bucket_frames import LOCAL_ROWS
 from errata.archive.results import buckets_by_instant, results_frame, results_table, valid_at, valid_in
 from errata.catalog import commits, maintenance, pins
-from errata.catalog.database import Catalog, open_catalog
+from errata.catalog.database import Catalog
 from errata.catalog.result_archives import ResultArchive, archive_history, evaluation_for, evaluations_of, read_archive
-from errata.declare.project import load_project
-from errata.declare.site import Site
+from errata.declare.site import Site, open_site
 from errata.declare.warehouse import Warehouse
 from errata.engine.budget import EngineDemand
 from errata.engine.failures import query_errors_in_words
@@ -132,9 +131,8 @@ def results_frames(
     A DataFrame is read when it is used; its files stay for as long as the horizon tells.
     """
     apply_settings(spark, {})
-    declared = load_project(Path(project) if project is not None else None)
-    catalog = open_catalog(declared.catalog)
-    try:
+    with open_site(Path(project) if project is not None else None) as site:
+        catalog = site.catalog
         wanted = ResultsRequest(query, at, as_of, aligned)
         commit_id = commits.resolve_as_of(catalog, as_of)
         with pins.hold_pin(catalog, commit_id, f"results of {query}"):
@@ -143,12 +141,10 @@ def results_frames(
             if as_of is None:
                 for note in reader_notes(catalog, [each.of for each in found.chosen]):
                     warnings.warn(note, stacklevel=3)
-            warehouse = Warehouse(declared.warehouse)
             return {
-                each.of.name: _ordered_answer_frame(spark, catalog, warehouse, each, found.at) for each in found.chosen
+                each.of.name: _ordered_answer_frame(spark, catalog, site.warehouse, each, found.at)
+                for each in found.chosen
             }
-    finally:
-        catalog.close()
 
 
 def find_snapshots(catalog: Catalog, wanted: ResultsRequest, commit_id: int) -> AlignedSnapshots:

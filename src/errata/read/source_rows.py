@@ -1,4 +1,10 @@
-"""Which changed rows lead to a result: those whose forward lineage contains it."""
+"""Source rows of a result: the changed rows whose forward lineage contains it, and the rows behind it when it was
+published and now, with the difference.
+
+Backward lineage gives the extents to read of each source. Few rows are compared in memory, many by an engine, of which
+only the latest are fetched. Rows that lineage cannot rule out from their constants alone are followed through the plan
+one by one, up to MAX_TRACED_ROWS.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +35,7 @@ from errata.intake.encoding import JsonRow, json_rows
 from errata.language.lineage import InputChange
 from errata.model.bucket import Bucket
 from errata.model.commit import Evaluation
-from errata.model.extent import Extent, ExtentAxis
+from errata.model.extent import Extent, ExtentAxis, rows_starting_in
 from errata.model.results import VE, VS
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, Interval, merge_intervals
@@ -40,12 +46,13 @@ from errata.read.query_forms import QueryForm, QueryForms
 from errata.read.stream_scan import current_horizon
 
 MAX_TRACED_ROWS = 1_000
-"""So many rows that may lead to a result are followed through the plan one by one."""
+"""Rows that are followed through the plan one by one to see whether they lead to a result. If there are more, all of
+them are taken to lead to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionTable:
-    """Versions of rows, by the names of their source, and which of them are there."""
+    """Versions of rows under the names of their source, and which of them exist."""
 
     rows: pa.Table
     there: pa.ChunkedArray | pa.Array
@@ -59,7 +66,7 @@ def contributing_places(
     sides: Sequence[VersionTable],
     stream: Stream | None,
 ) -> pa.Array:
-    """The places of the rows of which a version leads to a region."""
+    """The places of the rows that have a version which leads to a region."""
     if not sides[0].rows.num_rows:
         return pa.array([], pa.int64())
     timed = [with_lifetimes(each.rows, stream) for each in sides]
@@ -90,29 +97,30 @@ def _leads_to_region(form: QueryForm, region: Extent, source: str, row: Mapping[
     for place, scan in enumerate(form.scans):
         if scan.source.name == source:
             values = {scan.column(name): value for name, value in row.items() if name not in (VS, VE)}
-            if form.touches(InputChange(place, Interval(row[VS], row[VS] + 1), row[VE], values), region):
+            rows = rows_starting_in(Interval(row[VS], row[VS] + 1), values, last_end=row[VE])
+            if form.touches(InputChange(place, rows), region):
                 return True
     return False
 
 
 def lineage_constants(rows: pa.Table) -> pa.Table:
-    """The rows with times as lineage has them."""
+    """The rows, with times as lineage represents them."""
     columns = [each.cast(pa.int64()) if pa.types.is_timestamp(each.type) else each for each in rows.columns]
     return pa.table(columns, rows.column_names)
 
 
-# The rows behind a result, as they were when it was published and as they are, and what differs.
+# The rows behind a result when it was published and now.
 
 SHOWN_ROWS = 20
-"""So many rows of a source are shown."""
+"""Rows of a source that are returned."""
 
 MAX_DIFFERING_ROWS = 1_000
-"""Of so many rows that differ it is looked at which was which, where many have to be compared."""
+"""Differing rows, in a comparison by an engine, that are paired by key into changed rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultState:
-    """A result as one evaluation had left it."""
+    """A result as of one evaluation."""
 
     form: QueryForm
     evaluation: Evaluation
@@ -120,7 +128,7 @@ class ResultState:
 
     @property
     def commit_id(self) -> int:
-        """The state of the streams that it is made of. A correction knows what had been applied when it was
+        """The commit whose state of the streams it was made from. A correction reads what had been applied when it was
         committed."""
         evaluation = self.evaluation
         return evaluation.data_commit if evaluation.swept is None else evaluation.commit_id
@@ -128,16 +136,16 @@ class ResultState:
 
 @dataclass(frozen=True, slots=True)
 class _SourceRows:
-    """What a source had behind a result."""
+    """The rows of a source that made a result."""
 
     commit_id: int
     rows: FrameOrTable
-    """With `_vs`; a table if they are few."""
+    """Rows with `_vs`; a table if they are few."""
     count: int
     key: Sequence[str]
-    """The columns that tell a row from others."""
+    """The columns that identify a row."""
     shown: Mapping[str, str]
-    """Columns that persons see, and by which names."""
+    """Visible columns and their display names."""
     aged_to: int | None
 
 
@@ -149,7 +157,7 @@ class ProvenanceReader:
     forms: QueryForms
 
     def behind(self, moments: Sequence[ResultState], now: ResultState) -> list[SourceProvenance]:
-        """The rows of each source at the first of the moments that can still be read, and now."""
+        """The rows of each source at the earliest of the states that is still readable, and now."""
         return [self._of_source(name, moments, now) for name in now.form.sources]
 
     def _of_source(self, name: str, moments: Sequence[ResultState], now: ResultState) -> SourceProvenance:
@@ -171,7 +179,7 @@ class ProvenanceReader:
         return SourceProvenance(name, noun, state, ProvenanceState(there.commit_id, there.count), rows, 0)
 
     def _rows(self, name: str, moment: ResultState, *, past: bool) -> _SourceRows:
-        """The rows behind a result; `past`: only if that state is still to be read exactly."""
+        """The rows behind a result; with `past`, only if that state can still be read exactly."""
         until = moment.evaluation.frontier + 1
         reads = moment.form.reads(moment.region).get(name, [])
         reads = [replace(each, interval=Interval(each.interval.start, min(each.interval.end, until))) for each in reads]
@@ -183,7 +191,7 @@ class ProvenanceReader:
 
     def _of_stream(self, name: str, moment: ResultState, reads: Sequence[Extent], *, past: bool) -> _SourceRows:
         site = self.site
-        # What is read now is what no commit since has taken from the answer: no later revision is read.
+        # The current answer is read without revisions that no evaluation has taken up yet.
         commit_id = moment.commit_id if past else commits.newest_commit(site.catalog)
         standing = streams.stream_state(site.catalog, name, commit_id)
         if past:
@@ -248,7 +256,7 @@ class ProvenanceReader:
         both = isinstance(left, pa.Table) and isinstance(now.rows, pa.Table)
         gone, came, same = diff_rows(left, now.rows) if both else self._by_spark(left, now.rows)
         fates = _pair_by_key(was, gone, now, came)
-        # What differs is told before what does not; of each the latest, in the order of time.
+        # Differing rows come first; of each kind the latest, in order of time.
         told = fates[-SHOWN_ROWS:]
         room = _last_rows(same, SHOWN_ROWS - len(told))
         told += [
@@ -262,7 +270,7 @@ class ProvenanceReader:
         )
 
     def _by_spark(self, left: FrameOrTable, right: FrameOrTable) -> tuple[pa.Table, pa.Table, pa.Table]:
-        """The same as `differing` where there are many rows: only the latest of each kind are brought here."""
+        """The same as `differing` for many rows: only the latest of each kind are fetched."""
         session = self.site.session()
         was, now = (
             each if isinstance(each, DataFrame) else frame_of_rows(session, each, arrow_ddl(each.schema))
@@ -281,14 +289,14 @@ class ProvenanceReader:
 
 
 def diff_rows(left: pa.Table, right: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """The rows that are in the left one only, in the right one only, and in both."""
+    """The rows in the left table only, in the right only, and in both."""
     names = [each for each in right.column_names if each in left.column_names]
     one, other = match_rows(left.select(names), right.select(names), names)
     return _unmatched_rows(left, one), _unmatched_rows(right, other), right.take(pa.array(np.unique(other)))
 
 
 def _rows_since(of: _SourceRows, place: int) -> tuple[FrameOrTable, int]:
-    """The rows that begin there or later, and how many they are."""
+    """The rows that begin at a place or later, and their number."""
     if place == LOWEST:
         return of.rows, of.count
     if isinstance(of.rows, pa.Table):
@@ -305,7 +313,7 @@ def _unmatched_rows(rows: pa.Table, places: np.ndarray) -> pa.Table:
 
 
 def _pair_by_key(was: _SourceRows, gone: pa.Table, now: _SourceRows, came: pa.Table) -> list[tuple[int, ProvenanceRow]]:
-    """The rows that differ, by time, those of one key as one."""
+    """The differing rows in order of time, those of one key paired."""
     one, other = match_rows(gone.select(now.key), came.select(now.key), list(now.key))
     before, after = _display_rows(was, gone), _display_rows(now, came)
     begins = (gone[VS].to_pylist(), came[VS].to_pylist())
@@ -328,7 +336,7 @@ def _places_without(count: int, places: np.ndarray) -> list[int]:
 
 
 def _last_rows(rows: FrameOrTable, most: int = SHOWN_ROWS) -> pa.Table:
-    """The latest of some rows, in the order of time."""
+    """The latest rows, in order of time."""
     if not isinstance(rows, pa.Table):
         rows = _fetch_last(rows, most)
     rows = rows.sort_by(VS)

@@ -12,11 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from errata.archive.scan import scan_rows
 from errata.archive.scan_plan import ArchiveScan, GroupKey, ScanBuckets, candidate_buckets
 from errata.catalog import commits, pins, streams
-from errata.catalog.database import Catalog, open_catalog
+from errata.catalog.database import Catalog
 from errata.catalog.streams import StreamState
-from errata.declare.project import load_project
-from errata.declare.site import Site
-from errata.declare.warehouse import Warehouse
+from errata.declare.site import Site, open_site
 from errata.engine.budget import EngineDemand
 from errata.engine.failures import spark_errors_in_words
 from errata.engine.session import apply_settings
@@ -118,13 +116,10 @@ def stream_frame(
     files stay for as long as the stream's horizon tells.
     """
     apply_settings(spark, {})
-    declared = load_project(Path(project) if project is not None else None)
-    catalog = open_catalog(declared.catalog)
-    try:
+    with open_site(Path(project) if project is not None else None) as site:
+        catalog = site.catalog
         wanted = StreamScanRequest(stream, _bound_text(start), _bound_text(end), as_of, groups)
-        return scan_rows(spark, catalog, Warehouse(declared.warehouse), plan_scan(catalog, wanted))
-    finally:
-        catalog.close()
+        return scan_rows(spark, catalog, site.warehouse, plan_scan(catalog, wanted))
 
 
 def current_horizon(catalog: Catalog, then: StreamState) -> int:

@@ -1,8 +1,9 @@
-"""Looking at a catalog again and again, for those who wait in an event loop: whenever something has been committed, and
-every few seconds besides, since time alone can make work due and word of commits can be lost.
+"""Asks a question of a catalog again whenever something has been committed, for triggers in an event loop; and tells
+how far a stream is final.
 
-Nothing is kept between looks but the connection that word comes by, so whoever is started anew looks and knows as much.
-A catalog that is away for a while is looked at again.
+PostgreSQL sends a notice of each commit. Besides, the question is asked every few seconds, since time alone can make
+work due and notices can be lost. The only state is the connection for notices, so a watcher that is restarted loses
+nothing. A catalog that does not answer is asked again.
 """
 
 from __future__ import annotations
@@ -31,17 +32,18 @@ from errata.model.stream import RevisionPolicy, Stream
 from errata.model.time import LOWEST, format_instant, parse_instant
 
 MAX_RETRY_PAUSE = 10.0
-"""So many seconds at most pass before a catalog that did not answer is asked again."""
+"""Seconds at most between tries to ask a catalog that does not answer."""
 
 AnswerT = TypeVar("AnswerT")
 
 CatalogQuestion = Callable[[Site], AnswerT]
 OnRetry = Callable[[Exception, float], None]
-"""Told what went wrong, and in how many seconds the next look follows."""
+"""Called with the error and the seconds until the next try."""
 
 
 def ask_catalog(project: Path, question: CatalogQuestion[AnswerT]) -> AnswerT:
-    """Ask once. A project and a catalog are opened in a few milliseconds, and what is declared may have changed."""
+    """Ask once. The project is opened anew each time, which takes a few milliseconds, since declarations may have
+    changed."""
     with open_site(project) as site:
         return question(site)
 
@@ -55,9 +57,9 @@ async def watch_catalog(
     told: bool = True,
     stubborn: bool = False,
 ) -> AsyncIterator[AnswerT]:
-    """What the question is answered with, now and whenever something may have changed; it is asked in a thread.
-    `told`: whether word of commits matters. `stubborn`: whether also what cannot be meant is asked again, since
-    somebody may mend it."""
+    """The answers to the question, now and whenever something may have changed; it is asked in a thread. `told`:
+    whether commits can change the answer. `stubborn`: whether a question that is refused is asked again, since a
+    person may correct what is wrong."""
     while True:
         try:
             async with _open_listener(project, told=told) as word:
@@ -74,7 +76,7 @@ async def watch_catalog(
 
 @asynccontextmanager
 async def _open_listener(project: Path, *, told: bool) -> AsyncIterator[CommitNotices | None]:
-    """Word of commits; to connect and to take leave may take a while, and nobody else is to wait for it."""
+    """Notices of commits. Connecting and disconnecting may take a while and run in a thread."""
     if not told:
         yield None
         return
@@ -88,13 +90,13 @@ async def _open_listener(project: Path, *, told: bool) -> AsyncIterator[CommitNo
     try:
         yield await asyncio.shield(opening)
     finally:
-        # Who is cancelled while it opens waits until there is something to close.
+        # A task that is cancelled while it opens waits, so that the connection can be closed.
         await asyncio.gather(opening, return_exceptions=True)
         await asyncio.to_thread(with_it.close)
 
 
 async def _wait_for_notice(word: CommitNotices | None, seconds: float) -> None:
-    """Wait for word, so long at most."""
+    """Wait for a notice, at most `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             if word is None:
@@ -119,30 +121,31 @@ async def _wait_readable(word: CommitNotices, number: int) -> None:
         loop.remove_reader(number)
 
 
-# How far a stream is final: everything before its stable point has come, and what corrects it has become history.
+# Finality: a stream is final up to a time when its stable point has passed it and no pending revision concerns an
+# earlier row.
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFinality:
-    """Where a stream stands with regard to what may still change."""
+    """How far a stream is final."""
 
     stream: str
     timed: bool
     stable: int | None
-    """What comes from now on and begins before this is late; None before the first batch."""
+    """Rows that arrive from now on and begin before this are late; None before the first batch."""
     places: npt.NDArray[np.int64] = field(compare=False, repr=False)
-    """Of each pending correction the first place that it may concern, in order."""
+    """The first place that each pending revision may concern, sorted."""
 
     def pending_before(self, until: int) -> int:
-        """How many pending corrections may concern rows before a time."""
+        """The number of pending revisions that may concern rows before a time."""
         return int(np.searchsorted(self.places, until, side="left"))
 
     def final(self, until: int) -> bool:
-        """Whether all rows before a time are there and none of their corrections is pending."""
+        """Whether all rows before a time have arrived and none of their revisions is pending."""
         return self.stable is not None and self.stable >= until and not self.pending_before(until)
 
     def moment(self, text: str) -> int:
-        """A time as somebody writes it: a date and time, or a whole number where the stream is ordered by one."""
+        """A time from text: a date and time, or a whole number if the stream is ordered by one."""
         if self.timed:
             return parse_instant(text)
         try:
@@ -159,10 +162,10 @@ class StreamFinality:
 
 
 def stream_finality(site: Site, stream: str) -> StreamFinality:
-    """How far a stream is stable, and which corrections of it are pending."""
+    """The stable point of a stream, and the places that its pending revisions may concern."""
     standing = streams.stream_state(site.catalog, stream)
     found: list[npt.NDArray[np.int64]] = []
-    # Where corrections are ignored no row is ever changed by one.
+    # If revisions are ignored, no row is ever changed by one.
     if standing.revisions > standing.applied and standing.stream.on_revision is not RevisionPolicy.IGNORE:
         pending = buckets.visible_buckets(site.catalog, standing.stream_id, standing.changed_in, role=Role.PENDING)
         schema = numbered_pending_schema(standing.stream)
@@ -173,10 +176,10 @@ def stream_finality(site: Site, stream: str) -> StreamFinality:
 
 
 def _earliest_places(stream: Stream, rows: pa.Table) -> npt.NDArray[np.int64]:
-    """Of each correction where its row was or will be, whichever is earlier; the beginning, where it does not say."""
+    """For each revision the earlier of the old and the new place of its row; LOWEST if it does not say."""
     said = RevisionFlags.by(stream, rows)
     at = stream.names.index(stream.order)
-    # A key that does not tell the place: where the row was only an old value tells.
+    # If the key lacks the order field, only an old value gives the row's place.
     known = said.claimed[:, at] | said.inserts | stream.key_has_order
     was = np.where(known, pc.fill_null(revision_keys(stream, rows, said)[PLACE], LOWEST).to_numpy(), LOWEST)
     given = said.given[:, at]

@@ -1,4 +1,9 @@
-"""The key of a result as a person writes it: `symbol=IBM,window_start=2026-11-18T02:00:00`, or a part of it."""
+"""Provenance of one result: the key a person gives is resolved to a single result, and its values, their causes and its
+source rows are collected.
+
+A key is written as `symbol=IBM,window_start=2026-11-18T02:00:00`, whole or in part. If several results match, the error
+lists candidates. The commit of the oldest state that is read is pinned for the duration.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +52,7 @@ from errata.read.source_rows import ProvenanceReader, ResultState
 
 
 def typed_key(shape: ResultShape, said: Mapping[str, object], query: str) -> dict[str, pa.Scalar]:
-    """What is said of a key, by the names by which its columns are kept. Empty text is NULL."""
+    """The given key values as scalars, by archive column. Empty text is NULL."""
     columns = {each.shown: each for each in shape.columns if each.key}
     found = {}
     for name, value in said.items():
@@ -77,7 +82,7 @@ def _key_column_error(shape: ResultShape, name: str, columns: list[str], query: 
 
 
 def _typed_value(column: ArchiveColumn, value: object, query: str) -> pa.Scalar:
-    """One value; `convert` reads text as it is read from files, and event times may be written as elsewhere."""
+    """One value. Text is converted as in files, except event times, which may be written in any accepted form."""
     if column.type.kind is TypeKind.TIMESTAMP and isinstance(value, str) and value:
         return pa.scalar(parse_instant(value), arrow_type(column.type))
     given = _value_array(value)
@@ -92,7 +97,7 @@ def _typed_value(column: ArchiveColumn, value: object, query: str) -> pa.Scalar:
 
 
 def _value_array(value: object) -> pa.Array | None:
-    """A value, or what stands for NULL; None where it is of no type that a column can have."""
+    """The value as an array of one; None if no column can have its type."""
     if value is None or value == "":
         return pa.nulls(1, pa.string())
     try:
@@ -102,7 +107,7 @@ def _value_array(value: object) -> pa.Array | None:
 
 
 def key_condition(shape: ResultShape, key: Mapping[str, pa.Scalar]) -> str:
-    """That rows have this key, or this part of one, in SQL."""
+    """A SQL condition that rows have this key, or this part of one."""
     kinds = {each.name: each.type for each in shape.columns}
     plain = key_constants(key)
     same = (f"{quote_name(name)} <=> {literal_sql(Lit(plain[name], kinds[name]))}" for name in key)
@@ -110,14 +115,14 @@ def key_condition(shape: ResultShape, key: Mapping[str, pa.Scalar]) -> str:
 
 
 def rows_of_key(rows: pa.Table, key: pa.Table) -> pa.Table:
-    """The rows that have a key, which is a table of one row."""
+    """The rows that have a key, given as a table of one row."""
     names = key.column_names
     found, _ = match_rows(normalize_floats(rows, names), normalize_floats(key, names), names)
     return rows.take(pa.array(found))
 
 
 def key_constants(key: Mapping[str, pa.Scalar]) -> dict[str, Value]:
-    """The values as lineage has them."""
+    """The key's values as lineage represents them."""
     found: dict[str, Value] = {}
     for name, value in key.items():
         plain = value.cast(pa.int64()) if pa.types.is_timestamp(value.type) else value
@@ -125,19 +130,19 @@ def key_constants(key: Mapping[str, pa.Scalar]) -> dict[str, Value]:
     return found
 
 
-# An answer's story: every value that it has had, when and by what it came to have it, and the rows behind it.
+# Collecting the provenance of a result.
 
 SHOWN_CANDIDATES = 20
-"""So many results are named where it is not told which is meant."""
+"""Results listed in the error when a key matches several."""
 
 
 def explain_result(site: Site, query: str, key: Mapping[str, object], at: str | int | None = None) -> ResultProvenance:
-    """The story of the result that has this key, or this part of one, and counts at an event time. Values are given as
-    text, or as what they are; empty text is NULL."""
+    """The provenance of the result that has this key, or this part of one, and counts at an event time. Values are
+    given as text or as Python values; empty text is NULL."""
     catalog = site.catalog
     name = resolve_query(catalog, query, commits.newest_commit(catalog))
     whole = commits.whole_since(catalog, name)
-    # The oldest state that is read: what commits since have removed stays, too.
+    # Pin the oldest state that is read, so that no commit since removes its files.
     with pins.hold_pin(catalog, max(whole, 1), f"story of {name}") as pin, query_errors_in_words():
         telling = _ProvenanceBuilder.begun(site, name, whole, key, at)
         story = telling.story()
@@ -153,7 +158,7 @@ def explain_result_json(
     at: str | int | None = None,
     project: Path | str | None = None,
 ) -> dict[str, object]:
-    """The same as plain data."""
+    """The same as JSON values, for a Spark session."""
     apply_settings(spark, {})
     with open_site(Path(project) if project is not None else None) as site:
         return provenance_json(explain_result(site, query, key, at))
@@ -166,7 +171,7 @@ class _ProvenanceBuilder:
     whole: int
     newest: int
     of: ResultArchive
-    """The present results."""
+    """The archive of the present results."""
     forms: QueryForms
     archives: list[KeyChangelog]
     key: dict[str, pa.Scalar]
@@ -177,7 +182,7 @@ class _ProvenanceBuilder:
     def begun(
         cls, site: Site, name: str, whole: int, said: Mapping[str, object], at: str | int | None
     ) -> _ProvenanceBuilder:
-        """Read what is told of a key, and find out which result is meant."""
+        """Read the change records of a key, and decide which result is meant."""
         catalog, newest = site.catalog, commits.newest_commit(site.catalog)
         ever = archive_history(catalog, name)
         if not ever:
@@ -191,7 +196,7 @@ class _ProvenanceBuilder:
         return found
 
     def _read(self, ever: Sequence[tuple[ResultArchive, int | None]], at: int | None) -> None:
-        """What the feed tells of the key, or of all keys with this part."""
+        """The change records of the key, or of all keys that match a partial one."""
         archives = {
             of.stream_id: KeyChangelog(of, ended, self.forms.of(of).by_beginnings)
             for of, ended in ever
@@ -205,7 +210,7 @@ class _ProvenanceBuilder:
         ):
             if (archive := archives.get(each.of.stream_id)) is None:
                 continue
-            # Of former forms nobody knows where results of a key begin.
+            # Where results of a key begin is unknown for former forms of the query.
             known = span if each.of.query_id == self.of.query_id else Interval(end=span.end)
             parts = [part for part in each.parts if known.meets(part.bucket.vs_min, part.bucket.vs_max)]
             stretch = replace(each, parts=parts)
@@ -217,12 +222,12 @@ class _ProvenanceBuilder:
             self.notes.append(f"{self.name} has had another key, too: what it said then is left out")
 
     def _choose(self, at: int | None, said: Mapping[str, object]) -> None:
-        """Settle which one result is meant."""
+        """Choose the one result that is meant; an error if none or several match."""
         names = self.of.shape.key
         parts = [table.select([*names, VS, VE, OLD_VE]) for each in self.archives for _, table in each.read]
         there = pa.concat_tables(parts)
         if at is not None:
-            # Where no record tells when it ended, a result may count until the next of its key begins.
+            # If no record tells its end, a result may count until the next of its key begins.
             ends = pc.max_element_wise(there[VE], there[OLD_VE])
             there = there.filter(pc.greater(ends, at))
         which = [*names, *([VS] if at is None else [])]
@@ -234,13 +239,13 @@ class _ProvenanceBuilder:
         row = keys.slice(0, 1).combine_chunks()
         self.key = {name: row[name][0] for name in names}
         if names and at is not None:
-            # Others with this part of the key had ended by then.
+            # Other keys that match had ended by then.
             for each in self.archives:
                 each.read = [(stretch, rows_of_key(table, row.select(names))) for stretch, table in each.read]
         self.at = row[VS][0].as_py() if at is None else at
 
     def _no_such(self, said: Mapping[str, object], at: int | None) -> ErrataError:
-        """Nothing is known of such a result."""
+        """The error for a key that no result has."""
         told = ",".join(f"{name}={value}" for name, value in said.items())
         of_key = f" of the key {told}" if told else ""
         when = "" if at is None else f" at {event_time_text(at, self.of)}"
@@ -252,7 +257,7 @@ class _ProvenanceBuilder:
         )
 
     def _several(self, keys: pa.Table, at: int | None) -> UsageError:
-        """It is not told which one is meant."""
+        """The error for a key that several results have."""
         names = self.of.shape.key
         ordered = keys.sort_by([(name, "ascending") for name in keys.column_names if name != VS])
         if at is None:
@@ -279,10 +284,8 @@ class _ProvenanceBuilder:
         )
 
     def _shown(self, rows: pa.Table) -> list[JsonRow]:
-        """Keys under the names by which persons know their columns."""
+        """Keys under their display names."""
         columns = [each for each in self.of.shape.columns if each.key]
-        if not columns:
-            return [{} for _ in range(rows.num_rows)]
         named_so = rows.select([each.name for each in columns]).rename_columns([each.shown for each in columns])
         return [*json_rows(named_so)]
 
@@ -309,7 +312,7 @@ class _ProvenanceBuilder:
 
 
 def _answered_instant(of: ResultArchive, at: str | int) -> int:
-    """The event time that is meant, of which there must be an answer."""
+    """The event time given, which the query must have answered."""
     instant = parse_event_time(at, timed=of.shape.timed)
     if instant > of.frontier:
         raise UsageError(
@@ -321,6 +324,6 @@ def _answered_instant(of: ResultArchive, at: str | int) -> int:
 
 
 def _key_argument(key: JsonRow) -> str:
-    """A key as it is written on the command line, in the quotes that a shell wants."""
+    """A key as it is written on the command line, quoted for a shell."""
     told = ",".join(f"{name}={'' if value is None else display_value(value)}" for name, value in key.items())
     return shlex.quote(told) if told else ""
