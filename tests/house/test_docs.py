@@ -65,7 +65,7 @@ def test_alternatives_are_commands_of_their_own() -> None:
 
 def test_what_is_wrong_is_named_with_its_page(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "model.md").write_text("# Model\n")
+    (tmp_path / "docs" / "model.md").write_text("# Model\n\n## Time\n")
     (tmp_path / "README.md").write_text(PAGE)
     (tmp_path / "Makefile").write_text("demo:  ## x\n\ntest lint:\n\ntest:\n")
 
@@ -76,6 +76,22 @@ def test_what_is_wrong_is_named_with_its_page(tmp_path: Path) -> None:
         "README.md: docs/none.md does not exist",
         "README.md: `make tea`: make has no target tea",
         "README.md: `errata ingest quotes --landed`: No such option",
+    ]
+
+
+def test_headings_and_names_of_the_code_are_looked_up(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("")
+    (tmp_path / "src" / "errata" / "model").mkdir(parents=True)
+    (tmp_path / "src" / "errata" / "model" / "bucket.py").write_text("SIZE: int = 1\n\nclass Role:\n    BASE = 1\n")
+    (tmp_path / "README.md").write_text(
+        "# A `Role` of [its](x) own\n\n[here](#a-role-of-its-own), [not](#roles). `model/bucket.py:SIZE`,\n"
+        "`model/bucket.py:Role.BASE`, `jobs/NAME.py`; `model/bucket.py:Bucket` and `model/none.py` are not.\n"
+    )
+    assert check.check(tmp_path) == [
+        "README.md: x does not exist",
+        "README.md: #roles leads to no heading",
+        "README.md: model/bucket.py does not define Bucket",
+        "README.md: model/none.py is no file",
     ]
 
 
