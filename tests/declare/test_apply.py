@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from errata.catalog import commits, streams
+from errata.catalog import commits, streams, transaction
+from errata.catalog.database import Catalog
 from errata.catalog.stream_commits import commit_append
 from errata.declare import apply as applying
 from errata.declare.apply import ApplyPlan, apply_plan, plan_apply
-from errata.declare.site import Site
 from errata.errors import ErrataError
 from errata.model.commit import Cause
 from fixtures.catalog import a_batch, a_bucket, a_stream
@@ -42,9 +42,9 @@ def take_in(house: House, low: int) -> int:
 def before_recording(monkeypatch: pytest.MonkeyPatch, do: object) -> None:
     record = applying._record_plan
 
-    def recorded(site: Site, current: ApplyPlan) -> int:
+    def recorded(catalog: Catalog, current: ApplyPlan) -> int:
         do()
-        return record(site, current)
+        return record(catalog, current)
 
     monkeypatch.setattr(applying, "_record_plan", recorded)
 
@@ -98,5 +98,5 @@ def test_streams_that_never_rest_are_given_up_on(house: House, monkeypatch: pyte
     before_recording(monkeypatch, lambda: came.append(take_in(house, 10 * (1 + len(came)))))
     with pytest.raises(ErrataError, match="changing faster than they can be declared"):
         apply_plan(change, clock=house.clock)
-    assert len(came) == applying.APPLY_TRIES
+    assert len(came) == transaction.MAX_TRIES
     assert streams.stream_state(house.catalog, "ticks").stream == TICKS

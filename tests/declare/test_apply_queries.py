@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from errata.catalog import commits
-from errata.catalog.database import open_catalog
+from errata.catalog.database import Catalog, open_catalog
 from errata.declare import apply as applying
 from errata.declare import query_plans as checking
 from errata.declare.apply import ApplyPlan, apply_plan, plan_apply
 from errata.declare.changes import QueryChanges
 from errata.declare.project import load_project
-from errata.declare.site import Site
 from errata.errors import ErrataError, RefusedError, UsageError
 from errata.model.columns import Column, ColumnType
 from errata.model.deferral import Deferral
@@ -247,12 +246,12 @@ def test_queries_that_came_meanwhile_are_planned_on_again(written: Written, monk
     record = applying._record_plan
     tries: list[dict[str, CheckedQuery]] = []
 
-    def meanwhile(site: Site, current: ApplyPlan) -> int:
+    def meanwhile(catalog: Catalog, current: ApplyPlan) -> int:
         if not tries:
             other = replace(current, query_changes=QueryChanges(creates=tuple(current.checked.values())))
-            record(site, other)
+            record(catalog, other)
         tries.append(dict(current.checked))
-        return record(site, current)
+        return record(catalog, current)
 
     monkeypatch.setattr(applying, "_record_plan", meanwhile)
     assert apply_plan(planned, clock=FixedClock(NOW)) is None

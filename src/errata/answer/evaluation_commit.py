@@ -157,7 +157,7 @@ def cause_of_evaluation(task: EvaluationTask, inputs: RunInputs) -> dict[str, An
     """Why results change: the batches that have come; of results that take the place of others, what made that
     necessary."""
     told: dict[str, Any] = {"feed": "whole" if task.route.covering else "rows"}
-    if task.left:
+    if task.rows_left:
         told["part"] = True
     if task.replaces is not None:
         alike = have_same_key(task.replaces.shape, task.shape)

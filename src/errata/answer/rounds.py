@@ -48,7 +48,7 @@ class RoundsRequest:
 
     evaluates: bool = True
     """Whether queries are taken to later instants."""
-    sweeps: Callable[[CorrectionPlan], bool] = lambda _: True
+    is_due: Callable[[CorrectionPlan], bool] = lambda _: True
     """Which corrections are due."""
     technique: Technique = Technique.AUTO
     narrowed: bool = True
@@ -87,7 +87,7 @@ class Rounds:
         self.failed: dict[str, ErrataError] = {}
         self.held: dict[str, str] = {}
 
-    def go(self) -> None:
+    def run(self) -> None:
         """Do all that is due."""
         reads = {
             name: [other for other in each.checked.reads if other in self._known] for name, each in self._known.items()
@@ -102,7 +102,7 @@ class Rounds:
                 order.done(*ready)
 
     @property
-    def told(self) -> Mapping[str, Any]:
+    def report_fields(self) -> Mapping[str, Any]:
         """What came of it, by the names of a report's fields."""
         return {
             "evaluated": self.evaluated,
@@ -156,10 +156,10 @@ class Rounds:
     def _turn(self, name: str) -> QueryTurn:
         query, plan, wanted = self._known[name], self._inputs.plans[name], self._wanted
         anew = name in wanted.anew
-        sweeping = None if anew else self._sweeping(query, plan)
+        correction = None if anew else self._sweeping(query, plan)
         goes_on = wanted.evaluates or self._may_go_on(name)
         task = task_for(query, plan, self._inputs, anew=anew) if goes_on else None
-        return QueryTurn(query, plan, sweeping, task)
+        return QueryTurn(query, plan, correction, task)
 
     def _may_go_on(self, name: str) -> bool:
         """Whether a query, or one that it reads, had stopped and something has come since: corrections that mend what
@@ -180,7 +180,7 @@ class Rounds:
     def _sweeping(self, query: RecordedQuery, plan: Plan) -> CorrectionPlan | None:
         """What is to be corrected now."""
         found = plan_correction(query, plan, self._inputs, self._wanted.technique, narrowed=self._wanted.narrowed)
-        if found is None or found.cannot_wait or self._wanted.sweeps(found):
+        if found is None or found.cannot_wait or self._wanted.is_due(found):
             return found
         self.deferred.append(found)
         return None
@@ -197,13 +197,13 @@ class Rounds:
 
     def _unchanged(self, turn: QueryTurn, known: StoppedQuery) -> bool:
         """Whether nothing has come since a query stopped that could let it go on."""
-        task = turn.task if turn.sweeping is None else turn.sweeping.task
+        task = turn.task if turn.correction is None else turn.correction.task
         if task is None or task.anew or self._wanted.technique is not Technique.AUTO:
             return False  # who asks for a technique wants it tried
         return not any(self._inputs.standings[name].changed_in > known.data_commit for name in task.revisions)
 
     def _note(self, name: str, outcome: TurnOutcome) -> None:
-        for each in outcome.done:
+        for each in outcome.evaluations:
             self.evaluated.append(each)
             if not each.published.last.is_part:
                 self._on_step(f"{name} is {'answered' if each.swept is None else 'corrected'}")
@@ -239,11 +239,11 @@ class Rounds:
 
     def _once(self, turn: QueryTurn, outcome: TurnOutcome, lease: Lease) -> None:
         """Correct the query's results and take it a step further."""
-        if turn.sweeping is not None:
-            self._sweep(turn, turn.sweeping, outcome)
+        if turn.correction is not None:
+            self._sweep(turn, turn.correction, outcome)
             outcome.busy |= lease.lost
         following = turn.task
-        if turn.sweeping is not None and (following or self._wanted.evaluates) and not outcome.halted:
+        if turn.correction is not None and (following or self._wanted.evaluates) and not outcome.halted:
             following = task_for(turn.query, turn.plan, self._inputs)
         if following is not None and not outcome.halted:
             self._tell(following)
@@ -252,24 +252,24 @@ class Rounds:
     def _tell(self, task: EvaluationTask) -> None:
         """How far a query is that is taken further in parts."""
         begun = task.basis is not None and task.basis.last.is_part
-        if task.basis is not None and (begun or task.left):
+        if task.basis is not None and (begun or task.rows_left):
             so_far = f"is answered up to {event_time_text(task.basis.frontier, task.basis)}"
-        elif task.left:
+        elif task.rows_left:
             so_far = "is answered in parts"
         else:
             return
-        self._on_step(f"{task.name} {so_far}, and reads about {task.size(self._inputs) + task.left:,} rows more")
+        self._on_step(f"{task.name} {so_far}, and reads about {task.size(self._inputs) + task.rows_left:,} rows more")
 
     def _left(self, turn: QueryTurn, outcome: TurnOutcome) -> QueryTurn | None:
         """What is left to do where the last step was a part of the way."""
-        if outcome.halted or not outcome.done or not outcome.done[-1].published.last.is_part:
+        if outcome.halted or not outcome.evaluations or not outcome.evaluations[-1].published.last.is_part:
             return None
         task = task_for(turn.query, turn.plan, self._inputs)
         return None if task is None else QueryTurn(turn.query, turn.plan, None, task)
 
-    def _sweep(self, turn: QueryTurn, sweeping: CorrectionPlan, outcome: TurnOutcome) -> None:
+    def _sweep(self, turn: QueryTurn, correction: CorrectionPlan, outcome: TurnOutcome) -> None:
         again = partial(self._sweeping, turn.query, turn.plan)
-        self._tried(turn, sweeping, partial(correct_query, inputs=self._inputs), again, outcome)
+        self._tried(turn, correction, partial(correct_query, inputs=self._inputs), again, outcome)
 
     def _evaluate(self, turn: QueryTurn, task: EvaluationTask, outcome: TurnOutcome) -> None:
         again = partial(task_for, turn.query, turn.plan, self._inputs, anew=task.anew)
@@ -312,7 +312,7 @@ class Rounds:
                 outcome.error = error
                 return True
             self._inputs.published[turn.name] = done.published
-            outcome.done.append(done)
+            outcome.evaluations.append(done)
             return True
 
         if not optimistic(attempt, lambda: False, tries=STEP_TRIES):

@@ -171,7 +171,7 @@ def split_places(catalog: Catalog, stream_id: int, batch_id: str) -> dict[int, t
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerEntry:
+class NewBatch:
     """A batch to be entered in the ledger."""
 
     batch_id: str
@@ -186,7 +186,7 @@ class LedgerEntry:
     """The batch that it undoes."""
 
 
-def insert_batch(connection: Connection, stream_id: int, entry: LedgerEntry) -> int:
+def insert_batch(connection: Connection, stream_id: int, entry: NewBatch) -> int:
     """Enter a batch and return its number; `set_batch_commit` completes the entry. A second one of the same id raises
     an IntegrityError."""
     values = {

@@ -11,10 +11,12 @@ import getpass
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from errata.model.commit import Cause
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _NAMESPACE = Path("/proc/self/ns/pid")
@@ -111,6 +113,12 @@ def _pid_namespace() -> str:
         return str(_NAMESPACE.readlink())
     except OSError:
         return ""
+
+
+def cause_for(flow: str, base: Cause | None = None) -> Cause:
+    """The cause of a commit that this process makes; `base` says what is known of it besides."""
+    known = base or Cause("")
+    return replace(known, flow=flow, user=known.user or _user_name(), host=known.host or socket.gethostname())
 
 
 def _user_name() -> str:

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from errata.catalog import buckets, ledger, quarantine, streams
 from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.database import Catalog
-from errata.catalog.ledger import LedgerEntry
+from errata.catalog.ledger import NewBatch
 from errata.catalog.quarantine import QuarantineState
 from errata.catalog.streams import StreamState
 from errata.catalog.transaction import BasisConflict, BatchConflict, FilesConflict, Transaction, lock_basis
@@ -107,7 +107,7 @@ def _was_compared(basis: StreamState, arrived: AppendCommit) -> bool:
 
 
 def _insert_batch(connection: Connection, basis: StreamState, arrived: AppendCommit) -> int:
-    entry = LedgerEntry(
+    entry = NewBatch(
         arrived.batch_id,
         arrived.content_hash,
         arrived.counts,

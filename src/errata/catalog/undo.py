@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, func, select
 from errata.catalog import buckets, ledger, streams
 from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.database import Catalog
-from errata.catalog.ledger import LedgerEntry
+from errata.catalog.ledger import NewBatch
 from errata.catalog.streams import StreamState
 from errata.catalog.tables import batches, quarantine
 from errata.catalog.tables import buckets as buckets_table
@@ -142,7 +142,7 @@ def commit_undo(catalog: Catalog, basis: StreamState, undoing: UndoCommit, cause
         count = sum(bucket.rows for bucket in undoing.buckets)
         content = hashlib.sha256(undoable.undo_id.encode()).hexdigest()
         counts = BatchCounts(read=count, pending=count)
-        entry = LedgerEntry(undoable.undo_id, content, counts, undoes=undoable.batch_no)
+        entry = NewBatch(undoable.undo_id, content, counts, undoes=undoable.batch_no)
         batch_no = ledger.insert_batch(connection, basis.stream_id, entry)
         # With nothing left that is pending, all that was ever numbered is settled.
         withdrawn = sum(bucket.rows for bucket in undoing.withdrawn)

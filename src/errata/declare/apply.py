@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from upath import UPath
 
@@ -17,13 +18,13 @@ from errata.catalog import declarations, queries, streams
 from errata.catalog.database import Catalog, database_file, newest_schema_version, open_if_current
 from errata.catalog.database import url_without_password as shown_url
 from errata.catalog.migration import prepare_catalog
+from errata.catalog.processes import cause_for
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.streams import StreamState
+from errata.catalog.transaction import optimistic
 from errata.clock import SYSTEM, Clock
 from errata.declare.changes import QueryChanges, StreamChanges, plan_query_changes, plan_stream_changes
 from errata.declare.project import Project
-from errata.declare.site import Site
-from errata.declare.warehouse import Warehouse
 from errata.errors import ErrataError, UsageError
 from errata.intake.files import display_path, path_errors, url_scheme
 from errata.model.query import CheckedQuery, Query
@@ -133,9 +134,6 @@ def _place_mistake(project: Project, key: str, what: str, why: str) -> UsageErro
 
 
 # Making the catalog agree with what is declared: first the plan, then, if it is wanted, one commit.
-
-APPLY_TRIES = 8
-"""So often appends may come between planning and recording."""
 
 MAX_NAMES_IN_COMMIT = 20
 """A commit names so many queries; of more it says how many they are."""
@@ -277,23 +275,23 @@ def apply_plan(planned: ApplyPlan, drop: Collection[str] = (), clock: Clock = SY
     planned.changes.check()
     project = planned.project
     catalog = prepare_catalog(project.catalog, clock)
-    try:
-        for _ in range(APPLY_TRIES):
-            # Planned again on what is there now: tables may have been made, and streams moved, since it was shown.
-            current = plan_apply(project, drop, planned)
-            current.changes.check()
-            if current.agreed:
-                return None
-            try:
-                return _record_plan(Site(project, catalog, Warehouse(project.warehouse)), current)
-            except declarations.ApplyConflict:
-                continue
+
+    def attempt(_: int) -> int | None:
+        # Planned again on what is there now: tables may have been made, and streams moved, since it was shown.
+        current = plan_apply(project, drop, planned)
+        current.changes.check()
+        return None if current.agreed else _record_plan(catalog, current)
+
+    def fail() -> NoReturn:
         raise ErrataError("the streams are changing faster than they can be declared", how="run it again")
+
+    try:
+        return optimistic(attempt, fail, on=declarations.ApplyConflict)
     finally:
         catalog.close()
 
 
-def _record_plan(site: Site, planned: ApplyPlan) -> int:
+def _record_plan(catalog: Catalog, planned: ApplyPlan) -> int:
     changes, of_queries = planned.changes, planned.query_changes
     summary = {
         "created": [each.stream.name for each in changes.creates],
@@ -304,8 +302,8 @@ def _record_plan(site: Site, planned: ApplyPlan) -> int:
         "queries_dropped": _names_or_count(of_queries.drops),
     }
     return declarations.apply_changes(
-        site.catalog,
-        site.caused_by("apply"),
+        catalog,
+        cause_for("apply"),
         write=[
             *(each.stream for each in changes.creates),
             *(each.after for each in changes.changes),

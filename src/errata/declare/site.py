@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from errata.catalog import commits, pins, streams
 from errata.catalog.database import Catalog, open_catalog
+from errata.catalog.processes import cause_for
 from errata.catalog.streams import StreamState
+from errata.catalog.transaction import Conflict
 from errata.clock import SYSTEM, Clock
 from errata.declare.project import NearMode, Project, load_project
 from errata.declare.warehouse import Warehouse
@@ -65,13 +65,7 @@ class Site:
     def caused_by(self, flow: str, session: SparkSession | None = None) -> Cause:
         """What a commit of the flow is to say of its making."""
         app = session.conf.get("spark.app.id", "") if session is not None else ""
-        return replace(
-            self.cause,
-            flow=flow,
-            user=self.cause.user or _user_name(),
-            host=self.cause.host or socket.gethostname(),
-            spark_app=app or "",
-        )
+        return replace(cause_for(flow, self.cause), spark_app=app or "")
 
     def named(self, names: Sequence[str]) -> list[str]:
         """The streams named, all of which must be in the catalog; without names all that are."""
@@ -86,6 +80,19 @@ class Site:
         for bucket in written:
             if bucket.path is not None:
                 self.warehouse.remove(bucket.path)
+
+    @contextmanager
+    def discard_on_conflict(
+        self, written: Iterable[NewBucket], tell: Callable[[], None] = lambda: None
+    ) -> Iterator[None]:
+        """Remove these buckets' files, and tell, when the block raises a conflict: nothing has been committed then.
+        After an error of the database nobody knows whether it has committed, so the files stay, for vacuum."""
+        try:
+            yield
+        except Conflict:
+            self.discard(written)
+            tell()
+            raise
 
     def declared(self, name: str) -> Stream:
         """The stream as errata.yaml declares it; it must have been applied."""
@@ -116,10 +123,3 @@ def open_site(path: Path | None = None, cause: Cause | None = None, clock: Clock
         yield Site(project, catalog, Warehouse(project.warehouse), cause or Cause(""))
     finally:
         catalog.close()
-
-
-def _user_name() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
-        return ""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from errata.archive.ingest.batch_writer import WrittenBatch, prepare_batch, write_batch
 from errata.archive.ingest.landing import (
@@ -28,7 +27,7 @@ from errata.catalog.ledger import LedgerBatch
 from errata.catalog.quarantine import QuarantineConflict, QuarantineFile
 from errata.catalog.stream_commits import AppendCommit, commit_append
 from errata.catalog.streams import StreamState
-from errata.catalog.transaction import BasisConflict, BatchConflict, FilesConflict
+from errata.catalog.transaction import BasisConflict, BatchConflict, FilesConflict, give_up, optimistic
 from errata.declare.site import Site, pinned_stream
 from errata.errors import BadFileError, ErrataError, RefusedError, UsageError
 from errata.intake.files import inspect_files, is_unchanged, resolve_paths
@@ -40,9 +39,6 @@ from errata.model.time import EVERYTHING, HIGHEST, Interval
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-COMMIT_TRIES = 8
-"""Other writers can come first this often before we give up and say so."""
 
 SHOWN_ROWS = 5
 """Bad rows that a report quotes."""
@@ -106,27 +102,28 @@ def ingest_batch(site: Site, batch: IngestRequest, on_step: ProgressCallback = l
     _check_request(batch)
     stream = site.declared(batch.stream)
     aside: list[QuarantineFile] = []
-    tries = 0
-    while tries < COMMIT_TRIES:
-        on_step("looking at the files")
-        standing = streams.stream_state(site.catalog, batch.stream)
-        looked = _inspect_batch(site, batch, standing)
-        aside += looked.set_aside
-        try:
-            report = looked.report if looked.named is None else _write_and_commit(site, batch, looked.named, on_step)
-        except FilesConflict:
-            tries += 1
-            continue  # another run has just taken some of them: look again at what is left
-        except ErrataError as error:
-            bad = _hold_bad_files(site, batch, standing, looked, error)
-            gone = batch.landed and any_missing(looked.files)  # another run has even cleared them away
-            if not (bad or gone):
+
+    def attempt(_: int) -> IngestReport:
+        while True:
+            on_step("looking at the files")
+            standing = streams.stream_state(site.catalog, batch.stream)
+            looked = _inspect_batch(site, batch, standing)
+            aside.extend(looked.set_aside)
+            try:
+                named = looked.named
+                report = looked.report if named is None else _write_and_commit(site, batch, named, on_step)
+            except ErrataError as error:
+                if bad := _hold_bad_files(site, batch, standing, looked, error):
+                    aside.extend(bad)
+                    continue  # what is left can be taken in, and no other writer has come first
+                if batch.landed and any_missing(looked.files):
+                    raise FilesConflict from error  # another run has even cleared them away
                 raise
-            aside += bad
-            tries += not bad
-            continue
-        return _finish_batch(site, stream, looked, replace(report, set_aside=aside, left_out=looked.left_out), on_step)
-    raise _busy_error(batch)
+            whole = replace(report, set_aside=aside, left_out=looked.left_out)
+            return _finish_batch(site, stream, looked, whole, on_step)
+
+    # Another run has just taken some of the files: look again at what is left.
+    return optimistic(attempt, _give_up(batch), on=FilesConflict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +234,8 @@ def _check_request(batch: IngestRequest) -> None:
 def _write_and_commit(site: Site, batch: IngestRequest, new: NamedDelivery, on_step: ProgressCallback) -> IngestReport:
     count = len(new.files)
     site.warehouse.check()
-    for attempt in range(COMMIT_TRIES):
+
+    def attempt(_: int) -> IngestReport:
         with pinned_stream(site, batch.stream, "append to") as basis:
             # What can be refused by a look at the files' beginnings is, before Spark is started for it.
             layouts = [read_layout(file, basis.stream, batch.default_op) for file in new.files]
@@ -258,34 +256,31 @@ def _write_and_commit(site: Site, batch: IngestRequest, new: NamedDelivery, on_s
         except BasisConflict:
             arranged.discard()
             on_step("another writer came first; reading again")
-            time.sleep(0.05 * attempt)
+            raise
         except (FilesConflict, QuarantineConflict):
             arranged.discard()
             raise
         except BatchConflict:
             arranged.discard()
-            taken = ledger.find_batch(site.catalog, basis.stream_id, new.batch_id)
-            if taken is None:
-                raise AssertionError("whoever took the batch in has committed it") from None
-            if taken.content_hash != new.content:
-                raise changed_content_error(taken) from None
-            return _repeated_report(basis, taken, count)
-        else:
-            on_step("committed")
-            arranged.faults.discard()
-            stable = streams.stream_state(site.catalog, batch.stream).stable
-            quoted = tuple(bad[:SHOWN_ROWS])
-            return IngestReport(
-                batch.stream,
-                new.batch_id,
-                commit_id,
-                arranged.counts,
-                count,
-                stable=stable,
-                bad=quoted,
-                repeated=new.earlier,
-            )
-    raise _busy_error(batch)
+            return _repeated_report(basis, _concurrent_batch(site, basis, new), count)
+        on_step("committed")
+        arranged.faults.discard()
+        stable = streams.stream_state(site.catalog, batch.stream).stable
+        quoted = tuple(bad[:SHOWN_ROWS])
+        made = (batch.stream, new.batch_id, commit_id, arranged.counts, count)
+        return IngestReport(*made, stable=stable, bad=quoted, repeated=new.earlier)
+
+    return optimistic(attempt, _give_up(batch))
+
+
+def _concurrent_batch(site: Site, basis: StreamState, new: NamedDelivery) -> LedgerBatch:
+    """The batch of the same id that another run has just taken in."""
+    taken = ledger.find_batch(site.catalog, basis.stream_id, new.batch_id)
+    if taken is None:
+        raise AssertionError("whoever took the batch in has committed it") from None
+    if taken.content_hash != new.content:
+        raise changed_content_error(taken) from None
+    return taken
 
 
 def _start_spark(site: Site) -> SparkSession:
@@ -295,11 +290,9 @@ def _start_spark(site: Site) -> SparkSession:
         return site.session()
 
 
-def _busy_error(batch: IngestRequest) -> ErrataError:
-    return ErrataError(
-        f"{COMMIT_TRIES} times another writer moved stream {batch.stream} first; nothing was committed",
-        how="run it again, or take batches of one stream in one after the other",
-    )
+def _give_up(batch: IngestRequest) -> Callable[[], NoReturn]:
+    what = f"writer moved stream {batch.stream} first; nothing was committed"
+    return give_up(what, "run it again, or take batches of one stream in one after the other")
 
 
 def _append_context(site: Site, basis: StreamState) -> AppendContext:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from errata.archive.revisions.decide import CorrectionContext, claim_pending, decide_claim
 from errata.archive.upkeep.ageing import age_out_if_lazy
 from errata.catalog import streams
 from errata.catalog.stream_commits import RevisionCommit, commit_revisions
-from errata.catalog.transaction import BasisConflict
+from errata.catalog.transaction import BasisConflict, give_up, optimistic
 from errata.declare.site import Site, pinned_stream
 from errata.engine.failures import spark_errors_in_words
-from errata.errors import ErrataError
 from errata.model.batch import BadRevision, RevisionCounts
-
-COMMIT_TRIES = 8
-"""Other writers can come first this often before we give up and say so."""
 
 SHOWN_REVISIONS = 5
 """Revisions found wrong that a report quotes."""
@@ -62,14 +58,15 @@ def _apply_claim(
 ) -> tuple[int | None, RevisionCommit] | None:
     """Settle one claim: the commit, and what was decided. No commit when all of it goes on waiting; None when nothing
     is left of what was numbered up to `end`."""
-    for attempt in range(COMMIT_TRIES):
+
+    def attempt(number: int) -> tuple[int | None, RevisionCommit] | None:
         with pinned_stream(site, name, "corrections of") as basis, spark_errors_in_words():
             place = CorrectionContext(site.session, site.catalog, site.warehouse, basis)
             claimed = claim_pending(place)
             if not claimed or (claimed[0].revision_first or 0) > end:
                 return None
-            if not attempt and age_out_if_lazy(site, name).commit_id is not None:
-                continue
+            if not number and age_out_if_lazy(site, name).commit_id is not None:
+                raise BasisConflict  # the stream has just been moved by this run itself
             on_step(f"looking up the rows of {sum(bucket.rows for bucket in claimed):,} revisions")
             decided = decide_claim(place, claimed)
             while not decided.settles and (more := claim_pending(place, 2 * decided.count)) != claimed:
@@ -78,17 +75,11 @@ def _apply_claim(
         if not decided.settles:
             return None, decided
         on_step("committing")
-        try:
-            batches = {bucket.batch_id for bucket in claimed}
-            batch_id = batches.pop() if len(batches) == 1 else None
-            commit_id = commit_revisions(site.catalog, basis, decided, site.caused_by("revise"), batch_id)
-        except BasisConflict:
-            site.discard((*decided.overlays, *(bucket for _, bucket in decided.waiting)))
-            on_step("another writer came first; looking again")
-            time.sleep(0.05 * attempt)
-        else:
-            return commit_id, decided
-    raise ErrataError(
-        f"{COMMIT_TRIES} times another writer moved stream {name} first; its revisions are still pending",
-        how="run it again, or let batches of the stream come one after the other",
-    )
+        batches = {bucket.batch_id for bucket in claimed}
+        batch_id = batches.pop() if len(batches) == 1 else None
+        written = (*decided.overlays, *(bucket for _, bucket in decided.waiting))
+        with site.discard_on_conflict(written, partial(on_step, "another writer came first; looking again")):
+            return commit_revisions(site.catalog, basis, decided, site.caused_by("revise"), batch_id), decided
+
+    what = f"writer moved stream {name} first; its revisions are still pending"
+    return optimistic(attempt, give_up(what, "run it again, or let batches of the stream come one after the other"))

@@ -6,9 +6,9 @@ the next `undo` or `revise`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from errata.archive.ingest.landing import clear_batch_files
 from errata.archive.revisions.apply import apply_stream_revisions
@@ -18,17 +18,14 @@ from errata.catalog import streams
 from errata.catalog import undo as ledger
 from errata.catalog.ledger import files_of_batch
 from errata.catalog.streams import StreamState
-from errata.catalog.transaction import BasisConflict, BatchConflict
+from errata.catalog.transaction import BasisConflict, BatchConflict, give_up, optimistic
 from errata.catalog.undo import UndoCandidate, UndoCommit, commit_undo
 from errata.declare.site import Site, pinned_stream
 from errata.engine.failures import spark_errors_in_words
-from errata.errors import ErrataError, RefusedError
+from errata.errors import RefusedError
 from errata.intake.encoding import row_texts
 from errata.model.bucket import NewBucket
 from errata.model.stream import RevisionPolicy, Stream
-
-COMMIT_TRIES = 8
-"""Other writers can come first this often before we give up and say so."""
 
 ProgressCallback = Callable[[str], None]
 
@@ -107,7 +104,8 @@ def undo_batch(
 
     The same again changes nothing, and finishes what was not.
     """
-    for attempt in range(COMMIT_TRIES):
+
+    def attempt(_: int) -> UndoReport:
         before = streams.stream_state(site.catalog, stream)
         undoable = _find_undoable(site, before, batch)
         on_step("applying what is pending")
@@ -127,21 +125,16 @@ def undo_batch(
         withdrawn = ledger.pending_buckets(site.catalog, basis, undoable.batch_no)
         plan = replace(plan, withdrawn=sum(bucket.rows for bucket in withdrawn))
         on_step("committing")
-        try:
-            undoing = UndoCommit(undoable, written, withdrawn, _commit_summary(plan))
+        undoing = UndoCommit(undoable, written, withdrawn, _commit_summary(plan))
+        with site.discard_on_conflict(written, partial(on_step, "another writer came first; looking again")):
             commit_id = commit_undo(site.catalog, basis, undoing, site.caused_by("undo"))
-        except (BasisConflict, BatchConflict):
-            site.discard(written)
-            on_step("another writer came first; looking again")
-            time.sleep(0.05 * attempt)
-            continue
         on_step("applying it")
         applied = apply_stream_revisions(site, stream)
         return UndoReport(plan, commit_id, applied.commits, refused=_refused_count(site, basis.stream_id, undoable))
-    raise ErrataError(
-        f"{COMMIT_TRIES} times another writer moved stream {stream} first; nothing was undone",
-        how="run it again, or when fewer corrections come in",
-    )
+
+    what = f"writer moved stream {stream} first; nothing was undone"
+    failed = give_up(what, "run it again, or when fewer corrections come in")
+    return optimistic(attempt, failed, on=(BasisConflict, BatchConflict))
 
 
 def _find_undoable(site: Site, basis: StreamState, batch: str) -> UndoCandidate:

@@ -4,7 +4,6 @@ of queries, results past theirs. What queries have still to read stays.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -19,18 +18,15 @@ from errata.catalog.maintenance import AgeOutPlan
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import read_archive, read_archives
 from errata.catalog.streams import StreamState
-from errata.catalog.transaction import BasisConflict
+from errata.catalog.transaction import BasisConflict, give_up, optimistic
 from errata.declare.site import Site
-from errata.errors import ErrataError, unknown_name_error
+from errata.errors import unknown_name_error
 from errata.model.bucket import Bucket
 from errata.model.stream import AgeOutMode
 from errata.model.time import LOWEST
 
 if TYPE_CHECKING:
     from errata.archive.upkeep.retention import RetentionHold
-
-COMMIT_TRIES = 8
-"""Other writers can come first this often before we give up and say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +73,7 @@ def age_out_if_lazy(site: Site, name: str) -> AgeOutReport:
 
 
 def _age_stream(site: Site, name: str) -> AgeOutReport:
-    for attempt in range(COMMIT_TRIES):
+    def attempt(_: int) -> AgeOutReport:
         basis = streams.stream_state(site.catalog, name)
         done = AgeOutReport(name, None, (), timed=basis.stream.timed)
         past = maintenance.plan_age_out(site.catalog, basis)
@@ -89,21 +85,19 @@ def _age_stream(site: Site, name: str) -> AgeOutReport:
         done = done if aged == past else replace(done, held=hold)
         if aged is None:
             return done
-        try:
-            hidden = _aged_row_counts(site, basis, aged)
-            cause = site.caused_by("age-out")
-            commit_id = maintenance.commit_age_out(site.catalog, basis, aged, hidden, cause, held=held, seen=seen)
-        except BasisConflict:
-            time.sleep(0.05 * attempt)
-            continue
+        hidden = _aged_row_counts(site, basis, aged)
+        cause = site.caused_by("age-out")
+        commit_id = maintenance.commit_age_out(site.catalog, basis, aged, hidden, cause, held=held, seen=seen)
         return replace(done, commit_id=commit_id, buckets=aged.buckets, rows=aged.rows(hidden), aged_to=aged.aged_to)
-    raise _busy_error(f"stream {name}")
+
+    return optimistic(attempt, give_up(f"writer moved stream {name} first; nothing was aged out", "run it again"))
 
 
 def _age_results(site: Site, query: RecordedQuery) -> AgeOutReport:
     """Drop results past the query's retention; those of a form that it had before go with their archive."""
     name, retention, catalog = query.checked.name, query.checked.query.retention, site.catalog
-    for attempt in range(COMMIT_TRIES):
+
+    def attempt(_: int) -> AgeOutReport:
         of = read_archive(catalog, name)
         if of is None or retention is None or of.query_id != query.query_id:
             return AgeOutReport(name, None, ())
@@ -117,14 +111,11 @@ def _age_results(site: Site, query: RecordedQuery) -> AgeOutReport:
         done = done if aged == past else replace(done, held=hold)
         if aged is None:
             return done
-        try:
-            cause = site.caused_by("age-out")
-            commit_id = maintenance.commit_result_age_out(catalog, of, retention, aged, cause, held=held, seen=seen)
-        except BasisConflict:
-            time.sleep(0.05 * attempt)
-            continue
+        cause = site.caused_by("age-out")
+        commit_id = maintenance.commit_result_age_out(catalog, of, retention, aged, cause, held=held, seen=seen)
         return replace(done, commit_id=commit_id, buckets=aged.gone, rows=aged.rows, aged_to=aged.aged_to)
-    raise _busy_error(f"query {name}")
+
+    return optimistic(attempt, give_up(f"writer moved query {name} first; nothing was aged out", "run it again"))
 
 
 def oldest_hold(site: Site, name: str) -> RetentionHold | None:
@@ -143,11 +134,6 @@ def oldest_hold(site: Site, name: str) -> RetentionHold | None:
     from errata.archive.upkeep.retention import first_reader  # noqa: PLC0415 - it reads queries' texts, which loads sqlglot
 
     return first_reader(site, name, readers)
-
-
-def _busy_error(of: str) -> ErrataError:
-    what = f"{COMMIT_TRIES} times another writer moved {of} first; nothing was aged out"
-    return ErrataError(what, how="run it again")
 
 
 def _aged_row_counts(site: Site, basis: StreamState, aged: AgeOutPlan) -> dict[int, int]:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from errata.archive.upkeep import rewrite as archive
 from errata.archive.upkeep.rewrite import CompactionPlan
 from errata.catalog import buckets, pins, streams
 from errata.catalog.maintenance import CompactionCommit, commit_compaction, last_foldable_revision
 from errata.catalog.streams import StreamState
-from errata.catalog.transaction import BasisConflict
+from errata.catalog.transaction import BasisConflict, give_up, optimistic
 from errata.declare.site import Site
 from errata.engine.failures import spark_errors_in_words
-from errata.errors import ErrataError
 from errata.model.bucket import Bucket, NewBucket, Role
 from errata.model.compaction import DueCompaction, RewriteReason, due_compaction
-
-COMMIT_TRIES = 8
-"""Other writers can come first this often before we give up and say so."""
 
 ProgressCallback = Callable[[str], None]
 
@@ -63,30 +59,25 @@ def compact_streams(
 def _compact_stream(
     site: Site, name: str, everything: bool, plan_only: bool, on_step: ProgressCallback
 ) -> CompactionReport:
-    for attempt in range(COMMIT_TRIES):
+    def attempt(_: int) -> CompactionReport:
         basis = streams.stream_state(site.catalog, name)
         with pins.hold_pin(site.catalog, basis.changed_in, f"compaction of {name}"), spark_errors_in_words():
             if streams.stream_state(site.catalog, name).changed_in != basis.changed_in:
-                continue  # what it stood on may have been removed before it was pinned
+                raise BasisConflict  # what it stood on may have been removed before it was pinned
             found = _due_plan(site, basis, everything)
             report = _plan_report(name, *found)
             if plan_only or report.nothing:
                 return report
             made = _rewrite_plan(site, basis, found[1], on_step)
         on_step(f"committing {name}")
-        try:
+        tell = partial(on_step, f"another writer moved {name} first; beginning again")
+        with site.discard_on_conflict(made.written, tell):
             commit_id = commit_compaction(site.catalog, basis, made, site.caused_by("compact"))
-        except BasisConflict:
-            site.discard(made.written)
-            on_step(f"another writer moved {name} first; beginning again")
-            time.sleep(0.05 * attempt)
-        else:
-            done = (made.replaced, made.folded, made.written)
-            return CompactionReport(name, commit_id, *done, report.reasons, report.held)
-    raise ErrataError(
-        f"{COMMIT_TRIES} times another writer moved stream {name} first; nothing was compacted",
-        how="run it again when fewer corrections come in",
-    )
+        done = (made.replaced, made.folded, made.written)
+        return CompactionReport(name, commit_id, *done, report.reasons, report.held)
+
+    what = f"writer moved stream {name} first; nothing was compacted"
+    return optimistic(attempt, give_up(what, "run it again when fewer corrections come in"))
 
 
 def _due_plan(site: Site, basis: StreamState, everything: bool) -> tuple[DueCompaction, CompactionPlan]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from errata.archive.overlays import bucket_sources
 from errata.archive.scan_plan import ArchiveScan, ScanBuckets
@@ -23,11 +24,11 @@ from errata.catalog import health, pins, repair, vacuum
 from errata.catalog.health import StreamInventory
 from errata.catalog.repair import ArchiveRepair, FigureRepair
 from errata.catalog.streams import StreamState
-from errata.catalog.transaction import BasisConflict
+from errata.catalog.transaction import give_up, optimistic
 from errata.catalog.vacuum import ArchiveEntry
 from errata.declare.site import Site
 from errata.engine.failures import spark_errors_in_words
-from errata.errors import ErrataError, unknown_name_error
+from errata.errors import unknown_name_error
 from errata.model.bucket import Bucket, Role
 from errata.model.consistency import ledger_findings, number_findings, overlap_findings, position_findings
 from errata.model.findings import (
@@ -43,9 +44,6 @@ from errata.model.findings import (
     differing_figures,
     misclassed_finding,
 )
-
-COMMIT_TRIES = 8
-"""Other writers can come first this often before we give up and say so."""
 
 ProgressCallback = Callable[[str], None]
 ProgressBar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
@@ -105,7 +103,7 @@ def run_doctor(
 def _examine_archive(
     site: Site, recorded: ArchiveEntry, orders: DoctorOptions, on_step: ProgressCallback, bar: ProgressBar
 ) -> DoctorReport:
-    for _ in range(COMMIT_TRIES):
+    def attempt(_: int) -> DoctorReport:
         on_step(f"looking at {recorded.name}")
         kept_from = health.oldest_checked_commit(site.catalog, recorded.stream_id)
         with pins.hold_pin(site.catalog, kept_from, f"doctor of {recorded.name}"), spark_errors_in_words():
@@ -115,18 +113,14 @@ def _examine_archive(
         done = DoctorReport(recorded.name, roles.count(Role.BASE), roles.count(Role.OVERLAY), findings)
         if not orders.fix or wanted.nothing:
             return done
-        try:
+        with site.discard_on_conflict((), partial(on_step, "another writer came first; looking again")):
             commit_id = repair.commit_repair(site.catalog, visit.basis, wanted, site.caused_by("doctor"))
-        except BasisConflict:
-            on_step("another writer came first; looking again")
-            continue
         left = [each for each in findings if not each.mendable]
         mended = [each for each in findings if each.mendable]
         return replace(done, findings=left, mended=mended, commit_id=commit_id)
-    raise ErrataError(
-        f"{COMMIT_TRIES} times another writer moved stream {recorded.name} first; nothing of it was mended",
-        how="run it again, or without --fix to look only",
-    )
+
+    what = f"writer moved stream {recorded.name} first; nothing of it was mended"
+    return optimistic(attempt, give_up(what, "run it again, or without --fix to look only"))
 
 
 def _check_archive(
