@@ -1,4 +1,8 @@
-"""One-time answers: what a query says at an event time, over its inputs as known at a commit."""
+"""Answers a query once, at an event time, over its inputs as known at a commit. Nothing is stored.
+
+The query's text is planned against the declarations of that commit, lineage gives the interval of each input that the
+answer needs, and one plan over these scans is run by the engine that suits their size.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +45,12 @@ _QUERY_NAME = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class OneTimeQuery:
-    """What is asked, in a person's words: a query that has been applied, by name, or else a text."""
+    """A one-time query: the name of an applied query, or a text."""
 
     name: str | None = None
     text: str = ""
     where: str = "the query"
-    """What the text is called in mistakes."""
+    """The name of the text in error messages."""
     at: str | int | None = None
     """The event time; None for the frontier."""
     as_of: str | int | None = None
@@ -55,17 +59,17 @@ class OneTimeQuery:
 
 @dataclass(frozen=True, slots=True)
 class BoundQuery:
-    """A question that has been understood."""
+    """A one-time query, planned as of a commit."""
 
     plan: Plan
     inner: Mapping[str, Plan]
-    """The queries that it reads, each after those that it reads itself."""
+    """The queries that it reads, in order of dependency."""
     bases: Mapping[str, StreamState]
-    """The streams and relations that all is made of, where they stood at the commit."""
+    """The streams and relations at the bottom of it, in their state at the commit."""
     commit_id: int
     at: int
     needed: Mapping[str, Interval]
-    """Where the rows of each base lie that make the answer."""
+    """The interval of each base whose rows make the answer."""
 
     @property
     def moment(self) -> str:
@@ -74,34 +78,34 @@ class BoundQuery:
 
     @property
     def columns(self) -> list[str]:
-        """The columns of the answer, in their order."""
+        """The answer's columns, in their order."""
         return [each.name for each in self.plan.visible]
 
     @property
     def aged(self) -> list[str]:
-        """Streams that have lost rows to their retention that the answer should be made of."""
+        """Streams that have aged out rows which the answer would need."""
         aged = {name: each.aged_to for name, each in self.bases.items()}
         return sorted(name for name, to in aged.items() if to is not None and self.needed[name].start < to)
 
     @property
     def left_over(self) -> str:
-        """What is to be said where there are such."""
+        """The warning if there are such streams."""
         return f"rows of {', '.join(self.aged)} have been aged out: the answer is of those that are left"
 
 
 @dataclass(frozen=True, slots=True)
 class OneTimeAnswer:
-    """An answer in the making."""
+    """An answer, opened for reading."""
 
     asked: BoundQuery
     rows: FrameOrTable
     pin: pins.Pin
-    """Holds until the reading ends; its `check` tells whether what has been read so far was whole."""
+    """Held until the reading ends; its `check` raises an error if a file that was read may have been removed."""
 
 
 @contextmanager
 def open_answer(site: Site, question: OneTimeQuery) -> Iterator[OneTimeAnswer]:
-    """Answer with the commit pinned: nothing that is read is removed before the block ends."""
+    """Open the answer. The commit is pinned until the block ends."""
     commit_id = commits.resolve_as_of(site.catalog, question.as_of)
     holder = f"answer of {question.name or 'a query'}"
     with pins.hold_pin(site.catalog, commit_id, holder) as pin, query_errors_in_words():
@@ -141,13 +145,13 @@ def ask_frame(
 
 
 def one_time_query(query: str, at: str | int | None, as_of: str | int | None) -> OneTimeQuery:
-    """A question of which a program says in one word or text what it is about."""
+    """A one-time query from a single argument: a name if it is one word, else a text."""
     named = _QUERY_NAME.fullmatch(query.strip()) is not None
     return OneTimeQuery(query.strip(), at=at, as_of=as_of) if named else OneTimeQuery(text=query, at=at, as_of=as_of)
 
 
 def bind_query(catalog: Catalog, question: OneTimeQuery, commit_id: int) -> BoundQuery:
-    """What the question means: the plan, what it reads as of the commit, and the event time."""
+    """Plan the query as of the commit, and resolve the event time."""
     there = {each.stream.name: each for each in streams.stream_states(catalog, commit_id)}
     applied = {name: each.checked for name, each in queries.recorded_queries(catalog).items()}
     known = {name: each.query for name, each in applied.items()}

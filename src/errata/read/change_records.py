@@ -1,4 +1,8 @@
-"""Change records of a query's results as persons and programs read them."""
+"""Change records of a query's results, made from the changelog that the archive keeps: op, key, lifetime, the values
+before and after, cause and commit.
+
+The same function makes them from Arrow tables and, batch by batch, in an engine.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ from errata.read.tables import TableField, format_table
 from errata.read.wording import short_batch_id
 
 CHANGE_COLUMNS = ("op", "key", "vs", "ve", "old", "new", "old_ve", "cause", "commit")
-"""The columns of changes, whatever the query."""
+"""The columns of change records, the same for every query."""
 
 _TABLE_FIELDS = (
     TableField("commit", "commit", right=True),
@@ -41,7 +45,7 @@ _CAUSE_TYPE = pa.struct([pa.field("type", pa.string()), pa.field("id", pa.string
 
 
 def change_schema(shape: ResultShape) -> pa.Schema:
-    """The columns of changes."""
+    """The columns of change records, with their types."""
     time = pa.timestamp("us", "UTC") if shape.timed else pa.int64()
     values = _struct_type(_payload_columns(shape))
     fields = {"op": pa.string(), "key": _struct_type(_key_columns(shape)), "vs": time, "ve": time}
@@ -52,8 +56,8 @@ def change_schema(shape: ResultShape) -> pa.Schema:
 def changes_from_records(
     records: pa.Table, shape: ResultShape, told: Mapping[int, ChangeCause], into: ResultShape | None = None
 ) -> pa.Table:
-    """Records of the feed as changes, in their order. `into` is the shape of the results as they are now, where it is
-    another one: columns that they had not are NULL, and those that they no longer have are left out."""
+    """Change records from rows of the changelog, in their order. `into` is the present shape of the results, if it
+    is another: columns that the rows lack are NULL, and those that it lacks are left out."""
     records = conform(records, feed_schema(shape))
     if into is not None:
         shape, records = into, conform(records, feed_schema(into))
@@ -65,7 +69,7 @@ def changes_from_records(
         "op": op,
         "key": _struct_array(records, _key_columns(shape), [each.name for each in _key_columns(shape)], None),
         "vs": records[VS],
-        # A result that is gone counts at no instant.
+        # A deleted result counts at no instant.
         "ve": _known_ends(pc.if_else(gone, records[VS], records[VE])),
         "old": _struct_array(records, payload, [old_column(each.name) for each in payload], new),
         "new": _struct_array(records, payload, [each.name for each in payload], gone),
@@ -79,18 +83,18 @@ def changes_from_records(
 def change_records_frame(
     records: DataFrame, shape: ResultShape, told: Mapping[int, ChangeCause], into: ResultShape | None = None
 ) -> DataFrame:
-    """The same as a frame."""
+    """The same for a DataFrame."""
     schema = from_arrow_schema(change_schema(into or shape))
     return records.mapInArrow(partial(_map_batches, shape=shape, told=dict(told), into=into), schema)
 
 
 def empty_change_records_frame(session: SparkSession, shape: ResultShape) -> DataFrame:
-    """The frame where nothing has changed."""
+    """A frame without change records."""
     return session.createDataFrame([], from_arrow_schema(change_schema(shape)))
 
 
 def last_changes(some: FrameOrTable, most: int) -> pa.Table:
-    """The last of some changes."""
+    """The last change records."""
     if isinstance(some, pa.Table):
         return some.slice(max(0, some.num_rows - most))
     order = ("commit", "vs", "key")
@@ -99,7 +103,7 @@ def last_changes(some: FrameOrTable, most: int) -> pa.Table:
 
 
 def last_rows_of_tables(some: Sequence[pa.Table], most: int) -> tuple[list[pa.Table], bool]:
-    """The last changes of several tables, those of one form together; and whether there are more."""
+    """The last change records of several tables, those of one schema together; and whether there are more."""
     kept: list[pa.Table] = []
     room = most
     for table in reversed(some):
@@ -113,7 +117,7 @@ def last_rows_of_tables(some: Sequence[pa.Table], most: int) -> tuple[list[pa.Ta
 
 
 def format_changes(some: pa.Table, width: int) -> Table | Text:
-    """Changes as a table that fits the width, times without their microseconds."""
+    """Change records as a table that fits the width, with times to the millisecond."""
     columns = {name: _column_texts(some[name]) for name in ("commit", "op", "key", "vs", "ve", "old", "new")}
     columns["cause"] = [f"{each['type']} {short_batch_id(each['id'])}" for each in some["cause"].to_pylist()]
     records = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
@@ -145,7 +149,7 @@ def _key_columns(shape: ResultShape) -> list[ArchiveColumn]:
 
 
 def _payload_columns(shape: ResultShape) -> list[ArchiveColumn]:
-    """What a person has asked for, and is no part of the key."""
+    """The visible columns that are not part of the key."""
     return [each for each in shape.columns if not each.key and not each.hidden]
 
 
@@ -166,12 +170,12 @@ def _struct_array(
 
 
 def _known_ends(ends: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Ends of lifetimes, where an end that nobody knows is NULL."""
+    """Ends of lifetimes; an open end is NULL."""
     return pc.if_else(pc.equal(ends, HIGHEST), pa.scalar(None, pa.int64()), ends)
 
 
 def _cause_columns(runs: pa.ChunkedArray, told: Mapping[int, ChangeCause]) -> dict[str, pa.Array]:
-    """For each record, by the number that it bears, the commit and the cause."""
+    """The commit and the cause of each record, by the number of its evaluation."""
     numbers, wanted = np.array(sorted(told), np.int64), runs.to_numpy()
     known = [told[int(each)] for each in numbers]
     places = np.searchsorted(numbers, wanted)

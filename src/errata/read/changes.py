@@ -1,8 +1,8 @@
-"""Reading how the published answer of a query has changed: every result that came, changed or went, in the order of
-commits. A reader who holds results by key and vs, and takes the changes in, has the published answer at every commit.
+"""Reads the changelog of a query: every result that was inserted, replaced or deleted, in the order of commits. A
+reader that holds results by key and vs, and applies the changes, has the published answer of every commit.
 
-What commits behind the horizon have changed is no longer told one by one: whoever reads from the beginning is told the
-results that stood at the first commit that is still whole as if each had come as it is there.
+Changes by commits behind the horizon may be gone. A reader that starts from the beginning gets the results as of the
+first commit that is still complete, as inserts, and the changes since.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ from errata.read.change_records import (
 from errata.read.output import FrameOrTable, fetch_all
 
 _REPLACING_CAUSES = ("query", "stream")
-"""Types of causes for which results take the place of others."""
+"""Types of causes for which the new results replace those of the archive before."""
 
 CHUNK_RECORDS = 50_000
-"""So many records are told together; an evaluation that has more is read by itself."""
+"""Records in one chunk; an evaluation with more is a chunk of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangelogChunk:
-    """Some changes, in order."""
+    """Consecutive changes."""
 
     rows: FrameOrTable
     shape: ResultShape
 
 
 class ChangelogReader:
-    """The changes of a query, read up to the newest commit each time; nothing is left out, and nothing told twice."""
+    """Reads the changes of a query up to the newest commit each time, without gaps or repetition."""
 
     def __init__(self, site: Site, query: str, since: str | int | None = None) -> None:
         catalog = site.catalog
@@ -65,24 +65,24 @@ class ChangelogReader:
         self.query = resolve_query(catalog, query, commits.newest_commit(catalog))
         self._since = since
         self.told: int | None = None if since is None else commits.resolve_as_of(catalog, since)
-        """The commit up to which all has been told; None: nothing has."""
+        """The commit up to which changes have been read; None if none have."""
         self.ended = False
-        """Whether the query is no longer there."""
+        """Whether the query has been dropped."""
         if self.told is not None:
             commits.check_readable(catalog, self.told, result_horizon(catalog), self.query, "query")
 
     def check_answered(self) -> None:
-        """Refuse a query that has no results yet."""
+        """Raise an error for a query that has no results yet."""
         if not archive_history(self._site.catalog, self.query):
             raise no_results_error(self._site.catalog, self.query)
 
     def new(self) -> Iterator[ChangelogChunk]:
-        """What has changed since the last time."""
+        """The changes since the last call."""
         catalog, newest = self._site.catalog, commits.newest_commit(self._site.catalog)
         if self.told == newest:
             return
         after = commits.whole_since(catalog, self.query) if self.told is None else self.told
-        # The oldest of all that is read: what commits after it have removed stays, too.
+        # Pin the oldest commit that is read, so that what later commits removed stays, too.
         with pins.hold_pin(catalog, max(after, 1), f"changes of {self.query}"), query_errors_in_words():
             after = self._whole(after)
             for stretch in changelog_segments(catalog, self.query, after, newest, restated=self.told is None):
@@ -105,7 +105,7 @@ class ChangelogReader:
 
 
 def read_change_records(engines: Engines, site: Site, stretch: ChangeRange, only: str = "true") -> FrameOrTable:
-    """The change records of a stretch for which something is true."""
+    """The change records of a range that satisfy a condition."""
 
     def made(session: SparkSession) -> DataFrame:
         return changes_frame(session, site.catalog, site.warehouse, stretch, only)
@@ -133,11 +133,11 @@ def query_changes_frame(
 
 
 def query_changes_table(site: Site, query: str, since: str | int | None = None) -> pa.Table:
-    """The same in memory."""
+    """The same as an Arrow table."""
     catalog, engines = site.catalog, site.engines()
     name = resolve_query(catalog, query, commits.newest_commit(catalog))
     after = commits.whole_since(catalog, name) if since is None else commits.resolve_as_of(catalog, since)
-    # The oldest of all that is read, and looked at behind the pin: what commits after it have removed stays, too.
+    # Pin the oldest commit that is read, then look up: what later commits removed stays, too.
     with pins.hold_pin(catalog, max(after, 1), f"changes of {name}") as pin, query_errors_in_words():
         shape, found = _comparable_segments(catalog, name, since)
         tables = [
@@ -151,8 +151,8 @@ def query_changes_table(site: Site, query: str, since: str | int | None = None) 
 def _comparable_segments(
     catalog: Catalog, query: str, since: str | int | None
 ) -> tuple[ResultShape, list[ChangeRange]]:
-    """The shape of the results of a query, and their changes, as long as results can be told to be the same ones: what
-    came when the query had another key is left out."""
+    """The shape of a query's results, and the ranges of changes that have the present key; changes under another key
+    are left out."""
     newest = commits.newest_commit(catalog)
     name = resolve_query(catalog, query, newest)
     whole_from = commits.whole_since(catalog, name)
@@ -178,8 +178,8 @@ def _comparable_segments(
 def changelog_segments(
     catalog: Catalog, name: str, after: int, up_to: int, *, restated: bool, most: int | None = CHUNK_RECORDS
 ) -> Iterator[ChangeRange]:
-    """What commits after one and up to another have changed. `restated`: first what stood at the one. Evaluations are
-    taken together as long as they tell of no more records than `most`."""
+    """The changes by commits after one and up to another; with `restated`, preceded by the results as of the first.
+    Evaluations are grouped up to `most` records."""
     archives = [each for each in archive_history(catalog, name) if each[0].added_in <= up_to]
     for place, (of, ended) in enumerate(archives):
         if ended is not None and ended <= after:
@@ -192,21 +192,21 @@ def changelog_segments(
 
 
 def _initial_segment(catalog: Catalog, of: ResultArchive, commit_id: int) -> ChangeRange:
-    """All that stood at a commit, as if it had come so."""
+    """The results as of a commit, as inserts."""
     told = {each.number: _commit_cause(each) for each in evaluations_of(catalog, of.stream_id, up_to=commit_id)}
     results, masks = split_masks(buckets_by_start(catalog, of, commit_id))
     return ChangeRange(of, [RecordPart(each, RecordKind.ADDED) for each in results], told, masks)
 
 
 def _final_segment(catalog: Catalog, of: ResultArchive, ended: int) -> ChangeRange:
-    """All that stood when the archive ended, as gone."""
+    """The results at the end of an archive, as deletes."""
     told = {ARCHIVE_ENDED: ChangeCause(ended, "query", of.name)}
     results, masks = split_masks(buckets_by_start(catalog, of, ended - 1))
     return ChangeRange(of, [RecordPart(each, RecordKind.GONE) for each in results], told, masks)
 
 
 def _has_transition(catalog: Catalog, later: Sequence[tuple[ResultArchive, int | None]], ended: int) -> bool:
-    """Whether the archive that took the place of an ended one tells how the one answer becomes the other."""
+    """Whether the archive that replaced an ended one records the changes from the one to the other."""
     if not later or later[0][0].added_in != ended:
         return False
     first = evaluations_of(catalog, later[0][0].stream_id, up_to=ended)[0]
@@ -214,7 +214,7 @@ def _has_transition(catalog: Catalog, later: Sequence[tuple[ResultArchive, int |
 
 
 def _has_full_changelog(evaluation: Evaluation) -> bool:
-    """Whether the feed tells all; else rows tell by themselves that they were added."""
+    """Whether the changelog has every change; otherwise added rows are changes by themselves."""
     return bool(evaluation.cause.get("feed", "rows") == "whole")
 
 
@@ -241,11 +241,11 @@ def _evaluation_segments(
 
 
 def _evaluation_parts(evaluation: Evaluation, found: Sequence[Bucket]) -> list[RecordPart]:
-    """What an evaluation's buckets tell of it."""
+    """The parts of an evaluation's buckets that are changes by it."""
     number = evaluation.number
     parts = [RecordPart(each, RecordKind.FEED, number) for each in found if each.role is Role.FEED]
     if not _has_full_changelog(evaluation):
-        # What lies before its instants it has merged from others, and not brought.
+        # Rows before its instants were merged from other buckets, and are not new.
         own = [each for each in found if each.role is not Role.FEED and each.vs_max >= evaluation.step.since]
         parts += [RecordPart(each, RecordKind.ADDED, number) for each in own]
     return parts

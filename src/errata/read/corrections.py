@@ -1,4 +1,7 @@
-"""Corrections of published results: those that sweeps made and those that persons had worked out again."""
+"""Corrections of published results, by sweeps and by replays; and what one task of a scheduler committed.
+
+Only the catalog is read. The lists are paged by time: a page names the moment before which the next one begins.
+"""
 
 from __future__ import annotations
 
@@ -15,81 +18,81 @@ from errata.model.commit import Commit, RefusedRevisions
 from errata.model.time import Interval, format_instant
 
 CORRECTIONS_PER_PAGE = 50
-"""So many corrections are told on a page."""
+"""Corrections on a page."""
 
 MAX_TASK_COMMITS = 500
-"""So many commits of one task are looked at."""
+"""Commits of one task that are returned at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectionSummary:
-    """One correction of one query's results, or a replay that has found nothing wrong."""
+    """One correction of one query's results, or a replay that changed nothing."""
 
     at: int
     query: str
     by_hand: bool
     revisions: Mapping[str, tuple[int, int]]
-    """Of each source the first and the last revision that was taken up; of late versions both are 0."""
+    """By source, the first and the last revision that was taken up; both are 0 for late versions of a relation."""
     technique: str
     compared: int
     changed: int
     micros: int
-    """How long it took."""
+    """Its duration in microseconds."""
     commit: Commit | None = None
-    """None of a replay that has changed nothing."""
+    """None for a replay that changed nothing."""
     refused: Sequence[RefusedRevisions] = ()
     replay: ReplayRecord | None = None
     queries: frozenset[str] = frozenset()
-    """The sources that are queries: their revisions are their own corrections."""
+    """The sources that are queries; their revisions are their own corrections."""
 
     @property
     def under_way(self) -> bool:
-        """Whether it is a replay that goes on, or was broken off."""
+        """Whether it is a replay that is running or was interrupted."""
         return self.replay is not None and self.replay.replay.ended is None
 
     @property
     def verified(self) -> bool:
-        """Whether all that was looked at was found to be right."""
+        """Whether every result that was compared was right."""
         return not self.under_way and self.changed == 0
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectionPage:
-    """Corrections, the newest first."""
+    """A page of corrections, the newest first."""
 
     entries: Sequence[CorrectionSummary]
     older: int | None = None
-    """The moment before which there are more; None: these are the last."""
+    """The time before which there are more; None on the last page."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCommits:
-    """What a task of Airflow has done."""
+    """The commits of a task of Airflow."""
 
     commits: Sequence[Commit]
     corrections: Mapping[int, CorrectionSummary]
-    """By commit."""
+    """Corrections by commit."""
 
 
 def correction_page(
     site: Site, before: int | None = None, query: str | None = None, most: int = CORRECTIONS_PER_PAGE
 ) -> CorrectionPage:
-    """The corrections before a moment; only those of a query, if told."""
+    """The corrections before a time, of all queries or of one."""
     if query is not None:
         check_query_name(site, query)
     swept = activity.recent_corrections(site.catalog, most, before, query)
     replays = activity.recent_replays(site.catalog, most, before, query)
-    # What a replay has changed is told by its commits.
+    # The changes of a replay are reported by its commits.
     found = [*map(_correction_summary, swept), *(_replay_summary(each) for each in replays if not _has_commits(each))]
     found.sort(key=lambda each: each.at, reverse=True)
     ends = ([each.commit.at for each in swept], [each.replay.begun for each in replays])
-    # Of what lies before the older end of a full page nobody knows whether it is whole.
+    # Before the older end of a full page, the list may be incomplete.
     since = max((moments[-1] for moments in ends if len(moments) == most), default=None)
     return CorrectionPage([each for each in found if since is None or each.at >= since], since)
 
 
 def find_correction(site: Site, query: str, commit_id: int) -> tuple[CorrectionRecord, CorrectionSummary]:
-    """One correction, by the query and the commit."""
+    """The correction of a query that a commit made."""
     found = activity.correction_in(site.catalog, query, commit_id)
     if found is None:
         check_query_name(site, query)
@@ -108,7 +111,7 @@ def find_replay(site: Site, replay_id: int) -> CorrectionSummary:
 
 
 def task_commits(site: Site, dag_id: str, run_id: str, task_id: str, try_number: int | None = None) -> TaskCommits:
-    """What a task of Airflow, or one try of it, has committed."""
+    """The commits of a task of Airflow, or of one try of it."""
     made = activity.commits_of_task(site.catalog, dag_id, run_id, task_id, try_number, MAX_TASK_COMMITS)
     sweeps = [each for each in made if each.cause.flow == "sweep"]
     corrected = activity.corrections_in(site.catalog, [each.commit_id for each in sweeps])
@@ -116,7 +119,7 @@ def task_commits(site: Site, dag_id: str, run_id: str, task_id: str, try_number:
 
 
 def check_query_name(site: Site, name: str) -> None:
-    """Refuse a name that no query has or has had."""
+    """Raise an error for a name that no query has or has had."""
     there = {*queries.recorded_queries(site.catalog), *site.project.queries, *activity.answered_queries(site.catalog)}
     if name not in there:
         raise unknown_name_error("query", name, there)
@@ -152,15 +155,15 @@ def _has_commits(each: ReplayRecord) -> bool:
     return each.replay.ended is not None and each.replay.changed > 0
 
 
-# What a task of a scheduler has moved: the streams and queries that its commits changed, and in which event times.
+# Asset changes: the streams and queries that a task's commits changed, and in which event times.
 
 _ROW_COUNTS = ("appended", "inserted", "changed", "results")
-"""Of a commit's summary, what counts the rows that it brought or changed: the first that is there."""
+"""The keys of a commit's summary that count rows brought or changed; the first that is present is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssetChange:
-    """One commit, as those want to know of it who read the stream or the query."""
+    """One commit, as a scheduler reports it to readers of the stream or query."""
 
     kind: str
     """`streams` or `queries`."""
@@ -168,14 +171,14 @@ class AssetChange:
     commit_id: int
     rows: int
     span: Interval | None
-    """The event times that it concerns; None where it brought no rows."""
+    """The event times that it concerns; None if it brought no rows."""
     timed: bool = True
     reads: tuple[str, ...] = ()
-    """What a query reads, each as its kind and name: `streams/trades`."""
+    """The inputs of a query, each as kind and name: `streams/trades`."""
 
     @property
     def told(self) -> Mapping[str, object]:
-        """For programs outside."""
+        """The change as JSON values."""
         found: dict[str, object] = {"commit": self.commit_id, "rows": self.rows}
         if self.span is not None:
             found |= {"from": self._shown(self.span.start), "to": self._shown(self.span.end)}
@@ -186,7 +189,7 @@ class AssetChange:
 
 
 def task_asset_changes(site: Site, dag_id: str, run_id: str, task_id: str, try_number: int) -> list[AssetChange]:
-    """What the commits of one try of a task have moved, in their order."""
+    """The changes that the commits of one try of a task made, in their order."""
     commits = catalog_commits.commits_of_try(site.catalog, dag_id, run_id, task_id, try_number)
     if not commits:
         return []

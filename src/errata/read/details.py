@@ -1,4 +1,7 @@
-"""Streams over event time: where their buckets lie, what corrections lie over them, and what has been aged out."""
+"""One stream or one query in detail: its timeline over event time, commits, readers, update pattern and corrections.
+
+A timeline divides event time into equal cells; the catalog groups the buckets that touch the same cells.
+"""
 
 from __future__ import annotations
 
@@ -18,28 +21,28 @@ from errata.read.corrections import CorrectionPage, check_query_name, correction
 from errata.read.status import DeclarationState, QueryStatus, StreamStatus, query_statuses, stream_statuses
 
 LIST_CELLS = 240
-"""A timeline in a list has so many places: nobody tells more of them apart."""
+"""Cells of a timeline in a list, about as many as can be told apart there."""
 
 STREAM_CELLS = 960
-"""So many has that of one stream alone."""
+"""Cells of the timeline of a single stream."""
 
 STREAMS_PER_PAGE = 100
-"""So many streams are shown on a page."""
+"""Streams on a page."""
 
 MAX_STREAM_COMMITS = 15
-"""So many of a stream's last commits are told."""
+"""Last commits of a stream that are listed."""
 
 _SHOWN_ROLES = (Role.BASE, Role.OVERLAY, Role.PENDING)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamTimeline:
-    """A stretch of event time in equal cells, and what lies where."""
+    """A range of event time in equal cells, and the buckets in each."""
 
     low: int
-    """The first place."""
+    """The first place of a row."""
     high: int
-    """The last place at which something lies."""
+    """The last place of a row."""
     cells: int
     strips: Sequence[TimelineStrip] = ()
     stable: int | None = None
@@ -47,21 +50,21 @@ class StreamTimeline:
 
     @property
     def width(self) -> int:
-        """How much of event time a cell is."""
+        """The length of a cell in event time."""
         return max(1, -(-(self.high - self.low + 1) // self.cells))
 
     def cell(self, place: int) -> float:
-        """Where a place lies, in cells."""
+        """A place in units of cells."""
         return min(max((place - self.low) / self.width, 0.0), float(self.cells))
 
     def of(self, role: Role) -> list[TimelineStrip]:
-        """What of one kind lies where."""
+        """The strips of buckets of one role."""
         return [each for each in self.strips if each.role is role]
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineLane:
-    """A stream as it stands, and its timeline; None where it has no rows."""
+    """The state of a stream, and its timeline; None if it has no rows."""
 
     status: StreamStatus
     timeline: StreamTimeline | None
@@ -69,22 +72,22 @@ class TimelineLane:
 
 @dataclass(frozen=True, slots=True)
 class TimelinePage:
-    """Streams, one above the other."""
+    """One page of streams."""
 
     lanes: Sequence[TimelineLane]
     total: int
-    """How many streams there are."""
+    """The number of all streams."""
     page: int = 1
     pages: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class StreamDetails:
-    """One stream, at length."""
+    """One stream in detail."""
 
     lane: TimelineLane
     read_by: Sequence[str]
-    """The queries that read it themselves."""
+    """The queries that read it directly."""
     commits: Sequence[Commit]
     """Its last commits, the newest first."""
 
@@ -103,7 +106,7 @@ def timeline_page(site: Site, page: int = 1) -> TimelinePage:
 
 
 def stream_details(site: Site, name: str) -> StreamDetails:
-    """One stream at length."""
+    """One stream in detail."""
     recorded = queries.recorded_queries(site.catalog)
     there = {each.stream.name for each in streams.stream_states(site.catalog)} | set(site.project.streams)
     if name not in there:
@@ -133,11 +136,11 @@ def _stream_timeline(site: Site, of: StreamState | None, status: StreamStatus, c
 
 
 def _clip_strip(each: TimelineStrip, cells: int) -> TimelineStrip:
-    """What waits may lie before all rows, or behind them: it is shown at the edge."""
+    """The strip, clipped to the timeline: pending revisions may lie outside of it and are shown at its edge."""
     return replace(each, first=min(max(each.first, 0), cells - 1), last=min(max(each.last, 0), cells - 1))
 
 
-# Queries in plain words: how their results come and go.
+# Queries.
 
 PATTERN_TEXTS: Mapping[UpdatePattern, tuple[str, str]] = {
     UpdatePattern.MONOTONIC: ("only adds", "Results are only ever added; none expires."),
@@ -146,7 +149,7 @@ PATTERN_TEXTS: Mapping[UpdatePattern, tuple[str, str]] = {
     UpdatePattern.KEYED: ("latest per key", "A result holds until the next one of its key takes its place."),
     UpdatePattern.STRICT: ("may change any time", "Some results end at moments that nobody can foretell."),
 }
-"""A name of one or two words, and a sentence."""
+"""For each update pattern a short name and a sentence."""
 
 POLICY_TEXTS: Mapping[RevisionPolicy, str] = {
     RevisionPolicy.RESULTS: "Corrections change what has been published.",
@@ -157,20 +160,20 @@ POLICY_TEXTS: Mapping[RevisionPolicy, str] = {
 
 @dataclass(frozen=True, slots=True)
 class QueryDetails:
-    """One query, at length."""
+    """One query in detail."""
 
     status: QueryStatus
     text: str
-    """Its SQL as applied; empty where it has not been."""
+    """Its SQL as applied; empty if it has not been."""
     reads: list[tuple[str, bool]]
-    """What it reads itself, and whether that is a query."""
+    """What it reads directly, and whether that is a query."""
     read_by: list[str]
     course: CorrectionPage
     """Its last corrections."""
 
 
 def query_details(site: Site, name: str) -> QueryDetails:
-    """One query at length."""
+    """One query in detail."""
     found = next((each for each in query_statuses(site) if each.name == name), None)
     if found is None:
         check_query_name(site, name)

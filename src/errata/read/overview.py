@@ -1,4 +1,4 @@
-"""The whole project at a glance: whether all is well, and if not, what to look at first."""
+"""Whether the project is healthy, and if not, what a person should look at first. Only the catalog is read."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from errata.read.status import (
 from errata.read.wording import count_text
 
 MAX_NAMED = 10
-"""So many queries or streams are named; of more the others are counted."""
+"""Queries or streams that are named in a sentence; the rest are counted."""
 
 
 class HealthLevel(StrEnum):
-    """How much the project wants a person."""
+    """How urgently the project needs a person."""
 
     EMPTY = "empty"
     WELL = "well"
@@ -35,31 +35,31 @@ class HealthLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AttentionPoint:
-    """Something that a person should know, and what can be done."""
+    """Something that a person should know or do."""
 
     words: str
     how: str = ""
-    """In words, or a command."""
+    """What to do, as a sentence or a command."""
     command: bool = False
     panel: str = ""
-    """Where more is told."""
+    """The panel with details."""
     grave: bool = False
-    """Whether something has stopped for it."""
+    """Whether something has stopped because of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingCorrections:
-    """Corrections that are in no answer of some queries yet."""
+    """Revisions that the results of some queries lack, with one reason."""
 
     queries: Sequence[str]
     count: int
-    """Of the query that waits for most."""
+    """The largest number among these queries."""
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectOverview:
-    """What the first page says."""
+    """The content of the overview."""
 
     level: HealthLevel
     line: str
@@ -91,12 +91,12 @@ class ProjectOverview:
 
     @property
     def behind(self) -> int:
-        """How many queries have something to take up."""
+        """The number of queries with work due."""
         return sum(each.state in DUE_PROGRESS for each in self.queries)
 
 
 def project_overview(site: Site) -> ProjectOverview:
-    """How the project stands."""
+    """The state of the project."""
     streams, queries = stream_statuses(site), query_statuses(site)
     points = list(attention_points(streams, queries))
     level, line = health_line(streams, queries, points)
@@ -109,7 +109,7 @@ def project_overview(site: Site) -> ProjectOverview:
 def health_line(
     streams: Sequence[StreamStatus], queries: Sequence[QueryStatus], points: Sequence[AttentionPoint]
 ) -> tuple[HealthLevel, str]:
-    """How much the project wants a person, and the one line that says so."""
+    """How urgently the project needs a person, and one line that says why."""
     if not streams and not queries:
         return HealthLevel.EMPTY, "Nothing is declared yet."
     stopped = [each for each in queries if each.stopped is not None]
@@ -126,7 +126,7 @@ def health_line(
 
 
 def _progress_text(queries: Sequence[QueryStatus]) -> str:
-    """How far the queries are, where nothing is wrong."""
+    """How far the queries are evaluated, if nothing is wrong."""
     late = sum(each.state in DUE_PROGRESS for each in queries)
     if late:
         return f": {count_text(late, 'query has', 'queries have')} new rows to take up"
@@ -134,7 +134,7 @@ def _progress_text(queries: Sequence[QueryStatus]) -> str:
 
 
 def attention_points(streams: Sequence[StreamStatus], queries: Sequence[QueryStatus]) -> Iterator[AttentionPoint]:
-    """What does not mend itself."""
+    """What does not resolve by itself."""
     yield from _stopped_points(queries)
     held = [each for each in streams if each.quarantined]
     if held:
@@ -157,7 +157,7 @@ def attention_points(streams: Sequence[StreamStatus], queries: Sequence[QuerySta
 
 
 def _landing_points(streams: Sequence[StreamStatus]) -> Iterator[AttentionPoint]:
-    """Files that were set aside where they landed, and landing folders that cannot be looked into."""
+    """Files held in landing folders, and landing folders that cannot be listed."""
     held = [each for each in streams if each.set_aside]
     if held:
         total, of = sum(each.set_aside for each in held), name_list(each.stream.name for each in held)
@@ -172,7 +172,7 @@ def _landing_points(streams: Sequence[StreamStatus]) -> Iterator[AttentionPoint]
 
 
 def waiting_corrections(queries: Iterable[QueryStatus]) -> list[WaitingCorrections]:
-    """Which queries' answers lack corrections, and what these wait for; those that wait for the same together."""
+    """The revisions that queries' results lack, and why, grouped by reason."""
     found: dict[str, list[tuple[str, int]]] = {}
     for each in queries:
         count = each.pending + sum(each.left_out.values())
@@ -185,7 +185,7 @@ def waiting_corrections(queries: Iterable[QueryStatus]) -> list[WaitingCorrectio
 
 
 def waiting_reason(each: QueryStatus) -> str:
-    """What the corrections wait for that a query's answers lack, in words that go on from them."""
+    """Why the results of a query lack revisions, as the continuation of a sentence."""
     if each.stopped is not None:
         return "wait until the query has been mended"
     if each.waits_for is not None:
@@ -204,7 +204,7 @@ def repair_hint(fault: Fault, query: str) -> str:
 
 
 def name_list(names: Iterable[str]) -> str:
-    """Some names in a sentence; of many the first."""
+    """Names in a sentence; of many the first ones and a count."""
     every = list(names)
     shown, more = every[:MAX_NAMED], len(every) - MAX_NAMED
     if more > 0:
@@ -213,7 +213,7 @@ def name_list(names: Iterable[str]) -> str:
 
 
 def _blocked_points(queries: Sequence[QueryStatus]) -> Iterator[AttentionPoint]:
-    """Queries with something to take up that nobody else may take further."""
+    """Queries with work due whose lease keeps others from it."""
     blocked = [each for each in queries if each.blocked]
     for each in blocked[:MAX_NAMED]:
         if each.holder is not None:

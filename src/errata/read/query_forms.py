@@ -1,4 +1,5 @@
-"""The forms that a query has had: how each one read, and where the rows lie that make a result of it."""
+"""The forms that a query has had: the plan of each, and the extents of its inputs that make a result of it. Each
+form is planned once."""
 
 from __future__ import annotations
 
@@ -22,50 +23,50 @@ from errata.model.time import EVERYTHING, Interval
 
 @dataclass(frozen=True)
 class QueryForm:
-    """A query as it read when some results of it were published."""
+    """A query as it was when some results of it were published."""
 
     of: ResultArchive
-    """The archive of these results."""
+    """The archive of those results."""
     plan: Plan
     rewritten: Plan
     route: Route
 
     @property
     def by_beginnings(self) -> bool:
-        """Whether a result is told by when it begins, and not by when it counts."""
+        """Whether a result is identified by when it begins, and not by when it counts."""
         return not self.route.covering and extent_axis(self.rewritten) is ExtentAxis.START
 
     @property
     def fields(self) -> dict[str, str]:
-        """For each field of the plan the name by which it is kept."""
+        """By field of the plan, the name of its column in the archive."""
         return dict(zip((each.name for each in self.plan.fields), self.of.shape.names, strict=True))
 
     @property
     def scans(self) -> tuple[Scan, ...]:
-        """What it reads, each source as often as it does."""
+        """Its scans; a source may be scanned more than once."""
         return tuple(scans_of(self.rewritten))
 
     @property
     def sources(self) -> list[str]:
-        """The streams, relations and queries that it reads itself."""
+        """The streams, relations and queries that it reads directly."""
         return list(dict.fromkeys(scan.source.name for scan in self.scans))
 
     def region(self, key: Mapping[str, Value], vs: int, at: int) -> Extent:
-        """Where a result lies that began at `vs` and counts at `at`; the key by the names by which it is kept."""
+        """The extent of a result that began at `vs` and counts at `at`; the key is given by column of the archive."""
         values = self._values(key)
         if self.by_beginnings:
             return Extent(ExtentAxis.START, Interval(vs, vs + 1), values)
         return Extent(ExtentAxis.INSTANT, Interval(at, at + 1), values)
 
     def beginnings(self, key: Mapping[str, Value]) -> Interval:
-        """Where results of a key can begin."""
+        """The interval in which results of a key can begin."""
         if not self.by_beginnings:
             return EVERYTHING
         region = normalized_extent(self.rewritten, Extent(ExtentAxis.START, EVERYTHING, self._values(key)))
         return Interval(0, 0) if region is None else region.interval
 
     def reads(self, region: Extent) -> dict[str, list[Extent]]:
-        """The rows of each source that make the results of a region."""
+        """The extents of each source whose rows make the results of an extent."""
         found: dict[str, list[Extent]] = {name: [] for name in self.sources}
         for place, each in backward(self.rewritten, region).items():
             if not each.empty:
@@ -74,7 +75,7 @@ class QueryForm:
         return found
 
     def touches(self, change: InputChange, region: Extent) -> bool:
-        """Whether a change of rows that it reads can touch results in a region of its own."""
+        """Whether a change of input rows can affect results of an extent."""
         found = forward(self.rewritten, change)
         if found is None:
             return False
@@ -89,13 +90,13 @@ class QueryForm:
 
 @dataclass
 class QueryForms:
-    """All forms that are asked for, each read once."""
+    """The forms of queries, each planned once."""
 
     catalog: Catalog
     _known: dict[int, QueryForm] = field(default_factory=dict)
 
     def of(self, of: ResultArchive) -> QueryForm:
-        """The form that an archive of results is of."""
+        """The form that the results of an archive are of."""
         if of.stream_id not in self._known:
             self._known[of.stream_id] = self._read(of)
         return self._known[of.stream_id]

@@ -1,5 +1,9 @@
-"""Reading what has been published for a query: its answer at an event time, as known at a commit; and the answers of
-several queries as of one state of the streams."""
+"""Reads the published results of a query at an event time and a commit, and those of several queries as of one state of
+their streams.
+
+Everything is looked up after the commit is pinned, so that no file is removed before the block ends. Up to LOCAL_ROWS
+rows are read without an engine.
+"""
 
 from __future__ import annotations
 
@@ -35,26 +39,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ResultsRequest:
-    """What a person asks for."""
+    """Which results are wanted."""
 
     query: str
     at: str | int | None = None
-    """The event time; None for the last that is answered."""
+    """The event time; None for the frontier."""
     as_of: str | int | None = None
     """The commit, by its number or a moment at which it was the newest; None for the newest there is."""
     aligned: Sequence[str] = ()
-    """Further queries, all to be read as of one state of the streams."""
+    """Further queries, to be read as of one state of the streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultSnapshot:
-    """A query's results, and which state of them is read."""
+    """A query's results as one evaluation left them."""
 
     of: ResultArchive
     evaluation: Evaluation
-    """The one that has brought them to this state."""
+    """The evaluation that left them in this state."""
     commit_id: int
-    """A commit at which they were in it."""
+    """A commit as of which they were in this state."""
 
     @property
     def columns(self) -> list[str]:
@@ -64,7 +68,7 @@ class ResultSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class AlignedSnapshots:
-    """Answers that are there, and the one event time at which they are read."""
+    """Snapshots of several queries, and the one event time at which they are read."""
 
     chosen: Sequence[ResultSnapshot]
     at: int
@@ -77,29 +81,29 @@ class AlignedSnapshots:
 
 @dataclass(frozen=True, slots=True)
 class PublishedAnswer:
-    """A published answer about to be read."""
+    """The published answer of one query, opened for reading."""
 
     chosen: ResultSnapshot
     opened: Sequence[Bucket]
     rows: FrameOrTable
-    """In no particular order: a table if they are few."""
+    """Unsorted; a table if they are few."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenResults:
-    """Answers about to be read."""
+    """The answers of all requested queries, opened for reading."""
 
     found: AlignedSnapshots
     answers: Sequence[PublishedAnswer]
     notes: Sequence[str]
-    """What is to be said of the queries: that one has been edited since, or has stopped."""
+    """Notes for the reader: a query was edited since, or has stopped."""
     pin: pins.Pin
-    """Holds until the reading ends; its `check` tells whether what has been read so far was whole."""
+    """Held until the reading ends; its `check` raises an error if a file that was read may have been removed."""
 
 
 @contextmanager
 def open_results(site: Site, wanted: ResultsRequest) -> Iterator[OpenResults]:
-    """Read with the commit pinned: nothing that is read is removed before the block ends."""
+    """Open published results. The commit is pinned until the block ends."""
     catalog = site.catalog
     commit_id = commits.resolve_as_of(catalog, wanted.as_of)
     holder = f"results of {wanted.query}"
@@ -109,7 +113,7 @@ def open_results(site: Site, wanted: ResultsRequest) -> Iterator[OpenResults]:
         oldest = min(each.commit_id for each in found.chosen)
         if oldest < commit_id:
             pin = stack.enter_context(pins.hold_pin(catalog, oldest, holder))
-        # Looked at behind the pin: what is found readable now stays so.
+        # Checked while the pin is held, so that what is readable stays so.
         _check_readable(catalog, found, commit_id, wanted)
         stack.enter_context(query_errors_in_words())
         answers = [_read_answer(site, each, found.at) for each in found.chosen]
@@ -148,7 +152,7 @@ def results_frames(
 
 
 def find_snapshots(catalog: Catalog, wanted: ResultsRequest, commit_id: int) -> AlignedSnapshots:
-    """Which results are meant, in which state, and at which event time."""
+    """The snapshots that are meant, and the event time."""
     names = dict.fromkeys(resolve_query(catalog, each, commit_id) for each in (wanted.query, *wanted.aligned))
     newest = []
     for name in names:
@@ -164,7 +168,7 @@ def find_snapshots(catalog: Catalog, wanted: ResultsRequest, commit_id: int) -> 
 
 
 def _not_answered_error(catalog: Catalog, name: str, commit_id: int, wanted: ResultsRequest) -> ErrataError:
-    """Why there are no results of a query at a commit."""
+    """The error for a query that has no results as of the commit."""
     if wanted.as_of is None:
         return no_results_error(catalog, name)
     what = f"query {name} had no results as of commit {commit_id}"
@@ -198,7 +202,7 @@ def _snapshot_of_state(catalog: Catalog, newest: ResultArchive, common: int, com
         evaluation = None if of.added_in > commit_id else evaluation_for(catalog, of.stream_id, common)
         if evaluation is not None:
             later = evaluations_of(catalog, of.stream_id, after=evaluation.commit_id, up_to=commit_id)
-            # It stood until the next one; that commit is within the horizon for longer.
+            # The state lasted until the next evaluation; that commit is within the horizon for longer.
             until = later[0].commit_id if later else ended
             return ResultSnapshot(of, evaluation, commit_id if until is None else min(commit_id, until - 1))
     raise ErrataError(
@@ -211,7 +215,7 @@ def _snapshot_of_state(catalog: Catalog, newest: ResultArchive, common: int, com
 def _resolve_event_time(
     catalog: Catalog, chosen: Sequence[ResultSnapshot], at: str | int | None, commit_id: int
 ) -> int:
-    """The event time that is meant, which all of them must have an answer for."""
+    """The event time that is meant; an error if one of the queries has no answer for it."""
     slowest = min(chosen, key=lambda each: each.evaluation.frontier)
     begin = {each.of.name: _first_answered_instant(catalog, each) for each in chosen}
     latest = max(chosen, key=lambda each: begin[each.of.name])
@@ -240,13 +244,13 @@ def _resolve_event_time(
 
 
 def _first_answered_instant(catalog: Catalog, chosen: ResultSnapshot) -> int:
-    """The first instant for which there is a whole answer."""
+    """The first instant with a complete answer."""
     aged_to = maintenance.results_aged_to(catalog, chosen.of, chosen.commit_id)
     return chosen.evaluation.begins if aged_to is None else max(chosen.evaluation.begins, aged_to)
 
 
 def _check_readable(catalog: Catalog, found: AlignedSnapshots, commit_id: int, wanted: ResultsRequest) -> None:
-    """Refuse states behind the horizon, which for results is the longest of all streams."""
+    """Raise an error for states behind the horizon, which for results is the longest of all streams."""
     horizon = result_horizon(catalog)
     for each in found.chosen:
         if wanted.as_of is not None or each.commit_id != commit_id:
@@ -256,7 +260,7 @@ def _check_readable(catalog: Catalog, found: AlignedSnapshots, commit_id: int, w
 def _read_answer(site: Site, chosen: ResultSnapshot, at: int) -> PublishedAnswer:
     catalog, of = site.catalog, chosen.of
     opened = buckets_by_instant(catalog, of, chosen.commit_id, Interval(at, at + 1))
-    # Even the near engine takes a second to load.
+    # The near engine takes a second to load.
     if (count := sum(each.rows for each in opened)) <= LOCAL_ROWS:
         _log.info("no engine: %s rows", f"{count:,}")
         rows = valid_at(results_table(catalog, site.warehouse, of.shape, opened), at).select(chosen.columns)

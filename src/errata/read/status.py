@@ -1,4 +1,5 @@
-"""How everything stands: what each stream holds, what waits, and what is due. Nothing is opened but the catalog."""
+"""The state of each stream and query: rows, pending revisions, quarantine, and what is due. Only the catalog is
+read, and landing folders are listed."""
 
 from __future__ import annotations
 
@@ -28,14 +29,14 @@ from errata.model.stream import Stream
 from errata.model.time import MINUTE
 
 MAX_COMPARED_QUERIES = 1_000
-"""Of more queries than this the files are not read to tell which have changed: a look should be quick."""
+"""Queries up to which their files are read to tell which have changed; with more, the status would take too long."""
 
 LONG_LEASE_MICROS = 10 * MINUTE
-"""Microseconds after which somebody who is at work on a query that has something to take up is worth a look."""
+"""Microseconds after which a lease on a query that has work due is reported as blocking it."""
 
 
 class DeclarationState(StrEnum):
-    """How the declaration in errata.yaml and the one in the catalog agree."""
+    """Whether the declaration in errata.yaml and the one in the catalog agree."""
 
     AGREED = "as declared"
     CHANGED = "changed, not applied"
@@ -45,28 +46,28 @@ class DeclarationState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus:
-    """How one stream stands."""
+    """The state of one stream."""
 
     stream: Stream
     declared: DeclarationState
     rows: int = 0
-    """The rows that count now: those of buckets, as corrected."""
+    """Rows that count now: those of base buckets, with revisions applied."""
     base: ArchiveSize = field(default_factory=ArchiveSize)
     overlays: ArchiveSize = field(default_factory=ArchiveSize)
-    """Corrections that lie over the buckets."""
+    """Size of the overlays."""
     superseded: tuple[int, int] = (0, 0)
-    """Buckets no longer live that readers of old commits may need, and their bytes."""
+    """Buckets that only readers of earlier commits may need, and their bytes."""
     inline_bytes: int = 0
     stable: int | None = None
     pending: int = 0
-    """Revisions that wait to be applied."""
+    """Pending revisions."""
     quarantined: int = 0
     waiting: int | None = None
-    """Files in the landing folder that have not been taken in; None when there is no such folder."""
+    """Files in the landing folder that have not been ingested; None if there is no such folder."""
     set_aside: int = 0
-    """Files in the landing folder of which nothing can be taken in."""
+    """Files in the landing folder that are held in quarantine."""
     landing_fault: str | None = None
-    """Why nobody can look into the landing folder."""
+    """Why the landing folder cannot be listed."""
 
     @property
     def compaction_due(self) -> bool:
@@ -77,7 +78,7 @@ class StreamStatus:
 
 
 class QueryProgress(StrEnum):
-    """How a query stands with regard to its streams."""
+    """How far a query is evaluated, compared with its streams."""
 
     CURRENT = "current"
     BEHIND = "behind"
@@ -86,62 +87,62 @@ class QueryProgress(StrEnum):
     STOPPED = "stopped"
     NEW = "not answered yet"
     EDITED = "edited, not evaluated"
-    """What is published are the results of the form that it had before."""
+    """The published results are those of its former text."""
     WAITING = "no rows yet"
-    """Its streams have no stable point, so there is nothing to answer."""
+    """Its streams have no stable point yet."""
 
 
 DUE_PROGRESS = frozenset({QueryProgress.BEHIND, QueryProgress.NEW, QueryProgress.EDITED})
-"""States in which a run would take a query further."""
+"""States in which `errata run` would evaluate the query."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
-    """One query: what it is, as it was applied, and how far it is answered."""
+    """One query: its declaration, and how far it is evaluated."""
 
     name: str
     declared: DeclarationState
     checked: CheckedQuery | None = None
-    """None where it has not been applied."""
+    """None if it has not been applied."""
     state: QueryProgress | None = None
     timed: bool = True
-    """Whether its event time is a time; otherwise it is a plain number."""
+    """Whether its event time is a timestamp and not a plain number."""
     published: ResultArchive | None = None
-    """Its results; those of its former form until an edited one has been evaluated."""
+    """Its results; those of its former text until an edited query has been evaluated."""
     reached: int | None = None
-    """The instant up to which it could be answered."""
+    """The instant up to which it could be evaluated."""
     commits: int = 0
-    """Commits that moved its streams and that its answers do not contain."""
+    """Commits that appended to its streams since its last evaluation."""
     stopped: StoppedQuery | None = None
     may_go_on: bool = False
-    """Whether something has come since it stopped that may have mended it: the next run tries."""
+    """Whether its streams have changed since it stopped, so that the next run tries it again."""
     waits_for: str | None = None
-    """The query that has stopped and holds this one up."""
+    """The stopped query that it waits for."""
     pending: int = 0
-    """Corrections and late rows of its streams that wait to be applied."""
+    """Pending revisions of its streams."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """Of each stream, the corrections that have been applied and are not in the answers, nor will be by going on: they
-    reach behind what has been answered, and a sweep brings them."""
+    """By stream, the revisions that have been applied and that its results lack. They reach behind the frontier, so
+    that only a sweep, and no later evaluation, takes them up."""
     deferred: str | None = None
-    """What pending and applied corrections wait for, in words, where `errata run` leaves them for now."""
+    """Why `errata run` does not take pending and applied revisions up yet, in words."""
     refused: Sequence[RefusedRevisions] = ()
-    """Corrections that its results could not take up, those of one reason as one."""
+    """Revisions that its results could not take up, grouped by reason."""
     holder: LeaseHolder | None = None
-    """Who is at work on it, and keeps others from it."""
+    """The holder of its lease."""
     blocked: bool = False
-    """Whether it has something to take up and its holder seems to be dead, or has been at work for long."""
+    """Whether it has work due and its holder seems to be dead, or has held the lease for long."""
 
     @property
     def instants(self) -> int | None:
-        """How much further the streams reach than the answers; None where one of the two is not there."""
+        """How far the streams reach beyond the frontier; None if one of the two is unknown."""
         if self.published is None or self.reached is None:
             return None
         return max(0, self.reached - self.published.frontier)
 
 
 def query_statuses(site: Site) -> list[QueryStatus]:
-    """The queries that are declared or recorded, by name. Unless they are many, their files are compared with what was
-    applied."""
+    """The state of the queries that are declared or recorded, by name. Up to MAX_COMPARED_QUERIES, files are
+    compared with what was applied."""
     recorded = queries.recorded_queries(site.catalog)
     checked = {name: each.checked for name, each in recorded.items()}
     both = [name for name in recorded if name in site.project.queries]
@@ -158,7 +159,7 @@ def query_statuses(site: Site) -> list[QueryStatus]:
 
 
 class _QueryStatusReader:
-    """What the catalog says of all streams and queries, read once for all of them."""
+    """What the catalog has of all streams and queries, read once for all statuses."""
 
     def __init__(self, site: Site, recorded: Mapping[str, RecordedQuery]) -> None:
         self._catalog, self._recorded = site.catalog, recorded
@@ -203,7 +204,7 @@ class _QueryStatusReader:
         return replace(found, blocked=self._blocked(found))
 
     def _blocked(self, found: QueryStatus) -> bool:
-        """Whether something that is due waits for a holder that may never do it."""
+        """Whether work is due and the lease's holder may never do it."""
         due = found.state in DUE_PROGRESS or bool(found.pending or found.left_out)
         if found.holder is None or not due:
             return False
@@ -222,7 +223,7 @@ class _QueryStatusReader:
         return self._sizes.get((standing.stream_id, Role.PENDING), ArchiveSize()).rows
 
     def _commits(self, there: ResultArchive, bases: Sequence[StreamState]) -> int:
-        """How many commits have brought rows since."""
+        """The number of commits that appended to its streams since."""
         ids = {each.stream_id for each in bases}
         return len({commit for stream_id, commit, _ in self._batches(there) if stream_id in ids})
 
@@ -234,12 +235,12 @@ class _QueryStatusReader:
         return self._came[since]
 
     def behind(self, there: ResultArchive, bases: Sequence[StreamState], until: int) -> bool:
-        """Whether anything has come, or been corrected further on, that is not in the answer."""
+        """Whether rows or revisions have come that the next evaluation would take up."""
         came = {stream_id for stream_id, _, _ in self._batches(there)}
         return is_behind(there, bases, until, came) or any(self._goes_on(there, each) for each in bases)
 
     def _goes_on(self, there: ResultArchive, standing: StreamState) -> bool:
-        """Whether corrections are taken up by going on."""
+        """Whether the next evaluation would take revisions up."""
         known = there.last.revisions.get(standing.stream.name, standing.applied)
         if known >= standing.applied:
             return False
@@ -276,7 +277,7 @@ def _query_progress(found: QueryStatus, *, ours: bool, due: bool) -> QueryProgre
 
 
 def stream_statuses(site: Site, names: Sequence[str] = ()) -> list[StreamStatus]:
-    """How the streams named stand, or all that are declared or recorded, by name."""
+    """The state of the streams named, or of all that are declared or recorded, by name."""
     recorded = {each.stream.name: each for each in streams.stream_states(site.catalog)}
     there = {*recorded, *site.project.streams}
     for name in names:
@@ -317,7 +318,7 @@ def _declaration_state(recorded: Stream, declared: Stream | None) -> Declaration
 
 
 def _landing_counts(site: Site, standing: StreamState) -> tuple[int | None, int, str | None]:
-    """Files that wait in the landing folder, files of it that are set aside, and what is wrong with the folder."""
+    """Files in the landing folder that are not ingested yet, files of it that are held, and why it cannot be listed."""
     if standing.stream.landing is None:
         return None, 0, None
     try:

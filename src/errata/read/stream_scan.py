@@ -1,4 +1,9 @@
-"""Reading an archive: what is asked for in a person's words, found, and read as of one commit."""
+"""Reads the rows of a stream's archive as known at a commit, by interval of its order field, by group, and up to a
+revision.
+
+`plan_scan` turns a request into an `ArchiveScan`, with the commit fixed; `open_scan` reads it with the commit pinned.
+Nothing is written: a caller that wants a lazily ageing stream aged first does so itself.
+"""
 
 from __future__ import annotations
 
@@ -27,32 +32,32 @@ from errata.read.output import FrameOrTable
 
 @dataclass(frozen=True, slots=True)
 class StreamScanRequest:
-    """What a person asks of an archive, as they write it."""
+    """A scan as a person writes it: places, commit and groups as text."""
 
     stream: str
     start: str | None = None
     end: str | None = None
     as_of: str | int | None = None
     groups: Sequence[Mapping[str, str]] = ()
-    """Each names values of all group columns."""
+    """Values of all group columns, by name, for each group."""
     revisions_up_to: int | None = None
-    """Only the corrections up to this number; None for all that had been applied."""
+    """Only revisions up to this number; None for all that had been applied."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenScan:
-    """An answer in the making: what will be opened, and the rows."""
+    """A scan, opened for reading."""
 
     scan: ArchiveScan
     found: ScanBuckets
-    """The buckets that hold them, and overlays."""
+    """Candidate buckets and overlays."""
     rows: FrameOrTable
     pin: pins.Pin
-    """Holds until the reading ends; its `check` tells whether what has been read so far was whole."""
+    """Held until the reading ends; its `check` raises an error if a file that was read may have been removed."""
 
 
 def plan_scan(catalog: Catalog, wanted: StreamScanRequest) -> ArchiveScan:
-    """The scan that is meant. The commit is fixed here: what comes in later does not show."""
+    """The scan that is meant. Its commit is fixed here, so that later commits are not read."""
     commit_id = commits.resolve_as_of(catalog, wanted.as_of)
     if wanted.as_of is None:
         standing = streams.stream_state(catalog, wanted.stream)
@@ -80,7 +85,8 @@ def _check_revision_applied(standing: StreamState, commit_id: int, number: int |
 
 
 def check_scan_interval(catalog: Catalog, wanted: StreamScanRequest) -> None:
-    """Refuse an interval that ends before it begins: a program means nothing by it, a person something else."""
+    """Raise an error for an interval that ends before it begins: a person who writes one has made a mistake, a
+    program may not have."""
     interval = plan_scan(catalog, wanted).interval
     if interval.start > interval.end:
         raise UsageError(f"nothing lies between {wanted.start} and {wanted.end}", how="the end comes after the start")
@@ -88,10 +94,10 @@ def check_scan_interval(catalog: Catalog, wanted: StreamScanRequest) -> None:
 
 @contextmanager
 def open_scan(site: Site, wanted: StreamScanRequest) -> Iterator[OpenScan]:
-    """Read with the commit pinned: nothing that it sees is removed before the block ends."""
+    """Open a scan. The commit is pinned until the block ends."""
     commit_id = commits.resolve_as_of(site.catalog, wanted.as_of)
     with pins.hold_pin(site.catalog, commit_id, f"scan of {wanted.stream}") as pin, spark_errors_in_words():
-        # Looked up behind the pin: what is found readable now stays so.
+        # Planned while the pin is held, so that what is readable stays so.
         scan = plan_scan(site.catalog, wanted if wanted.as_of is None else replace(wanted, as_of=commit_id))
         found = candidate_buckets(site.catalog, scan)
         rows, _ = site.engines().read(
@@ -123,7 +129,7 @@ def stream_frame(
 
 
 def current_horizon(catalog: Catalog, then: StreamState) -> int:
-    """The horizon in force is the one declared now; of a stream that has been dropped, the last one."""
+    """The stream's horizon as declared now; of a dropped stream, the last one."""
     live = {each.stream_id: each.stream for each in streams.stream_states(catalog)}
     return live.get(then.stream_id, then.stream).horizon
 

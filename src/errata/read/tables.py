@@ -1,4 +1,4 @@
-"""The formats in which rows are given out, and small tables of ready rows in each of them."""
+"""Small tables of ready rows as table, JSON or CSV, and event time drawn as a line of blocks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 _MIN_FOLDED_WIDTH = 20
-"""The least width in which folded text can be read."""
+"""Least width of a column with folded text."""
 
 _COLUMN_GAP = 2
 
 UNLIMITED_WIDTH = 100_000
-"""The width of a table that nobody looks at on a screen: nothing is cut off for want of room."""
+"""Width of a table that is not printed on a terminal, so that nothing is cut off."""
 
 
 class OutputFormat(StrEnum):
@@ -31,7 +31,7 @@ class OutputFormat(StrEnum):
 
 
 class ExportFormat(StrEnum):
-    """How the rows of an archive are given out."""
+    """How many rows are written."""
 
     TABLE = "table"
     JSON = "json"
@@ -41,14 +41,14 @@ class ExportFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableField:
-    """A column of a small table: its name for programs, and how persons see it."""
+    """A column of a small table: its name in JSON and CSV, and how a table shows it."""
 
     name: str
     title: str
     right: bool = False
-    """Numbers stand to the right."""
+    """Whether values are aligned to the right, as numbers are."""
     fold: bool = False
-    """Long text goes on in the next line; other columns never break."""
+    """Whether long text is folded; other columns never are."""
 
 
 TableRecord = Mapping[str, object]
@@ -61,7 +61,7 @@ def print_records(
     kind: OutputFormat,
     out: TextIO,
 ) -> None:
-    """Print rows: `records` hold plain values for programs, `shown` the same rows as persons read them."""
+    """Print rows: `records` hold plain values for JSON and CSV, `shown` the same rows as text for tables."""
     if kind is OutputFormat.TABLE:
         console = open_console(out)
         console.print(format_table(fields, shown, console.width))
@@ -76,7 +76,7 @@ def print_records(
 def format_table(
     fields: Sequence[TableField], rows: Sequence[TableRecord], width: int = UNLIMITED_WIDTH
 ) -> Table | Text:
-    """The rows as a table without frames, or each value in a line of its own where they do not fit side by side."""
+    """The rows as a table without borders; as blocks if they do not fit the width."""
     if _least_width(fields, rows) > width:
         return _format_blocks(fields, rows)
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -93,7 +93,7 @@ def format_table(
 
 
 def _least_width(fields: Sequence[TableField], rows: Sequence[TableRecord]) -> int:
-    """The width that a table needs to show every value: only what folds can do with less than its longest."""
+    """The width that a table needs to show every value; only folded columns may be narrower than their longest."""
     widths = [
         max(
             [len(field.title), *(len(_cell_text(row[field.name])) for row in rows)]
@@ -106,7 +106,7 @@ def _least_width(fields: Sequence[TableField], rows: Sequence[TableRecord]) -> i
 
 
 def _format_blocks(fields: Sequence[TableField], rows: Sequence[TableRecord]) -> Text:
-    """The rows as blocks of a line for each value, for a screen on which they do not fit side by side."""
+    """The rows as blocks, one line for each value."""
     width = max(len(field.title) for field in fields)
     blocks = (
         "\n".join(f"{field.title:<{width}}  {_cell_text(row[field.name])}".rstrip() for field in fields) for row in rows
@@ -115,13 +115,13 @@ def _format_blocks(fields: Sequence[TableField], rows: Sequence[TableRecord]) ->
 
 
 def open_console(out: TextIO) -> Console:
-    """A console for the stream: as wide as the screen, or without bounds where there is none."""
+    """A console for the stream: as wide as the terminal, or unlimited if it is not one."""
     return _PipeSafeConsole(file=out, highlight=False, markup=False, width=None if out.isatty() else UNLIMITED_WIDTH)
 
 
 class _PipeSafeConsole(Console):
     def on_broken_pipe(self) -> None:
-        """Leave it to the caller, as every other write does; rich would end the process as failed."""
+        """Raise the error, as other writes do; rich would end the process."""
         raise BrokenPipeError
 
 
@@ -137,7 +137,7 @@ def _csv_cell(value: object) -> object:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else value
 
 
-# Small drawings in text.
+# Drawings in text.
 
 TIMELINE_LEVELS = " ▁▂▃▄▅▆▇█"
 STABLE_MARK = "┃"
@@ -153,9 +153,10 @@ class TimelineSpan:
 
 
 def draw_timeline(stretches: Sequence[TimelineSpan], stable: int | None, width: int) -> str:
-    """Where rows lie between the least and the greatest place, as a line of blocks that are higher where more lie.
+    """Draw where rows lie between the least and the greatest place, as a line of blocks whose height is the number of
+    rows.
 
-    The stable point stands where it is, at the edge when it is beyond. Nothing is drawn of nothing.
+    The stable point is marked, at the edge if it lies beyond. Without rows nothing is drawn.
     """
     if not stretches or width < 1:
         return ""
@@ -177,5 +178,5 @@ def draw_timeline(stretches: Sequence[TimelineSpan], stable: int | None, width: 
 
 
 def _block_character(share: float) -> str:
-    """Whatever has a row shows; the fullest stands highest."""
+    """The block for a share of the fullest cell; a cell with any row is not empty."""
     return TIMELINE_LEVELS[0] if share <= 0 else TIMELINE_LEVELS[max(1, round(share * (len(TIMELINE_LEVELS) - 1)))]

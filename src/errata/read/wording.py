@@ -1,4 +1,4 @@
-"""Numbers, sizes, moments and commits in the words of a person."""
+"""Counts, sizes, times, identifiers and commits as text for people. Uses only the model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def count_text(count: int, thing: str, things: str | None = None) -> str:
 
 
 def byte_size_text(count: int) -> str:
-    """Bytes, in the unit that leaves a number one can grasp."""
+    """Bytes in a unit that leaves a small number."""
     amount = float(count)
     for unit in _BYTE_UNITS:
         if amount < 1000 or unit == _BYTE_UNITS[-1]:
@@ -30,19 +30,19 @@ def byte_size_text(count: int) -> str:
 
 
 def event_time_text(value: int | None, timed: bool) -> str:
-    """A value of an order field, as Errata writes it everywhere."""
+    """A value of an order field in full."""
     if value is None:
         return ""
     return format_instant(value) if timed else str(value)
 
 
 def event_time_short(value: int | None, timed: bool) -> str:
-    """The same for a table, where milliseconds will do."""
+    """The same to the millisecond, for tables."""
     return event_time_text(value, timed)[:23] if timed else event_time_text(value, timed)
 
 
 def event_time_distance(value: int, timed: bool) -> str:
-    """How far two values of an order field are apart: '3 days 00:05:10', '00:00:01.5', '70 units'."""
+    """The distance of two values of an order field: '3 days 00:05:10', '00:00:01.5', '70 units'."""
     if not timed:
         return count_text(value, "unit")
     days, rest = divmod(value, DAY)
@@ -54,7 +54,7 @@ def event_time_distance(value: int, timed: bool) -> str:
 
 
 def relative_paths(text: str) -> str:
-    """Paths in the text as one would write them from here."""
+    """The text with paths relative to the working directory."""
     return text.replace(f"{Path.cwd()}/", "")
 
 
@@ -64,7 +64,7 @@ def wall_time(value: int) -> str:
 
 
 def short_batch_id(batch_id: str) -> str:
-    """A batch's id; one that is a hash is told apart by its beginning."""
+    """A batch's id; one that is a hash is shortened."""
     return _CONTENT_HASH.sub(lambda found: f"{found[0][:12]}…", batch_id)
 
 
@@ -184,7 +184,7 @@ _REVISION_OP_TEXTS = {Op.INSERT: "late row", Op.REPLACE: "replacement", Op.DELET
 
 
 def revision_op_text(op: Op) -> str:
-    """A revision that is still to be applied, by what it does."""
+    """A pending revision by its operation."""
     return _REVISION_OP_TEXTS[op]
 
 
@@ -208,7 +208,7 @@ def _evaluation_summary(summary: Mapping[str, object]) -> str:
 
 
 def _engine_suffix(summary: Mapping[str, object]) -> str:
-    """The engine that did the work, and why the far one had to where the near one could not."""
+    """The engine that did the work, and why the far one was used, if the near one could not be."""
     engine, why = summary.get("engine"), summary.get("engine_why")
     return "" if not engine else f" ({engine}: {why})" if engine == "far" else f" ({engine})"
 
