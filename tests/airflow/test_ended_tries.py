@@ -15,7 +15,7 @@ from errata.declare.apply import apply_plan, plan_apply
 from errata.declare.project import load_project
 from errata_airflow.operator import ErrataJob
 from fixtures.airflow import PROJECT
-from fixtures.leasing import left_elsewhere
+from fixtures.lease_cases import left_elsewhere
 
 STATES = {
     "append": {"scheduled__1": {"answer": "failed"}, "scheduled__2": {"answer": "running"}},

@@ -37,8 +37,8 @@ from errata_airflow.page.panel import all_panels
 from errata_airflow.page.words import ROUTES, ago, lasting, span, task_path, ticks, where
 from fixtures.airflow import HOUSE
 from fixtures.catalog import NOW
-from fixtures.leasing import left_elsewhere
-from fixtures.looking import Looked, looked
+from fixtures.lease_cases import left_elsewhere
+from fixtures.sample_project import Looked, looked
 
 TABS = ["Overview", "Streams", "Corrections", "Queries", "Quarantine", "Health"]
 PATHS = ["", "streams", "corrections", "queries", "quarantine", "health"]

@@ -21,8 +21,8 @@ from errata.errors import UsageError
 from errata_airflow.sensors import CatalogSensor, RevisionArrivalSensor, StreamStableSensor
 from errata_airflow.triggers import RevisionArrivalTrigger, StreamStableTrigger
 from fixtures.airflow import airflow_environment
-from fixtures.awaited import CORRECTION, Place
 from fixtures.postgres import FreshDatabase
+from fixtures.waiting import CORRECTION, Place
 
 COME = {"streams": {"quotes": {"count": 1, "first": 1, "last": 1}}, "queries": []}
 

@@ -21,8 +21,8 @@ from errata.archive.revisions.apply import apply_revisions
 from errata.declare.site import open_site
 from errata.errors import UsageError
 from errata_airflow.triggers import CatalogTrigger, LandedTrigger, RevisionArrivalTrigger, StreamStableTrigger
-from fixtures.awaited import CORRECTION, Place
 from fixtures.postgres import FreshDatabase
+from fixtures.waiting import CORRECTION, Place
 
 POLL = 0.2
 LONG = 60.0

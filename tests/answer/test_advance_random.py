@@ -21,17 +21,17 @@ from errata.language.rewrite import rewrite_plan
 from errata.language.route import Route, RouteKind, choose_route, recompute_route
 from errata.model.results import VE, VS
 from errata.model.time import MINUTE
-from fixtures.advancing import Answered, Run, go_on, rounds
 from fixtures.chance import seeds
-from fixtures.choices import FromRandom, pool
-from fixtures.compiled import INTERPRETED, Lived, configured, live
+from fixtures.changelogs import lasting, normal_form
 from fixtures.duck import answers, same
-from fixtures.folding import lasting, normal_form
-from fixtures.operator_examples import EXAMPLES
-from fixtures.outer_texts import TEXTS
-from fixtures.parts import LATEST
-from fixtures.plans import Trial, instants
-from fixtures.stacks import StackMaker, is_rough
+from fixtures.evaluation import INTERPRETED, Lived, configured, live
+from fixtures.plans.choices import FromRandom, pool
+from fixtures.plans.examples import EXAMPLES
+from fixtures.plans.maker import Trial, instants
+from fixtures.plans.outer_joins import TEXTS
+from fixtures.plans.parts import LATEST
+from fixtures.plans.stacks import StackMaker, is_rough
+from fixtures.query_steps import Answered, Run, go_on, rounds
 
 DATA_SETS, ROUNDS = 14, 3
 RANDOM, DIAMONDS, EXAMPLED = 6, 2, 2

@@ -25,14 +25,14 @@ from errata.language.route import RouteKind, choose_route
 from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import OLD_VE, VE, VS
 from errata.model.technique import Technique
-from fixtures.advancing import Round, Run, base_sources, go_on, rounds
 from fixtures.chance import seeds
-from fixtures.choices import pool
-from fixtures.compiled import INTERPRETED, configured, live
-from fixtures.correcting import Corrected, Sweep, corrected, sweep
 from fixtures.duck import CASE, answers, same
-from fixtures.plans import instants
-from fixtures.revising import Revision, Revisions, revised
+from fixtures.evaluation import INTERPRETED, configured, live
+from fixtures.plans.choices import pool
+from fixtures.plans.maker import instants
+from fixtures.query_corrections import Corrected, Sweep, corrected, sweep
+from fixtures.query_steps import Round, Run, base_sources, go_on, rounds
+from fixtures.stream_revisions import Revision, Revisions, revised
 
 ROUNDS = 3
 BATCHES = LONG // 25 if (LONG := settings().max_examples) > 25 else 3

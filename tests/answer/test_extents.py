@@ -17,7 +17,7 @@ from errata.model.columns import TypeKind
 from errata.model.extent import Extent, ExtentAxis
 from errata.model.time import HIGHEST, LOWEST, to_micros
 from fixtures.chance import seeds
-from fixtures.choices import Choices, FromHypothesis, FromRandom
+from fixtures.plans.choices import Choices, FromHypothesis, FromRandom
 from fixtures.regions import instant, start
 from fixtures.result_rows import VALUES, shape_of, table
 

@@ -24,7 +24,7 @@ from errata.language.rewrite import rewrite_plan
 from errata.model.columns import ColumnType
 from errata.model.commit import Fault
 from errata.model.time import HIGHEST, MINUTE, parse_instant
-from fixtures.compiled import INTERPRETED, configured
+from fixtures.evaluation import INTERPRETED, configured
 
 Row = Mapping[str, Any]
 

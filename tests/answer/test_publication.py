@@ -21,8 +21,8 @@ from errata.model.columns import TypeKind
 from errata.model.results import EVALUATION, OLD_VE, OP, VE, VS, ArchiveColumn, ResultShape
 from errata.model.time import HIGHEST, LOWEST
 from fixtures.chance import seeds
-from fixtures.choices import Choices, FromHypothesis, FromRandom
-from fixtures.folding import Results, answer_at, as_they_stand, counting, fold, listed, normal_form, plain
+from fixtures.changelogs import Results, answer_at, as_they_stand, counting, fold, listed, normal_form, plain
+from fixtures.plans.choices import Choices, FromHypothesis, FromRandom
 from fixtures.result_rows import TYPES, VALUES, Rows, shape_of, table
 
 PRICES = shape_of([TypeKind.STRING], [TypeKind.INT])

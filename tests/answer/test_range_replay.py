@@ -24,7 +24,7 @@ from errata.model.bucket import Role
 from errata.model.results import VS
 from errata.model.technique import Technique
 from errata.model.time import Interval
-from fixtures.leasing import no_lease
+from fixtures.lease_cases import no_lease
 from fixtures.runs import FIRST, QUERIES, SECOND, STREAMS, UNSWEPT, Answering
 
 TEXTS = {name: QUERIES[name] for name in ("dear", "sums", "most", "closed", "twos", "latest", "named")}

@@ -21,8 +21,8 @@ from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import EVALUATION, OLD_VE, OP, VE, VS, ResultShape, old_column
 from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval, to_micros
 from fixtures.chance import seeds
-from fixtures.choices import Choices, FromHypothesis, FromRandom
-from fixtures.folding import fold, lasting, listed, plain
+from fixtures.changelogs import fold, lasting, listed, plain
+from fixtures.plans.choices import Choices, FromHypothesis, FromRandom
 from fixtures.regions import instant, start
 from fixtures.result_rows import VALUES, Rows, shape_of, table
 

@@ -29,7 +29,7 @@ from errata.catalog.tables import leases
 from errata.catalog.transaction import BasisConflict
 from errata.model.commit import Cause
 from fixtures.kills import Listed, committers, kill_while_running
-from fixtures.leasing import no_lease
+from fixtures.lease_cases import no_lease
 from fixtures.postgres import FreshDatabase
 from fixtures.runs import FIRST, QUERIES, SECOND, Answering, same_as
 

@@ -33,7 +33,7 @@ from errata.catalog.transaction import BasisConflict
 from errata.declare.warehouse import Warehouse
 from errata.model.commit import Cause
 from fixtures.kills import Listed, committers, kill_while_running
-from fixtures.leasing import no_lease
+from fixtures.lease_cases import no_lease
 from fixtures.postgres import FreshDatabase
 from fixtures.runs import FIRST, QUERIES, SECOND, STREAMS, UNSWEPT, Answering, same_as
 

@@ -22,7 +22,7 @@ from errata.model.technique import Technique
 from errata.model.time import MINUTE
 from errata.read.status import QueryProgress, query_statuses
 from fixtures.catalog import NOW
-from fixtures.counted import count_reads
+from fixtures.read_counts import count_reads
 from fixtures.runs import DEAR, FIRMS, FIRST, MOST, QUERIES, SECOND, SERVED, STREAMS, SUMS, UNSWEPT, Answering, Row
 
 PAST = ["3,a,9;replace", "1,b,;delete", "7,a,8;replace", "2,a,6;insert"]

@@ -22,8 +22,8 @@ from errata.model.bucket import Role
 from errata.model.commit import SweepSummary
 from errata.model.results import VS
 from errata.model.technique import Technique
-from fixtures.counted import count_reads
 from fixtures.projects import Written
+from fixtures.read_counts import count_reads
 from fixtures.runs import STREAMS, Answering
 
 pytestmark = pytest.mark.usefixtures("spark")

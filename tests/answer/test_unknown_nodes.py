@@ -10,7 +10,7 @@ from errata.answer.failing_rows import fallible_expressions
 from errata.answer.faults import _origin_in
 from errata.language.nodes import Scan
 from errata.language.plan import PlanError, Unary
-from fixtures.choices import pool
+from fixtures.plans.choices import pool
 
 
 @dataclass(frozen=True)

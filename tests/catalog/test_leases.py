@@ -27,7 +27,7 @@ from errata.errors import ErrataError
 from errata.model.commit import Cause
 from errata.model.time import SECOND
 from fixtures.clock import FixedClock
-from fixtures.leasing import left_elsewhere
+from fixtures.lease_cases import left_elsewhere
 
 TESTS = Path(__file__).resolve().parents[1]
 SHORT = SECOND * 3 // 10

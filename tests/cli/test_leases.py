@@ -12,7 +12,7 @@ import pytest
 from errata.catalog import leases
 from errata.catalog.database import Catalog, open_catalog
 from fixtures.commands import YAML, Errata, lines
-from fixtures.leasing import left_elsewhere
+from fixtures.lease_cases import left_elsewhere
 
 OWNER = "append/scheduled__1/answer/1"
 

@@ -21,8 +21,8 @@ from errata.language.plan_text import plan_tree
 from errata.language.queries import query_source, read_query, stream_source
 from errata.model.columns import ColumnType, TypeKind
 from errata.model.time import to_datetime, to_micros
-from fixtures.compiled import Asked, evaluate, live
 from fixtures.duck import Row, Rows, answer_at
+from fixtures.evaluation import Asked, evaluate, live
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
 DAY = datetime(2026, 11, 18)  # noqa: DTZ001

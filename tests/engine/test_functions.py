@@ -33,7 +33,7 @@ from errata.language.expr import (
 from errata.language.functions import FUNCTIONS, TRUNCATED, castable, never_fails
 from errata.language.reading.expressions import coerce_expr
 from errata.model.columns import ColumnType, TypeKind
-from fixtures.terms import COLUMNS, read
+from fixtures.plans.expressions import COLUMNS, read
 
 REFS = [Ref(name, kind) for name, kind in COLUMNS.items()]
 NUMBERS = [each for each in REFS if each.name.startswith("n")]

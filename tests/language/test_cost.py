@@ -15,7 +15,7 @@ from errata.language.plan import Plan, walk_plan
 from errata.language.queries import query_source, read_query
 from errata.language.rewrite import rewrite_plan
 from fixtures.paper_sources import paper_sources
-from fixtures.plans import random_case
+from fixtures.plans.maker import random_case
 
 
 @dataclass

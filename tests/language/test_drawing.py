@@ -22,8 +22,8 @@ from errata.language.plan import Plan, walk_plan
 from errata.language.plan_text import operator_text
 from errata.language.queries import read_query
 from errata.model.results import UpdatePattern
-from fixtures.choices import pool, stream
-from fixtures.plans import random_case
+from fixtures.plans.choices import pool, stream
+from fixtures.plans.maker import random_case
 
 SVG = "{http://www.w3.org/2000/svg}"
 NEGATION = """

@@ -16,8 +16,8 @@ from errata.language.queries import query_source, read_query
 from errata.language.rewrite import RULES, rewrite_plan
 from errata.model.results import UpdatePattern
 from fixtures.chance import seeds
-from fixtures.choices import pool
-from fixtures.plans import random_case
+from fixtures.plans.choices import pool
+from fixtures.plans.maker import random_case
 
 
 def explained(text: str, *, timed: bool = True, early: bool = False) -> Explanation:

@@ -10,7 +10,7 @@ from errata.language.reading.expressions import ExpressionReader, coerce_expr
 from errata.language.reading.mistakes import LanguageError, SqlText
 from errata.language.reading.parser import parse_sql
 from errata.model.columns import ColumnType
-from fixtures.terms import COLUMNS, expressions, read
+from fixtures.plans.expressions import COLUMNS, expressions, read
 
 
 @given(expressions)

@@ -9,7 +9,7 @@ from errata.language.incremental import find_partial_group
 from errata.language.nodes import Aggregate, Distinct, Filter, Group, Join, RowWindow, Sliding, TimeWindow, Union
 from errata.language.plan import Plan, SourceKind
 from errata.model.columns import ColumnType, TypeKind
-from fixtures.links import COUNT, column, counted, equal, link, number, on_src, people, select
+from fixtures.plans.links import COUNT, column, counted, equal, link, number, on_src, people, select
 
 A, B = link("a"), link("b")
 SLID = Sliding(A, 20)

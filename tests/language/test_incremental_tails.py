@@ -22,8 +22,8 @@ from errata.language.nodes import (
 )
 from errata.language.plan import Plan, SourceKind, walk_plan
 from errata.language.times import row_times
-from fixtures.links import call, counted, equal, link, number, on_src, people, query, select
-from fixtures.plans import random_case
+from fixtures.plans.links import call, counted, equal, link, number, on_src, people, query, select
+from fixtures.plans.maker import random_case
 
 A, B = link("a"), link("b")
 KNOWN = RelationJoin(A, people(SourceKind.NRR), equal(A.ref("a.src"), people(SourceKind.NRR).ref("p.name")))

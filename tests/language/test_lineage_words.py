@@ -20,8 +20,8 @@ from errata.language.nodes import (
 )
 from errata.language.plan import Plan, SourceKind
 from errata.model.time import MINUTE, SECOND
-from fixtures.choices import relation, stream
-from fixtures.links import COUNT, call, column, counted, equal, link, number, on_src, query, select, text
+from fixtures.plans.choices import relation, stream
+from fixtures.plans.links import COUNT, call, column, counted, equal, link, number, on_src, query, select, text
 
 A, B = link("a"), link("b")
 WIDE, NARROW = Sliding(A, 2000), Sliding(B, 500)

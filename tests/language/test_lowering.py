@@ -12,8 +12,8 @@ from errata.language.plan import Plan, walk_plan
 from errata.language.plan_text import plan_tree
 from errata.language.queries import query_source, read_query
 from errata.language.reading.mistakes import LanguageError
-from fixtures.choices import pool
 from fixtures.paper_sources import paper_sources
+from fixtures.plans.choices import pool
 from fixtures.printing.printing import to_sql
 
 PLANS = Path(__file__).parent / "plans"

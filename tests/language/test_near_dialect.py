@@ -4,7 +4,7 @@ import pytest
 
 from errata.language.expr import expr_sql, transform_expr
 from errata.language.near_dialect import near_expr, near_sql
-from fixtures.terms import read
+from fixtures.plans.expressions import read
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from errata.language.near_support import near_hash_obstacle, near_obstacle, near
 from errata.language.nodes import AGGREGATES, Aggregate, Filter, Group, Output, Projection, Scan
 from errata.language.plan import Field, Plan, Source, SourceKind
 from errata.model.columns import ColumnType, TypeKind
-from fixtures.terms import COLUMNS, read
+from fixtures.plans.expressions import COLUMNS, read
 
 FIELDS = (Field("id", BIGINT), Field("at", TIMESTAMP), *(Field(name, kind) for name, kind in COLUMNS.items()))
 SCAN = Scan(Source("s", SourceKind.STREAM, FIELDS, ("id",), "at"), "x")

@@ -27,9 +27,9 @@ from errata.language.nodes import (
 )
 from errata.language.plan import Field, Plan, Source, SourceKind, walk_plan
 from errata.language.times import row_times
-from fixtures.choices import relation
 from fixtures.duck import Data, answer_at, answers, same, visible_at
-from fixtures.plans import instants, random_case
+from fixtures.plans.choices import relation
+from fixtures.plans.maker import instants, random_case
 
 LINKS = [
     Source(

@@ -10,7 +10,7 @@ from errata.language.reading.expressions import ExpressionReader
 from errata.language.reading.mistakes import LanguageError, SqlText
 from errata.language.reading.parser import MAX_LENGTH, parse_sql, refuse_unknown_parts
 from fixtures.fuzz import mutated
-from fixtures.terms import COLUMNS
+from fixtures.plans.expressions import COLUMNS
 
 QUERIES = (
     "SELECT n0, s FROM t WHERE t > '2020-01-01' AND o",

@@ -23,8 +23,8 @@ from errata.language.patterns import update_pattern
 from errata.language.plan import Plan, SourceKind, walk_plan
 from errata.language.times import row_times
 from errata.model.results import UpdatePattern
-from fixtures.links import column, counted, equal, link, number, on_src, people, query, select
-from fixtures.plans import random_case
+from fixtures.plans.links import column, counted, equal, link, number, on_src, people, query, select
+from fixtures.plans.maker import random_case
 
 A, B = link("a"), link("b")
 WIDE, NARROW = Sliding(A, 20), Sliding(B, 5)

@@ -33,8 +33,8 @@ from errata.language.plan_text import fingerprint, operator_text, plan_tree
 from errata.model.columns import ColumnType, TypeKind
 from errata.model.time import MINUTE, SECOND
 from fixtures.chance import seeds
-from fixtures.choices import pool
-from fixtures.plans import random_case
+from fixtures.plans.choices import pool
+from fixtures.plans.maker import random_case
 
 FLOAT = ColumnType(TypeKind.FLOAT)
 

@@ -23,9 +23,9 @@ from errata.language.nodes import (
 from errata.language.plan import Plan
 from errata.language.queries import query_source, read_query
 from errata.model.time import MINUTE
-from fixtures.choices import pool
-from fixtures.lowered import as_lowered, can_be_told, sources_of
-from fixtures.plans import Trial, plans_with_data
+from fixtures.plans.choices import pool
+from fixtures.plans.lowered_form import as_lowered, can_be_told, sources_of
+from fixtures.plans.maker import Trial, plans_with_data
 from fixtures.printing.printing import to_sql
 from fixtures.printing.words import quoted
 

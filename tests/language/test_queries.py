@@ -24,8 +24,8 @@ from errata.language.reading.mistakes import LanguageError, SqlText
 from errata.language.reading.parser import parse_sql
 from errata.model.columns import Column, ColumnType, TypeKind
 from errata.model.stream import Stream
-from fixtures.choices import pool
 from fixtures.paper_sources import paper_sources
+from fixtures.plans.choices import pool
 
 SOURCES = pool(timed=True)
 

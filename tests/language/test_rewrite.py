@@ -20,10 +20,10 @@ from errata.language.queries import read_query
 from errata.language.rewrite import RULES, RewriteRule, rewrite_plan
 from errata.language.rewrite.lift_negation import negation_after_join
 from fixtures.chance import random_for
-from fixtures.choices import pool
 from fixtures.paper_sources import paper_sources
-from fixtures.plans import Trial, plans_with_data, random_case
-from fixtures.rewrites import SHAPES, assert_same, random_shape, shapes_with_data
+from fixtures.plans.choices import pool
+from fixtures.plans.maker import Trial, plans_with_data, random_case
+from fixtures.plans.rewrite_shapes import SHAPES, assert_same, random_shape, shapes_with_data
 
 HERE = Path(__file__).parent / "rewrites"
 GOLDEN = sorted(HERE.glob("*/*.sql"))

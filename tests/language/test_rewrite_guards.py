@@ -32,9 +32,9 @@ from errata.language.rewrite.lift_negation import negation_after_join, relation_
 from errata.language.rewrite.place_distinct import distinct_before_join
 from errata.language.rewrite.rule import treats_equals_alike
 from errata.language.rewrite.simplify_patterns import simplify_patterns
-from fixtures.choices import pool
 from fixtures.duck import answers
-from fixtures.rewrites import assert_same, differ
+from fixtures.plans.choices import pool
+from fixtures.plans.rewrite_shapes import assert_same, differ
 
 BY_NAME = {rule.name: rule for rule in RULES}
 LINKS = pool(timed=False)

@@ -16,7 +16,7 @@ from errata.language.source_reads import (
 )
 from errata.model.extent import ExtentAxis
 from errata.model.time import LOWEST, Interval
-from fixtures.links import counted, link, on_src, query, select
+from fixtures.plans.links import counted, link, on_src, query, select
 
 A, B = link("a"), link("b")
 RECENT = Sliding(A, 20)

@@ -11,7 +11,7 @@ from errata.model.columns import ColumnType, TypeKind
 from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import EVALUATION, OP, VE, VS, UpdatePattern, make_shape
 from errata.model.time import HIGHEST, LOWEST, Interval
-from fixtures.folding import answer_at, fold
+from fixtures.changelogs import answer_at, fold
 
 COUNTS = make_shape(
     [("symbol", ColumnType(TypeKind.STRING), False), ("n", ColumnType(TypeKind.BIGINT), False)],

@@ -26,8 +26,8 @@ from errata.language.patterns import update_pattern
 from errata.language.plan import Field, Plan, Source, SourceKind
 from errata.language.times import OwnTime, own_time_expr, row_times
 from errata.model.results import UpdatePattern
-from fixtures.choices import relation
 from fixtures.duck import Data, visible_at
+from fixtures.plans.choices import relation
 
 COUNT = Aggregate("count", None, BIGINT)
 

@@ -15,7 +15,7 @@ from errata.model.commit import RefusedRevisions
 from errata.read import correction_report as module
 from errata.read.correction_report import correction_report
 from fixtures.layers import key
-from fixtures.looking import Looked, looked
+from fixtures.sample_project import Looked, looked
 
 
 @pytest.fixture

@@ -21,12 +21,12 @@ from errata.language.nodes import Aggregate, Filter, Group, Join, Scan, Sliding,
 from errata.language.plan import Plan, PlanError
 from errata.model.commit import EvaluationSpan
 from errata.model.time import LOWEST
-from fixtures.adjusted import Corrected, Correction, Windows, by_result, by_window, carried, random_corrected
 from fixtures.chance import seeds
-from fixtures.choices import stream
-from fixtures.compiled import INTERPRETED, Asked, configured, evaluate, taken_out
 from fixtures.duck import CASE, Row
-from fixtures.plans import Trial
+from fixtures.evaluation import INTERPRETED, Asked, configured, evaluate, taken_out
+from fixtures.plans.adjustments import Corrected, Correction, Windows, by_result, by_window, carried, random_corrected
+from fixtures.plans.choices import stream
+from fixtures.plans.maker import Trial
 
 BATCH, DATA_SETS = 4, 12
 BATCHES = max(2, settings.default.max_examples // 12)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from fixtures.compiled import INTERPRETED, configured
 from fixtures.connect import RunOnConnect
-from fixtures.operators import everything
+from fixtures.evaluation import INTERPRETED, configured
+from fixtures.plans.all_operators import everything
 
 TESTS = Path(__file__).resolve().parent.parent.parent
 
@@ -19,8 +19,8 @@ def test_all_operators_give_the_same(run_on_connect: RunOnConnect, spark: SparkS
         """
         import sys
         sys.path.insert(0, os.environ["TESTS"])
-        from fixtures.compiled import INTERPRETED, configured
-        from fixtures.operators import everything
+        from fixtures.evaluation import INTERPRETED, configured
+        from fixtures.plans.all_operators import everything
         with configured(spark, INTERPRETED):
             print(everything(spark))
         """,

@@ -11,9 +11,9 @@ from errata.engine.plans import compile as scans
 from errata.engine.plans.compile import compile_plan
 from errata.language.nodes import SlidingRows
 from fixtures.chance import random_for
-from fixtures.compiled import INTERPRETED, Asked, configured, evaluate, frames, live
 from fixtures.duck import Data, answers, same
-from fixtures.operator_examples import event, scan
+from fixtures.evaluation import INTERPRETED, Asked, configured, evaluate, frames, live
+from fixtures.plans.examples import event, scan
 
 MANY = {**INTERPRETED, "spark.sql.shuffle.partitions": str(scans.ROW_WINDOW_TASKS)}
 ROWS = 2_000

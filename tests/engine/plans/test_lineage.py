@@ -7,9 +7,9 @@ from pyspark.sql import SparkSession
 from errata.language.nodes import Negation, RowWindow, Scan, SlidingRows, scans_of
 from errata.language.plan import Plan, walk_plan
 from fixtures.chance import random_for
-from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate
 from fixtures.duck import Row, answers, same
-from fixtures.plans import Trial, random_case
+from fixtures.evaluation import INTERPRETED, Asked, Lived, configured, evaluate
+from fixtures.plans.maker import Trial, random_case
 
 PLANS, DATA_SETS, FEW = 16, 6, 4
 

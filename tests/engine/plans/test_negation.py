@@ -11,9 +11,9 @@ from errata.engine.plans import negation
 from errata.language.nodes import Filter, Negation, Scan, Sliding, SlidingRows
 from errata.language.plan import Plan
 from fixtures.chance import random_for
-from fixtures.compiled import INTERPRETED, Asked, configured, evaluate, live
 from fixtures.duck import Data, answers, same
-from fixtures.operator_examples import equal, event, scan
+from fixtures.evaluation import INTERPRETED, Asked, configured, evaluate, live
+from fixtures.plans.examples import equal, event, scan
 
 PAIRS = (("a.src", "b.src"),)
 RANK = ("a.n", "a.time", "a.id")

@@ -22,9 +22,9 @@ from errata.language.nodes import (
 )
 from errata.language.plan import PlanError
 from errata.model.time import HIGHEST
-from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate, evaluate_one, live
 from fixtures.duck import same
-from fixtures.operator_examples import EXAMPLES, POOL, Example, count, equal, event, group, scan
+from fixtures.evaluation import INTERPRETED, Asked, Lived, configured, evaluate, evaluate_one, live
+from fixtures.plans.examples import EXAMPLES, POOL, Example, count, equal, event, group, scan
 
 REFUSED = {"a condition that could fail is asked of pairs only"}
 """Examples whose answer at an instant is left to the far engine: the near one asks conditions of rows that do not count

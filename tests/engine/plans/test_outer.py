@@ -7,12 +7,12 @@ from pyspark.sql import SparkSession
 
 from errata.language.queries import read_query
 from fixtures.chance import random_for
-from fixtures.choices import FromRandom, pool
-from fixtures.compiled import INTERPRETED, Asked, configured, evaluate, live
 from fixtures.duck import answers, same
+from fixtures.evaluation import INTERPRETED, Asked, configured, evaluate, live
 from fixtures.native_joins import native
-from fixtures.outer_texts import TEXTS
-from fixtures.plans import Maker, instants
+from fixtures.plans.choices import FromRandom, pool
+from fixtures.plans.maker import Maker, instants
+from fixtures.plans.outer_joins import TEXTS
 
 DATA_SETS = 6
 HALVES = (sorted(TEXTS)[::2], sorted(TEXTS)[1::2])

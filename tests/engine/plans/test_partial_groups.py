@@ -20,11 +20,11 @@ from errata.language.plan_text import plan_tree
 from errata.model.commit import EvaluationSpan
 from errata.model.time import to_micros
 from fixtures.chance import seeds
-from fixtures.choices import stream
-from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate, live, taken_out
 from fixtures.duck import Row, same
-from fixtures.partials import Run, random_run, steps_to
-from fixtures.plans import Trial, instants
+from fixtures.evaluation import INTERPRETED, Asked, Lived, configured, evaluate, live, taken_out
+from fixtures.plans.choices import stream
+from fixtures.plans.maker import Trial, instants
+from fixtures.plans.partial_groups import Run, random_run, steps_to
 
 BATCH, DATA_SETS = 6, 12
 BATCHES = max(2, settings.default.max_examples // 12)

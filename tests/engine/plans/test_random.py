@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from errata.language.plan_text import plan_tree
 from fixtures.chance import seeds
-from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate, live
 from fixtures.duck import Rows, answers, same
-from fixtures.plans import Trial, instants, random_case
+from fixtures.evaluation import INTERPRETED, Asked, Lived, configured, evaluate, live
+from fixtures.plans.maker import Trial, instants, random_case
 
 BATCH, DATA_SETS = 12, 15
 BATCHES = max(3, settings.default.max_examples // BATCH)

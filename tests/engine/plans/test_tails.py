@@ -19,11 +19,11 @@ from errata.language.plan_text import plan_tree
 from errata.model.commit import EvaluationSpan
 from errata.model.time import HIGHEST, LOWEST
 from fixtures.chance import seeds
-from fixtures.compiled import INTERPRETED, Asked, Lived, configured, evaluate, live, taken_out
 from fixtures.duck import arrow, same
-from fixtures.operator_examples import POOL, count, event, group, scan
-from fixtures.plans import Trial, instants
-from fixtures.tails import FINDERS, Run, random_run
+from fixtures.evaluation import INTERPRETED, Asked, Lived, configured, evaluate, live, taken_out
+from fixtures.plans.examples import POOL, count, event, group, scan
+from fixtures.plans.maker import Trial, instants
+from fixtures.plans.tails import FINDERS, Run, random_run
 
 BATCH, DATA_SETS = 3, 8
 BATCHES = max(1, settings.default.max_examples // 25)
