@@ -34,6 +34,9 @@ SPLINTER_DIVISOR = 128
 POS = "_pos"
 """The hidden column of base buckets: where in its batch the row stood (model.batch.place)."""
 
+_SMALL_WRITES = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+"""Inline buckets are small: handing their columns to other threads takes longer than writing them."""
+
 
 @dataclass(frozen=True, slots=True)
 class BucketWriter:
@@ -121,7 +124,7 @@ def groups_in(rows: pa.Table, names: tuple[str, ...]) -> Groups:
 def arrow_bytes(rows: pa.Table) -> bytes:
     """An Arrow stream, as inline buckets are."""
     sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+    with pa.ipc.new_stream(sink, rows.schema, options=_SMALL_WRITES) as stream:
         stream.write_table(rows.combine_chunks())
     return sink.getvalue()
 

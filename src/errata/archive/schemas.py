@@ -27,6 +27,9 @@ SLOT, ASIDE = "_slot", "_aside"
 BAD_ROW_SCHEMA = pa.schema([("pos", pa.int64()), ("other", pa.int64()), ("text", pa.string()), ("reason", pa.string())])
 """Rows that do not go in: place, place of the row that stands instead, text if at hand, reason if given."""
 
+_SMALL_READS = pa.ipc.IpcReadOptions(use_threads=False)
+"""Tables that lie in the catalog are small: handing their columns to other threads takes longer than reading them."""
+
 
 @dataclass(frozen=True, slots=True)
 class AppendContext:
@@ -42,7 +45,7 @@ class AppendContext:
     """The order field of rows that come without one."""
     bounds: tuple[int, ...]
     """Where one slot ends and the next begins."""
-    room: int
+    inline_room: int
     """How many bytes more may live in the catalog itself."""
 
     @property
@@ -51,7 +54,7 @@ class AppendContext:
 
     @property
     def writer(self) -> BucketWriter:
-        return BucketWriter(self.stream, self.warehouse, inline=self.room > 0)
+        return BucketWriter(self.stream, self.warehouse, inline=self.inline_room > 0)
 
     def slots(self, order: np.ndarray) -> np.ndarray:
         return np.searchsorted(np.asarray(self.bounds, dtype=np.int64), order, side="right").astype(np.int32)
@@ -105,7 +108,7 @@ def pack_table(table: pa.Table) -> bytes:
 
 
 def unpack_table(blob: bytes) -> pa.Table:
-    return pa.ipc.open_stream(blob).read_all()
+    return pa.ipc.open_stream(blob, options=_SMALL_READS).read_all()
 
 
 def conform(table: pa.Table, schema: pa.Schema, *, missing_as_null: bool = True) -> pa.Table:

@@ -1,13 +1,12 @@
-"""The near engine: Sail, in a process beside this one, spoken to by Spark Connect. It needs no Java.
+"""The near engine: Sail, in a process beside this one, used over Spark Connect. It needs no Java.
 
-One server serves the process and starts when it is first asked for, in a twentieth of a second. Plans come as SQL text
-and DataFrames of Spark Connect. What Sail computes otherwise than Spark is known to `language.near`, and never comes
-here; where it fails, the far engine decides.
+One server serves this process and starts when it is first needed, in about 0.05 seconds. Plans arrive as SQL text and
+DataFrames of Spark Connect. What Sail computes differently from Spark is known to `language.near_support` and never
+sent here; where Sail fails, the far engine does the work.
 
-Sail 0.7 keeps some ten kilobytes for each expression that it reads, for as long as its process lives. So a server that
-has grown is retired: work that it has begun is done by it, and what comes next by a new one. A server outlives neither
-the process that has started it, however that ends. A process that is forked from one with a server has no near engine:
-gRPC, by which it is spoken to, does not survive that.
+Sail 0.7 keeps some ten kilobytes for each expression that it parses, for the life of its process. So a server that has
+grown is retired: it finishes the work that it has begun, and new work goes to a new server. A server never outlives the
+process that started it. A process forked from one with a server has no near engine, since gRPC does not survive a fork.
 """
 
 from __future__ import annotations
@@ -28,23 +27,24 @@ from pyspark.sql import SparkSession
 from errata.engine.session import SESSION_RULES
 
 MEMORY_SHARE = 0.25
-"""Share of the machine's memory in which the engine sorts, joins and adds up; beyond it writes to disk or gives up."""
+"""Share of the machine's memory that the engine uses to sort, join and aggregate. Beyond it the engine spills to disk
+or fails."""
 
 MAX_GROWTH_BYTES = 768 * 2**20
-"""Bytes that a server holds when it is retired."""
+"""Resident bytes at which a server is retired."""
 
 SERVER_SETTINGS: Mapping[str, str] = {
-    # The statistics of Parquet leave NaN out, and Sail would pass over row groups that have it, and tell a maximum by
-    # them. Which files are read is what the bucket index has decided.
+    # Parquet statistics leave NaN out, so Sail would skip row groups that contain it, and compute a wrong maximum.
+    # Which files are read is decided by the bucket index.
     "SAIL_EXECUTION__COLLECT_STATISTICS": "false",
     "SAIL_PARQUET__PRUNING": "false",
     "SAIL_PARQUET__ENABLE_PAGE_INDEX": "false",
-    # A session that has been idle for a quarter of an hour would be forgotten, and what it was told.
+    # By default a session that is idle for a quarter of an hour is dropped, with its settings.
     "SAIL_SPARK__SESSION_TIMEOUT_SECS": str(10 * 365 * 24 * 3600),
     "SAIL_RUNTIME__MEMORY_POOL__TYPE": "fair",
     "RUST_LOG": "error",
 }
-"""What the server reads from its environment, and what its answers depend on."""
+"""Environment of the server; its results depend on it."""
 
 
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - its name
@@ -52,7 +52,7 @@ _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - its name
 
 @dataclass(eq=False)
 class _NearServer:
-    """A server, and what works on it."""
+    """A server, and the work that runs on it."""
 
     process: subprocess.Popen[str]
     session: SparkSession
@@ -60,7 +60,7 @@ class _NearServer:
 
     @property
     def grown(self) -> bool:
-        """Whether it holds so much that it is to be retired; one that has ended is as good as that."""
+        """Whether it has reached the size at which it is retired. A server that has ended counts as grown."""
         try:
             self._send("\n")
             return int(self._told()) > MAX_GROWTH_BYTES
@@ -68,7 +68,7 @@ class _NearServer:
             return True
 
     def end(self) -> None:
-        """Let go of it. It ends by itself when nobody can speak to it any more."""
+        """Close the connection. The server ends when it has no client left."""
         self.session.client.close()
         self.process.kill()
         for pipe in (self.process.stdin, self.process.stdout):
@@ -88,7 +88,7 @@ class _NearServer:
 
 _lock = threading.Lock()
 _servers: list[_NearServer] = []
-"""The one that is given new work comes last; the others are retired, and end with the work that they have begun."""
+"""All servers. The last one gets new work; the others are retired, and end with the work that they have begun."""
 
 
 _forked = False
@@ -97,7 +97,7 @@ _forked = False
 
 @contextmanager
 def near_session() -> Iterator[SparkSession]:
-    """The session of the near engine, for a piece of work."""
+    """A session of the near engine, for one piece of work."""
     if _forked:
         raise NearError("the process was forked from one that uses the near engine")
     with _lock:
@@ -115,19 +115,19 @@ def near_session() -> Iterator[SparkSession]:
 
 
 def is_near(session: SparkSession) -> bool:
-    """Whether a session, that of a frame say, is the near engine's."""
+    """Whether a session belongs to the near engine."""
     return any(each.session is session for each in tuple(_servers))  # which another thread may be changing
 
 
 def stop_near() -> None:
-    """Let go of the servers and all that they hold; the next piece of work starts another."""
+    """Stop all servers; the next piece of work starts another."""
     with _lock:
         while _servers:
             _servers.pop().end()
 
 
 def _stop_idle() -> None:
-    """End those that are retired and have nothing to do."""
+    """Stop retired servers without work."""
     for each in _servers[:-1]:
         if not each.users:
             _servers.remove(each)
@@ -162,8 +162,8 @@ def _connect(port: int) -> SparkSession:
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - as above
     from pyspark.sql.connect.session import SparkSession as ConnectSession  # noqa: PLC0415 - as above
 
-    # Where the far engine is a Connect server that PySpark has started, its token is in the environment, and with one
-    # the client speaks TLS, which this server does not.
+    # If the far engine is a Connect server that PySpark started, its token is in the environment. With a token the
+    # client uses TLS, which this server does not.
     token = os.environ.pop(_TOKEN, None)
     try:
         channel: Any = DefaultChannelBuilder(f"sc://127.0.0.1:{port}")
@@ -172,19 +172,22 @@ def _connect(port: int) -> SparkSession:
     finally:
         if token is not None:
             os.environ[_TOKEN] = token
-    # A server that has died is not waited for: the far engine does the work.
+    # No retries on a dead server: the far engine does the work.
     session.client.set_retry_policies([DefaultPolicy(max_retries=1)])
+    # Results come from a process beside this one and are not lost on the way. Being able to ask for the rest of one
+    # would cost two more calls for each.
+    session.client.disable_reattachable_execute()
     found: SparkSession = session
     return found
 
 
 def _machine_memory() -> int:
-    """Bytes of memory that the machine has."""
+    """Bytes of the machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _forget_servers() -> None:
-    """In a forked process: what speaks to the servers of the other one is of no use here."""
+    """Runs in a forked process, where the parent's connections cannot be used."""
     global _lock, _forked  # noqa: PLW0603 - another thread of the other process may have held the lock
     _lock = threading.Lock()
     _forked = _forked or bool(_servers)
@@ -195,6 +198,6 @@ def _forget_servers() -> None:
 
 os.register_at_fork(after_in_child=_forget_servers)
 atexit.register(stop_near)
-# Before gRPC is loaded: it would tell of each subprocess that it does nothing for it.
+# Before gRPC is loaded: it would otherwise log about each fork.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
