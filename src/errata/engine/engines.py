@@ -32,16 +32,17 @@ class Engines:
 
     open_far: Callable[[], SparkSession]
     budget: NearBudget | None = field(default_factory=lambda: NearBudget() if near_is_installed() else None)
-    """None: everything is done by the far engine."""
+    """None: the far engine does all work."""
     far_opened: SparkSession | None = None
-    """The far engine's session, if it has been needed."""
+    """The far engine's session; None until it is needed."""
 
     def choice(self, demand: EngineDemand) -> EngineChoice:
         """The engine for a piece of work."""
         return choose_engine(demand, self.budget)
 
     def run(self, demand: EngineDemand, work: Callable[[SparkSession], T]) -> tuple[T, EngineChoice]:
-        """Do a piece of work on the engine that suits it. Where near fails, far decides, and its words are told."""
+        """Do a piece of work on the engine that suits it. Where the near engine fails, the far engine does it again,
+        and its result or error counts."""
         choice = self.choice(demand)
         _log.info("%s: %s", choice.engine.value, choice.why)
         if choice.engine is EngineKind.NEAR:
@@ -59,7 +60,8 @@ class Engines:
     def read(
         self, demand: EngineDemand, made: Callable[[SparkSession], DataFrame]
     ) -> tuple[DataFrame | pa.Table, EngineChoice]:
-        """The rows of a frame: in memory where near has made them, else the far engine's frame, still to be read."""
+        """The rows of a frame: in memory if the near engine made them, otherwise the far engine's frame, not read
+        yet."""
 
         def work(session: SparkSession) -> DataFrame | pa.Table:
             frame = made(session)

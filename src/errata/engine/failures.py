@@ -1,4 +1,10 @@
-"""What went wrong in a Spark job, in words."""
+"""Failures of Spark jobs, and loss of Spark itself, as errors in words.
+
+A job that failed because of a row (a cast, an overflow) is told from one that failed for another reason by Spark's SQL
+state. When Spark is lost, the error raised is whatever the next call meets: no answer, a refused connection, a broken
+pipe. The JVM's exit code gives the reason where this process started it; elsewhere only the lost connection can be
+reported.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +28,12 @@ from pyspark.logger import PySparkLogger
 from errata.errors import ErrataError
 
 ROW_ERRORS = (ArithmeticException, ArrayIndexOutOfBoundsException, DateTimeException, NumberFormatException)
-"""What is raised where something cannot be computed for some row."""
+"""Exceptions for a value that cannot be computed for some row."""
 JOB_FAILURES = (PySparkException, Py4JJavaError)
-"""What a job raises. What Java itself throws on a worker comes without a name of Spark's."""
+"""Exceptions of a job. An error of Java itself on a worker has no name of Spark's."""
 _JAVA_ROW_ERRORS = ("java.lang.ArithmeticException", "java.time.DateTimeException", "java.util.regex.")
 _DATA_ERROR_CLASS = "22"
-"""How the states begin that SQL gives to what is wrong with data."""
+"""Prefixes of the SQL states for errors in data."""
 _OUT_OF_MEMORY = re.compile(r"OutOfMemory|UNABLE_TO_ACQUIRE_MEMORY|Java heap space|GC overhead limit")
 _DISK_FULL = re.compile(r"No space left on device|the disk is full|Disk quota exceeded")
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -37,7 +43,7 @@ _NO_HELP = re.compile(r'\s*If necessary,? set "?spark\.sql\.ansi\.enabled[^.]*\.
 
 @contextmanager
 def spark_errors_in_words() -> Iterator[None]:
-    """Failures of Spark jobs in words: the last line of what went wrong, which names it."""
+    """Raise failures of Spark jobs in words: the last line of the message, which names the cause."""
     try:
         with quiet_loggers():
             yield
@@ -51,7 +57,7 @@ def spark_errors_in_words() -> Iterator[None]:
 
 @contextmanager
 def query_errors_in_words() -> Iterator[None]:
-    """Failures of Spark jobs that only answer questions, in words."""
+    """Raise failures of Spark jobs that only answer a question, in words."""
     try:
         with quiet_loggers():
             yield
@@ -68,7 +74,7 @@ def query_errors_in_words() -> Iterator[None]:
 
 
 def job_advice(error: Exception) -> str:
-    """What a person can do where a job failed, but not for the rows."""
+    """The advice for a job that failed for another reason than a row."""
     if _DISK_FULL.search(str(error)) is not None:
         return "make room on the disk"
     if _OUT_OF_MEMORY.search(str(error)) is None:
@@ -78,7 +84,7 @@ def job_advice(error: Exception) -> str:
 
 
 def is_row_error(error: Exception) -> bool:
-    """Whether a job failed because something cannot be computed for some row."""
+    """Whether a job failed because a value cannot be computed for some row."""
     state = error.getSqlState() if isinstance(error, PySparkException) else None
     return (
         isinstance(error, ROW_ERRORS)
@@ -88,7 +94,7 @@ def is_row_error(error: Exception) -> bool:
 
 
 def error_reason(error: Exception) -> str:
-    """Why something cannot be computed, as Spark says it."""
+    """The reason why a value cannot be computed, in Spark's words."""
     if not isinstance(error, PySparkException) or not (isinstance(error, ROW_ERRORS) or error.getCondition()):
         return last_line(error)
     first = str(error.getMessage() or error).strip().partition("\n")[0]
@@ -96,7 +102,7 @@ def error_reason(error: Exception) -> str:
 
 
 def last_line(error: Exception) -> str:
-    """The last line of what went wrong, which names it."""
+    """The last line of an error's message, which names the cause."""
     text = str((error.getMessage() if isinstance(error, PySparkException) else None) or error) or type(error).__name__
     lines = [line.strip().removeprefix("Caused by: ") for line in text.splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith(("at ", "File ", "JVM stacktrace", "Traceback"))]
@@ -105,7 +111,7 @@ def last_line(error: Exception) -> str:
 
 @contextmanager
 def quiet_loggers() -> Iterator[None]:
-    """PySpark logs failures before it raises them, with all of Java's stack; a person needs neither."""
+    """Silences PySpark's logs: it logs each failure with Java's whole stack before it raises it."""
     with ExitStack() as restored:
         for name in _LOGGERS:
             logger = PySparkLogger.getLogger(name)
@@ -114,34 +120,31 @@ def quiet_loggers() -> Iterator[None]:
         yield
 
 
-# Spark that is gone in the middle of something: why, as far as it can be told from here.
-#
-# What is raised then is whatever the next call finds: no answer, a connection that is refused, a broken pipe. Why, the
-# JVM's exit code knows where this process has started it; elsewhere there is only the lost connection to tell.
+# Loss of Spark in the middle of work.
 
 EXIT_WAIT_SECONDS = 3.0
-"""Seconds that a JVM is waited for to end whose connection is lost."""
+"""Seconds to wait for the exit of a JVM whose connection is lost."""
 
 OUT_OF_MEMORY_EXIT = 52
-"""The exit code of Spark's processes that ran out of memory."""
+"""The exit code of a Spark process that ran out of memory."""
 
 _SIGNAL_EXIT_BASE = 128
 _START_FAILED = "JAVA_GATEWAY_EXITED"
 _SESSION_GONE = ("SESSION_CLOSED", "SESSION_NOT_FOUND", "SESSION_CHANGED", "RETRIES_EXCEEDED")
-"""Conditions of a client of Spark Connect whose server has ended, or is another one now."""
+"""Error conditions of a Spark Connect client whose server has ended or been replaced."""
 _UNREACHABLE = "UNAVAILABLE"
-"""The state of a call that no server answers."""
+"""The gRPC status of a call that no server answers."""
 _NO_ANSWER = "Answer from Java side is empty"
 _CLIENT_PACKAGES = ("py4j", "grpc")
-"""Packages that speak to Spark."""
+"""Packages that are clients of Spark."""
 
 
 class SparkLostError(ErrataError):
-    """Spark is gone. To try again may help."""
+    """Spark is gone. A retry may help."""
 
 
 def lost_spark_error(error: BaseException) -> SparkLostError | None:
-    """The error in words where it came of Spark being gone; None where it did not."""
+    """The error in words if it was caused by the loss of Spark; otherwise None."""
     errors = list(_error_chain(error))
     if not any(_is_spark_error(each) for each in errors):
         return None
@@ -157,7 +160,7 @@ def lost_spark_error(error: BaseException) -> SparkLostError | None:
 
 
 def forget_lost_spark() -> None:
-    """Let a new JVM be started where the one that this process had started has ended: PySpark would go on asking that
+    """Let a new JVM be started where the one started by this process has ended. PySpark would otherwise call the ended
     one for as long as the process lives."""
     process = _running_jvm()
     if process is None or process.poll() is None:
@@ -174,14 +177,14 @@ _RETRY_ADVICE = "run it again: what is committed stands, and the same command do
 
 
 def signal_of(code: int) -> signal.Signals | None:
-    """The signal that has ended a process: less than 0 is told of a child, more than 128 by a shell or a JVM of its
-    own child."""
+    """The signal that ended a process. A child's exit code is below 0; a shell or JVM reports its own child's above
+    128."""
     number = -code if code < 0 else code - _SIGNAL_EXIT_BASE
     return signal.Signals(number) if number in {int(each) for each in signal.Signals} else None
 
 
 def exit_words(code: int, what: str) -> str:
-    """How a process has ended, by its exit code."""
+    """The end of a process in words, by its exit code."""
     if code == OUT_OF_MEMORY_EXIT:
         return f"{what} ran out of memory (exit code {code})"
     by = signal_of(code)
@@ -193,7 +196,7 @@ def exit_words(code: int, what: str) -> str:
 
 
 def exit_advice(code: int) -> str:
-    """What a person can do."""
+    """The advice for an exit code."""
     names = "spark.driver.memory under `spark: {conf: …}` in errata.yaml"
     if code == OUT_OF_MEMORY_EXIT:
         return f"give Spark more memory by {names}, and {_RETRY_ADVICE}"
@@ -203,7 +206,7 @@ def exit_advice(code: int) -> str:
 
 
 def _error_chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what led to it."""
+    """The error and its causes."""
     seen = set[int]()
     following: BaseException | None = error
     while following is not None and id(following) not in seen:
@@ -217,7 +220,7 @@ def _is_spark_error(error: BaseException) -> bool:
 
 
 def _is_client_error(error: BaseException) -> bool:
-    """Whether a failure of a connection was met by what speaks to Spark, and not by the catalog or the warehouse."""
+    """Whether a connection failed in a client of Spark, and not in the catalog or the warehouse."""
     if not isinstance(error, (OSError, EOFError)):
         return False
     return any(_frame_package(frame) in _CLIENT_PACKAGES for frame in _traceback_frames(error.__traceback__))
@@ -234,7 +237,7 @@ def _is_connection_error(error: BaseException) -> bool:
 
 
 def _jvm_exit_code(errors: list[BaseException], patience: float) -> int | None:
-    """Of the JVM, if this process has started it and it has ended, or does so in a moment."""
+    """The exit code of the JVM, if this process started it and it has ended or ends within the patience."""
     process = _starting_jvm(errors) or _running_jvm()
     if process is None:
         return None
@@ -252,7 +255,8 @@ def _running_jvm() -> subprocess.Popen[bytes] | None:
 
 
 def _starting_jvm(errors: list[BaseException]) -> subprocess.Popen[bytes] | None:
-    """The JVM whose start has failed: nobody but the function that starts it knows its process."""
+    """The JVM whose start has failed. Only the function that starts it holds its process, so it is taken from the
+    traceback."""
     for error in errors:
         for frame in _traceback_frames(error.__traceback__):
             if frame.tb_frame.f_code.co_name == "launch_gateway":
@@ -272,6 +276,6 @@ def _frame_package(frame: TracebackType) -> str:
 
 
 def _error_line(errors: list[BaseException]) -> str:
-    """What the innermost of the errors says, in a line."""
+    """The message of the innermost error, in one line."""
     told = [line.strip() for each in reversed(errors) for line in str(each).splitlines() if line.strip()]
     return told[0] if told else type(errors[-1]).__name__

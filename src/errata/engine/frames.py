@@ -1,7 +1,8 @@
-"""Steps on frames that the DataFrame API takes as columns only, written as SQL text.
+"""Operations on DataFrames written as SQL text, Spark types of the model's columns, and rows passed to and from an
+engine.
 
 A `pyspark.sql.functions` column belongs to a classic session or to Spark Connect, and a process may have both. Text
-belongs to neither: with these a plan is written once for every engine.
+belongs to neither: with these functions a plan is compiled in the same way for every engine.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from errata.model.stream import Stream
 
 
 def sql_column(frame: DataFrame, text: str) -> Column:
-    """SQL text as a column that the frame's own session takes."""
+    """SQL text as a column for the session that the frame belongs to."""
     if is_connect_frame(frame):
         from pyspark.sql.connect.functions import expr as connect_expr  # noqa: PLC0415 - takes a second to import
 
@@ -53,8 +54,8 @@ _WORDS = frozenset({"NULL", "TRUE", "FALSE"})
 
 
 def select_sql(frame: DataFrame, *texts: str) -> DataFrame:
-    """Columns from SQL. To the near engine those that are only called otherwise go as they are: it takes longer to read
-    a text than to carry it out, and keeps for good some kilobytes of each."""
+    """Select columns as SQL. Columns that are only renamed are passed to the near engine without SQL: parsing a text
+    takes longer than running it, and the engine keeps some kilobytes of each text for good."""
     if not is_near(frame.sparkSession):
         return frame.selectExpr(*texts)
     from pyspark.sql.connect.functions import col, expr  # noqa: PLC0415 - takes a second to import
@@ -69,34 +70,34 @@ def select_sql(frame: DataFrame, *texts: str) -> DataFrame:
 
 
 def group_sql(frame: DataFrame, by: Sequence[str], aggregates: Sequence[str]) -> DataFrame:
-    """One row for each group, by columns' names, with aggregates in SQL."""
+    """One row for each group of the named columns, with aggregates as SQL."""
     return frame.groupBy(*by).agg(*(sql_column(frame, text) for text in aggregates))
 
 
 def with_columns(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
-    """A frame with more columns from SQL, or with others in the place of those that are called so."""
+    """The frame with columns from SQL added, or replaced where the name exists."""
     return frame.withColumns({name: sql_column(frame, text) for name, text in columns.items()}) if columns else frame
 
 
 def join_sql(left: DataFrame, right: DataFrame, condition: str, how: str = "inner") -> DataFrame:
-    """A join on a condition in SQL. Both sides' columns have different names."""
+    """A join on a condition as SQL. Column names of both sides must differ."""
     return left.join(right, sql_column(left, condition), how)
 
 
 def broadcast_frame(frame: DataFrame) -> DataFrame:
-    """The frame, marked as small enough to go to every task whole."""
+    """The frame, marked for broadcast to every task."""
     return frame.hint("broadcast")
 
 
 def union_by_name(frames: Iterable[DataFrame]) -> DataFrame:
     """The rows of one or more frames whose columns have the same names."""
-    # Not by `DataFrame.unionByName` as a function: that is of the kind of session that the process began with.
+    # Called on the frame: `DataFrame.unionByName` belongs to the kind of session that the process began with.
     return reduce(lambda left, right: left.unionByName(right), frames)
 
 
 def union_by_position(*frames: DataFrame) -> DataFrame:
-    """The rows of one or more frames whose columns stand in the same places, under the names of the first."""
-    # What is stacked already comes first: Sail loses the columns of a union that is the right side of another.
+    """The rows of one or more frames with the same columns by position, under the names of the first."""
+    # A union comes first: Sail loses the columns of a union that is the right side of another.
     return reduce(lambda left, right: left.unionAll(right), frames)
 
 
@@ -120,21 +121,21 @@ def spark_type(kind: ColumnType) -> DataType:
 
 
 def stream_ddl(stream: Stream) -> str:
-    """The schema of a stream's rows as text, as Spark's readers and Arrow functions take it. Every field may be NULL,
-    keys too: Spark never checks a promise in Parquet, and would drop `IS NULL` tests that it makes needless."""
+    """The schema of a stream's rows as DDL, for Spark's readers and Arrow functions. Every field is nullable, keys too:
+    Spark never checks a NOT NULL of Parquet, and would drop `IS NULL` tests because of it."""
     return ", ".join(f"`{column.name}` {spark_type(column.type).simpleString()}" for column in stream.columns)
 
 
 def arrow_ddl(schema: pa.Schema) -> str:
-    """An Arrow schema as the text that Arrow functions declare what they yield with."""
+    """An Arrow schema as the DDL of an Arrow function's result."""
     return ", ".join(f"`{field.name}` {from_arrow_type(field.type).simpleString()}" for field in schema)
 
 
-# Rows in memory handed to an engine, and rows fetched from one.
+# Rows in memory passed to an engine, and rows fetched from one.
 
 
 def frame_of_rows(session: SparkSession, rows: pa.Table, declared: str) -> DataFrame:
-    """Rows as a DataFrame, their columns declared in Spark's words."""
+    """Rows as a DataFrame with the declared columns (DDL)."""
     return (
         _local_relation(session, rows)
         if is_near(session)
@@ -143,12 +144,13 @@ def frame_of_rows(session: SparkSession, rows: pa.Table, declared: str) -> DataF
 
 
 def _combined_chunks(rows: pa.Table) -> pa.Table:
-    # PySpark takes the first piece without rows for the end of them, and no column without a piece.
+    # PySpark stops at the first chunk without rows, and needs at least one chunk.
     return rows.combine_chunks() if rows.num_rows else rows.schema.empty_table()
 
 
 def _local_relation(session: SparkSession, rows: pa.Table) -> DataFrame:
-    """The same without a question: `createDataFrame` asks the server for its settings and to read the schema."""
+    """`frame_of_rows` for Spark Connect without a round trip: `createDataFrame` asks the server for its settings and
+    for the schema."""
     from pyspark.sql.connect.dataframe import DataFrame as ConnectFrame  # noqa: PLC0415 - takes a second to import
     from pyspark.sql.connect.plan import LocalRelation  # noqa: PLC0415 - as above
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - as above
@@ -160,20 +162,20 @@ def _local_relation(session: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def materialize_small(frame: DataFrame) -> DataFrame:
-    """A frame of few rows that several are made of. The near engine works it out now, and not again for each of them;
-    the far one, for which a job costs more, as it sees fit."""
+    """A small frame that several others use. The near engine computes it once, now; the far engine, where a job costs
+    more, as it sees fit."""
     if not is_near(frame.sparkSession):
         return frame
     return _local_relation(frame.sparkSession, fetch_rows(frame))
 
 
 def fetch_rows(frame: DataFrame) -> pa.Table:
-    """All rows of a frame, in this process."""
+    """All rows of a frame as an Arrow table."""
     if not is_near(frame.sparkSession):
         return frame.toArrow()
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - takes a second to import
 
-    # `toArrow` would ask for the schema first, which comes with the rows.
+    # `toArrow` would ask for the schema first, which comes with the rows anyway.
     near: Any = frame
     rows, schema = near._to_table()  # noqa: SLF001 - as it does
     return rows.cast(to_arrow_schema(schema, timezone="UTC"))

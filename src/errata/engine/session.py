@@ -1,6 +1,6 @@
-"""Sessions: lean ones on this machine, those that spark-submit opens, and Spark Connect, all to the same rules.
+"""Spark sessions: local ones, those that spark-submit opens, and Spark Connect, all with the same rules.
 
-Only what Spark Connect also offers is used: no SparkContext, no RDD, no way into the JVM.
+Only what Spark Connect also offers is used: no SparkContext, no RDD, no access to the JVM.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ SESSION_RULES: Mapping[str, str] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
-"""What every session must agree on for answers to be right, whoever opened it; each can be set on a running session."""
+"""Settings that answers depend on, in every session; each can be set on a running session."""
 
 SESSION_TUNING: Mapping[str, str] = {
-    # A scan through corrections is a union, of rows as they came and rows as they are now. With this Spark compiles it
-    # together with what stands above it; 4.2 has it, and leaves it off (SPARK-56482).
+    # A scan through corrections is a union of base rows and overlay rows. With this setting Spark compiles it together
+    # with the operators above; 4.2 has it, off by default (SPARK-56482).
     "spark.sql.codegen.wholeStage.union.enabled": "true",
 }
-"""What every session is quicker with, unless somebody says otherwise; each can be set on a running session."""
+"""Settings for speed, unless the operator sets others; each can be set on a running session."""
 
 MAX_CONNECT_TRIES = 6
-"""How often a Spark Connect server that does not answer is asked again. Each pause is four times as long as the one
-before: the first is 0.05 seconds, and none is longer than a minute."""
+"""Retries of a call that a Spark Connect server does not answer. The first pause is 0.05 seconds, each is four times
+the one before, and none is longer than a minute."""
 
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LOCAL_THREADS = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
@@ -51,7 +51,7 @@ def is_local(master: str) -> bool:
 
 
 def local_threads(master: str, cores: int) -> int:
-    """How many tasks a local master runs at once."""
+    """Tasks that a local master runs at once."""
     found = _LOCAL_THREADS.fullmatch(master)
     threads = found[1] if found else None
     if threads is None:
@@ -60,14 +60,14 @@ def local_threads(master: str, cores: int) -> int:
 
 
 def local_conf(master: str, cores: int) -> dict[str, str]:
-    """Settings for one machine: nothing listens beyond it, nothing is drawn, and small jobs stay small."""
+    """Settings for one machine: no port is open to others, no UI, and small jobs stay small."""
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "2g",
-        # Of the collectors, the parallel one sorts and writes fastest on few cores, and starts no slower.
+        # The parallel garbage collector sorts and writes fastest on few cores, and starts no slower than others.
         "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.shuffle.partitions": str(max(2, local_threads(master, cores))),
@@ -77,9 +77,9 @@ def local_conf(master: str, cores: int) -> dict[str, str]:
 def session_settings(
     master: str | None, conf: Mapping[str, str], *, submitted: bool, cores: int
 ) -> tuple[str | None, dict[str, str]]:
-    """The master and the settings to open a session with; what the project declares is the last word.
+    """The master and the settings to open a session with; the project's declared settings take precedence.
 
-    A job that spark-submit started has its master and resources from there, and nothing here may override them.
+    A job that spark-submit started has its master and resources from there; these settings do not override them.
     """
     if submitted:
         return None, {**SESSION_RULES, **SESSION_TUNING, **conf}
@@ -93,17 +93,18 @@ def session_settings(
 
 
 def prepare_environment(environ: MutableMapping[str, str], *, local: bool) -> None:
-    """What Spark's launcher reads from the environment, where the operator has not said otherwise."""
+    """Environment variables for Spark's launcher, where the operator has not set them."""
     java = require_java(environ)
     environ["JAVA_HOME"] = str(quiet_java(java, environ) if local else java)
-    # Workers would otherwise run whichever python3 comes first on PATH.
+    # Workers would otherwise run the first python3 on PATH.
     environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if local:
         environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 def open_session(master: str | None, remote: str | None, conf: Mapping[str, str], app: str) -> SparkSession:
-    """A session to these rules: the active one if there is one, else Spark Connect at `remote`, else on `master`."""
+    """A session with these rules: the active one if there is one, else Spark Connect at `remote`, else a new one on
+    `master`."""
     forget_lost_spark()
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -126,13 +127,13 @@ def open_session(master: str | None, remote: str | None, conf: Mapping[str, str]
 
 
 def is_not_py4j_log(record: logging.LogRecord) -> bool:
-    """Whether something else than py4j logs. That tells the root logger, with all of its stack, of each call that finds
-    no JVM any more, and raises the same; a person is told once."""
+    """Whether a record is not one of py4j's, which logs each call that finds no JVM, with its stack, and raises the
+    same error."""
     return Path(record.pathname).parent.name != "py4j"
 
 
 def _limit_retries(session: SparkSession) -> None:
-    """Let a server that does not answer be asked for about a minute, and not for the ten that are the client's own."""
+    """Limit retries of an unanswered call to about a minute, instead of the client's ten."""
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - only a client has it
 
     client: Any = session.client
@@ -141,7 +142,7 @@ def _limit_retries(session: SparkSession) -> None:
 
 @contextmanager
 def _delayed_interrupts() -> Iterator[None]:
-    """Let Ctrl-C wait until Spark has started, a few seconds: a JVM that is left half-way never ends."""
+    """Delay Ctrl-C until Spark has started, a few seconds: a half-started JVM never ends."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -156,7 +157,7 @@ def _delayed_interrupts() -> Iterator[None]:
 
 
 def apply_settings(session: SparkSession, conf: Mapping[str, str]) -> SparkSession:
-    """The session, with the rules and what of the project's settings a running session can still take."""
+    """The session with the rules, and with those of the project's settings that a running session accepts."""
     for name, value in {**SESSION_RULES, **SESSION_TUNING, **conf}.items():
         if name in SESSION_RULES or session.conf.isModifiable(name):
             session.conf.set(name, value)
@@ -165,7 +166,7 @@ def apply_settings(session: SparkSession, conf: Mapping[str, str]) -> SparkSessi
 
 @contextmanager
 def temporary_settings(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """The session with other settings for a while."""
+    """Temporarily change settings of the session."""
     before = {name: session.conf.get(name, None) for name in conf}
     try:
         for name, value in conf.items():

@@ -1,9 +1,9 @@
-"""Expressions as SQL for the near engine: what it computes otherwise than Spark is written so that both do the same.
+"""Expressions as SQL for the near engine, written so that it computes what Spark computes.
 
-Whole numbers wrap round there in silence where Spark fails. They are added and multiplied in a wider type, which holds
-every result, and brought back by a conversion, which fails where Spark's operator does. Where operands differ in type,
-or a function gives another type than Spark's, the conversion that Spark makes unasked is written out. What cannot be
-written around is declared in `functions` and `near`, and never comes here.
+Whole numbers overflow silently there where Spark fails. They are added and multiplied in a wider type, which holds
+every result, and converted back, which fails where Spark's operator does. Where operands differ in type, or a
+function's result type differs from Spark's, the conversion that Spark makes implicitly is written out. Differences that
+cannot be written around are declared in `functions` and `near_support`; such expressions are never passed here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def near_sql(expr: Expr, ref: Callable[[str], str] = str) -> str:
 
 
 def near_expr(expr: Expr) -> Expr:
-    """One operator or function so that the near engine does as Spark does. Its parts are spelled already."""
+    """One operator or function, rewritten for the near engine. Its parts have been rewritten already."""
     match expr:
         case Call(name=name) if name in _NEAR_FORMS:
             return _NEAR_FORMS[name](expr)
@@ -56,13 +56,13 @@ def near_expr(expr: Expr) -> Expr:
         case Case():
             return replace(expr, branches=tuple((_never_null(when), then) for when, then in expr.branches))
         case Lit(value=int(value), type=kind) if value == _LEAST.get(kind.kind):
-            # The sign is taken for an operator there, and the digits alone do not fit.
+            # The near engine reads the sign as an operator, and the digits alone do not fit the type.
             return Cast(Lit(str(value), STRING), kind)
     return expr
 
 
 _CONTROLS = "".join(map(chr, range(33))) + "\x7f"
-"""What Spark leaves out before and after a text that it converts."""
+"""Characters that Spark strips from both ends of a text before it converts it."""
 
 
 _BOOLEAN_WORDS = ("t", "true", "y", "yes", "1", "f", "false", "n", "no", "0")
@@ -78,7 +78,7 @@ def _near_cast(expr: Cast) -> Expr:
         case TypeKind.STRING, TypeKind.INT | TypeKind.BIGINT | TypeKind.DATE | TypeKind.FLOAT | TypeKind.DOUBLE:
             return replace(expr, arg=_trimmed_text(expr.arg))
         case TypeKind.STRING, TypeKind.BOOLEAN:
-            # Parts of these words, and others, are booleans there; an empty text never is.
+            # The near engine also accepts parts of these words, and others, as booleans; an empty text never.
             text = _trimmed_text(expr.arg)
             known = _call_of(
                 "in", BOOLEAN, _call_of("lower", STRING, text), *(Lit(each, STRING) for each in _BOOLEAN_WORDS)
@@ -89,7 +89,8 @@ def _near_cast(expr: Cast) -> Expr:
 
 
 def _within_calendar(expr: Expr, moment: Expr) -> Expr:
-    """What the near engine has nothing right to say of where its calendar ends, made to fail there as a date does."""
+    """Makes a value fail beyond the end of the near engine's calendar, as a date does, where its result would be
+    wrong."""
     there = _call_of("is_not_null", BOOLEAN, Cast(moment, DATE))
     return Case(((there, expr),), None, expr.type)
 
@@ -103,13 +104,13 @@ def _trimmed_text(text: Expr) -> Expr:
 
 
 def _never_null(condition: Expr) -> Expr:
-    """A condition that is never NULL. From others the near engine concludes that a column of theirs is not NULL in the
-    branch, and then finds that its own plans differ."""
+    """A condition that is never NULL. From one that can be, the near engine concludes that its columns are not NULL in
+    the branch, and then finds its own plans inconsistent."""
     return _call_of("coalesce", BOOLEAN, condition, Lit(False, BOOLEAN))
 
 
 def _near_case(expr: Case) -> Expr:
-    """Of a CASE between booleans the near engine would work out all parts."""
+    """The near engine would evaluate all branches of a CASE between booleans, so it is made of numbers."""
 
     def number(value: Expr) -> Expr:
         return Cast(value, INT)
@@ -120,7 +121,7 @@ def _near_case(expr: Case) -> Expr:
 
 
 def _cast_to(expr: Expr, kind: ColumnType) -> Expr:
-    """The expression in a type; a conversion of a decimal to a floating point number is spelled, too."""
+    """The expression converted to a type; the conversion of a decimal to a floating point number is rewritten, too."""
     return expr if expr.type == kind else near_expr(Cast(expr, kind))
 
 
@@ -138,7 +139,7 @@ def _zero_of(kind: ColumnType) -> Lit:
 
 
 def _near_arithmetic(expr: Call) -> Expr:
-    """+ - * and signs: whole numbers by way of a type that holds the result, others in the type that Spark takes."""
+    """+ - * and signs: whole numbers in a type that holds the result, others in the type that Spark takes."""
     if expr.type.kind in WHOLE_KINDS:
         return Cast(_in_wider_type(expr), expr.type)
     return _with_operands_cast(expr)
@@ -163,7 +164,7 @@ def _near_division(expr: Call) -> Expr:
         return _cast_all_to(expr, expr.type)
     if expr.name != "/":
         return _with_operands_cast(expr)
-    # The quotient is cut off there after four digits more than the dividend has, and the conversion rounds it.
+    # The near engine truncates the quotient four digits after those of the dividend; the conversion rounds it.
     left, right = expr.args
     scale = dividend_scale(decimal_for(left.type), expr.type)
     dividend = Cast(left, ColumnType(TypeKind.DECIMAL, 38, scale))
@@ -176,7 +177,7 @@ def _near_comparison(expr: Call) -> Expr:
 
 
 def _with_equal_nans(expr: Call) -> Call:
-    """With one NaN among the operands: there are several, some of them less than all numbers."""
+    """Replaces every NaN among the operands by one: the near engine has several, some less than all numbers."""
     return replace(expr, args=tuple(map(_equal_nan, expr.args)))
 
 
@@ -257,7 +258,7 @@ def _near_week(expr: Call) -> Expr:
 
 
 def _to_units(micros: int) -> Callable[[Call], Expr]:
-    """Whole units before a time; the near engine counts towards 1970."""
+    """Whole units up to a time, rounded down; the near engine rounds towards 1970."""
 
     def write(expr: Call) -> Expr:
         count, size = _call_of("unix_micros", BIGINT, *expr.args), Lit(micros, BIGINT)

@@ -1,8 +1,8 @@
-"""Whether the near engine gives for a plan what Spark gives: what stands in the way, if anything does.
+"""Whether the near engine gives the same result as Spark for a plan, and what prevents it.
 
-Functions tell it of themselves, in `functions`; operators, conversions and aggregates are told of here. Whatever is
-said, either way, is compared with Spark by tests/engine/test_differential.py.
-`python -m errata.language.near_support` prints it as docs/near.md has it.
+The support of functions is declared in `functions`; that of operators, conversions and aggregates here. Every
+statement, in either direction, is compared with Spark by tests/engine/test_differential.py. `python -m
+errata.language.near_support` prints the table as docs/near.md has it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from errata.language.plan_text import aggregate_text, expr_text, operator_exprs
 from errata.model.columns import FLOATING_KINDS, ColumnType, TypeKind
 
 _HASHED = 18
-"""Decimals of more digits are hashed by their bytes, which the engines lay out differently."""
+"""Digits of a decimal above which it is hashed by its bytes, which the engines lay out differently."""
 
 
 def _has_no_common_type(call: Expr) -> bool:
@@ -40,7 +40,7 @@ def _has_no_common_type(call: Expr) -> bool:
 
 
 def _constant_pattern(call: Expr) -> str | None:
-    """The constant that a text is compared with; of ILIKE the one that it is made of."""
+    """The constant pattern that a text is matched with; of ILIKE the one that it is made of."""
     pattern = children(call)[1]
     if isinstance(pattern, Call) and pattern.name == "lower":
         pattern = pattern.args[0]
@@ -53,7 +53,7 @@ _QUANTIFIER = r"(?:[*+?]|\{\d{1,3}(?:,\d{0,3})?\})?"
 _PLAIN_PATTERN = re.compile(
     rf"(?:\^|\||\(|\){_QUANTIFIER}|(?:{_SAFE_CHARACTER}|\\[.*+?(){{}}|^$\[\]/-]|{_CHARACTER_SET}){_QUANTIFIER})*"
 )
-"""Regular expressions that Java and Rust take for the same."""
+"""Regular expressions that mean the same to Java and Rust."""
 
 
 def _is_plain(pattern: str | None) -> bool:
@@ -67,7 +67,7 @@ def _is_plain(pattern: str | None) -> bool:
 
 
 def _has_bad_escape(pattern: str | None) -> bool:
-    """Whether a backslash stands before what needs none: Spark fails then."""
+    """Whether a backslash stands before a character that needs none: Spark fails then."""
     return pattern is None or re.fullmatch(r"(?:[^\\]|\\[\\%_])*", pattern, re.DOTALL) is None
 
 
@@ -100,7 +100,7 @@ OPERATORS: Mapping[str, NearSupport] = {
         )
     ),
 }
-"""Operators, and functions whose arguments are brought to one type."""
+"""Operators, and functions whose arguments are converted to one type."""
 
 
 def _converts(sources: Callable[[ColumnType], bool], targets: Callable[[ColumnType], bool]) -> Callable[[Expr], bool]:
@@ -163,17 +163,18 @@ AGGREGATES: Mapping[str, NearSupport] = {
     "sum": NearSupport((_LONG_SUM,)),
     "avg": NearSupport((_LONG_AVERAGE,)),
 }
-"""Aggregates by their arguments. Those of floating point numbers are the same but for the order of adding up."""
+"""Aggregates by their arguments. Sums of floating point numbers are the same except for the order of addition."""
 
 
 @cached_fact
 def near_obstacle(plan: Plan) -> str | None:
-    """Why the near engine cannot be used for a plan; None: it gives what Spark gives."""
+    """Why the near engine cannot be used for a plan; None if it gives Spark's result."""
     return next(_near_obstacles(plan), None)
 
 
 def near_hash_obstacle(plan: Plan) -> str | None:
-    """Why hashes of a plan's keys, as stored lineage keeps them, are not the same near."""
+    """Why the near engine's hashes of a plan's keys, as stored lineage keeps them, differ from Spark's; None if they
+    agree."""
     for name in plan.key:
         kind = plan.types[name]
         if kind.kind in FLOATING_KINDS or (kind.kind is TypeKind.DECIMAL and kind.precision > _HASHED):
@@ -192,7 +193,7 @@ def _near_obstacles(plan: Plan) -> Iterator[str]:
 
 
 def near_differences(expr: Expr) -> Iterator[tuple[Expr, NearDifference]]:
-    """The parts of an expression that are not the same near, and why."""
+    """The parts of an expression for which the near engine differs, and why."""
     for part in walk_expr(expr):
         known = near_support(part)
         why = None if known is None else known.obstacle(part)
@@ -201,7 +202,7 @@ def near_differences(expr: Expr) -> Iterator[tuple[Expr, NearDifference]]:
 
 
 def near_support(expr: Expr) -> NearSupport | None:
-    """What is known of an operator, a function or a conversion; None of columns, constants and CASE."""
+    """The support of an operator, function or conversion; None for columns, constants and CASE."""
     match expr:
         case Call(name=name):
             return FUNCTIONS[name].near if name in FUNCTIONS else OPERATORS[name]
@@ -222,20 +223,21 @@ def _aggregate_support(aggregate: Aggregate) -> NearDifference | None:
 
 _PAGE = """# What the near engine does
 
-Small work is done by the near engine, beside the process, and large work by Spark. Both give the same answers, for near
-does only what is known to be the same: this page lists it, and `tests/engine/test_differential.py` compares each line
-with Spark, over values at the edges of all types. What is not the same goes to Spark, whatever the size. So does what
-near fails at: then the work is done again by Spark, and what Spark says counts.
+Small work is done by the near engine, in a process beside this one, and large work by Spark. Both give the same
+answers: the near engine only gets work for which it is known to agree with Spark. This page lists that work, and
+`tests/engine/test_differential.py` compares each line with Spark, over values at the edges of all types. Work for which
+the engines differ goes to Spark, whatever its size. Work at which the near engine fails is done again by Spark, and
+Spark's result or error counts.
 
-Sums, averages and standard deviations of floating point numbers are the same within 1e-9: the order in which numbers
-are added up tells in the last bits, in Spark, too. Beyond 1e150, where squares are infinite, the order tells more.
+Sums, averages and standard deviations of floating point numbers agree within 1e-9: the order of addition changes the
+last bits, in Spark, too. Beyond 1e150, where squares are infinite, the order changes more.
 
-The page is what `python -m errata.language.near_support` prints.
+`python -m errata.language.near_support` prints this page.
 """
 
 
 def near_page() -> str:
-    """The table for people, in Markdown."""
+    """The table as Markdown."""
     parts = (
         ("Operators", OPERATORS),
         ("Conversions", {"CAST, TRY_CAST": CONVERSIONS}),

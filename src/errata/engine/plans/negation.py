@@ -1,17 +1,26 @@
-"""Which rows of the left of a negation stand, whatever their order and their lifetimes are.
+"""Negation: of v1 rows of a value on the left and v2 on the right, the v1 - v2 youngest remain (Golab and Özsu, 2005,
+equation 1). So a row remains at an instant if and only if at least as many rows of its value rank before it on the left
+as there are on the right.
 
-At each instant as many rows of a value have fallen as there are on the right: the first ones in order. The last of them
-is the *border*. Beginnings and ends are looked at one after the other. Each changes how many rows there are by one, so
-beside the row that begins or ends itself one row at most changes sides: the former border, or the new one.
+Where rows of the left end in the order in which they begin, as those of a stream do, the rows of a value that remain
+are those from one number up to another. Both depend only on how many have begun, have ended and are on the right, which
+one pass over a value's beginnings and ends counts.
+
+In any other order `standing_intervals` finds them. At each instant as many rows of a value are removed as there are on
+the right: the first ones in order. The last of them is the *border*. Beginnings and ends are processed one after the
+other. Each changes a count by one, so besides the row that begins or ends, at most one row changes sides: the former
+border, or the new one.
 
 The border is the k-th in order of the rows that count at a moment. It is found for all moments together, digit by digit
 of its number, as in a wavelet tree (Grossi, Gupta and Vitter, 2003): a running sum over the beginnings and ends so far
-tells how many rows with a lower digit count, from which follow the digit, and what of k is left for the next one.
+counts the rows with a lower digit, which gives the digit, and the rest of k for the next one.
 
     numbers that count    5      9      14     20      k = 3: three begin with 0, so the border does, too;
     to the base of 4    0.1.1  0.2.1  0.3.2  1.1.0     one goes on with 1, one with 2: it is the first with 3, 14
 
-The cost is one sort for each digit, of twice the beginnings and ends. No row is met with others.
+The cost is one sort per digit, of twice the beginnings and ends; rows are not joined with each other. Only for lineage
+each row is joined with all that count while it does, which costs the square of their number; no lineage is stored for
+queries with a negation (`route.why_no_stored_lineage`).
 """
 
 from __future__ import annotations
@@ -42,7 +51,7 @@ from errata.language.times import OwnTime
 NUMBER_COLUMN = "_no"
 """The number of a row of the left among those of its value, from 1 on, the oldest first."""
 BEGIN_COLUMN, END_COLUMN = "_begin", "_end"
-"""From when to when a row stands."""
+"""The interval in which a row remains."""
 
 _TIME, _MOMENT, _LEFT_CHANGE, _RIGHT_CHANGE, _SEARCHED_BORDER, _SOUGHT_ROW = (
     "_p",
@@ -57,17 +66,18 @@ _TREE_NODE, _BORDER, _WAS_STANDING, _IS_STANDING, _NEXT_TIME = "_node", "_border
 _NUMBER_BITS = 31
 """Bits of a row's number."""
 _BITS_PER_STEP = 2
-"""Bits of a digit. Twice as many are half the sorts, but five times the sums of each; the near engine is fastest so."""
+"""Bits of a digit. Twice as many would halve the sorts, but need five times the sums in each; the near engine is
+fastest with this."""
 
 
 def standing_intervals(left: DataFrame, right: DataFrame, by: Sequence[str]) -> DataFrame:
-    """The intervals in which rows stand, by value and number, from `_begin` to `_end`.
+    """The intervals in which rows remain, by value and number, from `_begin` to `_end`.
 
-    Both sides have the columns `by`, which tell the value, and lifetimes, the left also the number.
+    Both sides have the columns `by`, which make the value, and lifetimes; the left also has the number.
     """
     turns = _standing_changes(_numbered_borders(_border_moments(left, right, by), by), by)
     line = window_sql([*by, NUMBER_COLUMN], [_TIME])
-    # Of several turns at one instant the last one counts, and only if it is another side than before.
+    # Of several changes at one instant the last one counts, and only if the row then is on another side than before.
     latest = window_sql([*by, NUMBER_COLUMN], [_MOMENT])
     last = select_columns(turns, ["*"], **{_NEXT_TIME: f"lead({_TIME}) {latest}"}).filter(
         f"{_NEXT_TIME} IS NULL OR {_NEXT_TIME} > {_TIME}"
@@ -86,12 +96,11 @@ def standing_intervals(left: DataFrame, right: DataFrame, by: Sequence[str]) -> 
 
 
 def _border_moments(left: DataFrame, right: DataFrame, by: Sequence[str]) -> DataFrame:
-    """A value's beginnings and ends, one after the other, and the place of the border after each; 0: nothing has
-    fallen."""
+    """A value's beginnings and ends in order, and the position of the border after each; 0: no row is removed."""
     both = union_by_position(
         _count_changes(left, by, NUMBER_COLUMN, added=1, against=0), _count_changes(right, by, "0", added=0, against=1)
     )
-    # Those of one instant come in an order that is the same whenever it is asked for; which one makes no difference.
+    # Those of one instant have a deterministic order; which one makes no difference.
     line = window_sql(by, [_TIME, NUMBER_COLUMN, _LEFT_CHANGE, _RIGHT_CHANGE])
     placed = select_columns(both.filter(f"{_TIME} < {OPEN_END}"), ["*"], **{_MOMENT: f"row_number() {line}"})
     upto = window_sql(by, [_MOMENT], ROWS_UP_TO_NOW)
@@ -100,7 +109,7 @@ def _border_moments(left: DataFrame, right: DataFrame, by: Sequence[str]) -> Dat
 
 
 def _count_changes(frame: DataFrame, by: Sequence[str], number: str, *, added: int, against: int) -> DataFrame:
-    """What a row's beginning and end add to how many count on the left and on the right."""
+    """The changes that a row's beginning and end make to the counts on the left and on the right."""
     marks = (
         f"struct({at} AS {_TIME}, {sign * added} AS {_LEFT_CHANGE}, {sign * against} AS {_RIGHT_CHANGE})"
         for at, sign in ((VS, 1), (VE, -1))
@@ -112,7 +121,8 @@ def _count_changes(frame: DataFrame, by: Sequence[str], number: str, *, added: i
 
 def _numbered_borders(moments: DataFrame, by: Sequence[str]) -> DataFrame:
     """The moments with the number of the border."""
-    # Each moment is there as what it adds, which goes down the tree by its own number, and as what it asks.
+    # Each moment occurs twice: as the row that it adds, which goes down the tree by its own number, and as the border
+    # that it asks for.
     twice = select_sql(moments, "*", f"explode(array(TRUE, FALSE)) AS {_SEARCHED_BORDER}", f"0 AS {_TREE_NODE}")
     found = twice.filter(f"{_SEARCHED_BORDER} OR {_LEFT_CHANGE} != 0")
     top = -(-_NUMBER_BITS // _BITS_PER_STEP) * _BITS_PER_STEP
@@ -127,7 +137,7 @@ def _search_step(found: DataFrame, by: Sequence[str], shift: int) -> DataFrame:
     base = 1 << _BITS_PER_STEP
     own = f"(shiftright({NUMBER_COLUMN}, {shift}) & {base - 1})"
     upto = window_sql([*by, _TREE_NODE], [_MOMENT], ROWS_UP_TO_NOW)
-    # How many count whose digit is lower than each that there is.
+    # The number of counting rows with a lower digit, for each digit.
     lower = {
         f"_c{digit}": f"sum(IF(NOT {_SEARCHED_BORDER} AND {own} < {digit}, {_LEFT_CHANGE}, 0)) {upto}"
         for digit in range(1, base)
@@ -141,12 +151,12 @@ def _search_step(found: DataFrame, by: Sequence[str], shift: int) -> DataFrame:
 
 
 def _standing_changes(borders: DataFrame, by: Sequence[str]) -> DataFrame:
-    """The rows that begin, end or change sides at each moment, and whether they stand then."""
+    """The rows that begin, end or change sides at each moment, and whether they remain then."""
     known = select_columns(
         borders, ["*"], **{_WAS_STANDING: f"coalesce(lag({_BORDER}) {window_sql(by, [_MOMENT])}, 0)"}
     )
     rows = (
-        # What begins or ends itself; then the former border, unless that is what has ended; then the new one.
+        # The row that begins or ends; then the former border, unless it is the row that has ended; then the new one.
         (f"IF({_LEFT_CHANGE} != 0, {NUMBER_COLUMN}, 0)", f"{_LEFT_CHANGE} = 1 AND {NUMBER_COLUMN} > {_BORDER}"),
         (f"IF({_BORDER} < {_WAS_STANDING} AND {NUMBER_COLUMN} != {_WAS_STANDING}, {_WAS_STANDING}, 0)", "TRUE"),
         (f"IF({_BORDER} > {_WAS_STANDING} AND {NUMBER_COLUMN} != {_BORDER}, {_BORDER}, 0)", "FALSE"),
@@ -155,23 +165,14 @@ def _standing_changes(borders: DataFrame, by: Sequence[str]) -> DataFrame:
     return select_sql(known, *by, _MOMENT, _TIME, f"inline(array({turns}))").filter(f"{NUMBER_COLUMN} > 0")
 
 
-# Negation: of v1 rows of a value on the left and v2 on the right the v1 - v2 youngest stand.
-#
-# So a row stands at an instant if and only if at least as many rows of its value rank before it on the left as there
-# are on the right (Golab and Özsu, 2005, equation 1).
-#
-# Where rows of the left end in the order that they begin in, as those of a stream do, the rows of a value that stand
-# are always those from one number up to another. Both only go by how many have begun, have ended and are on the right,
-# which one pass over a value's beginnings and ends counts; a step of either brings in or out as many rows as it is
-# long. In any other order `standing` finds them. Only for lineage each row is met with all that count while it does,
-# which costs the square of how many do: no lineage is stored of queries with a negation (`evaluate.storing`).
+# The operator.
 
 _EVENT_TIME, _NEXT_EVENT, _ROW_COUNT, _STANDING_ROWS = "_p", "_next", "_count", "_stands"
 _ARRIVED_COUNT, _ENDED_COUNT, _UP_TO_TIME, _FIRST_TIME, _LAST_TIME = "_came", "_gone", "_upto", "_first", "_last"
 
 
 def compile_negation(plan: Negation, left: NodeRows, right: NodeRows) -> NodeRows:
-    """The rows that stand, each for as long as it does."""
+    """The rows that remain, each while it does."""
     whole = NodeRows(plan, left.frame, left.way, range(left.scans.start, right.scans.stop))
     ranked = _rank_rows(plan, left)
     others = select_columns(
@@ -200,7 +201,7 @@ def _rank_rows(plan: Negation, left: NodeRows) -> DataFrame:
     told = [left.column(name) for name in plan.rank or ()]
     order = [*told, *(name for name in left.order if name not in told)]
     order += [VS] if left.way.at is None and VS not in order else []
-    # Without any order there is one row at most.
+    # Without an order there is at most one row.
     line = window_sql([*left.way.scope, VALUE_COLUMN], order or ["0"])
     if left.timing.own is OwnTime.START:
         mine[TS] = VS
@@ -208,7 +209,7 @@ def _rank_rows(plan: Negation, left: NodeRows) -> DataFrame:
 
 
 def _standing_in_order(left: DataFrame, right: DataFrame, by: Sequence[str]) -> DataFrame:
-    """What `standing` gives, of rows that end in the order in which they begin and are numbered."""
+    """As `standing_intervals`, for numbered rows that end in the order in which they begin."""
     steps = [_running_counts(left, by, came=1, gone=0, ended=1), _running_counts(right, by, came=0, gone=1, ended=-1)]
     met = group_sql(
         union_by_position(*steps),
@@ -221,7 +222,7 @@ def _standing_in_order(left: DataFrame, right: DataFrame, by: Sequence[str]) -> 
     }
     came, gone = upto
     run = select_columns(met.filter(f"{_EVENT_TIME} < {OPEN_END}"), ["*"], **upto)
-    # Before, those from `gone - _gone` up to `came - _came` stood; now those from `gone` up to `came`.
+    # Before, rows from `gone - _gone` up to `came - _came` remained; now rows from `gone` up to `came`.
     first, last = f"{gone} - {_ENDED_COUNT} + 1L", f"{came} - {_ARRIVED_COUNT}"
     stretches = (
         f"struct({gone} + 1L AS {_FIRST_TIME}, least({first} - 1L, {last}) AS {_LAST_TIME}, TRUE AS {_STANDING_ROWS})",
@@ -248,7 +249,7 @@ def _standing_in_order(left: DataFrame, right: DataFrame, by: Sequence[str]) -> 
 
 
 def _running_counts(frame: DataFrame, by: Sequence[str], *, came: int, gone: int, ended: int) -> DataFrame:
-    """What a row's beginning and end add to how many came and how many are gone."""
+    """The changes that a row's beginning and end make to the counts of rows that came and rows that are gone."""
     begins = f"struct({VS} AS {_EVENT_TIME}, {came} AS {_ARRIVED_COUNT}, {gone} AS {_ENDED_COUNT})"
     return select_sql(
         frame,
@@ -260,7 +261,7 @@ def _running_counts(frame: DataFrame, by: Sequence[str], *, came: int, gone: int
 def _with_columns_of(
     rows: DataFrame, kept: Sequence[str], others: DataFrame, columns: Sequence[str], by: Sequence[str]
 ) -> DataFrame:
-    """Rows of the left with columns that others have for their value and number."""
+    """Rows of the left, joined with other rows' columns by value and number."""
     names = [*by, NUMBER_COLUMN]
     renamed = select_columns(others, columns, **{f"{RIGHT_PREFIX}{name}": name for name in names})
     found = join_sql(rows, renamed, " AND ".join(f"{name} = {RIGHT_PREFIX}{name}" for name in names))
@@ -270,8 +271,8 @@ def _with_columns_of(
 def _negation_lineage(
     whole: NodeRows, left: NodeRows, right: NodeRows, ranked: DataFrame, others: DataFrame
 ) -> DataFrame:
-    """By value and number what a row's standing depends on: the rows of both sides that count while it does, and of the
-    left only those up to itself in order."""
+    """By value and number: the lineage of a row that remains. These are the rows of both sides that count while it
+    does, and of the left only those up to itself in order."""
     by = [*whole.way.scope, VALUE_COLUMN]
     before = _countable_rows(ranked, by, NUMBER_COLUMN, left.lineage, whole.lineage)
     theirs = union_by_position(before, _countable_rows(others, by, "0", right.lineage, whole.lineage))
@@ -291,7 +292,7 @@ def _negation_lineage(
 def _countable_rows(
     frame: DataFrame, by: Sequence[str], number: str, own: Sequence[str], all_lineage: Sequence[str]
 ) -> DataFrame:
-    """Rows that others are met with, their columns called as the other's."""
+    """Rows to join others with, their columns named as the other's."""
     made = {f"{RIGHT_PREFIX}{name}": name for name in (*by, VS, VE)}
     lineage = {f"{RIGHT_PREFIX}{name}": name if name in own else null_sql("BIGINT") for name in all_lineage}
     return select_columns(frame, [], **made, **{f"{RIGHT_PREFIX}{NUMBER_COLUMN}": number}, **lineage)

@@ -1,9 +1,10 @@
-"""What the compiler writes otherwise for the near engine than for Spark, so that both do the same.
+"""The rows of a node (`NodeRows`): a frame, the node that it belongs to, and the names of its columns; SQL snippets
+that both engines compute alike; and the result of advancing a plan (`AdvanceResult`).
 
-Expressions of the language are spelled by `language.near_spelling`; here are the aggregates, and what values are told
-apart by. The near engine adds up whole numbers without a look at where they end, does not know that NaN is the greatest
-number, takes one that arithmetic made for the least, and tells zeros apart by their sign where it partitions rows and
-where it compares structs.
+Expressions of the language are written for the near engine by `language.near_dialect`; here are the aggregates, and the
+values that rows are compared by. The near engine adds up whole numbers without overflow checks, does not order NaN as
+the greatest number (a NaN made by arithmetic counts as the least), and distinguishes zeros by their sign where it
+partitions rows and where it compares structs.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from errata.model.columns import FLOATING_KINDS, WHOLE_KINDS, ColumnType, TypeKi
 from errata.model.time import HIGHEST, LOWEST
 
 InputFrames = Mapping[str, DataFrame]
-"""The rows of each source, by its name."""
+"""By name of a source: its rows."""
 
 
 def distinguishable(text: str, kind: ColumnType, *, near: bool) -> str:
-    """A value that rows are partitioned by, grouped by or joined by."""
+    """A value by which rows are partitioned, grouped or joined."""
     if not near or kind.kind not in FLOATING_KINDS:
         return text
     return equal_nans(f"({text}) + CAST(0 AS {kind})", str(kind), near=near)
 
 
 def equal_nans(text: str, kind: str, *, near: bool) -> str:
-    """A value of a type in SQL that is compared with others of it."""
+    """A value as SQL, to be compared with others of its type."""
     if not near or not _is_floating(kind):
         return text
     return f"nanvl({text}, CAST('NaN' AS {kind}))"
@@ -53,45 +54,46 @@ def extreme_sql(function: str, text: str, kind: str, *, near: bool) -> str:
 
 
 def summand_sql(text: str, function: str, kind: ColumnType, *, near: bool) -> str:
-    """What a sum or an average is made of."""
+    """The summand of a sum or an average."""
     if near and function == "sum" and kind.kind in WHOLE_KINDS:
         return f"CAST({text} AS DECIMAL(38,0))"
     if near and function == "avg" and kind.kind is TypeKind.DECIMAL:
-        # An average is cut off after four more digits: a fifth tells which way the fourth is rounded.
+        # The near engine truncates an average to four more digits; with a fifth the fourth is rounded correctly.
         return f"CAST({text} AS DECIMAL({min(kind.precision + 1, 38)},{min(kind.scale + 1, 38)}))"
     return text
 
 
 def aggregate_result(text: str, aggregate: Aggregate, *, near: bool) -> str:
-    """What an aggregate comes to, from what it was made in; a sum that does not fit fails here."""
+    """The result of an aggregate, converted to its type; a sum that does not fit fails here."""
     whole = aggregate.function == "sum" and aggregate.type.kind in WHOLE_KINDS
     rounded = aggregate.function == "avg" and aggregate.type.kind is TypeKind.DECIMAL
     return f"CAST({text} AS {str(aggregate.type).upper()})" if near and (whole or rounded) else text
 
 
-# What an operator takes and gives: a frame, the node that it belongs to, and what its columns are called.
+# The input and output of an operator: a frame, the node that it belongs to, and the names of its columns.
 
 VS, VE, TS = "_vs", "_ve", "_ts"
 OPEN_END = f"{HIGHEST}L"
 VALUE_COLUMN = "_value"
-"""Columns in one struct, which is equal where they are equal and NULL is NULL: a join on it sees only an equality."""
+"""A struct of columns. Structs are equal where all columns are equal, NULLs included, and a join on it is an
+equi-join."""
 RIGHT_PREFIX = "_r"
-"""Before the names of a right side's columns."""
+"""Prefix of a right side's columns."""
 
 
 def quote_name(name: str) -> str:
-    """Any text as the name of a column in SQL."""
+    """A column's name, quoted for SQL."""
     doubled = name.replace("`", "``")
     return f"`{doubled}`"
 
 
 def column_at(number: int) -> str:
-    """What the column at a place is called."""
+    """The name of the column at a position."""
     return f"c{number}"
 
 
 def columns_at(count: int, start: int = 0) -> list[str]:
-    """The same for some that follow one another."""
+    """The names of consecutive columns."""
     return [column_at(number) for number in range(start, start + count)]
 
 
@@ -100,15 +102,15 @@ class EvaluationMode:
     """How a plan is evaluated."""
 
     at: int | None
-    """The instant that is asked for; None: the whole history."""
+    """The instant of the answer; None: the whole history."""
     scope: tuple[str, ...]
-    """Columns that keep data sets apart."""
+    """Columns that keep several data sets in one frame apart."""
     lineage: bool
 
 
 @dataclass(frozen=True)
 class NodeRows:
-    """The rows of a node. At an instant they have no lifetimes, only their own time where there is one."""
+    """The rows of a node. For one instant they have no lifetimes, only their own time where there is one."""
 
     plan: Plan
     frame: DataFrame
@@ -122,7 +124,7 @@ class NodeRows:
 
     @property
     def times(self) -> list[str]:
-        """The columns that tell times."""
+        """The columns of times."""
         own = self.timing.own
         if self.way.at is None:
             return [VS, VE, TS] if own is OwnTime.KEPT else [VS, VE]
@@ -139,7 +141,7 @@ class NodeRows:
 
     @property
     def beside(self) -> list[str]:
-        """All that stands beside the node's own columns."""
+        """All columns besides the node's own."""
         return [*self.way.scope, *self.times, *self.lineage]
 
     @property
@@ -147,7 +149,7 @@ class NodeRows:
         return columns_at(len(self.plan.fields))
 
     def column(self, name: str) -> str:
-        """What a column of the node is called."""
+        """The name of the node's column in the frame."""
         return self._places[name]
 
     @property
@@ -155,27 +157,27 @@ class NodeRows:
         return {each.name: column_at(number) for number, each in enumerate(self.plan.fields)}
 
     def sql(self, expr: Expr) -> str:
-        """An expression over the node's columns."""
+        """An expression over the node's columns, as SQL."""
         found = self._places
         return (near_sql if self.near else expr_sql)(expr, found.__getitem__)
 
     def key(self, expr: Expr) -> str:
-        """An expression that rows are told apart by."""
+        """An expression by which rows are partitioned, grouped or joined, as SQL."""
         return distinguishable(self.sql(expr), expr.type, near=self.near)
 
     def keys(self, names: Iterable[str]) -> list[str]:
-        """Columns of the node that rows are told apart by."""
+        """Columns of the node by which rows are partitioned, grouped or joined."""
         types = self.plan.types
         return [distinguishable(self.column(name), types[name], near=self.near) for name in names]
 
     @property
     def near(self) -> bool:
-        """Whether the near engine has them."""
+        """Whether the frame belongs to the near engine."""
         return is_near(self.frame.sparkSession)
 
     @property
     def order(self) -> list[str]:
-        """What the rows' order goes by: the own time if they have one, and the key."""
+        """The order of the rows: by own time if they have one, then by key."""
         own = [] if self.own is None else [self.own]
         return [*own, *(self.column(name) for name in self.plan.key)]
 
@@ -184,7 +186,7 @@ class NodeRows:
         return [self.column(each.name) for each in self.plan.visible]
 
     def values(self) -> list[str]:
-        """The same, as equal answers are told from others."""
+        """The visible columns in the form in which answers are compared."""
         return self.keys(each.name for each in self.plan.visible)
 
     def over(self, plan: Plan, frame: DataFrame) -> NodeRows:
@@ -193,12 +195,12 @@ class NodeRows:
 
 
 def lineage_columns(number: int) -> tuple[str, str]:
-    """The columns that tell where among a scan's rows those lie that a row was made of."""
+    """The columns with the first and last vs of a scan's rows that a row was made of."""
     return f"_from_{number}", f"_to_{number}"
 
 
 def merged_lineage(names: Sequence[str]) -> dict[str, str]:
-    """How the lineage of several rows becomes that of one."""
+    """The aggregates that merge the lineage of several rows."""
     return {name: f"{'min' if name.startswith('_from') else 'max'}({name})" for name in names}
 
 
@@ -209,63 +211,63 @@ def struct_sql(columns: Sequence[str]) -> str:
 
 
 def null_sql(kind: str) -> str:
-    """NULL of a type, in SQL. Without one the near engine cannot always put rows below others."""
+    """NULL of a type, as SQL. Without the type the near engine cannot always union rows."""
     return f"CAST(NULL AS {kind})"
 
 
 def instant_sql(at: int) -> str:
-    """An instant in SQL."""
-    # The near engine reads the minus sign apart from the number, which is too large without it.
+    """An instant, as SQL."""
+    # The near engine parses the minus sign separately, and the number without it is too large.
     return f"CAST('{at}' AS BIGINT)" if at == LOWEST else f"{at}L"
 
 
 def add_to_instant(moment: str, by: int) -> str:
-    """An instant so much later, or never."""
+    """An instant later by a span; an open end stays open."""
     return f"CASE WHEN {moment} >= {HIGHEST - by}L THEN {OPEN_END} ELSE {moment} + {by}L END"
 
 
 def shift_instant(moment: str, by: int) -> str:
-    """An instant so much later or, below zero, earlier: the last of all, or the first, where there is none."""
+    """An instant later by a span, or earlier for a negative one; bounded by the first and the last instant."""
     if by < 0:
         return f"CASE WHEN {moment} <= {instant_sql(LOWEST - by)} THEN {instant_sql(LOWEST)} ELSE {moment} - {-by}L END"
     return add_to_instant(moment, by)
 
 
 def window_sql(by: Sequence[str], order: Sequence[str] = (), rows: str = "") -> str:
-    """The window of a function: the rows with the same values, their order, and which of them."""
+    """The OVER clause of a window function: partition, order and frame."""
     parts = [f"PARTITION BY {', '.join(by)}"] if by else []
     parts += [f"ORDER BY {', '.join(order)}"] if order else []
     return f"OVER ({' '.join([*parts, *([rows] if rows else [])])})"
 
 
 ROWS_UP_TO_NOW = "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
-"""Of a window's rows those up to the row, and all that are equal to it in order."""
+"""Frame clause: the rows up to the current one and its peers."""
 EARLIER_ROWS = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
 ALL_ROWS = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 
 
 def select_columns(frame: DataFrame, columns: Sequence[str], **made: str) -> DataFrame:
-    """Columns as they are, and others from SQL."""
+    """Columns as they are, and others as SQL."""
     return select_sql(frame, *columns, *(f"{text} AS {name}" for name, text in made.items()))
 
 
-# What carrying a plan on from one instant to a later one comes to.
+# The result of advancing a plan from one instant to a later one.
 
 
 @dataclass(frozen=True)
 class AdvanceResult:
-    """What a plan says at the instants `[since, until]`, both included, and what the next time needs."""
+    """A plan's results at the instants `[since, until]`, both included, and the state for the next step."""
 
     rows: DataFrame
-    """As `compile_plan` gives them: the plan's columns, `_vs`, `_ve` and the scope. Either all that count at an instant
-    from `since` on, right at each instant up to `until`; they may have begun earlier, and what they say of later
-    instants is only foreseen. Or, where results are only ever added, those that begin within."""
+    """In the form of `compile_plan`: the plan's columns, `_vs`, `_ve` and the scope. Either all results that count at
+    an instant from `since` on, right at each instant up to `until`; they may have begun earlier, and later instants are
+    only a forecast. Or, where results are only added, those that begin within."""
     state: DataFrame | None
-    """What is known of rows with an own time before `until`: rows of the last instant may still come, so that one is
-    worked out again. A cache, of the scope and whatever columns the strategy needs, the same ones every time; None
-    where nothing has to be known."""
+    """The state: a summary of rows with an own time before `until`. Rows of the last instant may still come, so that
+    instant is computed again. It has the scope and the columns of the strategy, always the same ones; None where no
+    state is needed."""
     windows: DataFrame | None = None
-    """If the parts of final windows were asked for: the state's columns and `_vs`, a window's end, of all windows with
-    rows before `until` that end from `since` on. Those with `_vs <= until` have closed, and this is what corrections of
-    them start from; one that ends at `since` had closed the last time already. Those with `_vs >= until` are the state;
-    one that ends at `until` is both."""
+    """Parts of final windows, on request: the state's columns and `_vs`, a window's end, of all windows with rows
+    before `until` that end from `since` on. Those with `_vs <= until` have closed, and corrections of them start from
+    these parts; one that ends at `since` had closed in the step before. Those with `_vs >= until` are the state; one
+    that ends at `until` is both."""

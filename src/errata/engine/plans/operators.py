@@ -1,4 +1,8 @@
-"""Lifetimes: where some that meet become one."""
+"""Filter, projection, union, joins, distinct and intersection, over rows with lifetimes or at one instant.
+
+A join pairs rows whose lifetimes overlap; distinct and intersection merge lifetimes of equal rows into maximal
+intervals, with one sort per value.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +40,11 @@ _ISLAND_COLUMN, _ENDED_BEFORE = "_island", "_before"
 
 
 def merge_lifetimes(frame: DataFrame, by: Sequence[str], lineage: Sequence[str] = ()) -> DataFrame:
-    """For each value the maximal intervals in which any row with it counts."""
+    """For each value, the maximal intervals in which a row with it counts."""
     begun = select_columns(
         frame, [*by, VS, VE, *lineage], **{_ENDED_BEFORE: f"max({VE}) {window_sql(by, [VS], EARLIER_ROWS)}"}
     )
-    # Rows that begin together are in the same island whatever their order, so an island is known by its beginning.
+    # Rows that begin together are in the same interval in any order, so its beginning identifies it.
     begins = f"CASE WHEN {_ENDED_BEFORE} IS NULL OR {VS} > {_ENDED_BEFORE} THEN {VS} END"
     marked = select_columns(
         begun, [*by, VE, *lineage], **{_ISLAND_COLUMN: f"max({begins}) {window_sql(by, [VS], ROWS_UP_TO_NOW)}"}
@@ -50,7 +54,7 @@ def merge_lifetimes(frame: DataFrame, by: Sequence[str], lineage: Sequence[str] 
     return select_sql(whole, *by, f"{_ISLAND_COLUMN} AS {VS}", VE, *lineage)
 
 
-# Operators that look at one row at a time: filters, projections, unions.
+# Operators on single rows: filters, projections, unions.
 
 
 def compile_filter(plan: Filter, below: NodeRows) -> NodeRows:
@@ -60,21 +64,21 @@ def compile_filter(plan: Filter, below: NodeRows) -> NodeRows:
 
 
 def guard_predicate(rows: NodeRows, predicate: Expr | None, when: str | None) -> str:
-    """A predicate whose parts that can fail are looked at only for rows that there are.
+    """A predicate whose fallible parts are evaluated only for rows that exist.
 
-    Spark may push a filter into a join below, and would then ask it of pairs that never counted at the same time.
+    Spark may push a filter into a join below, and would then evaluate it for pairs that never counted at the same time.
     """
     parts = conjuncts(predicate)
     safe = [f"({rows.sql(part)})" for part in parts if when is None or never_fails(part)]
     risky = [f"({rows.sql(part)})" for part in parts if when is not None and not never_fails(part)]
     if risky:
-        # As a number: of truths the near engine works out both branches.
+        # As a number: for booleans the near engine evaluates both branches.
         safe.append(f"CASE WHEN {when} THEN IF({' AND '.join(risky)}, 1, 0) ELSE 0 END = 1")
     return " AND ".join(safe) or "TRUE"
 
 
 def compile_projection(plan: Projection, below: NodeRows) -> NodeRows:
-    """New columns, and the key's that are carried along."""
+    """New columns, and the carried columns of the key."""
     texts = [*(below.sql(output.expr) for output in plan.outputs), *map(below.column, plan.carried)]
     columns = [f"{text} AS {column_at(at)}" for at, text in enumerate(texts)]
     return below.over(plan, select_sql(below.frame, *columns, *below.beside))
@@ -105,7 +109,7 @@ def _union_branch(plan: Union, number: int, whole: NodeRows, rows: NodeRows) -> 
     return select_sql(rows.frame, *named, *whole.way.scope, *times, *lineage)
 
 
-# Joins: of rows that count at the same time, and of rows with what a relation said at their own time.
+# Joins: of rows that count at the same time, and of rows with the version of a relation at their own time.
 
 
 def compile_join(plan: Join | RelationJoin, left: NodeRows, right: NodeRows) -> NodeRows:
@@ -115,7 +119,7 @@ def compile_join(plan: Join | RelationJoin, left: NodeRows, right: NodeRows) -> 
 
 
 def compile_relation_join(plan: RelationJoin, left: NodeRows, versions: NodeRows) -> NodeRows:
-    """Rows with the versions that were valid at their own time, for as long as the rows count."""
+    """Rows with the versions that were valid at their own time, for the rows' lifetimes."""
     if left.own is None:
         raise PlanError("rows without a time of their own see no version", where="RelationJoin")
     valid = [f"{RIGHT_PREFIX}{VS} <= {left.own}", f"{left.own} < {RIGHT_PREFIX}{VE}"]
@@ -123,7 +127,7 @@ def compile_relation_join(plan: RelationJoin, left: NodeRows, versions: NodeRows
 
 
 def _lifetimes_meet(left: NodeRows, right: NodeRows) -> list[str]:
-    """What makes two lifetimes meet; what never ends is after everything."""
+    """The conditions under which two lifetimes overlap; an open end is after everything."""
     needed = [] if right.timing.for_ever else [f"{VS} < {RIGHT_PREFIX}{VE}"]
     return needed + ([] if left.timing.for_ever else [f"{RIGHT_PREFIX}{VS} < {VE}"])
 
@@ -150,7 +154,7 @@ def _join_pairs(
 
 
 def split_condition(plan: Join | RelationJoin) -> tuple[list[Expr], list[Expr]]:
-    """The condition's equalities of one side with the other, by which Spark finds the pairs, and the rest."""
+    """The condition's equalities between the sides, by which Spark finds the pairs, and the rest."""
     equal: list[Expr] = []
     rest: list[Expr] = []
     sides = (set(plan.left.types), set(plan.right.types))
@@ -181,7 +185,7 @@ def _pair_times(plan: Plan, left: NodeRows, right: NodeRows) -> Iterable[tuple[s
     return found
 
 
-# Distinct and intersection: each value once, for as long as there is any of it.
+# Distinct and intersection: each value once, while any row with it counts.
 
 
 def compile_distinct(plan: Distinct, below: NodeRows) -> NodeRows:
@@ -192,7 +196,7 @@ def compile_distinct(plan: Distinct, below: NodeRows) -> NodeRows:
 
 
 def _distinct_values(below: NodeRows, frame: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Each combination of columns once, with its lifetimes if the whole history is asked for."""
+    """Each combination of columns once; with lifetimes if the whole history is computed."""
     merged = merged_lineage(below.lineage)
     if below.way.at is None and not below.timing.for_ever:
         return merge_lifetimes(frame, by, below.lineage)

@@ -1,7 +1,7 @@
-"""The next results of windows of rows, of the last rows and of values not seen yet, from what comes and what was kept.
+"""The next results of row windows, last rows and new values, from arriving rows and kept rows.
 
-What is kept are rows of the operator's input, under the names that their columns have within this room: two names in a
-query may differ in case only, and in a file they would then be the same.
+The state is rows of the operator's input under this folder's column names: two names of a query may differ only in
+case, and would be the same in a file.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def advance_row_windows(
     until: int,
     scope: Sequence[str] = (),
 ) -> AdvanceResult:
-    """The windows that rows of `since` to `until` fill: they are added to what there is."""
+    """The windows that rows of `since` to `until` fill; they are added to the results."""
     unnumbered = {_KNOWN_COUNT: "CAST(NULL AS BIGINT)"}
     rows = _with_state(_input_rows_between(found, arriving, since, until, scope), unnumbered, state, scope)
     going_on = rows if state is None else _rows_of_active_groups(found.node, rows, since)
@@ -61,7 +61,7 @@ def advance_row_windows(
 
 
 def _rows_of_active_groups(group: Group, rows: NodeRows, since: int) -> NodeRows:
-    """The rows of groups for which something arrives. Of the others, which may be many more, no window will be full."""
+    """The rows of groups with arrivals. No window of the other groups, which may be many more, gets full."""
     everything = window_sql([*rows.way.scope, *map(rows.key, group.by)], rows.order, ALL_ROWS)
     marked = select_columns(rows.frame, ["*"], **{_NEWEST_NUMBER: f"max({VS}) {everything}"})
     return rows.over(rows.plan, marked.filter(f"{_NEWEST_NUMBER} >= {instant_sql(since)}").drop(_NEWEST_NUMBER))
@@ -70,7 +70,7 @@ def _rows_of_active_groups(group: Group, rows: NodeRows, since: int) -> NodeRows
 def row_window_state(
     found: TailOperator[Group], frames: InputFrames, since: int, scope: Sequence[str] = ()
 ) -> DataFrame:
-    """The state with which `since` is gone on from, made anew from all rows that came before."""
+    """The state at `since`, rebuilt from all earlier rows."""
     rows = _input_rows_between(found, frames, LOWEST, since, scope)
     return _open_window_rows(
         found, _with_state(rows, {_KNOWN_COUNT: "CAST(NULL AS BIGINT)"}, None, scope), since, scope
@@ -78,8 +78,8 @@ def row_window_state(
 
 
 def _open_window_rows(found: TailOperator[Group], rows: NodeRows, until: int, scope: Sequence[str]) -> DataFrame:
-    """Of the rows before `until` those with which windows have begun that are not full, and the last of each group,
-    which tells how many there have been."""
+    """Of the rows before `until`, those in windows that are not full yet, and the last of each group, whose number
+    tells how many there have been."""
     window = found.node.window
     if not isinstance(window, RowWindow):
         raise PlanError("a group without windows of rows keeps no rows", where="Group")
@@ -101,11 +101,11 @@ def advance_last_rows(
     until: int,
     scope: Sequence[str] = (),
 ) -> AdvanceResult:
-    """The whole answer from `since` to `until`. Of results that began before, the beginning is not known."""
+    """The whole answer from `since` to `until`. The beginning of results that began earlier is unknown."""
     rows = _with_state(_input_rows_between(found, arriving, since, until, scope), {}, state, scope)
     answer = rows
     for node in (found.node, *found.above):
-        # Of instants before, not all rows are there: what is said of them is wrong, and could be an error further up.
+        # Not all rows of earlier instants are read: results there would be wrong, and could fail in operators above.
         answer = apply_operators([node], answer)
         answer = answer.over(node, answer.frame.filter(_ends_after(since)))
     return AdvanceResult(named_frame(answer, scope), _newest_rows(found, rows, until, scope))
@@ -114,7 +114,7 @@ def advance_last_rows(
 def last_rows_state(
     found: TailOperator[SlidingRows], frames: InputFrames, since: int, scope: Sequence[str] = ()
 ) -> DataFrame:
-    """The state with which `since` is gone on from, made anew from rows that came before: the last so many, or more."""
+    """The state at `since`, rebuilt from earlier rows: the last ones that the window needs, or more."""
     return _newest_rows(found, _input_rows_between(found, frames, LOWEST, since, scope), since, scope)
 
 
@@ -135,9 +135,9 @@ def advance_new_values(
     until: int,
     scope: Sequence[str] = (),
 ) -> AdvanceResult:
-    """The values that come from `since` to `until` for the first time: they are added to what there is. `known` are the
-    results that have been published, those before `since` at least: the key's columns by the plan's names, `_vs`, and
-    the scope. None: there are none before `since`."""
+    """The values that occur from `since` to `until` for the first time; they are added to the results. `known` are the
+    published results, at least those before `since`: the key's columns by the plan's names, `_vs`, and the scope. None:
+    there are none before `since`."""
     values = apply_operators([found.node], _input_rows_between(found, arriving, since, until, scope))
     if known is not None:
         values = _unknown_values(found, values, known.filter(f"{VS} < {instant_sql(since)}"), scope)
@@ -147,8 +147,8 @@ def advance_new_values(
 def _unknown_values(
     found: TailOperator[Distinct], values: NodeRows, known: DataFrame, scope: Sequence[str]
 ) -> NodeRows:
-    """The values that are not known. Those that are known and come again are found first: they are few, and so the many
-    that are known need not be moved."""
+    """The values that are not known. Known ones that occur again are found first: they are few, so the many known
+    values need not be shuffled."""
     apart = {f"{RIGHT_PREFIX}{inner}": quote_name(name) for inner, name in zip(values.way.scope, scope, strict=True)}
     types = found.plan.types
     key = [distinguishable(quote_name(name), types[name], near=values.near) for name in found.plan.key]
@@ -179,7 +179,7 @@ def _ends_after(since: int) -> str:
 
 
 def _with_state(rows: NodeRows, more: Mapping[str, str], state: DataFrame | None, scope: Sequence[str]) -> NodeRows:
-    """The rows that arrive and those that were kept, which have `more` columns; in arrivals they are as told."""
+    """Arriving rows and kept rows. The latter have `more` columns; arrivals get the given values there."""
     frame = select_columns(rows.frame, [*rows.columns, *rows.beside], **more)
     if state is not None:
         apart = {inner: quote_name(name) for inner, name in zip(rows.way.scope, scope, strict=True)}
@@ -189,6 +189,6 @@ def _with_state(rows: NodeRows, more: Mapping[str, str], state: DataFrame | None
 
 
 def _state_frame(rows: NodeRows, frame: DataFrame, scope: Sequence[str], **more: str) -> DataFrame:
-    """Rows as they are kept: their columns, their own time, and the scope under the names that others know."""
+    """Rows in the form of the state: their columns, their own time, and the scope under its outside names."""
     apart = {quote_name(name): inner for inner, name in zip(rows.way.scope, scope, strict=True)}
     return select_columns(frame, [*rows.columns, VS], **more, **apart)

@@ -1,1 +1,2 @@
-"""What a person is told of a plan: `explanation` collects it and prints it, `drawing` draws it."""
+"""A plan explained to a person: `explanation` collects the facts and prints them, `remarks` has the warnings, `drawing`
+draws it."""

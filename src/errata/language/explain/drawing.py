@@ -1,7 +1,7 @@
-"""An explained plan as a drawing: inputs at the bottom, the answer at the top, its update pattern at each edge.
+"""An explained plan as SVG: inputs at the bottom, the answer at the top, its update pattern at each edge.
 
-As figures 1, 6 and 8 of Golab and Özsu (2005) have it. The SVG needs nothing besides itself. Text is measured by the
-widest of the fonts that may stand in for the one that is asked for, so that nothing overlaps with any of them.
+It follows figures 1, 6 and 8 of Golab and Özsu (2005). The SVG is self-contained. Text is measured with the widest of
+the fonts that may replace the wanted one, so that nothing overlaps with any of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FINE_PRINT = f'font-size="{SMALL:g}" font-style="italic" fill="{PALE}"'
 
 @dataclass(frozen=True, slots=True)
 class EdgeStyle:
-    """How the edges of a pattern are drawn: told apart by colour, by line, and by the name on them."""
+    """The style of a pattern's edges: distinguished by colour, by line, and by the name on them."""
 
     colour: str
     line: str
@@ -59,14 +59,14 @@ class DrawnPlan:
     name: str
     heading: str
     answer: str
-    """What keeps the answer."""
+    """The state that keeps the answer."""
     nodes: tuple[PlacedBlock, ...]
     width: float
     height: float
 
     @property
     def looks(self) -> list[tuple[object, ...]]:
-        """All that can be seen of the plan, without the titles, which say more."""
+        """All visible parts of the plan, without the titles, which say more."""
         return [(each.pattern, each.depth, replace(each.block, title="")) for each in self.nodes]
 
 
@@ -181,7 +181,7 @@ SYMBOL_PATHS = {
     "intersect": "M-7 8V-1A7 7 0 0 1 7 -1V8",
     "minus": "M-8 0H8",
 }
-"""Signs that not every font has."""
+"""Signs that are drawn as paths, since not every font has them."""
 
 
 def _symbol_svg(symbol: str, mark: str, x: float, y: float) -> Iterator[str]:
@@ -195,7 +195,7 @@ def _symbol_svg(symbol: str, mark: str, x: float, y: float) -> Iterator[str]:
 
 
 def _legend_svg(patterns: list[UpdatePattern], top: float) -> tuple[list[str], float, float]:
-    """What the names on the edges mean, of those that are there; with its width and height."""
+    """The legend of the patterns on the edges; with its width and height."""
     parts: list[str] = []
     used = [name for name in EDGE_STYLES if any(each.shown == name for each in patterns)]
     widest = 0.0

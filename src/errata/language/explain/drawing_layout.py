@@ -1,4 +1,8 @@
-"""Where each operator of a drawn plan stands, and the few words that it bears."""
+"""The place of each operator of a drawn plan, and its label.
+
+Subtrees are laid out bottom up and placed as close beside each other as their outlines allow; an operator stands above
+the middle of its inputs.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +39,13 @@ LETTERS, LINES, NARROWEST, ASIDE, SMALL = 34, 6, 72.0, 26.0, 10.5
 
 @dataclass(frozen=True, slots=True)
 class OperatorBlock:
-    """What stands at one place: a sign of the algebra and its argument, or the box of what is read."""
+    """The content of one place: a sign of the algebra with its argument, or the box of a source."""
 
     title: str
     symbol: str
-    """A letter, the name of a drawn sign, or of a leaf the kind of what is read."""
+    """A letter, the name of a drawn sign, or for a leaf the kind of the source."""
     mark: str
-    """What stands above and right of the sign."""
+    """The superscript of the sign."""
     leaf: str | None
     lines: tuple[str, ...]
     small: tuple[str, ...]
@@ -72,7 +76,7 @@ def text_width(words: str, size: float) -> float:
 
 
 def operator_block(operator: ExplainedOperator) -> OperatorBlock:
-    """The words that an operator bears in a drawing."""
+    """The label of an operator in a drawing."""
     node = operator.node
     symbol, items = _node_label(node)
     lines, leaf = _item_lines(items), None
@@ -96,7 +100,7 @@ def operator_block(operator: ExplainedOperator) -> OperatorBlock:
 
 
 def _implementation_mark(operator: ExplainedOperator) -> str:
-    """What tells an implementation from others of the same sign."""
+    """The mark of an implementation among others with the same sign."""
     if isinstance(operator.node, RelationJoin):
         return "R" if operator.node.retroactive else "NRR"
     return "*" if operator.operator.startswith("δ*") else ""

@@ -1,4 +1,5 @@
-"""All that can be told about a query from its plan: what it does, what it keeps, and where its results come from."""
+"""All that is known of a query from its plan, collected (`explain_plan`) and printed as text (`explanation_text`): what
+it does, what state it keeps, and which rows its results come from."""
 
 from __future__ import annotations
 
@@ -20,33 +21,33 @@ from errata.model.results import UpdatePattern
 
 @dataclass(frozen=True, slots=True)
 class ExplainedOperator:
-    """One operator of a plan with what was found out about it; the plan's operators stand root first."""
+    """One operator of a plan with its facts. The operators of a plan are listed root first."""
 
     node: Plan
     depth: int
     pattern: UpdatePattern
     """How its results come and go: the pattern of the edge above it."""
     operator: str
-    """The implementation that is chosen for it."""
+    """The implementation chosen for it."""
     state: str
-    """What it keeps; empty when it keeps nothing."""
+    """The state that it keeps; empty for none."""
     why: str
     rate: float
-    """Results for each second of event time, as estimated."""
+    """Estimated results per second of event time."""
     size: float
-    """Results that count at the same time, as estimated."""
+    """Estimated results that count at one time."""
     cost: float
-    """The work for each second of event time, as estimated."""
+    """Estimated rows touched per second of event time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedPlan:
-    """A plan and what was found out about its operators."""
+    """A plan and the facts about its operators."""
 
     plan: Plan
     operators: tuple[ExplainedOperator, ...]
     result: OperatorChoice
-    """What keeps the answer."""
+    """The state that keeps the answer."""
     cost: float
 
 
@@ -62,25 +63,25 @@ class ResultColumn:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What there is to know about a query."""
+    """All that is known about a query."""
 
     name: str
     before: ExplainedPlan
     after: ExplainedPlan
     steps: tuple[RewriteStep, ...]
-    """What was rewritten, and by which rule, in order."""
+    """The steps of rewriting, in order."""
     columns: tuple[ResultColumn, ...]
     lineage: tuple[str, ...]
-    """Which rows of what it reads make a result, in words."""
+    """Lineage in words: which rows of the inputs make a result."""
     remarks: tuple[str, ...]
-    """What is worth knowing besides."""
+    """Warnings and hints."""
     reads: tuple[str, ...]
     unknown: tuple[str, ...]
-    """What it reads and nothing is known of, so that estimates of it are guesses."""
+    """Sources without statistics, whose estimates are guesses."""
 
 
 def explain_plan(plan: Plan, statistics: Statistics | None = None, name: str = "the query") -> Explanation:
-    """What there is to know about a plan; with statistics of what it reads, the estimates are better than guesses."""
+    """Explain a plan. With statistics of its sources, the estimates are better than guesses."""
     known = DefaultStatistics() if statistics is None else statistics
     rewritten = rewrite_plan(plan, known)
     reads = tuple(dict.fromkeys(scan.source.name for scan in scans_of(plan)))
@@ -112,7 +113,7 @@ def _explained_operator(about: NodeCost, depth: int) -> ExplainedOperator:
 
 
 def _operator_depths(node: Plan, depth: int) -> Iterator[int]:
-    """How deep each operator is, in the order of `walk`."""
+    """The depth of each operator, in the order of `walk_plan`."""
     yield depth
     for child in node.inputs:
         yield from _operator_depths(child, depth + 1)
@@ -163,7 +164,7 @@ def _bullet_lines(sentences: tuple[str, ...], width: int) -> list[str]:
 
 
 def _tree_lines(plan: ExplainedPlan, width: int) -> list[str]:
-    """The lines of the plan's text; those that are too long go on below."""
+    """The lines of the plan's text; long ones are continued below."""
     lines = []
     for each in plan.operators:
         indent = "  " * each.depth
@@ -172,7 +173,7 @@ def _tree_lines(plan: ExplainedPlan, width: int) -> list[str]:
 
 
 def _lineage_lines(explanation: Explanation, width: int) -> list[str]:
-    """What is read, and below it what is to be said of it."""
+    """Each source, and below it its lineage."""
     lines = []
     for sentence in explanation.lineage:
         name, _, said = sentence.partition(": ")
@@ -198,7 +199,7 @@ def _column_words(column: ResultColumn) -> list[str]:
 
 
 def _rewrite_lines(explanation: Explanation, width: int) -> list[str]:
-    """What the rewriting did, and to what plan it came."""
+    """The steps of rewriting, and the resulting plan."""
     if not explanation.steps:
         return ["Nothing: no rule makes it better."]
     return [each for step in explanation.steps for each in _wrap_words(_rewrite_words(step), width, "- ", "  ")]
@@ -220,7 +221,7 @@ def _rewrite_words(step: RewriteStep) -> str:
 
 
 def _operator_table(plan: ExplainedPlan, width: int) -> list[str]:
-    """The plan that runs, each operator with its pattern and what it is estimated to cost."""
+    """The plan that runs, each operator with its pattern and its estimates."""
     per = _rate_unit(plan)
     heads = ("edge", f"rows/{per}", "held", f"work/{per}")
     rows = [
@@ -249,7 +250,7 @@ def _rate_unit(plan: ExplainedPlan) -> str:
 
 
 def _table_legend(explanation: Explanation, width: int) -> list[str]:
-    """What the words and the numbers of the table mean."""
+    """The legend of the table."""
     plan = explanation.after
     used = {each.pattern for each in plan.operators}
     per = "second" if has_timestamps(plan.plan) else "unit"
@@ -264,7 +265,7 @@ def _table_legend(explanation: Explanation, width: int) -> list[str]:
 
 
 def _state_reasons(plan: ExplainedPlan, width: int) -> list[str]:
-    """The operators that keep something, and why they keep it so; what holds for several is said once."""
+    """The operators with state, and the reasons for its kind; a reason common to several is given once."""
     said = [(f"{each.operator} keeps {each.state}", each.why) for each in plan.operators if each.state != NO_STATE]
     said.append((f"the answer is kept as {plan.result.state}", plan.result.why))
     lines = []
@@ -274,7 +275,7 @@ def _state_reasons(plan: ExplainedPlan, width: int) -> list[str]:
 
 
 def short_number(value: float) -> str:
-    """A number with three digits that count: 0.0033, 12, 1.2k, 3.5M."""
+    """A number with three significant digits at most: 0.0033, 12, 1.2k, 3.5M."""
     for unit, name in ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T")):
         if abs(value) < 999.5 * unit:
             return f"{value / unit:.3g}{name}"

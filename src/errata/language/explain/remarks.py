@@ -1,4 +1,7 @@
-"""What is worth knowing about a query before it runs: plain sentences, each about one thing in the plan."""
+"""Warnings and hints about a query before it runs: one sentence each, about one thing in the plan.
+
+Each function yields the remarks on one subject for one node; a new subject is a function in the list of `plan_remarks`.
+"""
 
 from __future__ import annotations
 
@@ -32,20 +35,21 @@ from errata.model.results import UpdatePattern
 
 
 def plan_remarks(plan: Plan) -> tuple[str, ...]:
-    """What is worth knowing about a whole query, the most important first; each is said once."""
+    """The remarks on a whole query, the most important first, each once."""
     found = [said for tell in _REMARKS for node in _written_operators(plan) for said in tell(plan, node)]
     return tuple(dict.fromkeys(found))
 
 
 def _written_operators(plan: Plan) -> Iterator[Plan]:
-    """The operators that somebody wrote: of an outer join its pairs, and not what reads the same inputs once more."""
+    """The operators that the query's text has: of an outer join the pairs, not the copies that read the same inputs
+    again."""
     yield plan
     for child in plan.inputs[:1] if isinstance(plan, OuterJoin) else plan.inputs:
         yield from _written_operators(child)
 
 
 def _strict_remarks(root: Plan, node: Plan) -> Iterator[str]:
-    """Where ends that nobody can foretell begin; only said if they reach the answer."""
+    """Where unforeseeable ends begin; only if they reach the answer."""
     if update_pattern(root) is not UpdatePattern.STRICT or update_pattern(node) is not UpdatePattern.STRICT:
         return
     below = node.inputs[:1] if isinstance(node, OuterJoin) else node.inputs
@@ -115,7 +119,7 @@ def _cross_join_remarks(_root: Plan, node: Plan) -> Iterator[str]:
 
 
 def _connects_sides(part: Expr, node: Join) -> bool:
-    """Whether it equates something of the one side with something of the other."""
+    """Whether it equates expressions of both sides."""
     if not (isinstance(part, Call) and part.name in (EQUAL, SAME)):
         return False
     sides = [refs(each) for each in part.args]

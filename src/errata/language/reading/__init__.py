@@ -1,4 +1,6 @@
-"""SQL text into a plan: parsed, checked and lowered, with the place of every mistake. Only here is sqlglot known.
+"""SQL text is read into a plan: parsed, checked and lowered, with the place of every mistake. The only folder that
+knows sqlglot.
 
-Its doors are `parse`, `lower` and `mistakes`; `queries`, a floor above, is what others use.
+`parser` makes a tree, `select` lowers it SELECT by SELECT, and `mistakes` has the errors and the list of refused SQL.
+Other folders use `language.queries`, one level above.
 """

@@ -1,4 +1,8 @@
-"""Calls of functions: by their names, as Spark has them."""
+"""Calls of functions and aggregates, and the reader of expressions that knows all kinds of node.
+
+Functions have Spark's names (`functions.FUNCTIONS`); a few are read in their own way. Aggregates are only read where a
+group is (`group_clause`).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ CallReader = Callable[[BaseExpressionReader, exp.Expression, list[exp.Expression
 
 
 def lower_call(reader: BaseExpressionReader, node: exp.Expression) -> Expr:
-    """What the call of a function means."""
+    """The expression for the call of a function."""
     refuse_unknown_parts(reader.text, node, {"this", "expressions"})
     name = node.name.lower()
     name = ALIASES.get(name, name)
@@ -142,24 +146,25 @@ _CALL_READERS: Mapping[str, tuple[int, int, CallReader]] = {
     "to_date": (1, 1, _conversion_call(DATE)),
     "to_timestamp": (1, 1, _conversion_call(TIMESTAMP)),
 }
-"""Functions that are read in ways of their own: the fewest and the most arguments (0: any number), and how."""
+"""Functions with a reader of their own: the fewest and the most arguments (0: any number), and the reader."""
 
 
-# Expressions of SQL to expressions of a plan, with every type checked and nothing left to guess.
+# SQL expressions to expressions of a plan; every type is checked.
 
 __all__ = ["ExpressionReader", "coerce_expr"]
 
 
 class ExpressionReader(BaseExpressionReader):
-    """Reads the expressions of one place in a query. `resolve` finds columns, or says that there is none; `special` is
-    asked first about each node, and gives None for what it does not know: aggregates, columns of windows.
+    """Reads the expressions of one place in a query. `resolve` finds columns, or raises that there is none; `special`
+    is asked first about each node, and returns None for nodes that it does not know: it reads aggregates and window
+    columns.
 
     `lower` reads an expression, `condition` one that must be a boolean, `together` several that must be of one type,
-    and `perhaps` one that may be a NULL without a type: None.
+    and `perhaps` one that may be a NULL without a type, for which it returns None.
     """
 
     def handle(self, node: exp.Expression) -> Expr:
-        """What a node means, by its kind."""
+        """The expression for a node, by its kind."""
         if isinstance(node, exp.Anonymous):
             return lower_call(self, node)
         handler = NODE_READERS.get(type(node))
@@ -168,7 +173,7 @@ class ExpressionReader(BaseExpressionReader):
         return handler(self, node)
 
 
-# Aggregate functions: their names, what they take and what they give.
+# Aggregate functions: names, argument types and result types.
 
 AGGREGATE_NAMES = {
     **{name: name for name in ("count", "sum", "avg", "min", "max", "stddev", "first", "last")},
@@ -178,7 +183,7 @@ AGGREGATE_NAMES = {
     "first_value": "first",
     "last_value": "last",
 }
-"""The aggregate functions by the names that Spark knows them by."""
+"""The aggregate functions by Spark's names for them."""
 _NUMBER_KINDS = (*WHOLE_KINDS, *FLOATING_KINDS, TypeKind.DECIMAL)
 
 
@@ -188,7 +193,7 @@ def is_aggregate(node: exp.Expression) -> bool:
 
 
 def aggregate_type(function: str, argument: ColumnType | None) -> ColumnType | None:
-    """The type of an aggregate of an argument of a type; None if there is no such."""
+    """The result type of an aggregate for an argument type; None if it does not accept it."""
     if function == "count":
         return BIGINT
     if argument is None or function in ("min", "max", "first", "last"):

@@ -1,4 +1,4 @@
-"""FROM: what a SELECT reads, joined from left to right."""
+"""The FROM clause and the JOINs of one SELECT, from left to right; outer joins and USING included."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from errata.language.reading.scope import (
 from errata.language.times import OwnTime, row_times
 
 USING_PREFIX = "_using"
-"""A column under USING of a FULL JOIN is called by the name of the right side and this."""
+"""Suffix to the name of the right side, for a column under USING of a FULL JOIN."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class FromClause:
     def _pairs(
         self, left: Plan, scope: SelectScope, part: FromItem, join: exp.Join
     ) -> tuple[Join | RelationJoin, list[tuple[str, Ref, Ref]]]:
-        """The inner join, and what USING names: the column of the left, and that of the right."""
+        """The inner join, and the columns that USING names: that of the left, and that of the right."""
         using = [(each, scope.bare(each, each.name), self._of(part, each)) for each in join.args.get("using") or ()]
         condition = self._condition(join, scope.joined(part), using)
         columns = [(node.name.lower(), mine, theirs) for node, mine, theirs in using]
@@ -101,7 +101,7 @@ class FromClause:
     # outer joins
 
     def _side(self, join: exp.Join) -> OuterSide | None:
-        """Whose rows stand without a partner, too; None for a join that is not an outer one."""
+        """The sides whose rows are kept without a partner; None for a join that is not an outer one."""
         if not join.side or (join.kind or "OUTER").upper() != "OUTER":
             return None
         return OuterSide(join.side.lower())
@@ -141,7 +141,7 @@ class FromClause:
     def _shared(
         self, side: OuterSide, part: FromItem, join: exp.Join, name: str, mine: Ref, theirs: Ref
     ) -> UsingColumn:
-        """A column under USING: that of the side whose rows all stand; in a FULL JOIN a column of its own."""
+        """A column under USING: that of the side whose rows are all kept; in a FULL JOIN a column of its own."""
         if side is not OuterSide.FULL:
             return UsingColumn(name, mine, theirs, mine if side is OuterSide.LEFT else theirs)
         kind = common_type((mine.type, theirs.type))

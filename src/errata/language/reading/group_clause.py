@@ -1,4 +1,8 @@
-"""GROUP BY: groups, their windows, and what a SELECT and a HAVING over them may say."""
+"""GROUP BY: groups, their windows, and the expressions that SELECT and HAVING may use over them.
+
+Grouped expressions, window columns and aggregates of the SELECT become columns of one `Group`; other expressions over
+its rows are made of them.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +38,12 @@ from errata.language.reading.scope import (
 from errata.language.times import OwnTime, offset_of, own_time_expr, row_times
 
 MAX_WINDOWS_PER_ROW = 100_000
-"""A row is in so many windows at most."""
+"""Windows that a row can be in, at most."""
 _WINDOW_COLUMNS = {"start": WINDOW_START, "end": WINDOW_END, "no": WINDOW_NUMBER}
 
 
 def expressions_over(statement: StatementScope, scope: SelectScope, plan: Plan) -> ExpressionReader:
-    """Expressions over the rows of a node, as WHERE, GROUP BY and the arguments of aggregates have them."""
+    """Reads expressions over the rows of a node: WHERE, GROUP BY and the arguments of aggregates."""
     text = statement.text
 
     def special(node: exp.Expression) -> Expr | None:
@@ -74,7 +78,7 @@ class GroupClause:
     scope: SelectScope
     input: Plan
     aliases: dict[str, exp.Expression]
-    """What SELECT calls by a name, by that name in lower case: GROUP BY and HAVING may do so, too."""
+    """The expressions that SELECT names, by their names in lower case; GROUP BY and HAVING may use them."""
     number: int = 1
     early: bool = False
     by: dict[Expr, None] = field(default_factory=dict)
@@ -92,22 +96,22 @@ class GroupClause:
         self._above = ExpressionReader(self.text, self._column, self._special)
 
     def plan(self) -> Group:
-        """The group, once all that is asked of it is known."""
+        """The group, once all its aggregates are known."""
         aggregates, timed = tuple(self.aggregates.values()), self.statement.timed
         return Group(self.input, tuple(self.by), aggregates, self.window, timed, self.number)
 
     @cached_property
     def window_fields(self) -> tuple[Field, ...]:
-        """The columns of the window; asked for when GROUP BY has been read."""
+        """The columns of the window; valid when GROUP BY has been read."""
         return replace(self.plan(), aggregates=()).window_fields
 
     @cached_property
     def window_names(self) -> dict[str, str]:
-        """What the text calls the window's columns, whatever the plan calls them."""
+        """The text's names of the window's columns, whatever their names in the plan are."""
         names = (WINDOW_NUMBER,) if isinstance(self.window, RowWindow) else (WINDOW_START, WINDOW_END)
         return dict(zip((each.name for each in self.window_fields), names, strict=False))
 
-    # what is grouped by
+    # grouped expressions
 
     def group_by(self, nodes: Sequence[exp.Expression]) -> None:
         """Read GROUP BY."""
@@ -129,7 +133,7 @@ class GroupClause:
         self._shapes.add(_expression_shape(expr))
 
     def _named(self, node: exp.Expression) -> exp.Expression:
-        """What SELECT calls so, if no column is called so."""
+        """The expression of that name in SELECT, if no column has the name."""
         if isinstance(node, exp.Column) and not node.table and not self.scope.has(node.name):
             return self.aliases.get(node.name.lower(), node)
         return node
@@ -207,10 +211,10 @@ class GroupClause:
                 "let the windows begin further apart, or take sliding(...) without a window",
             )
 
-    # what is said over groups
+    # expressions over groups
 
     def lower(self, node: exp.Expression) -> Expr:
-        """An expression over the group's columns: what is grouped by, window columns, aggregates."""
+        """An expression over the group's columns: grouped expressions, window columns, aggregates."""
         return self._over_group(self._above.lower(node))
 
     def lower_having(self, node: exp.Expression) -> Expr:
@@ -260,7 +264,7 @@ class GroupClause:
         return expr
 
     def _own_time(self, node: exp.Expression) -> Expr:
-        """Of the rows below if they are grouped by it, else of the group's rows."""
+        """The own time of the rows below if they are grouped by it, else that of the group's rows."""
         below = own_time_expr(self.input)
         if below is not None and below in self.by:
             return Ref(expr_sql(below), below.type)
@@ -277,7 +281,7 @@ class GroupClause:
         return own
 
     def _over_group(self, expr: Expr) -> Expr:
-        """With columns of the group in place of what is grouped by, the outermost first."""
+        """The expression with columns of the group in place of grouped expressions, the outermost first."""
         if _expression_shape(expr) in self._shapes and expr in self.by:
             return Ref(expr_sql(expr), expr.type)
         match expr:

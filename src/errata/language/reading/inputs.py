@@ -1,4 +1,4 @@
-"""What FROM can read: streams, relations and queries by name, windows over them, negations, and SELECTs in brackets."""
+"""The inputs of FROM: streams, relations and queries by name, windows over them, negations, and SELECTs in brackets."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from errata.language.times import OwnTime, row_times
 from errata.model.time import parse_duration
 
 NEGATION_PREFIX = "_without"
-"""The columns on the right of a negation are called by its alias and this."""
+"""Suffix to the alias of a negation, for the columns on its right."""
 _MAX_SPAN = 2**60
 _MAX_NUMBER_DIGITS = 100
 _TABLE_FUNCTIONS = ("sliding", "sliding_rows", "negation")
 
 
 def lower_whole_number(text: SqlText, node: exp.Expression, what: str) -> int:
-    """A number above 0 that stands in the text as it is."""
+    """A constant whole number above 0."""
     value = node.this if isinstance(node, exp.Literal) and not node.is_string else ""
     if not (value.isascii() and value.isdigit()) or len(value) > _MAX_NUMBER_DIGITS or not 0 < int(value) < _MAX_SPAN:
         raise text.mistake(node, f"{what} is a whole number above 0", how="write the number as it is, such as 1000")
@@ -32,7 +32,7 @@ def lower_whole_number(text: SqlText, node: exp.Expression, what: str) -> int:
 
 
 def lower_span(statement: StatementScope, node: exp.Expression, what: str) -> int:
-    """A stretch of event time: the text of a duration, or units of a bigint."""
+    """A span of event time: a duration as text, or units of a bigint."""
     if not statement.timed:
         if isinstance(node, exp.Literal) and node.is_string:
             raise statement.text.mistake(
@@ -74,7 +74,7 @@ def own_time_obstacle(plan: Plan) -> str:
 
 @dataclass(frozen=True)
 class FromInputs:
-    """Reads what FROM and JOIN name."""
+    """Reads the inputs that FROM and JOIN name."""
 
     statement: StatementScope
     commons: CommonTables
@@ -84,7 +84,7 @@ class FromInputs:
         return self.statement.text
 
     def part(self, node: exp.Expression) -> FromItem:
-        """One of what FROM and JOIN name."""
+        """One input of FROM or JOIN."""
         within: exp.Expression = node.this
         if isinstance(node, exp.Subquery) and isinstance(within, exp.Query):
             refuse_unknown_parts(self.text, node, {"this", "alias"})
@@ -127,7 +127,7 @@ class FromInputs:
         return str(alias.name)
 
     def _own_name(self, node: exp.Expression) -> str | None:
-        """The name of what is read, where nothing else is said: that of the (first) stream, relation or query."""
+        """The default alias of an input: the name of the (first) stream, relation or query."""
         if isinstance(node, exp.Anonymous):
             self._check_function(node)
             return self._own_name(node.expressions[0]) if node.expressions else None
@@ -141,7 +141,7 @@ class FromInputs:
         return name if source is None else source.name
 
     def _argument(self, node: exp.Expression, alias: str) -> Plan:
-        """What a name, a table function or a SELECT in brackets reads, its columns called by the alias."""
+        """The plan of a name, a table function or a SELECT in brackets, with its columns under the alias."""
         match node:
             case exp.Query():
                 return self.statement.query(node, f"{alias}.", self.commons)
@@ -197,7 +197,7 @@ class FromInputs:
         return list(node.expressions)
 
     def _window(self, node: exp.Expression, alias: str, *, for_ever: bool = False) -> Plan:
-        """What a window over rows is over."""
+        """The input of a window over rows."""
         plan = self._no_relation(node, alias)
         times = row_times(plan)
         if not times.happened:

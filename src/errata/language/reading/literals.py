@@ -1,4 +1,4 @@
-"""Constants as SQL writes them: numbers with their types, times, and intervals of fixed length."""
+"""Constants in SQL: numbers with their types, times, intervals of fixed length, and the names of types."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FIXED_UNITS = "MICROSECOND, MILLISECOND, SECOND, MINUTE, HOUR, DAY or WEEK"
 
 
 def lower_number(text: SqlText, node: exp.Expression, written: str, sign: str = "") -> Lit:
-    """A number: an int, bigint or decimal as it is long, a double with an exponent, or what its suffix says."""
+    """A number: an int, bigint or decimal by its length, a double with an exponent, or the type of its suffix."""
     found = _NUMBER_PATTERN.fullmatch(written)
     if found is None or not (found[1] or (found[2] or "").strip(".")):
         raise text.mistake(node, f"{written} is not a number")
@@ -83,7 +83,7 @@ def _decimal_literal(text: SqlText, node: exp.Expression, digits: str) -> Lit:
 
 
 def lower_moment(text: SqlText, node: exp.Expression, written: str, kind: ColumnType) -> Lit:
-    """A text as the timestamp or the date that it says."""
+    """A text read as a timestamp or a date."""
     value = _parse_moment(written.strip(), kind)
     if value is not None:
         return Lit(value, kind)
@@ -160,7 +160,7 @@ def _single_interval(text: SqlText, node: exp.Interval) -> int:
 
 
 def is_calendar_interval(written: str) -> bool:
-    """Whether a text names a stretch that is not equally long at all times."""
+    """Whether a text names a span of variable length, such as a month."""
     return _CALENDAR_UNIT.search(written) is not None
 
 

@@ -1,4 +1,8 @@
-"""Mistakes in a query: what is wrong, at which place of the text, why, and how to write it instead."""
+"""Mistakes in a query with their place in the text, and the list of SQL that the language refuses, each with the reason
+and the alternative.
+
+Messages are part of the interface: tests and docs/language.md repeat them.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,12 @@ from errata.errors import UsageError
 
 _MAX_EXCERPT = 160
 TextPlace = exp.Expr | int | tuple[int, int]
-"""A node, an offset into the text, or the offsets of a first character and of the one after the last."""
+"""The place of a mistake: a node, an offset into the text, or the offsets of a first character and of the one after the
+last."""
 
 
 class LanguageError(UsageError):
-    """A query that cannot be read, or does not mean what Errata could answer."""
+    """A query that cannot be read, or that Errata cannot answer."""
 
     def __init__(
         self,
@@ -96,13 +101,13 @@ class SqlText:
 
 
 def node_span(sql: str, node: exp.Expr) -> tuple[int, int]:
-    """Where a node stands: from its first token that knows its place to its last; else between its neighbours."""
+    """The place of a node: from its first token with a known place to its last; else between its neighbours."""
     places = _node_places(node)
     if places:
         return places[0][0], max(end for _, end in places)
     parent, begin, finish = node.parent, 0, len(sql)
     while parent is not None:
-        # The text's order is that of the starts; which of them come before the node is told by the tree's order.
+        # Places are ordered by their starts; the tree decides which of them come before the node.
         before, after = _neighbour_places(parent, node)
         if before or after:
             begin = max((end for _, end in before), default=0)
@@ -140,7 +145,7 @@ def _trim_span(sql: str, begin: int, finish: int) -> tuple[int, int]:
     return begin + skipped, max(begin + skipped + 1, begin + len(inside.rstrip()))
 
 
-# What SQL has and the language has not: what it is called, why it is refused, and what to write instead.
+# SQL that the language does not have: its name, the reason, and the alternative.
 
 SyntaxRefusal = tuple[str, str | None, str | None]
 
@@ -280,7 +285,7 @@ NONDETERMINISTIC_FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("current_user", "user", "session_user", "current_database", "current_schema"), _MACHINE_ADVICE),
     **dict.fromkeys(("current_catalog", "version", "current_role", "reflect", "java_method"), _MACHINE_ADVICE),
 }
-"""Functions that are refused because they do not depend on the rows alone, and what to use instead."""
+"""Functions that are refused because they depend on more than the rows, and the alternative."""
 
 
 def nondeterministic_refusal(name: str) -> SyntaxRefusal:

@@ -1,4 +1,4 @@
-"""What each operator and clause of an expression means, node by node."""
+"""The expression for each operator and clause of SQL, one function for each kind of node of sqlglot."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _logical_operator(name: str) -> NodeReader:
 def _not_predicate(reader: BaseExpressionReader, node: exp.Expression) -> Expr:
     refuse_unknown_parts(reader.text, node, {"this"})
     asked = reader.condition(node.this)
-    # sqlglot reads x IS NOT NULL as NOT (x IS NULL), which means the same.
+    # sqlglot reads x IS NOT NULL as NOT (x IS NULL); both mean the same.
     if isinstance(asked, Call) and asked.name == "is_null":
         return Call("is_not_null", asked.args, BOOLEAN)
     return Call(NOT, (asked,), BOOLEAN)

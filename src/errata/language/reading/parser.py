@@ -1,4 +1,13 @@
-"""What is missing between two words or signs of a query, where sqlglot would read on as if nothing were."""
+"""SQL text to one statement as a tree of sqlglot; nothing in the text may be ignored silently.
+
+The grammar is Spark's, with one difference that saves guessing: the parser knows no function, so each call is an
+`exp.Anonymous` (its `name` as written, its `expressions`; `count(DISTINCT x)` has an `exp.Distinct` among them), and
+sqlglot rewrites none. Only CAST, TRY_CAST and EXTRACT, which have a grammar of their own, are nodes of their own. A
+number with a suffix is an `exp.Literal` with the suffix in its text.
+
+sqlglot reads on where something is missing between two tokens, as after a comma. The first part finds such gaps in the
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +37,7 @@ _KEYWORDS = {
     TokenType.WITH: "WITH",
     TokenType.JOIN: "JOIN",
 }
-"""Words that something follows."""
+"""Words that must be followed by something."""
 _CLAUSE_STARTS = {
     TokenType.FROM,
     TokenType.WHERE,
@@ -45,11 +54,11 @@ _CLAUSE_STARTS = {
     TokenType.SEMICOLON,
     TokenType.R_PAREN,
 }
-"""What begins something else, or ends what it stands in."""
+"""Tokens that begin another clause, or end the one that they stand in."""
 _CONTINUATIONS = {TokenType.COMMA, TokenType.ALIAS}
 
 TokenGap = tuple[Token, str]
-"""A word or sign, and what is missing beside it."""
+"""A token, and what is missing beside it."""
 
 
 def first_gap(tokens: Sequence[Token]) -> TokenGap | None:
@@ -66,7 +75,7 @@ def _gap_position(gap: TokenGap) -> int:
 
 
 def _token_triples(tokens: Sequence[Token]) -> Iterator[tuple[TokenType | None, Token, Token | None]]:
-    """Each token, between what is before it and what is after it."""
+    """Each token, with the kind of the one before it and the one after it."""
     for at, token in enumerate(tokens):
         before = tokens[at - 1].token_type if at else None
         yield before, token, tokens[at + 1] if at + 1 < len(tokens) else None
@@ -88,7 +97,7 @@ def _gaps_at_commas(tokens: Sequence[Token]) -> Iterator[TokenGap]:
 
 
 def _gaps_at_stars(tokens: Sequence[Token]) -> Iterator[TokenGap]:
-    """A star behind a name multiplies it; sqlglot drops one that has nothing to multiply it by."""
+    """Stars after a name without a right operand: sqlglot drops them."""
     for before, token, after in _token_triples(tokens):
         behind_a_name = token.token_type is TokenType.STAR and before in (TokenType.VAR, TokenType.IDENTIFIER)
         if behind_a_name and (after is None or after.token_type in _CLAUSE_STARTS | _CONTINUATIONS):
@@ -98,7 +107,7 @@ def _gaps_at_stars(tokens: Sequence[Token]) -> Iterator[TokenGap]:
 def _gaps_after_keywords(tokens: Sequence[Token]) -> Iterator[TokenGap]:
     for before, token, after in _token_triples(tokens):
         kind = token.token_type
-        # What is behind a dot is a column's name, whatever else it means.
+        # A word after a dot is the name of a column, whatever else it means.
         if kind not in _KEYWORDS or before is TokenType.DOT:
             continue
         if after is None or after.token_type in (_CLAUSE_STARTS | {TokenType.ALIAS}) - _may_follow(before, kind):
@@ -106,14 +115,14 @@ def _gaps_after_keywords(tokens: Sequence[Token]) -> Iterator[TokenGap]:
 
 
 def _may_follow(before: TokenType | None, kind: TokenType) -> set[TokenType]:
-    """What may follow all the same: DISTINCT ON, and IS DISTINCT FROM."""
+    """Tokens that may follow nevertheless: DISTINCT ON, and IS DISTINCT FROM."""
     if kind is not TokenType.DISTINCT:
         return set()
     return {TokenType.ON} if before is TokenType.SELECT else {TokenType.ON, TokenType.FROM}
 
 
 def _gaps_in_between(tokens: Sequence[Token]) -> Iterator[TokenGap]:
-    """BETWEEN without its AND: the second value would be found all the same."""
+    """BETWEEN without its AND: sqlglot would find the second value without it."""
     deep, waiting = 0, list[tuple[int, Token]]()
     for token in tokens:
         kind = token.token_type
@@ -127,17 +136,12 @@ def _gaps_in_between(tokens: Sequence[Token]) -> Iterator[TokenGap]:
     yield from ((token, "BETWEEN is without its AND") for _, token in waiting)
 
 
-# SQL text to a tree of sqlglot's, one statement that reads; and nothing in such a tree may be passed over in silence.
-#
-# The grammar is Spark's, with one difference that saves much guessing: no function is known to the parser, so each call
-# is an `exp.Anonymous` (its `name` as written, its `expressions`; `count(DISTINCT x)` has an `exp.Distinct` among
-# them), and sqlglot rewrites none. Only CAST, TRY_CAST and EXTRACT, which have a grammar of their own, are nodes of
-# their own. A number with a suffix is an `exp.Literal` with the suffix in its text.
+# Parsing.
 
 MAX_LENGTH = 1_000_000
 MAX_TOKENS = 100_000
 MAX_NESTING = 30
-"""So many brackets within brackets; what reads a tree calls itself for each."""
+"""Nested brackets, at most: code that reads a tree calls itself for each."""
 
 _MISSING_KEYWORD = re.compile(r"Required keyword: '(\w+)' missing for <class '[\w.]*\.(\w+)'>")
 _EXPECTED_TOKEN = re.compile(r"(?:Expecting|Expected) (\)|\(|[A-Z]+)(?: after \w+)?")
@@ -174,7 +178,7 @@ class _Parser(SparkParser):
     NO_PAREN_FUNCTIONS: ClassVar = {
         kind: partial(exp.Anonymous, this=kind.name.lower()) for kind in SparkParser.NO_PAREN_FUNCTIONS
     }
-    # Without those that reach into JSON: about a wrong path sqlglot would talk to stderr.
+    # Without the operators that reach into JSON: sqlglot would write to stderr about a wrong path.
     COLUMN_OPERATORS: ClassVar = {
         kind: SparkParser.COLUMN_OPERATORS[kind] for kind in (TokenType.DOT, TokenType.DCOLON)
     }
@@ -185,7 +189,7 @@ _DIALECT = _Dialect()
 
 
 def parse_sql(text: SqlText) -> exp.Query:
-    """The tree of the one statement that the text is: a SELECT, a set operation, or either after WITH."""
+    """The tree of the text's one statement: a SELECT, a set operation, or either after WITH."""
     tokens = _tokenize(text)
     parser = _Parser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT)
     try:
@@ -252,7 +256,7 @@ def _mistake_at(
 
 
 def _mend_tokens(sql: str, tokens: list[Token]) -> list[Token]:
-    """5L comes as three tokens at one place, like 5::bigint, and 'it''s' as two texts; here each is one again."""
+    """Joins tokens that sqlglot splits: 5L comes as three tokens, like 5::bigint, and 'it''s' as two texts."""
     mended: list[Token] = []
     for token in tokens:
         last = mended[-1] if mended else None
@@ -285,7 +289,7 @@ def _parse_mistake(text: SqlText, error: ParseError) -> LanguageError:
 
 
 def _plain_description(description: str) -> str:
-    """sqlglot's words, without its classes."""
+    """sqlglot's description of an error, without the names of its classes."""
     if _MISSING_KEYWORD.match(description) is not None:
         return "a value is missing before this"
     words = description.split(" but got <", maxsplit=1)[0].rstrip(". ")
@@ -297,12 +301,13 @@ def _plain_description(description: str) -> str:
 
 
 def _unterminated_start(sql: str) -> int:
-    """Where what is not ended begins, as far as can be told: at the last quote or comment that opens."""
+    """The start of an unterminated text or comment, as far as it can be determined: the last quote or comment that
+    opens."""
     return max(0, *(sql.rfind(mark) for mark in ("'", '"', "`", "/*")))
 
 
 def refuse_unknown_parts(text: SqlText, node: exp.Expression, allowed: Collection[str]) -> None:
-    """Refuse whatever else the node has than the named parts: nothing that is written may be ignored."""
+    """Refuse any part of a node other than the allowed ones: nothing that is written may be ignored."""
     for name, value in node.args.items():
         if value and name not in allowed:
             raise refusal(text, node, name, value)
@@ -322,7 +327,7 @@ def refusal(text: SqlText, node: exp.Expression, name: str, value: object) -> La
 
 
 def _negation_prefix(node: exp.Expr) -> str:
-    """What the key of a refusal begins with: "not " for the node under a NOT."""
+    """The prefix of a refusal's key: "not " for a node under a NOT."""
     above = node.parent
     while isinstance(above, exp.Paren):
         above = above.parent
@@ -330,7 +335,7 @@ def _negation_prefix(node: exp.Expr) -> str:
 
 
 def unknown_construct(text: SqlText, node: exp.Expression) -> LanguageError:
-    """The error for a construct that the language has not."""
+    """The error for a construct that the language does not have."""
     known = REFUSED_SYNTAX.get(_negation_prefix(node) + node.key) or REFUSED_SYNTAX.get(node.key)
     if known is not None:
         return text.mistake(node, *known)

@@ -1,4 +1,4 @@
-"""What reading any expression needs: its parts, types that go together, and errors that name both types."""
+"""The base class of expression readers: parts, type matching, and errors that name both types."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from errata.language.reading.parser import refuse_unknown_parts
 from errata.model.columns import WHOLE_KINDS, ColumnType, TypeKind
 
 MAX_DEPTH = 120
-"""So many operators within operators: what reads an expression calls itself for each."""
+"""Nested operators, at most: code that reads an expression calls itself for each."""
 
 ColumnResolver = Callable[[exp.Column], Ref]
 SpecialReader = Callable[[exp.Expression], Expr | None]
 
 
 def coerce_expr(expr: Expr, kind: ColumnType) -> Expr:
-    """The expression with its value as one of the type. A whole number becomes a constant of the type at once."""
+    """The expression converted to a type. A whole number becomes a constant of that type at once."""
     if expr.type == kind:
         return expr
     if isinstance(expr, Lit):
@@ -46,14 +46,14 @@ class BaseExpressionReader(ABC):
         self._depth = 0
 
     def lower(self, node: exp.Expression) -> Expr:
-        """The expression that the node means."""
+        """The expression for a node."""
         expr = self.perhaps(node)
         if expr is None:
             raise self.text.mistake(node, "NULL alone is of no type", how="say of which, as in CAST(NULL AS DOUBLE)")
         return expr
 
     def condition(self, node: exp.Expression) -> Expr:
-        """What the node means, which must be true or false."""
+        """The expression for a node that must be a boolean."""
         expr = self.perhaps(node)
         if expr is None:
             return Lit(None, BOOLEAN)
@@ -64,7 +64,7 @@ class BaseExpressionReader(ABC):
         return expr
 
     def perhaps(self, node: exp.Expression) -> Expr | None:
-        """What the node means; None for a NULL that has no type yet."""
+        """The expression for a node; None for a NULL that has no type yet."""
         self._depth += 1
         try:
             if self._depth > MAX_DEPTH:
@@ -86,10 +86,10 @@ class BaseExpressionReader(ABC):
 
     @abstractmethod
     def handle(self, node: exp.Expression) -> Expr:
-        """What a node means that is none of the simplest."""
+        """The expression for a node other than NULL and brackets."""
 
     def together(self, nodes: Sequence[exp.Expression], what: str) -> list[Expr]:
-        """The expressions, brought to one type: that of all, or a NULL of it."""
+        """The expressions converted to one type: the common type of all, or a NULL of it."""
         read = [self.perhaps(node) for node in nodes]
         known = [each for each in read if each is not None]
         if not known:
@@ -107,7 +107,7 @@ class BaseExpressionReader(ABC):
         return [Lit(None, kind) if each is None else coerce_expr(next(whole), kind) for each in read]
 
     def _with_moments(self, nodes: Sequence[exp.Expression], read: Sequence[Expr | None]) -> list[Expr]:
-        """Texts beside times are times; the expressions that are known."""
+        """The expressions that have a type; texts that are compared with times are read as times."""
         pairs = [(node, each) for node, each in zip(nodes, read, strict=True) if each is not None]
         times = {each.type for _, each in pairs if type_family(each.type) is TypeFamily.TIME}
         if not times:

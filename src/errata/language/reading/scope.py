@@ -1,4 +1,5 @@
-"""What the names in one SELECT mean: the columns of what stands in its FROM."""
+"""The scopes of names: in one SELECT (`SelectScope`: the columns of its FROM) and in one statement (`StatementScope`:
+the sources that it reads, and the names it has given)."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ class UsingColumn:
 
 
 class SelectScope:
-    """The parts of FROM so far, what `*` means, and what a bare name can mean."""
+    """The parts of FROM so far, the meaning of `*`, and of names without an alias."""
 
     def __init__(
         self, text: SqlText, items: Sequence[FromItem], star: Sequence[Ref], bare: dict[str, tuple[Ref, ...]]
@@ -76,7 +77,7 @@ class SelectScope:
         return SelectScope(self._text, [*self.items, right], star, bare | {each.name: (each.whole,) for each in using})
 
     def has(self, name: str) -> bool:
-        """Whether a bare name means a column here."""
+        """Whether a name without an alias is a column here."""
         return name.lower() in self._bare
 
     def item(self, place: exp.Expression, name: str) -> FromItem:
@@ -88,7 +89,7 @@ class SelectScope:
         raise self._text.mistake(place, f"{name} is not in FROM", how=candidates_text(name, names))
 
     def column(self, node: exp.Column) -> Ref:
-        """The column that is meant."""
+        """The column that a node refers to."""
         if node.args.get("db") is not None:
             raise self._text.mistake(node, "a column has one name before it at most", how="write alias.column")
         name = node.name
@@ -156,19 +157,19 @@ def is_call_of(node: exp.Expression, name: str) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.lower() == name
 
 
-# One statement on its way to a plan: what it may read, which names are taken, and whether its event time is a time.
+# Names in one statement: what it may read, which names are taken, and whether event time is a timestamp.
 
 MAX_INPUTS = 300
-"""So many times a query reads something; each reader of a WITH counts, since its text is put in its place."""
+"""Inputs of a query, at most; each use of a WITH counts, since its text is put in its place."""
 _MAX_NAMED = 30
 _RESERVED_WORDS = ("window",)
 
 
 class SourceCatalog:
-    """What queries may read, found by name; upper and lower case are the same."""
+    """The sources that queries may read, by name, case-insensitively."""
 
     def __init__(self, sources: Mapping[str, Source], others: Sequence[str] = ()) -> None:
-        """`others`: names that are not known yet, and can be meant when one is not found."""
+        """`others`: names of queries not known yet, which may be suggested when a name is not found."""
         self._sources = dict(sources)
         self._others = others
         self._folded: dict[str, str] | None = None
@@ -184,7 +185,7 @@ class SourceCatalog:
         return self._sources.get(self._folded.get(name.lower(), ""))
 
     def add(self, source: Source) -> None:
-        """One more, such as a query that has been read."""
+        """Add a source, such as a query that has been read."""
         self._sources[source.name] = source
         if self._folded is not None:
             self._folded[source.name.lower()] = source.name
@@ -195,7 +196,7 @@ class SourceCatalog:
 
 
 def nearest_names(name: str, known: list[str]) -> str:
-    """What may have been meant. Of thousands only names that begin alike are compared."""
+    """A suggestion of similar names. Of thousands of names only those that begin alike are compared."""
     if len(known) > _MAX_NAMED:
         alike = [each for each in known if each[:2].lower() == name[:2].lower()]
         known = sorted(alike or known, key=lambda each: (abs(len(each) - len(name)), each))[:_MAX_NAMED]
@@ -204,7 +205,7 @@ def nearest_names(name: str, known: list[str]) -> str:
 
 @dataclass(frozen=True)
 class CommonTable:
-    """A query under WITH, and what it can itself see of those before it."""
+    """A query under WITH, and those before it, which it can read."""
 
     name: str
     query: exp.Expression
@@ -227,14 +228,14 @@ class StatementScope:
     inputs: int = 0
     windows: int = 0
     unions: int = 0
-    """How many groups with a window, and unions, there are so far: outer ones first, else as the text has them."""
+    """The number of windowed groups, and of unions, so far: outer ones first, else in the order of the text."""
     used: set[int] = field(default_factory=set)
-    """Which of the queries under WITH have been read."""
+    """The queries under WITH that have been read."""
     _taken: set[str] = field(default_factory=set)
     _first: Source | None = None
 
     def alias(self, wanted: str) -> str:
-        """The wanted name for a part of FROM, or the next free one like it: each is there once in a whole plan."""
+        """The wanted name for a part of FROM, or the next free one like it; aliases are unique in a plan."""
         name, number = wanted, 1
         while name.lower() in self._taken:
             number += 1
@@ -253,7 +254,7 @@ class StatementScope:
         return self.unions
 
     def check_alias(self, place: exp.Expression, name: str) -> None:
-        """Refuse a name that columns could not be called by."""
+        """Refuse an alias that is not possible in column names."""
         if name.lower() in _RESERVED_WORDS:
             raise self.text.mistake(
                 place,
@@ -264,19 +265,19 @@ class StatementScope:
         self.check_name(place, "table", name)
 
     def check_word(self, alias: exp.Expression) -> None:
-        """Refuse what sqlglot takes for a name and is none: the v3 of s@v3, which elsewhere is a version."""
+        """Refuse a word that sqlglot takes for an alias and is none: the v3 of s@v3, which is a version elsewhere."""
         if not isinstance(alias, exp.Identifier):
             raise self.text.mistake(alias, "this is not a name", how="write AS and a name")
 
     def check_name(self, place: exp.Expression, kind: str, name: str) -> None:
-        """Refuse a name that not everything that stores it could bear."""
+        """Refuse a name that some storage could not represent."""
         try:
             check_name(kind, name)
         except UsageError as error:
             raise self.text.mistake(place, error.what, error.why, error.how) from None
 
     def scan(self, place: exp.Expression, source: Source, alias: str) -> Scan:
-        """A reading of a source. All that a query reads must agree in what event time is."""
+        """A scan of a source. All sources of a query must agree in the type of event time."""
         self.count(place)
         first = self._first or source
         if first.timed != source.timed:
@@ -291,7 +292,7 @@ class StatementScope:
         return Scan(source, alias)
 
     def count(self, place: exp.Expression) -> None:
-        """One more input."""
+        """Count one more input."""
         self.inputs += 1
         if self.inputs > MAX_INPUTS:
             raise self.text.mistake(
@@ -307,6 +308,6 @@ class StatementScope:
         return self._first is None or self._first.timed
 
     def unknown(self, place: exp.Expression, name: str, commons: CommonTables) -> LanguageError:
-        """The error for a name that nothing bears."""
+        """The error for an unknown name."""
         names = [*self.known.names, *(each.name for each in commons.values())]
         return self.text.mistake(place, f"unknown stream, relation or query {name!r}", how=nearest_names(name, names))

@@ -1,4 +1,4 @@
-"""A parsed statement to a plan: SELECT by SELECT, and what puts them together."""
+"""A parsed statement is lowered to a plan, SELECT by SELECT; queries under WITH are put where they are read."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from errata.language.reading.set_operations import lower_set
 MAX_PLAN_DEPTH = 100
 MAX_COLUMNS = 1_000
 """Of a result, hidden ones included."""
-"""A plan has so many operators above one another at most; what reads a plan calls itself for each."""
+"""Depth of a plan, at most: code that reads a plan calls itself for each operator above another."""
 NO_WINDOW_COLUMNS: Mapping[str, str] = {}
 _SELECT_PARTS = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_"}
 
 
 def lower_statement(tree: exp.Expression, text: SqlText, known: SourceCatalog, *, early: bool = False) -> Plan:
-    """The plan of a statement over what is known. `early`: its windows are published from their first row on."""
+    """The plan of a statement over known sources. `early`: windows are published from their first row on."""
     lowering = _StatementLowering(text, known, early=early)
     try:
         plan = lowering.whole(tree)
@@ -53,7 +53,7 @@ def lower_statement(tree: exp.Expression, text: SqlText, known: SourceCatalog, *
 
 
 def plan_depth(plan: Plan) -> int:
-    """How many operators there are above one another."""
+    """The depth of a plan: operators above one another."""
     level, deep = [plan], 0
     while level:
         deep += 1
@@ -62,7 +62,7 @@ def plan_depth(plan: Plan) -> int:
 
 
 class _StatementLowering:
-    """One statement; it knows how to lower each query within it."""
+    """Lowers one statement, and each query within it."""
 
     def __init__(self, text: SqlText, known: SourceCatalog, *, early: bool) -> None:
         self.text = text
@@ -90,7 +90,7 @@ class _StatementLowering:
         outermost: bool = False,
         names: Sequence[str] = (),
     ) -> Plan:
-        """A SELECT, a set operation, or either in brackets. `names`: those of columns that are given none."""
+        """A SELECT, a set operation, or either in brackets. `names`: for columns without a name of their own."""
         defined, commons = self._with(node, commons)
         match node:
             case exp.Subquery():
@@ -127,7 +127,7 @@ class _StatementLowering:
         return list(defined.values()), seen
 
     def _common(self, node: exp.Expression, seen: CommonTables) -> CommonTable:
-        # MATERIALIZED or not says how, not what.
+        # MATERIALIZED changes how it is computed, not the result.
         refuse_unknown_parts(self.text, node, {"this", "alias", "materialized"})
         alias = node.args["alias"]
         if alias.args.get("columns"):
@@ -138,7 +138,7 @@ class _StatementLowering:
         return CommonTable(alias.name, node.this, seen)
 
     def _check_unused(self, defined: Sequence[CommonTable]) -> None:
-        """What is under WITH and never read must be right all the same."""
+        """Check queries under WITH that are never read: they must be right, too."""
         for each in defined:
             if id(each.query) not in self.statement.used:
                 self.statement.used.add(id(each.query))
@@ -164,7 +164,7 @@ class _StatementLowering:
         return self._distinct(node, plan)
 
     def _window_number(self, node: exp.Select) -> int:
-        """Which of the statement's windows this SELECT groups by: 1 where it has none."""
+        """The number of the statement's window that this SELECT groups by: 1 where it has none."""
         group = node.args.get("group")
         if group is None or not any(is_window_call(each) for each in group.expressions):
             return 1
@@ -216,7 +216,7 @@ class _StatementLowering:
         lowered: Callable[[exp.Expression], Expr],
         windows: Mapping[str, str] = NO_WINDOW_COLUMNS,
     ) -> list[_SelectItem]:
-        """What SELECT lists, with names. `windows`: those of a window's columns."""
+        """The columns that SELECT lists, with names. `windows`: the names of a window's columns."""
         found: list[_SelectItem] = []
         for number, each in enumerate(node.expressions):
             if each.is_star:
@@ -258,7 +258,7 @@ class _StatementLowering:
         return Projection(plan, outputs)
 
     def _check_hidden(self, plan: Plan, outputs: Sequence[Output], items: Sequence[_SelectItem]) -> None:
-        """Refuse the names of key columns that are carried along: of windows, and of constants that are grouped by."""
+        """Refuse names of carried key columns: of windows, and of constants that are grouped by."""
         listed = {each.expr.name for each in outputs if isinstance(each.expr, Ref)}
         carried = {name.lower(): name for name in plan.key if name not in listed}
         for output, each in zip(outputs, items, strict=True):

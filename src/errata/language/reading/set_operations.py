@@ -1,4 +1,4 @@
-"""UNION, INTERSECT and EXCEPT: columns go by position, and numbers are widened to what holds them all."""
+"""UNION, INTERSECT and EXCEPT: columns match by position, and numbers are converted to their common type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from errata.language.reading.scope import StatementScope
 from errata.model.columns import ColumnType, TypeKind
 
 LowerBranch = Callable[[exp.Expression, Sequence[str]], Plan]
-"""Lowers a branch; the names are for columns that are given none."""
+"""Lowers a branch; the names are for columns without one."""
 _EXACT_WIDENINGS = {
     TypeKind.INT: (TypeKind.BIGINT, TypeKind.DOUBLE, TypeKind.DECIMAL),
     TypeKind.BIGINT: (TypeKind.DECIMAL,),
@@ -25,7 +25,7 @@ _EXACT_WIDENINGS = {
     TypeKind.DECIMAL: (TypeKind.DECIMAL,),
     TypeKind.DATE: (TypeKind.TIMESTAMP,),
 }
-"""Conversions after which values that differed still differ."""
+"""Conversions that keep different values different."""
 
 
 def lower_set(statement: StatementScope, node: exp.SetOperation, branch: LowerBranch, names: Sequence[str]) -> Plan:
@@ -59,7 +59,7 @@ def lower_set(statement: StatementScope, node: exp.SetOperation, branch: LowerBr
 
 
 def _set_branches(text: SqlText, node: exp.SetOperation) -> list[exp.Expression]:
-    """Both sides; of UNIONs that follow one another (all but the last with ALL) the sides of all."""
+    """Both sides; of consecutive UNIONs (all but the last with ALL) the sides of all."""
     sides: list[exp.Expression] = []
     while True:
         refuse_unknown_parts(text, node, {"this", "expression", "distinct", "with_"})
@@ -72,7 +72,7 @@ def _set_branches(text: SqlText, node: exp.SetOperation) -> list[exp.Expression]
 
 
 def _widen_branches(text: SqlText, nodes: Sequence[exp.Expression], branches: list[Plan]) -> list[Plan]:
-    """The branches with each column of one type in all of them."""
+    """The branches with each column converted to one type in all of them."""
     first = branches[0].visible
     for node, branch in zip(nodes, branches, strict=True):
         if len(branch.visible) != len(first):
@@ -110,7 +110,7 @@ def _listed_column(node: exp.Expression, place: int | None = None) -> exp.Expres
 
 
 def _cast_branch(text: SqlText, node: exp.Expression, plan: Plan, types: Sequence[ColumnType]) -> Plan:
-    """The branch with its columns converted where they are made: in the SELECTs."""
+    """The branch with its columns converted in the SELECTs that make them."""
     if all(each.type == kind for each, kind in zip(plan.visible, types, strict=True)):
         return plan
     match plan:
