@@ -1,5 +1,5 @@
-"""What triggers and sensors ask of a project: each question is answered with what is to be told, or with nothing.
-Errata is imported here, so nobody imports this who only reads DAGs."""
+"""The questions that triggers and sensors ask of a project. Each is answered with a JSON object if there is
+something to report, else with None. Importing this module imports Errata, so DAG files must not."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Answer = dict[str, Any] | None
 
 
 def arrived(site: Site, names: Sequence[str]) -> Answer:
-    """Corrections that are due of these queries, or of all."""
+    """The corrections that are due, of some queries or of all."""
     found = find_due_corrections(site, names)
-    return found.told if found else None
+    return found.record if found else None
 
 
 def stable(site: Site, stream: str, until: str) -> Answer:
-    """Whether a stream is final up to a time."""
+    """The finality of a stream, if it is final up to a time."""
     found = stream_finality(site, stream)
     if not found.final(found.moment(until)):
         return None
@@ -34,7 +34,7 @@ def stable(site: Site, stream: str, until: str) -> Answer:
 
 
 def landed(site: Site) -> Answer:
-    """Files that have landed and have settled."""
+    """The files that have landed and settled."""
     found = find_landed(site)
     return found.told if found else None
 
@@ -43,12 +43,13 @@ QUESTIONS: dict[str, Callable[..., Answer]] = {"arrived": arrived, "stable": sta
 
 
 def asked(question: str, arguments: dict[str, Any]) -> CatalogQuestion[Answer]:
-    """A question by its name."""
+    """A question by its name, with its arguments."""
     return partial(QUESTIONS[question], **arguments)
 
 
 def ask(project: Path, question: str, arguments: dict[str, Any]) -> tuple[Answer, str]:
-    """Ask once: the answer, and what kept the catalog from giving one. What cannot be meant is raised."""
+    """Ask once: the answer, and the error if the catalog did not answer. A question that cannot be meant raises an
+    error."""
     try:
         return ask_catalog(project, asked(question, arguments)), ""
     except UsageError:

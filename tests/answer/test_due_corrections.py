@@ -91,7 +91,7 @@ def test_what_is_pending_and_what_is_history(tmp_path: Path) -> None:
         assert both.streams["quotes"].first == 1
         assert both.streams["quotes"].last == 5
         assert {each.name for each in swept(there).swept} == set(TEXTS)
-        assert applied.told == {
+        assert applied.record == {
             "streams": {"quotes": {"count": 4, "first": 1, "last": 4}},
             "queries": ["dear", "most", "sums"],
             "commit": applied.commit_id,
@@ -288,7 +288,7 @@ def test_whatever_happens(tmp_path: Path, seed: int) -> None:
 def test_nothing_at_all() -> None:
     nothing = DueCorrections()
     assert not nothing
-    assert nothing.told == {"streams": {}, "queries": [], "commit": 0, "fingerprint": ""}
+    assert nothing.record == {"streams": {}, "queries": [], "commit": 0, "fingerprint": ""}
 
 
 def test_to_look_is_cheap() -> None:

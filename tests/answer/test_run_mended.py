@@ -80,7 +80,7 @@ def test_who_asks_for_a_technique_has_it_tried(
     assert there.run().stopped
     tried: list[str] = []
 
-    def noted(sweeping: object, **_: object) -> None:
+    def noted(correction: object, **_: object) -> None:
         tried.append("tried")
         raise AssertionError
 

@@ -295,7 +295,7 @@ def test_a_correction_has_waited_since_it_came(begin: Begin) -> None:
 def test_a_run_of_an_earlier_state_than_a_sweep(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     there = begin({"sums": SUMS}, declared=UNSWEPT)
     there.take(quotes=["12,b,4", "15,a,2"])
-    go, swept = Rounds.go, list[ResultArchive]()
+    go, swept = Rounds.run, list[ResultArchive]()
 
     def after_a_sweep(rounds: Rounds) -> Any:
         monkeypatch.setattr(Rounds, "go", go)

@@ -38,9 +38,9 @@ def test_what_is_replayed_in_stretches_is_what_it_is_at_once(
     done: list[list[Extent]] = []
     replayed = window_corrections._replay_slice
 
-    def seen(sweeping: Any, inputs: Any, read: Any, regions: list[Extent]) -> Any:
+    def seen(correction: Any, inputs: Any, read: Any, regions: list[Extent]) -> Any:
         done.append(regions)
-        return replayed(sweeping, inputs, read, regions)
+        return replayed(correction, inputs, read, regions)
 
     sweep(whole.site, technique=technique)
     with monkeypatch.context() as patched:

@@ -102,7 +102,7 @@ class StepInput:
     """Columns that keep data sets apart."""
     beginning: bool = False
     """Whether no result has been published yet."""
-    parts: bool = False
+    keeps_windows: bool = False
     """Whether the partial aggregates of windows that close are wanted, where the strategy has such."""
 
 
@@ -117,7 +117,7 @@ def advance(plan: Plan, route: Route, step: EvaluationSpan, given: StepInput) ->
     state = _rebuilt_state(route, step, given) if STATE_SOURCE in given.frames else given.state
     if route.partial is not None:
         leaving = given.frames.get(LEAVING)
-        parts = route.keeps_parts and given.parts
+        parts = route.keeps_parts and given.keeps_windows
         return advance_group(route.partial, arriving, leaving, state, since, until, scope, parts=parts)
     if route.tail is None:
         raise AssertionError(route.kind)
@@ -159,7 +159,7 @@ class PriorEvaluation:
     """How many more settled results there are by that: the masked ones go."""
     written: Sequence[NewBucket] = ()
     """Of an evaluation that is done in parts, all that it has written of the answer so far."""
-    goes_on: bool = False
+    is_part: bool = False
     """Whether it is the same evaluation that has left this."""
 
     @property

@@ -1,4 +1,4 @@
-"""What revisions touch of a query's results worked out again, and laid against what is published."""
+"""What revisions touch of a query's results worked out again, and diff against what is published."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from errata.model.technique import Technique
 from errata.model.time import HIGHEST, LOWEST, Interval, merge_intervals
 
 SPARK_DIFF_ROWS = 2_000_000
-"""What is made of more rows than this is laid against what is published in Spark's tasks."""
+"""What is made of more rows than this is diff against what is published in Spark's tasks."""
 
 LOCAL_DIFF_ROWS = 100_000
 """Unless so few results are there, and so few come of it: starting tasks for each piece takes longer than to lay them
@@ -61,8 +61,8 @@ MAX_SINGLE_ENDS = 64
 class CorrectionResult:
     """What becomes of a query's results, before it is committed."""
 
-    sweeping: CorrectionPlan
-    laid: WrittenDiff
+    correction: CorrectionPlan
+    diff: WrittenDiff
     """What has been written, and is to be committed."""
     refused: Sequence[RefusedRevisions]
     measures: EvaluationCost
@@ -70,7 +70,7 @@ class CorrectionResult:
     @property
     def changed(self) -> int:
         """How many results come out different."""
-        return self.laid.changed
+        return self.diff.changed
 
 
 _EMPTY_DIFF = WrittenDiff([], 0, 0)
@@ -86,8 +86,8 @@ class _ReadLog:
     read: dict[str, SourceRows] = field(default_factory=dict)
     all: list[SourceRows] = field(default_factory=list)
 
-    def of(self, sweeping: CorrectionPlan, work: ReplaySequence) -> dict[str, SourceRows]:
-        task = sweeping.task
+    def of(self, correction: CorrectionPlan, work: ReplaySequence) -> dict[str, SourceRows]:
+        task = correction.task
         self.read = {
             name: self.inputs.read_all(name, some, task.step.until, task.revisions.get(name))
             for name, some in work.reads.items()
@@ -100,7 +100,7 @@ class _ReadLog:
 class _CorrectionOutput:
     """What was worked out, and what became of it."""
 
-    laid: WrittenDiff
+    diff: WrittenDiff
     parts: pa.Table | None = None
     """What is to be kept of final windows, where it is."""
     refused: tuple[RefusedRevisions, ...] = ()
@@ -108,28 +108,28 @@ class _CorrectionOutput:
     """What the strategy keeps, where rows in it were put right."""
 
 
-def compute_correction(sweeping: CorrectionPlan, inputs: RunInputs) -> CorrectionResult:
+def compute_correction(correction: CorrectionPlan, inputs: RunInputs) -> CorrectionResult:
     """Work out again what has to be, and lay it against what is published."""
     began = time.perf_counter()
-    task, readings = sweeping.task, [_ReadLog(inputs)]
+    task, readings = correction.task, [_ReadLog(inputs)]
 
     def work(inputs: RunInputs) -> _CorrectionOutput:
         readings.append(_ReadLog(inputs))
-        found = _correct_regions(sweeping, readings[-1])
-        if not sweeping.patches_state:
+        found = _correct_regions(correction, readings[-1])
+        if not correction.patches_state:
             return found
-        return replace(found, state=patch_state(task, sweeping.basis, inputs, sweeping.revised))
+        return replace(found, state=patch_state(task, correction.basis, inputs, correction.revisions))
 
     try:
         with quiet_loggers():
-            found, choice = inputs.run(sweeping.demand(inputs), work)
+            found, choice = inputs.run(correction.demand(inputs), work)
     except JOB_FAILURES as error:
-        if sweeping.technique is Technique.DIRECT and is_row_error(error):
+        if correction.technique is Technique.DIRECT and is_row_error(error):
             # On the way from what was kept to what is right there may be a number that is in neither.
-            return compute_correction(replace(sweeping, technique=Technique.MINIMAL, why=_NOT_ADJUSTED), inputs)
+            return compute_correction(replace(correction, technique=Technique.MINIMAL, why=_NOT_ADJUSTED), inputs)
         frames = {name: each.frame for name, each in readings[-1].read.items()}
-        if sweeping.technique is Technique.DIRECT:
-            frames = window_corrections.revised_rows(sweeping, readings[-1].inputs, "came") | frames
+        if correction.technique is Technique.DIRECT:
+            frames = window_corrections.revised_rows(correction, readings[-1].inputs, "came") | frames
         fault = faults.find_fault(task.rewritten, frames, error, until=task.step.until)
         if fault.expression or is_row_error(error):
             raise faults.QueryStoppedError(fault) from error
@@ -142,107 +142,114 @@ def compute_correction(sweeping: CorrectionPlan, inputs: RunInputs) -> Correctio
     measures = replace(
         measure_reads(reading.all),
         rows_asked=sum(each.rows for each in reading.all),
-        rows=found.laid.changed,
+        rows=found.diff.changed,
         micros=micros,
-        route=sweeping.technique.value,
+        route=correction.technique.value,
         engine=choice.engine.value,
         engine_why=choice.why,
     )
-    laid = found.laid
+    diff = found.diff
     if found.parts is not None:
-        laid.buckets.extend(_result_writer(sweeping, inputs).write(Role.PARTS, found.parts))
+        diff.buckets.extend(_result_writer(correction, inputs).write(Role.PARTS, found.parts))
     if found.state is not None:
-        laid.buckets.extend(_result_writer(sweeping, inputs).write_state(found.state, task.step.until))
-    return CorrectionResult(sweeping, laid, (*sweeping.work.refused, *found.refused), measures)
+        diff.buckets.extend(_result_writer(correction, inputs).write_state(found.state, task.step.until))
+    return CorrectionResult(correction, diff, (*correction.sequence.refused, *found.refused), measures)
 
 
-def _correct_regions(sweeping: CorrectionPlan, reading: _ReadLog) -> _CorrectionOutput:
+def _correct_regions(correction: CorrectionPlan, reading: _ReadLog) -> _CorrectionOutput:
     """What becomes of the published results in the regions."""
-    task, route = sweeping.task, sweeping.task.route
-    regions = [_region_by_kept_names(sweeping, each) for each in sweeping.work.regions]
-    amender = DiffWriter(_result_writer(sweeping, reading.inputs), task.shape, _diff_context(sweeping), regions)
+    task, route = correction.task, correction.task.route
+    regions = [_region_by_kept_names(correction, each) for each in correction.sequence.regions]
+    diff_writer = DiffWriter(_result_writer(correction, reading.inputs), task.shape, _diff_context(correction), regions)
     if not regions:
         return _CorrectionOutput(WrittenDiff([], 0, 0))
-    if sweeping.technique is Technique.DIRECT:
-        return _correct_final_windows(sweeping, reading, amender)
-    if (stored := sweeping.work.stored) is not None:
-        return _replay_stored_lineage(sweeping, stored, reading, amender)
+    if correction.technique is Technique.DIRECT:
+        return _correct_final_windows(correction, reading, diff_writer)
+    if (stored := correction.sequence.stored) is not None:
+        return _replay_stored_lineage(correction, stored, reading, diff_writer)
     if not route.keeps_parts:
-        return _CorrectionOutput(_replay_regions(sweeping, reading, amender))
-    if (least := sweeping.work.least) is not None:
+        return _CorrectionOutput(_replay_regions(correction, reading, diff_writer))
+    if (least := correction.sequence.least) is not None:
         # What is kept of windows changes only where revised rows are.
-        laid = _replay_regions(sweeping, reading, amender)
-        some = [_region_by_kept_names(sweeping, each) for each in least.regions]
+        diff = _replay_regions(correction, reading, diff_writer)
+        some = [_region_by_kept_names(correction, each) for each in least.regions]
         return _CorrectionOutput(
-            laid, window_corrections.replay_windows(sweeping, reading.inputs, reading.of(sweeping, least), some).parts
+            diff,
+            window_corrections.replay_windows(correction, reading.inputs, reading.of(correction, least), some).parts,
         )
-    done = window_corrections.replay_windows(sweeping, reading.inputs, reading.of(sweeping, sweeping.work), regions)
+    done = window_corrections.replay_windows(
+        correction, reading.inputs, reading.of(correction, correction.sequence), regions
+    )
     return _CorrectionOutput(
-        amender.in_memory(done.rows, _published_rows(sweeping, reading.inputs, regions)), done.parts
+        diff_writer.write_local(done.rows, _published_rows(correction, reading.inputs, regions)), done.parts
     )
 
 
-def _replay_regions(sweeping: CorrectionPlan, reading: _ReadLog, amender: DiffWriter) -> WrittenDiff:
+def _replay_regions(correction: CorrectionPlan, reading: _ReadLog, diff_writer: DiffWriter) -> WrittenDiff:
     """The regions worked out from all rows that make them."""
-    read, regions = reading.of(sweeping, sweeping.work), amender.regions
-    schema = computed_schema(sweeping.task.shape)
+    read, regions = reading.of(correction, correction.sequence), diff_writer.regions
+    schema = computed_schema(correction.task.shape)
     new: pa.Table | None = schema.empty_table()
-    if any(each.opened for each in read.values()):
-        frame = _results_frame(sweeping, read, regions)
+    if any(each.buckets for each in read.values()):
+        frame = _results_frame(correction, read, regions)
         rows = sum(each.rows for each in read.values())
-        if reading.inputs.near or rows <= SPARK_DIFF_ROWS or sweeping.task.route.keeps_parts:
+        if reading.inputs.near or rows <= SPARK_DIFF_ROWS or correction.task.route.keeps_parts:
             new = conform(fetch_rows(frame), schema)
-        elif (new := _fetch_if_few(sweeping, reading.inputs, frame, regions)) is None:
+        elif (new := _fetch_if_few(correction, reading.inputs, frame, regions)) is None:
             tasks = max(2, rows // DIFF_TASK_ROWS)
-            laid = amender.in_tasks(frame, _published_frame(sweeping, reading.inputs, regions), tasks)
-            return _add_lineage(sweeping, read, amender, laid, tasks)
+            diff = diff_writer.write_in_tasks(frame, _published_frame(correction, reading.inputs, regions), tasks)
+            return _add_lineage(correction, read, diff_writer, diff, tasks)
     return _add_lineage(
-        sweeping, read, amender, amender.in_memory(new, _published_rows(sweeping, reading.inputs, regions)), 0
+        correction,
+        read,
+        diff_writer,
+        diff_writer.write_local(new, _published_rows(correction, reading.inputs, regions)),
+        0,
     )
 
 
 def _fetch_if_few(
-    sweeping: CorrectionPlan, inputs: RunInputs, frame: DataFrame, regions: Sequence[Extent]
+    correction: CorrectionPlan, inputs: RunInputs, frame: DataFrame, regions: Sequence[Extent]
 ) -> pa.Table | None:
     """The results that were worked out; None where these, or those that are published, are many."""
-    if sum(each.rows for each in _published_buckets(sweeping, inputs, regions)) > LOCAL_DIFF_ROWS:
+    if sum(each.rows for each in _published_buckets(correction, inputs, regions)) > LOCAL_DIFF_ROWS:
         return None
     # What has few results may come to have many: a company whose name comes late is joined with all of its quotes.
     found = fetch_rows(frame.limit(LOCAL_DIFF_ROWS + 1))
-    return None if found.num_rows > LOCAL_DIFF_ROWS else conform(found, computed_schema(sweeping.task.shape))
+    return None if found.num_rows > LOCAL_DIFF_ROWS else conform(found, computed_schema(correction.task.shape))
 
 
 def _add_lineage(
-    sweeping: CorrectionPlan, read: Mapping[str, SourceRows], amender: DiffWriter, laid: WrittenDiff, tasks: int
+    correction: CorrectionPlan, read: Mapping[str, SourceRows], diff_writer: DiffWriter, diff: WrittenDiff, tasks: int
 ) -> WrittenDiff:
     """The same with the lineage of what was worked out, where it is kept: results that come out the same may be made of
     other rows now."""
-    if stored_lineage.stores_lineage(sweeping.task) and any(each.opened for each in read.values()):
+    if stored_lineage.stores_lineage(correction.task) and any(each.buckets for each in read.values()):
         frames = {name: each.frame for name, each in read.items()}
-        laid.buckets.extend(
-            stored_lineage.write_region_lineage(sweeping.task, frames, amender.regions, amender.writer, tasks)
+        diff.buckets.extend(
+            stored_lineage.write_region_lineage(correction.task, frames, diff_writer.regions, diff_writer.writer, tasks)
         )
-    return laid
+    return diff
 
 
 def _replay_stored_lineage(
-    sweeping: CorrectionPlan, stored: StoredLineageMatch, reading: _ReadLog, amender: DiffWriter
+    correction: CorrectionPlan, stored: StoredLineageMatch, reading: _ReadLog, diff_writer: DiffWriter
 ) -> _CorrectionOutput:
     """Results of which stored lineage tells the rows, worked out from just these; the others as they would be alone.
     What the first are made of stays as it was."""
-    rest = replace(sweeping, work=stored.rest)
-    laid = _correct_regions(rest, reading).laid
+    rest = replace(correction, sequence=stored.rest)
+    diff = _correct_regions(rest, reading).diff
     if not stored.regions:
-        return _CorrectionOutput(laid)
-    task = sweeping.task
-    read = reading.of(sweeping, replace(sweeping.work, reads=stored.reads))
+        return _CorrectionOutput(diff)
+    task = correction.task
+    read = reading.of(correction, replace(correction.sequence, reads=stored.reads))
     frames = {name: each.frame for name, each in read.items()}
     rows = recompute_results(
         task.rewritten, task.route, frames, stored.rows, [task.kept_names[name] for name in task.plan.key]
     )
-    regions = [_region_by_kept_names(sweeping, each) for each in stored.regions]
+    regions = [_region_by_kept_names(correction, each) for each in stored.regions]
     found = _rows_in_hull(
-        sweeping, select_result_columns(rows, task.shape, [each.name for each in task.plan.fields]), regions
+        correction, select_result_columns(rows, task.shape, [each.name for each in task.plan.fields]), regions
     )
     new = conform(fetch_rows(found), computed_schema(task.shape))
     there, _ = match_results(stored.rows, new, task.shape)
@@ -251,46 +258,48 @@ def _replay_stored_lineage(
     keep, refused = results_to_keep(stored, lost)
     mine = [each for each, keeps in zip(regions, keep, strict=True) if keeps]
     more = (
-        replace(amender, regions=mine).in_memory(new, _published_rows(sweeping, reading.inputs, mine))
+        replace(diff_writer, regions=mine).write_local(new, _published_rows(correction, reading.inputs, mine))
         if mine
         else _EMPTY_DIFF
     )
-    changed, compared = laid.changed + more.changed, laid.compared + more.compared
-    return _CorrectionOutput(WrittenDiff([*laid.buckets, *more.buckets], changed, compared), refused=tuple(refused))
+    changed, compared = diff.changed + more.changed, diff.compared + more.compared
+    return _CorrectionOutput(WrittenDiff([*diff.buckets, *more.buckets], changed, compared), refused=tuple(refused))
 
 
-def _result_writer(sweeping: CorrectionPlan, inputs: RunInputs) -> ResultWriter:
-    return ResultWriter(inputs.site.warehouse, sweeping.name, sweeping.task.shape.timed)
+def _result_writer(correction: CorrectionPlan, inputs: RunInputs) -> ResultWriter:
+    return ResultWriter(inputs.site.warehouse, correction.name, correction.task.shape.timed)
 
 
-def _correct_final_windows(sweeping: CorrectionPlan, reading: _ReadLog, amender: DiffWriter) -> _CorrectionOutput:
+def _correct_final_windows(correction: CorrectionPlan, reading: _ReadLog, diff_writer: DiffWriter) -> _CorrectionOutput:
     """The same for windows of which partial aggregates are kept; those that these do not decide are replayed."""
     inputs = reading.inputs
-    done = window_corrections.adjust_final_windows(sweeping, inputs)
+    done = window_corrections.adjust_final_windows(correction, inputs)
     rows, parts, touched = done.rows, done.parts, done.touched
     refused: tuple[RefusedRevisions, ...] = ()
-    spans = merge_intervals(each.interval for each in amender.regions)
-    published = published_starting_in(inputs.site.catalog, inputs.site.warehouse, sweeping.basis, spans)
+    spans = merge_intervals(each.interval for each in diff_writer.regions)
+    published = published_starting_in(inputs.site.catalog, inputs.site.warehouse, correction.basis, spans)
     # Of a window that has a result and of which nothing is kept, nobody knows what rows it has.
     unknown = window_corrections.select_windows(
-        sweeping, window_corrections.select_windows(sweeping, published, touched), done.known, inside=False
+        correction, window_corrections.select_windows(correction, published, touched), done.known, inside=False
     )
     undecided = pa.concat_tables([done.undecided, unknown.select(done.undecided.column_names)])
     if undecided.num_rows:
-        rows = window_corrections.select_windows(sweeping, rows, undecided, inside=False)
-        needed = sequence_for_extents(sweeping.of, _window_end_regions(undecided), sweeping.aged)
+        rows = window_corrections.select_windows(correction, rows, undecided, inside=False)
+        needed = sequence_for_extents(correction.scope, _window_end_regions(undecided), correction.aged)
         refused = needed.refused
         if refused:
-            touched = window_corrections.select_windows(sweeping, touched, undecided, inside=False)
+            touched = window_corrections.select_windows(correction, touched, undecided, inside=False)
         else:
-            again = window_corrections.replay_windows(sweeping, inputs, reading.of(sweeping, needed), needed.regions)
-            rows = pa.concat_tables([rows, window_corrections.select_windows(sweeping, again.rows, undecided)])
-            parts = window_corrections.merge_parts(
-                parts, window_corrections.select_parts(sweeping, again.parts, undecided)
+            again = window_corrections.replay_windows(
+                correction, inputs, reading.of(correction, needed), needed.regions
             )
-    before = window_corrections.select_windows(sweeping, published, touched)
-    whole = replace(amender, regions=[window_corrections.hull_region(spans)])
-    return _CorrectionOutput(whole.in_memory(rows, before), parts, refused)
+            rows = pa.concat_tables([rows, window_corrections.select_windows(correction, again.rows, undecided)])
+            parts = window_corrections.merge_parts(
+                parts, window_corrections.select_parts(correction, again.parts, undecided)
+            )
+    before = window_corrections.select_windows(correction, published, touched)
+    whole = replace(diff_writer, regions=[window_corrections.hull_region(spans)])
+    return _CorrectionOutput(whole.write_local(rows, before), parts, refused)
 
 
 def _window_end_regions(undecided: pa.Table) -> list[Extent]:
@@ -301,16 +310,16 @@ def _window_end_regions(undecided: pa.Table) -> list[Extent]:
     return [Extent(ExtentAxis.START, Interval(each, each + 1)) for each in sorted(ends)]
 
 
-def _diff_context(sweeping: CorrectionPlan) -> DiffContext:
-    task, names = sweeping.task, sweeping.task.kept_names
+def _diff_context(correction: CorrectionPlan) -> DiffContext:
+    task, names = correction.task, correction.task.kept_names
     rough = frozenset(names[name] for name in inexact_columns(task.plan))
-    return DiffContext(task.number, task.step.until, task.route.covering, sweeping.of.axis, task.closes, rough)
+    return DiffContext(task.number, task.step.until, task.route.covering, correction.scope.axis, task.closes, rough)
 
 
-def _published_rows(sweeping: CorrectionPlan, inputs: RunInputs, regions: Iterable[Extent]) -> pa.Table:
+def _published_rows(correction: CorrectionPlan, inputs: RunInputs, regions: Iterable[Extent]) -> pa.Table:
     """What is published in the regions, and beside them as far as it touches."""
-    at = (inputs.site.catalog, inputs.site.warehouse, sweeping.basis)
-    if sweeping.of.axis is ExtentAxis.START:
+    at = (inputs.site.catalog, inputs.site.warehouse, correction.basis)
+    if correction.scope.axis is ExtentAxis.START:
         return published_starting_in(*at, merge_intervals(each.interval for each in regions))
     beside = (Interval(_shift(each.interval.start, -1), _shift(each.interval.end, 1)) for each in regions)
     return published_valid_in(*at, merge_intervals(beside))
@@ -320,49 +329,49 @@ def _shift(place: int, by: int) -> int:
     return place if place in (LOWEST, HIGHEST) else place + by
 
 
-def _published_frame(sweeping: CorrectionPlan, inputs: RunInputs, regions: Sequence[Extent]) -> DataFrame:
+def _published_frame(correction: CorrectionPlan, inputs: RunInputs, regions: Sequence[Extent]) -> DataFrame:
     """The same for Spark."""
-    site, of = inputs.site, sweeping.basis
+    site, of = inputs.site, correction.basis
     return results_frame(
-        inputs.session, site.catalog, site.warehouse, of.shape, _published_buckets(sweeping, inputs, regions)
+        inputs.session, site.catalog, site.warehouse, of.shape, _published_buckets(correction, inputs, regions)
     )
 
 
-def _published_buckets(sweeping: CorrectionPlan, inputs: RunInputs, regions: Sequence[Extent]) -> Sequence[Bucket]:
+def _published_buckets(correction: CorrectionPlan, inputs: RunInputs, regions: Sequence[Extent]) -> Sequence[Bucket]:
     """The buckets of what is published from the first of the regions to the last."""
-    site, of = inputs.site, sweeping.basis
+    site, of = inputs.site, correction.basis
     start, end = min(each.interval.start for each in regions), max(each.interval.end for each in regions)
-    is_start = sweeping.of.axis is ExtentAxis.START
+    is_start = correction.scope.axis is ExtentAxis.START
     span = Interval(start, end) if is_start else Interval(_shift(start, -1), _shift(end, 1))
     find = buckets_by_start if is_start else buckets_by_instant
     return find(site.catalog, of, of.last.commit_id, span)
 
 
-def _results_frame(sweeping: CorrectionPlan, read: Mapping[str, SourceRows], regions: Sequence[Extent]) -> DataFrame:
+def _results_frame(correction: CorrectionPlan, read: Mapping[str, SourceRows], regions: Sequence[Extent]) -> DataFrame:
     """The results in the regions as they are now, and perhaps others."""
-    task = sweeping.task
+    task = correction.task
     frames = {name: each.frame for name, each in read.items()}
     start = min(each.interval.start for each in regions)
-    since = start if sweeping.of.axis is ExtentAxis.INSTANT and start > LOWEST else None
+    since = start if correction.scope.axis is ExtentAxis.INSTANT and start > LOWEST else None
     rows = compile_plan(task.rewritten, frames, since=since)
     return _rows_in_hull(
-        sweeping, select_result_columns(rows, task.shape, [each.name for each in task.plan.fields]), regions
+        correction, select_result_columns(rows, task.shape, [each.name for each in task.plan.fields]), regions
     )
 
 
-def _rows_in_hull(sweeping: CorrectionPlan, rows: DataFrame, regions: Sequence[Extent]) -> DataFrame:
+def _rows_in_hull(correction: CorrectionPlan, rows: DataFrame, regions: Sequence[Extent]) -> DataFrame:
     """Rows without most of those that lie outside of all regions."""
     start = min(each.interval.start for each in regions)
-    end = min(max(each.interval.end for each in regions), sweeping.task.step.until + 1)
+    end = min(max(each.interval.end for each in regions), correction.task.step.until + 1)
     rows = rows.where(f"{VS} < {end}L")
-    if sweeping.of.axis is ExtentAxis.INSTANT:
+    if correction.scope.axis is ExtentAxis.INSTANT:
         return rows.where(f"{VE} > {start}L") if start > LOWEST else rows
-    if sweeping.of.from_its_beginning and sweeping.of.begins > LOWEST:
-        rows = rows.where(f"{VE} > {sweeping.of.begins}L")
+    if correction.scope.from_its_beginning and correction.scope.begins > LOWEST:
+        rows = rows.where(f"{VE} > {correction.scope.begins}L")
     return rows.where(f"{VS} >= {start}L") if start > LOWEST else rows
 
 
-def _region_by_kept_names(sweeping: CorrectionPlan, region: Extent) -> Extent:
+def _region_by_kept_names(correction: CorrectionPlan, region: Extent) -> Extent:
     """A region by the names under which results are kept."""
-    names = sweeping.task.kept_names
+    names = correction.task.kept_names
     return replace(region, values={names[name]: value for name, value in region.values.items()})

@@ -19,26 +19,26 @@ from errata.model.commit import EvaluationSpan, SweepSummary
 from errata.model.time import LOWEST
 
 
-def correct_query(sweeping: CorrectionPlan, inputs: RunInputs) -> EvaluationOutcome:
+def correct_query(correction: CorrectionPlan, inputs: RunInputs) -> EvaluationOutcome:
     """Correct the query's results, and commit it: also where none comes out different, since they now contain what has
     been revised."""
-    return commit_correction(compute_correction(sweeping, inputs), inputs)
+    return commit_correction(compute_correction(correction, inputs), inputs)
 
 
-def commit_correction(worked: CorrectionResult, inputs: RunInputs) -> EvaluationOutcome:
+def commit_correction(result: CorrectionResult, inputs: RunInputs) -> EvaluationOutcome:
     """Make what has been written visible."""
-    sweeping, made, measures = worked.sweeping, worked.laid.buckets, worked.measures
-    task, basis = sweeping.task, sweeping.basis
-    starts = [each.interval.start for each in sweeping.work.regions]
+    correction, made, measures = result.correction, result.diff.buckets, result.measures
+    task, basis = correction.task, correction.basis
+    starts = [each.interval.start for each in correction.sequence.regions]
     step = EvaluationSpan(max(LOWEST + 1, min(starts, default=task.step.until)), task.step.until)
     swept = SweepSummary(
-        sweeping.technique.value,
-        sweeping.why,
-        _revision_ranges(sweeping),
-        len(sweeping.work.regions),
-        worked.laid.compared,
-        worked.changed,
-        tuple(worked.refused),
+        correction.technique.value,
+        correction.why,
+        _revision_ranges(correction),
+        len(correction.sequence.regions),
+        result.diff.compared,
+        result.changed,
+        tuple(result.refused),
     )
     done = EvaluationCommit(
         task.name,
@@ -46,32 +46,32 @@ def commit_correction(worked: CorrectionResult, inputs: RunInputs) -> Evaluation
         task.shape,
         basis,
         step,
-        sweeping.data_commit,
+        correction.data_commit,
         task.revisions,
-        cause_of_correction(sweeping),
+        cause_of_correction(correction),
         measures,
         basis.last.begins,
         made,
         rows=sum(each.rows for each in made if each.role is Role.BASE),
         holds=new_revisions_read(task, inputs),
         serves=result_table_update(task, inputs, made, whole=True, corrects=True),
-        inputs=sweeping.inputs,
+        inputs=correction.inputs,
         swept=swept,
-        keeps_state=sweeping.keeps_state,
+        keeps_state=correction.keeps_state,
     )
     return commit_or_discard(done, "sweep", inputs)
 
 
-def cause_of_correction(sweeping: CorrectionPlan) -> dict[str, Any]:
+def cause_of_correction(correction: CorrectionPlan) -> dict[str, Any]:
     """Why results change, in a few words: which revisions of which sources."""
     told = [
         f"late versions of {each.source}"
         if each.came_late
         else f"{each.source} {_number_range(each.since + 1, each.up_to)}"
-        for each in sweeping.revised
+        for each in correction.revisions
     ]
     if not told:
-        return {"type": "replay", "id": sweeping.name, "feed": "whole"}
+        return {"type": "replay", "id": correction.name, "feed": "whole"}
     return {"type": "revisions", "id": ", ".join(told), "feed": "whole"}
 
 
@@ -79,10 +79,10 @@ def _number_range(first: int, last: int) -> str:
     return str(last) if first >= last else f"{first} to {last}"
 
 
-def _revision_ranges(sweeping: CorrectionPlan) -> dict[str, tuple[int, int]]:
+def _revision_ranges(correction: CorrectionPlan) -> dict[str, tuple[int, int]]:
     """Of each source the revisions that have been taken up; late versions have no numbers."""
     found: dict[str, tuple[int, int]] = {}
-    for each in sweeping.revised:
+    for each in correction.revisions:
         since, up_to = found.get(each.source, (each.since, each.up_to))
         found[each.source] = (min(since, each.since), max(up_to, each.up_to))
     return found

@@ -156,9 +156,9 @@ class CorrectionPlan:
     basis: ResultArchive
     inputs: Mapping[str, int]
     """Of each query that is read, the evaluation up to which its results have a say."""
-    revised: Sequence[SourceRevisions]
-    of: ResultScope
-    work: ReplaySequence
+    revisions: Sequence[SourceRevisions]
+    scope: ResultScope
+    sequence: ReplaySequence
     technique: Technique
     why: str
     keeps_state: bool
@@ -176,15 +176,15 @@ class CorrectionPlan:
     def cannot_wait(self) -> bool:
         """Whether the query would go on from rows that it has not seen: results that another query has corrected, and
         versions of relations that came late, are there for whoever reads, and cannot be left out as revisions are."""
-        return any(each.after is None or each.came_late for each in self.revised)
+        return any(each.after is None or each.came_late for each in self.revisions)
 
     def size(self, inputs: RunInputs) -> int:
         """About how many rows it reads."""
-        return rows_to_read(inputs, self.work, self.task.step.until)
+        return rows_to_read(inputs, self.sequence, self.task.step.until)
 
     def demand(self, inputs: RunInputs) -> EngineDemand:
         """What the correction asks of an engine."""
-        revised = sum(each.rows.num_rows for each in self.revised)
+        revised = sum(each.rows.num_rows for each in self.revisions)
         return EngineDemand(self.size(inputs) + revised, obstacle=self.task.obstacle)
 
 
@@ -205,7 +205,7 @@ def plan_correction(
         return None
     task = stands.task(inputs)
     of = scope_of_results(task, basis, inputs)
-    aged = stands.aged(inputs)
+    aged = stands.age_limits(inputs)
     if query.checked.on_revision is RevisionPolicy.RESULTS:
         wanted = lineage_request(task, basis, revised)
         technique, needed, why = choose_technique(of, revised, inputs, technique, aged, wanted, narrowed=narrowed)
@@ -261,13 +261,13 @@ def plan_replay(
     task = replace(stands.task(inputs), revisions=basis.last.revisions)
     of = scope_of_results(task, basis, inputs)
     needed, by, why = (
-        replay_sequence.sequence_for_interval(of, interval, stands.aged(inputs)),
+        replay_sequence.sequence_for_interval(of, interval, stands.age_limits(inputs)),
         Technique.MINIMAL,
         "only the range is read",
     )
     if technique is Technique.ALL:
         # All rows are read, and the results of the range are looked at.
-        whole = replay_sequence.full_sequence(of, needed, stands.aged(inputs), narrowed=False)
+        whole = replay_sequence.full_sequence(of, needed, stands.age_limits(inputs), narrowed=False)
         needed, by, why = replace(needed, reads=whole.reads), Technique.ALL, "it was asked for"
     # Where results come out different, what is kept may be wrong, too.
     is_kept = _is_state_unrecoverable(task, basis, inputs)

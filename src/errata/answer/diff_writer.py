@@ -39,15 +39,15 @@ class DiffWriter:
 
     writer: ResultWriter
     shape: ResultShape
-    told: DiffContext
+    context: DiffContext
     regions: Sequence[Extent]
 
-    def in_memory(self, new: pa.Table, before: pa.Table) -> WrittenDiff:
+    def write_local(self, new: pa.Table, before: pa.Table) -> WrittenDiff:
         """Lay results that have been worked out anew against the published ones."""
-        done = diff_results(new, before, self.regions, self.told, self.shape)
+        done = diff_results(new, before, self.regions, self.context, self.shape)
         return WrittenDiff(list(_write_diff(self.writer, done)), done.changed, done.compared)
 
-    def in_tasks(self, new: DataFrame, before: DataFrame, tasks: int) -> WrittenDiff:
+    def write_in_tasks(self, new: DataFrame, before: DataFrame, tasks: int) -> WrittenDiff:
         """The same in so many tasks."""
         whole = select_sql(new, "*", f"0L AS {EVALUATION}", f"FALSE AS {_BEFORE}")
         whole = whole.unionByName(select_sql(before, "*", f"TRUE AS {_BEFORE}"))
@@ -67,7 +67,7 @@ class DiffWriter:
         flags = rows[_BEFORE]
         rows = rows.drop_columns([_BEFORE])
         new, before = rows.filter(pc.invert(flags)).drop_columns([EVALUATION]), rows.filter(flags)
-        done = diff_results(new, before, self.regions, self.told, self.shape)
+        done = diff_results(new, before, self.regions, self.context, self.shape)
         made = [{**bucket_to_row(each), _CHANGED: 0, _COMPARED: 0} for each in _write_diff(self.writer, done)]
         counts = {_CHANGED: done.changed, _COMPARED: done.compared}
         yield from pa.Table.from_pylist([*made, counts], _TASK_SCHEMA).to_batches()

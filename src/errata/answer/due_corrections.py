@@ -78,7 +78,7 @@ class Deferrals:
         """What the corrections of a query wait for, in words; None where they are due."""
         return self._words(query, _backlog_of_revisions(revised))
 
-    def standing(self, query: str) -> str | None:
+    def query_waits_for(self, query: str) -> str | None:
         """What the changes that a query's results lack wait for, in words. None where these are due or there are none.
         Corrections of queries that it reads are not counted."""
         whole = self._query_backlog(query, transitive_inputs(query, self._reads))
@@ -179,7 +179,7 @@ class DueCorrections:
         return bool(self.fingerprint)
 
     @property
-    def told(self) -> dict[str, object]:
+    def record(self) -> dict[str, object]:
         """As JSON can hold it."""
         found = {
             name: {"count": each.count, "first": each.first, "last": each.last} for name, each in self.streams.items()

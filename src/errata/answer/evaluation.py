@@ -86,7 +86,7 @@ class _StepReads:
     @property
     def nothing(self) -> bool:
         """Whether nothing has come that could make a result."""
-        return not any(each.opened for each in self.all)
+        return not any(each.buckets for each in self.all)
 
     def frames(self) -> dict[str, dict[str, DataFrame]]:
         return {part: {name: each.frame for name, each in reads.items()} for part, reads in self.parts.items()}
@@ -131,7 +131,7 @@ def _run_replacement(
         inputs.site.discard([each for each in made if each.role in _TRANSIENT_ROLES])
         made = [*(each for each in made if each.role not in _TRANSIENT_ROLES), *buckets]
         answer = [each for each in made if each.role in PUBLISHED_ROLES]
-        before = PriorEvaluation(state=_written_state(inputs, buckets), written=answer, goes_on=True)
+        before = PriorEvaluation(state=_written_state(inputs, buckets), written=answer, is_part=True)
     try:
         with quiet_loggers():
             return read, _add_difference_records(task, was, inputs, made)
@@ -193,14 +193,14 @@ def _write_step(task: EvaluationTask, inputs: RunInputs, read: _StepReads) -> St
     writer = depositor.writer
     if read.nothing and not task.route.keeps_state:
         rows = computed_schema(task.shape).empty_table()
-        return depositor.in_memory(rows, _unsettled_table(task, inputs, before))
+        return depositor.write_local(rows, _unsettled_table(task, inputs, before))
     beginning = _is_beginning(task, before)
     given = StepInput(
         read.frames(),
         _state_frame(inputs, before),
         _known_results(task, inputs, before),
         beginning=beginning,
-        parts=True,
+        keeps_windows=True,
     )
     results = advance(task.rewritten, task.route, task.step, given)
     beside = results.state if results.windows is None else results.windows
@@ -212,9 +212,9 @@ def _write_step(task: EvaluationTask, inputs: RunInputs, read: _StepReads) -> St
     here = inputs.near or read.rows <= LOCAL_STEP_ROWS
     if here or results.windows is not None:
         rows, state = collect_results(rows_frame, beside, computed_schema(task.shape))
-        deposit = depositor.in_memory(rows, _unsettled_table(task, inputs, before))
+        deposit = depositor.write_local(rows, _unsettled_table(task, inputs, before))
     else:
-        deposit = depositor.in_tasks(
+        deposit = depositor.write_in_tasks(
             rows_frame, _unsettled_frame(task, inputs, before), max(2, read.rows // STEP_TASK_ROWS)
         )
         state = beside if beside is None or isinstance(beside, pa.Table) else fetch_rows(beside)
@@ -238,7 +238,7 @@ def _make_sink(task: EvaluationTask, inputs: RunInputs, since: int) -> ResultSin
 
 def _is_beginning(task: EvaluationTask, before: PriorEvaluation) -> bool:
     """Whether it is the beginning of the results."""
-    return task.basis is None and not before.goes_on
+    return task.basis is None and not before.is_part
 
 
 def _results_of_windows(
@@ -269,7 +269,9 @@ def _add_difference_records(
     after = new_buckets_frame(inputs.session, site.warehouse, result_schema(task.shape), answer)
     records = difference_records(before, was.shape, after, task.shape, task.number)
     depositor = _make_sink(task, inputs, task.step.since)
-    return StepOutput([*made, *(depositor.feed(records) if inputs.near else depositor.feed_in_tasks(records))])
+    return StepOutput(
+        [*made, *(depositor.write_changes(records) if inputs.near else depositor.write_changes_in_tasks(records))]
+    )
 
 
 def _unsettled_table(task: EvaluationTask, inputs: RunInputs, before: PriorEvaluation) -> pa.Table:
@@ -282,7 +284,7 @@ def _unsettled_table(task: EvaluationTask, inputs: RunInputs, before: PriorEvalu
 def _unsettled_frame(task: EvaluationTask, inputs: RunInputs, before: PriorEvaluation) -> DataFrame:
     """The same for Spark."""
     site = inputs.site
-    if before.goes_on:
+    if before.is_part:
         return new_buckets_frame(inputs.session, site.warehouse, result_schema(task.shape), before.unsettled)
     return results_frame(inputs.session, site.catalog, site.warehouse, task.shape, before.results)
 
@@ -299,7 +301,7 @@ def _known_results(task: EvaluationTask, inputs: RunInputs, before: PriorEvaluat
     if task.route.kind is not RouteKind.NEW_VALUES:
         return None
     fields = [each.name for each in task.plan.fields]
-    if before.goes_on:
+    if before.is_part:
         rows = new_buckets_frame(inputs.session, inputs.site.warehouse, result_schema(task.shape), before.written)
         return as_plan_source(rows, task.shape, fields)
     return None if task.basis is None else inputs.results_of(task.basis, fields)

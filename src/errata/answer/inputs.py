@@ -100,7 +100,7 @@ class SourceRows:
     frame: DataFrame
     rows: int
     """About how many they are."""
-    opened: tuple[Bucket, ...]
+    buckets: tuple[Bucket, ...]
 
 
 @dataclass
@@ -158,7 +158,7 @@ class RunInputs:
             if standing is None or not standing.applied or _groups_of_extents(standing.stream, reaches) is not None:
                 continue
             whole = standing.rows * len(standing.stream.names) <= SHARED_SCAN_VALUES
-            some = [each for each in self._asked(standing, reaches, until) if whole or each.start > LOWEST]
+            some = [each for each in self._start_intervals(standing, reaches, until) if whole or each.start > LOWEST]
             if some:
                 asked.setdefault(name, []).append(hull(some))
         self._expected.clear()
@@ -166,9 +166,9 @@ class RunInputs:
 
     def size(self, name: str, reach: Extent, until: int) -> int:
         """About how many rows there are to read."""
-        return estimate_rows(*self.holding(name, reach, until))
+        return estimate_rows(*self.buckets_for(name, reach, until))
 
-    def holding(self, name: str, reach: Extent, until: int) -> tuple[Sequence[Bucket], Interval]:
+    def buckets_for(self, name: str, reach: Extent, until: int) -> tuple[Sequence[Bucket], Interval]:
         """The buckets that can hold the rows to read, and where these begin."""
         interval = Interval(reach.interval.start, min(reach.interval.end, until + 1))
         if interval.empty:
@@ -190,12 +190,12 @@ class RunInputs:
             return self.size(name, reduce(or_, reaches, NO_ROWS), until)
         standing = self.standings[name]
         groups = _groups_of_extents(standing.stream, reaches)
-        intervals = merge_intervals(self._asked(standing, reaches, until))
+        intervals = merge_intervals(self._start_intervals(standing, reaches, until))
         scans = [ArchiveScan(standing, self.commit_id, each, groups) for each in intervals]
         return sum(estimate_rows(self._candidates(each).all, each.interval) for each in scans)
 
     @staticmethod
-    def _asked(standing: StreamState, reaches: Iterable[Extent], until: int) -> list[Interval]:
+    def _start_intervals(standing: StreamState, reaches: Iterable[Extent], until: int) -> list[Interval]:
         """Where the rows begin that reaches ask for."""
         from_ever = standing.stream.relation is not None
         return [
@@ -216,7 +216,7 @@ class RunInputs:
         if name not in self.standings or len(reaches) <= 1:
             return self.read(name, reduce(or_, reaches, NO_ROWS), until, revision)
         standing = self.standings[name]
-        intervals = merge_intervals(self._asked(standing, reaches, until))
+        intervals = merge_intervals(self._start_intervals(standing, reaches, until))
         if len(intervals) <= 1:
             whole = intervals[0] if intervals else Interval(0, 0)
             groups = _groups_of_extents(standing.stream, reaches)
@@ -313,7 +313,7 @@ class RunInputs:
 
     def added_since(self, of: StreamState, commit_id: int) -> Sequence[Bucket]:
         """The buckets that batches brought to a stream after a commit, as of the run's state."""
-        if of.stream_id not in {stream_id for stream_id, _, _ in self.came(commit_id)}:
+        if of.stream_id not in {stream_id for stream_id, _, _ in self.batches_since(commit_id)}:
             return ()
 
         def find() -> list[Bucket]:
@@ -326,7 +326,7 @@ class RunInputs:
         """All evaluations of a query's results, in their order."""
         return evaluations_of(self.site.catalog, of.stream_id, up_to=of.last.commit_id)
 
-    def came(self, since: int) -> list[tuple[int, int, str]]:
+    def batches_since(self, since: int) -> list[tuple[int, int, str]]:
         """Stream, commit and id of the batches that have come after a commit."""
         with self._lock:
             if since not in self._batches:
@@ -337,7 +337,7 @@ class RunInputs:
     def batches(self, names: Iterable[str], since: int) -> dict[str, str]:
         """Which batches have come to these streams after a commit: one by its id, several by their commits."""
         wanted = {self.standings[name].stream_id for name in names}
-        found = [(commit, batch) for stream, commit, batch in self.came(since) if stream in wanted]
+        found = [(commit, batch) for stream, commit, batch in self.batches_since(since) if stream in wanted]
         if len(found) == 1:
             return {"type": "batch", "id": found[0][1]}
         return {"type": "batches", "id": f"commits {found[0][0]} to {found[-1][0]}" if found else ""}
@@ -382,7 +382,7 @@ def estimate_rows(found: Iterable[Bucket], interval: Interval) -> int:
 
 def measure_reads(some: Iterable[SourceRows]) -> EvaluationCost:
     """What it takes to read all of them, each bucket once."""
-    opened = {(each.bucket_id): each for read in some for each in read.opened}
+    opened = {(each.bucket_id): each for read in some for each in read.buckets}
     return EvaluationCost(
         len(opened), sum(each.rows for each in opened.values()), sum(each.size for each in opened.values())
     )

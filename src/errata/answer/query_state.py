@@ -77,7 +77,7 @@ class QueryState:
             found[name] = min([*own, *told])
         return found
 
-    def aged(self, inputs: RunInputs) -> dict[str, int | None]:
+    def age_limits(self, inputs: RunInputs) -> dict[str, int | None]:
         """Where the sources now begin that are read."""
         found: dict[str, int | None] = {}
         with inputs.site.catalog.reading() as connection:

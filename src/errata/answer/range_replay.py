@@ -1,4 +1,4 @@
-"""A range of a query's results result out again from history: for a backfill, or where somebody is in doubt. Only what
+"""A range of a query's results worked out again from history: for a backfill, or where somebody is in doubt. Only what
 comes out different is published."""
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ReplayReport:
     rows: int
     """About how many rows it reads."""
     results: int = 0
-    """So many results were result out again."""
+    """So many results were worked out again."""
     done: list[EvaluationOutcome] = field(default_factory=list)
     """Parts of which something came out different."""
     changed: int = 0
@@ -134,7 +134,7 @@ class _ReplayRun:
         of = _published_results(self.site, inputs, query)
         interval = _answered_interval(of, self.wanted, inputs)
         whole = _plan_part(inputs, query, interval, self.wanted.technique)
-        rows = rows_to_read(inputs, whole.sequence, whole.of.until)
+        rows = rows_to_read(inputs, whole.sequence, whole.scope.until)
         return ReplayReport(self.wanted.query, interval, of.shape.timed, rows)
 
 
@@ -226,7 +226,7 @@ def _replay_part(
 
 def _check_not_later(inputs: RunInputs, name: str) -> None:
     """Whether the results are of no later state of the streams than is read here: rows would be missing from what is
-    result out again."""
+    worked out again."""
     if inputs.published[name].last.data_commit > inputs.commit_id:
         raise ErrataError(
             f"another runner has meanwhile answered query {name} from rows that came after the replay began",
@@ -261,7 +261,7 @@ def _published_results(site: Site, inputs: RunInputs, query: RecordedQuery) -> R
         unread_corrections(each, of, inputs) for each in upstream_results(inputs, plan)
     ):
         raise ErrataError(
-            f"results that query {of.name} reads have been result out anew or corrected since it was answered",
+            f"results that query {of.name} reads have been worked out anew or corrected since it was answered",
             how="run `errata run` first, which brings it up to them",
         )
     return of
@@ -274,7 +274,7 @@ def _answered_interval(of: ResultArchive, wanted: ReplayRange, inputs: RunInputs
         raise UsageError(
             f"there is nothing from {wanted.since} to before {wanted.until}", how="give the earlier time first"
         )
-    # The last instant is to be result out again by the next run if more rows of it have come.
+    # The last instant is to be worked out again by the next run if more rows of it have come.
     last = of.frontier if has_newer_rows(of, inputs) else of.frontier + 1
     begins, ends = max(since, of.last.begins), min(until, last)
     if begins >= ends:
@@ -293,7 +293,7 @@ def _plan_part(inputs: RunInputs, query: RecordedQuery, interval: Interval, tech
     found = plan_replay(query, inputs.plans[query.checked.name], inputs, interval, technique)
     if found.sequence.refused:
         raise ErrataError(
-            f"results of query {query.checked.name} in this range cannot be result out again",
+            f"results of query {query.checked.name} in this range cannot be worked out again",
             why=found.sequence.refused[0].reason,
             how="name a range that begins later",
         )

@@ -94,11 +94,11 @@ class ResultSink:
 
     writer: ResultWriter
     shape: ResultShape
-    told: StepContext
+    context: StepContext
 
-    def in_memory(self, rows: pa.Table, before: pa.Table) -> StepOutput:
+    def write_local(self, rows: pa.Table, before: pa.Table) -> StepOutput:
         """Results that are at hand, `before` being those that were open or at the tip."""
-        return StepOutput(list(self._written(settle_results(rows, before, self.told, self.shape))))
+        return StepOutput(list(self._written(settle_results(rows, before, self.context, self.shape))))
 
     def _written(self, settled: RowsByRole) -> Iterator[NewBucket]:
         yield from self.writer.write(Role.BASE, settled.base)
@@ -106,12 +106,12 @@ class ResultSink:
         yield from self.writer.write(Role.TIP, settled.tip)
         yield from self.writer.write(Role.FEED, settled.feed)
 
-    def in_tasks(self, rows: DataFrame, before: DataFrame, tasks: int) -> StepOutput:
+    def write_in_tasks(self, rows: DataFrame, before: DataFrame, tasks: int) -> StepOutput:
         """The same in as many tasks. Where results are only added each task has a range of time; else it has some keys,
         and sees all that is said of them."""
         whole = select_sql(rows, "*", f"0L AS {EVALUATION}", f"FALSE AS {_BEFORE}")
         whole = whole.unionByName(select_sql(before, "*", f"TRUE AS {_BEFORE}"))
-        told = self.told
+        told = self.context
         if not told.covering:
             whole = whole.where(f"{VS} >= {told.since}L AND {VS} <= {told.until}L").repartitionByRange(tasks, VS)
         elif self.shape.key:
@@ -122,11 +122,11 @@ class ResultSink:
         found = fetch_rows(whole.mapInArrow(self._task, arrow_ddl(BUCKET_ROW_SCHEMA)))
         return StepOutput([bucket_from_row(each) for each in found.to_pylist()])
 
-    def feed(self, records: DataFrame) -> list[NewBucket]:
+    def write_changes(self, records: DataFrame) -> list[NewBucket]:
         """Buckets of change records, written in this process."""
         return self.writer.write(Role.FEED, conform(fetch_rows(records), feed_schema(self.shape)))
 
-    def feed_in_tasks(self, records: DataFrame) -> list[NewBucket]:
+    def write_changes_in_tasks(self, records: DataFrame) -> list[NewBucket]:
         """The same, written by tasks."""
         writer, schema = self.writer, feed_schema(self.shape)
 
@@ -149,7 +149,7 @@ class ResultSink:
         flags = rows[_BEFORE]
         rows = rows.drop_columns([_BEFORE])
         fresh, before = rows.filter(pc.invert(flags)).drop_columns([EVALUATION]), rows.filter(flags)
-        yield from bucket_batches(self._written(settle_results(fresh, before, self.told, self.shape)))
+        yield from bucket_batches(self._written(settle_results(fresh, before, self.context, self.shape)))
 
 
 def collect_results(

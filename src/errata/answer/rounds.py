@@ -139,7 +139,7 @@ class Rounds:
                 turns.append(turn)
         if not turns:
             return
-        if any(each.goes_far(self._inputs) for each in turns):
+        if any(each.needs_spark(self._inputs) for each in turns):
             self._inputs.spark.open()  # here, where a failure to start it ends the run and not a query
         self._inputs.expect(read for each in turns for read in each.reads)
         for some, conf in batches_by_size(turns, self._inputs):

@@ -88,10 +88,10 @@ def sweep(
             evaluates=False, technique=technique, narrowed=narrowed, patience=patience or WaitPolicy()
         )
         if deferrals is not None:
-            sweeps = replace(sweeps, sweeps=lambda each: deferrals.due(each.name, each.revised))
+            sweeps = replace(sweeps, is_due=lambda each: deferrals.due(each.name, each.revisions))
         rounds = Rounds(site, pin.commit_id, wanted, on_step, sweeps)
-        rounds.go()
-    return SweepReport(revised=revised, **rounds.told)
+        rounds.run()
+    return SweepReport(revised=revised, **rounds.report_fields)
 
 
 def apply_pending(site: Site, names: Iterable[str], on_step: ProgressCallback) -> list[ReviseReport]:
@@ -150,13 +150,13 @@ def run(
         if not known:
             return RunReport(taken.batches, taken.failed, revised=revised)
         wanted = RoundsRequest(
-            sweeps=lambda each: deferrals.due(each.name, each.revised),
+            is_due=lambda each: deferrals.due(each.name, each.revisions),
             anew=frozenset(names) if anew else frozenset(),
             patience=patience or WaitPolicy(),
         )
         rounds = Rounds(site, pin.commit_id, known, on_step, wanted)
-        rounds.go()
-    return RunReport(taken.batches, taken.failed, revised=revised, **rounds.told)
+        rounds.run()
+    return RunReport(taken.batches, taken.failed, revised=revised, **rounds.report_fields)
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def _net_rows(stream: Stream, rows: pa.Table, since: int) -> tuple[pa.Table, pa.
     names = stream.names
     known = pc.fill_null(pc.less_equal(rows[OLD_REVISION], since), True)
     first = rows.filter(pc.and_(rows[MASKS], known)).select(list(map(old_column, names))).rename_columns(names)
-    return first, Overlays(stream, rows).surviving().select(names)
+    return first, Overlays(stream, rows).live_rows().select(names)
 
 
 def revisions_of_late_rows(stream: Stream, rows: pa.Table, known: int, came: int) -> SourceRevisions:

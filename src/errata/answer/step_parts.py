@@ -34,7 +34,7 @@ class StepPart:
     """A step as far as it is taken at once."""
 
     step: EvaluationSpan
-    left: int = 0
+    rows_left: int = 0
     """About how many rows are left for those that follow; 0 where it is the whole."""
 
 
@@ -59,7 +59,7 @@ def split_step(
 ) -> Iterator[EvaluationSpan]:
     """The first step of a query in all its parts."""
     part = first_part(plan, route, step, begins, inputs, beginning=True)
-    while part.left:
+    while part.rows_left:
         yield part.step
         rest = EvaluationSpan(part.step.until, step.until)
         part = first_part(plan, route, rest, begins, inputs, beginning=False)
@@ -128,7 +128,7 @@ class _StepEstimate:
 
     def __post_init__(self) -> None:
         for (part, name), reach in self._reaches(self.step.until).items():
-            buckets, _ = self.inputs.holding(name, reach, self.step.until)
+            buckets, _ = self.inputs.buckets_for(name, reach, self.step.until)
             self._held[part, name] = RowDensity.of(buckets)
 
     @property

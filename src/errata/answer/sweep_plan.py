@@ -121,7 +121,10 @@ class _SweepPlanner:
             self.planned.append(PlannedCorrection(name, count, Technique.NONE, why, 0, 0, 0, waits=waits))
             return
         changed_below = [each for other, work in below.items() for each in _result_changes(other, work)]
-        aged, no_direct = stands.aged(self.inputs), "results of another query" if below else why_not_direct(of, revised)
+        aged, no_direct = (
+            stands.age_limits(self.inputs),
+            "results of another query" if below else why_not_direct(of, revised),
+        )
         changes = [*clusters_to_follow(revised, self.inputs, aged), *changed_below]
         wanted = lineage_request(task, stands.basis, revised, changed_below)
         chosen, needed, why = technique_for_changes(

@@ -51,7 +51,7 @@ class EvaluationTask:
     """Of each query that is read, the number of its last evaluation that has a say."""
     results_from: int = LOWEST
     """Results that begin earlier may be made of a part of their rows only, and are left out."""
-    left: int = 0
+    rows_left: int = 0
     """About how many rows lie behind the step, to which the streams reach already."""
 
     @property
@@ -137,7 +137,7 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: RunInputs, *, anew: bool 
         begins,
         {each.name: last_evaluation_read(inputs, each, basis) for each in upstream_results(inputs, plan)},
         first_whole_result(plan, _age_limits(plan, inputs)) if basis is None else LOWEST,
-        part.left,
+        part.rows_left,
     )
 
 
@@ -196,7 +196,7 @@ def _is_due(
     basis: ResultArchive, bases: Mapping[str, StreamState], until: int, revisions: Mapping[str, int], inputs: RunInputs
 ) -> bool:
     """Whether anything has come, or been corrected, that the answer does not contain and that it can go on to."""
-    came = {stream_id for stream_id, _, _ in inputs.came(basis.last.data_commit)}
+    came = {stream_id for stream_id, _, _ in inputs.batches_since(basis.last.data_commit)}
     return is_behind(basis, bases.values(), until, came) or revisions != basis.last.revisions
 
 

@@ -45,7 +45,7 @@ class QueryTurn:
 
     query: RecordedQuery
     plan: Plan
-    sweeping: CorrectionPlan | None
+    correction: CorrectionPlan | None
     task: EvaluationTask | None
     """As things stand before the sweep."""
 
@@ -55,31 +55,33 @@ class QueryTurn:
 
     @property
     def idle(self) -> bool:
-        return self.sweeping is None and self.task is None
+        return self.correction is None and self.task is None
 
-    def goes_far(self, inputs: RunInputs) -> bool:
+    def needs_spark(self, inputs: RunInputs) -> bool:
         """Whether it is known beforehand that the far engine is needed."""
         demands = [] if self.task is None else [self.task.demand(inputs)]
-        if self.sweeping is not None and self.sweeping.technique is not Technique.NONE:
-            demands.append(self.sweeping.demand(inputs))
+        if self.correction is not None and self.correction.technique is not Technique.NONE:
+            demands.append(self.correction.demand(inputs))
         return any(inputs.choice(each).engine is EngineKind.FAR for each in demands)
 
     @property
     def reads(self) -> Iterator[tuple[str, Sequence[Extent], int]]:
         """The sources that are read, where, and the last instant that counts."""
-        if self.sweeping is not None and self.sweeping.technique not in (Technique.NONE, Technique.DIRECT):
-            yield from ((name, some, self.sweeping.task.step.until) for name, some in self.sweeping.work.reads.items())
+        if self.correction is not None and self.correction.technique not in (Technique.NONE, Technique.DIRECT):
+            yield from (
+                (name, some, self.correction.task.step.until) for name, some in self.correction.sequence.reads.items()
+            )
         if self.task is not None:
             yield from ((name, [reach], self.task.step.until) for name, reach in self.task.reads)
 
     def size(self, inputs: RunInputs) -> int:
         """About how many rows the greater step reads."""
-        return max(each.size(inputs) for each in (self.sweeping, self.task) if each is not None)
+        return max(each.size(inputs) for each in (self.correction, self.task) if each is not None)
 
     @property
-    def compares(self) -> bool:
+    def compares_many(self) -> bool:
         """Whether many rows may be compared with many."""
-        task = self.task if self.sweeping is None else self.sweeping.task
+        task = self.task if self.correction is None else self.correction.task
         return task is not None and task.route.kind is RouteKind.RECOMPUTED
 
 
@@ -87,7 +89,7 @@ class QueryTurn:
 class TurnOutcome:
     """What came of a turn."""
 
-    done: list[EvaluationOutcome] = field(default_factory=list)
+    evaluations: list[EvaluationOutcome] = field(default_factory=list)
     fault: Fault | None = None
     error: ErrataError | None = None
     """Why the query could not be taken further, where that is not for its rows: to try again may help."""
@@ -110,7 +112,7 @@ def batches_by_size(turns: Sequence[QueryTurn], inputs: RunInputs) -> list[tuple
     """Large steps first, for which Spark is to adapt itself, and then smaller ones, each as suits it."""
     sizes = {each.name: each.size(inputs) for each in turns}
     large = [each for each in turns if sizes[each.name] > LOCAL_STEP_ROWS]
-    tiny = [each for each in turns if sizes[each.name] <= TINY_ROWS and not each.compares]
+    tiny = [each for each in turns if sizes[each.name] <= TINY_ROWS and not each.compares_many]
     small = [each for each in turns if each not in large and each not in tiny]
     classes: list[tuple[list[QueryTurn], Mapping[str, str]]] = [
         (large, {}),

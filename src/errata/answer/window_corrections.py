@@ -129,7 +129,7 @@ def replay_windows(
 ) -> ReplayedWindows:
     """The windows in the regions, from their rows. Of windows beside them only a part of the rows may be there."""
     opened, count = (
-        [bucket for each in read.values() for bucket in each.opened],
+        [bucket for each in read.values() for bucket in each.buckets],
         sum(each.rows for each in read.values()),
     )
     spans = time_slices(opened, count, regions, correction.task.step.until)
@@ -153,7 +153,7 @@ def _replay_slice(
     schema = computed_schema(correction.task.shape)
     before = parts_in_spans(correction, inputs, [each.interval for each in regions])
     before = before.filter(pa.array(_windows_in_regions(correction, before, regions)))
-    if not any(each.opened for each in read.values()):
+    if not any(each.buckets for each in read.values()):
         return ReplayedWindows(schema.empty_table(), _vanished_parts(before, correction.task.number))
     frames = {name: each.frame for name, each in read.items()}
     done = advance_group(found, frames, None, None, LOWEST, until, parts=True)
@@ -175,7 +175,7 @@ def _replay_slice(
 def adjust_final_windows(correction: CorrectionPlan, inputs: RunInputs) -> AdjustedWindows:
     """The windows that revised rows lie in, from what was kept of them."""
     number = correction.task.number
-    parts = parts_in_spans(correction, inputs, [each.interval for each in correction.work.regions])
+    parts = parts_in_spans(correction, inputs, [each.interval for each in correction.sequence.regions])
     plain = parts.drop_columns([name for name in (EMPTY_WINDOW, EVALUATION) if name in parts.column_names])
     rows, windows = _adjust_parts(correction, inputs, plain)
     by_fate = {
@@ -290,7 +290,7 @@ def revised_rows(correction: CorrectionPlan, inputs: RunInputs, which: str | Non
 
 
 def _revised_tables(correction: CorrectionPlan, inputs: RunInputs, which: str | None) -> dict[str, pa.Table]:
-    known = {each.source: each for each in correction.revised}
+    known = {each.source: each for each in correction.revisions}
     found = {}
     for scan in scans_of(_partial_group(correction).node.input):
         schema = arrow_schema(inputs.standings[scan.source.name].stream)

@@ -194,7 +194,7 @@ class _QueryStatusReader:
             waits_for=next((each for each in read if self._has_stopped(each)), None),
             pending=sum(self._pending(each) for each in bases),
             left_out=self._left_out(there, bases) if there is not None and ours else {},
-            deferred=self._deferrals.standing(name) if ours else None,
+            deferred=self._deferrals.query_waits_for(name) if ours else None,
             refused=merge_refusals(self._refusals.get(there.stream_id, ())) if there is not None and ours else (),
         )
         due = there is None or until is None or self.behind(there, bases, until)
