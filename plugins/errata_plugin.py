@@ -1,5 +1,5 @@
-"""What Airflow loads of Errata: its page in the navigation, links from tasks to it, and a timetable. Every process of
-Airflow imports this, so nothing is done here, unless it is asked to load what its tasks need."""
+"""The Airflow plugin: the page in the navigation, links from tasks to it, and a timetable. Every process of Airflow
+imports this module, so it does nothing on import, unless ERRATA_PRELOAD asks it to load what tasks need."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ APPS, VIEWS, LINKS, TIMETABLES = [PAGE], [VIEW], [ReportLink()], [OnDemand]
 
 
 class ErrataPlugin(AirflowPlugin):
-    """Errata in Airflow."""
+    """Registers Errata's page, links and timetable."""
 
     name = "errata"
     fastapi_apps = APPS
@@ -37,6 +37,6 @@ class ErrataPlugin(AirflowPlugin):
 
     @classmethod
     def on_load(cls, *_: Any, **__: Any) -> None:
-        """Load what tasks need, where workers are forked from this process."""
+        """Load what tasks need, in processes that workers are forked from."""
         if settings.preloads():
             beside.load()

@@ -1,1 +1,2 @@
-"""What DAGs, triggers and the page share: Errata as Airflow sees it. Airflow puts the folder above on every path."""
+"""Errata for Airflow: the operator, sensors, triggers, settings and the page. Airflow puts the folder above on the
+import path of every process."""

@@ -1,7 +1,8 @@
-"""A job as a process beside its task, whose session is on the Spark Connect server: no JVM is started for it.
+"""Runs a job as a process beside its task, with a session on the Spark Connect server, so that no JVM is started for
+it.
 
-To load what a job imports takes longer than most jobs. Where the process that workers are forked from has loaded it
-(`load`), so has each task, and the job is a fork of the task; elsewhere it is a Python of its own.
+Importing what a job needs takes longer than most jobs. If the process that workers are forked from has imported it
+(`load`), the job is a fork of the task; otherwise it is a new Python process.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from importlib import import_module
 from pathlib import Path
 
 JOB = ("errata.flows.jobs", "pyspark.sql.connect.session")
-"""What every job imports, and those against a Connect server."""
+"""Modules that every job imports, and those that a job on a Connect server does."""
 
 TASK = ("errata_airflow.operator", "errata_airflow.work")
-"""What tasks import."""
+"""Modules that tasks import."""
 
 _OPEN_FILES = Path("/proc/self/fd")
 _OUT, _ERR = 1, 2
@@ -31,22 +32,22 @@ _OUT, _ERR = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that runs: what it says, line by line, and how it is ended and waited for."""
+    """A running job: its output by line, and how to end it and wait for it."""
 
     said: Iterable[str]
     terminate: Callable[[], None]
     wait: Callable[[], int]
-    """Its exit code; less than 0 where a signal has ended it."""
+    """Wait for the exit code, which is negative if a signal ended the job."""
 
 
 def load() -> None:
-    """Import all of it."""
+    """Import these modules."""
     for name in (*TASK, *JOB):
         import_module(name)
 
 
 def start(script: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Job:
-    """Start a job."""
+    """Start a job, as a fork if everything is loaded."""
     if all(name in sys.modules for name in JOB) and _OPEN_FILES.is_dir():
         return _forked(script, arguments, environ)
     return _begun(script, arguments, environ)
@@ -78,7 +79,7 @@ def _forked(script: str, arguments: Sequence[str], environ: Mapping[str, str]) -
 
 
 def _job(script: str, arguments: Sequence[str], environ: Mapping[str, str], out: int) -> None:
-    """Be the job: nothing of the task is left but what it has loaded."""
+    """Run the job in the forked process, which keeps nothing of the task but the loaded modules."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     _speak_by(out)
@@ -91,8 +92,9 @@ def _job(script: str, arguments: Sequence[str], environ: Mapping[str, str], out:
 
 
 def _speak_by(out: int) -> None:
-    """Let go of the task's files and sockets, on whose end others wait, and say everything there. Objects that are left
-    may close their numbers later: these stay taken, and 1 and 2 are given away when nobody has them any more."""
+    """Close the task's files and sockets, on whose end others wait, and write all output to `out`. Objects that are
+    still alive may close their descriptors later, so these stay taken; 1 and 2 are replaced when nothing owns them
+    any more."""
     with Path(os.devnull).open("w") as nothing:
         sys.stdout = sys.stderr = nothing
         gc.collect()

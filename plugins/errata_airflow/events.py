@@ -1,7 +1,7 @@
-"""Assets: each stream and each query is one, and every commit that moves it is an event of it.
+"""Assets of Airflow: each stream and each query is one, and each commit that changes it is an event.
 
-Which these are is found in the catalog, by who made the commit, and not told by the job: so it holds wherever the job
-ran, and whatever became of its output.
+The commits of a task are found in the catalog, which records who made them, and not in the job's output. So events are
+complete wherever the job ran and however it ended.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from errata.read.corrections import AssetChange
 
 MOVED = AssetAlias(name="errata", group="errata")
-"""Under this name tasks tell which assets they have moved."""
+"""The alias under which tasks emit events of assets."""
 
 
 def asset(project: str, kind: str, name: str) -> Asset:
-    """The asset of a stream or a query (`streams`, `queries`): a DAG of your own can be scheduled on it."""
+    """The asset of a stream or a query (`streams`, `queries`), on which other DAGs can be scheduled."""
     uri = f"errata://{quote(project, safe='')}/{kind}/{quote(name, safe='')}"
     return Asset(name=f"{project}.{name}", uri=uri, group="errata")
 
 
 def tell(outlet_events: Any, project: str, moved: Iterable[AssetChange]) -> None:
-    """Make an event of each commit."""
+    """Emit an event for each commit."""
     for each in moved:
         outlet_events[MOVED].add(asset(project, each.kind, each.name), extra=dict(each.told))

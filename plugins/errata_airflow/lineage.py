@@ -1,4 +1,4 @@
-"""What a job has read and written, for OpenLineage. Asked for only where its provider is installed."""
+"""OpenLineage events of a job: its inputs and outputs. Used only if the provider is installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def lineage(project: str, moved: Iterable[AssetChange]) -> OperatorLineage[Any, Any]:
-    """The streams and queries that a job's commits moved, how many rows each got, and what these queries read."""
+    """The streams and queries that a job's commits changed, with row counts, and the inputs of these queries."""
     found = list(moved)
     namespace = f"errata://{quote(project, safe='')}"
     rows: dict[str, int] = {}

@@ -13,25 +13,25 @@ if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey
 
 MOUNT = "/errata"
-"""Where the page is mounted, behind the address of Airflow's API server."""
+"""The page's path below the address of Airflow's API server."""
 
 ROUTE = "errata"
-"""Airflow shows the page in its own frame at /plugin/<route>."""
+"""The page's route in Airflow's own frame: /plugin/<route>."""
 
 
 def base() -> str:
-    """What stands before every path of Airflow, where it does not live at the root of its host."""
+    """The prefix of every path of Airflow, if it is not at the root of its host."""
     return urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
 
 
 def page_path(path: str) -> str:
-    """A page of Errata's within Airflow's frame; the path as the page has it, beginning with a slash."""
+    """The path of a page within Airflow's frame; `path` begins with a slash."""
     return f"{base()}/plugin/{ROUTE}{base()}{MOUNT}{path}"
 
 
 def report_path(dag_id: str, run_id: str, task_id: str, map_index: int = -1, try_number: int | None = None) -> str:
-    """The page of what a task has done, or one try of it. It is found by what commits say of who made them, so the link
-    can be told before the task has run, and holds whatever becomes of it."""
+    """The page with the commits of a task, or of one try of it. Commits record the task that made them, so the link
+    is known before the task runs and stays valid."""
     task = f"{task_id}[{map_index}]" if map_index >= 0 else task_id
     said = {"dag_id": dag_id, "run_id": run_id, "task_id": task}
     if try_number is not None:
@@ -40,7 +40,7 @@ def report_path(dag_id: str, run_id: str, task_id: str, map_index: int = -1, try
 
 
 class ReportLink(BaseOperatorLink):
-    """What a task has done: corrections, their reports, batches. Airflow asks for it when a try ends."""
+    """The link from a task to its corrections, reports and batches. Airflow asks for it when a try ends."""
 
     name = "Errata report"
 

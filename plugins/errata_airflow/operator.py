@@ -1,7 +1,6 @@
-"""The operator of every DAG here: one of Errata's jobs, submitted to Spark or run against a Connect server.
+"""The operator of the DAGs: runs one of Errata's jobs, submitted to Spark or against a Connect server.
 
-However a try ends, nothing of it stays: a job that is killed takes its Spark work along and gives its leases back, and
-what it had committed stands.
+Nothing of a try outlives it: a job that is killed ends its Spark work and releases its leases. What it committed stays.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from errata.read.corrections import AssetChange
 
 FINAL = (2, 4)
-"""Exit codes of jobs that were asked for something impossible, or of which the rest waits for a person: to ask again
-would not help."""
+"""Exit codes that a retry cannot change: a usage error, or work that waits for a person."""
 
 LIVE = frozenset({"running", "restarting"})
 """States of tasks that may hold leases."""
@@ -41,12 +39,12 @@ CAUSE = (
     *("--task-id", "{{ ti.task_id }}{{ '[%d]' % ti.map_index if ti.map_index >= 0 else '' }}"),
     *("--try-number", "{{ ti.try_number }}"),
 )
-"""Who runs a job, for its commits: as arguments, since no environment variable reaches a driver on a cluster."""
+"""Who runs a job, as arguments for its commits: environment variables do not reach a driver on a cluster."""
 
 
 def tried() -> dict[str, Any]:
-    """How tasks are tried again, and what is told when they fail. What may pass (a database that is away, Spark that is
-    lost) has passed after a few minutes, or is told."""
+    """Retries of tasks, and callbacks on failure. Causes that pass (a database or Spark that is gone) have passed
+    after a few minutes; others are reported."""
     return {
         "retries": 3,
         "retry_delay": settings.retry_delay(),
@@ -58,7 +56,7 @@ def tried() -> dict[str, Any]:
 
 
 def _usual(*, tells: bool) -> dict[str, Any]:
-    """How a job is tried, where, and what it tells, unless its DAG says otherwise."""
+    """Retries, pool and assets of a job, unless its DAG sets them."""
     return {
         **tried(),
         "pool": settings.pool(),
@@ -68,8 +66,8 @@ def _usual(*, tells: bool) -> dict[str, Any]:
 
 
 class ErrataJob(SparkSubmitOperator):
-    """Runs jobs/<job>.py for the project. `about` is what a mapped task is called, `tells` whether its commits are news
-    to readers; `if_behind`: it is skipped where no query is behind its streams."""
+    """Runs jobs/<job>.py for the project. `about` is the label of a mapped task; `tells` whether its commits are
+    events of assets; `if_behind`: skip it if no query is behind its streams."""
 
     template_fields = (*SparkSubmitOperator.template_fields, "arguments", "about")
     ui_color = "#e8eefc"
@@ -94,19 +92,19 @@ class ErrataJob(SparkSubmitOperator):
             application_args=["--project", str(settings.project_path()), *CAUSE],
             conn_id=settings.connection(),
             name=f"errata {job}",
-            # So that the last line in a failed task's log is the job's own reason.
+            # The job's own reason becomes the last line in a failed task's log.
             conf={"spark.log.level": "ERROR", **settings.spark_conf()},
             **{**_usual(tells=tells), **kwargs},
         )
 
     @classmethod
     def mapped(cls, *, tells: bool = True, **kwargs: Any) -> OperatorPartial:
-        """What `partial` is for other operators. That one would tell the operator Airflow's defaults as if somebody had
-        chosen them: another pool, other retries, and no assets."""
+        """The counterpart of `partial`, which would pass Airflow's defaults for pool, retries and outlets to the
+        operator as if a person had chosen them."""
         return cls.partial(tells=tells, **{**_usual(tells=tells), **kwargs})
 
     def execute(self, context: Context) -> None:
-        """Run the job; what it has committed is told also when it fails, since it stands."""
+        """Run the job; its commits are reported also if it fails, since they stay."""
         with in_words():
             if self.if_behind and not self._queries_behind():
                 self._tell_faults()
@@ -128,7 +126,7 @@ class ErrataJob(SparkSubmitOperator):
             self._tell_faults()
 
     def on_kill(self) -> None:
-        """End the job and its Spark work, and give back what it held."""
+        """End the job and its Spark work, and release its leases."""
         if self._beside is not None:
             self._beside.terminate()
         if self._hook is not None:
@@ -136,7 +134,7 @@ class ErrataJob(SparkSubmitOperator):
         self._release([int(self.owner_of_leases.rsplit("/", 1)[1])])
 
     def get_openlineage_facets_on_complete(self, _: Any) -> OperatorLineage[Any, Any] | None:
-        """What the job has read and written."""
+        """The inputs and outputs of the job."""
         if self._moved is None:
             return None
         from errata_airflow.lineage import lineage  # noqa: PLC0415 - its provider need not be installed
@@ -147,7 +145,7 @@ class ErrataJob(SparkSubmitOperator):
 
     @cached_property
     def owner_of_leases(self) -> str:
-        """What leases say of who holds them: the same as commits say."""
+        """The owner of the job's leases, as its commits name it."""
         told = dict(zip(CAUSE[::2], (self.application_args or [])[2 : 2 + len(CAUSE)][1::2], strict=True))
         return "/".join(told[name] for name in ("--dag-id", "--run-id", "--task-id", "--try-number"))
 
@@ -169,7 +167,7 @@ class ErrataJob(SparkSubmitOperator):
             self._fail(code, hook._last_submit_log_lines)
 
     def _run_beside(self, remote: str) -> None:
-        """The job as a process of its own, whose session is on the Connect server."""
+        """Run the job as a process whose session is on the Connect server."""
         # By the environment: the address may carry a token.
         environ = {**os.environ, "ERRATA_SPARK_REMOTE": remote, "PYTHONUNBUFFERED": "1"}
         self.log.info("running jobs/%s.py against the Spark Connect server", self.job)
@@ -189,7 +187,7 @@ class ErrataJob(SparkSubmitOperator):
             self._fail(code, lines)
 
     def _fail(self, code: int, lines: Iterable[str]) -> NoReturn:
-        """End with the reason; where that is a person's to mend, to try once more would not help."""
+        """Fail with the reason; without a retry if it waits for a person."""
         kind = AirflowFailException if code in FINAL else AirflowException
         raise kind(reason_of(code, list(lines), self.job))
 
@@ -209,7 +207,7 @@ class ErrataJob(SparkSubmitOperator):
             self.log.info("moved %s %s: %s", each.kind, each.name, dict(each.told))
 
     def _tell_stubbornly(self, context: Context) -> None:
-        """The same of a job that has failed: why it did is worth more than whatever goes wrong now."""
+        """The same for a job that failed: errors here are logged and must not hide why it failed."""
         try:
             self._tell(context)
             self._tell_faults()
@@ -217,7 +215,7 @@ class ErrataJob(SparkSubmitOperator):
             self.log.warning("what has been done could not be told: %s", error)
 
     def _tell_faults(self) -> None:
-        """Call whoever wants to know of queries that have stopped, once for each, and once when that is over."""
+        """Call ERRATA_ON_FAULT for queries that have stopped, once for each, and once when they go on."""
         call = settings.on_fault() if self.tells else None
         if call is None:
             return
@@ -247,8 +245,8 @@ class ErrataJob(SparkSubmitOperator):
             return site.project.name, task_asset_changes(site, ti.dag_id, ti.run_id, task_id, ti.try_number)
 
     def _release_ended(self, context: Context) -> None:
-        """Give back the leases of tasks that do not run any more, whoever's they are. What this Airflow does not know,
-        another one may be at work on: that ends by itself."""
+        """Release the leases of tasks that no longer run, whoever holds them. A lease of a task unknown to this
+        Airflow may be in use by another one, and expires by itself."""
         ask = getattr(context["ti"], "get_task_states", None)
         if ask is None:
             return
@@ -264,7 +262,7 @@ class ErrataJob(SparkSubmitOperator):
                     )
 
     def _release(self, tries: Iterable[int]) -> None:
-        """Give back the leases of tries of this task: whatever held them is dead."""
+        """Release the leases of tries of this task, whose processes are dead."""
         numbers = list(tries)
         if not numbers:
             return
@@ -279,12 +277,12 @@ class ErrataJob(SparkSubmitOperator):
                     for name in leases.release_owned(site.catalog, f"{base}/{each}"):
                         self.log.info("gave back the lease on %s", name)
         except ErrataError as error:
-            # They end by themselves, and why the task ends is worth more.
+            # Leases expire by themselves; the reason of the failure matters more.
             self.log.warning("leases could not be given back: %s", error)
 
 
 def _state(ask: Callable[..., Mapping[str, Any]], owner: str) -> str | None:
-    """The state of the task that a lease is held for; None where there is none, or Airflow does not say."""
+    """The state of the task that holds a lease; None if there is none, or Airflow does not say."""
     dag_id, _, rest = owner.partition("/")
     run_id, _, last = rest.rpartition("/")[0].rpartition("/")
     task_id, _, index = last.removesuffix("]").partition("[")

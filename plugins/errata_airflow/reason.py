@@ -1,4 +1,4 @@
-"""Why a task ended: from what its job said or how that was ended, and as the last line of the task's log."""
+"""Why a task ended: from the end of its job's output or its exit code, as the last line of the task's log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 TAIL = 40
-"""Lines of a job's output in which its reason is looked for."""
+"""Last lines of a job's output that are searched for its reason."""
 
 _DETAIL = re.compile(r"\s*(why|where|how to mend)\b.*")
 _OUT_OF_MEMORY = re.compile(r"OutOfMemoryError[^\n]*")
@@ -20,7 +20,7 @@ log = logging.getLogger("airflow.task.errata")
 
 
 def reason(lines: Iterable[str]) -> str:
-    """Of a job's output the sentence that it ended with, and what goes with it: why, where, how to mend."""
+    """The last sentence of a job's output, with its details: why, where, how to mend."""
     found: list[str] = []
     for line in reversed([each for each in lines if each.strip()]):
         found.append(line.strip())
@@ -30,7 +30,7 @@ def reason(lines: Iterable[str]) -> str:
 
 
 def reason_of(code: int, lines: Sequence[str], job: str) -> str:
-    """Why a job has failed: how it was ended if something has ended it, else what it said last."""
+    """Why a job failed: the signal or the lack of memory that ended it, else the end of its output."""
     from errata.engine.failures import OUT_OF_MEMORY_EXIT, exit_advice, exit_words, signal_of  # noqa: PLC0415 - DAGs are read without it
 
     if code == OUT_OF_MEMORY_EXIT or signal_of(code) is not None:
@@ -43,8 +43,8 @@ def reason_of(code: int, lines: Sequence[str], job: str) -> str:
 
 @contextmanager
 def in_words() -> Iterator[None]:
-    """Errors of Errata as Airflow's: without tracebacks of how they came about, and tried again only where that can
-    help."""
+    """Raise errors of Errata as errors of Airflow, without their tracebacks; an error that a retry cannot change
+    fails the task at once."""
     from errata.errors import ErrataError, UsageError  # noqa: PLC0415 - DAGs are read without it
 
     try:
@@ -56,7 +56,7 @@ def in_words() -> Iterator[None]:
 
 
 def tell_last(context: Any) -> None:
-    """Called when a try has failed: Airflow logs where in its code that was, and the reason belongs behind it."""
+    """Callback for a failed try: logs the reason after Airflow's own traceback."""
     error = context.get("exception")
     if error is not None:
         log.error("%s", str(error).strip() or type(error).__name__)

@@ -1,7 +1,7 @@
-"""Tasks that wait for a project's catalog. Deferrable, as they are unless told otherwise, they begin and end on the
-triggerer and never hold a worker; else they look every `poll` seconds, in Airflow's modes `poke` and `reschedule`.
+"""Sensors that wait for a project's catalog. Deferrable by default: they begin and end on the triggerer and hold no
+worker. Otherwise they look every `poll` seconds, in Airflow's modes `poke` and `reschedule`.
 
-What they return is JSON text, whatever the mode: what a task is ended with on the triggerer Airflow hands on as text.
+They return JSON text in every mode, since Airflow passes the result of a task that ends on the triggerer as text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from errata_airflow import settings, triggers
 
 
 class CatalogSensor(BaseSensorOperator):
-    """Waits until a question about the project is answered; the answer, as JSON text, is what the task returns."""
+    """Waits until a question about the project is answered, and returns the answer as JSON text."""
 
     trigger: ClassVar[type[triggers.CatalogTrigger]]
     ui_color = "#f3ead7"
@@ -49,11 +49,11 @@ class CatalogSensor(BaseSensorOperator):
         )
 
     def waits_for(self) -> triggers.CatalogTrigger:
-        """What waits for it on the triggerer."""
+        """The trigger that waits for it."""
         raise NotImplementedError
 
     def execute(self, context: Any) -> Any:
-        """Wait. This is where a deferrable one begins only where nothing starts on a triggerer, as in `dag.test()`."""
+        """Wait. A deferrable sensor begins here only where nothing starts on a triggerer, as in `dag.test()`."""
         if not self.deferrable:
             return super().execute(context)
         found = self.poke(context)
@@ -64,11 +64,11 @@ class CatalogSensor(BaseSensorOperator):
         return found.xcom_value
 
     def execute_complete(self, context: Any, event: Any) -> Any:  # noqa: ARG002
-        """What has come."""
+        """Return the answer of the trigger's event."""
         return json.dumps(event)
 
     def poke(self, context: Any) -> PokeReturnValue:  # noqa: ARG002
-        """Look once. A catalog that does not answer is asked again the next time."""
+        """Look once. If the catalog does not answer, the next look follows."""
         waiting = self.waits_for()
         questions = import_module("errata_airflow.questions")
         found, trouble = questions.ask(Path(self.project), waiting.question, waiting.arguments())
@@ -78,8 +78,8 @@ class CatalogSensor(BaseSensorOperator):
 
 
 class RevisionArrivalSensor(CatalogSensor):
-    """Waits for corrections that are due: of some queries and those that they read, or of all. It returns the streams
-    and queries that they concern."""
+    """Waits for corrections that are due, of some queries and their inputs, or of all. It returns the streams and
+    queries that they concern."""
 
     template_fields: Sequence[str] = ("names",)
     trigger = triggers.RevisionArrivalTrigger
@@ -93,8 +93,9 @@ class RevisionArrivalSensor(CatalogSensor):
 
 
 class StreamStableSensor(CatalogSensor):
-    """Waits until a stream is final up to a time: all before it has come, and no correction of that is pending. The
-    time is ISO 8601, or a whole number where the stream is ordered by one; `{{ data_interval_end }}` will do."""
+    """Waits until a stream is final up to a time: all rows before it have arrived, and none of their revisions is
+    pending. The time is ISO 8601, or a whole number if the stream is ordered by one; `{{ data_interval_end }}` is
+    accepted."""
 
     template_fields: Sequence[str] = ("stream", "until")
     trigger = triggers.StreamStableTrigger

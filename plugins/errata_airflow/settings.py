@@ -1,4 +1,5 @@
-"""What the environment says to DAGs. Nothing here opens a project or a catalog, so that reading DAGs costs nothing."""
+"""Settings of the DAGs, from environment variables. No project or catalog is opened here, so that parsing DAGs is
+cheap."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ _PRESETS = {
     "@monthly": "0 0 1 * *",
     "@yearly": "0 0 1 1 *",
 }
-"""Airflow's names for schedules, as cron expressions."""
+"""Airflow's presets as cron expressions."""
 
 _JUST_NOW = timedelta(minutes=1)
-"""A tick that is not older is not over: the scheduler may not have seen it yet when Airflow reads the DAG again."""
+"""Age up to which a tick is not skipped: the scheduler may not have seen it when Airflow parses the DAG again."""
 
 _KNOWN = frozenset({*_PRESETS, "@continuous", "@once"})
 
@@ -32,13 +33,13 @@ HOUSE = Path(__file__).resolve().parents[2]
 
 
 def project_path() -> Path:
-    """The project that ERRATA_PROJECT names, else the one beside the folder of DAGs; its file."""
+    """The project file: the one that ERRATA_PROJECT names, else the one beside the DAG folder."""
     named = Path(os.environ.get("ERRATA_PROJECT") or HOUSE / "errata.yaml").absolute()
     return named / "errata.yaml" if named.is_dir() else named
 
 
 def checked_project() -> Path:
-    """The same; without such a file the DAG shows as an import error, with the reason."""
+    """The same; without such a file the DAG is an import error with the reason."""
     found = project_path()
     if not found.is_file():
         raise AirflowException(
@@ -49,7 +50,8 @@ def checked_project() -> Path:
 
 
 def schedule(dag_id: str, default: str | None) -> str | None:
-    """When a DAG runs: ERRATA_<DAG>_SCHEDULE, a cron expression or a preset of Airflow; `none` means only by hand."""
+    """The schedule of a DAG: ERRATA_<DAG>_SCHEDULE, a cron expression or a preset of Airflow; `none` means manual
+    runs only."""
     variable = f"ERRATA_{dag_id.upper()}_SCHEDULE"
     said = os.environ.get(variable) or default
     if said is None or said.lower() == "none":
@@ -62,8 +64,8 @@ def schedule(dag_id: str, default: str | None) -> str | None:
 
 
 def schedule_upkeep(dag_id: str, default: str) -> CronTriggerTimetable | str | None:
-    """The same for upkeep, whose first run comes with its first tick. A DAG that is new, or is unpaused for the first
-    time, would otherwise make up for the tick before, and all upkeep begin at once. Such a DAG has no start date."""
+    """The same for upkeep, whose first run comes with its first tick. Otherwise a DAG that is new or is unpaused for
+    the first time would run the tick before, and all upkeep would begin at once. Such a DAG has no start date."""
     cron = schedule(dag_id, default)
     if cron is None or cron in ("@continuous", "@once"):
         return cron
@@ -71,7 +73,7 @@ def schedule_upkeep(dag_id: str, default: str) -> CronTriggerTimetable | str | N
 
 
 def schedule_with(dag_id: str, default: str, asset: Asset) -> AssetOrTimeSchedule | list[Asset]:
-    """The same for a DAG that an asset starts, too."""
+    """The same for a DAG that an asset can start, too."""
     cron = schedule(dag_id, default)
     if cron is None:
         return [asset]
@@ -79,12 +81,12 @@ def schedule_with(dag_id: str, default: str, asset: Asset) -> AssetOrTimeSchedul
 
 
 def connection() -> str:
-    """Airflow's connection to Spark."""
+    """The id of Airflow's Spark connection."""
     return os.environ.get("ERRATA_SPARK_CONNECTION") or "spark_default"
 
 
 def spark_conf() -> dict[str, str]:
-    """Settings of Spark for every job: ERRATA_SPARK_CONF, a JSON object."""
+    """Spark settings of every job: ERRATA_SPARK_CONF, a JSON object."""
     said = os.environ.get("ERRATA_SPARK_CONF")
     if not said:
         return {}
@@ -98,22 +100,22 @@ def spark_conf() -> dict[str, str]:
 
 
 def remote() -> str | None:
-    """The Spark Connect server that jobs are to use, sc://host:port; None: each job is submitted by itself."""
+    """The Spark Connect server of jobs, sc://host:port; None if each job is submitted by itself."""
     return os.environ.get("ERRATA_SPARK_REMOTE") or None
 
 
 def preloads() -> bool:
-    """Whether this process is to load what its workers' tasks need: ERRATA_PRELOAD."""
+    """Whether this process loads what its workers' tasks need: ERRATA_PRELOAD."""
     return (os.environ.get("ERRATA_PRELOAD") or "no").lower() == "yes"
 
 
 def pool() -> str:
-    """The pool whose slots bound how many jobs run at once."""
+    """The pool whose slots limit how many jobs run at once."""
     return os.environ.get("ERRATA_POOL") or "default_pool"
 
 
 def most_at_once() -> int:
-    """Into how many jobs streams are put together that are to be taken in at the same time."""
+    """The number of jobs among which streams with landed files are divided."""
     said = os.environ.get("ERRATA_APPEND_JOBS") or "2"
     if not said.isdecimal() or int(said) < 1:
         raise AirflowException(f"ERRATA_APPEND_JOBS is {said!r}; write a number of jobs, such as 2")
@@ -121,7 +123,7 @@ def most_at_once() -> int:
 
 
 def landing_poll() -> float:
-    """How often landing folders are looked at for new files, in seconds."""
+    """Seconds between two looks into landing folders."""
     said = os.environ.get("ERRATA_LANDING_SECONDS") or "2"
     if not said.isdecimal() or int(said) < 1:
         raise AirflowException(f"ERRATA_LANDING_SECONDS is {said!r}; write a number of seconds, such as 2")
@@ -129,7 +131,7 @@ def landing_poll() -> float:
 
 
 def retry_delay() -> timedelta:
-    """How long a job that failed waits before its first retry; each next one waits twice as long, up to ten minutes."""
+    """The delay before a failed job's first retry; it doubles with each, up to ten minutes."""
     said = os.environ.get("ERRATA_RETRY_SECONDS") or "30"
     if not said.isdecimal():
         raise AirflowException(f"ERRATA_RETRY_SECONDS is {said!r}; write a number of seconds, such as 30")
@@ -137,13 +139,14 @@ def retry_delay() -> timedelta:
 
 
 def on_failure(context: Any) -> None:
-    """What is called when a task has failed for good: ERRATA_ON_FAILURE, as package.module:function."""
+    """The function that is called when a task has failed finally: ERRATA_ON_FAILURE, as package.module:function."""
     if call := _called("ERRATA_ON_FAILURE", os.environ.get("ERRATA_ON_FAILURE")):
         call(context)
 
 
 def on_fault() -> Callable[[Any], object] | None:
-    """What is called when a query stops and when that is over: ERRATA_ON_FAULT, as package.module:function."""
+    """The function that is called when a query stops and when it goes on: ERRATA_ON_FAULT, as
+    package.module:function."""
     return _called("ERRATA_ON_FAULT", os.environ.get("ERRATA_ON_FAULT"))
 
 

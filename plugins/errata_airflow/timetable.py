@@ -1,4 +1,4 @@
-"""When a DAG runs that is started by hand or by a backfill, and never by itself."""
+"""Timetable of a DAG that is started by hand or by a backfill only."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from airflow.timetables.interval import CronDataIntervalTimetable
 
 
 class OnDemand(CronDataIntervalTimetable):
-    """The intervals of a cron expression for those who ask for them: a backfill asks with catching up, the scheduler,
-    for a DAG that does not catch up, without."""
+    """The intervals of a cron expression for backfills. A backfill asks with catch-up and gets them; the scheduler
+    asks without, for a DAG that does not catch up, and gets none."""
 
     description = "by hand, or by airflow backfill"
 
     @property
     def summary(self) -> str:
-        """What Airflow shows as the schedule."""
+        """The schedule as Airflow shows it."""
         return "on demand"
 
     def next_dagrun_info(

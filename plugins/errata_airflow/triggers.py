@@ -1,9 +1,9 @@
-"""What waits on the triggerer for a project's catalog, and holds no worker meanwhile.
+"""Triggers that wait for a project's catalog on the triggerer, without a worker.
 
-Each looks at the catalog, in a thread, whenever something has been committed (PostgreSQL sends word; of SQLite the
-newest commit is asked), and every `poll` seconds besides. None keeps anything that matters: whoever is started anew
-looks again, and two that run at once tell the same. Errata is imported when they run: DAGs name them, and are to be
-read quickly.
+Each asks its question, in a thread, whenever something has been committed (PostgreSQL sends a notice; SQLite's newest
+commit is polled), and every `poll` seconds besides. A trigger keeps no state: one that is restarted asks again, and two
+that run at once report the same. Errata is imported only when a trigger runs, since DAG files import this module and
+must be parsed quickly.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, ClassVar
 from airflow.triggers.base import BaseEventTrigger, TaskSuccessEvent, TriggerEvent
 
 POLL = 30.0
-"""Seconds after which the catalog is looked at though no word has come."""
+"""Seconds after which the question is asked again without a notice."""
 
 
 class CatalogTrigger(BaseEventTrigger):
-    """Waits until a question about a project is answered. `once`: it is a task that waits, and the first answer is all;
-    otherwise there is an event of each answer that differs from the last. `ends`: the task ends with it, without a
-    worker, and returns it; Airflow makes JSON text of it then."""
+    """Waits until a question about a project is answered. `once`: a task waits, and the first answer ends the
+    trigger; otherwise each answer that differs from the last is an event. `ends`: the event ends the task without a
+    worker, and the answer is its result, which Airflow turns into JSON text."""
 
     question: ClassVar[str]
     told: ClassVar[bool] = True
@@ -35,17 +35,17 @@ class CatalogTrigger(BaseEventTrigger):
         self.project, self.poll, self.once, self.ends = project, poll, once, ends
 
     def arguments(self) -> dict[str, Any]:
-        """What the question is about."""
+        """The arguments of the question."""
         return {}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """What it takes to make it again: plain JSON."""
+        """The class and its arguments as plain JSON."""
         kind = type(self)
         options = {"project": self.project, "poll": self.poll, "once": self.once, "ends": self.ends}
         return f"{kind.__module__}.{kind.__qualname__}", {**self.arguments(), **options}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look until there is something to tell."""
+        """Ask until there is an answer."""
         questions = await asyncio.to_thread(import_module, "errata_airflow.questions")
         asked = questions.asked(self.question, self.arguments())
         looks = questions.looks(
@@ -66,7 +66,7 @@ class CatalogTrigger(BaseEventTrigger):
 
 
 class RevisionArrivalTrigger(CatalogTrigger):
-    """Corrections are there and due: of some queries and those that they read, or of all."""
+    """Fires when corrections are due, of some queries and their inputs, or of all."""
 
     question = "arrived"
 
@@ -81,7 +81,8 @@ class RevisionArrivalTrigger(CatalogTrigger):
 
 
 class StreamStableTrigger(CatalogTrigger):
-    """A stream is final up to a time: all before it has come, and no correction of that is pending."""
+    """Fires when a stream is final up to a time: all rows before it have arrived, and none of their revisions is
+    pending."""
 
     question = "stable"
 
@@ -96,8 +97,8 @@ class StreamStableTrigger(CatalogTrigger):
 
 
 class LandedTrigger(CatalogTrigger):
-    """Files have landed in some stream's folder, have settled, and are not taken in. Nobody sends word of files, so the
-    folders are looked at every `poll` seconds."""
+    """Fires when files have landed in some stream's folder, have settled and are not ingested. There are no notices
+    of files, so folders are listed every `poll` seconds."""
 
     question = "landed"
     told = False

@@ -1,4 +1,4 @@
-"""What tasks ask the catalog. Imported when a task runs, never when a DAG is read."""
+"""What tasks of the DAGs read from the catalog. Imported when a task runs, never when a DAG file is parsed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from errata.model.time import format_instant, parse_event_time, to_micros
 from errata.read.status import DUE_PROGRESS, QueryStatus, query_statuses
 
 SHOWN = 3
-"""Of more streams in one job the rest is counted."""
+"""Streams of a job that are named in its label; the rest are counted."""
 
 
 def landed_jobs(project: Path, most: int) -> list[dict[str, Any]]:
-    """Arguments of the jobs that take in what has landed: streams with files, put together into a few jobs; busy ones
-    are spread."""
+    """Arguments of the jobs that ingest what has landed: streams with files, in at most `most` jobs, with busy
+    streams spread."""
     with open_site(project) as site:
         waiting = {name: len(files) for name, files in find_landed(site).files.items()}
     return [job_of(names) for names in spread(waiting, most)]
 
 
 def spread(waiting: Mapping[str, int], most: int) -> list[list[str]]:
-    """Streams in at most so many groups of about as many files each."""
+    """Streams in at most `most` groups with about the same number of files."""
     groups: list[tuple[int, list[str]]] = [(0, []) for _ in range(min(most, len(waiting)))]
     for name, files in sorted(waiting.items(), key=lambda item: (-item[1], item[0])):
         place = min(range(len(groups)), key=lambda number: groups[number][0])
@@ -35,7 +35,7 @@ def spread(waiting: Mapping[str, int], most: int) -> list[list[str]]:
 
 
 def job_of(names: Sequence[str]) -> dict[str, Any]:
-    """How the operator is told of one job, and what it is called in Airflow's grid."""
+    """The operator's arguments for one job, with its label in Airflow's grid."""
     about = ", ".join(names[:SHOWN])
     if len(names) > SHOWN:
         about += f" and {len(names) - SHOWN} more"
@@ -43,13 +43,13 @@ def job_of(names: Sequence[str]) -> dict[str, Any]:
 
 
 def queries_behind(project: Path) -> list[str]:
-    """Queries that are not as far as their streams reach, and may be taken there."""
+    """Queries that are behind their streams and can be evaluated."""
     with open_site(project) as site:
         return [each.name for each in query_statuses(site) if each.state in DUE_PROGRESS or each.may_go_on]
 
 
 def interval_of(context: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The interval that a run of a backfill stands for: [d, d + one interval). A run by hand stands for none."""
+    """The interval of a backfill's run: [d, d + one interval). A manual run has none."""
     if context["dag_run"].run_type != "backfill":
         return None
     start, end = context["data_interval_start"], context["data_interval_end"]
@@ -57,7 +57,7 @@ def interval_of(context: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def replay_jobs(project: Path, params: Mapping[str, Any], interval: tuple[str, str] | None) -> list[dict[str, Any]]:
-    """Arguments of the jobs that work a range out again, of one query or of all that have results."""
+    """Arguments of the jobs that replay a range, of one query or of all that have results."""
     since, until = params["since"] or (interval or ("",))[0], params["until"] or (interval or ("", ""))[1]
     if not since or not until:
         raise UsageError(
@@ -76,7 +76,7 @@ def replay_jobs(project: Path, params: Mapping[str, Any], interval: tuple[str, s
 
 
 def _answers(query: QueryStatus, since: str, until: str) -> bool:
-    """Whether a query has answered anything of a range; a replay of a query by name says so itself."""
+    """Whether a query has results in a range. A replay of a named query reports that itself."""
     there = query.published
     if there is None:
         return False

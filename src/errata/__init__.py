@@ -20,7 +20,7 @@ def open(project: Path | str | None = None) -> OpenProject:  # noqa: A001 - as f
 
     Without an argument it is the nearest errata.yaml.
     """
-    # The same as below: importing errata must stay quick.
+    # As below: importing errata must stay quick.
     from errata.flows.open_project import OpenProject  # noqa: PLC0415
 
     return OpenProject(Path(project) if project is not None else None)

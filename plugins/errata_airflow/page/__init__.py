@@ -1,5 +1,5 @@
-"""The page that operators see in Airflow's navigation. Nothing is loaded before the first request: every process of
-Airflow imports the plugin, and only the API server shows the page."""
+"""The page in Airflow's navigation. It is built on the first request, since every process of Airflow imports the
+plugin and only the API server shows the page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 
 class Door:
-    """The page as Airflow mounts it: an ASGI application that is made when somebody first asks for it."""
+    """The page as Airflow mounts it: an ASGI application that builds the real one on the first request."""
 
     def __init__(self) -> None:
         self._app: _App | None = None
@@ -28,7 +28,7 @@ class Door:
     def _made(self) -> _App:
         with self._making:
             if self._app is None:
-                # FastAPI, the templates and Errata take seconds to import.
+                # Importing FastAPI, the templates and Errata takes seconds.
                 from errata_airflow.page.app import build  # noqa: PLC0415
 
                 self._app = build()

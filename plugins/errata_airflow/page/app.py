@@ -1,4 +1,4 @@
-"""The page as a FastAPI application: every address of it, its style too, asks Airflow who is there first."""
+"""The page as a FastAPI application. Every address, also the style sheet, requires a user whom Airflow admits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from errata_airflow.page.words import environment
 STATIC = {"errata.css": "text/css", "errata.js": "text/javascript", "errata.svg": "image/svg+xml"}
 
 GUARDS = {
-    # The page is shown in a frame of Airflow's, and takes nothing from elsewhere.
+    # The page is shown in a frame of Airflow's and loads nothing from other hosts.
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
@@ -31,13 +31,13 @@ GUARDS = {
 }
 
 admitted = requires_access_view(AccessView.WEBSITE)
-"""Whoever may see Airflow's own pages may see this one."""
+"""Admits every user who may see Airflow's own pages."""
 
 _HERE = Path(__file__).parent
 
 
 def build() -> FastAPI:
-    """The application."""
+    """Build the application."""
     app = FastAPI(title="Errata", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(admitted)])
     app.add_exception_handler(HTTPException, _refused)
     house = _House(all_panels())
@@ -50,7 +50,7 @@ def build() -> FastAPI:
 
 
 class _House:
-    """What all pages share."""
+    """What all pages share: the project, the templates and the tabs."""
 
     def __init__(self, panels: list[Panel]) -> None:
         self.panels = panels
@@ -63,7 +63,7 @@ class _House:
         return HTMLResponse(text, status, GUARDS)
 
     def failed(self, request: Request, error: ErrataError, status: int) -> Response:
-        """A page that says what is wrong and how to mend it, and no traceback."""
+        """An error page with the reason and the remedy, without a traceback."""
         return self.rendered(request, "error.html", status, error=error, away=status >= 500)
 
 
@@ -97,13 +97,14 @@ def _nowhere(house: _House, request: Request, rest: str) -> Response:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """A stranger who comes by the address bar is led to Airflow's login; within a frame, or a script, is only told."""
+    """The response to a user who is not logged in: a redirect to Airflow's login for a top-level page, an error
+    within a frame or a script."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     airflow = str(request.scope.get("root_path", "")).removesuffix("/errata")
-    # Airflow refuses a token that is not valid as it refuses an account that may not see the page.
+    # Airflow answers an invalid token as it answers an account that may not see the page.
     forged = status == 403 and not await _has_valid_token(request)
     if (status == 401 or forged) and request.headers.get("sec-fetch-dest") == "document":
-        # By its path alone: the address may be another one on this side of a proxy.
+        # Only the path is used: behind a proxy the host may differ.
         back = quote(f"{request.url.path}{'?' if request.url.query else ''}{request.url.query}", safe="")
         return RedirectResponse(f"{airflow}/api/v2/auth/login?next={back}", 303, GUARDS)
     words = _FORGED if forged else _WORDS.get(status, "This cannot be shown.")
@@ -112,7 +113,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _has_valid_token(request: Request) -> bool:
-    """Whether the token that came with a request is one that Airflow knows, whatever its user may do."""
+    """Whether Airflow accepts the request's token, whatever its user may do."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     given = token if scheme.lower() == "bearer" else request.cookies.get(COOKIE_NAME_JWT_TOKEN)
     try:

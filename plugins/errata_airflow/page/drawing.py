@@ -1,4 +1,5 @@
-"""A timeline as a drawing: which shapes lie where, in the drawing's own units. The template puts them into SVG."""
+"""Timelines as shapes in the drawing's own units (x in cells, y from 0 at the top to 100). The template turns them
+into SVG."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ from errata.read.details import StreamTimeline
 
 HEIGHT = 100
 LOWEST_BAR = 8
-"""The least that is seen of a bucket."""
+"""Least height of a bucket's bar."""
 
 AGED = 0.03
-"""The part of the drawing that stands for all that has been aged out: how much that was, nobody knows any more."""
+"""Share of the width that stands for everything that was aged out, whose length is unknown."""
 
 CORRECTED, PENDING = 18, 14
-"""How far what is corrected hangs down from the top, and how high what is pending stands at the foot: the bars
-behind them are still seen."""
+"""Heights of the bands for overlays, from the top, and pending revisions, from the foot. The bars behind them stay
+visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +33,13 @@ class Drawing:
     pending: str
     stable: float | None
     aged: float
-    """How wide what has been aged out is drawn, left of 0."""
+    """The width of the aged-out part, left of 0."""
     ticks: Sequence[int]
-    """Places, at equal distances, to write below."""
+    """Places of labels, at equal distances."""
 
 
 def drawn(of: StreamTimeline, ticks: int = 2) -> Drawing:
-    """The drawing of a timeline, with so many labels."""
+    """The drawing of a timeline, with `ticks` labels."""
     aged = of.cells * AGED if of.aged_to is not None else 0.0
     bars = of.of(Role.BASE)
     most = max((each.rows for each in bars), default=1) or 1
@@ -55,7 +56,7 @@ def drawn(of: StreamTimeline, ticks: int = 2) -> Drawing:
 
 
 def _bar(each: TimelineStrip, height: float) -> str:
-    # Neighbours touch the same cell: each gets its half of it, less a gap.
+    # Neighbours touch the same cell: each gets half of it, less a gap.
     left, right = (
         (each.first + 0.75, each.last + 0.25) if each.last > each.first else (each.first + 0.1, each.first + 0.9)
     )
@@ -67,7 +68,7 @@ def _band(first: int, last: int, top: int, height: int) -> str:
 
 
 def _joined(some: Iterable[TimelineStrip]) -> list[tuple[int, int]]:
-    """The cells that are touched, neighbours together, so that shades do not add up."""
+    """The cells that strips touch, with neighbours merged, so that shades do not add up."""
     found: list[tuple[int, int]] = []
     for each in sorted(some, key=lambda each: each.first):
         if found and each.first <= found[-1][1] + 1:

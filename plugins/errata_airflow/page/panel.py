@@ -1,4 +1,5 @@
-"""What a panel is, and the list of them: each module in `panels/` has a PANEL, and a new one needs nothing else."""
+"""Panels of the page, and how they are found: each module in `panels/` defines a PANEL. A new panel is a module
+there and a template; nothing else is registered."""
 
 from __future__ import annotations
 
@@ -14,22 +15,22 @@ from errata_airflow.page import panels
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the address of a page asks for."""
+    """The parameters of a request, from its path and query string."""
 
     said: Mapping[str, str]
 
     def text(self, name: str) -> str | None:
-        """A word of the address; None where it is not there, or empty."""
+        """A parameter; None if it is absent or empty."""
         return self.said.get(name) or None
 
     def needed(self, name: str) -> str:
-        """A word without which there is nothing to show."""
+        """A required parameter; an error if it is absent."""
         if (found := self.text(name)) is None:
             raise UsageError(f"the address lacks {name}", how=f"add {name}=… to it, or begin at the overview")
         return found
 
     def number(self, name: str) -> int | None:
-        """A whole number of the address."""
+        """A parameter that is a whole number."""
         if (found := self.text(name)) is None:
             return None
         if not found.isdecimal() or len(found) > 18:
@@ -42,23 +43,23 @@ Data = Callable[[Site, Asked], object]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: how its data is had, and the template that shows it as `data`."""
+    """One page: a function that reads its data, and the template that shows it as `data`."""
 
     path: str
-    """Behind the page's root, as FastAPI writes paths."""
+    """The path below the page's root, with FastAPI's placeholders."""
     title: str
     plain: str
-    """What is seen here, in one sentence."""
+    """What the page shows, in one sentence."""
     data: Data
     template: str
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A page with a place in the row of tabs, and pages that its links lead to."""
+    """A page with a tab, and the pages that it links to."""
 
     place: int
-    """Where it stands in the row."""
+    """The tab's position, as a sort key."""
     page: Page
     more: tuple[Page, ...] = field(default=())
 

@@ -1,4 +1,5 @@
-"""How templates put numbers, moments, values and drawings."""
+"""Formats of the page's templates: numbers, times, values and drawings. `environment` lists every function and
+constant that a template may use."""
 
 from __future__ import annotations
 
@@ -40,13 +41,13 @@ ROUTES: Mapping[str, str] = {
     Technique.MINIMAL: "only rows that take part in results which were touched were read again",
     Technique.DIRECT: "what was published was adjusted, and no row was read again",
 }
-"""How an answer was worked out, or corrected, in a sentence."""
+"""How results were computed or corrected, in a sentence, by route or technique."""
 
 _STEPS = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"))
 
 
 def environment(folder: Path) -> Environment:
-    """The templates in a folder, with all the words that they use."""
+    """The Jinja environment of the templates in a folder, with all functions that they use."""
     found = Environment(
         loader=FileSystemLoader(folder),
         autoescape=True,
@@ -84,7 +85,7 @@ def environment(folder: Path) -> Environment:
 
 
 def ago(then: int, now: int) -> str:
-    """'3 minutes ago'; of what is to come 'in 3 minutes'."""
+    """'3 minutes ago'; of a time in the future 'in 3 minutes'."""
     for unit, name in _STEPS:
         count = abs(now - then) // unit
         if count:
@@ -93,7 +94,7 @@ def ago(then: int, now: int) -> str:
 
 
 def lasting(micros: int) -> str:
-    """How long something took: '0.42 s', '3 min 5 s', '2 days 4 h'."""
+    """A duration: '0.42 s', '3 min 5 s', '2 days 4 h'."""
     seconds = micros / SECOND
     if 0 < seconds < 0.01:
         return "under 0.01 s"
@@ -106,23 +107,23 @@ def lasting(micros: int) -> str:
 
 
 def span(value: int, timed: bool) -> str:
-    """How far two places are apart, no finer than a person wants to know it."""
+    """The distance of two places, rounded for reading."""
     return lasting(value) if timed else event_time_distance(value, timed)
 
 
 def when(value: int) -> str:
-    """A wall-clock time to the second, as people write it."""
+    """A wall-clock time to the second."""
     return wall_time(value).replace("T", " ")
 
 
 def where(value: int | None, timed: bool) -> str:
-    """A value of an order field; of a time the milliseconds only where there are any."""
+    """A value of an order field; times with milliseconds only if there are any."""
     said = event_time_short(value, timed)
     return said.replace("T", " ").removesuffix(".000") if timed else said
 
 
 def deed_of(commit: Commit) -> str:
-    """What a commit did; of a sweep, too."""
+    """The summary of a commit, also of a sweep."""
     if commit.cause.flow != "sweep":
         return commit_summary(commit)
     said = commit.summary
@@ -130,7 +131,7 @@ def deed_of(commit: Commit) -> str:
 
 
 def ticks(text: str) -> Markup:
-    """What stands between backticks as code."""
+    """Text with parts between backticks as code."""
     parts = text.split("`")
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if at % 2 else escape(part) for at, part in enumerate(parts)
@@ -138,7 +139,7 @@ def ticks(text: str) -> Markup:
 
 
 def task_path(cause: Cause) -> str:
-    """Where Airflow shows the task that made a commit."""
+    """The path of Airflow's page of the task that made a commit."""
     task, _, rest = cause.task_id.partition("[")
     mapped = f"/mapped/{rest.rstrip(']')}" if rest else ""
     tried = f"?{urlencode({'try_number': cause.try_number})}" if cause.try_number is not None else ""
@@ -147,7 +148,7 @@ def task_path(cause: Cause) -> str:
 
 
 def asking(said: Mapping[str, object]) -> str:
-    """The part of an address behind the question mark."""
+    """The query string of an address."""
     told = {name: value for name, value in said.items() if value not in (None, "")}
     return f"?{urlencode(told)}" if told else ""
 
@@ -161,7 +162,7 @@ _MARKS = {
 
 
 def state(of: QueryStatus) -> Markup:
-    """How a query stands, in the colour of how much that wants a person."""
+    """The state of a query, in the colour of its urgency."""
     if of.state is None:
         return Markup('<span class="mark look">{}</span>').format(of.declared.value)
     return Markup('<span class="mark {}">{}</span>').format(_MARKS.get(of.state, ""), of.state.value)

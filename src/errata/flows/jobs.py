@@ -1,4 +1,5 @@
-"""What the jobs under jobs/ call: one function each, from arguments to an exit code."""
+"""What the scripts under jobs/ call: one function each, from arguments to an exit code. The last line of output is
+the reason of a failure, since schedulers show the end of a log."""
 
 from __future__ import annotations
 
@@ -27,12 +28,12 @@ from errata.model.commit import Cause
 from errata.model.technique import Technique
 
 RUN_LEASE_WAIT = 60.0
-"""Seconds that a run or a sweep waits for a query that another runner is at work on. Most are done by then; what takes
-longer is left to the next run, since files that land wait for this one."""
+"""Seconds that a run or a sweep waits for a query that another runner holds. Most runs end within that; otherwise
+the query is left to the next run, since landed files wait for this one."""
 
 
 def add_cause_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments by which a scheduler says who runs the job; they end up in the commit."""
+    """The arguments that name the scheduler's task; they are recorded in the commits."""
     told = parser.add_argument_group("who runs this", "what each commit is to say of its making")
     told.add_argument("--dag-id", default="")
     told.add_argument("--run-id", default="")
@@ -41,12 +42,12 @@ def add_cause_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def cause_from_arguments(given: argparse.Namespace) -> Cause:
-    """What those arguments said."""
+    """The cause of commits from these arguments."""
     return Cause("", dag_id=given.dag_id, run_id=given.run_id, task_id=given.task_id, try_number=given.try_number)
 
 
 def job_exit(main: Callable[[], int]) -> int:
-    """A job's exit code. Whatever stops it, the last that is said is why: schedulers show the end of a log."""
+    """The exit code of a job. An error is printed last."""
     try:
         return main()
     except Exception as error:  # noqa: BLE001 - the last resort
@@ -60,7 +61,7 @@ def job_exit(main: Callable[[], int]) -> int:
 
 
 def append_job(project: Path, batches: Sequence[IngestRequest], cause: Cause) -> int:
-    """Take batches in, each by itself: one that cannot be taken in does not keep the others waiting."""
+    """Ingest batches, each by itself: one that fails does not stop the others."""
     failed: list[ErrataError] = []
     quarantined = False
     with open_site(project, cause) as site:
@@ -81,7 +82,7 @@ def append_job(project: Path, batches: Sequence[IngestRequest], cause: Cause) ->
 
 
 def add_accept_arguments(parser: argparse.ArgumentParser, *, stopped: bool = False) -> None:
-    """The arguments by which a scheduler says what it does not take for a failure; `stopped`: also stopped queries."""
+    """The arguments that name outcomes which are no failure; `stopped` adds stopped queries."""
     parser.add_argument(
         "--accept-quarantine", dest="accepted", action="append_const", const=EXIT_QUARANTINE, help="exit 0 also then"
     )
@@ -96,7 +97,7 @@ def add_accept_arguments(parser: argparse.ArgumentParser, *, stopped: bool = Fal
 
 
 def run_job(project: Path, names: Sequence[str], take: bool, cause: Cause, accepted: Container[int] = ()) -> int:
-    """Do all that is due; what has landed is taken only when told."""
+    """Do all that is due; landed files are ingested with `take`."""
     with open_site(project, cause) as site:
         report = run(site, names, take=take, on_step=_print_line, patience=WaitPolicy(RUN_LEASE_WAIT, _print_line))
         faults = stopped_query_errors(site, report.stopped)
@@ -117,7 +118,7 @@ def run_job(project: Path, names: Sequence[str], take: bool, cause: Cause, accep
 
 
 def revise_job(project: Path, names: Sequence[str], cause: Cause) -> int:
-    """Apply what is pending."""
+    """Apply pending revisions."""
     with open_site(project, cause) as site:
         reports = apply_revisions(site, names, _print_line)
     _print_revised(reports)
@@ -136,7 +137,7 @@ def _print_revised(reports: Iterable[ReviseReport]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
-    """What a sweep is to do."""
+    """Options of a sweep."""
 
     names: Sequence[str] = ()
     technique: str = "auto"
@@ -144,7 +145,7 @@ class SweepOptions:
 
 
 def sweep_job(project: Path, wanted: SweepOptions, cause: Cause, accepted: Container[int] = ()) -> int:
-    """Apply what is pending, and correct the results that it invalidates."""
+    """Apply pending revisions, and correct the results that they invalidate."""
     with open_site(project, cause) as site:
         technique = Technique(wanted.technique)
         patience = WaitPolicy(RUN_LEASE_WAIT, _print_line)
@@ -161,7 +162,7 @@ def sweep_job(project: Path, wanted: SweepOptions, cause: Cause, accepted: Conta
 
 
 def replay_job(project: Path, wanted: tuple[str, str, str, str], *, dry: bool, cause: Cause) -> int:
-    """Work a range of results out again."""
+    """Replay a range of results."""
     query, since, until, technique = wanted
     with open_site(project, cause) as site:
         asked = ReplayRange(query, since, until, Technique(technique))
@@ -187,7 +188,7 @@ def _print_sweep(each: EvaluationOutcome) -> None:
 
 
 def _print_blocked(report: RoundsReport, faults: Iterable[ErrataError]) -> None:
-    """What was not taken further, the gravest last: what a task ends with is its reason."""
+    """Print why queries were not evaluated, the gravest last, since a task's last line is its reason."""
     for name in report.busy:
         by = f": {report.holders[name].words}" if name in report.holders else ""
         _print_line(f"{name}: another runner is at work on it{by}")
@@ -200,7 +201,7 @@ def _print_blocked(report: RoundsReport, faults: Iterable[ErrataError]) -> None:
 
 
 def age_out_job(project: Path, names: Sequence[str], cause: Cause) -> int:
-    """Drop what streams no longer keep."""
+    """Drop buckets past their retention."""
     with open_site(project, cause) as site:
         for aged in age_out(site, names):
             done = f"commit {aged.commit_id}" if aged.commit_id else "nothing due"
@@ -210,7 +211,7 @@ def age_out_job(project: Path, names: Sequence[str], cause: Cause) -> int:
 
 
 def compact_job(project: Path, names: Sequence[str], everything: bool, cause: Cause) -> int:
-    """Work corrections into buckets, and merge small ones."""
+    """Apply overlays to their buckets, and merge small buckets."""
     with open_site(project, cause) as site:
         for done in compact_streams(site, names, everything=everything, on_step=_print_line):
             if done.commit_id is None:
@@ -222,7 +223,7 @@ def compact_job(project: Path, names: Sequence[str], everything: bool, cause: Ca
 
 
 def vacuum_job(project: Path, names: Sequence[str], grace: int, cause: Cause) -> int:
-    """Remove what nobody needs any more."""
+    """Remove files that no readable commit and no reader needs."""
     with open_site(project, cause) as site:
         done = run_vacuum(site, names, grace)
     for each in done.freed:
@@ -234,7 +235,7 @@ def vacuum_job(project: Path, names: Sequence[str], grace: int, cause: Cause) ->
 
 
 def doctor_job(project: Path, names: Sequence[str], orders: DoctorOptions, cause: Cause) -> int:
-    """Look whether archives are whole."""
+    """Check the archives against the catalog."""
     with open_site(project, cause) as site:
         found = run_doctor(site, names, orders, _print_line)
     for each in found:

@@ -1,7 +1,7 @@
-"""A project at hand in Python, for a script or a notebook that has no session of Spark.
+"""A project opened in Python, for scripts and notebooks that have no Spark session.
 
-What is asked for is done by the engine that suits its size: what is small without Java. Rows come as
-Arrow tables, `.to_pandas()` makes pandas of them.
+Each call runs on the engine that suits its size, so small work needs no Java. Rows are Arrow tables; `.to_pandas()`
+converts them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class OpenProject:
-    """A project whose catalog is open until `close`, or until a `with` block around it ends."""
+    """A project whose catalog stays open until `close`, or until the end of a `with` block."""
 
     def __init__(self, path: Path | None) -> None:
         declared = load_project(path)
@@ -42,7 +42,7 @@ class OpenProject:
 
     @property
     def _site(self) -> Site:
-        """Opened when it is first needed: before `apply` there may be no catalog."""
+        """Opened on first use: before `apply` there may be no catalog."""
         if self._opened is None:
             self._opened = self._stack.enter_context(open_site(self._file))
         return self._opened
@@ -56,7 +56,7 @@ class OpenProject:
         self.close()
 
     def close(self) -> None:
-        """Let go of the catalog; what is asked next opens it again."""
+        """Close the catalog; the next call opens it again."""
         self._stack.close()
         self._opened = None
 
@@ -67,19 +67,19 @@ class OpenProject:
             return _sorted_table(answer.rows, answer.chosen.columns)
 
     def changes(self, query: str, *, since: str | int | None = None) -> pa.Table:
-        """How the published answer has changed, in the order of commits."""
+        """The changelog of a query's results, in the order of commits."""
         return changing.query_changes_table(self._site, query, since)
 
     def why(self, query: str, key: Mapping[str, object], *, at: str | int | None = None) -> dict[str, object]:
-        """A result's story: the `values` that it has had, each with its causes, and the rows `behind` it."""
+        """The provenance of a result: the `values` that it has had, each with its causes, and the rows `behind` it."""
         return provenance_json(stories.explain_result(self._site, query, key, at))
 
     def history(self, stream: str, key: Mapping[str, str]) -> histories.RowHistory:
-        """Every version of the rows that have borne a key, whose values are given as text."""
+        """Every version of the rows that have had a key, whose values are given as text."""
         return histories.row_history(self._site, stream, key)
 
     def ask(self, query: str, *, at: str | int | None = None, as_of: str | int | None = None) -> pa.Table:
-        """A one-time answer, sorted by its columns: of a query that has been applied, by its name, or of a text."""
+        """A one-time answer, sorted by its columns: of an applied query by its name, or of a text."""
         with asking.open_answer(self._site, asking.one_time_query(query, at, as_of)) as answer:
             return _sorted_table(answer.rows, answer.asked.columns)
 
@@ -98,21 +98,21 @@ class OpenProject:
             return _sorted_table(found.rows, list(dict.fromkeys([asked.order, *asked.key])))
 
     def apply(self) -> int | None:
-        """Make the catalog agree with errata.yaml; the commit, if there was something to do. What would lose data is
-        refused."""
+        """Make the catalog agree with errata.yaml; the commit, or None if nothing was to be done. Changes that would
+        lose data are refused."""
         self.close()
         planned = applying.plan_apply(load_project(self._file))
         planned.changes.check()
         return None if planned.nothing else applying.apply_plan(planned)
 
     def ingest(self, stream: str, *files: str | Path) -> IngestReport:
-        """Take files into a stream's archive."""
+        """Ingest files into a stream's archive."""
         from errata.archive.ingest.batch import IngestRequest, ingest_batch  # noqa: PLC0415 - who only reads needs none of it
 
         return ingest_batch(self._site, IngestRequest(stream, [str(file) for file in files]))
 
     def run(self, *queries: str) -> RunReport:
-        """Do all that is due; with names, only these queries and what they read."""
+        """Do all that is due; with names, only for these queries and their inputs."""
         from errata.answer.runs import run  # noqa: PLC0415 - as above
 
         return run(self._site, queries)

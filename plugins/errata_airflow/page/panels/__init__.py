@@ -1,1 +1,1 @@
-"""The panels, one to a file: each has a PANEL."""
+"""The panels of the page. Each module here defines a PANEL; `page.panel.all_panels` finds them."""

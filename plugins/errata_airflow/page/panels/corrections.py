@@ -1,4 +1,4 @@
-"""Sweeps and replays, and the report of each."""
+"""Panel of corrections, by sweeps and replays, with a report of each and of each task's commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The overview."""
+"""Panel of the project's health: what needs attention first."""
 
 from __future__ import annotations
 

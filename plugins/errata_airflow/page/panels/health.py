@@ -1,4 +1,4 @@
-"""What keeps the archives fit."""
+"""Panel of upkeep: last runs, due work, leases, pins and sizes."""
 
 from __future__ import annotations
 

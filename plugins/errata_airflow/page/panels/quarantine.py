@@ -1,4 +1,4 @@
-"""What is in quarantine."""
+"""Panel of rows and files in quarantine."""
 
 from __future__ import annotations
 

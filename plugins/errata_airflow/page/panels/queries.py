@@ -1,4 +1,4 @@
-"""The queries, and how far each is answered."""
+"""Panel of queries: how far each is evaluated, and what its results lack."""
 
 from __future__ import annotations
 

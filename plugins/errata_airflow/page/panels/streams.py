@@ -1,4 +1,4 @@
-"""The streams and their timelines."""
+"""Panel of streams and their timelines."""
 
 from __future__ import annotations
 
