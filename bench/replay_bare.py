@@ -65,7 +65,7 @@ def _committed(
 
 
 def _without_parts(plan: Plan, route: Route, step: EvaluationSpan, given: StepInput) -> AdvanceResult:
-    return advance(plan, route, step, replace(given, parts=False))
+    return advance(plan, route, step, replace(given, keeps_windows=False))
 
 
 @contextmanager
