@@ -1,6 +1,9 @@
-"""Word of what is committed, for those who wait for it: PostgreSQL sends it, of SQLite the newest commit is asked.
+"""The commit log: numbering commits, finding them by number, time or task, and waiting for new ones.
 
-Word may be lost, and may come of what matters to nobody: who is woken looks, and also looks now and then unwoken.
+The number of the newest commit is in one row, the head. A transaction locks it last, so commits become visible in the
+order of their numbers, and their times never go back. PostgreSQL notifies listeners of each commit; with SQLite the
+head is read again and again. A notice may be lost, and may be about a commit that does not matter to the listener: it
+looks at the catalog after a notice, and from time to time without one.
 """
 
 from __future__ import annotations
@@ -24,51 +27,51 @@ from errata.model.horizon import is_readable
 from errata.model.time import Interval, format_duration, format_instant, parse_instant
 
 NOTICE_CHANNEL = "errata_commits"
-"""On which PostgreSQL sends the number of each commit, and an empty word when work is given up."""
+"""The PostgreSQL channel for the number of each commit, and for an empty text when a lease is given up."""
 
 NOTICE_POLL_SECONDS = 0.5
-"""Seconds between two looks at the newest commit, where nobody sends word."""
+"""Seconds between two reads of the head, where the database sends no notices. It bounds the delay of waiting jobs."""
 
 
 class CommitNotices(Protocol):
-    """Word of commits."""
+    """Notices of commits."""
 
     def fileno(self) -> int | None:
-        """What an event loop can wait on; None where there is nothing but to ask `heard` again and again."""
+        """The file descriptor that an event loop can wait on; None where `heard` has to be polled."""
 
     def heard(self) -> bool:
-        """Whether word has come since this was last asked. It does not wait."""
+        """Whether a notice has come since the last call. It does not wait."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait for word, so long at most; whether it came."""
+        """Wait for a notice, at most this long; whether one came."""
 
 
 def notify(connection: Connection, word: str) -> None:
-    """Send word with the transaction's commit, where the database can."""
+    """Send a notice when the transaction commits, where the database can."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_notify(NOTICE_CHANNEL, word)))
 
 
 @contextmanager
 def listen(catalog: Catalog) -> Iterator[CommitNotices]:
-    """Word of what is committed from now on. It takes a connection of its own, where the database sends word."""
+    """Notices of commits from now on. They take a connection of their own, where the database sends them."""
     if catalog.engine.dialect.name != "postgresql":
         yield _PolledNotices(catalog)
         return
     with catalog.reading() as connection:
-        # LISTEN holds from its commit on; after it the driver's own connection is waited on, outside of transactions.
+        # LISTEN takes effect when committed; after it the driver's connection is waited on outside of transactions.
         connection.exec_driver_sql(f"LISTEN {NOTICE_CHANNEL}")
         connection.commit()
         driver: Any = connection.connection.driver_connection
         try:
             yield _PostgresNotices(driver)
         finally:
-            # Whoever gets the connection next is to hear nothing.
+            # The next user of the pooled connection must not receive these notices.
             connection.invalidate()
 
 
 class _PostgresNotices:
-    """PostgreSQL's word."""
+    """Notices that PostgreSQL sends."""
 
     def __init__(self, driver: Any) -> None:
         self._driver = driver
@@ -91,7 +94,7 @@ class _PostgresNotices:
 
     def wait(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
-        # What wakes us may be no word: a server that is ended says so first, and closes the connection then.
+        # The socket may be readable without a notice: a server that shuts down says so, and then closes the connection.
         while not self.heard():
             left = end - time.monotonic()
             if left <= 0:
@@ -101,7 +104,7 @@ class _PostgresNotices:
 
 
 class _PolledNotices:
-    """The newest commit of a database that sends no word."""
+    """The head of a database that sends no notices, polled."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -128,9 +131,7 @@ class _PolledNotices:
             return int(connection.execute(select(head.c.commit_id)).scalar_one())
 
 
-# Commits: taken last in a transaction, from one locked row, so that they become visible in order.
-
-# Built once: to put them together takes longer than SQLite to carry them out.
+# Built once: SQLAlchemy takes longer to build a statement than SQLite to execute it.
 _ADVANCE_HEAD = {
     dialect: update(head)
     .values(commit_id=head.c.commit_id + 1, at=greatest(head.c.at, bindparam("now", type_=BigInteger)))
@@ -149,9 +150,10 @@ def record_commit(
     batch_id: str | None = None,
     summary: Mapping[str, Any],
 ) -> int:
-    """The next commit's number. It locks the head row until the transaction ends: call it when little is left to do."""
-    # A clock that was set back must not make a later commit look older than an earlier one. The column itself and not a
-    # subquery: PostgreSQL looks at it again after it has waited for the row, but not at what it selected before.
+    """Record a commit and return its number. It locks the head until the transaction ends: call it when little is left
+    to do."""
+    # A clock that was set back must not make a later commit look older than an earlier one. The expression uses the
+    # column and not a subquery: after waiting for the row's lock PostgreSQL reads the column again, but no subquery.
     latest = connection.execute(_ADVANCE_HEAD[connection.dialect.name], {"now": now}).one()
     values = {
         "commit_id": latest.commit_id,
@@ -182,7 +184,7 @@ def newest_commit(catalog: Catalog) -> int:
 def list_commits(
     catalog: Catalog, *, stream: str | None = None, since: int = 0, last: int | None = None
 ) -> list[Commit]:
-    """Commits after `since`, oldest first; of one stream if named; only the last so many if told."""
+    """Commits after `since`, oldest first; those of one stream if named; at most the last `last`."""
     query = _select_commits().where(commits.c.commit_id > since)
     if stream is not None:
         query = query.where(streams.c.name == stream)
@@ -206,7 +208,7 @@ def commits_by_number(catalog: Catalog, commit_ids: Iterable[int]) -> dict[int, 
 
 
 def resolve_as_of(catalog: Catalog, as_of: str | int | None) -> int:
-    """The commit that --as-of means: a number, or the newest one at a moment. None: the newest."""
+    """The commit that --as-of names: by number, or the newest one at an instant. None: the newest of all."""
     if as_of is None:
         return newest_commit(catalog)
     if isinstance(as_of, int) or as_of.strip().isdecimal():
@@ -249,7 +251,7 @@ def check_readable(catalog: Catalog, commit_id: int, horizon: int, stream: str, 
 
 
 def check_not_vacuumed(catalog: Catalog, commit_id: int, stream: str, noun: str = "stream") -> None:
-    """Refuse a commit that vacuum has taken from: no longer horizon, nor another machine's clock, brings that back."""
+    """Refuse a commit of which vacuum has removed a part: neither a longer horizon nor another clock brings it back."""
     gone = streams.c.removed_in
     then = select(streams.c.vacuumed).where(
         streams.c.name == stream, streams.c.added_in <= commit_id, gone.is_(None) | (gone > commit_id)
@@ -265,14 +267,14 @@ def check_not_vacuumed(catalog: Catalog, commit_id: int, stream: str, noun: str 
 
 
 def whole_since(catalog: Catalog, name: str) -> int:
-    """The first commit since which vacuum has taken nothing from the archives of this name; 0 if it never has."""
+    """The first commit from which the archives of this name are complete; 0 if vacuum has removed nothing of them."""
     query = select(func.max(streams.c.vacuumed)).where(streams.c.name == name)
     with catalog.reading() as connection:
         return int(connection.execute(query).scalar() or 0)
 
 
 def first_commit_changing(catalog: Catalog, names: Iterable[str], *, after: int, up_to: int) -> int | None:
-    """The first commit after one, and up to another one, that has moved one of these streams; None if none has."""
+    """The first commit after `after`, up to `up_to`, that has changed one of these streams; None if none has."""
     query = select(func.min(positions.c.commit_id)).join(streams, streams.c.stream_id == positions.c.stream_id)
     query = query.where(streams.c.name.in_(list(names)), streams.c.query_id.is_(None))
     query = query.where(positions.c.commit_id > after, positions.c.commit_id <= up_to)
@@ -290,14 +292,12 @@ def _commit_from_row(row: Row[Any]) -> Commit:
     return Commit(row.commit_id, row.at, cause, row.name, row.batch_id, row.summary)
 
 
-# What was made by whom: the commits of one try of a scheduler's task, and the event times that they concern.
-
 _REPORTED_ROLES = tuple(each.value for each in (Role.BASE, Role.PENDING, Role.OVERLAY, Role.OPEN, Role.TIP, Role.FEED))
-"""Buckets of rows, of corrections and of results; what a strategy keeps for itself is no news."""
+"""Roles of buckets with rows, corrections or results. What a strategy keeps for itself is not reported."""
 
 
 def commits_of_try(catalog: Catalog, dag_id: str, run_id: str, task_id: str, try_number: int) -> list[Commit]:
-    """The commits of one try of a task, oldest first."""
+    """The commits of one try of an Airflow task, oldest first."""
     query = (
         select(commits.c.commit_id)
         .where(commits.c.run_id == run_id, commits.c.dag_id == dag_id, commits.c.task_id == task_id)
@@ -309,7 +309,7 @@ def commits_of_try(catalog: Catalog, dag_id: str, run_id: str, task_id: str, try
 
 
 def event_spans(catalog: Catalog, commit_ids: Iterable[int]) -> dict[int, Interval]:
-    """Of commits that brought rows, the event times from the first to just after the last."""
+    """For each of these commits that brought rows, the event times from the first to just after the last."""
     wanted = sorted(set(commit_ids))
     found: dict[int, Interval] = {}
     with catalog.reading() as connection:

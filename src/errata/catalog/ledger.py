@@ -1,4 +1,9 @@
-"""The ledger of batches: what has been taken in, once and whole."""
+"""The ledger of batches: which batches, of which files, have been taken in, each exactly once.
+
+A batch is one row of `batches`, one of `batch_files` for each file and one of `batch_splits` for each piece of a file
+that one task read, with its first line: so a stored position tells the file and line that a row came from. The same
+batch taken in again after an undo is another batch, a take, that names the first one in `again_of`.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +32,12 @@ class LedgerBatch:
 
 
 def find_batch(catalog: Catalog, stream_id: int, batch_id: str) -> LedgerBatch | None:
-    """The batch of this very id, if it has been taken in."""
+    """The batch with exactly this id, if it has been taken in."""
     return next((each for each in batch_takes(catalog, stream_id, batch_id) if each.batch_id == batch_id), None)
 
 
 def batch_takes(catalog: Catalog, stream_id: int, batch_id: str) -> list[LedgerBatch]:
-    """Every time that the batch of this id has been taken in, the first one first: again after an undo, or because
-    somebody insisted."""
+    """All takes of the batch with this id, in their order: a batch is taken in again after an undo, or on demand."""
     first = select(batches.c.batch_no).where(batches.c.stream_id == stream_id, batches.c.batch_id == batch_id)
     with catalog.reading() as connection:
         found = connection.execute(first).scalar()
@@ -56,7 +60,8 @@ def batch_takes(catalog: Catalog, stream_id: int, batch_id: str) -> list[LedgerB
 
 
 def undo_commits(connection: Connection, stream_id: int, batch_nos: Iterable[int]) -> dict[int, int]:
-    """Of these batches the ones that are undone, and the commits that did it; an undo that was undone is none."""
+    """The undone ones of these batches, with the commits that undid them. An undo that was itself undone does not
+    count."""
     query = select(batches.c.batch_no, batches.c.undoes, batches.c.commit_id)
     query = query.where(batches.c.stream_id == stream_id, batches.c.undoes.is_not(None))
     undo_of = {row.undoes: row for row in connection.execute(query)}
@@ -73,7 +78,7 @@ def next_take_id(catalog: Catalog, stream_id: int, batch_id: str) -> str:
     """The id of the next take of a batch."""
     number = max(1, len(batch_takes(catalog, stream_id, batch_id)))
     while batch_takes(catalog, stream_id, retake_id(batch_id, number)):
-        number += 1  # somebody has given the id to a batch of another kind
+        number += 1  # a batch of another kind has been given the id
     return retake_id(batch_id, number)
 
 
@@ -84,7 +89,7 @@ def deliveries(catalog: Catalog, stream_id: int, hashes: Iterable[str]) -> list[
 
 
 def deliveries_within(connection: Connection, stream_id: int, hashes: Iterable[str]) -> list[Delivery]:
-    """The same as a transaction sees it."""
+    """The same, within a transaction."""
     wanted = sorted(set(hashes))
     found: list[Delivery] = []
     for start in range(0, len(wanted), 500):
@@ -116,8 +121,8 @@ def _select_deliveries(connection: Connection, stream_id: int, wanted: ColumnEle
 
 
 def appended_batches(catalog: Catalog, commit_id: int, up_to: int) -> list[tuple[int, int, str]]:
-    """Stream, commit and id of the batches that have brought rows after a commit, up to another one, in their order.
-    What brought corrections alone is no news to who goes on: it waits to be applied."""
+    """Stream, commit and id of the batches that brought rows after one commit, up to another, in their order. A batch
+    of corrections alone is left out: its corrections wait to be applied."""
     query = select(batches.c.stream_id, batches.c.commit_id, batches.c.batch_id)
     query = query.where(batches.c.commit_id > commit_id, batches.c.commit_id <= up_to).order_by(batches.c.commit_id)
     query = query.where(batches.c.counts["appended"].as_integer() > 0)
@@ -126,7 +131,7 @@ def appended_batches(catalog: Catalog, commit_id: int, up_to: int) -> list[tuple
 
 
 def commits_of_batches(catalog: Catalog, batch_nos: Iterable[int]) -> dict[int, int]:
-    """The commits with which batches came, by their numbers."""
+    """The commits that took batches in, by the numbers of the batches."""
     wanted, found = sorted(set(batch_nos)), {}
     with catalog.reading() as connection:
         for start in range(0, len(wanted), 500):
@@ -235,7 +240,7 @@ def insert_batch(connection: Connection, stream_id: int, entry: NewBatch) -> int
 
 
 def set_batch_commit(connection: Connection, batch_no: int, commit_id: int) -> None:
-    """Say which commit took the batch in."""
+    """Complete the entry of a batch: the commit that took it in."""
     connection.execute(update(batches).where(batches.c.batch_no == batch_no).values(commit_id=commit_id))
 
 

@@ -1,4 +1,9 @@
-"""Rows and revisions that did not go in, with where they stood and why, until a person has settled each."""
+"""Quarantine: rows, revisions and landed files that could not be taken in, until a person retries or drops them.
+
+A row keeps its text, its file and line, and the reason. A landed file is known by its name, size and modification
+time: while these are the same it is not tried again; a file that has been written anew is another file, and is tried.
+Only the newest entry of a name is kept.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +24,23 @@ from errata.model.batch import BadRevision, BadRow, Op
 from errata.model.commit import Cause
 
 ROWS_PER_INSERT = 5_000
+"""Rows in one INSERT: bounds the memory of a batch with very many bad rows."""
+
 _IDS_PER_STATEMENT = 500
 
 PICTURE_OF_NUL = "\u2400"
-"""PostgreSQL's text holds no NUL; the picture of it says what stood there."""
+"""Stands for NUL in the text of a row, which a column of PostgreSQL cannot hold."""
 
 
 class RowSyntax(StrEnum):
-    """How the text of a row is to be read: as a line of CSV, or as an object of JSON, which rows of Parquet are too."""
+    """How the text of a row is written: as a line of CSV, or as an object of JSON, as rows of Parquet are."""
 
     CSV = "csv"
     JSON = "json"
 
 
 class QuarantineState(StrEnum):
-    """What a person has done about a row."""
+    """What a person has done about a row or file."""
 
     HELD = "held"
     RETRIED = "retried"
@@ -54,22 +61,22 @@ class QuarantineRow:
     row: BadRow
     form: RowSyntax = RowSyntax.CSV
     header: str | None = None
-    """The line above a row of CSV, where the ledger has it."""
+    """The header of a CSV row's file, where the ledger has it."""
     default_op: Op = Op.INSERT
-    """What it does if it does not say."""
+    """What the row does if it has no operation of its own."""
     revision: int | None = None
-    """The number of a revision that was found wrong when it was applied."""
+    """The number of a revision that was found wrong when it was applied; None for a row."""
     state: QuarantineState = QuarantineState.HELD
     settled_in: int | None = None
 
 
 def quarantine_rows(connection: Connection, stream_id: int, batch_no: int, rows: Iterable[BadRow]) -> int:
-    """Put rows of a batch that is in the ledger into quarantine; how many there were."""
+    """Put rows of a batch that is in the ledger into quarantine, and return their number."""
     return _insert_rows(connection, _batch_values(connection, stream_id, batch_no, rows))
 
 
 def quarantine_revisions(connection: Connection, stream_id: int, rows: Iterable[BadRevision]) -> int:
-    """Put revisions into quarantine that cannot be applied; how many there were."""
+    """Put revisions that cannot be applied into quarantine, and return their number."""
     of_stream = {"stream_id": stream_id, "form": RowSyntax.JSON.value, "file_number": None}
     return _insert_rows(
         connection,
@@ -154,7 +161,7 @@ def quarantined_row_counts(catalog: Catalog) -> dict[str, int]:
 
 
 def settle_rows(connection: Connection, ids: Sequence[int], state: QuarantineState, commit_id: int) -> None:
-    """Say what a commit did about rows that are held. If one of them no longer is, it raises."""
+    """Record what a commit did about rows that are held; a conflict if one of them no longer is."""
     for start in range(0, len(ids), _IDS_PER_STATEMENT):
         chunk = ids[start : start + _IDS_PER_STATEMENT]
         here = quarantine.c.quarantine_id.in_(chunk), quarantine.c.state == QuarantineState.HELD.value
@@ -166,7 +173,7 @@ def settle_rows(connection: Connection, ids: Sequence[int], state: QuarantineSta
 def drop_quarantined(
     catalog: Catalog, stream_id: int, ids: Sequence[int], cause: Cause, files: Sequence[str] = ()
 ) -> int:
-    """Give up rows and landed files of a stream for good, in a commit of their own; its number."""
+    """Drop rows and landed files of a stream for good, in a commit of their own, and return its number."""
     with catalog.writing() as connection:
         row = streams.lock_stream(connection, stream_id)
         summary = {"dropped_rows": len(ids)} | ({"dropped_files": len(files)} if files else {})
@@ -186,7 +193,7 @@ def drop_quarantined(
 def _batch_values(
     connection: Connection, stream_id: int, batch_no: int, rows: Iterable[BadRow]
 ) -> Iterator[Mapping[str, Any]]:
-    """The batch's rows as the table has them: its files tell how each is to be read."""
+    """Rows of the table for the batch's rows; the batch's files tell how each is written."""
     query = select(batch_files.c.name, batch_files.c.number, batch_files.c.header)
     files = {each.name: each for each in connection.execute(query.where(batch_files.c.batch_no == batch_no))}
     of_batch = {"stream_id": stream_id, "batch_no": batch_no, "revision": None}
@@ -214,11 +221,6 @@ def _insert_rows(connection: Connection, rows: Iterator[Mapping[str, Any]]) -> i
     return total
 
 
-# Landed files of which nothing can be taken in: where each lies, why it is left there, and what a person did about it.
-#
-# A file is held as it was seen: by its name, size and modification time. While these are the same it is not tried
-# again; one that has been written anew is another file, and no longer held. Only the newest look at a name is kept.
-
 _NAMES_PER_STATEMENT = 500
 
 
@@ -240,12 +242,12 @@ class QuarantineFile:
 
     @property
     def seen(self) -> tuple[str, int, int]:
-        """What the file is known by."""
+        """What identifies the file."""
         return self.name, self.bytes, self.changed
 
 
 def quarantine_files(catalog: Catalog, stream_id: int, files: Sequence[QuarantineFile]) -> None:
-    """Hold files, in place of what was held under their names before."""
+    """Put files into quarantine, instead of what was held under their names before."""
     with catalog.writing() as connection:
         _delete_files(connection, stream_id, [each.name for each in files])
         entries = [
@@ -267,7 +269,7 @@ def quarantine_files(catalog: Catalog, stream_id: int, files: Sequence[Quarantin
 
 
 def forget_quarantined_files(catalog: Catalog, stream_id: int, names: Collection[str]) -> None:
-    """Hold files of these names no longer: they are gone, have been written anew, or have been taken in."""
+    """Take files out of quarantine that are gone, have been written anew, or have been taken in."""
     if names:
         with catalog.writing() as connection:
             _delete_files(connection, stream_id, names)
@@ -281,7 +283,7 @@ def quarantined_files(
     reason: str | None = None,
     settled: bool = False,
 ) -> list[QuarantineFile]:
-    """Files that are held, those set aside first before others; `settled` gives also those that were dropped."""
+    """Files that are held, the oldest first; with `settled` also those that were dropped."""
     query = select(held_files, streams_table.c.name.label("stream"))
     query = query.join(streams_table, streams_table.c.stream_id == held_files.c.stream_id)
     query = query.where(streams_table.c.removed_in.is_(None)).order_by(held_files.c.at, held_files.c.name)

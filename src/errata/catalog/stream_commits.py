@@ -1,4 +1,9 @@
-"""The transaction that takes a batch in: index rows, ledger, quarantine and stable point, all or nothing."""
+"""The transactions that append a batch and that settle revisions, each all or nothing.
+
+Both were decided on a state of the stream, the basis, and check under the lock on the stream's row that the decision
+still holds; else they raise a `Conflict`. An append checks that rows judged late, on time or new still are; settling
+checks that the rows that were found are still the live ones.
+"""
 
 from __future__ import annotations
 
@@ -35,24 +40,24 @@ class AppendCommit:
     buckets: Sequence[NewBucket]
     bad: Iterable[BadRow]
     on_time: tuple[int, int] | None
-    """The least and greatest order field of what was on time; None when nothing was."""
+    """The least and greatest order field of the rows that were on time; None when none was."""
     guarded: frozenset[str] = frozenset()
-    """Contents that no batch may have brought besides those in `known`."""
+    """Hashes of contents that no batch may have brought besides those in `known`."""
     known: frozenset[int] = frozenset()
-    """The batches that had brought one of these contents when it was decided what to take in."""
+    """The batches that had brought one of these contents when the files were chosen."""
     again_of: int | None = None
     """The batch of which it is another take."""
     default_op: Op = Op.INSERT
-    """What its rows did that did not say."""
+    """The operation of its rows that have none of their own."""
     retried: Sequence[int] = ()
-    """The rows of quarantine that are taken in again by it."""
+    """The rows of quarantine that it takes in again."""
 
 
 def commit_append(catalog: Catalog, basis: StreamState, arrived: AppendCommit, cause: Cause) -> int:
     """Commit a batch that was arranged on `basis`, and return the commit's number."""
     with catalog.writing() as connection:
         now = streams.lock_stream(connection, basis.stream_id)
-        # First the ledger: a batch that is in it needs no second look at anything.
+        # First the ledger: nothing else has to be checked for a batch that is in it.
         brought = ledger.deliveries_within(connection, basis.stream_id, arrived.guarded)
         if any(each.batch_no not in arrived.known and each.batch_id != arrived.batch_id for each in brought):
             raise FilesConflict
@@ -73,7 +78,7 @@ def commit_append(catalog: Catalog, basis: StreamState, arrived: AppendCommit, c
 
 
 def _recheck_append(connection: Connection, now: Row[Any], basis: StreamState, arrived: AppendCommit) -> None:
-    """Whether rows judged late, on time or new still are: only what came in meanwhile can change that."""
+    """Raise if rows judged late, on time or new may not be any more: other commits can have changed that."""
     if now.removed_in is not None:
         raise BasisConflict
     if now.changed_in == basis.changed_in:
@@ -100,7 +105,7 @@ def _stable_or_lowest(basis: StreamState) -> int:
 
 
 def _was_compared(basis: StreamState, arrived: AppendCommit) -> bool:
-    """Whether rows may have been compared with the archive that would be late, and compared with nothing, now."""
+    """Whether rows may have been compared with the archive that would now be late, and so be compared with nothing."""
     counts = arrived.counts
     replacing = counts.pending if basis.stream.on_duplicate is DuplicatePolicy.REPLACE else 0
     return counts.dropped + counts.replaced + counts.quarantined + replacing > 0
@@ -141,28 +146,25 @@ def _append_summary(arrived: AppendCommit) -> dict[str, object]:
     return counts | {"files": len(arrived.files), "buckets": len(made), "inline": inline} | span
 
 
-# The transaction that settles revisions: overlays, what was wrong, what still waits, all or nothing.
-
-
 @dataclass(frozen=True, slots=True)
 class RevisionCommit:
-    """What is to become of the revisions that were claimed."""
+    """The outcome of the revisions that were claimed."""
 
     claimed: Sequence[Bucket]
-    """The pending buckets that held them: a prefix of all that is pending."""
+    """The pending buckets that hold them: a prefix of all that is pending."""
     overlays: Sequence[NewBucket]
     waiting: Sequence[tuple[int, NewBucket]]
-    """What still waits, to be numbered anew, by the number of its batch."""
+    """Revisions that go on waiting, with the number of their batch. They are numbered anew."""
     bad: Sequence[BadRevision]
     settled: RevisionCounts
     masked: Mapping[int, int]
-    """How many rows of which bucket are superseded now."""
+    """How many more rows of which bucket are superseded."""
     reach: Interval | None
-    """Where the rows lie that were looked at; None for everywhere."""
+    """The interval of the rows that were read; None for everything."""
 
     @property
     def settles(self) -> bool:
-        """Whether anything would change: revisions that only go on waiting are left as they are."""
+        """Whether anything would change. Revisions that only go on waiting are left as they are."""
         return self.count > self.settled.waiting
 
     @property
@@ -199,7 +201,7 @@ def commit_revisions(
 
 
 def _recheck_revisions(connection: Connection, now: Row[Any], basis: StreamState, decided: RevisionCommit) -> None:
-    """Whether the rows that were found are still the live ones: only who came first can have changed that."""
+    """Raise if the rows that were found may not be the live ones any more: other commits can have changed that."""
     if now.changed_in == basis.changed_in:
         return
     if now.applied != basis.applied or now.aged_to != basis.aged_to:
@@ -207,9 +209,9 @@ def _recheck_revisions(connection: Connection, now: Row[Any], basis: StreamState
     if streams.is_declared_since(connection, basis.stream_id, basis.changed_in):
         raise BasisConflict
     if decided.settled.ignored:
-        return  # no row was looked at
+        return  # no row was read
     if decided.waiting and now.revisions != basis.revisions:
-        raise BasisConflict  # what waits is numbered behind all that was there when it was decided
+        raise BasisConflict  # waiting revisions are numbered after all that there were when this was decided
     if decided.reach is None:
         raise BasisConflict
     low, high = decided.reach.start, decided.reach.end - 1

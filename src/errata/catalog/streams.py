@@ -1,4 +1,9 @@
-"""Consumers: who takes a stream's revisions one by one, and how far each has come. Later ones are not folded."""
+"""Streams as the catalog has recorded them, their state now or at a commit, and their consumers.
+
+The row of a stream holds its state now; every commit that changes it adds a position, which holds the state after that
+commit. A consumer takes a stream's revisions one by one, and its row says how far it has come: compaction folds no
+revision that a consumer has still to take.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +27,8 @@ def consumed_revision(connection: Connection, stream_id: int) -> int | None:
 
 
 def record_consumed(connection: Connection, stream_id: int, name: str, revision: int) -> None:
-    """A consumer, known or new, has consumed all revisions up to this one. Nobody goes back: what was consumed may have
-    been folded. The caller has locked the stream."""
+    """Record that a consumer, known or new, has consumed all revisions up to this one. It never goes back, because what
+    was consumed may have been folded. The caller has locked the stream."""
     one = (consumers.c.stream_id == stream_id) & (consumers.c.name == name)
     known = connection.execute(select(consumers.c.revision).where(one)).scalar()
     if known is None:
@@ -33,11 +38,9 @@ def record_consumed(connection: Connection, stream_id: int, name: str, revision:
 
 
 def drop_consumer(connection: Connection, stream_id: int, name: str) -> None:
-    """A consumer is no more, and holds nothing back."""
+    """Delete a consumer: it holds no revisions back any more."""
     connection.execute(delete(consumers).where((consumers.c.stream_id == stream_id) & (consumers.c.name == name)))
 
-
-# Streams as the catalog has recorded them, and where each one stands.
 
 _POSITION_COLUMNS = ("stable", "vs_max", "rows", "applied", "aged_to", "folded")
 _LOCK_STREAM = select(streams).where(streams.c.stream_id == bindparam("stream")).with_for_update()
@@ -51,7 +54,7 @@ _INSERT_POSITION = insert(positions).from_select(
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """A stream and where it stands at a commit."""
+    """A stream and its state at a commit."""
 
     stream_id: int
     stream: Stream
@@ -62,17 +65,17 @@ class StreamState:
     revisions: int
     """The number of the last revision."""
     changed_in: int
-    """The commit that last moved it."""
+    """The last commit that changed it."""
     applied: int = 0
-    """The revisions up to this number have been settled: applied, or found wrong."""
+    """Revisions up to this number are settled: applied, or found wrong."""
     aged_to: int | None = None
-    """What lay before this has been aged out; nothing is left there."""
+    """Rows before this place have been aged out; None: no row has."""
     folded: int = 0
-    """Compaction has worked revisions up to this number into the buckets: they can no longer be told apart."""
+    """Compaction has worked revisions up to this number into base buckets: they can no longer be told apart."""
 
 
 def stream_state(catalog: Catalog, name: str, commit_id: int | None = None) -> StreamState:
-    """Where the stream stands; with a commit, its declaration, stable point and rows as they were then."""
+    """The state of a stream now; with a commit, its declaration, stable point and rows as they were then."""
     with catalog.reading() as connection:
         row = connection.execute(_select_live(name, commit_id)).first()
         if row is None:
@@ -84,14 +87,14 @@ def stream_state(catalog: Catalog, name: str, commit_id: int | None = None) -> S
 
 
 def stream_states(catalog: Catalog, commit_id: int | None = None) -> list[StreamState]:
-    """All streams, by name, where they stand now or stood at a commit."""
+    """The states of all streams, in the order of their names, now or at a commit."""
     with catalog.reading() as connection:
         rows = connection.execute(_select_live(None, commit_id).order_by(streams.c.name)).all()
         return [_state_from_row(connection, row, commit_id) for row in rows]
 
 
 def check_stream_known(catalog: Catalog, name: str) -> None:
-    """Refuse a name that no stream bears or, before it was dropped, bore."""
+    """Refuse a name that no stream has, and that no dropped one had."""
     with catalog.reading() as connection:
         declared = select(streams.c.name).where(streams.c.query_id.is_(None)).distinct()
         names = {row.name for row in connection.execute(declared)}
@@ -100,7 +103,7 @@ def check_stream_known(catalog: Catalog, name: str) -> None:
 
 
 def lock_stream(connection: Connection, stream_id: int) -> Row[Any]:
-    """The stream's row, locked until the transaction ends: appends, ageing and declaring exclude each other."""
+    """The stream's row, locked until the transaction ends, so that writers of one stream exclude each other."""
     return connection.execute(_LOCK_STREAM, {"stream": stream_id}).one()
 
 
@@ -116,7 +119,7 @@ def current_state(connection: Connection, row: Row[Any]) -> StreamState:
 
 
 def is_declared_since(connection: Connection, stream_id: int, commit_id: int) -> bool:
-    """Whether the stream was declared anew after a commit."""
+    """Whether the declaration of the stream has changed after a commit."""
     query = select(declarations.c.added_in).where(
         declarations.c.stream_id == stream_id, declarations.c.added_in > commit_id
     )
@@ -124,38 +127,38 @@ def is_declared_since(connection: Connection, stream_id: int, commit_id: int) ->
 
 
 def record_position(connection: Connection, stream_id: int, commit_id: int) -> None:
-    """Note where the stream stands after this commit."""
+    """Record the state of the stream after this commit."""
     connection.execute(_INSERT_POSITION, {"stream": stream_id, "commit": commit_id})
 
 
 def aged_to_as_of(connection: Connection, stream_id: int, commit_id: int) -> int | None:
-    """How far the stream had been aged as of a commit."""
+    """Up to which place the stream had been aged out as of a commit."""
     query = select(positions.c.aged_to).where(positions.c.stream_id == stream_id, positions.c.commit_id <= commit_id)
     return connection.execute(query.order_by(positions.c.commit_id.desc()).limit(1)).scalar()
 
 
 def aged_to_now(connection: Connection, stream_id: int) -> int | None:
-    """How far it has been aged."""
+    """Up to which place it has been aged out."""
     return connection.execute(select(streams.c.aged_to).where(streams.c.stream_id == stream_id)).scalar()
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveAge:
-    """How far an archive has been aged."""
+    """Up to which place an archive has been aged out."""
 
     stream_id: int
     aged_to: int | None
 
 
 def archive_ages(connection: Connection, names: Collection[str]) -> dict[str, ArchiveAge]:
-    """How far the streams and results of these names have been aged."""
+    """Up to which place the streams and results of these names have been aged out."""
     query = select(streams.c.name, streams.c.stream_id, streams.c.aged_to)
     query = query.where(streams.c.name.in_(names), streams.c.removed_in.is_(None))
     return {row.name: ArchiveAge(row.stream_id, row.aged_to) for row in connection.execute(query)}
 
 
 def settling_commits(connection: Connection, stream_id: int, numbers: Iterable[int]) -> dict[int, int]:
-    """Of these revisions, the commit in which each was settled; those still pending are left out."""
+    """The commit in which each of these revisions was settled; pending ones are left out."""
     query = (
         select(positions.c.applied, func.min(positions.c.commit_id))
         .where(positions.c.stream_id == stream_id)
@@ -172,7 +175,7 @@ def settling_commits(connection: Connection, stream_id: int, numbers: Iterable[i
 
 
 def age_out_commit(connection: Connection, stream_id: int, place: int) -> int | None:
-    """The commit from which on nothing was left at a place; None when rows there have not been aged out."""
+    """The commit by which the rows at a place were aged out; None when they have not been."""
     query = select(func.min(positions.c.commit_id))
     query = query.where(positions.c.stream_id == stream_id, positions.c.aged_to > place)
     found = connection.execute(query).scalar()
@@ -180,7 +183,7 @@ def age_out_commit(connection: Connection, stream_id: int, place: int) -> int | 
 
 
 def _select_live(name: str | None, commit_id: int | None) -> Select[Any]:
-    # The archives of queries' results are none that anybody declared.
+    # The archives of queries' results have rows in the same table, and no declaration.
     query = select(streams).where(streams.c.query_id.is_(None))
     if commit_id is None:
         query = query.where(streams.c.removed_in.is_(None))

@@ -1,4 +1,8 @@
-"""Undoing in the ledger: the batch that is meant, which batches undid others, and the transaction of a new undo."""
+"""Undo in the ledger: finding the batch that a user names, and the transaction that enters an undo.
+
+An undo is a batch of its own, whose id is that of the undone one with a prefix. Its commit enters it and makes its
+revisions pending; they are applied like all others.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ from errata.model.commit import Cause
 from errata.model.time import EVERYTHING, LOWEST, Interval
 
 SHOWN_CANDIDATES = 20
-"""Batches that are named as candidates: the newest."""
+"""The newest batches that an error message names as candidates, at most."""
 
 _UNDO_PREFIX = "undo-"
 
@@ -40,7 +44,7 @@ class UndoCandidate:
     undone_in: int | None
     """The commit in which it has been undone."""
     on_time: Interval | None
-    """Where the rows lie that it brought into the archive; None when there are none."""
+    """The interval of the rows that it brought into the archive; None when there are none."""
     quarantined: int
     """Its rows that are in quarantine."""
 
@@ -54,8 +58,8 @@ class UndoCandidate:
 
 
 def find_undo_candidate(catalog: Catalog, stream_id: int, said: str) -> UndoCandidate:
-    """The batch of this id, or the only one whose id begins so. Of one that was undone and taken in again, the last
-    take is meant."""
+    """The batch with this id, or the only one whose id begins with it. For a batch that was undone and taken in again
+    this is the last take."""
     of_stream = select(batches).where(batches.c.stream_id == stream_id)
     with catalog.reading() as connection:
         found = list(connection.execute(of_stream.where(batches.c.batch_id == said)))
@@ -86,7 +90,7 @@ def find_undo_candidate(catalog: Catalog, stream_id: int, said: str) -> UndoCand
 
 
 def _last_take(connection: Connection, stream_id: int, first: Row[Any]) -> Row[Any]:
-    """Of the takes of a batch the first one, unless that is undone: then the last one."""
+    """The first take of a batch, unless it is undone: then the last one."""
     takes = select(batches).where(batches.c.stream_id == stream_id, batches.c.again_of == first.batch_no)
     later = connection.execute(takes.order_by(batches.c.batch_no)).all()
     if not later or not ledger.undo_commits(connection, stream_id, [first.batch_no]):
@@ -113,7 +117,7 @@ def _no_single_batch(connection: Connection, stream_id: int, said: str, found: S
 
 
 def undo_batches(catalog: Catalog, stream_id: int) -> dict[int, int]:
-    """The batches of a stream that undid others, by their numbers, and which."""
+    """The batches of a stream that undid others: the number of the undo and of the undone batch."""
     query = select(batches.c.batch_no, batches.c.undoes)
     query = query.where(batches.c.stream_id == stream_id, batches.c.undoes.is_not(None))
     with catalog.reading() as connection:
@@ -127,7 +131,7 @@ class UndoCommit:
     undoable: UndoCandidate
     buckets: Sequence[NewBucket]
     withdrawn: Sequence[Bucket]
-    """Pending revisions of the batch, which will never be applied."""
+    """Pending revisions of the undone batch, which will never be applied."""
     summary: Mapping[str, object]
 
 
@@ -144,7 +148,7 @@ def commit_undo(catalog: Catalog, basis: StreamState, undoing: UndoCommit, cause
         counts = BatchCounts(read=count, pending=count)
         entry = NewBatch(undoable.undo_id, content, counts, undoes=undoable.batch_no)
         batch_no = ledger.insert_batch(connection, basis.stream_id, entry)
-        # With nothing left that is pending, all that was ever numbered is settled.
+        # When nothing is left pending, all revisions that were ever numbered are settled.
         withdrawn = sum(bucket.rows for bucket in undoing.withdrawn)
         settled = not count and _count_pending(connection, basis.stream_id) == withdrawn
         return Transaction(
@@ -160,7 +164,7 @@ def commit_undo(catalog: Catalog, basis: StreamState, undoing: UndoCommit, cause
 
 
 def check_undo_id_free(catalog: Catalog, stream_id: int, undoable: UndoCandidate) -> None:
-    """Refuse an undo whose id a batch bears that is none."""
+    """Refuse an undo whose id is that of a batch that is no undo."""
     with catalog.reading() as connection:
         if not is_in_ledger(connection, stream_id, undoable.undo_id):
             return
@@ -172,13 +176,13 @@ def check_undo_id_free(catalog: Catalog, stream_id: int, undoable: UndoCandidate
 
 
 def is_in_ledger(connection: Connection, stream_id: int, batch_id: str) -> bool:
-    """Whether a batch of this id has been taken in, as the transaction sees it."""
+    """Whether the transaction sees a batch with this id."""
     query = select(batches.c.batch_no).where(batches.c.stream_id == stream_id, batches.c.batch_id == batch_id)
     return connection.execute(query).first() is not None
 
 
 def _recheck_undo(connection: Connection, now: Row[Any], basis: StreamState) -> None:
-    """Whether rows are still as they were found: what only brings new ones does not matter."""
+    """Raise if rows may not be as they were found any more. Commits that only bring new ones do not matter."""
     if now.changed_in == basis.changed_in:
         return
     there = (basis.applied, basis.revisions, basis.aged_to)
@@ -204,7 +208,7 @@ def batch_ids(catalog: Catalog, numbers: Sequence[int]) -> list[str]:
 
 
 def pending_revisions(catalog: Catalog, stream_id: int) -> int:
-    """How many revisions of a stream are pending now."""
+    """The number of revisions of a stream that are pending now."""
     with catalog.reading() as connection:
         return _count_pending(connection, stream_id)
 

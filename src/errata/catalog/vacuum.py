@@ -1,7 +1,9 @@
-"""What vacuum takes from the catalog: index rows that nobody needs, and the list of files that are to go with them.
+"""What vacuum removes from the catalog: index rows, the list of doomed files, and records of the past.
 
-The order is index rows and list in one transaction, then the files, then their entries in the list. Killed anywhere in
-between, the list says what is still to be done, and no index row ever names a file that may have gone.
+One transaction deletes index rows and lists their files as doomed; then the files are removed, and then their entries
+in the list. After a kill at any point the list says what is left to do, and no index row names a file that is gone.
+Evaluations, positions and expired pins behind the horizon are deleted in one transaction that holds the lock on pins
+from its beginning, so that no reader can begin to need them; `model/horizon.py` says which stay.
 """
 
 from __future__ import annotations
@@ -34,14 +36,14 @@ from errata.model.horizon import (
 from errata.model.time import LOWEST
 
 VALUES_PER_STATEMENT = 500
-"""So many values go into one statement."""
+"""Values in one statement, below the limits of the databases on parameters."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveEntry:
-    """A stream that is or was; or an archive of a query's results."""
+    """A stream or an archive of results, live or ended."""
 
     stream_id: int
     name: str
@@ -50,12 +52,12 @@ class ArchiveEntry:
 
 @dataclass(frozen=True, slots=True)
 class SpentBucket:
-    """A bucket that nobody needs any more."""
+    """A bucket that no reader needs any more."""
 
     bucket_id: int
     role: Role
     path: str | None
-    """None: it lives in the catalog, and goes with its index row."""
+    """None for an inline bucket, which is deleted with its index row."""
     size: int
     removed_in: int
 
@@ -65,7 +67,7 @@ class _PinConflict(Conflict):
 
 
 def all_archives(catalog: Catalog, names: Sequence[str] = ()) -> list[ArchiveEntry]:
-    """All streams of these names, or all there are; also those that have been dropped."""
+    """All archives with these names, or all; also those that have ended."""
     query = select(streams_table).order_by(streams_table.c.stream_id)
     if names:
         query = query.where(streams_table.c.name.in_(names))
@@ -74,9 +76,9 @@ def all_archives(catalog: Catalog, names: Sequence[str] = ()) -> list[ArchiveEnt
 
 
 def oldest_readable(connection: Connection, now: int, horizon: int) -> int:
-    """The first commit that is still readable: the last one up to the horizon's edge was the newest beyond it.
+    """The first commit that is still readable: the last one at or before the edge of the horizon.
 
-    Commits' times never go back, so two look-ups in the index on them say what `model.horizon.readable` says of each.
+    Times of commits never go back, so two look-ups in their index give what `model.horizon.is_readable` gives for each.
     """
     at = commits_table.c.at
     edge = select(func.max(at)).where(at <= max(now - horizon, LOWEST)).scalar_subquery()
@@ -85,16 +87,16 @@ def oldest_readable(connection: Connection, now: int, horizon: int) -> int:
 
 
 def spent_buckets(catalog: Catalog, stream_id: int) -> list[SpentBucket]:
-    """What could be removed of a stream now."""
+    """The buckets of an archive that could be removed now."""
     with catalog.reading() as connection:
         stream = connection.execute(select(streams_table).where(streams_table.c.stream_id == stream_id)).one()
         return _select_spent(connection, stream, oldest_whole_commit(connection, stream, catalog.clock.now()))
 
 
 def remove_spent(catalog: Catalog, stream_id: int, cause: Cause) -> tuple[int | None, list[SpentBucket]]:
-    """Remove it from the index, and write down the files that are to go: the commit, if there was anything to remove.
+    """Remove them from the index and list their files as doomed; the commit, if there was anything to remove.
 
-    Nothing is removed if readers have kept pinning older commits meanwhile; the next time will do.
+    Nothing is removed if readers keep pinning older commits meanwhile; the next vacuum will do it.
     """
     if not spent_buckets(catalog, stream_id):
         return None, []
@@ -110,14 +112,14 @@ def _remove_spent(catalog: Catalog, stream_id: int, cause: Cause) -> tuple[int |
         if not found:
             return None, []
         _delete_spent(connection, found)
-        # No commit is the less whole for want of a state.
+        # No reader of an older commit needs a state, so commits stay complete without it.
         if taken_from := max((each.removed_in for each in found if each.role is not Role.STATE), default=0):
             connection.execute(
                 update(streams_table)
                 .where(streams_table.c.stream_id == stream_id)
                 .values(vacuumed=max(taken_from, stream.vacuumed or 0))
             )
-        # Pins come last, so that none waits for long: see `pins.oldest_held` for why this look is the one that counts.
+        # Pins are locked last, so that no reader waits for long: see `pins.oldest_pinned_locked`.
         pinned = pins.oldest_pinned_locked(connection, now)
         if pinned is not None and pinned < kept_from:
             raise _PinConflict
@@ -126,7 +128,7 @@ def _remove_spent(catalog: Catalog, stream_id: int, cause: Cause) -> tuple[int |
 
 
 def oldest_whole_commit(connection: Connection, stream: Row[Any], now: int) -> int:
-    """From which commit on the stream stays whole, by the horizon declared now, or last."""
+    """The first commit that stays complete, by the horizon that is declared now, or was last."""
     horizon = declared_horizon(connection, stream.stream_id) if stream.query_id is None else longest_horizon(connection)
     return oldest_kept_commit(oldest_readable(connection, now, horizon), pins.oldest_pinned_commit(connection, now))
 
@@ -139,16 +141,15 @@ def declared_horizon(connection: Connection, stream_id: int) -> int:
 
 
 def longest_horizon(connection: Connection) -> int:
-    """The longest horizon of all streams. The results of queries have it, being read together with their streams."""
+    """The longest horizon of all streams. Results have it too, since they are read together with their streams."""
     declared = select(streams_table.c.stream_id).where(streams_table.c.query_id.is_(None))
     return max((declared_horizon(connection, each) for each in connection.execute(declared).scalars().all()), default=0)
 
 
 def _select_spent(connection: Connection, stream: Row[Any], kept_from: int) -> list[SpentBucket]:
-    """Overlays that have been worked into buckets stay as long as the rows that they corrected: they are what
-    the history of a row is told from."""
+    """Overlays that have been folded stay as long as the rows that they corrected: they are the rows' history."""
     asked = (buckets.c[name] for name in ("bucket_id", "role", "path", "bytes", "vs_max", "removed_in"))
-    # What a query has kept for its next evaluation nobody reads once its archive has ended.
+    # The state that a query kept for its next evaluation is not read once its archive has ended.
     over = buckets.c.role == Role.STATE.value
     query = select(*asked).where(buckets.c.stream_id == stream.stream_id, over | (buckets.c.removed_in <= kept_from))
     dropped = stream.removed_in is not None
@@ -185,21 +186,21 @@ def _vacuum_summary(found: Sequence[SpentBucket]) -> dict[str, object]:
 
 
 def doomed_files(catalog: Catalog, path: str = "", limit: int = VALUES_PER_STATEMENT) -> list[tuple[str, int]]:
-    """Files that are still to be removed, and their bytes, in the order of their paths; those behind a path."""
+    """Doomed files after a path, and their bytes, in the order of their paths."""
     query = select(doomed.c.path, doomed.c.bytes).where(doomed.c.path > path).order_by(doomed.c.path).limit(limit)
     with catalog.reading() as connection:
         return [(row.path, row.bytes) for row in connection.execute(query)]
 
 
 def drop_doomed(catalog: Catalog, paths: Sequence[str]) -> None:
-    """These files are gone."""
+    """Delete the entries of files that have been removed."""
     with catalog.writing() as connection:
         for some in _chunks(paths):
             connection.execute(delete(doomed).where(doomed.c.path.in_(some)))
 
 
 def unreferenced_paths(catalog: Catalog, paths: Sequence[str]) -> list[str]:
-    """Those that no index row names, live or not, and that are not on their way out already."""
+    """The paths that no index row names, live or not, and that are not doomed either."""
     found: list[str] = []
     with catalog.reading() as connection:
         for some in _chunks(paths):
@@ -214,18 +215,9 @@ def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
         yield values[start : start + VALUES_PER_STATEMENT]
 
 
-# What vacuum takes of the records of the past: evaluations and positions behind the horizon, and pins that expired.
-#
-# All of it is one transaction that holds the lock on pins from its beginning, so no reader can begin to need what goes.
-# `model/horizon.py` says what stays.
-
-_KEYS_PER_STATEMENT = 500
-"""So many values go into one statement."""
-
-
 @dataclass(frozen=True, slots=True)
 class RecordCounts:
-    """How many records of each kind were removed, or would be."""
+    """The number of records of each kind that were removed, or would be."""
 
     pins: int = 0
     evaluations: int = 0
@@ -233,7 +225,7 @@ class RecordCounts:
 
 
 def forget_records(catalog: Catalog) -> RecordCounts:
-    """Remove what nobody needs any more."""
+    """Delete records behind the horizon, and expired pins."""
     with catalog.writing() as connection:
         pins.oldest_pinned_locked(connection, catalog.clock.now())
         plan = _ForgetPlan(connection, catalog.clock.now())
@@ -249,7 +241,7 @@ def forget_records(catalog: Catalog) -> RecordCounts:
 
 
 def forgettable_records(catalog: Catalog) -> RecordCounts:
-    """What `forget` would remove."""
+    """The number of records that `forget_records` would delete."""
     with catalog.reading() as connection:
         now = catalog.clock.now()
         return _ForgetPlan(connection, now).counted(_count_expired_pins(connection, now))
@@ -262,25 +254,25 @@ def _count_expired_pins(connection: Connection, now: int) -> int:
 
 def _delete_records(connection: Connection, of: Any, column: Any, values: Sequence[int]) -> None:
     table = column.table
-    for start in range(0, len(values), _KEYS_PER_STATEMENT):
-        connection.execute(delete(table).where(of, column.in_(values[start : start + _KEYS_PER_STATEMENT])))
+    for some in _chunks(values):
+        connection.execute(delete(table).where(of, column.in_(some)))
 
 
 class _ForgetPlan:
-    """What goes, of all streams and all archives of results."""
+    """The records that can be deleted, of all streams and all archives of results."""
 
     def __init__(self, connection: Connection, now: int) -> None:
         self._connection = connection
         self.evaluations: dict[int, list[int]] = {}
         self.positions: dict[int, list[int]] = {}
         self.whole_from: dict[int, int] = {}
-        """Of each, the first commit of which all is known still."""
+        """By archive, the first commit of which all records stay."""
         every = connection.execute(select(streams_table)).all()
         kept_from = {each.stream_id: oldest_whole_commit(connection, each, now) for each in every}
         archives = [each for each in every if each.query_id is not None]
         past = {each.stream_id: list(self._past(each, kept_from[each.stream_id])) for each in archives}
         begun = self._begun([each.stream_id for each in archives if each.removed_in is None])
-        # Queries that are read together are read of one state of the streams: the one at which the last of them stands.
+        # Queries that are read together are read at one state of the streams: the earliest that any has reached.
         stand_at = [past[of][-1].data_commit if past[of] else at for of, at in begun.items()]
         read_from = dict(begun)
         for each in archives:
@@ -291,7 +283,7 @@ class _ForgetPlan:
             self._of_stream(each, min([kept_from[each.stream_id], *read_from.values()]), set(begun.values()))
 
     def counted(self, expired: int) -> RecordCounts:
-        """How many that are."""
+        """The number of records of each kind."""
         return RecordCounts(expired, *(sum(map(len, some.values())) for some in (self.evaluations, self.positions)))
 
     def _past(self, archive: Row[Any], kept_from: int) -> Iterator[PastEvaluation]:
@@ -303,13 +295,13 @@ class _ForgetPlan:
             yield PastEvaluation(row.number, row.commit_id, row.data_commit, goes_on, row.refused is not None)
 
     def _begun(self, archives: Sequence[int]) -> dict[int, int]:
-        """Of each archive the state of the streams that its first evaluation had read."""
+        """By archive, the commit of the streams that its first evaluation read."""
         known = evaluations.c
         query = select(known.stream_id, known.data_commit).where(known.number == 1, known.stream_id.in_(archives))
         return {row.stream_id: row.data_commit for row in self._connection.execute(query)}
 
     def _of_archive(self, archive: Row[Any], past: Sequence[PastEvaluation], together: int) -> PastEvaluation | None:
-        """What goes of its evaluations; the one from which they stay, or None where all do."""
+        """Note which of its evaluations can be deleted; the first one that stays, or None where all do."""
         first = first_kept_evaluation(past, together) if archive.removed_in is None else (past[-1] if past else None)
         if first is not None and (numbers := forgettable_evaluations(past, first)):
             self.evaluations[archive.stream_id] = numbers
