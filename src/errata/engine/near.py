@@ -68,7 +68,7 @@ class _NearServer:
             return True
 
     def end(self) -> None:
-        """Close the connection. The server ends when it has no client left."""
+        """Close the connection and end the process."""
         self.session.client.close()
         self.process.kill()
         for pipe in (self.process.stdin, self.process.stdout):

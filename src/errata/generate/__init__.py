@@ -1,4 +1,5 @@
-"""Seeded feeds with the faults of real ones, as files to take in.
+"""Seeded feeds with the faults of real ones, written as files to ingest.
 
-`quotes.generate_quotes` is the door; `feed` has the rows, `faults` what is wrong with them. Needs no Spark, no catalog.
+`quotes.generate_quotes` is the entry point; `feed` computes the rows, `faults` decides what is wrong with them, `files`
+writes them. Needs no Spark and no catalog.
 """

@@ -1,4 +1,4 @@
-"""What is wrong with a feed, decided before a row is written: corrections, bad rows, rows that come late."""
+"""The faults of a feed, decided before a row is written: corrections, bad rows, late rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RevisionKind(StrEnum):
 
 
 class FeedMistake(StrEnum):
-    """Ways in which a source sends what cannot or need not be taken in."""
+    """Kinds of rows that cannot or need not be ingested."""
 
     UNREADABLE_PRICE = "unreadable price"
     MISSING_SYMBOL = "missing symbol"
@@ -55,7 +55,7 @@ class ExtraLine:
     mistake: FeedMistake | None = None
 
     def beside(self, row: QuoteRows) -> ExtraLine:
-        """The mistake as it is made beside a row: duplicates bear the row's key, the others are a microsecond later."""
+        """The mistake made beside a row: duplicates have the row's key, others are a microsecond later."""
         time, symbol, cents = int(row.time[0]), int(row.symbol[0]), int(row.cents[0])
         match self.mistake:
             case None:
@@ -77,8 +77,8 @@ def make_revisions(
     """The corrections that arrive among the rows numbered from `first` to `end`.
 
     Each period has one, at a random place, of a random row of the 23 hours before. The row has arrived by then: it is
-    older than the `delay` by which rows may be out of order and not `absent`. Earlier periods are gone through as
-    well, because a row may be corrected twice and the second correction replaces the price of the first.
+    older than the `delay` by which rows may be out of order and not `absent`. Earlier periods are computed as well,
+    because a row may be corrected twice and the second correction replaces the price of the first.
     """
     if kind is RevisionKind.NONE:
         return []
@@ -105,13 +105,13 @@ def make_revisions(
 
 
 def _changed_price(cents: int, luck: int) -> int:
-    """Up to a twentieth and a cent more or less, never the same."""
+    """A price changed by up to a twentieth and a cent, never the same."""
     change = 1 + luck % (cents // 20 + 1)
     return cents + change if luck >> 63 or change >= cents else cents - change
 
 
 def make_mistakes(feed: QuoteFeed, count: int, first: int, end: int, kind: FileFormat) -> list[ExtraLine]:
-    """Where which mistake is made; each kind as often as any other, of those that the format can bear."""
+    """The places of the mistakes; each kind that the format can hold is equally frequent."""
     kinds = [mistake for mistake in FeedMistake if kind is not FileFormat.PARQUET or mistake not in _UNTYPED]
     places = first + (feed.hashes("mistake", np.arange(count)) % np.uint64(end - first)).astype(np.int64)
     return [ExtraLine(int(place), mistake=kinds[number % len(kinds)]) for number, place in enumerate(places)]
@@ -124,9 +124,9 @@ _UNTYPED = frozenset({FeedMistake.UNREADABLE_PRICE, FeedMistake.TOO_FEW_VALUES})
 def choose_late_rows(
     feed: QuoteFeed, count: int, spans: list[tuple[int, int]]
 ) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """For each file's span of rows the numbers of those that only come with the next file.
+    """For each file's span of rows, the numbers of those that arrive only with the next file.
 
-    They are of a file's first half, so that the rest of the file lies between them and the stable point.
+    They are in a file's first half, so that the rest of the file lies between them and the stable point.
     """
     without_next = np.empty(0, np.int64)
     share, more = divmod(count, max(1, len(spans) - 1))

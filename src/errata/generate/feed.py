@@ -1,4 +1,7 @@
-"""The names of the stocks that are quoted."""
+"""The feed of quotes as arithmetic: the time, symbol and price of any row are computed from its number alone.
+
+No state is kept from row to row, so a correction can quote the price of a row written a day ago.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _LISTED_NAMES = _NAMES.split()
 
 
 def ticker_names(count: int) -> tuple[str, ...]:
-    """The first names; past the listed ones come further share classes: IBM.B, AAPL.B, …"""
+    """The first names; after the listed ones come further share classes: IBM.B, AAPL.B, …"""
     return tuple(_ticker_name(number) for number in range(count))
 
 
@@ -35,9 +38,7 @@ def _ticker_name(number: int) -> str:
     return _LISTED_NAMES[place] if again == 0 else f"{_LISTED_NAMES[place]}.{chr(ord('A') + again)}"
 
 
-# The feed of quotes as arithmetic: the time, symbol and price of any row from its number alone.
-#
-# Nothing is remembered from row to row, so a correction can quote the price of a row written a day ago.
+# The rows.
 
 IntArray = npt.NDArray[np.int64]
 HashArray = npt.NDArray[np.uint64]
@@ -46,7 +47,7 @@ BLOCK = 1_024
 """Seconds of a price's walk that are computed together."""
 
 CHUNK_ROWS = 200_000
-"""About as many rows are held at a time."""
+"""Rows held in memory at a time, about."""
 
 MAX_SYMBOLS = 2_000
 

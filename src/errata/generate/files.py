@@ -1,6 +1,7 @@
-"""Quotes as lines of CSV and JSON, made a column at a time.
+"""Quotes as files of CSV, JSON lines or Parquet, written a column at a time.
 
-A row is a record of fixed-width byte fields padded with NUL; taking the NULs out of the block leaves the text.
+A row of text is a record of fixed-width byte fields padded with NUL; removing the NULs from the block leaves the text.
+Files are written under a name that no landing folder picks up, and renamed when complete.
 """
 
 from __future__ import annotations
@@ -116,22 +117,22 @@ def _iso_second(second: IntArray) -> npt.NDArray[Any]:
     return np.datetime_as_string(second.astype("datetime64[s]"), unit="s").astype("S19")
 
 
-# Files as they land: written under a name that no landing folder takes, renamed when complete.
+# Files.
 
 _SUFFIX = {FileFormat.CSV: ".csv", FileFormat.JSON: ".json", FileFormat.PARQUET: ".parquet"}
 
 
 class QuoteFile(Protocol):
-    """A file being written, one stretch after the other."""
+    """A file being written, one block of rows after another."""
 
     def write(self, rows: QuoteRows, extras: list[tuple[int, ExtraLine]]) -> list[int]:
-        """Write rows, and each extra behind as many of them as its number says; returns the extras' lines."""
+        """Write rows, and each extra after as many of them as its number says; returns the extras' lines."""
 
     def close(self) -> None: ...
 
 
 class TextFile:
-    """CSV or JSON lines, gzipped if wanted. The same content gives the same bytes: gzip is told no name and no time."""
+    """CSV or JSON lines, optionally gzipped. The same content gives the same bytes: gzip gets no name and no time."""
 
     def __init__(self, path: Path, feed: QuoteFeed, kind: FileFormat, revised: bool, zipped: bool) -> None:
         self._feed, self._kind, self._revised = feed, kind, revised
@@ -169,7 +170,7 @@ class TextFile:
 
 
 class ParquetFile:
-    """Parquet; a stretch is a row group, and a row's line is its number."""
+    """Parquet; a block is a row group, and a row's line is its number."""
 
     def __init__(self, path: Path, feed: QuoteFeed, revised: bool) -> None:
         self._names = pa.array(feed.names, pa.string())
@@ -213,7 +214,7 @@ class ParquetFile:
 
 
 def quote_file_name(first: int, kind: FileFormat, zipped: bool) -> str:
-    """Named by the number of its first row, so that files sort as the feed runs."""
+    """The file's name: the number of its first row, so that files sort in the order of the feed."""
     return f"quotes-{first:012d}{_SUFFIX[kind]}{'.gz' if zipped else ''}"
 
 

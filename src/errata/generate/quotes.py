@@ -1,4 +1,5 @@
-"""The stock quotes of the paper's experiments (4) as files to take in."""
+"""The stock quotes of the paper's experiments (4): the specification of a feed, and its generation as files to
+ingest."""
 
 from __future__ import annotations
 
@@ -35,10 +36,10 @@ class QuoteSpec:
     gzip: bool = False
     rows_per_file: int = 1_000_000
     disorder: float = 0.0
-    """The share of rows that arrive behind rows of a later time, in the same file."""
+    """The share of rows that arrive after rows of a later time, in the same file."""
     disorder_span: int = 2 * SECOND
     late: int = 0
-    """Rows of a file's first half that only come at the end of the file that follows."""
+    """Rows of a file's first half that arrive only at the end of the next file."""
     revisions: RevisionKind = RevisionKind.NONE
     mistakes: int = 0
     after: int = 0
@@ -67,7 +68,7 @@ class QuoteSpec:
 
 @dataclass(frozen=True, slots=True)
 class RecordedMistake:
-    """A bad row that was written on purpose, and where."""
+    """A bad row that was written on purpose, and its place."""
 
     kind: FeedMistake
     file: Path
@@ -76,7 +77,7 @@ class RecordedMistake:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedFeed:
-    """What was written."""
+    """The files and counts of a generated feed."""
 
     files: tuple[Path, ...]
     rows: int
@@ -84,12 +85,12 @@ class GeneratedFeed:
     revisions: int
     late: int
     disordered: int
-    """Rows that stand behind a row of a later time, without the late ones."""
+    """Rows after a row of a later time, without the late ones."""
     mistakes: tuple[RecordedMistake, ...] = ()
 
 
 def generate_quotes(spec: QuoteSpec, out: Path, progress: Callable[[int], None] | None = None) -> GeneratedFeed:
-    """Write the feed's files into a folder; `progress` is told, again and again, how many rows more were written."""
+    """Write the feed's files into a folder. `progress` is called repeatedly with the number of rows written since."""
     out.mkdir(parents=True, exist_ok=True)
     feed, spans = QuoteFeed(spec.seed, spec.symbols, spec.start), spec.spans()
     end = spec.after + spec.rows
@@ -106,7 +107,8 @@ def generate_quotes(spec: QuoteSpec, out: Path, progress: Callable[[int], None] 
         writing = path.with_name(f"_{path.name}.tmp")
         file = open_quote_file(writing, feed, spec.format, spec.revisions is not RevisionKind.NONE, spec.gzip)
         try:
-            # Rows held back leave the file shorter than its span: what would stand behind them stands at the end.
+            # Held-back rows leave the file shorter than its span: extras that would come after its end are written at
+            # its end.
             last = stop - first - len(held_back)
             ours = [(min(extra.ordinal - first + 1, last), extra) for extra in extras if first <= extra.ordinal < stop]
             for rows in _arrival_chunks(feed, spec, first, stop, held_back):
@@ -130,7 +132,7 @@ def generate_quotes(spec: QuoteSpec, out: Path, progress: Callable[[int], None] 
 
 @dataclass(slots=True)
 class _FeedWriter:
-    """Writes stretches of rows and counts what was written."""
+    """Writes blocks of rows and counts what was written."""
 
     progress: Callable[[int], None]
     disordered: int = 0
@@ -140,7 +142,8 @@ class _FeedWriter:
     def write(
         self, file: QuoteFile, path: Path, rows: QuoteRows, extras: list[tuple[int, ExtraLine]], late: bool = False
     ) -> list[tuple[int, ExtraLine]]:
-        """Write rows, and behind them those extras that stand among them; returns the others, counted from here."""
+        """Write rows, and the extras that come among them; returns the other extras, with positions counted from
+        here."""
         count = len(rows)
         here = [(behind, extra.beside(rows[behind - 1 : behind])) for behind, extra in extras if behind <= count]
         lines = file.write(rows, here)
@@ -156,7 +159,7 @@ class _FeedWriter:
 
 
 def _no_progress(_: int) -> None:
-    """Nobody asked for progress."""
+    """No progress is reported."""
 
 
 def _arrival_chunks(feed: QuoteFeed, spec: QuoteSpec, first: int, end: int, held_back: IntArray) -> Iterator[QuoteRows]:
@@ -181,7 +184,7 @@ def _arrival_chunks(feed: QuoteFeed, spec: QuoteSpec, first: int, end: int, held
 
 
 def _arrival_delays(feed: QuoteFeed, spec: QuoteSpec, row: IntArray) -> IntArray:
-    """By how much each row is held up; at least two quotes' room, so that another overtakes it."""
+    """The delay of each row; at least two quotes' room, so that another overtakes it."""
     luck = feed.hashes("disorder", row)
     delayed = (luck >> np.uint64(11)).astype(np.float64) < spec.disorder * 2.0**53
     least = min(2 * feed.slot, spec.disorder_span)

@@ -1,4 +1,9 @@
-"""Windows that have closed, corrected by what corrected rows take out of their partial aggregates and put into them."""
+"""Closed windows, corrected from their kept parts: corrected rows are subtracted as they were and added as they are
+now, without reading the windows' other rows.
+
+Where the parts do not decide (an extreme was removed, a sum lost digits), the window is undecided and must be computed
+from its rows.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +36,13 @@ _TAKEN_COUNT, _ADDED_COUNT, _KNOWN_COUNT, _TOUCHED_COUNT = "_taken", "_brought",
 
 @dataclass(frozen=True)
 class WindowAdjustment:
-    """What corrections make of windows."""
+    """The outcome of corrections for windows."""
 
     rows: DataFrame
-    """The right results of touched windows that are decided and have rows, as `compile_plan` gives them."""
+    """The corrected results of touched windows that are decided and have rows, in the form of `compile_plan`."""
     windows: DataFrame
-    """One row for each touched window: the columns of a state, `_vs`, and `_fate`. It stands, and these are its parts;
-    or it is gone, for no rows are left; or it is undecided, and has to be worked out from its rows."""
+    """One row for each touched window: the columns of a state, `_vs`, and `_fate`. It stands, with these parts; or it
+    is gone, since no rows are left; or it is undecided, and must be computed from its rows."""
 
     @property
     def parts(self) -> DataFrame:
@@ -46,7 +51,7 @@ class WindowAdjustment:
 
     @property
     def undecided(self) -> DataFrame:
-        """The windows for which the parts do not decide; what the parts say of them means nothing."""
+        """The windows that the parts do not decide; their parts mean nothing."""
         return self.windows.filter(f"{VERDICT} = '{UNDECIDED}'").drop(VERDICT)
 
 
@@ -59,13 +64,13 @@ def adjust_windows(
     scope: Sequence[str] = (),
     state: DataFrame | None = None,
 ) -> WindowAdjustment:
-    """The windows that have closed by `until` and that rows are taken from or brought into.
+    """The windows that have closed by `until` and that rows are removed from or added to.
 
     Over `gone` the group's input yields the rows as the results contain them, over `came` as they shall contain them,
-    each row at most once in either; a row that is alike in both does no harm. `parts` are those of the windows that
-    these rows are in, and may be more; a window that is not there has no rows. With `state`, which is of rows before
-    `until`, windows that are still open are adjusted, too: then `windows` also has all of the state, those with
-    `_vs >= until`, as long as none of them is undecided; else the state has to be made anew.
+    each row at most once in either; a row that is the same in both does no harm. `parts` are those of the windows of
+    these rows, and may be more; a window that is missing has no rows. With `state`, which covers rows before `until`,
+    windows that are still open are adjusted, too: then `windows` also has all of the state, those with `_vs >= until`,
+    as long as none of them is undecided; otherwise the state has to be rebuilt.
     """
     if (why := adjustment_obstacle(found)) is not None:
         raise PlanError(why, where="Group")
@@ -93,7 +98,7 @@ class _WindowAdjuster(PartialGroupWork):
     correcting: ClassVar[bool] = True
 
     def judged(self, events: DataFrame) -> DataFrame:
-        """What is left of each window, and whether that decides."""
+        """The remaining parts of each window, and whether they decide."""
         closed = events if self.open else events.filter(f"{self.window_end} <= {instant_sql(self.until)}")
         totals: dict[str, str] = {}
         for name, part in self.kept.parts.items():
@@ -114,7 +119,7 @@ class _WindowAdjuster(PartialGroupWork):
 
     @property
     def _all_new(self) -> str:
-        """Whether all rows that are left have just come."""
+        """Whether all remaining rows were added by this correction."""
         return f"{self.kept.live} <= {_ADDED_COUNT}"
 
     def _fate(self, extremes: dict[str, StatePart]) -> str:
@@ -123,7 +128,8 @@ class _WindowAdjuster(PartialGroupWork):
             for name, part in extremes.items()
         ]
         taken = [*self.kept.doubts, *doubts, f"{_KNOWN_COUNT} = 0"]
-        # Rows can be taken only from what is there; where more are taken, the parts are not of this window's rows.
+        # Rows can only be removed from a window that has them. Where more are removed, the parts are not of this
+        # window's rows.
         return (
             f"CASE WHEN {self.kept.live} < 0 THEN '{UNDECIDED}' WHEN {self.kept.live} = 0 THEN '{REMOVED}' "
             f"WHEN {_TAKEN_COUNT} > 0 AND {_any_of(taken)} OR {_any_of(self.kept.worn)} THEN '{UNDECIDED}' "
@@ -138,7 +144,7 @@ class _WindowAdjuster(PartialGroupWork):
         return select_sql(stand, *self.group, *self.results, f"{self.window_end} AS {VS}", f"{OPEN_END} AS {VE}")
 
     def kept_on(self, windows: DataFrame) -> DataFrame:
-        """What is kept of the windows from now on."""
+        """The new state of the windows."""
         return select_sql(windows, *self.to_state, *clean_state(self.kept), f"{self.window_end} AS {VS}", VERDICT)
 
 
@@ -151,7 +157,7 @@ def _any_of(conditions: Sequence[str]) -> str:
 
 
 def _part_totals(name: str, part: StatePart, *, near: bool) -> dict[str, str]:
-    """All of a part together; of an extreme what is there, what was taken and what was brought, each for itself."""
+    """The total of a part; of an extreme the kept, the removed and the added one separately."""
     if part.signed:
         return {name: f"sum({name})"}
     signs = {"": ">= 0", "_l": "< 0", "_b": "> 0"}
@@ -160,19 +166,19 @@ def _part_totals(name: str, part: StatePart, *, near: bool) -> dict[str, str]:
 
 
 def _extreme_is_lost(name: str, part: StatePart) -> str:
-    """Whether the extreme is one that was taken away. Then it is either the best that was brought, or nobody knows."""
+    """Whether the extreme was removed. Then it is the best of the added ones, or unknown."""
     return _is_as_extreme(name, part, "_l", "")
 
 
 def _is_as_extreme(name: str, part: StatePart, one: str, other: str) -> str:
-    """Whether there is the one, and it is no less extreme than the other."""
+    """Whether the one exists and is at least as extreme as the other."""
     left, right = (_extreme_rank(f"{which}{name}", part) for which in (one, other))
     sign = "<=" if part.total == "min" else ">="
     return f"({one}{name} IS NOT NULL AND coalesce({left} {sign} {right}, TRUE))"
 
 
 def _extreme_rank(name: str, part: StatePart) -> str:
-    """What an extreme is compared by."""
+    """The value by which extremes are compared."""
     if not part.ranked:
         return name
     fields = (f"'v{place}', {name}.v{place}" for place in range(part.ranked))

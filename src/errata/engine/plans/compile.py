@@ -1,4 +1,8 @@
-"""What is read: streams, queries' results, versions of relations; and windows over streams."""
+"""Plans compiled to DataFrames: `compile_plan` for a whole plan, `compile_rows` and `apply_operators` for parts of one;
+also scans and sliding windows.
+
+Nodes are compiled bottom up, each from its inputs' `NodeRows`. Nothing is read until the resulting frame is used.
+"""
 
 from __future__ import annotations
 
@@ -60,12 +64,12 @@ from errata.model.time import HIGHEST, LOWEST
 _PUSHED_OUT, _STRETCH_NUMBER, _FIRST_NUMBER = "_pushed", "_stretch", "_first"
 
 ROW_WINDOW_TASKS = 8
-"""Tasks of Spark's from which on the end of rows by rows that follow is found in many of them. It is two to three times
-the work of one task for all, in which rows are moved and sorted once."""
+"""Tasks of Spark from which the ends of rows in a window over rows are found in parallel. That costs two to three times
+the work of one task, in which rows are moved and sorted once."""
 
 
 def compile_scan(plan: Scan, frame: DataFrame, way: EvaluationMode, number: int, scope: tuple[str, ...]) -> NodeRows:
-    """What a source has said; at an instant, what of it counts then."""
+    """The rows of a source; for one instant, those that count then."""
     rows = scan_history(plan, frame, way, number, scope)
     if way.at is None:
         return rows
@@ -75,7 +79,7 @@ def compile_scan(plan: Scan, frame: DataFrame, way: EvaluationMode, number: int,
 
 
 def scan_history(plan: Scan, frame: DataFrame, way: EvaluationMode, number: int, scope: tuple[str, ...]) -> NodeRows:
-    """All that a source has said, with lifetimes whatever is asked for."""
+    """All rows of a source, with lifetimes in any mode."""
     source = plan.source
     columns = [f"{quote_name(plan.of_source(field.name))} AS {column_at(at)}" for at, field in enumerate(plan.fields)]
     named = [f"{quote_name(name)} AS {inner}" for name, inner in zip(scope, way.scope, strict=True)]
@@ -118,7 +122,7 @@ def compile_sliding(plan: Sliding, below: NodeRows) -> NodeRows:
 
 
 def compile_sliding_rows(plan: SlidingRows, below: NodeRows) -> NodeRows:
-    """Rows that count until so many have come after them."""
+    """Rows that count until a number of rows have come after them."""
     _require_own_time(plan, below)
     if below.way.at is not None:
         newest = window_sql(below.way.scope, [f"{name} DESC NULLS LAST" for name in below.order])
@@ -136,16 +140,16 @@ def compile_sliding_rows(plan: SlidingRows, below: NodeRows) -> NodeRows:
 
 
 def _task_count(below: NodeRows) -> int:
-    """In how many tasks rows are worked on together after they were moved."""
+    """The number of tasks after a shuffle."""
     return 1 if below.near else int(below.frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 def _push_out_parallel(below: NodeRows, count: int, oldest: Sequence[str]) -> DataFrame:
-    """The rows with the vs of the row that comes so many later in the one order of all, in many tasks.
+    """The rows with the vs of the row that is `count` rows later in the one order of all, in many tasks.
 
-    Rows are parted into stretches of time, equal times never. Within a stretch all rows but the last `count` find
-    theirs. Those look on among the last and the first so many of every stretch: the `count` rows that follow any of
-    them are all there. So the one task that has them has no more than these.
+    Rows are partitioned into intervals of time; equal times stay together. Within an interval all rows but the last
+    `count` find theirs. The last rows of every interval look among the first and last `count` rows of every interval:
+    the `count` rows that follow any of them are all there. So the one task that has these has no more rows than that.
     """
     apart = below.way.scope
     parted = select_columns(below.frame.repartitionByRange(VS), ["*"], **{_STRETCH_NUMBER: "spark_partition_id()"})
@@ -162,7 +166,7 @@ def _require_own_time(plan: Plan, below: NodeRows) -> None:
         raise PlanError("a window needs rows that happened", where=type(plan).__name__)
 
 
-# From a plan to a DataFrame.
+# Plans to DataFrames.
 
 
 def compile_plan(
@@ -174,15 +178,15 @@ def compile_plan(
     lineage: bool = False,
     since: int | None = None,
 ) -> DataFrame:
-    """The plan over what its sources have said, by their names: the plan's columns, `_vs` and `_ve`, the scope and the
-    lineage.
+    """The plan over its sources' rows, by their names: the plan's columns, `_vs` and `_ve`, the scope and the lineage.
 
-    A stream and a relation are frames of their declared columns; a query is one of its result's columns, hidden ones
-    too, with `_vs` and `_ve`. With `at` it is the answer at that instant, worked out with plain operators, and the
-    lifetimes are `[at, at + 1)`. The `scope` are columns of every frame, never NULL, that keep data sets apart. The
-    `lineage` is `_from_<i>` and `_to_<i>`: the least and greatest vs of the rows of the plan's i-th scan that the row
-    was made of; NULL if there was none. With `since` rows that have ended by then are left out wherever they have no
-    say in later ones: the frames need not hold what only such are made of, and nothing is computed of a part of it.
+    A stream and a relation are frames of their declared columns; a query is a frame of its result's columns, hidden
+    ones too, with `_vs` and `_ve`. With `at` the result is the answer at that instant, computed with plain operators,
+    and the lifetimes are `[at, at + 1)`. The `scope` are columns of every frame, never NULL, that keep data sets apart.
+    The `lineage` is `_from_<i>` and `_to_<i>`: the least and greatest vs of the rows of the plan's i-th scan that the
+    row was made of; NULL if there was none. With `since`, rows that have ended by then are left out wherever they do
+    not affect later ones: the frames need not hold the rows that only these are made of, and no result is computed from
+    a part of its rows.
     """
     if at == HIGHEST:
         raise PlanError("nothing counts at the end of time")
@@ -192,19 +196,20 @@ def compile_plan(
 
 
 def compile_rows(plan: Plan, frames: InputFrames, scope: Sequence[str] = ()) -> NodeRows:
-    """The rows of a node, whole histories, as operators take them; `upon` and `named` lead on from there."""
+    """The rows of a node, with whole histories, in the form that operators take; `apply_operators` and `named_frame`
+    continue from there."""
     return _PlanInputs(frames, tuple(scope), _evaluation_mode(None, scope, lineage=False)).rows(plan, 0)
 
 
 def apply_operators(nodes: Sequence[Plan], rows: NodeRows) -> NodeRows:
-    """The rows of operators that stand one upon the other, the lowest first, over the rows of what is below them."""
+    """The rows of stacked operators, the lowest first, over the rows of the node below them."""
     for node in nodes:
         rows = _compile_node(node, [rows])
     return rows
 
 
 def named_frame(rows: NodeRows, scope: Sequence[str] = ()) -> DataFrame:
-    """The rows of a node as `compile_plan` gives them."""
+    """The rows of a node in the form of `compile_plan`."""
     way = rows.way
     columns = [f"{column_at(number)} AS {quote_name(each.name)}" for number, each in enumerate(rows.plan.fields)]
     times = [VS, VE] if way.at is None else [f"{instant_sql(way.at)} AS {VS}", f"{way.at + 1}L AS {VE}"]
@@ -218,14 +223,14 @@ def _evaluation_mode(at: int | None, scope: Sequence[str], *, lineage: bool) -> 
 
 @dataclass(frozen=True)
 class _PlanInputs:
-    """What the scans of a plan read, and how."""
+    """The frames of a plan's scans, and the mode of evaluation."""
 
     frames: InputFrames
     scope: tuple[str, ...]
     way: EvaluationMode
 
     def rows(self, plan: Plan, number: int, since: int | None = None) -> NodeRows:
-        """The rows of a node whose first scan has that number; without those that have ended by an instant."""
+        """The rows of a node whose first scan has that number; rows that have ended by `since` are left out."""
         found = self._rows(plan, number, since)
         if since is None or found.timing.for_ever:
             return found
@@ -239,7 +244,7 @@ class _PlanInputs:
             versions = scan_history(plan.relation, self._frame(plan.relation), self.way, left.scans.stop, self.scope)
             return compile_relation_join(plan, left, versions)
         inputs: list[NodeRows] = []
-        # How many rows have come after another one does not depend on whether they still count.
+        # How many rows came after another does not depend on whether they still count.
         by_rows = isinstance(plan, SlidingRows) or (isinstance(plan, Group) and isinstance(plan.window, RowWindow))
         for child in plan.inputs:
             inputs.append(self.rows(child, number, None if by_rows else since))

@@ -1,4 +1,13 @@
-"""Which windows a row is in, by integer arithmetic. A window is known by its number, or by the instant it begins at."""
+"""Windows, groups, and aggregates over rows with lifetimes.
+
+The windows of a row are found by integer arithmetic; a window is identified by its number, or by the instant at which
+it begins. For each group there is one result row for each interval of time in which the same rows count. How it is
+computed depends on the lifetimes: a running aggregate for rows that count for ever, a range window for rows of one
+span, and numbered beginnings and ends for any others.
+
+Floating point numbers are always added up again from the rows that count: subtracting what was added would leave
+rounding errors. Neighbouring results that happen to be equal stay two rows; readers compare normal forms.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +41,10 @@ _WINDOWS_BACK, _FIRST_WINDOW, _PLACE = "_back", "_first", "_place"
 
 
 def assign_time_windows(frame: DataFrame, window: TimeWindow, own: str, at: int | None) -> DataFrame:
-    """The rows, once for each window that their own time is in. Unless results are early, they count from the window's
-    end on, and not at all if they have ended by then."""
+    """The rows, once for each window that contains their own time. Unless results are early, they count from the
+    window's end, and not at all if they have ended by then."""
     placed = _rows_back(frame, own, window.size, window.slide)
-    # A window that would begin before all numbers, or end after them, is none.
+    # A window that would begin before the least number, or end after the greatest, does not exist.
     starts = select_sql(placed, "*", f"try_subtract({own}, {_WINDOWS_BACK}) AS {WINDOW_COLUMN}").drop(_WINDOWS_BACK)
     starts = starts.filter(f"try_add({WINDOW_COLUMN}, {window.size}L) IS NOT NULL")
     if window.early:
@@ -50,7 +59,7 @@ def assign_row_windows(
     frame: DataFrame, window: RowWindow, group: Sequence[str], order: Sequence[str], known: str | None = None
 ) -> DataFrame:
     """The rows, once for each window of their group's rows that they are in, full or not. Windows that begin before the
-    first row that is there are left out; see `numbered`."""
+    first row given are left out; see `number_rows`."""
     placed = _rows_back(number_rows(frame, group, order, known), ROW_NUMBER, window.size, window.step)
     placed = placed.filter(f"{_WINDOWS_BACK} <= {ROW_NUMBER} - {_FIRST_WINDOW}")
     return select_columns(
@@ -59,8 +68,8 @@ def assign_row_windows(
 
 
 def number_rows(frame: DataFrame, group: Sequence[str], order: Sequence[str], known: str | None = None) -> DataFrame:
-    """The rows with their number among those of their group, from 0 on. `known` is the column of numbers that are known
-    already: those of a group's first rows, where rows before them are not there."""
+    """The rows with their number in their group, from 0. `known` is a column with numbers known already: those of a
+    group's first rows, where rows before them are not read."""
     so_far = window_sql(group, order, "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW")
     first = "0L" if known is None else f"coalesce(min({known}) {so_far}, 0L)"
     placed = select_columns(frame, ["*"], **{_FIRST_WINDOW: first, _PLACE: f"row_number() {window_sql(group, order)}"})
@@ -68,17 +77,14 @@ def number_rows(frame: DataFrame, group: Sequence[str], order: Sequence[str], kn
 
 
 def _rows_back(frame: DataFrame, moment: str, size: int, step: int) -> DataFrame:
-    """How far before the row the windows begin that it is in; rows that are in none are gone."""
+    """How many rows before the row the windows begin that it is in; rows in no window are dropped."""
     into = f"pmod({moment}, {step}L)"
     if step >= size:
         return select_sql(frame, "*", f"{into} AS {_WINDOWS_BACK}").filter(f"{_WINDOWS_BACK} < {size}L")
     return select_sql(frame, "*", f"explode(sequence({into}, {size - 1}L, {step}L)) AS {_WINDOWS_BACK}")
 
 
-# Aggregates over rows with lifetimes: for each group a row for each stretch of time in which the same rows count.
-#
-# Floating point numbers are always added up anew from the rows that count: taking away what was added would leave
-# traces. Neighbouring results that happen to be equal stay two; readers compare normal forms.
+# Aggregates over rows with lifetimes.
 
 _POINT_TIME, _NEXT_POINT, _LIVE_COUNT, _LIVE_ROWS = "_p", "_next", "_alive", "_live"
 _ROW_COLUMN, _POINT_COLUMN, _MET_COLUMN = "_row", "_point", "_met"
@@ -86,7 +92,7 @@ _ROW_COLUMN, _POINT_COLUMN, _MET_COLUMN = "_row", "_point", "_met"
 
 @dataclass(frozen=True)
 class LifetimeGroups:
-    """Rows that are to be aggregated."""
+    """Rows to aggregate."""
 
     frame: DataFrame
     """Its columns: the group, the values, and the lifetime if there is one."""
@@ -97,11 +103,11 @@ class LifetimeGroups:
     results: Mapping[str, str]
     """The aggregates, by name."""
     once: frozenset[str]
-    """The values that count once, however often they are there."""
+    """The arguments whose equal values count once."""
 
 
 def aggregate_at_once(given: LifetimeGroups, more: Mapping[str, str]) -> DataFrame:
-    """All rows of a group together, whatever their lifetimes; of no rows at all there may be a row."""
+    """All rows of a group together, whatever their lifetimes. Without any rows there may be a row."""
     return group_sql(given.frame, given.group, _aggregate_list(given, more))
 
 
@@ -116,9 +122,9 @@ def _is_distinct_text(given: LifetimeGroups, text: str) -> str:
 
 
 def running_aggregates(given: LifetimeGroups) -> DataFrame:
-    """Of rows that count for ever: a running aggregate in one pass over each group's rows."""
+    """For rows that count for ever: a running aggregate in one pass over each group's rows."""
     frame = given.frame
-    # A value counts where it is there for the first time.
+    # A distinct value counts where it occurs first.
     if given.once and given.group:
         frame = frame.repartition(*given.group)
     for name in sorted(given.once):
@@ -133,18 +139,18 @@ def running_aggregates(given: LifetimeGroups) -> DataFrame:
 
 
 def sliding_aggregates(given: LifetimeGroups, span: int, *, timed: bool) -> DataFrame:
-    """Of rows that all count for the same span: at each beginning and end the rows of the span up to there."""
+    """For rows that all count for the same span: at each beginning and end, the rows of the span up to there."""
     marks = (
         f"inline(array(struct({VS} AS {_POINT_TIME}, TRUE AS {_LIVE_COUNT}), struct({VE} AS "
         f"{_POINT_TIME}, FALSE AS {_LIVE_COUNT})))"
     )
     marked = select_sql(given.frame, *given.group, *given.values, marks).filter(f"{_POINT_TIME} < {OPEN_END}")
-    # A mark of an end only says that there is something to work out again.
+    # A marker of an end only says that the aggregate changes there.
     values = {name: f"IF({_LIVE_COUNT}, {name}, NULL)" for name in given.values}
     points = select_columns(
         marked, [*given.group, _POINT_TIME], **values, **{_LIVE_COUNT: f"IF({_LIVE_COUNT}, 1, NULL)"}
     )
-    # Near the lowest number a span would reach below it; decimals have room. Times never come near.
+    # Near the lowest number a span would overflow; decimals have room. Times are never near it.
     order = _POINT_TIME if timed else f"CAST({_POINT_TIME} AS DECIMAL(20,0))"
     live = window_sql(
         given.group, [order], f"RANGE BETWEEN {span - 1}{'L' if timed else 'BD'} PRECEDING AND CURRENT ROW"
@@ -161,16 +167,16 @@ def sliding_aggregates(given: LifetimeGroups, span: int, *, timed: bool) -> Data
 
 
 def _aggregate_stretches(run: DataFrame, kept: Sequence[str]) -> DataFrame:
-    """From what holds at each row's instant, what holds from each instant to the next."""
+    """From the results at each row's instant, the results from each instant to the next."""
     last = run.filter(f"{_NEXT_POINT} IS NULL OR {_NEXT_POINT} > {_POINT_TIME}")
     return select_columns(last, kept, **{VS: _POINT_TIME, VE: f"coalesce({_NEXT_POINT}, {OPEN_END})"})
 
 
 def changing_aggregates(given: LifetimeGroups) -> DataFrame:
-    """Of rows with any lifetimes: at each beginning and end the rows that count there.
+    """For rows with any lifetimes: at each beginning and end, the rows that count there.
 
-    A group's beginnings and ends are numbered, and each row is there once for each of them that it counts at: no row is
-    met with others, or read twice.
+    A group's beginnings and ends are numbered, and each row is repeated for each of them at which it counts: rows are
+    not joined with each other, or read twice.
     """
     columns = [*given.group, *given.values]
     rows = select_columns(
@@ -184,7 +190,7 @@ def changing_aggregates(given: LifetimeGroups) -> DataFrame:
     numbered = select_columns(
         marked, ["*"], **{_POINT_COLUMN: f"dense_rank() {window_sql(given.group, [_POINT_TIME])}"}
     )
-    # The mark after a row's beginning is its end, and after that comes none.
+    # The marker after a row's beginning is its end, and no marker follows.
     until = select_columns(
         numbered,
         ["*"],
@@ -208,14 +214,14 @@ def changing_aggregates(given: LifetimeGroups) -> DataFrame:
     return whole.filter(f"{_LIVE_COUNT} > 0").drop(_LIVE_COUNT)
 
 
-# Groups: what a group's rows are brought to, its windows, and how the aggregates are worked out over lifetimes.
+# Groups: windows, arguments and results of the aggregates, computed over lifetimes.
 
 _ORDER_COLUMN, _OWN_COLUMN, _SIZE_COLUMN = "_o", "_own", "_size"
 
 
 def compile_group(plan: Group, below: NodeRows, numbers: str | None = None) -> NodeRows:
-    """One row for each group and window, each time that it changes. For windows of rows, `numbers` is the column with
-    what is known of the rows' numbers already; see `windows.numbered`."""
+    """One row for each group and window, each time that it changes. For windows of rows, `numbers` is a column with row
+    numbers known already; see `number_rows`."""
     by = [f"_g{number}" for number in range(len(plan.by))]
     group = [*below.way.scope, *by, *([] if plan.window is None else [WINDOW_COLUMN])]
     frame = _window_rows(plan, below, _with_group_columns(plan, below, by), [*below.way.scope, *by], numbers)
@@ -265,7 +271,7 @@ def _needs_order(plan: Group) -> bool:
 
 
 def _is_distinct(aggregate: Aggregate) -> bool:
-    """Whether equal values count once; of others it makes no difference."""
+    """Whether equal values count once; for other aggregates it makes no difference."""
     return aggregate.distinct and aggregate.function not in ("min", "max", "first", "last")
 
 
@@ -277,7 +283,8 @@ def _argument_sql(below: NodeRows, aggregate: Aggregate) -> str:
     text = below.sql(aggregate.argument)
     match aggregate.function:
         case "first" | "last":
-            # The first row's value is the first even if it is NULL, and aggregates overlook NULL: so it comes wrapped.
+            # The value of the first row counts even if it is NULL, and aggregates skip NULL: so it is wrapped in a
+            # struct.
             return f"named_struct('v', {text})"
         case "sum" | "avg":
             return summand_sql(text, aggregate.function, aggregate.argument.type, near=below.near)
@@ -324,7 +331,7 @@ def _is_timed(plan: Group) -> bool:
 
 
 def group_columns(plan: Group, below: NodeRows, by: Sequence[str], frame: DataFrame) -> NodeRows:
-    """The group's columns in their places."""
+    """The group's columns at their positions."""
     texts = list(by)
     match plan.window:
         case TimeWindow(size=size):

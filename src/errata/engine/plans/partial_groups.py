@@ -1,4 +1,9 @@
-"""What rows bring to the parts of their groups, or take away: the rows of a group's input as events."""
+"""Groups advanced from kept state: arriving rows are added to the parts, expiring rows are subtracted.
+
+Rows of the group's input become events: at its own time a row adds to the parts of its group, and where it expires it
+subtracts. The state of the step before is an event at the beginning. Results at each instant are running sums over the
+events of a group; extremes come from `partial_state.ExtremeWork`.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +38,18 @@ from errata.language.plan import PlanError
 from errata.model.time import LOWEST
 
 CARRIED_COUNT = "_turns"
-"""Of the state of sums in which taking away may leave traces: how many evaluations have carried a group's on since it
-was made of the rows themselves."""
+"""Column of a state whose removals may leave rounding errors: how many steps have advanced it since it was built from
+the rows."""
 SIGN_COLUMN, SIZE_COLUMN = "_sign", "_size"
 
 _NO_ROW = f"{VS} > {OPEN_END}"
-"""Of no row. Not plainly FALSE: where such is the first part of a union, the near engine loses its columns' names."""
+"""A condition that no row fulfils. Not FALSE: where that is the first part of a union, the near engine loses its column
+names."""
 
 
 @dataclass(frozen=True)
 class GroupInput:
-    """Rows of the group's input: the group, the own time, what the aggregates are of."""
+    """Rows of the group's input: the group, the own time, and the arguments of the aggregates."""
 
     below: NodeRows
     frame: DataFrame
@@ -51,19 +57,19 @@ class GroupInput:
 
 @dataclass(frozen=True)
 class PartialGroupWork:
-    """A group, and what is kept of it."""
+    """A group and its state."""
 
     found: PartialGroup
     kept: GroupState
     scope: tuple[str, ...]
     near: bool
-    """Whether the near engine works it out."""
+    """Whether the near engine computes it."""
     correcting: ClassVar[bool] = False
-    """Whether rows that are taken away were wrong, and have not just ended: the extremes may have been theirs."""
+    """Whether removed rows were wrong, and have not just expired: then an extreme may have been theirs."""
 
     @property
     def signed(self) -> bool:
-        """Whether events tell what they are: 1 of rows, -1 of rows that are taken away, 0 of what was kept."""
+        """Whether events have a sign: 1 for rows, -1 for removed rows, 0 for the kept state."""
         return self.correcting or bool(self.kept.centres)
 
     @property
@@ -76,29 +82,29 @@ class PartialGroupWork:
 
     @property
     def group(self) -> list[str]:
-        """The columns that make a group, or a group's window."""
+        """The columns that identify a group, or a group's window."""
         return [*self.inner_scope, *self.by, *([] if self.found.node.window is None else [WINDOW_COLUMN])]
 
     @property
     def of_state(self) -> list[str]:
-        """The columns that make a group, from a state."""
+        """The columns of a group, read from a state."""
         outer = [f"{quote_name(name)} AS {inner}" for name, inner in zip(self.scope, self.inner_scope, strict=True)]
         return [*outer, *self.group[len(outer) :]]
 
     @property
     def to_state(self) -> list[str]:
-        """The columns that make a group, for a state."""
+        """The columns of a group, written to a state."""
         outer = [f"{inner} AS {quote_name(name)}" for name, inner in zip(self.scope, self.inner_scope, strict=True)]
         return [*outer, *self.group[len(outer) :]]
 
     @property
     def beside(self) -> list[str]:
-        """What an event has beside its group, its instant and the parts."""
+        """The columns of an event besides its group, its instant and the parts."""
         return [*self.kept.centres, *self.kept.extremes, *([CARRIED_COUNT] if self.found.drifts else [])]
 
     @property
     def window_end(self) -> str:
-        """When a window closes."""
+        """The instant at which a window closes."""
         window = self.found.node.window
         if not isinstance(window, TimeWindow):
             raise PlanError("only windows of time end", where="Group")
@@ -126,7 +132,7 @@ class PartialGroupWork:
         return GroupInput(below, frame)
 
     def brought(self, rows: DataFrame, at: str, sign: str) -> DataFrame:
-        """What rows add at their own time, or with a sign take away when they end."""
+        """Events of rows: additions at their own time, or with a sign removals at their end."""
         columns = [self._brought_part(name, sign) for name in self.kept.parts]
         columns += [f"{null_sql('DOUBLE')} AS {name}" for name in self.kept.centres]
         columns += [
@@ -144,7 +150,7 @@ class PartialGroupWork:
         return f"{part.taken if sign else part.row} AS {name}"
 
     def known(self, state: DataFrame, at: int) -> DataFrame:
-        """What was kept, as events of an instant."""
+        """The kept state as events of one instant."""
         columns = [f"{equal_nans(name, part.type, near=self.near)} AS {name}" for name, part in self.kept.parts.items()]
         columns += self.beside
         columns += [f"0 AS {SIGN_COLUMN}"] if self.signed else []
@@ -153,7 +159,7 @@ class PartialGroupWork:
         return select_sql(state, *self.of_state, f"{instant_sql(at)} AS {TIME_COLUMN}", *columns)
 
     def centred(self, events: DataFrame) -> DataFrame:
-        """With the number that each group's values are taken from: the one that is kept, or else one among them."""
+        """The events with each group's centre: the kept one, or else one of the group's values."""
         if not self.kept.centres:
             return events
         over = f"OVER ({partition_clause(self.group)})"
@@ -173,23 +179,23 @@ class PartialGroupWork:
 
 
 def is_any_near(frames: InputFrames) -> bool:
-    """Whether the near engine has what is read."""
+    """Whether the frames belong to the near engine."""
     return any(is_near(frame.sparkSession) for frame in frames.values())
 
 
 def with_column_layers(frame: DataFrame, layers: Sequence[Mapping[str, str]]) -> DataFrame:
-    """With more columns, each layer over those before it."""
+    """The frame with more columns, each layer computed over the ones before it."""
     for layer in layers:
         frame = select_sql(frame, "*", *(f"{text} AS {name}" for name, text in layer.items())) if layer else frame
     return frame
 
 
 def partition_clause(group: Sequence[str]) -> str:
-    """Of a window in SQL, the part that keeps groups apart."""
+    """The PARTITION BY of a group in SQL."""
     return f"PARTITION BY {', '.join(group)} " if group else ""
 
 
-# Groups carried on from partial aggregates: what rows that come add to them, and rows that cease to count take out.
+# Advancing, finishing and rebuilding groups.
 
 _NEXT_TIME = "_next"
 
@@ -210,8 +216,8 @@ def advance_group(
     Over `arriving` the group's input yields all rows with an own time in `[since, until]`, over `leaving` all with one
     in `[since - span, until - span]`; where rows count for ever none leaves. The results are all those that count at an
     instant from `since` on; of final windows those that end in `[since, until]`, of early ones those that end after
-    `since`, since no others can change. With `parts` what is kept of final windows is told of those that have ended,
-    too, by the same pass over the rows.
+    `since`, since no others can change. With `parts` the state of final windows that have ended is returned, too, from
+    the same pass over the rows.
     """
     if parts and found.covering:
         raise PlanError("only what is kept of final windows is told when they close", where="Group")
@@ -237,9 +243,8 @@ def advance_group(
 def final_results(
     found: PartialGroup, reads: InputFrames, windows: DataFrame, until: int, scope: Sequence[str] = ()
 ) -> DataFrame:
-    """The results of final windows that have ended by `until`, from what is kept of them as `Advanced.windows` tells
-    it: where the rows are many, they need be added up but once. Of `reads`, what the group's input reads, no row is
-    looked at."""
+    """The results of final windows that have ended by `until`, from their state in `AdvanceResult.windows`: where rows
+    are many, they are added up only once. No row of `reads`, the group's inputs, is read."""
     step = _GroupAdvance(found, group_state_of(found), tuple(scope), is_near(windows.sparkSession), LOWEST, until)
     below = step.read(reads, LOWEST, until).below
     rows = step.closed(step.centred(step.known(windows, until)))
@@ -247,8 +252,8 @@ def final_results(
 
 
 def rebuild_state(found: PartialGroup, live: InputFrames, since: int, scope: Sequence[str] = ()) -> DataFrame:
-    """The state with which `since` is gone on from, made anew. Over `live` the group's input yields all rows with an
-    own time before it that count just before it, or, of windows, those of windows that end no earlier."""
+    """The state at `since`, rebuilt. Over `live` the group's input yields all rows with an earlier own time that count
+    just before `since`; for windows, those of windows that end at `since` or later."""
     step = _GroupAdvance(found, group_state_of(found), tuple(scope), is_any_near(live), LOWEST, since)
     low = LOWEST if found.span is None else since - found.span
     came = step.read(live, low, since - 1)
@@ -263,14 +268,14 @@ class _GroupAdvance(PartialGroupWork):
     until: int
 
     def events(self, brought: DataFrame, state: DataFrame | None) -> DataFrame:
-        """What is added to each group, and when; what was kept of it is added at the beginning."""
+        """The events of each group; the kept state is added at the beginning."""
         if state is not None:
             groups = state.filter(f"{OWN_TIME} IS NULL") if self.kept.extremes else state
             brought = union_by_position(brought, self.known(groups, self.since))
         return self.centred(brought)
 
     def changes(self, events: DataFrame, came: DataFrame, state: DataFrame | None) -> DataFrame:
-        """Each group's results from each instant on at which something is added or taken away."""
+        """Each group's results, from each instant at which something is added or removed."""
         order, extremes = TIME_COLUMN, self._extremes()
         if extremes is not None:
             events, order = extremes.swept(events, self.kept.types, self._late(came, state)), ORDER_OF_BLOCKS
@@ -294,19 +299,19 @@ class _GroupAdvance(PartialGroupWork):
         return select_sql(whole, *self.group, *self.results, f"{self.window_end} AS {VS}", f"{OPEN_END} AS {VE}")
 
     def windows(self, events: DataFrame) -> DataFrame:
-        """What is kept of final windows that end from `since` on: of those that have ended by `until`, all; of others,
-        what the next step needs, and that is what is kept of those that end just then, too."""
-        # No row of the last instant is of a window that has ended.
+        """The state of final windows that end from `since` on: of those that have ended by `until`, everything; of
+        others what the next step needs, which is also kept of those that end exactly then."""
+        # No row of the last instant belongs to a window that has ended.
         whole = self._at_once(events.filter(f"{TIME_COLUMN} < {instant_sql(self.until)}"))
         return select_sql(whole, *self.to_state, *clean_state(self.kept), f"{self.window_end} AS {VS}")
 
     def state(self, events: DataFrame, came: DataFrame, state: DataFrame | None) -> DataFrame:
-        """What is to be kept of rows with an own time before `until`."""
+        """The state of rows with an own time before `until`."""
         if not self.found.covering:
             return self.windows(events).filter(f"{VS} >= {instant_sql(self.until)}").drop(VS)
         before = events.filter(f"{TIME_COLUMN} < {instant_sql(self.until)}")
         if self.found.closes is not None:
-            # The rows of the last instant are of windows that end after it.
+            # The rows of the last instant belong to windows that end after it.
             before = before.filter(f"{self.window_end} > {instant_sql(self.until)}")
         turns = [f"{CARRIED_COUNT} + 1 AS {CARRIED_COUNT}"] if self.found.drifts else []
         groups, left = self._at_once(before), clean_state(self.kept)
@@ -327,7 +332,7 @@ class _GroupAdvance(PartialGroupWork):
         return union_by_position(sums, select_sql(rows, *self.to_state, OWN_TIME, *none, *extremes.extremes))
 
     def _at_once(self, events: DataFrame) -> DataFrame:
-        """All that is added to each group together; groups that have no rows left are none."""
+        """The totals of each group; groups without rows are dropped."""
         turns = [f"max({CARRIED_COUNT}) AS {CARRIED_COUNT}"] if self.found.drifts else []
         totals = [f"{text} AS {name}" for name, text in self._totals().items()]
         whole = group_sql(events, self.group, [*totals, *turns, f"count(1) AS {SIZE_COLUMN}"])
@@ -343,7 +348,7 @@ class _GroupAdvance(PartialGroupWork):
         return ExtremeWork(self.kept.extremes, self.group, self.found.span, self.since, self.near)
 
     def _candidates(self, came: DataFrame, state: DataFrame | None) -> DataFrame:
-        """Rows that may be the greatest or the least: those that were kept, and those that came."""
+        """Rows that may be an extreme: kept ones and arriving ones."""
         values = [f"{each.of} AS {name}" for name, each in self.kept.extremes.items()]
         new = select_sql(came, *self.group, OWN_TIME, *values)
         return new if state is None else union_by_position(self._kept_candidates(state), new)

@@ -1,4 +1,10 @@
-"""What is kept of a group's rows instead of the rows: columns of sums and the like, and what is told from them."""
+"""The state of a group, kept instead of its rows: columns of sums, counts and extremes, and the SQL that computes
+aggregates from them.
+
+A row adds to each part; a row that expires or is corrected subtracts from it. `GroupState` collects parts, so that
+aggregates share them, and steps that are computed before and after. The second half computes extremes of rows that
+expire, where nothing can be subtracted.
+"""
 
 from __future__ import annotations
 
@@ -28,30 +34,30 @@ class StatePart:
     """A column of the state."""
 
     row: str
-    """What a row adds to it: SQL over the arguments, and over the number that a group's values are taken from."""
+    """The SQL of what a row adds, over the arguments and over the group's centre."""
     type: str = "BIGINT"
     """In SQL."""
     centred: bool = False
-    """Whether it is of values less the group's own number."""
+    """Whether it is a sum of values minus the group's centre."""
     only_if: str = ""
-    """The part that counts what this one is made of: as long as that is none, this is nothing."""
+    """The part that counts this part's values; while it is 0, this part is NULL."""
     total: str = "sum"
-    """The aggregate that makes many of them one."""
+    """The aggregate that merges several."""
     ever: bool = False
-    """Whether a row that is taken away adds to it, too: then it tells how much has been there at any time."""
+    """Whether a removed row adds to it, too: then it is the total ever added."""
     scale: int | None = None
-    """Of a decimal whose numbers may have more digits than Spark can negate: the digits after its point."""
+    """For a decimal with more digits than Spark can negate: its digits after the point."""
     ranked: int = 0
-    """Of a part that is a struct: how many of its fields rows go by; the others are only carried along. 0: all."""
+    """For a struct: how many of its fields order the rows; the others are only carried. 0: all."""
 
     @property
     def signed(self) -> bool:
-        """Whether a row that ceases to count takes away what it added."""
+        """Whether a removed row subtracts what it added."""
         return self.total == "sum"
 
     @property
     def taken(self) -> str:
-        """What a row that is taken away adds to it. To an extreme it adds what it was."""
+        """The SQL of what a removed row adds. For an extreme that is its value."""
         if not self.signed or self.ever:
             return self.row
         return f"-({self.row})" if self.scale is None else _negated_decimal(self.row, self.scale)
@@ -63,7 +69,7 @@ class StatePart:
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """The greatest or the least of rows that cease to count."""
+    """The greatest or the least value of rows that expire."""
 
     function: str
     """`max` or `min`."""
@@ -76,11 +82,11 @@ class Extreme:
 
 
 NEGATABLE_DIGITS = 34
-"""Digits of a decimal that Spark's minus sign keeps: it rounds to those of an IEEE 754 decimal128."""
+"""Digits of a decimal that Spark's negation keeps: it rounds to those of an IEEE 754 decimal128."""
 
 
 def _negated_decimal(number: str, scale: int) -> str:
-    """A decimal of 38 digits with the other sign, and all of its digits."""
+    """A decimal of 38 digits, negated without loss of digits."""
     limit = f"{Decimal(1).scaleb(NEGATABLE_DIGITS - scale):f}BD"
     text = f"CAST({number} AS STRING)"
     turned = f"IF({number} < 0BD, substr({text}, 2), concat('-', {text}))"
@@ -89,57 +95,60 @@ def _negated_decimal(number: str, scale: int) -> str:
 
 @dataclass
 class GroupState:
-    """All that is kept of a group, and how its aggregates are told from it."""
+    """The parts kept of a group, and the SQL of its aggregates over them."""
 
     for_ever: bool
     order: Mapping[str, str]
-    """The columns that the rows of a group go by, one after the other, and their types."""
+    """The columns by which a group's rows are ordered, and their types."""
     corrected: bool = False
-    """Whether rows that count for ever may be taken away all the same, when they are corrected."""
+    """Whether rows that count for ever can be removed nevertheless, by corrections."""
     arguments: dict[str, Expr] = field(default_factory=dict)
-    """What the aggregates are of, by the column that holds it."""
+    """By column: an argument of the aggregates."""
     parts: dict[str, StatePart] = field(default_factory=dict)
-    """By the column of the state."""
+    """By column of the state: the part."""
     centres: dict[str, str] = field(default_factory=dict)
-    """The columns of the state with the number that a group's values are taken from, and the values as doubles."""
+    """The columns of the state with a group's centre (the number that values are centred on), and the values as
+    doubles."""
     counts: dict[str, str] = field(default_factory=dict)
-    """By these columns, the parts that count the values."""
+    """By column of a centre: the part that counts its values."""
     extremes: dict[str, Extreme] = field(default_factory=dict)
-    """What is greatest or least among rows that cease to count, by the column it is in."""
+    """By column: an extreme of rows that expire."""
     near: list[dict[str, str]] = field(default_factory=lambda: [{}, {}, {}])
-    """What is worked out of each row first, once its group's number is known: columns that read those before them."""
+    """Expressions computed from each row before its parts, once the group's centre is known, in layers: a layer reads
+    the ones before it."""
     told: list[dict[str, str]] = field(default_factory=lambda: [{}, {}])
-    """What is worked out of the parts first: the same. In an expression that is used twice Spark may do all twice."""
+    """Expressions computed from the parts before the results, in layers. Spark may compute an expression twice that is
+    used twice in one expression."""
     results: dict[str, str] = field(default_factory=dict)
     """The aggregates."""
     live: str = ""
-    """The part that tells how many rows count; of rows that are never taken away nobody asks."""
+    """The part that counts rows; None for rows that are never removed, where it is not needed."""
     doubts: list[str] = field(default_factory=list)
-    """Conditions under which what is left when rows have just been taken away is not what those that are left make."""
+    """Conditions under which the parts just after a removal are not those that the remaining rows would give."""
     worn: list[str] = field(default_factory=list)
-    """Conditions under which so much has been taken away by now that what is left may be too far from that."""
+    """Conditions under which so much has been removed that the parts may be too far from those."""
 
     @property
     def types(self) -> dict[str, str]:
-        """The types of the columns that rows add something to, in SQL."""
+        """The SQL types of the columns that rows add to."""
         return {**{name: part.type for name, part in self.parts.items()}, **dict.fromkeys(self.centres, "DOUBLE")}
 
     @property
     def taken(self) -> bool:
-        """Whether rows can be taken away."""
+        """Whether rows can be removed."""
         return self.corrected or not self.for_ever
 
     def argument(self, expr: Expr) -> str:
         return _column_of(self.arguments, "_a", expr)
 
     def part(self, row: str, total: str = "sum", kind: str = "BIGINT") -> str:
-        """The column of a part; the same for all who need it."""
+        """The column of a part; equal parts share one."""
         return self.made(StatePart(row, kind, total=total))
 
     def some(
         self, row: str, of: str, kind: str, *, centred: bool = False, ever: bool = False, scale: int | None = None
     ) -> str:
-        """The column of a part that is nothing where there are no values."""
+        """The column of a part that is NULL where there are no values."""
         return self.made(
             StatePart(row, kind, centred, self.count(of) if self.corrected else "", ever=ever, scale=scale)
         )
@@ -148,35 +157,35 @@ class GroupState:
         return _column_of(self.parts, "_p", part)
 
     def first(self, layer: int, text: str) -> str:
-        """Something that is worked out of a row before its parts."""
+        """Add an expression computed from a row before its parts."""
         return _column_of(self.near[layer], f"_n{layer}_", text)
 
     def then(self, layer: int, text: str) -> str:
-        """Something that is worked out of the parts before the results."""
+        """Add an expression computed from the parts before the results."""
         return _column_of(self.told[layer], f"_t{layer}_", text)
 
     def centre(self, number: str, count: str) -> str:
-        """The number that a group's values are taken from."""
+        """The centre: the number that a group's values are centred on."""
         name = _column_of(self.centres, "_c", number)
         self.counts[name] = count
         return name
 
     def nearest(self, of: str, over: str) -> str:
-        """The number of a group that is the nearest to zero, so that no other is farther from it than from zero. Where
-        numbers are taken away again, their squares are exact, and only large ones have to be made smaller."""
+        """The group's number nearest to zero, so that no other is farther from it than from zero. Where numbers are
+        removed again, their squares are exact, and only large ones have to be made smaller."""
         finite = f"abs({of}) < {INFINITE_SQL}"
-        # NULL in both: where there is nothing to go by, the near engine takes any value.
+        # NULL in both: where the ordering value is NULL, the near engine takes any value.
         least = f"min_by(IF({finite}, {of}, NULL), IF({finite}, abs({of}), NULL)) {over}"
         return least if self.for_ever else f"IF(abs({least}) < {_LARGE_DOUBLE}, 0D, {least})"
 
     def count(self, of: str) -> str:
-        """How many values there are."""
+        """The count of values."""
         return self.part(f"IF({of} IS NULL, 0L, 1L)")
 
     def traced(self, of: str, sizes: str, traces: str, when: str, measure: str) -> None:
-        """What is taken away from a sum leaves a trace as large as the last digits of what was ever there. Where that
-        is much more than what the result is measured by, too few digits of it are left. `sizes` is the sum of sizes of
-        what is there, and as long as nothing is taken away the traces are the same."""
+        """Register a sum whose removals leave rounding errors, as large as the last digits of what was ever in it.
+        Where the error is much more than the `measure` of the result, too few digits are left. `sizes` is the sum of
+        the sizes of current values; as long as nothing is removed the `traces` equal it."""
         doubt = f"{self.count(of)} > 0 AND NOT coalesce(abs({sizes}) < {INFINITE_SQL}, FALSE)"
         worn = f"{when} AND NOT coalesce({traces} <= {_WORN_LIMIT} * {measure}, FALSE)"
         self.doubts += [doubt] if doubt not in self.doubts else []
@@ -187,7 +196,7 @@ class GroupState:
 
 
 def _column_of(columns: dict[str, NamedValue], prefix: str, value: NamedValue) -> str:
-    """The column that a value is in; a new one if it is in none."""
+    """The column of a value; a new one if it has none."""
     for name, each in columns.items():
         if each == value:
             return name
@@ -196,21 +205,21 @@ def _column_of(columns: dict[str, NamedValue], prefix: str, value: NamedValue) -
 
 
 def clean_state(kept: GroupState) -> list[str]:
-    """All that is kept, without what rows that are gone may have left in it."""
+    """The state without remainders of removed rows."""
     parts = {name: part.only_if for name, part in kept.parts.items()}
-    # Where a sum is nothing any more, it may as well be of values less another number.
+    # Where a sum is empty, its values may be centred on another number.
     centres = {name: kept.counts[name] if kept.corrected else "" for name in kept.centres}
     return [
         f"IF({count} > 0, {name}, NULL) AS {name}" if count else name for name, count in {**parts, **centres}.items()
     ]
 
 
-# The greatest and the least of rows that cease to count, in time that grows with the rows and not with the span.
+# Extremes of rows that expire, in time that grows with the rows and not with the span.
 #
-# Time is cut into blocks as long as a row counts. At an instant there count the rows of its block up to the instant,
-# and those of the block before that have not ended: a running extreme from the block's beginning on, and one from the
-# end of the next block back (van Herk, 1992; Gil and Werman, 1993). Kept are only rows that no later row outdoes, since
-# those are the ones that will ever be told.
+# Time is cut into blocks as long as a row counts. At an instant the rows of its block up to the instant count, and
+# those of the block before that have not ended: a running extreme from the block's beginning forward, and one from the
+# end of the next block back (van Herk, 1992; Gil and Werman, 1993). Only rows that no later row exceeds are kept, since
+# only those can become the extreme.
 
 TIME_COLUMN = "_at"
 _BLOCK_COLUMN, _LATE_COLUMN, _OLDER_COLUMN, _BEST_COLUMN = "_b", "_late", "_e", "_best"

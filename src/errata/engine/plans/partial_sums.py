@@ -1,8 +1,10 @@
-"""Sums and spreads of floating point numbers that rows can be taken away from again, as SQL.
+"""How each aggregate is computed from a group's state, exactly also where rows are removed again.
 
-Numbers of common sizes are added up exactly: as multiples of 2^-40 in a decimal, and what is smaller than that apart,
-where the few bits of each are added up without loss, too. Numbers from 2^53 on are apart as well: as long as there are
-any, those that are gone may have left a trace, and then none.
+A part is a sum that rows are added to and, where they expire or are corrected, subtracted from, so that it equals what
+the remaining rows would give. Whole numbers and decimals are exact anyway. Doubles of common sizes are added up
+exactly: as multiples of 2^-40 in a decimal, with the smaller fractions in a separate double, where their few bits add
+up without loss. Numbers from 2^53 on are counted apart: while there are any, removed ones may have left a rounding
+error; without them there is none.
 """
 
 from __future__ import annotations
@@ -19,21 +21,21 @@ from errata.model.columns import FLOATING_KINDS, ColumnType, TypeKind
 _UNIT = 1 << 40
 _HUGE_DOUBLE = f"{1 << 53}D"
 _NOISE_LEVEL = 2.0**-48
-"""Of differences between sums of squares, how much of the sums is nothing but rounding."""
+"""Share of a difference between sums of squares that is only rounding."""
 _FINEST_LEVEL = 2.0**-57
-"""Differences of squares that are told exactly are told to this."""
+"""Precision of differences of squares that are computed exactly."""
 
 
 @dataclass(frozen=True, slots=True)
 class FiniteSum:
-    """A sum of doubles, by its parts."""
+    """A sum of doubles in parts."""
 
     units: str
     """In 2^-40."""
     rest: str
-    """What is less than a unit of each, in units."""
+    """The fractions below one unit, in units."""
     any_far: str
-    """How many are too large for units."""
+    """The count of numbers too large for units."""
     far: str
 
     @property
@@ -42,7 +44,7 @@ class FiniteSum:
 
 
 def finite_sum(kept: GroupState, pieces: Sequence[str], *, centred: bool = False) -> FiniteSum:
-    """The sum of those doubles that are numbers, such that any can be taken away again. Each is given in pieces."""
+    """The sum of the finite doubles, from which any can be removed again. Each is given in pieces."""
 
     def part(of_piece: Callable[[str], str], only_if: str = "", kind: str = "DOUBLE") -> str:
         row = " + ".join(map(of_piece, pieces))
@@ -74,12 +76,12 @@ def _rest_of(of: str) -> str:
 
 
 def _fraction_of(of: str) -> str:
-    """What comes after the point, in units."""
+    """The fraction of a number, in units."""
     return f"({of} - CAST({of} AS BIGINT)) * {_UNIT}D"
 
 
 def stddev_of_doubles(kept: GroupState, of: str) -> str:
-    """The standard deviation, from sums of values less a number near them, and of their squares."""
+    """The standard deviation, from sums of values minus a centre near them, and of their squares."""
     number, count = f"CAST({of} AS DOUBLE)", kept.count(of)
     away = kept.first(0, f"{number} - {kept.centre(number, count)}")
     if kept.for_ever:
@@ -99,7 +101,7 @@ def stddev_of_doubles(kept: GroupState, of: str) -> str:
 
 
 def _split_square(kept: GroupState, of: str) -> list[str]:
-    """A square in pieces that no digit is lost of (Dekker, 1971)."""
+    """A square in pieces without loss of digits (Dekker, 1971)."""
     high = kept.first(1, f"IF({_common_column(of)}, CAST(CAST({of} AS FLOAT) AS DOUBLE), {of})")
     low = f"({of} - {high})"
     pieces = (
@@ -110,22 +112,23 @@ def _split_square(kept: GroupState, of: str) -> list[str]:
 
 
 def _approximate_deviations(once: str, squares: str, count: str) -> str:
-    """How far values are from their mean, squared, on average."""
+    """The mean squared deviation from the mean."""
     return f"IF({count} > 0, ({squares} - {once} * {once} / {count}) / {count}, NULL)"
 
 
 def _without_noise(value: str, noise: str) -> str:
-    """What is left of two sums that are almost the same is only how they were rounded."""
+    """The value, or 0 where it is only the rounding of two nearly equal sums."""
     return f"IF({value} < {noise}, 0D, {value})"
 
 
 def decimal_product(one: str, other: str) -> str:
-    """Of two whole decimals, where it has few enough digits."""
+    """The product of two whole decimals, where it has few enough digits."""
     return f"IF(abs(CAST({one} AS DOUBLE) * CAST({other} AS DOUBLE)) < 1e37D, {one} * {other}, NULL)"
 
 
 def _exact_deviations(kept: GroupState, once: FiniteSum, squares: FiniteSum, count: str) -> str:
-    """The same without loss, where the values are far enough apart from zero for units and not too large for them."""
+    """The squared deviations without loss, where values are far enough from zero for units and not too large for
+    them."""
     some = f"nullif({count}, 0L)"
     mean = kept.then(0, f"CAST({once.units} / {some} AS DECIMAL(38,0))")
     sums = kept.then(0, once.text), kept.then(0, squares.text)
@@ -139,12 +142,11 @@ def _exact_deviations(kept: GroupState, once: FiniteSum, squares: FiniteSum, cou
     return f"IF({small} OR {exact} IS NULL, {roughly}, {_without_noise(exact, f'{_FINEST_LEVEL!r}D')})"
 
 
-# How each aggregate is told from what is kept: parts that rows are added to and, where they cease to count, taken away
-# from, so that what is left is what the rows that are left would make. Whole numbers and decimals are added up exactly.
+# The parts and the result of each aggregate.
 
 
 def group_state_of(found: PartialGroup) -> GroupState:
-    """What has to be kept for a group."""
+    """The state of a group: the parts that its aggregates need."""
     below = found.node.input
     types = [BIGINT, *(below.types[name] for name in below.key)]
     order = {f"_o{number}": str(each) for number, each in enumerate(types)}
@@ -171,13 +173,14 @@ def _aggregate_result(kept: GroupState, aggregate: Aggregate, others: Iterable[A
 
 
 def _first_or_last(kept: GroupState, aggregate: Aggregate, others: Iterable[Aggregate]) -> str:
-    """The first or the last row's value; all values of that row are kept together, after what it goes by."""
+    """The first or the last row's value. All values of that row are kept together, after the columns that order
+    rows."""
     texts = {
         expr_sql(each.argument): each.argument for each in others if _same_value(each, aggregate) and each.argument
     }
     columns = {**kept.order, **{kept.argument(each): str(each.type) for each in texts.values()}}
     fields = ", ".join(f"v{place}: {kind}" for place, kind in enumerate(columns.values()))
-    # Where a whole struct can be NULL, Arrow wants that of all its parts.
+    # Where a struct can be NULL, Arrow requires that its fields can be.
     row = ", ".join(f"'v{place}', IF({OWN_TIME} IS NULL, NULL, {name})" for place, name in enumerate(columns))
     total = "min" if aggregate.function == "first" else "max"
     part = kept.made(StatePart(f"named_struct({row})", f"STRUCT<{fields}>", total=total, ranked=len(kept.order)))
@@ -203,7 +206,7 @@ def _sum_result(kept: GroupState, of: str, kind: ColumnType, to: ColumnType) -> 
 
 
 def _null_if_none(kept: GroupState, of: str, text: str) -> str:
-    """Of no values there is none; where none is taken away, a sum knows that by itself."""
+    """NULL for no values. Where none is removed, a sum is NULL by itself."""
     return text if not kept.taken else f"IF({kept.count(of)} > 0, {text}, NULL)"
 
 
@@ -213,7 +216,7 @@ def _average_result(kept: GroupState, of: str, kind: ColumnType, to: ColumnType)
         return f"{_double_sum(kept, of)} / nullif({count}, 0L)"
     whole = _exact_sum(kept, of, kind)
     if kind.kind is TypeKind.DECIMAL:
-        # The near engine cuts a quotient off after four more digits: a fifth tells which way the fourth is rounded.
+        # The near engine truncates a quotient to four more digits; with a fifth the fourth is rounded correctly.
         more = 1 if kind.precision <= MAX_AVERAGE_DIGITS else 0
         digits = min(kind.precision + 10 + more, 38)
         whole = f"CAST({whole} AS DECIMAL({digits},{kind.scale + more}))"
@@ -243,7 +246,7 @@ def _stddev_result(kept: GroupState, of: str, kind: ColumnType, _to: ColumnType)
 
 
 def _whole_stddev(kept: GroupState, of: str) -> str:
-    """The standard deviation of whole numbers: exact but for the last two steps."""
+    """The standard deviation of whole numbers, exact except for the last two steps."""
     count = kept.count(of)
     plain = f"CAST({of} AS DECIMAL(10,0))"
     rows = (f"CAST({of} AS DECIMAL(38,0))", f"CAST({plain} * {plain} AS DECIMAL(38,0))")
