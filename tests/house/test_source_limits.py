@@ -18,19 +18,12 @@ MODULE_LINES = 400
 FUNCTION_LINES = 60
 PARAMETERS = 6
 
-LONG_MODULES = {
-    "answer.rounds": 420,
-}
+LONG_MODULES: dict[str, int] = {}
 """Modules over the limit, with the lines they may have until they are split."""
 
 LONG_FUNCTIONS: dict[str, int] = {}
 
 MANY_PARAMETERS = {
-    "answer.correction_plan._by_derived_lineage": 7,
-    "answer.correction_plan.choose_technique": 7,
-    "answer.correction_plan.technique_for_changes": 8,
-    "answer.range_replay._replay_part": 7,
-    "answer.result_diff._gather_rows": 7,
     "answer.runs.sweep": 7,
     "archive.bucket_frames.bucket_frame": 7,
     "archive.revisions.undo_plan.delete_batch_rows": 7,

@@ -1,10 +1,15 @@
-"""Which technique works out again what revisions touch of a query's results."""
+"""The correction of one query as data: which changes its results take up, by which technique, from which rows, and why.
+
+A plan is made from the catalog and the bucket index; rows of the sources are not read for it, only those of the
+changes. The techniques are those of replay-revisions, 2008, sections 2.1 and 3.2. See `answer.correction` for how a
+plan is carried out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import assert_never
 
 import pyarrow.compute as pc
 
@@ -29,6 +34,7 @@ from errata.engine.budget import EngineDemand
 from errata.language.incremental import adjustment_obstacle
 from errata.language.nodes import scans_of
 from errata.language.plan import Plan
+from errata.language.source_reads import AgeLimits
 from errata.model.commit import RefusedRevisions
 from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import VS
@@ -37,46 +43,104 @@ from errata.model.technique import Technique
 from errata.model.time import HIGHEST, Interval
 
 MIN_CLUSTERS = 8
-"""Changes of a source that are told apart however few rows there are."""
+"""Clusters of a source's revisions that are followed apart even where few rows lie between them."""
 
 ROWS_PER_CLUSTER = 2_000
-"""Rows for each change that is told apart. To follow one through a plan of ten operators takes some 0.3 ms, in which
-either engine reads about as many."""
+"""Rows of a source for each cluster of its revisions that is followed apart. Following one through a plan of ten
+operators takes about 0.3 ms, in which either engine reads about as many rows."""
 
 
-def choose_technique(
-    of: ResultScope,
-    revised: Sequence[SourceRevisions],
-    inputs: RunInputs,
-    technique: Technique,
-    aged: Mapping[str, int | None],
-    wanted: LineageRequest | None,
-    *,
-    narrowed: bool,
-) -> tuple[Technique, ReplaySequence, str]:
-    """The technique, what it reads, and why it is this one. `wanted`: what can be asked of stored lineage."""
-    changes = clusters_to_follow(revised, inputs, aged)
-    no_direct = why_not_direct(of, revised)
-    return technique_for_changes(of, changes, inputs, technique, aged, no_direct, wanted, narrowed=narrowed)
+@dataclass(frozen=True)
+class TechniqueChoice:
+    """How results are recomputed, from which rows, and why so."""
+
+    technique: Technique
+    sequence: ReplaySequence
+    why: str
 
 
-def clusters_to_follow(
-    revised: Iterable[SourceRevisions], inputs: RunInputs, aged: Mapping[str, int | None]
-) -> list[RevisionCluster]:
-    """The changes that lineage follows. Where few rows lie between the first and the last, they are few: to follow one
-    through a plan takes longer than to read some thousands of rows. Where rows have been aged out they are many, since
-    a change that reaches behind that is refused whole."""
+@dataclass(frozen=True)
+class TechniqueRequest:
+    """What decides about the technique, beside the revisions."""
+
+    scope: ResultScope
+    inputs: RunInputs
+    aged: AgeLimits
+    no_direct: str | None
+    """Why results cannot be adjusted directly; None where they can."""
+    lineage: LineageRequest | None = None
+    """What stored lineage can be asked, where it is kept."""
+    technique: Technique = Technique.AUTO
+    """The technique that was asked for."""
+    narrowed: bool = True
+    """Whether to replay all means all rows of the groups that are touched, and not all rows."""
+
+
+def choose_technique(request: TechniqueRequest, changes: Sequence[RevisionCluster]) -> TechniqueChoice:
+    """The technique for some changes: stored lineage is used where it asks for fewer rows than derived lineage."""
+    found = _by_derived_lineage(request, changes)
+    if request.lineage is None or request.technique not in (Technique.AUTO, Technique.MINIMAL):
+        return found
+    less = cheaper_sequence(request.scope, request.lineage, request.inputs, found.sequence, request.aged)
+    return found if less is None else TechniqueChoice(Technique.MINIMAL, *less)
+
+
+def _by_derived_lineage(request: TechniqueRequest, changes: Sequence[RevisionCluster]) -> TechniqueChoice:
+    least = replay_sequence.sequence_for_changes(request.scope, changes, request.aged)
+    match request.technique:
+        case Technique.AUTO:
+            return _cheapest(request, least)
+        case Technique.ALL:
+            return _all_rows(request, least)
+        case Technique.MINIMAL:
+            return TechniqueChoice(Technique.MINIMAL, least, "it was asked for")
+        case Technique.DIRECT:
+            if request.no_direct is None:
+                return TechniqueChoice(Technique.DIRECT, least, "it was asked for")
+            return TechniqueChoice(Technique.MINIMAL, least, f"not direct: {request.no_direct}")
+        case Technique.NONE:
+            raise AssertionError("results that are not corrected need no technique")
+        case _:
+            assert_never(request.technique)
+
+
+def _cheapest(request: TechniqueRequest, least: ReplaySequence) -> TechniqueChoice:
+    if request.no_direct is None:
+        return TechniqueChoice(Technique.DIRECT, least, "it reads no rows")
+    whole = _full_sequence(request, least)
+    some, every = (rows_to_read(request.inputs, each, request.scope.until) for each in (least, whole))
+    if whole is not least and some >= every > 0:
+        return TechniqueChoice(Technique.ALL, whole, "what is touched is made of all rows")
+    return TechniqueChoice(Technique.MINIMAL, least, f"not direct: {request.no_direct}")
+
+
+def _all_rows(request: TechniqueRequest, least: ReplaySequence) -> TechniqueChoice:
+    whole = _full_sequence(request, least)
+    if whole is least and least.regions:
+        why = "rows of earlier results have been aged out, so not all can be replayed"
+        return TechniqueChoice(Technique.MINIMAL, least, why)
+    return TechniqueChoice(Technique.ALL, whole, "it was asked for")
+
+
+def _full_sequence(request: TechniqueRequest, least: ReplaySequence) -> ReplaySequence:
+    return replay_sequence.full_sequence(request.scope, least, request.aged, narrowed=request.narrowed)
+
+
+def clusters_to_follow(revised: Iterable[SourceRevisions], inputs: RunInputs, aged: AgeLimits) -> list[RevisionCluster]:
+    """The clusters of revisions that lineage follows. They are few where few rows lie between the first and the last,
+    since following one takes as long as reading some thousands of rows. They are many where rows have been aged out,
+    since a cluster that reaches behind these is refused whole."""
     is_aged = any(place is not None for place in aged.values())
 
-    def gathered(each: SourceRevisions) -> tuple[SourceRevisions, list[RevisionCluster]]:
+    def clusters_of(each: SourceRevisions) -> tuple[SourceRevisions, list[RevisionCluster]]:
         return each, cluster_revisions(each, MAX_CLUSTERS if is_aged else _cluster_limit(each, inputs))
 
-    # With what they were made of, or another one could come to have its id.
-    return [one for each in revised for one in inputs.once((id(each), is_aged), partial(gathered, each))[1]]
+    # The revisions are kept with their clusters, so that their id is not used again.
+    return [one for each in revised for one in inputs.once((id(each), is_aged), partial(clusters_of, each))[1]]
 
 
 def _cluster_limit(revised: SourceRevisions, inputs: RunInputs) -> int:
-    """How many changes are told apart."""
+    """How many clusters of a source are followed apart."""
     if revised.rows.num_rows <= MAX_SINGLE_VERSIONS:
         return MAX_CLUSTERS
     begins = pc.min_max(revised.rows[VS])
@@ -85,77 +149,26 @@ def _cluster_limit(revised: SourceRevisions, inputs: RunInputs) -> int:
     return min(MAX_CLUSTERS, max(MIN_CLUSTERS, rows // ROWS_PER_CLUSTER))
 
 
-def why_not_direct(of: ResultScope, revised: Iterable[SourceRevisions]) -> str | None:
-    """Why results cannot be adjusted by what was revised; None: they can."""
-    if of.route.partial is None or not of.route.keeps_parts:
-        why = None if of.route.partial is None else adjustment_obstacle(of.route.partial)
+def why_not_direct(scope: ResultScope, revised: Iterable[SourceRevisions]) -> str | None:
+    """Why results cannot be adjusted by what was revised; None where they can."""
+    route, plan = scope.route, scope.plan
+    if route.partial is None or not route.keeps_parts:
+        why = None if route.partial is None else adjustment_obstacle(route.partial)
         return why or "its results are no sums, counts or extremes of windows that have closed"
-    if any(each.after is None for each in revised) or any(each.source.plan is not None for each in scans_of(of.plan)):
+    if any(each.after is None for each in revised) or any(each.source.plan is not None for each in scans_of(plan)):
         return "it reads results of another query"
     return None
 
 
-def technique_for_changes(
-    of: ResultScope,
-    changes: Sequence[RevisionCluster],
-    inputs: RunInputs,
-    technique: Technique,
-    aged: Mapping[str, int | None],
-    no_direct: str | None,
-    wanted: LineageRequest | None = None,
-    *,
-    narrowed: bool = True,
-) -> tuple[Technique, ReplaySequence, str]:
-    """The same for changes that are known; `no_direct`: why results cannot be adjusted, if they cannot."""
-    found = _by_derived_lineage(of, changes, inputs, technique, aged, no_direct, narrowed=narrowed)
-    if wanted is None or technique not in (Technique.AUTO, Technique.MINIMAL):
-        return found
-    less = cheaper_sequence(of, wanted, inputs, found[1], aged)
-    return found if less is None else (Technique.MINIMAL, *less)
-
-
-def _by_derived_lineage(
-    of: ResultScope,
-    changes: Sequence[RevisionCluster],
-    inputs: RunInputs,
-    technique: Technique,
-    aged: Mapping[str, int | None],
-    no_direct: str | None,
-    *,
-    narrowed: bool,
-) -> tuple[Technique, ReplaySequence, str]:
-    """The same by derived lineage alone."""
-    if technique in (Technique.AUTO, Technique.DIRECT) and no_direct is None:
-        asked = "it was asked for" if technique is Technique.DIRECT else "it reads no rows"
-        return Technique.DIRECT, replay_sequence.sequence_for_changes(of, changes, aged), asked
-    least = replay_sequence.sequence_for_changes(of, changes, aged)
-    if technique is Technique.ALL:
-        whole = replay_sequence.full_sequence(of, least, aged, narrowed=narrowed)
-        if whole is least and least.regions:
-            return Technique.MINIMAL, least, "rows of earlier results have been aged out, so not all can be replayed"
-        return Technique.ALL, whole, "it was asked for"
-    if technique is Technique.MINIMAL:
-        return Technique.MINIMAL, least, "it was asked for"
-    whole = replay_sequence.full_sequence(of, least, aged, narrowed=narrowed)
-    some, every = (rows_to_read(inputs, each, of.until) for each in (least, whole))
-    if technique is Technique.AUTO and whole is not least and some >= every > 0:
-        return Technique.ALL, whole, "what is touched is made of all rows"
-    return Technique.MINIMAL, least, f"not direct: {no_direct}"
-
-
-# What a query's results have still to take up of what has been revised: which rows, which of its results these touch,
-# and what working them out again takes.
-
-
 @dataclass(frozen=True)
 class CorrectionPlan:
-    """Revisions that a query's results take up."""
+    """What a query's results take up, and how."""
 
     task: EvaluationTask
-    """The query, where it stands, and the revisions up to which it will have read its streams."""
+    """The query, its results so far, and the revisions up to which it will have read its streams."""
     basis: ResultArchive
     inputs: Mapping[str, int]
-    """Of each query that is read, the evaluation up to which its results have a say."""
+    """For each query that is read, the last of its evaluations that is taken into account."""
     revisions: Sequence[SourceRevisions]
     scope: ResultScope
     sequence: ReplaySequence
@@ -164,9 +177,9 @@ class CorrectionPlan:
     keeps_state: bool
     data_commit: int
     aged: Mapping[str, int | None] = field(default_factory=dict)
-    """Where the sources now begin that are read."""
+    """Before which place rows of the sources have been aged out."""
     patches_state: bool = False
-    """Whether rows of what the strategy kept are put right in it."""
+    """Whether rows in the route's state are corrected there."""
 
     @property
     def name(self) -> str:
@@ -174,16 +187,16 @@ class CorrectionPlan:
 
     @property
     def cannot_wait(self) -> bool:
-        """Whether the query would go on from rows that it has not seen: results that another query has corrected, and
-        versions of relations that came late, are there for whoever reads, and cannot be left out as revisions are."""
+        """Whether the next evaluation would read rows that the results do not contain. Corrected results of another
+        query and late versions of relations are part of what is read, and cannot be left out as revisions can."""
         return any(each.after is None or each.came_late for each in self.revisions)
 
     def size(self, inputs: RunInputs) -> int:
-        """About how many rows it reads."""
+        """About how many rows are read."""
         return rows_to_read(inputs, self.sequence, self.task.step.until)
 
     def demand(self, inputs: RunInputs) -> EngineDemand:
-        """What the correction asks of an engine."""
+        """What the correction demands of an engine."""
         revised = sum(each.rows.num_rows for each in self.revisions)
         return EngineDemand(self.size(inputs) + revised, obstacle=self.task.obstacle)
 
@@ -196,37 +209,38 @@ def plan_correction(
     *,
     narrowed: bool = True,
 ) -> CorrectionPlan | None:
-    """What there is to correct of a query's results; None where nothing is. `narrowed`: to replay all means all rows of
-    the groups that are touched."""
-    stands = QueryState.of(query, plan, inputs)
-    revised = list(unread_revisions(stands, inputs))
-    basis = stands.basis
+    """What there is to correct of a query's results; None where nothing is. `narrowed`: see `TechniqueRequest`."""
+    state = QueryState.of(query, plan, inputs)
+    revised = list(unread_revisions(state, inputs))
+    basis = state.basis
     if basis is None or not revised:
         return None
-    task = stands.task(inputs)
-    of = scope_of_results(task, basis, inputs)
-    aged = stands.age_limits(inputs)
+    task = state.task(inputs)
+    scope = scope_of_results(task, basis, inputs)
+    aged = state.age_limits(inputs)
     if query.checked.on_revision is RevisionPolicy.RESULTS:
-        wanted = lineage_request(task, basis, revised)
-        technique, needed, why = choose_technique(of, revised, inputs, technique, aged, wanted, narrowed=narrowed)
+        lineage, no_direct = lineage_request(task, basis, revised), why_not_direct(scope, revised)
+        request = TechniqueRequest(scope, inputs, aged, no_direct, lineage, technique, narrowed)
+        chosen = choose_technique(request, clusters_to_follow(revised, inputs, aged))
     else:
-        needed, technique = ReplaySequence((), {}), Technique.NONE
         why = f"the query declares on_revision: {query.checked.on_revision.value}: what was published stays"
-    becomes = state_impact(of, task, basis, inputs, revised)
-    if is_lost := becomes.wrong and _is_state_unrecoverable(task, basis, inputs):
-        needed = replace(needed, refused=(*needed.refused, *_state_refusals(revised, needed.refused)))
-    # What is made anew needs no patching.
-    patches = becomes.patched and (is_lost or not becomes.wrong)
+        chosen = TechniqueChoice(Technique.NONE, ReplaySequence((), {}), why)
+    sequence = chosen.sequence
+    impact = state_impact(scope, task, basis, inputs, revised)
+    if is_lost := impact.wrong and _is_state_unrecoverable(task, basis, inputs):
+        sequence = replace(sequence, refused=(*sequence.refused, *_state_refusals(revised, sequence.refused)))
+    # State that is rebuilt needs no patching.
+    patches = impact.patched and (is_lost or not impact.wrong)
     return CorrectionPlan(
         task,
         basis,
         {each.name: each.last.number for each in upstream_results(inputs, plan)},
         revised,
-        of,
-        needed,
-        technique,
-        why,
-        (is_lost or not becomes.wrong) and not patches,
+        scope,
+        sequence,
+        chosen.technique,
+        chosen.why,
+        (is_lost or not impact.wrong) and not patches,
         basis.last.data_commit if has_newer_rows(basis, inputs) else inputs.commit_id,
         aged,
         patches,
@@ -234,18 +248,18 @@ def plan_correction(
 
 
 def _is_state_unrecoverable(task: EvaluationTask, basis: ResultArchive, inputs: RunInputs) -> bool:
-    """Whether what the strategy keeps could not be made anew, since rows that it was made of have been aged out: then
-    it stays as it is, as the results do that were made of them."""
+    """Whether the route's state could not be rebuilt, since rows that it was made of have been aged out. It then stays
+    as it is, as do the results that were made of these rows."""
     return bool(unrecoverable_sources(inputs.site.catalog, task.rewritten, task.route, basis))
 
 
 def _state_refusals(
     revised: Iterable[SourceRevisions], known: Iterable[RefusedRevisions]
 ) -> Iterator[RefusedRevisions]:
-    """Revisions that reach what is kept for answers to come, of which rows have been aged out."""
-    told = {each.source for each in known}
+    """Refusals of revisions that the route's state cannot take up: rows that it was made of have been aged out."""
+    refused = {each.source for each in known}
     for each in revised:
-        if each.source not in told:
+        if each.source not in refused:
             why = "what is kept for later answers is made of rows that have been aged out, too, and stays as it is"
             yield RefusedRevisions(each.source, each.since + 1, each.up_to, each.count, why)
 
@@ -253,22 +267,30 @@ def _state_refusals(
 def plan_replay(
     query: RecordedQuery, plan: Plan, inputs: RunInputs, interval: Interval, technique: Technique
 ) -> CorrectionPlan:
-    """A range of a query's results to be worked out again from what they were made of."""
-    stands = QueryState.of(query, plan, inputs)
-    basis = stands.basis
+    """A range of a query's results recomputed from the rows that they were made of."""
+    state = QueryState.of(query, plan, inputs)
+    basis = state.basis
     if basis is None:
-        raise AssertionError("what has no results has nothing to replay")
-    task = replace(stands.task(inputs), revisions=basis.last.revisions)
-    of = scope_of_results(task, basis, inputs)
-    needed, by, why = (
-        replay_sequence.sequence_for_interval(of, interval, stands.age_limits(inputs)),
-        Technique.MINIMAL,
-        "only the range is read",
-    )
+        raise AssertionError("a query without results has nothing to replay")
+    task = replace(state.task(inputs), revisions=basis.last.revisions)
+    scope, aged = scope_of_results(task, basis, inputs), state.age_limits(inputs)
+    least = replay_sequence.sequence_for_interval(scope, interval, aged)
+    chosen = TechniqueChoice(Technique.MINIMAL, least, "only the range is read")
     if technique is Technique.ALL:
-        # All rows are read, and the results of the range are looked at.
-        whole = replay_sequence.full_sequence(of, needed, stands.age_limits(inputs), narrowed=False)
-        needed, by, why = replace(needed, reads=whole.reads), Technique.ALL, "it was asked for"
-    # Where results come out different, what is kept may be wrong, too.
-    is_kept = _is_state_unrecoverable(task, basis, inputs)
-    return CorrectionPlan(task, basis, basis.last.inputs, (), of, needed, by, why, is_kept, basis.last.data_commit)
+        # All rows are read, and only the results of the range are compared.
+        whole = replay_sequence.full_sequence(scope, least, aged, narrowed=False)
+        chosen = TechniqueChoice(Technique.ALL, replace(least, reads=whole.reads), "it was asked for")
+    # Where results come out different, the state may be wrong, too.
+    keeps_state = _is_state_unrecoverable(task, basis, inputs)
+    return CorrectionPlan(
+        task,
+        basis,
+        basis.last.inputs,
+        (),
+        scope,
+        chosen.sequence,
+        chosen.technique,
+        chosen.why,
+        keeps_state,
+        basis.last.data_commit,
+    )

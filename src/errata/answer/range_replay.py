@@ -155,7 +155,7 @@ def _replay_parts(
             for part in _remaining_parts(begun, report.rows):
                 _check_lease(lease)
                 on_step(f"replaying {event_time_text(part.start, inputs.published[report.query])} and on")
-                begun = _replay_part(site, inputs, query, begun, part, technique, done)
+                begun = _replay_part(inputs, query, begun, part, technique, done)
     except QueryStoppedError as stop:
         until = inputs.published[report.query].frontier
         queries.record_fault(site.catalog, query.query_id, inputs.commit_id, until, stop.fault)
@@ -195,7 +195,6 @@ def _replay_report(
 
 
 def _replay_part(
-    site: Site,
     inputs: RunInputs,
     query: RecordedQuery,
     begun: ReplayProgress,
@@ -213,12 +212,12 @@ def _replay_part(
                 inputs.published[evaluated.name] = evaluated.published
                 done.append(evaluated)
             else:
-                site.discard(result.diff.buckets)
+                inputs.site.discard(result.diff.buckets)
         except BasisConflict:
-            inputs.published.update(read_archives(site.catalog))
+            inputs.published.update(read_archives(inputs.site.catalog))
             _check_not_later(inputs, query.checked.name)
             raise
-        return activity.advance_replay(site.catalog, begun, part.end, result.diff.compared, result.changed)
+        return activity.advance_replay(inputs.site.catalog, begun, part.end, result.diff.compared, result.changed)
 
     what = f"runner took query {query.checked.name} further first"
     return optimistic(attempt, give_up(what, "run it again: what has been replayed is kept"))

@@ -1,4 +1,9 @@
-"""New results laid over published ones: in regions the answer is what is new, elsewhere what is published."""
+"""Compares recomputed results with published ones, in regions of the results.
+
+In the regions the recomputed results are the answer, elsewhere the published ones are. Published rows are never
+rewritten: a wrong one is masked by a tombstone, and the right one is added. What comes of a comparison is a
+`ResultDiff`: tombstones, results to add, and change records for readers. It takes a sort of the rows of all keys that
+have something in the regions. Pure, on Arrow tables; it runs in this process and in Spark's tasks."""
 
 from __future__ import annotations
 
@@ -30,15 +35,49 @@ from errata.model.time import HIGHEST, Interval
 
 
 @dataclass(frozen=True, slots=True)
+class DiffContext:
+    """Which evaluation corrects, and how the results are kept that it corrects."""
+
+    run: int
+    until: int
+    """The last instant that is answered; results that begin at it are provisional."""
+    covering: bool
+    """Whether later steps replace results; otherwise these are only added, and their ends are certain."""
+    axis: ExtentAxis
+    """How all regions lie in time."""
+    closes: tuple[str, int] | None = None
+    """A column that holds a beginning, and a span after it in which its results can change; they are final then."""
+    rough: frozenset[str] | None = None
+    """The columns of doubles that may differ in their last bits, since they are sums; None if all may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultDiff:
+    """What is added to the published results."""
+
+    masks: pa.Table
+    """Published results that no longer count."""
+    base: pa.Table
+    open: pa.Table
+    tip: pa.Table
+    """Results that count instead: final ones, ones whose end may change, and ones that begin at the last instant."""
+    feed: pa.Table
+    changed: int
+    """Results that have come, gone or changed."""
+    compared: int
+    """Results that were compared: those, and the ones that are the same."""
+
+
+@dataclass(frozen=True, slots=True)
 class _DiffRows:
-    """Published rows and, behind them, new ones: those whose keys have something in the regions."""
+    """Published rows and after them recomputed ones, of keys that have something in the regions."""
 
     table: pa.Table
     names: list[str]
     """The columns of the key."""
     payload: list[str]
     rough: Collection[str]
-    """Columns of doubles that may differ in their last bits."""
+    """Columns of doubles that may differ in their last bits, and are then the same."""
     published: int
     """How many rows are published ones."""
     vs: IntArray
@@ -51,10 +90,10 @@ class _DiffRows:
 
 @dataclass(frozen=True, slots=True)
 class _CurrentResults:
-    """The results that there are now, in the order of key and vs."""
+    """The results after the correction, in the order of key and vs."""
 
     first: IntArray
-    """The row that has what a result says: the published one, if that says the same."""
+    """The row with a result's values: the published one, if it has the same values."""
     vs: IntArray
     ve: IntArray
     old: IntArray
@@ -62,19 +101,19 @@ class _CurrentResults:
     followed: BoolArray
     """Whether the next result of the key begins where it ends."""
     gone: IntArray
-    """Published rows that are no results any more."""
+    """Published rows that are results no longer."""
 
 
 def _gather_rows(
     new: pa.Table,
     before: pa.Table,
     regions: Iterable[Extent],
-    axis: ExtentAxis,
-    until: int,
-    rough: Collection[str],
+    context: DiffContext,
     shape: ResultShape,
 ) -> _DiffRows:
-    """The rows that have a say. What begins after the last instant has none."""
+    """The rows that are compared: those whose keys have something in the regions. Rows that begin after the last
+    instant are left out."""
+    until = context.until
     new, before = (
         conform(new, computed_schema(shape), missing_as_null=False),
         conform(before, result_schema(shape), missing_as_null=False).drop_columns([EVALUATION]),
@@ -82,8 +121,8 @@ def _gather_rows(
     new = new.filter(pa.array((instant_array(new, VS) <= until) & (instant_array(new, VE) > instant_array(new, VS))))
     table = pa.concat_tables([before, new]).combine_chunks()
     vs, ve = instant_array(table, VS), instant_array(table, VE)
-    reach = vs + 1 if axis is ExtentAxis.START else ve
-    inside = parts_in_extents(table, vs, reach, (_extend_open_end(each, until) for each in regions))
+    ends = vs + 1 if context.axis is ExtentAxis.START else ve
+    inside = parts_in_extents(table, vs, ends, (_extend_open_end(each, until) for each in regions))
     key = _number_keys(table, shape.key)
     concerned = np.zeros(len(key) + 1, np.bool_)
     concerned[key[inside.row]] = True
@@ -96,7 +135,7 @@ def _gather_rows(
         table.select(shape.names).filter(pa.array(concerns)).combine_chunks(),
         shape.key,
         shape.payload,
-        rough,
+        _inexact_columns(context, shape),
         int(np.count_nonzero(concerns[: before.num_rows])),
         vs[concerns],
         ve[concerns],
@@ -106,7 +145,7 @@ def _gather_rows(
 
 
 def _extend_open_end(region: Extent, until: int) -> Extent:
-    """Nothing is published of later instants, but what is foreseen of them."""
+    """A region up to the last instant, extended to the expected ends of results, which lie after it."""
     interval = region.interval
     return region if interval.end <= until else replace(region, interval=Interval(interval.start, HIGHEST))
 
@@ -122,7 +161,7 @@ def _number_keys(table: pa.Table, names: Sequence[str]) -> IntArray:
 
 
 def _results_by_start(rows: _DiffRows, *, covering: bool) -> _CurrentResults:
-    """Whole rows: in the regions new ones take the place of published ones."""
+    """The current results by start: in the regions recomputed rows replace published ones whole."""
     size = len(rows.vs)
     inside = np.zeros(size, np.bool_)
     inside[rows.inside.row] = True
@@ -150,7 +189,7 @@ def _results_by_start(rows: _DiffRows, *, covering: bool) -> _CurrentResults:
 
 
 def _check_disjoint(rows: _DiffRows, row: IntArray, start: IntArray, end: IntArray) -> None:
-    """Refuse parts of rows of one key that meet. They come in the order of key and time."""
+    """Refuse overlapping parts of rows of one key. They come in the order of key and time."""
     meet = (rows.key[row[1:]] == rows.key[row[:-1]]) & (start[1:] < end[:-1])
     if (clash := 1 + np.flatnonzero(meet)).size:
         raise_duplicate_key(rows.table, rows.names, int(row[clash[0]]), int(start[clash[0]]))
@@ -158,15 +197,15 @@ def _check_disjoint(rows: _DiffRows, row: IntArray, start: IntArray, end: IntArr
 
 @dataclass(frozen=True, slots=True)
 class _TimePoints:
-    """The instants of each key at which something begins or ends, in order; what is so holds up to the next one."""
+    """The instants of each key at which a row begins or ends, in order. Values hold up to the next one."""
 
     time: IntArray
     published: IntArray
-    """The published row that counts."""
+    """The published row that is valid."""
     taken: BoolArray
-    """Whether this lies in a region."""
+    """Whether it lies in a region."""
     said: IntArray
-    """The new row that counts in a region."""
+    """The recomputed row that is valid in a region."""
 
 
 def _time_points(rows: _DiffRows) -> _TimePoints:
@@ -196,7 +235,8 @@ def _time_points(rows: _DiffRows) -> _TimePoints:
 
 
 def _row_at_points(row: IntArray, begins: IntArray, ends: IntArray, size: int) -> IntArray:
-    """For each point the row that counts from there on, of rows that begin and end at some points and do not meet."""
+    """For each point the row that is valid from there on, of rows that begin and end at some points and do not
+    overlap."""
     told = np.zeros(size, np.bool_)
     told[ends] = told[begins] = True
     found = np.full(size, NO_ROW)
@@ -206,12 +246,13 @@ def _row_at_points(row: IntArray, begins: IntArray, ends: IntArray, size: int) -
 
 
 def _results_by_instant(rows: _DiffRows) -> _CurrentResults:
-    """What is said at instants: in the regions the new, elsewhere the published; and made one where it goes on."""
+    """The current results by instant: recomputed rows in the regions, published ones elsewhere; pieces with the same
+    values that meet become one result."""
     points = _time_points(rows)
     stays = (points.published != NO_ROW) & ~points.taken
     if (clash := np.flatnonzero(stays & (points.said != NO_ROW))).size:
         raise_duplicate_key(rows.table, rows.names, int(points.said[clash[0]]), int(points.time[clash[0]]))
-    # A published row stands wherever the new one says the same, so that what comes out the same is left as it is.
+    # A published row stays wherever the recomputed one has the same values, so that it is not masked and added again.
     both = np.flatnonzero(points.taken & (points.said != NO_ROW))
     same = both[same_values(rows.table, rows.payload, points.published[both], points.said[both], rows.rough)]
     says = np.where(stays, points.published, points.said)
@@ -220,7 +261,7 @@ def _results_by_instant(rows: _DiffRows) -> _CurrentResults:
     there = np.flatnonzero(says != NO_ROW)
     row = says[there]
     touching = np.zeros(len(there) + 1, np.bool_)
-    # What counts at a point ends at another point of its key, and that is the next one.
+    # The row that is valid at a point ends at the next point of its key.
     touching[1:-1] = there[1:] == there[:-1] + 1
     at = np.flatnonzero(touching)
     goes_on = touching.copy()
@@ -235,7 +276,7 @@ def _results_by_instant(rows: _DiffRows) -> _CurrentResults:
 
 
 def _continues(rows: _DiffRows, one: IntArray, other: IntArray) -> BoolArray:
-    """Whether what a row says goes on in another one. Published rows were told apart, and stay so."""
+    """Whether a row continues another one with the same values. Published rows that were apart stay apart."""
     goes_on: BoolArray = one == other
     published = [each < rows.published for each in (one, other)]
     for which, rough in ((published[0] ^ published[1], rows.rough), (~published[0] & ~published[1], ())):
@@ -244,87 +285,46 @@ def _continues(rows: _DiffRows, one: IntArray, other: IntArray) -> BoolArray:
     return goes_on
 
 
-# Laying results that have been worked out anew against the published ones: which of these no longer count, what counts
-# instead, and what a reader of the changes has to be told.
-#
-# Published results are never rewritten. One that is wrong is masked, and the right one is added.
-
-
-@dataclass(frozen=True, slots=True)
-class DiffContext:
-    """Which evaluation corrects, and what the results are that it corrects."""
-
-    run: int
-    until: int
-    """The last instant that is answered; what is said of it is provisional."""
-    covering: bool
-    """Whether results are replaced by others as time goes on; otherwise they are only added, and ends are certain."""
-    axis: ExtentAxis
-    """How all regions lie in time."""
-    closes: tuple[str, int] | None = None
-    """A column that tells when something begins, and how long it lasts: what is said of it is final after that."""
-    rough: frozenset[str] | None = None
-    """The columns of doubles that may differ in their last bits, since they are sums; None if all may be."""
-
-
-@dataclass(frozen=True, slots=True)
-class ResultDiff:
-    """What is to be added to what is published."""
-
-    masks: pa.Table
-    """Published results that no longer count."""
-    base: pa.Table
-    open: pa.Table
-    tip: pa.Table
-    """Results that count instead: final ones, ones that may yet change their end, and ones that begin at the last
-    instant."""
-    feed: pa.Table
-    changed: int
-    """So many results have come, gone or changed."""
-    compared: int
-    """So many have been looked at: those, and the ones that came out the same."""
-
-
 def diff_results(
-    new: pa.Table, before: pa.Table, regions: Iterable[Extent], told: DiffContext, shape: ResultShape
+    new: pa.Table, before: pa.Table, regions: Iterable[Extent], context: DiffContext, shape: ResultShape
 ) -> ResultDiff:
-    """What becomes of the published results in some regions.
+    """Compare recomputed results with the published ones in some regions, which may overlap.
 
-    Of `new` only what lies in the regions counts, and it is all that there is in them. Regions may overlap. `before`
-    has at least the published results that have the constants of a region's key columns, whatever else they say, and
-    that begin in its interval; or, of instants, that count in it, at the one before it or at the one after it.
+    Rows of `new` outside of the regions are ignored; those inside are all that there are. `before` has at least the
+    published results with the constants of a region's key columns that begin in its interval; where the axis is
+    instants, those that are valid in it, or at the instant before it or after it.
     """
-    rows = _gather_rows(new, before, regions, told.axis, told.until, _inexact_columns(told, shape), shape)
+    rows = _gather_rows(new, before, regions, context, shape)
     answer = (
         _results_by_instant(rows)
-        if told.axis is ExtentAxis.INSTANT
-        else _results_by_start(rows, covering=told.covering)
+        if context.axis is ExtentAxis.INSTANT
+        else _results_by_start(rows, covering=context.covering)
     )
-    answer = _drop_later_results(answer, told.until)
+    answer = _drop_later_results(answer, context.until)
     published = answer.old != NO_ROW
     ended = rows.ve[answer.old]
     same_end = answer.ve == ended
-    if told.covering:
-        # Of what is foreseen the next evaluation decides.
-        same_end |= (answer.ve > told.until) & (ended > told.until)
+    if context.covering:
+        # Ends after the last instant are decided by the next evaluation.
+        same_end |= (answer.ve > context.until) & (ended > context.until)
     replaced = published & ((answer.first != answer.old) | ~same_end)
     masked = np.concatenate([answer.old[replaced], answer.gone])
     now = np.flatnonzero(replaced | ~published)
-    results = ResultArrays(answer.first[now], answer.vs[now], answer.ve[now], np.full(len(now), told.run))
+    results = ResultArrays(answer.first[now], answer.vs[now], answer.ve[now], np.full(len(now), context.run))
     came = int(np.count_nonzero(~published))
     looked_at = np.union1d(rows.inside.row[rows.inside.row < rows.published], masked)
     return ResultDiff(
-        _mask_rows(rows, masked, told, shape),
-        *split_by_role(rows.table, results, told, shape),
-        _change_records(rows, answer, replaced, told, shape),
+        _mask_rows(rows, masked, context, shape),
+        *split_by_role(rows.table, results, context, shape),
+        _change_records(rows, answer, replaced, context, shape),
         len(masked) + came,
         len(looked_at) + came,
     )
 
 
-def _inexact_columns(told: DiffContext, shape: ResultShape) -> frozenset[str]:
+def _inexact_columns(context: DiffContext, shape: ResultShape) -> frozenset[str]:
     doubles = frozenset(each.name for each in shape.columns if each.type.kind is TypeKind.DOUBLE)
-    return doubles if told.rough is None else doubles & told.rough
+    return doubles if context.rough is None else doubles & context.rough
 
 
 def _drop_later_results(answer: _CurrentResults, until: int) -> _CurrentResults:
@@ -335,20 +335,20 @@ def _drop_later_results(answer: _CurrentResults, until: int) -> _CurrentResults:
     return _CurrentResults(first, answer.vs[counts], answer.ve[counts], old, followed, answer.gone)
 
 
-def _mask_rows(rows: _DiffRows, masked: IntArray, told: DiffContext, shape: ResultShape) -> pa.Table:
+def _mask_rows(rows: _DiffRows, masked: IntArray, context: DiffContext, shape: ResultShape) -> pa.Table:
     at = masked[np.lexsort((rows.key[masked], rows.vs[masked]))]
     columns = [rows.table[name].take(pa.array(at)) for name in shape.key]
-    times = [pa.array(rows.vs[at]), pa.array(rows.ve[at]), pa.repeat(told.run, len(at))]
+    times = [pa.array(rows.vs[at]), pa.array(rows.ve[at]), pa.repeat(context.run, len(at))]
     return pa.Table.from_arrays([*columns, *times], schema=result_mask_schema(shape))
 
 
 def _change_records(
-    rows: _DiffRows, answer: _CurrentResults, replaced: BoolArray, told: DiffContext, shape: ResultShape
+    rows: _DiffRows, answer: _CurrentResults, replaced: BoolArray, context: DiffContext, shape: ResultShape
 ) -> pa.Table:
     published = answer.old != NO_ROW
     said_again = replaced.copy()
-    if told.covering:
-        # Where the next result is gone that a reader has taken the end from, the end must be said.
+    if context.covering:
+        # A reader takes a result's end from the next result of its key. Where that is gone, a record must tell it.
         said_again |= published & _was_followed(rows)[answer.old] & ~answer.followed
     said, gone = np.flatnonzero(said_again | ~published), answer.gone
     row, past = np.concatenate([answer.first[said], gone]), np.concatenate([answer.old[said], gone])
@@ -356,12 +356,12 @@ def _change_records(
     vs = np.concatenate([answer.vs[said], rows.vs[gone]])
     ve = np.concatenate([answer.ve[said], rows.vs[gone]])
     return change_records(
-        rows.table, ChangeArrays(op, row, past, vs, ve, rows.ve[past], rows.key[row]), told.run, shape
+        rows.table, ChangeArrays(op, row, past, vs, ve, rows.ve[past], rows.key[row]), context.run, shape
     )
 
 
 def _was_followed(rows: _DiffRows) -> BoolArray:
-    """Of the rows, which published ones end where the next published one of their key begins."""
+    """Which published rows end where the next published one of their key begins."""
     order = np.lexsort((rows.vs[: rows.published], rows.key[: rows.published]))
     key, vs, ve = rows.key[order], rows.vs[order], rows.ve[order]
     followed = np.zeros(len(rows.vs), np.bool_)

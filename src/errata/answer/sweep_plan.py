@@ -4,13 +4,13 @@ applied, and Spark is not started."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.answer.correction_plan import clusters_to_follow, technique_for_changes, why_not_direct
+from errata.answer.correction_plan import TechniqueRequest, choose_technique, clusters_to_follow, why_not_direct
 from errata.answer.due_corrections import Deferrals
 from errata.answer.inputs import LazySession, RunInputs
 from errata.answer.lineage_lookup import lineage_request, rows_to_read
@@ -97,23 +97,23 @@ class _SweepPlanner:
     deferrals: Deferrals
     technique: Technique
     narrowed: bool
-    works: dict[str, ReplaySequence] = field(default_factory=dict)
+    sequences: dict[str, ReplaySequence] = field(default_factory=dict)
     planned: list[PlannedCorrection] = field(default_factory=list)
     current: list[str] = field(default_factory=list)
 
     def add(self, query: RecordedQuery, plan: Plan) -> None:
         """What would be done for a query; those that it reads are known."""
-        name, stands = query.checked.name, QueryState.of(query, plan, self.inputs)
-        if stands.basis is None:
+        name, state = query.checked.name, QueryState.of(query, plan, self.inputs)
+        if state.basis is None:
             return
-        revised = list(unread_revisions(stands, self.inputs))
-        revised += [self.pending[each] for each in stands.read if each in self.pending]
-        below = {each: self.works[each] for each in stands.read if each in self.works}
+        revised = list(unread_revisions(state, self.inputs))
+        revised += [self.pending[each] for each in state.read if each in self.pending]
+        below = {each: self.sequences[each] for each in state.read if each in self.sequences}
         if not revised and not below:
             self.current.append(name)
             return
-        task = stands.task(self.inputs)
-        of = scope_of_results(task, stands.basis, self.inputs)
+        task = state.task(self.inputs)
+        scope = scope_of_results(task, state.basis, self.inputs)
         count = sum(each.count for each in revised)
         waits = self._waits_for(name, revised, below)
         if query.checked.on_revision is not RevisionPolicy.RESULTS:
@@ -121,23 +121,28 @@ class _SweepPlanner:
             self.planned.append(PlannedCorrection(name, count, Technique.NONE, why, 0, 0, 0, waits=waits))
             return
         changed_below = [each for other, work in below.items() for each in _result_changes(other, work)]
-        aged, no_direct = (
-            stands.age_limits(self.inputs),
-            "results of another query" if below else why_not_direct(of, revised),
-        )
+        aged, no_direct = state.age_limits(self.inputs), why_not_direct(scope, revised)
         changes = [*clusters_to_follow(revised, self.inputs, aged), *changed_below]
-        wanted = lineage_request(task, stands.basis, revised, changed_below)
-        chosen, needed, why = technique_for_changes(
-            of, changes, self.inputs, self.technique, aged, no_direct, wanted, narrowed=self.narrowed
+        request = TechniqueRequest(
+            scope,
+            self.inputs,
+            aged,
+            "results of another query" if below else no_direct,
+            lineage_request(task, state.basis, revised, changed_below),
+            self.technique,
+            self.narrowed,
         )
-        _, whole, _ = technique_for_changes(of, changes, self.inputs, Technique.ALL, aged, no_direct, narrowed=False)
-        self.works[name] = needed
-        rows, all_rows = (rows_to_read(self.inputs, each, of.until) for each in (needed, whole))
-        rows = 0 if chosen is Technique.DIRECT else rows
-        regions = len(needed.regions)
+        chosen = choose_technique(request, changes)
+        every = choose_technique(replace(request, lineage=None, technique=Technique.ALL, narrowed=False), changes)
+        self.sequences[name] = chosen.sequence
+        rows, all_rows = (rows_to_read(self.inputs, each.sequence, scope.until) for each in (chosen, every))
+        rows = 0 if chosen.technique is Technique.DIRECT else rows
+        regions, refused = len(chosen.sequence.regions), chosen.sequence.refused
         choice = self.inputs.choice(EngineDemand(rows + count, obstacle=task.obstacle))
         self.planned.append(
-            PlannedCorrection(name, count, chosen, why, regions, rows, all_rows, needed.refused, waits, choice)
+            PlannedCorrection(
+                name, count, chosen.technique, chosen.why, regions, rows, all_rows, refused, waits, choice
+            )
         )
 
     def _waits_for(
