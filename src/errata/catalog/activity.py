@@ -1,4 +1,8 @@
-"""How much the archives hold, in sums over the bucket index."""
+"""Bounded look-ups for overviews: sizes, replays in progress, recent corrections, living pins, timelines.
+
+Each is one statement or two and is bounded, so that neither the archive nor the history makes it slow. No decision is
+made on what they return, except that a replay that was killed continues from its progress.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +24,19 @@ from errata.model.time import Interval
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSize:
-    """How much of one role a stream holds now."""
+    """The live buckets of one role in a stream."""
 
     buckets: int = 0
     rows: int = 0
     bytes: int = 0
     inline: int = 0
-    """How many of the buckets live in the catalog."""
+    """How many of the buckets are stored inline, in the catalog."""
     vs_min: int | None = None
     vs_max: int | None = None
 
 
 def archive_sizes(catalog: Catalog, only: Sequence[int] = ()) -> dict[tuple[int, Role], ArchiveSize]:
-    """How much each stream holds now, by the stream's id and the role; only of some streams, if told."""
+    """The sizes of the archives now, by stream id and role; of all streams or of some."""
     inline = func.sum(case((buckets.c.path.is_(None), 1), else_=0))
     query = (
         select(
@@ -52,15 +56,15 @@ def archive_sizes(catalog: Catalog, only: Sequence[int] = ()) -> dict[tuple[int,
         query = query.where(buckets.c.stream_id.in_(only))
     with catalog.reading() as connection:
         return {
-            # PostgreSQL's sums are decimals.
+            # Sums are decimals in PostgreSQL.
             (row[0], Role(row[1])): ArchiveSize(row[2], int(row[3]), int(row[4]), int(row[5]), row[6], row[7])
             for row in connection.execute(query)
         }
 
 
 def superseded_sizes(catalog: Catalog, only: Sequence[int] = ()) -> dict[int, tuple[int, int]]:
-    """For each stream how many base buckets are no longer live, kept for readers of old commits, and their bytes; only
-    of some streams, if told."""
+    """For each stream the number and the bytes of base buckets that are kept only for readers of old commits; of all
+    streams or of some."""
     query = (
         select(buckets.c.stream_id, func.count(), func.sum(buckets.c.bytes))
         .where(buckets.c.removed_in.is_not(None), buckets.c.role == Role.BASE.value)
@@ -72,33 +76,30 @@ def superseded_sizes(catalog: Catalog, only: Sequence[int] = ()) -> dict[int, tu
         return {row[0]: (row[1], int(row[2])) for row in connection.execute(query)}
 
 
-# Replays that persons have asked for: how far each has come, so that one that was killed is gone on with.
-
-
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """A range of a query's results that is worked out again."""
+    """A range of a query's results that is computed again, and how far that has come."""
 
     replay_id: int
     stream_id: int
     interval: Interval
     done_to: int
-    """Results before this have been seen to."""
+    """Results before this instant are done."""
     results: int
-    """So many results were compared so far."""
+    """The number of results compared so far."""
     changed: int
-    """So many of them came out different."""
+    """How many of them were different."""
     begun: int
     ended: int | None
 
     @property
     def left(self) -> Interval:
-        """What is still to be done."""
+        """The rest of the range."""
         return Interval(self.done_to, self.interval.end)
 
 
 def begin_replay(catalog: Catalog, stream_id: int, interval: Interval) -> ReplayProgress:
-    """A replay of the range: the one that was begun and has not ended, else a new one."""
+    """The replay of the range that was begun and has not ended, else a new one."""
     same = (replays.c.stream_id == stream_id, replays.c.since == interval.start, replays.c.until == interval.end)
     with catalog.writing() as connection:
         row = connection.execute(select(replays).where(*same, replays.c.ended.is_(None))).first()
@@ -117,7 +118,7 @@ def begin_replay(catalog: Catalog, stream_id: int, interval: Interval) -> Replay
 
 
 def advance_replay(catalog: Catalog, of: ReplayProgress, done_to: int, results: int, changed: int) -> ReplayProgress:
-    """A part is done; with the last one the replay has ended."""
+    """Record that a part is done; the last one ends the replay."""
     ended = catalog.clock.now() if done_to >= of.interval.end else None
     told = {"done_to": done_to, "results": of.results + results, "changed": of.changed + changed, "ended": ended}
     with catalog.writing() as connection:
@@ -133,7 +134,7 @@ def replays_of(catalog: Catalog, stream_id: int) -> list[ReplayProgress]:
 
 
 def replay_from_row(row: Row[Any]) -> ReplayProgress:
-    """The replay that a row of the table is."""
+    """The replay in a row of the table."""
     return ReplayProgress(
         row.replay_id,
         row.stream_id,
@@ -146,12 +147,8 @@ def replay_from_row(row: Row[Any]) -> ReplayProgress:
     )
 
 
-# What happened of late and what is held now: for those who look, and never for those who decide.
-#
-# Each look is one statement or two, and bounded: neither the archive nor the history makes it slow.
-
 COMMITS_LOOKED_AT = 100_000
-"""Among so many of the newest commits the last one of each flow is looked for."""
+"""Newest commits among which the last one of each flow is searched: bounds the scan of the commit log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +165,7 @@ class CorrectionRecord:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRecord:
-    """A range of results that a person has had worked out again."""
+    """A replay of a range of results, with the name of its query."""
 
     query: str
     replay: ReplayProgress
@@ -177,7 +174,7 @@ class ReplayRecord:
 
 @dataclass(frozen=True, slots=True)
 class PinRecord:
-    """A commit that somebody keeps readable."""
+    """A commit that a reader keeps readable."""
 
     holder: str
     expires_at: int
@@ -186,11 +183,11 @@ class PinRecord:
 
 @dataclass(frozen=True, slots=True)
 class TimelineStrip:
-    """Buckets that lie at the same place of a timeline."""
+    """Buckets that touch the same cells of a timeline."""
 
     role: Role
     first: int
-    """The first of the timeline's cells that they touch."""
+    """The first cell of the timeline that they touch."""
     last: int
     buckets: int
     rows: int
@@ -209,7 +206,7 @@ def last_commits_of_flows(catalog: Catalog) -> dict[str, Commit]:
 def recent_corrections(
     catalog: Catalog, most: int, before: int | None = None, query: str | None = None
 ) -> list[CorrectionRecord]:
-    """The corrections of published results before a moment, the newest first; only those of one query, if told."""
+    """The last corrections of published results before an instant, the newest first; of all queries or of one."""
     wanted = select(t.commits.c.commit_id).where(t.commits.c.flow == "sweep")
     if before is not None:
         wanted = wanted.where(t.commits.c.at < before)
@@ -220,12 +217,12 @@ def recent_corrections(
 
 
 def correction_in(catalog: Catalog, query: str, commit_id: int) -> CorrectionRecord | None:
-    """How a commit has corrected a query's results."""
+    """The correction of a query's results in a commit."""
     return next((each for each in corrections_in(catalog, [commit_id]) if each.query == query), None)
 
 
 def corrections_in(catalog: Catalog, commit_ids: Sequence[int]) -> list[CorrectionRecord]:
-    """The corrections of published results that these commits are, the newest first."""
+    """The corrections of published results in these commits, the newest first."""
     return _select_corrections(catalog, select(t.commits.c.commit_id).where(t.commits.c.commit_id.in_(commit_ids)))
 
 
@@ -239,7 +236,7 @@ def answered_queries(catalog: Catalog) -> set[str]:
 def recent_replays(
     catalog: Catalog, most: int, before: int | None = None, query: str | None = None
 ) -> list[ReplayRecord]:
-    """The replays that persons have begun before a moment, the newest first; only those of one query, if told."""
+    """The last replays that were begun before an instant, the newest first; of all queries or of one."""
     wanted = _select_replays()
     if before is not None:
         wanted = wanted.where(t.replays.c.begun < before)
@@ -251,7 +248,7 @@ def recent_replays(
 
 
 def find_replay(catalog: Catalog, replay_id: int) -> ReplayRecord | None:
-    """One replay."""
+    """The replay with this number."""
     with catalog.reading() as connection:
         row = connection.execute(_select_replays().where(t.replays.c.replay_id == replay_id)).first()
     return None if row is None else _replay_record(row)
@@ -260,7 +257,7 @@ def find_replay(catalog: Catalog, replay_id: int) -> ReplayRecord | None:
 def commits_of_task(
     catalog: Catalog, dag_id: str, run_id: str, task_id: str, try_number: int | None, most: int
 ) -> list[Commit]:
-    """The commits that a task of Airflow has made, or one try of it, the oldest first."""
+    """The commits of an Airflow task, or of one try of it, the oldest first."""
     c = t.commits.c
     query = select(c.commit_id).where(c.dag_id == dag_id, c.run_id == run_id, c.task_id == task_id)
     if try_number is not None:
@@ -272,7 +269,7 @@ def commits_of_task(
 
 
 def living_pins(catalog: Catalog) -> list[PinRecord]:
-    """The pins that are held now."""
+    """The pins that have not expired."""
     pins = select(t.pins).where(t.pins.c.expires_at > catalog.clock.now()).order_by(t.pins.c.commit_id)
     with catalog.reading() as connection:
         return [PinRecord(row.holder, row.expires_at, row.commit_id) for row in connection.execute(pins)]
@@ -285,8 +282,8 @@ def timeline_strips(
     width: int,
     roles: Iterable[Role] = (Role.BASE, Role.OVERLAY, Role.PENDING),
 ) -> list[TimelineStrip]:
-    """A stream's live buckets over event time, those together that touch the same cells. A cell is `width` wide, and
-    the first begins at `low`."""
+    """A stream's live buckets over event time, summed by the cells that they touch. A cell is `width` wide, and the
+    first begins at `low`."""
     c = t.buckets.c
     first, last = ((c.vs_min - low) // width).label("first"), ((c.vs_max - low) // width).label("last")
     query = (
@@ -303,7 +300,7 @@ def timeline_strips(
 
 
 def _select_corrections(catalog: Catalog, wanted: Select[Any]) -> list[CorrectionRecord]:
-    # The index of evaluations begins with the archive, so those of a few commits are found by way of all archives.
+    # The primary key of evaluations begins with the archive, so a look-up by commit names all archives.
     with catalog.reading() as connection:
         ids = list(connection.execute(wanted).scalars())
         query = (

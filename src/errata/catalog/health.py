@@ -1,6 +1,6 @@
-"""What the catalog alone can tell of its health.
+"""What `errata doctor` reads from the catalog: the inventory of a stream or of results, and shared tables' findings.
 
-All of a stream is looked at as of one moment, so that writers at work do not look like damage.
+An inventory is read in one snapshot of the database, so that concurrent writers do not look like damage.
 """
 
 from __future__ import annotations
@@ -16,37 +16,36 @@ from errata.catalog import buckets
 from errata.catalog import tables as t
 from errata.catalog.bucket_writes import span_class
 from errata.catalog.database import Catalog, readable_errors
-from errata.catalog.streams import StreamState
+from errata.catalog.streams import StreamState, current_state
 from errata.catalog.vacuum import oldest_whole_commit
 from errata.model.bucket import Bucket, Role
 from errata.model.consistency import RESTORE_BACKUP, EvaluationProgress, LedgerEntry, StreamPosition
 from errata.model.findings import MAX_EXAMPLES, Finding, FindingKind, Severity
 from errata.model.horizon import is_forgotten, is_spent
 from errata.model.results import ResultShape, shape_from_record
-from errata.model.stream import Stream, stream_from_record
 
 
 @dataclass(frozen=True, slots=True)
 class StreamInventory:
-    """All that the catalog has of a stream."""
+    """Everything that the catalog records about a stream."""
 
     standing: StreamState
     dropped: bool
     vacuumed: bool
-    """Whether index rows have gone."""
+    """Whether vacuum has removed index rows."""
     buckets: Sequence[Bucket]
-    """Those that some readable commit sees, and overlays that the history of rows is told from."""
+    """Buckets that some readable commit sees, and overlays that are the history of rows."""
     withdrawn: Sequence[Bucket]
-    """Pending buckets that an undo took back."""
+    """Pending buckets that an undo has withdrawn."""
     withdrawn_before: int
-    """How many revisions were taken back of which the index has nothing any more."""
+    """The number of withdrawn revisions that the index does not have any more."""
     now: StreamPosition
     positions: Sequence[StreamPosition]
     entries: Sequence[LedgerEntry]
     rows: Mapping[int, int]
-    """The rows of each bucket that the index has, also of those that nobody needs."""
+    """The number of rows of each bucket in the index, also of those that no reader needs."""
     misclassed: frozenset[int]
-    """Buckets that look-ups by interval do not find."""
+    """Buckets with a wrong span class, which look-ups by interval do not find."""
     newest: int
     """The newest commit."""
 
@@ -57,7 +56,7 @@ class StreamInventory:
 
 @contextmanager
 def snapshot_connection(catalog: Catalog) -> Iterator[Connection]:
-    """A connection whose looks all see the same."""
+    """A connection whose queries all see one snapshot."""
     engine = catalog.engine
     if engine.dialect.name == "postgresql":
         engine = engine.execution_options(isolation_level="REPEATABLE READ")
@@ -66,21 +65,21 @@ def snapshot_connection(catalog: Catalog) -> Iterator[Connection]:
 
 
 def oldest_checked_commit(catalog: Catalog, stream_id: int) -> int:
-    """The oldest commit as of which the stream has to be whole."""
+    """The oldest commit as of which the stream has to be complete."""
     with catalog.reading() as connection:
         row = connection.execute(select(t.streams).where(t.streams.c.stream_id == stream_id)).one()
         return oldest_whole_commit(connection, row, catalog.clock.now())
 
 
 def stream_inventory(catalog: Catalog, stream_id: int, kept_from: int) -> StreamInventory:
-    """What the catalog has of a stream, as far back as a commit that is pinned."""
+    """What the catalog records about a stream, back to a pinned commit."""
     with snapshot_connection(catalog) as connection:
         row = connection.execute(select(t.streams).where(t.streams.c.stream_id == stream_id)).one()
         ever = buckets.all_buckets(connection, stream_id)
         undone = _withdrawals(connection, stream_id)
         withdrawn = [each for each in ever if each.role is Role.PENDING and each.removed_in in undone]
         return StreamInventory(
-            _stream_state(connection, row),
+            current_state(connection, row),
             row.removed_in is not None,
             row.vacuumed is not None,
             [each for each in ever if _is_checked(each, row, kept_from)],
@@ -96,39 +95,15 @@ def stream_inventory(catalog: Catalog, stream_id: int, kept_from: int) -> Stream
 
 
 def misclassed_buckets(connection: Connection, stream_id: int) -> Iterator[int]:
-    """Buckets that look-ups by interval do not find."""
+    """Buckets whose span class is wrong."""
     query = select(t.buckets.c.bucket_id, t.buckets.c.span_class, t.buckets.c.vs_min, t.buckets.c.vs_max)
     for row in connection.execute(query.where(t.buckets.c.stream_id == stream_id)):
         if row.span_class != span_class(row.vs_min, row.vs_max):
             yield row.bucket_id
 
 
-def _last_declaration(connection: Connection, stream_id: int) -> Stream:
-    query = select(t.declarations.c.declaration, t.streams.c.name)
-    query = query.join(t.streams, t.streams.c.stream_id == t.declarations.c.stream_id)
-    query = query.where(t.declarations.c.stream_id == stream_id)
-    row = connection.execute(query.order_by(t.declarations.c.added_in.desc()).limit(1)).one()
-    return stream_from_record(row.name, row.declaration)
-
-
-def _stream_state(connection: Connection, row: Row[tuple[object, ...]]) -> StreamState:
-    return StreamState(
-        row.stream_id,
-        _last_declaration(connection, row.stream_id),
-        row.stable,
-        row.vs_max,
-        row.rows,
-        row.inline_bytes,
-        row.revisions,
-        row.changed_in,
-        row.applied,
-        row.aged_to,
-        row.folded,
-    )
-
-
 def _is_checked(bucket: Bucket, stream: Row[tuple[object, ...]], kept_from: int) -> bool:
-    """Whether somebody may read it: what vacuum would remove need not be whole."""
+    """Whether a reader may need it: a bucket that vacuum would remove is not checked."""
     if not is_spent(bucket.removed_in, kept_from):
         return True
     return bucket.role is Role.OVERLAY and not is_forgotten(
@@ -137,14 +112,14 @@ def _is_checked(bucket: Bucket, stream: Row[tuple[object, ...]], kept_from: int)
 
 
 def _withdrawals(connection: Connection, stream_id: int) -> dict[int, int]:
-    """How many pending revisions each undo took back, by its commit."""
+    """The number of pending revisions that each undo withdrew, by its commit."""
     query = select(t.commits.c.commit_id, t.commits.c.summary)
     query = query.where(t.commits.c.stream_id == stream_id, t.commits.c.flow == "undo")
     return {row.commit_id: count for row in connection.execute(query) if (count := row.summary.get("withdrawn", 0))}
 
 
 def read_positions(connection: Connection, stream_id: int) -> list[StreamPosition]:
-    """Where a stream has stood, commit by commit."""
+    """The state of a stream after each of its commits."""
     query = select(t.positions).where(t.positions.c.stream_id == stream_id).order_by(t.positions.c.commit_id)
     return [
         StreamPosition(row.commit_id, row.stable, row.vs_max, row.rows, row.applied, row.aged_to, row.folded)
@@ -158,7 +133,7 @@ def _ledger_entries(connection: Connection, stream_id: int, ever: Sequence[Bucke
     for each in ever:
         if each.role is Role.BASE:
             base[each.batch_no].append(each.bucket_id)
-        else:  # what had to wait was numbered and stored anew by later commits
+        else:  # revisions that had to wait were numbered and stored anew by later commits
             pending[each.batch_no, each.added_in].append(each.bucket_id)
     splits = _batch_splits(connection, stream_id)
     query = select(t.batches, t.commits.c.batch_id.label("named"), t.commits.c.summary)
@@ -191,7 +166,7 @@ def _batch_splits(connection: Connection, stream_id: int) -> defaultdict[int, li
 
 
 def inline_sizes(catalog: Catalog, stream_id: int) -> dict[int, int]:
-    """The bytes that the catalog has of each inline bucket of a stream."""
+    """The bytes of each inline bucket of a stream, as they are stored."""
     query = select(t.bucket_data.c.bucket_id, func.length(t.bucket_data.c.data))
     query = query.join(t.buckets, t.buckets.c.bucket_id == t.bucket_data.c.bucket_id)
     with catalog.reading() as connection:
@@ -199,7 +174,7 @@ def inline_sizes(catalog: Catalog, stream_id: int) -> dict[int, int]:
 
 
 def catalog_findings(catalog: Catalog) -> list[Finding]:
-    """What is wrong with that which all streams share."""
+    """Findings about the tables that all streams share."""
     with snapshot_connection(catalog) as connection:
         found = [
             *_commit_findings(connection),
@@ -247,7 +222,7 @@ def _pin_findings(connection: Connection, now: int) -> Iterator[Finding]:
 
 
 def _consumer_findings(connection: Connection) -> Iterator[Finding]:
-    """Those of streams that have been dropped."""
+    """Consumers of streams that have been dropped."""
     query = select(t.consumers.c.name, t.streams.c.name.label("stream"))
     query = query.join(t.streams, t.streams.c.stream_id == t.consumers.c.stream_id)
     for row in connection.execute(query.where(t.streams.c.removed_in.is_not(None))):
@@ -257,24 +232,21 @@ def _consumer_findings(connection: Connection) -> Iterator[Finding]:
 
 
 def _doomed_findings(connection: Connection) -> Iterator[Finding]:
-    """Files that are listed to be removed although somebody needs them."""
+    """Doomed files that a bucket needs."""
     query = select(t.doomed.c.path).join(t.buckets, t.buckets.c.path == t.doomed.c.path).distinct()
     for path in connection.execute(query).scalars():
         what, why = "it is listed to be removed, and a bucket needs it", "the next vacuum would remove it"
         yield Finding(None, FindingKind.DOOMED, what, path, why, "errata doctor --fix", True, Severity.DAMAGE)
 
 
-# What the catalog alone can tell of the health of a query's results, as of one moment.
-
-
 @dataclass(frozen=True, slots=True)
 class ResultInventory:
-    """All that the catalog has of an archive of results."""
+    """Everything that the catalog records about an archive of results."""
 
     stream_id: int
     name: str
     query_id: int
-    """The form of the query that the results are of."""
+    """The form of the query."""
     shape: ResultShape
     dropped: bool
     """Whether the archive has ended."""
@@ -284,10 +256,10 @@ class ResultInventory:
     positions: Sequence[StreamPosition]
     advances: Sequence[EvaluationProgress]
     buckets: Sequence[Bucket]
-    """Those that some readable commit sees."""
+    """Buckets that some readable commit sees."""
     misclassed: frozenset[int]
     names: frozenset[str]
-    """The queries that there are."""
+    """The names of all queries."""
     newest: int
 
     @property
@@ -296,7 +268,7 @@ class ResultInventory:
 
 
 def result_inventory(catalog: Catalog, stream_id: int, kept_from: int) -> ResultInventory:
-    """What the catalog has of an archive of results, as far back as a commit that is pinned."""
+    """What the catalog records about an archive of results, back to a pinned commit."""
     with snapshot_connection(catalog) as connection:
         row = connection.execute(select(t.streams).where(t.streams.c.stream_id == stream_id)).one()
         shape = connection.execute(select(t.shapes.c.shape).where(t.shapes.c.stream_id == stream_id)).scalar_one()
@@ -320,7 +292,7 @@ def result_inventory(catalog: Catalog, stream_id: int, kept_from: int) -> Result
 
 
 def is_result_bucket_checked(bucket: Bucket, kept_from: int) -> bool:
-    """Whether somebody may read it; a state that is over nobody does, whatever the commit."""
+    """Whether a reader may need it; a state that has been replaced is read at no commit."""
     return bucket.removed_in is None or (bucket.role is not Role.STATE and not is_spent(bucket.removed_in, kept_from))
 
 

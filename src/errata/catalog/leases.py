@@ -1,16 +1,16 @@
-"""Leases: who is at work on what, so that no two do the same work.
+"""Leases: claims on work with a time limit, so that two runners do not do the same work.
 
-A lease is a courtesy: what keeps results right is that each commit looks whether its basis still stands. So a lease may
-be taken from a holder that seems to be dead and is not; then one of the two works in vain.
+A lease only saves work: results stay correct because each commit checks its basis. So a lease may be taken from a
+holder that seems to be dead and is not; one of the two then works in vain.
 
-Its life: a lease lasts TERM, and its holder renews it three times as often. It is free again when its holder gives it
-back, when the term is over, or at once when the kernel says that the holder's process is dead, which only who runs
-beside it can ask. Of any other holder nothing is known but whether it renews: who finds a lease held waits to see that,
-for a term at most, and then has the lease or knows that its holder lives. Beside a clock that is wrong, that is looked
-at by the time that passes here.
+A lease lasts LEASE_MICROS, and its holder renews it three times in that time. It is free again when the holder returns
+it, when it expires, or at once when the kernel says that the holder's process is dead, which only a process on the same
+machine can ask. Of other holders only the renewals are known: a runner that finds a lease held waits for a renewal, for
+one term at most, and then has the lease or knows that the holder is alive. The wait is measured by the runner's own
+monotonic clock, so a wrong wall clock does no harm.
 
-    taken ── renewed ── renewed ──────── given back        row deleted, word is sent to those who wait
-      └───── renewed ── killed ── TERM ── taken by the next one, with a greater fence
+    taken ── renewed ── renewed ──────── returned          row deleted, waiting runners are notified
+      └───── renewed ── killed ── term ── taken by the next runner, with a greater fence
                           └─ at once, on the same machine
 """
 
@@ -35,30 +35,30 @@ from errata.errors import ErrataError
 from errata.model.time import SECOND, format_instant
 
 LEASE_MICROS = 30 * SECOND
-"""Microseconds that a lease lasts unless it is renewed: as long as a holder that died elsewhere is waited for."""
+"""Microseconds that a lease lasts unless it is renewed. Runners on other machines wait this long for a dead holder."""
 
 LEASE_POLL_SECONDS = 0.5
-"""Seconds between two looks at a lease that is waited for."""
+"""Seconds between two reads of a lease that is waited for."""
 
 WAIT_MESSAGE_SECONDS = 30.0
 """Seconds between two messages that a lease is still waited for."""
 
 _RETRY_SECONDS = 1.0
-"""Seconds between two tries to give a lease back to a catalog that does not answer."""
+"""Seconds between two tries to return a lease to a catalog that does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseHolder:
-    """Who holds a lease."""
+    """The holder of a lease."""
 
     name: str
     owner: str
-    """The task for which it is held, as `Cause.owner` tells it; empty where somebody works by hand."""
+    """The task for which it is held, as in `Cause.owner`; empty for work by hand."""
     since: int
     until: int
     process: ProcessIdentity
     token: str
-    """Tells this holding from every other one."""
+    """Identifies this holding."""
 
     @property
     def life(self) -> Liveness:
@@ -74,7 +74,7 @@ class LeaseHolder:
 
 @dataclass(frozen=True, slots=True)
 class WaitPolicy:
-    """How long a lease is waited for whose holder is alive, and who is told."""
+    """How long a runner waits for a lease whose holder is alive, and how it reports that."""
 
     seconds: float = 0.0
     tell: Callable[[str], None] = lambda _: None
@@ -82,15 +82,15 @@ class WaitPolicy:
 
 @dataclass
 class Lease:
-    """A lease that was asked for: ours until the block ends, or somebody else's."""
+    """A lease that was asked for: held by this process until the block ends, or by another one."""
 
     name: str
     by: LeaseHolder | None = None
-    """Who has it instead."""
+    """The other holder; None when the lease could be had."""
     lost: bool = False
-    """Whether it has been taken from us since: what we do may be done by somebody else, too."""
+    """Whether another process has taken it since: the same work may then be done twice."""
     ends: float = 0.0
-    """When it ends unless it is renewed, by this machine's monotonic clock."""
+    """When it expires unless it is renewed, in seconds of this machine's monotonic clock."""
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -101,7 +101,7 @@ class Lease:
 
 @contextmanager
 def hold_lease(catalog: Catalog, name: str, owner: str = "", patience: WaitPolicy | None = None) -> Iterator[Lease]:
-    """The lease, if it could be had; it is given back when the block ends, and renewed until then."""
+    """The lease, if it could be had: renewed until the block ends, and then returned."""
     lease = Lease(name)
     lease.by = _wait_for_lease(catalog, lease, owner, patience or WaitPolicy())
     if not lease.ours:
@@ -113,14 +113,14 @@ def hold_lease(catalog: Catalog, name: str, owner: str = "", patience: WaitPolic
 
 @contextmanager
 def hold_free_leases(catalog: Catalog, names: Sequence[str], owner: str = "") -> Iterator[Mapping[str, Lease]]:
-    """Those of the leases that are free, by name, taken and given back in one transaction each. The others are left
-    out: whoever wants to wait for one asks for it alone."""
+    """Take those of the leases that are free in one transaction, and return them in one; by name. The others are left
+    out: `hold_lease` waits for a single one."""
     asked = [Lease(name) for name in sorted(names)]
     taken = time.monotonic()
     try:
         with catalog.writing() as connection:
             found = _take_free(connection, catalog, asked, owner)
-    except IntegrityError:  # somebody else has just taken one
+    except IntegrityError:  # another process has just taken one
         yield {}
         return
     for each in found:
@@ -130,7 +130,7 @@ def hold_free_leases(catalog: Catalog, names: Sequence[str], owner: str = "") ->
 
 
 def _take_free(connection: Connection, catalog: Catalog, asked: Sequence[Lease], owner: str) -> list[Lease]:
-    """Take those that nobody has had, all at once, and those that are free again."""
+    """Take those that have no row yet, all at once, and those that are free again."""
     names = [each.name for each in asked]
     known = set(connection.execute(select(leases.c.name).where(leases.c.name.in_(names))).scalars())
     new = [each for each in asked if each.name not in known]
@@ -144,7 +144,7 @@ def _take_free(connection: Connection, catalog: Catalog, asked: Sequence[Lease],
 
 @contextmanager
 def _renewal(catalog: Catalog, held: Sequence[Lease]) -> Iterator[None]:
-    """Renew leases until the block ends, and give them back then."""
+    """Renew leases until the block ends, and return them then."""
     if not held:
         yield
         return
@@ -156,37 +156,37 @@ def _renewal(catalog: Catalog, held: Sequence[Lease]) -> Iterator[None]:
         yield
     finally:
         done.set()
-        # It may be waiting for a catalog that is away; what it would renew then is not there any more.
+        # The thread may wait for a catalog that does not answer; the rows that it would renew are deleted by then.
         heart.join(LEASE_POLL_SECONDS)
         _return_own(catalog, held)
 
 
 def return_lease(catalog: Catalog, lease: Lease) -> None:
-    """Give one of several leases that are held together back before the others."""
+    """Return one of several leases that are held together before the others."""
     lease.lost = True
     _return_own(catalog, [lease])
 
 
 def release_owned(catalog: Catalog, owner: str) -> list[str]:
-    """Give back all that is held for a task that has been killed; what nobody told the owner of stays. The names of the
-    leases."""
+    """Return all leases that are held for a task that has been killed, and return their names. Leases without an owner
+    stay."""
     return [] if not owner else _return_where(catalog, leases.c.owner == owner)
 
 
 def revoke_lease(catalog: Catalog, holder: LeaseHolder) -> bool:
-    """Give back a lease for its holder; whether it still had it."""
+    """Return a lease in place of its holder; whether the holder still had it."""
     return bool(_return_where(catalog, (leases.c.name == holder.name) & (leases.c.holder == holder.token)))
 
 
 def list_holders(catalog: Catalog) -> list[LeaseHolder]:
-    """All leases that last, by name, also those of dead holders that nobody has asked for since."""
+    """The holders of all leases that have not expired, by name; also dead ones whose lease has not been taken since."""
     query = select(leases).where(leases.c.expires_at > catalog.clock.now()).order_by(leases.c.name)
     with catalog.reading() as connection:
         return [_holder_from_row(row) for row in connection.execute(query)]
 
 
 def living_lease_names(catalog: Catalog) -> set[str]:
-    """The names of the leases that keep others from the work."""
+    """The names of the leases whose holders are not known to be dead."""
     return {each.name for each in list_holders(catalog) if each.life is not Liveness.DEAD}
 
 
@@ -195,7 +195,7 @@ def _holder_from_row(row: Row[Any]) -> LeaseHolder:
 
 
 def _wait_for_lease(catalog: Catalog, lease: Lease, owner: str, patience: WaitPolicy) -> LeaseHolder | None:
-    """Take the lease, now or when it has been waited for; else who has it and is alive."""
+    """Take the lease, at once or after waiting; else the holder, which is alive."""
     began = heard = time.monotonic()
     told = -WAIT_MESSAGE_SECONDS
     seen: LeaseHolder | None = None
@@ -228,7 +228,7 @@ def _wait_message(holder: LeaseHolder, *, alive: bool) -> str:
 
 
 def _try_lease(catalog: Catalog, lease: Lease, owner: str, silent: str) -> LeaseHolder | None:
-    """Take the lease if it is free; else who has it. `silent`: the token of one who has not renewed it for a term."""
+    """Take the lease if it is free; else its holder. `silent`: the token of a holder without renewals for a term."""
     with catalog.reading() as connection:
         row = connection.execute(select(leases).where(leases.c.name == lease.name)).first()
     if row is not None and not _is_free(catalog, row, silent):
@@ -236,7 +236,7 @@ def _try_lease(catalog: Catalog, lease: Lease, owner: str, silent: str) -> Lease
     taken = time.monotonic()
     try:
         found = _take_lease(catalog, lease, owner, silent)
-    except IntegrityError:  # somebody else has just taken it
+    except IntegrityError:  # another process has just taken it
         return _try_lease(catalog, lease, owner, silent)
     lease.ends = taken + LEASE_MICROS / SECOND
     return found
@@ -277,7 +277,7 @@ def _lease_values(catalog: Catalog, lease: Lease, owner: str) -> dict[str, Any]:
 
 
 def _return_own(catalog: Catalog, held: Sequence[Lease]) -> None:
-    """Give leases back; a catalog that is away is asked again until they have run out by themselves."""
+    """Return leases. If the catalog does not answer, try again until they have expired by themselves."""
     while True:
         try:
             _return_where(catalog, leases.c.holder.in_([each.token for each in held]))
@@ -293,14 +293,14 @@ def _return_where(catalog: Catalog, which: ColumnElement[bool]) -> list[str]:
     with catalog.writing() as connection:
         gone: Iterable[str] = connection.execute(delete(leases).where(which).returning(leases.c.name)).scalars().all()
         if gone:
-            # Who waits for the work that they kept others from.
+            # Wakes processes that wait for these leases.
             commits.notify(connection, "")
         return sorted(gone)
 
 
 def _renew_until_done(catalog: Catalog, held: Sequence[Lease], done: threading.Event) -> None:
-    """Renew leases while they are held. An outage of the catalog is outlasted, however long: a lease that has run out
-    meanwhile and that nobody has taken is ours again. It is not taken again once somebody else has it."""
+    """Renew leases while they are held. An outage of the catalog may last any time: a lease that has expired meanwhile
+    and has not been taken is renewed. A lease that another process has taken is lost, and is not taken back."""
     usual = pause = LEASE_MICROS / SECOND / 3
     while not done.wait(pause):
         asked = time.monotonic()
@@ -320,7 +320,7 @@ def _renew_until_done(catalog: Catalog, held: Sequence[Lease], done: threading.E
 
 
 def _renew_tokens(catalog: Catalog, tokens: Sequence[str]) -> set[str]:
-    """The tokens of those leases that are still held."""
+    """Renew the leases with these tokens; the tokens of those that are still held."""
     mine = leases.c.holder.in_(tokens)
     with catalog.writing() as connection:
         later = (

@@ -1,6 +1,7 @@
-"""Pins: leases by which readers keep what a commit can see from being removed.
+"""Pins: leases by which a reader keeps the files of a commit from being removed.
 
-A reader pins first and looks up what it will read behind its pin, never the other way round.
+A reader first inserts its pin and then looks up what it will read, never the other way round. Vacuum looks at the pins
+as its last step, under a lock (`oldest_pinned_locked`), so it sees every pin that came before its commit.
 """
 
 from __future__ import annotations
@@ -18,15 +19,19 @@ from errata.errors import ErrataError
 from errata.model.time import MINUTE, SECOND
 
 PIN_MICROS = 5 * MINUTE
-RENEW_SECONDS = 60.0
-JOIN_SECONDS = 0.5
+"""Microseconds that a pin lasts unless it is renewed: as long a killed reader holds files back."""
 
+RENEW_SECONDS = 60.0
+"""Seconds between two renewals; a fifth of the term, so that a short outage of the catalog does no harm."""
+
+JOIN_SECONDS = 0.5
+"""Seconds to wait for the renewing thread when the block ends."""
 
 _DELETE_PIN = delete(pins).where(pins.c.pin_id == bindparam("pin")).returning(pins.c.expires_at)
 
 
 class Pin:
-    """A lease on a commit. `check` fails, clearly, once it has been lost."""
+    """A lease on a commit. `check` raises an error once it has been lost."""
 
     def __init__(self, catalog: Catalog, commit_id: int, holder: str) -> None:
         self._catalog = catalog
@@ -38,7 +43,7 @@ class Pin:
             connection.execute(insert(pins).values(values | {"expires_at": catalog.clock.now() + PIN_MICROS}))
 
     def renew(self) -> bool:
-        """Make the lease last from now on; False when it had expired before."""
+        """Extend the lease from now on; False when it had expired before."""
         now = self._catalog.clock.now()
         alive = (pins.c.pin_id == self.pin_id) & (pins.c.expires_at > now)
         with self._catalog.writing() as connection:
@@ -48,13 +53,13 @@ class Pin:
         return bool(renewed)
 
     def check(self) -> None:
-        """Raise when the lease ran out while the reader was at work: what it read may have been removed."""
+        """Raise if the lease has expired since: files that were read may have been removed."""
         if self._lost.is_set() or not self.renew():
             raise self.expired
 
     @property
     def expired(self) -> ErrataError:
-        """That what was read may have been removed meanwhile."""
+        """The error that files that were read may have been removed."""
         return ErrataError(
             f"the pin on commit {self.commit_id} has expired",
             why=f"its holder did not renew it within {PIN_MICROS // SECOND} seconds, so its files may be gone",
@@ -62,7 +67,7 @@ class Pin:
         )
 
     def drop(self) -> bool:
-        """Let go of the commit; False when the lease had run out before."""
+        """Give up the lease; False when it had expired before."""
         with self._catalog.writing() as connection:
             expired = connection.execute(_DELETE_PIN, {"pin": self.pin_id}).scalar()
         return expired is not None and expired > self._catalog.clock.now() and not self._lost.is_set()
@@ -70,7 +75,7 @@ class Pin:
 
 @contextmanager
 def hold_pin(catalog: Catalog, commit_id: int, holder: str) -> Iterator[Pin]:
-    """Keep a commit readable for the time of the block; a thread renews the lease."""
+    """Keep a commit readable until the block ends; a thread renews the lease."""
     pin = Pin(catalog, commit_id, holder)
     done = threading.Event()
 
@@ -80,7 +85,7 @@ def hold_pin(catalog: Catalog, commit_id: int, holder: str) -> Iterator[Pin]:
             try:
                 pin.renew()
                 pause = RENEW_SECONDS
-            except ErrataError:  # the catalog is away for a moment; the lease lasts longer than that
+            except ErrataError:  # a short outage of the catalog; the lease lasts longer
                 pause = RENEW_SECONDS / 10
 
     heart = threading.Thread(target=beat, name=f"pin-{commit_id}", daemon=True)
@@ -90,7 +95,7 @@ def hold_pin(catalog: Catalog, commit_id: int, holder: str) -> Iterator[Pin]:
             yield pin
         finally:
             done.set()
-            # It may be waiting for a catalog that is away, and so would we: the pin then ends by itself.
+            # The thread may wait for a catalog that does not answer; the pin then expires by itself.
             heart.join(JOIN_SECONDS)
     except BaseException:
         with suppress(ErrataError):
@@ -108,24 +113,24 @@ def oldest_needed_commit(catalog: Catalog) -> int:
 
 
 def drop_expired_pins(catalog: Catalog) -> int:
-    """Clear the pins of readers that were killed; how many they were."""
+    """Delete the pins of readers that were killed, and return their number."""
     with catalog.writing() as connection:
         return int(connection.execute(delete(pins).where(pins.c.expires_at <= catalog.clock.now())).rowcount)
 
 
 def oldest_pinned_commit(connection: Connection, now: int) -> int | None:
-    """The oldest commit that a living pin needs, as things are at this moment; None when there is none."""
+    """The oldest commit that a living pin needs now; None when there is none."""
     return connection.execute(select(func.min(pins.c.commit_id)).where(pins.c.expires_at > now)).scalar()
 
 
 def oldest_pinned_locked(connection: Connection, now: int) -> int | None:
-    """The same, and no pin comes or is renewed before the transaction ends; expired ones are gone for good.
+    """The same, and no pin is inserted or renewed before the transaction ends; expired pins are deleted.
 
-    Whoever removes something in the transaction asks here, after removing and before committing. Then a pin was either
-    committed before the lock was had, and is seen; or it comes into being after the commit, and whoever looks up behind
-    it sees what was removed. Without the lock PostgreSQL would let a pin commit between our look and our commit, and
-    its reader find files in the index that are about to go. SQLite's transactions that write exclude each other anyway.
-    A pin that is found expired is deleted, or a holder with a slower clock might renew it.
+    A transaction that removes something calls this after removing and before committing. A pin was then either
+    committed before the lock was taken, and is seen; or it is inserted after the commit, and its reader sees what was
+    removed. Without the lock PostgreSQL would let a pin commit between this look and the commit, and its reader would
+    find files in the index that are about to be removed. Writing transactions of SQLite exclude each other anyway.
+    Expired pins are deleted here, or a holder with a slower clock might renew one.
     """
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"LOCK TABLE {pins.name} IN SHARE ROW EXCLUSIVE MODE")

@@ -1,8 +1,8 @@
-"""Which process holds a lease, and whether it is alive, as far as that can be told from here.
+"""The identity of a process that holds a lease or makes a commit, and whether such a process is alive.
 
-A process is told from every other one by where it runs and when it began: the kernel's boot, the namespace of its
-number, the number, and its start in ticks since that boot. Who shares boot and namespace with it can ask the kernel;
-everybody else knows only whether it renews its lease. A number alone would not do, since numbers are given again.
+A process is identified by the kernel's boot, its PID namespace, its PID, and its start in ticks since that boot; a PID
+alone is reused. A process of the same boot and namespace can ask the kernel whether it is alive; all others know only
+whether it renews its lease.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from errata.model.commit import Cause
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _NAMESPACE = Path("/proc/self/ns/pid")
 _STATE, _START_TIME = 0, 19
-"""Places of two fields in /proc/PID/stat, counted from behind the program's name."""
+"""Indexes of two fields in /proc/PID/stat, counted after the program's name."""
 _ENDED_STATES = "ZX"
-"""States of a process that has ended and only waits for its parent to ask how."""
+"""States of a process that has ended and whose parent has not collected its status yet."""
 
 
 class Liveness(StrEnum):
@@ -32,7 +32,7 @@ class Liveness(StrEnum):
     LIVING = "living"
     DEAD = "dead"
     UNKNOWN = "unknown"
-    """It runs elsewhere, or this system cannot tell."""
+    """It runs on another machine, or this system cannot tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class ProcessIdentity:
     host: str = ""
     user: str = ""
     boot: str = ""
-    """The identity of the kernel's run; empty where the system has none, as outside of Linux."""
+    """The identifier of the kernel's boot; empty where there is none, as outside of Linux."""
     namespace: str = ""
-    """Within which its number is unique."""
+    """The PID namespace, within which the PID is unique."""
     pid: int = 0
     started: int = 0
-    """In ticks since the boot."""
+    """The start, in ticks since the boot."""
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> ProcessIdentity:
@@ -65,7 +65,7 @@ class ProcessIdentity:
 
     @property
     def life(self) -> Liveness:
-        """Whether it is alive, as the kernel says now."""
+        """Whether it is alive now, if the kernel of this machine can tell."""
         if not (self.boot and self.pid) or (self.boot, self.namespace) != (_boot_id(), _pid_namespace()):
             return Liveness.UNKNOWN
         try:
@@ -73,7 +73,7 @@ class ProcessIdentity:
         except ProcessLookupError:
             return Liveness.DEAD
         except OSError:
-            pass  # it is there and somebody else's
+            pass  # it exists and belongs to another user
         found = _process_stat(self.pid)
         if found is None:
             return Liveness.UNKNOWN
@@ -82,7 +82,7 @@ class ProcessIdentity:
 
 
 def this_process() -> ProcessIdentity:
-    """The process that asks. It is looked up each time: a fork is another process."""
+    """This process. It is looked up each time, since a fork is another process."""
     pid = os.getpid()
     found = _process_stat(pid)
     boot = _boot_id() if found is not None else ""
@@ -92,7 +92,7 @@ def this_process() -> ProcessIdentity:
 
 
 def _process_stat(pid: int) -> tuple[str, int] | None:
-    """The state and the start of a process; None where the system does not say."""
+    """The state and the start of a process; None where the system does not tell."""
     try:
         told = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""The transactions that mend what the catalog notes: only what can be taken from that which is whole."""
+"""The transactions of `errata doctor --fix`: figures of the catalog corrected from buckets that are undamaged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from errata.model.findings import BucketFigures
 
 @dataclass(frozen=True, slots=True)
 class FigureRepair:
-    """What the index is to have of a bucket."""
+    """The correct index figures of a bucket."""
 
     role: Role
     figures: BucketFigures
@@ -29,17 +29,17 @@ class FigureRepair:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRepair:
-    """What is to be noted of a stream instead of what is; None: it is right."""
+    """The corrections of an archive's figures; None: the figure is right."""
 
     rows: int | None = None
     inline_bytes: int | None = None
     masked: Mapping[int, int] = field(default_factory=dict)
-    """By bucket, how many of its rows do not count."""
+    """By bucket, the number of its superseded rows."""
     figures: Mapping[int, FigureRepair] = field(default_factory=dict)
     forget: Sequence[Bucket] = ()
-    """Caches of queries that are not whole."""
+    """Damaged buckets that only save a query work, and are deleted."""
     end: bool = False
-    """Results whose query is not there any more."""
+    """Whether the archive ends, because its query does not exist any more."""
 
     @property
     def nothing(self) -> bool:
@@ -48,7 +48,7 @@ class ArchiveRepair:
 
     @property
     def summary(self) -> dict[str, object]:
-        """How much is mended, by kind."""
+        """The number of corrections, by kind."""
         counters = sum(each is not None for each in (self.rows, self.inline_bytes))
         counts = {"counters": counters, "masked": len(self.masked), "figures": len(self.figures)}
         counts |= {"caches": len(self.forget), "ended": int(self.end)}
@@ -56,7 +56,7 @@ class ArchiveRepair:
 
 
 class ArchiveBasis(Protocol):
-    """Where an archive stood when it was looked at."""
+    """The state of an archive when it was checked."""
 
     @property
     def stream_id(self) -> int: ...
@@ -66,7 +66,7 @@ class ArchiveBasis(Protocol):
 
 
 def commit_repair(catalog: Catalog, basis: ArchiveBasis, mending: ArchiveRepair, cause: Cause) -> int:
-    """Note what was found, if nobody has moved the stream since, and return the commit's number."""
+    """Write the corrections, if no other commit has changed the archive since, and return the commit's number."""
     with catalog.writing() as connection:
         row = streams.lock_stream(connection, basis.stream_id)
         if row.changed_in != basis.changed_in:
@@ -114,8 +114,8 @@ def _figure_columns(told: FigureRepair) -> dict[str, Any]:
 
 
 def commit_cleanup(catalog: Catalog, gone: Sequence[str], cause: Cause) -> int | None:
-    """Drop pins that have expired, consumers of dropped streams, and from the list of files that are to be removed
-    those that a bucket needs and `gone`, those that are no longer there: the commit, if there was anything."""
+    """Delete expired pins, consumers of dropped streams, and entries of doomed files that a bucket needs or that do not
+    exist any more (`gone`); the commit, if there was anything."""
     with catalog.writing() as connection:
         summary = {
             "doomed": _delete_doomed(connection, gone),
