@@ -36,7 +36,7 @@ def stable(site: Site, stream: str, until: str) -> Answer:
 def landed(site: Site) -> Answer:
     """The files that have landed and settled."""
     found = find_landed(site)
-    return found.told if found else None
+    return found.to_json if found else None
 
 
 QUESTIONS: dict[str, Callable[..., Answer]] = {"arrived": arrived, "stable": stable, "landed": landed}

@@ -61,7 +61,7 @@ def test_masked_and_surviving(
         and not any(number > row["_revision"] and place == (row["time"], row["symbol"]) for number, place in masks)
         and (aged_to is None or row["time"] >= aged_to)
     ]
-    assert over.surviving(aged_to)["_revision"].to_pylist() == expected
+    assert over.live_rows(aged_to)["_revision"].to_pylist() == expected
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from("abc"), st.integers(0, 9)), max_size=20), st.booleans())
@@ -90,7 +90,9 @@ def test_every_place_is_taken_by_one_run_that_spans_it_if_one_does(
 ) -> None:
     runs = _assign_places([a_run(span) for span in spans], 5)
     for place in [*places, LOWEST, HIGHEST - 1] if spans else []:
-        takers = [span for span, run in zip(spans, runs, strict=True) if any(place in each for each in run.takes)]
+        takers = [
+            span for span, run in zip(spans, runs, strict=True) if any(place in each for each in run.taken_places)
+        ]
         assert len(takers) == 1
         ((low, high),) = takers
         before = [span for span in spans if span[0] <= place]
@@ -104,8 +106,8 @@ def test_every_place_is_taken_by_one_run_that_spans_it_if_one_does(
 
 def test_runs_that_came_later_take_nothing() -> None:
     early, late = _assign_places([a_run((0, 9)), a_run((5, 20), floor=6)], 5)
-    assert late.takes == ()
-    assert all(place in early.takes[0] or place in early.takes[1] for place in (-9, 0, 9, 10, 99))
+    assert late.taken_places == ()
+    assert all(place in early.taken_places[0] or place in early.taken_places[1] for place in (-9, 0, 9, 10, 99))
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ class RunInputs:
         """The rows of a scan. Of a corrected stream that several queries read the near engine is handed what has been
         read for all of them."""
         at = (self.site.catalog, self.site.warehouse)
-        stream, expected = scan.standing.stream, self._expected.get(scan.standing.stream.name)
+        stream, expected = scan.state.stream, self._expected.get(scan.state.stream.name)
         if not self.near or not found.overlays or scan.groups is not None or expected is None:
             return scan_rows(self.session, *at, scan, found)
         wide = replace(scan, interval=hull([expected, scan.interval]))
@@ -257,7 +257,7 @@ class RunInputs:
         if estimate_rows(there.all, wide.interval) * len(stream.names) > SHARED_SCAN_VALUES:
             return scan_rows(self.session, *at, scan, found)
         self._expected[stream.name] = wide.interval
-        key = ("rows", wide.standing.stream_id, wide.interval, wide.revisions_up_to)
+        key = ("rows", wide.state.stream_id, wide.interval, wide.revisions_up_to)
         rows = self.once(key, lambda: fetch_rows(scan_rows(self.session, *at, wide, there)))
         begins = rows[stream.order].cast(pa.int64())
         inside = pc.and_(pc.greater_equal(begins, scan.interval.start), pc.less(begins, scan.interval.end))
@@ -294,7 +294,7 @@ class RunInputs:
         """What the index has for a scan: asked once, though first for its size."""
         if scan.interval.empty:
             return ScanBuckets(())
-        key = (scan.standing.stream_id, scan.interval, scan.groups, scan.leaves_out and scan.revisions_up_to)
+        key = (scan.state.stream_id, scan.interval, scan.groups, scan.omits_revisions and scan.revisions_up_to)
         with self._lock:
             if key not in self._found:
                 self._found[key] = candidate_buckets(self.site.catalog, scan, indexed=True)

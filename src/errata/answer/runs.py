@@ -176,10 +176,10 @@ def _ingest_landed(site: Site, on_step: ProgressCallback) -> _LandedBatches:
         except ErrataError as error:
             taken.failed.append((name, error))
             continue
-        if report.commit_id is not None or report.set_aside:
+        if report.commit_id is not None or report.held_files:
             taken.batches.append(report)
-        if report.trouble is not None:
-            taken.failed.append((name, report.trouble))
+        if report.clearing_error is not None:
+            taken.failed.append((name, report.clearing_error))
     return taken
 
 
@@ -195,7 +195,7 @@ def exit_code(report: RunReport | SweepReport) -> int:
 
 def job_exit_code(report: RunReport | SweepReport, accepted: Container[int] = ()) -> int:
     """Of a job: what may pass is told from what waits for a person, and of that the job's caller may accept some."""
-    failed, quarantined = bool(report.failed), any(each.settled.refused for each in report.revised)
+    failed, quarantined = bool(report.failed), any(each.counts.refused for each in report.revised)
     if isinstance(report, RunReport):
         failed |= bool(report.not_taken)
         quarantined |= any(each.incomplete for each in report.batches)

@@ -111,7 +111,7 @@ class Overlays:
         """Only what revisions up to a number say."""
         return Overlays(self._stream, self._rows, number)
 
-    def reaching(self, start: int) -> Overlays:
+    def from_place(self, start: int) -> Overlays:
         """Only what they say of places from `start` on."""
         order = self._stream.order
         ends = [pc.fill_null(self._rows[name].cast(pa.int64()), LOWEST) for name in (order, old_column(order))]
@@ -131,7 +131,7 @@ class Overlays:
             result[left[self._numbers[right] > floors]] = True
         return result
 
-    def stands(self, rows: pa.Table) -> np.ndarray:
+    def unmasked(self, rows: pa.Table) -> np.ndarray:
         """Which rows of overlays bring something that no later one masks."""
         live = np.flatnonzero(rows[LIVE].to_numpy())
         some = rows.take(pa.array(live))
@@ -139,7 +139,7 @@ class Overlays:
         result[live] = ~self.masked(some, some[REVISION].to_numpy())
         return result
 
-    def surviving(self, aged_to: int | None = None) -> pa.Table:
+    def live_rows(self, aged_to: int | None = None) -> pa.Table:
         """The rows of the overlays, as they are kept, that no later one masks and that have not been aged out."""
         live = self._rows.filter(self._rows[LIVE])
         if aged_to is not None and live.num_rows:
@@ -162,7 +162,7 @@ def write_overlays(writer: BucketWriter, rows: pa.Table) -> list[NewBucket]:
     cuts = np.linspace(0, ordered.num_rows, pieces + 1).astype(int).tolist()
     # A row may be corrected more than once by corrections that are applied together.
     over = Overlays(stream, ordered)
-    stands = over.stands(ordered)
+    stands = over.unmasked(ordered)
     return [
         replace(
             _write_overlay(writer, ordered.slice(low, high - low)), masked=_superseded_count(ordered, stands, low, high)

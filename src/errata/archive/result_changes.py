@@ -49,8 +49,8 @@ class RecordPart:
     """A bucket, and which of its rows tell something."""
 
     bucket: Bucket
-    how: RecordKind
-    run: int | None = None
+    kind: RecordKind
+    evaluation: int | None = None
     """Only the rows of this evaluation; None: all."""
 
 
@@ -73,7 +73,7 @@ class ChangeRange:
 
     of: ResultArchive
     parts: Sequence[RecordPart]
-    told: Mapping[int, ChangeCause]
+    causes: Mapping[int, ChangeCause]
     """For each number that records bear; those of which nothing is known any more are told with the next one, but for
     the cause."""
     masks: Sequence[Bucket] = ()
@@ -81,7 +81,7 @@ class ChangeRange:
     it back later is told later."""
 
     @property
-    def opened(self) -> list[Bucket]:
+    def buckets(self) -> list[Bucket]:
         """All that is read."""
         return [*(each.bucket for each in self.parts), *self.masks]
 
@@ -116,7 +116,7 @@ def changes_frame(
 
 
 def _parts_of_kind(stretch: ChangeRange, how: RecordKind) -> list[RecordPart]:
-    return [each for each in stretch.parts if each.how is how]
+    return [each for each in stretch.parts if each.kind is how]
 
 
 def _record_key(shape: ResultShape) -> list[str]:
@@ -127,7 +127,7 @@ def _read_records(catalog: Catalog, warehouse: Warehouse, schema: pa.Schema, par
     tables = [schema.empty_table()]
     for part in parts:
         rows = read_buckets(catalog, warehouse, schema, [part.bucket])
-        tables.append(rows if part.run is None else rows.filter(pc.equal(rows[EVALUATION], part.run)))
+        tables.append(rows if part.evaluation is None else rows.filter(pc.equal(rows[EVALUATION], part.evaluation)))
     return pa.concat_tables(tables)
 
 
@@ -139,7 +139,7 @@ def _records_frame(
     by_name, _ = split_by_access(session, warehouse, [each.bucket for each in parts])
     named = {each.bucket_id for each in by_name}
     files = [each for each in parts if each.bucket.bucket_id in named]
-    if len({each.run for each in files}) > 1 and is_near(session):
+    if len({each.evaluation for each in files}) > 1 and is_near(session):
         files = []  # it does not tell which file a row is of
     here = [each for each in parts if each not in files]
     frame = frame_of_rows(session, _read_records(catalog, warehouse, schema, here), arrow_ddl(schema))
@@ -149,13 +149,13 @@ def _records_frame(
 
 def _filter_runs(session: SparkSession, opened: DataFrame, files: Sequence[RecordPart]) -> DataFrame:
     """The rows of files that are of the evaluation that each is asked for."""
-    runs = {each.run for each in files}
+    runs = {each.evaluation for each in files}
     if runs == {None}:
         return opened
     if len(runs) == 1:
         return opened.where(f"{EVALUATION} = {runs.pop()}L")
     names = [(each.bucket.path or "").rpartition("/")[2] for each in files]
-    known = pa.table({_FILE: pa.array(names), _OF: pa.array([each.run for each in files], pa.int64())})
+    known = pa.table({_FILE: pa.array(names), _OF: pa.array([each.evaluation for each in files], pa.int64())})
     asked = broadcast_frame(frame_of_rows(session, known, arrow_ddl(known.schema)))
     named = select_sql(opened, "*", "_metadata.file_name AS _name")
     return join_sql(named, asked, f"_name = {_FILE} AND {EVALUATION} = {_OF}", "left_semi").drop("_name")

@@ -47,7 +47,7 @@ def scan_rows(
 ) -> DataFrame:
     """The rows asked for, in no particular order; `found` are the scan's candidates, if they are at hand."""
     found = candidate_buckets(catalog, scan) if found is None else found
-    stream = scan.standing.stream
+    stream = scan.state.stream
     if not found.overlays:
         return _filter_scan(
             base_frame(session, catalog, warehouse, stream, found.base, scan.interval), scan, found.base
@@ -85,7 +85,7 @@ def group_by_masks(scan: ArchiveScan, found: ScanBuckets) -> list[tuple[MaskEffe
         touching = [each for each in known if each.masks is not None and reach.meets(*each.masks)]
         # 0 stands for all that came before every overlay that touches them: these are joined together.
         floor = None if not touching else bucket.floor if min(map(_last_revision, touching)) <= bucket.floor else 0
-        freeing = touching if scan.standing.stream.key_has_order else known
+        freeing = touching if scan.state.stream.key_has_order else known
         if any(_last_revision(each) > scan.last_revision and _first_revision(each) <= bucket.floor for each in freeing):
             how = MaskEffect(floor, bucket.floor, found.aged_before.get(bucket.added_in))
         else:
@@ -215,7 +215,7 @@ def order_literal(stream: Stream, value: int) -> str:
 def _filter_scan(rows: DataFrame, scan: ArchiveScan, base: Iterable[Bucket] | None = None) -> DataFrame:
     """Those of the rows that the scan asks for and that have not been aged out; `base` are the buckets that they are
     of, if they are of buckets."""
-    stream, interval, aged_to = scan.standing.stream, scan.interval, scan.standing.aged_to
+    stream, interval, aged_to = scan.state.stream, scan.interval, scan.state.aged_to
     reaches_back = aged_to is not None and (base is None or any(bucket.vs_min < aged_to for bucket in base))
     start = max(interval.start, aged_to) if reaches_back and aged_to is not None else interval.start
     if start > LOWEST:

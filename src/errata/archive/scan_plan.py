@@ -22,7 +22,7 @@ GroupKey = tuple[str | None, ...]
 class ArchiveScan:
     """What is asked of an archive: the stream as of a commit, an interval of its order field, some of its groups."""
 
-    standing: StreamState
+    state: StreamState
     """The stream, and where it stood at the commit."""
     commit_id: int
     interval: Interval = EVERYTHING
@@ -36,9 +36,9 @@ class ArchiveScan:
         return HIGHEST if self.revisions_up_to is None else self.revisions_up_to
 
     @property
-    def leaves_out(self) -> bool:
+    def omits_revisions(self) -> bool:
         """Whether revisions that have been applied are left out."""
-        return self.last_revision < self.standing.applied
+        return self.last_revision < self.state.applied
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +59,17 @@ def candidate_buckets(catalog: Catalog, scan: ArchiveScan, *, indexed: bool = Fa
     """What the index has of the interval and the groups at the commit. Pieces of one table are all opened, as if there
     were no index, unless `indexed` tells otherwise."""
     _check_not_folded(scan)
-    standing = scan.standing
+    standing = scan.state
     at, asked = (catalog, standing.stream_id, scan.commit_id), (scan.interval, scan.groups)
     base = buckets.visible_buckets(*at, *(asked if indexed or not standing.stream.one_table else ()))
     # A stream that no revision has ever been applied to has no overlays to look for.
     if not standing.applied:
         return ScanBuckets(base)
-    if scan.leaves_out and not standing.stream.key_has_order:
+    if scan.omits_revisions and not standing.stream.key_has_order:
         # A revision that is left out may have freed a key in one place, and its row have come in another.
         return ScanBuckets(base, buckets.visible_buckets(*at, role=Role.OVERLAY), _aged_before(catalog, scan, base))
     # A revision that is left out may have freed a key for a row of another group.
-    groups = None if scan.leaves_out else scan.groups
+    groups = None if scan.omits_revisions else scan.groups
     overlays = buckets.visible_buckets(*at, scan.interval, groups, role=Role.OVERLAY)
     return ScanBuckets(base, [overlay for overlay in overlays if _overlay_meets(overlay, scan.interval)])
 
@@ -78,7 +78,7 @@ def _aged_before(catalog: Catalog, scan: ArchiveScan, base: Iterable[Bucket]) ->
     """How far the stream had been aged when each of these commits added a bucket."""
     wanted = {bucket.added_in for bucket in base if bucket.floor > scan.last_revision}
     with catalog.reading() as connection:
-        return {commit_id: aged_to_as_of(connection, scan.standing.stream_id, commit_id) for commit_id in wanted}
+        return {commit_id: aged_to_as_of(connection, scan.state.stream_id, commit_id) for commit_id in wanted}
 
 
 def _overlay_meets(overlay: Bucket, interval: Interval) -> bool:
@@ -88,11 +88,11 @@ def _overlay_meets(overlay: Bucket, interval: Interval) -> bool:
 
 def _check_not_folded(scan: ArchiveScan) -> None:
     # Of the stream, not of the buckets that are opened: where the last row was deleted there is none.
-    folded = scan.standing.folded
+    folded = scan.state.folded
     if scan.last_revision < folded:
         raise ErrataError(
             f"revision {scan.revisions_up_to} can no longer be told apart as of commit {scan.commit_id}",
-            where=f"stream {scan.standing.stream.name}",
+            where=f"stream {scan.state.stream.name}",
             why=f"compaction has worked revisions up to {folded} into the buckets",
             how=f"read up to revision {folded} or a later one, or as of a commit before the compaction",
         )

@@ -39,9 +39,9 @@ class AppendContext:
     warehouse: Warehouse
     stable: int | None
     """The stable point before the batch: what lies behind it is late."""
-    newest: int
+    max_order: int
     """No order field may be greater: max_ahead against the clock, or the last place that an interval can hold."""
-    arrival: int
+    arrival_order: int
     """The order field of rows that come without one."""
     bounds: tuple[int, ...]
     """Where one slot ends and the next begins."""

@@ -43,11 +43,11 @@ def age_out_lines(aged: AgeOutReport) -> Iterator[str]:
         until = "" if aged.aged_to is None else f" up to {event_time_text(aged.aged_to - 1, aged.timed)}"
         dropped = f"{count_text(len(aged.buckets), 'bucket')} with {count_text(aged.rows, 'row')}"
         yield f"{aged.stream}: {dropped}{until} dropped in commit {aged.commit_id}"
-    elif aged.held is None:
+    elif aged.hold is None:
         yield f"{aged.stream}: nothing is past the retention"
-    if aged.held is None:
+    if aged.hold is None:
         return
-    query, start = aged.held.query, aged.held.start
+    query, start = aged.hold.query, aged.hold.start
     if query == aged.stream:
         yield f"{aged.stream}: what is past the retention stays: which values have come is known from it alone"
     elif start == LOWEST:

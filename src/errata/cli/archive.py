@@ -285,9 +285,9 @@ def vacuum(
         print_records(VACUUM_FIELDS, records, shown, kind, sys.stdout)
     for line in vacuum_lines(done, plan=plan, grace=patience):
         print_message(line)
-    for line in done.stuck:
+    for line in done.failed:
         print_error(f"cannot be removed: {line}")
-    return EXIT_FAILED if done.stuck else 0
+    return EXIT_FAILED if done.failed else 0
 
 
 def vacuum_lines(done: VacuumReport, *, plan: bool, grace: int) -> Iterator[str]:
@@ -331,7 +331,7 @@ def _commit_words(done: VacuumReport) -> str:
 def _vacuum_record(each: FreedSpace) -> TableRecord:
     return {
         "stream": each.stream,
-        "what": each.what.value,
+        "what": each.reason.value,
         "kind": each.kind,
         "buckets": each.buckets,
         "files": each.files,

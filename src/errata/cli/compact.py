@@ -74,7 +74,7 @@ def compact(
 def compact_lines(found: Sequence[CompactionReport], *, everything: bool) -> Iterator[str]:
     """What was not done, and why, in words."""
     for each in found:
-        if each.nothing and not each.held:
+        if each.is_empty and not each.held:
             yield f"{each.stream}: nothing {'to compact' if everything else 'is due'}"
         if each.held:
             rows = count_text(sum(bucket.rows for bucket in each.held), "correction")
@@ -82,7 +82,7 @@ def compact_lines(found: Sequence[CompactionReport], *, everything: bool) -> Ite
 
 
 def _done_record(each: CompactionReport) -> Iterator[TableRecord]:
-    if each.nothing:
+    if each.is_empty:
         return
     yield {
         "stream": each.stream,

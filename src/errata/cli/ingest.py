@@ -42,35 +42,35 @@ def ingest(
             report = ingest_batch(site, batch, on_step)
         for line in append_lines(report, site.project.streams[stream]):
             print_message(line)
-        if report.already and batch_id is None:
+        if report.already_ingested and batch_id is None:
             print_message("  files that say it anew: give them another name, or take them in with --again")
-        if report.commit_id is None and not report.set_aside:
+        if report.commit_id is None and not report.held_files:
             print_message(_nothing_lines(site, stream))
-    if report.trouble is not None:
-        raise report.trouble
+    if report.clearing_error is not None:
+        raise report.clearing_error
     return EXIT_QUARANTINE if report.incomplete else 0
 
 
 def append_lines(report: IngestReport, stream: Stream) -> Iterator[str]:
     """What became of a batch's rows and files, in words."""
     yield from repeated_delivery_lines(report)
-    if report.commit_id is not None and not report.already:
+    if report.commit_id is not None and not report.already_ingested:
         yield from ingested_lines(report, stream)
 
 
 def repeated_delivery_lines(report: IngestReport) -> Iterator[str]:
     """Which files were set aside, and what has been here before."""
     yield from _set_aside_file_lines(report)
-    if report.already:
+    if report.already_ingested:
         batch = f"batch {short_batch_id(report.batch_id)}"
         yield f"{report.stream}: {batch} was taken in before, in commit {report.commit_id}; nothing was changed"
-    for each in report.left_out[:SHOWN_ROWS]:
+    for each in report.skipped_files[:SHOWN_ROWS]:
         yield (
             f"{report.stream}: {relative_paths(each.name)} left out, taken in before with batch "
             f"{short_batch_id(each.batch_id)}"
         )
-    if len(report.left_out) > SHOWN_ROWS:
-        yield f"{report.stream}: {len(report.left_out) - SHOWN_ROWS:,} more files left out, taken in before"
+    if len(report.skipped_files) > SHOWN_ROWS:
+        yield f"{report.stream}: {len(report.skipped_files) - SHOWN_ROWS:,} more files left out, taken in before"
     for batch_id, undone_in in earlier_undone(report.repeated).items():
         yield f"{report.stream}: batch {short_batch_id(batch_id)} had been undone in commit {undone_in}; taken in again"
     standing = earlier_live(report.repeated)
@@ -107,15 +107,15 @@ def ingested_lines(report: IngestReport, stream: Stream) -> Iterator[str]:
 
 
 def _set_aside_file_lines(report: IngestReport) -> Iterator[str]:
-    if not report.set_aside:
+    if not report.held_files:
         return
-    yield f"{report.stream}: {count_text(len(report.set_aside), 'file')} set aside, nothing of which can be taken in:"
-    for file in report.set_aside[:SHOWN_ROWS]:
+    yield f"{report.stream}: {count_text(len(report.held_files), 'file')} set aside, nothing of which can be taken in:"
+    for file in report.held_files[:SHOWN_ROWS]:
         yield f"  {relative_paths(f'{file.name}: {file.reason}')}"
         if file.how:
             yield f"    how to mend: {file.how}"
-    if len(report.set_aside) > SHOWN_ROWS:
-        yield f"  and {len(report.set_aside) - SHOWN_ROWS:,} more"
+    if len(report.held_files) > SHOWN_ROWS:
+        yield f"  and {len(report.held_files) - SHOWN_ROWS:,} more"
     yield f"  each is left where it is until it is written anew or retried: errata quarantine ls {report.stream}"
 
 

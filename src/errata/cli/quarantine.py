@@ -148,9 +148,9 @@ def report_if_nothing(selected: QuarantineItems) -> bool:
     """Whether there is nothing to do, which is said."""
     for each in selected.settled:
         print_message(f"row {each.quarantine_id} was {each.state} before, in commit {each.settled_in}")
-    if selected.nothing:
+    if selected.is_empty:
         print_message(f"{selected.stream.name}: no such rows in quarantine; nothing was done")
-    return selected.nothing
+    return selected.is_empty
 
 
 def _print_bad_rows(rows: Iterable[QuarantineRow]) -> None:

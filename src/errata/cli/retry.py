@@ -37,15 +37,14 @@ def retry(
         for each in report.batches:
             for line in append_lines(each, selected.stream):
                 print_message(line)
-            if each.trouble is not None:
-                raise each.trouble
-            if each.commit_id is None and not each.set_aside:
+            if each.clearing_error is not None:
+                raise each.clearing_error
+            if each.commit_id is None and not each.held_files:
                 print_message(f"{stream}: {'the file is' if len(selected.files) == 1 else 'the files are'} gone")
-    if report.left:
-        print_message(
-            f"{stream}: {count_text(len(report.left), 'row')} left in quarantine, since they cannot be read again:"
-        )
-        for row, why in report.left[:SHOWN_IDS]:
+    if report.unreadable:
+        rows = count_text(len(report.unreadable), "row")
+        print_message(f"{stream}: {rows} left in quarantine, since they cannot be read again:")
+        for row, why in report.unreadable[:SHOWN_IDS]:
             print_message(f"  {row.quarantine_id}: {relative_paths(row.row.file)}:{row.row.line}: {why}")
         print_message("  mend them in their files, and take these in with errata ingest")
     return EXIT_QUARANTINE if report.quarantined else 0

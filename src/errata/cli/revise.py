@@ -62,9 +62,9 @@ def revise_command(
         for report in reports:
             for line in revision_lines(report):
                 print_message(line)
-        if not any(report.commits or report.settled.waiting for report in reports):
+        if not any(report.commits or report.counts.waiting for report in reports):
             print_message("nothing is pending")
-    return EXIT_QUARANTINE if held or any(report.settled.refused for report in reports) else 0
+    return EXIT_QUARANTINE if held or any(report.counts.refused for report in reports) else 0
 
 
 def _ingest_batch(site: Site, batch: IngestRequest) -> int:
@@ -73,13 +73,13 @@ def _ingest_batch(site: Site, batch: IngestRequest) -> int:
         report = ingest_batch(site, batch, on_step)
     for line in _corrections_taken_lines(report, site.project.streams[batch.stream]):
         print_message(line)
-    return 0 if report.already else report.counts.quarantined
+    return 0 if report.already_ingested else report.counts.quarantined
 
 
 def _corrections_taken_lines(report: IngestReport, stream: Stream) -> Iterator[str]:
     """What was taken in, in words: mostly corrections, and seldom rows of their own."""
     counts = report.counts
-    if report.already or counts.appended or not counts.pending:
+    if report.already_ingested or counts.appended or not counts.pending:
         yield from append_lines(report, stream)
         return
     yield from repeated_delivery_lines(report)
@@ -91,7 +91,7 @@ def _corrections_taken_lines(report: IngestReport, stream: Stream) -> Iterator[s
 
 def revision_lines(report: ReviseReport) -> Iterator[str]:
     """What became of a stream's corrections, in words."""
-    settled = report.settled
+    settled = report.counts
     if not report.commits and not settled.waiting:
         return
     where = f" in commit {', '.join(map(str, report.commits))}" if report.commits else ""

@@ -170,9 +170,9 @@ def _batch_records(batch: IngestReport) -> TableRecord:
     return _run_record(
         what="batch",
         name=batch.stream,
-        outcome="taken before" if batch.already else "taken",
+        outcome="taken before" if batch.already_ingested else "taken",
         commit=batch.commit_id,
-        rows=0 if batch.already else batch.counts.appended,
+        rows=0 if batch.already_ingested else batch.counts.appended,
         batch=batch.batch_id,
         counts=asdict(batch.counts),
     )
@@ -181,7 +181,7 @@ def _batch_records(batch: IngestReport) -> TableRecord:
 def _landing_records(report: RunReport) -> Iterator[TableRecord]:
     """Files that were set aside, and streams whose landing place has trouble."""
     for batch in report.batches:
-        for file in batch.set_aside:
+        for file in batch.held_files:
             fault = {"file": file.name, "reason": file.reason, "how": file.how}
             yield _run_record(what="file", name=batch.stream, outcome="set aside", fault=fault)
     for name, error in report.not_taken:

@@ -55,7 +55,7 @@ def scan(
         if age_first:
             age_out_if_lazy(site, stream)
         with open_scan(site, wanted) as answer:
-            asked = answer.scan.standing.stream
+            asked = answer.scan.state.stream
             by = list(dict.fromkeys([asked.order, *asked.key]))
             print_rows(answer.rows, by, kind, out, limit, title=f"reading {asked.name}", check=answer.pin.check)
     if out is not None:

@@ -73,7 +73,7 @@ def append_job(project: Path, batches: Sequence[IngestRequest], cause: Cause) ->
                 continue
             _print_appended(report)
             quarantined |= report.incomplete
-            failed += [report.trouble] if report.trouble is not None else []
+            failed += [report.clearing_error] if report.clearing_error is not None else []
     for each in failed:
         _print_line(str(each))
     if failed:
@@ -122,12 +122,12 @@ def revise_job(project: Path, names: Sequence[str], cause: Cause) -> int:
     with open_site(project, cause) as site:
         reports = apply_revisions(site, names, _print_line)
     _print_revised(reports)
-    return EXIT_QUARANTINE if any(report.settled.refused for report in reports) else 0
+    return EXIT_QUARANTINE if any(report.counts.refused for report in reports) else 0
 
 
 def _print_revised(reports: Iterable[ReviseReport]) -> None:
     for report in reports:
-        settled = report.settled
+        settled = report.counts
         where = f"commit {', '.join(map(str, report.commits))}" if report.commits else "nothing to settle"
         _print_line(
             f"{report.stream}: {where}, {settled.applied:,} corrections applied, {settled.dropped:,} so already, "
@@ -205,7 +205,7 @@ def age_out_job(project: Path, names: Sequence[str], cause: Cause) -> int:
     with open_site(project, cause) as site:
         for aged in age_out(site, names):
             done = f"commit {aged.commit_id}" if aged.commit_id else "nothing due"
-            done += f", held by query {aged.held.query}" if aged.held is not None else ""
+            done += f", held by query {aged.hold.query}" if aged.hold is not None else ""
             _print_line(f"{aged.stream}: {done}, {len(aged.buckets):,} buckets with {aged.rows:,} rows dropped")
     return 0
 
@@ -228,10 +228,10 @@ def vacuum_job(project: Path, names: Sequence[str], grace: int, cause: Cause) ->
         done = run_vacuum(site, names, grace)
     for each in done.freed:
         freed = f"{each.buckets:,} buckets and {each.files:,} files, {each.bytes:,} bytes"
-        _print_line(f"{each.stream}: {freed} freed, {each.what.value} {each.kind}")
-    for line in done.stuck:
+        _print_line(f"{each.stream}: {freed} freed, {each.reason.value} {each.kind}")
+    for line in done.failed:
         _print_line(f"cannot be removed: {line}")
-    return EXIT_FAILED if done.stuck else 0
+    return EXIT_FAILED if done.failed else 0
 
 
 def doctor_job(project: Path, names: Sequence[str], orders: DoctorOptions, cause: Cause) -> int:
@@ -249,15 +249,15 @@ def doctor_job(project: Path, names: Sequence[str], orders: DoctorOptions, cause
 
 
 def _print_appended(report: IngestReport) -> None:
-    for file in report.set_aside:
+    for file in report.held_files:
         _print_line(f"{report.stream}: {file.name} is set aside: {file.reason}")
     if report.commit_id is None:
-        _print_line(f"{report.stream}: nothing{' else' if report.set_aside else ''} has landed")
+        _print_line(f"{report.stream}: nothing{' else' if report.held_files else ''} has landed")
         return
-    if report.already:
+    if report.already_ingested:
         _print_line(f"{report.stream}: batch {report.batch_id} was taken in before, in commit {report.commit_id}")
         return
-    for each in report.left_out:
+    for each in report.skipped_files:
         _print_line(f"{report.stream}: {each.name} was taken in before, with batch {each.batch_id}")
     for batch_id, undone_in in earlier_undone(report.repeated).items():
         _print_line(f"{report.stream}: this is batch {batch_id} again, which was undone in commit {undone_in}")

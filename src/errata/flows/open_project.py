@@ -81,7 +81,7 @@ class OpenProject:
     def ask(self, query: str, *, at: str | int | None = None, as_of: str | int | None = None) -> pa.Table:
         """A one-time answer, sorted by its columns: of an applied query by its name, or of a text."""
         with asking.open_answer(self._site, asking.one_time_query(query, at, as_of)) as answer:
-            return _sorted_table(answer.rows, answer.asked.columns)
+            return _sorted_table(answer.rows, answer.query.columns)
 
     def scan(
         self,
@@ -94,7 +94,7 @@ class OpenProject:
     ) -> pa.Table:
         """The rows of a stream's archive with start <= order field < end, sorted by order field and key."""
         with scanning.open_scan(self._site, scanning.StreamScanRequest(stream, start, end, as_of, groups)) as found:
-            asked = found.scan.standing.stream
+            asked = found.scan.state.stream
             return _sorted_table(found.rows, list(dict.fromkeys([asked.order, *asked.key])))
 
     def apply(self) -> int | None:

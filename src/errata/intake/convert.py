@@ -89,18 +89,18 @@ def _to_string(values: pa.Array) -> pa.Array:
 
 def _from_text(texts: pa.Array, kind: ColumnType) -> pa.Array:
     rule, target = text_rule(kind), arrow_type(kind)
-    if rule.surely(texts):
-        whole = _cast_or_none(texts, rule.naive or target)
+    if rule.arrow_agrees(texts):
+        whole = _cast_or_none(texts, rule.first_type or target)
         if whole is not None:
             return _drop_overflow(whole.cast(target), texts)
     fits = pc.match_substring_regex(texts, rule.pattern)
-    if rule.fits is not None:
-        fits = pc.and_(fits, pc.match_substring_regex(texts, rule.fits))
+    if rule.range_pattern is not None:
+        fits = pc.and_(fits, pc.match_substring_regex(texts, rule.range_pattern))
     fits = pc.fill_null(fits, fill_value=False)
     fitting = pc.if_else(fits, texts, pa.scalar(None, pa.string()))
     spelt = rule.respell(fitting)
-    if rule.wider is not None:
-        return _narrow_integers(_cast_or_null(spelt, rule.wider, lambda part: part.cast(rule.wider)), target)
+    if rule.wider_type is not None:
+        return _narrow_integers(_cast_or_null(spelt, rule.wider_type, lambda part: part.cast(rule.wider_type)), target)
     result = _cast_or_null(spelt, target, lambda part: part.cast(target))
     if kind.kind is TypeKind.DECIMAL and result.null_count > fitting.null_count:
         result = _exact_decimals(fitting, result, kind)

@@ -143,9 +143,9 @@ class ParsedRows:
     lines: int
     bad: dict[int, str] = field(default_factory=dict)
     """Lines that could not be taken apart, and why."""
-    notes: dict[int, dict[str, str]] = field(default_factory=dict)
+    value_faults: dict[int, dict[str, str]] = field(default_factory=dict)
     """What is wrong with rows that could be taken apart, by row (not line) and column."""
-    absent: dict[str, np.ndarray] = field(default_factory=dict)
+    not_given: dict[str, np.ndarray] = field(default_factory=dict)
     """The rows in which a column of `columns` is not given, for formats in which that differs by row."""
 
 

@@ -84,7 +84,7 @@ def type_rows(parsed: ParsedRows, layout: FileLayout, stream: Stream) -> TypedRo
         corrects = _is_in(typed[OP], CORRECTION_OPS)
     faults.extend(_missing_value_faults(parsed, typed, corrects, layout, stream))
     wrong = np.zeros(count, dtype=bool)
-    wrong[list(parsed.notes)] = True
+    wrong[list(parsed.value_faults)] = True
     for fault in faults:
         wrong |= fault.mask
     inserts, corrections = ~wrong & ~corrects, ~wrong & corrects
@@ -175,7 +175,7 @@ def _is_given(parsed: ParsedRows, name: str) -> np.ndarray:
     count = len(parsed.ordinals)
     if name not in parsed.columns:
         return np.zeros(count, dtype=bool)
-    return ~parsed.absent[name] if name in parsed.absent else np.ones(count, dtype=bool)
+    return ~parsed.not_given[name] if name in parsed.not_given else np.ones(count, dtype=bool)
 
 
 def _is_null(parsed: ParsedRows, typed: dict[str, pa.Array], name: str) -> np.ndarray:
@@ -185,14 +185,14 @@ def _is_null(parsed: ParsedRows, typed: dict[str, pa.Array], name: str) -> np.nd
     if not parsed.columns[name].null_count:
         return np.zeros(len(parsed.ordinals), dtype=bool)
     empty = bool_mask(pc.is_null(parsed.columns[name])).copy()
-    empty[[row for row, notes in parsed.notes.items() if name in notes]] = False
+    empty[[row for row, notes in parsed.value_faults.items() if name in notes]] = False
     return empty
 
 
 def _fault_reasons(parsed: ParsedRows, faults: list[_ColumnFault], wrong: np.ndarray) -> dict[int, str]:
     reasons: dict[int, str] = {}
     for row in np.flatnonzero(wrong).tolist():
-        said = [*parsed.notes.get(row, {}).values(), *(fault.says(row) for fault in faults if fault.mask[row])]
+        said = [*parsed.value_faults.get(row, {}).values(), *(fault.says(row) for fault in faults if fault.mask[row])]
         reasons[int(parsed.ordinals[row])] = "; ".join(said)
     return reasons
 

@@ -61,13 +61,13 @@ class TextRule:
 
     pattern: str
     """What a value looks like; what does not is bad without trying."""
-    surely: Callable[[pa.Array], bool]
+    arrow_agrees: Callable[[pa.Array], bool]
     """Whether Arrow's reading of the whole column, if it succeeds, is the rule's."""
-    naive: pa.DataType | None = None
+    first_type: pa.DataType | None = None
     """A type to read as on the first attempt, when it is not the declared one."""
-    wider: pa.DataType | None = None
+    wider_type: pa.DataType | None = None
     """A type that holds what is too large for the declared one, so that only the range is left to be checked."""
-    fits: str | None = None
+    range_pattern: str | None = None
     """A second pattern, of what the declared precision can hold."""
     respell: Callable[[pa.Array], pa.Array] = lambda texts: texts
     """Text that fits the pattern, spelt as Arrow reads it."""
@@ -119,14 +119,14 @@ def _with_zone(texts: pa.Array) -> pa.Array:
 
 _RULES = {
     TypeKind.BOOLEAN: TextRule(_BOOLEAN, _has_min_length(4)),
-    TypeKind.INT: TextRule(_INTEGER, _has_none_of(b"x", b"X"), wider=pa.int64(), respell=_strip_plus),
+    TypeKind.INT: TextRule(_INTEGER, _has_none_of(b"x", b"X"), wider_type=pa.int64(), respell=_strip_plus),
     TypeKind.BIGINT: TextRule(_INTEGER, _has_none_of(b"x", b"X"), respell=_strip_plus),
     TypeKind.FLOAT: TextRule(_REAL, _has_none_of(b"(")),
     TypeKind.DOUBLE: TextRule(_REAL, _has_none_of(b"(")),
     TypeKind.DECIMAL: TextRule(_DECIMAL, _plain_decimals, respell=_plain_or_null),
     TypeKind.DATE: TextRule(_DATE, _always),
     # Without a zone Arrow also takes a date, an hour and a minute, all shorter than a whole time.
-    TypeKind.TIMESTAMP: TextRule(_TIMESTAMP, _has_min_length(19), naive=pa.timestamp("us"), respell=_with_zone),
+    TypeKind.TIMESTAMP: TextRule(_TIMESTAMP, _has_min_length(19), first_type=pa.timestamp("us"), respell=_with_zone),
 }
 
 
@@ -136,7 +136,7 @@ def text_rule(kind: ColumnType) -> TextRule:
     if kind.kind is not TypeKind.DECIMAL:
         return rule
     whole = rf"0*[0-9]{{0,{kind.precision - kind.scale}}}"
-    return replace(rule, fits=rf"^[+-]?{whole}(?:\.[0-9]{{0,{kind.scale}}}0*)?$|[eE]")
+    return replace(rule, range_pattern=rf"^[+-]?{whole}(?:\.[0-9]{{0,{kind.scale}}}0*)?$|[eE]")
 
 
 def exact_decimal(text: str, kind: ColumnType) -> Decimal | None:

@@ -101,7 +101,7 @@ class ChangelogReader:
     def _read(self, stretch: ChangeRange) -> FrameOrTable:
         records = read_change_records(self._engines, self._site, stretch)
         made = changes_from_records if isinstance(records, pa.Table) else change_records_frame
-        return made(records, stretch.of.shape, stretch.told)
+        return made(records, stretch.of.shape, stretch.causes)
 
 
 def read_change_records(engines: Engines, site: Site, stretch: ChangeRange, only: str = "true") -> FrameOrTable:
@@ -110,7 +110,7 @@ def read_change_records(engines: Engines, site: Site, stretch: ChangeRange, only
     def made(session: SparkSession) -> DataFrame:
         return changes_frame(session, site.catalog, site.warehouse, stretch, only)
 
-    records, _ = engines.read(EngineDemand.of(stretch.opened), made)
+    records, _ = engines.read(EngineDemand.of(stretch.buckets), made)
     return records
 
 
@@ -126,7 +126,7 @@ def query_changes_frame(
         catalog = site.catalog
         shape, found = _comparable_segments(catalog, query, since)
         frames = [
-            change_records_frame(changes_frame(spark, catalog, site.warehouse, each), each.of.shape, each.told, shape)
+            change_records_frame(changes_frame(spark, catalog, site.warehouse, each), each.of.shape, each.causes, shape)
             for each in found
         ]
         return union_by_name(frames) if frames else empty_change_records_frame(spark, shape)
@@ -141,7 +141,7 @@ def query_changes_table(site: Site, query: str, since: str | int | None = None) 
     with pins.hold_pin(catalog, max(after, 1), f"changes of {name}") as pin, query_errors_in_words():
         shape, found = _comparable_segments(catalog, name, since)
         tables = [
-            changes_from_records(fetch_all(read_change_records(engines, site, each)), each.of.shape, each.told, shape)
+            changes_from_records(fetch_all(read_change_records(engines, site, each)), each.of.shape, each.causes, shape)
             for each in found
         ]
         pin.check()
@@ -168,7 +168,7 @@ def _comparable_segments(
     for place in range(len(found) - 1, -1, -1):
         if not have_same_key(found[place].of.shape, shape):
             kept = found[place + 1 :]
-            first = kept[0].told if kept else {}
+            first = kept[0].causes if kept else {}
             commit = min((each.commit_id for each in first.values()), default=0)
             warnings.warn(f"{name} had another key before commit {commit}; those changes are left out", stacklevel=4)
             return shape, kept

@@ -305,7 +305,7 @@ def _sort_records(read: Sequence[tuple[ChangeRange, pa.Table]]) -> _ChangeRecord
     found = _ChangeRecords()
     for stretch, table in read:
         records = _segment_records(stretch, table)
-        hows = {(part.how, part.run is None) for part in stretch.parts}
+        hows = {(part.kind, part.evaluation is None) for part in stretch.parts}
         if (RecordKind.GONE, True) in hows:
             found.gone += records
         elif (RecordKind.ADDED, True) in hows:

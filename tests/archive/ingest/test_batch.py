@@ -50,12 +50,12 @@ def test_the_same_batch_id_again_changes_nothing_and_says_so(a_house: Builder) -
     first = house.append([source], batch_id="monday")
     before = state(house)
     again = house.append([source], batch_id="monday")
-    assert (first.already, again.already) == (False, True)
+    assert (first.already_ingested, again.already_ingested) == (False, True)
     assert (again.commit_id, again.counts, again.stable) == (first.commit_id, first.counts, first.stable)
     # Its content is what it is known by, not where it lies.
     house.write(source, folder="elsewhere")
     moved = ingest_batch(house.site, IngestRequest("feed", [str(house.folder / "elsewhere")], batch_id="monday"))
-    assert moved.already
+    assert moved.already_ingested
     assert state(house) == before
 
 
@@ -64,9 +64,9 @@ def test_a_batch_without_an_id_is_known_by_the_names_and_contents_of_its_files(a
     sources = [Source("1.csv", [a_line(1)]), Source("2.csv", [a_line(2)])]
     first = house.append(sources)
     again = house.append(sources[::-1])
-    assert (again.already, again.batch_id) == (True, first.batch_id)
+    assert (again.already_ingested, again.batch_id) == (True, first.batch_id)
     other = house.append([Source("b.csv", [a_line(1)]), Source("a.csv", [a_line(2)])])
-    assert (other.already, other.counts.dropped) == (False, 2)
+    assert (other.already_ingested, other.counts.dropped) == (False, 2)
 
 
 def test_the_same_batch_id_with_other_content_is_refused(a_house: Builder) -> None:
@@ -87,7 +87,7 @@ def test_a_file_taken_in_before_is_taken_in_again_under_another_id(a_house: Buil
     house.append([source], batch_id="monday")
     before = state(house)
     both = house.append([source, Source("2.csv", [a_line(20)])])
-    assert (both.files, [each.batch_id for each in both.left_out]) == (1, ["monday"])
+    assert (both.files, [each.batch_id for each in both.skipped_files]) == (1, ["monday"])
     again = house.append([source], **how)
     # The stable point is at 15 by now: all three are late insertions.
     assert (again.counts.read, again.counts.pending, again.counts.dropped) == (3, 3, 0)

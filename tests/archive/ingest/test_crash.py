@@ -182,7 +182,7 @@ def test_a_transaction_that_is_killed_at_every_statement(
     house.catalog.close()
     retried = House(tmp_path, replace(house.site, catalog=open_catalog(fresh_database(kind, like=url), house.clock)))
     report = retried.append(BATCH, batch_id="monday")
-    assert (report.already, report.commit_id) == (False, 3)
+    assert (report.already_ingested, report.commit_id) == (False, 3)
     is_the_oracle(retried, stream)
     retried.catalog.close()
 
@@ -192,7 +192,7 @@ def test_a_transaction_that_is_killed_at_every_statement(
     with pytest.raises(BatchConflict):
         commit_append(house.catalog, streams.stream_state(house.catalog, "feed"), arrived, Cause("append"))
     report = house.append(BATCH, batch_id="monday")
-    assert (report.already, report.commit_id) == (True, 3)
+    assert (report.already_ingested, report.commit_id) == (True, 3)
     is_the_oracle(house, stream)
     taken = ledger.find_batch(house.catalog, 1, "monday")
     assert taken is not None

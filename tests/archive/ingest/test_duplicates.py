@@ -117,14 +117,14 @@ def test_settling_is_looking_at_one_row_after_the_other(
     stream = a_feed(moment="bigint", key=key, on_duplicate=policy)
     told = placed(stream, rows, archived)
     found = list(deduplicate((a_table(stream, piece) for piece in pieces(told, cuts)), stream))
-    fresh = [pos for each in found for pos in each.fresh[POS].to_pylist()]
+    fresh = [pos for each in found for pos in each.new[POS].to_pylist()]
     replacing = [pos for each in found for pos in each.replacing[POS].to_pylist()]
     conflicts = [tuple(pair) for each in found for pair in each.conflicts.tolist()]
     dropped, replaced = sum(each.dropped for each in found), sum(each.replaced for each in found)
     assert Outcome(fresh, replacing, conflicts, dropped, replaced) == one_by_one(stream, told)
     values = {row[POS]: row for row in told}
     for each in found:
-        for row in (*each.fresh.to_pylist(), *each.replacing.to_pylist()):
+        for row in (*each.new.to_pylist(), *each.replacing.to_pylist()):
             assert identical(stream, row, values[row[POS]])
 
 
@@ -133,7 +133,7 @@ def test_a_key_that_fills_whole_tables(stream: Stream) -> None:
     rows = [{"at": 1, "who": "a", "price": 1.0, "note": None, POS: pos} for pos in range(7)]
     found = list(deduplicate((a_table(stream, [row]) for row in rows), stream))
     assert sum(each.dropped for each in found) == 6
-    assert [each.fresh[POS].to_pylist() for each in found if each.fresh.num_rows] == [[0]]
+    assert [each.new[POS].to_pylist() for each in found if each.new.num_rows] == [[0]]
 
 
 def test_nothing_settles_to_nothing() -> None:

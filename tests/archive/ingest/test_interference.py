@@ -78,7 +78,7 @@ def test_a_commit_whose_answer_was_lost_keeps_its_files(a_house: Builder, monkey
     with answer_lost(monkeypatch), pytest.raises(ErrataError, match="does not answer as it should"):
         ingest_batch(house.site, IngestRequest("feed", paths))
     again = ingest_batch(house.site, IngestRequest("feed", paths))
-    assert (again.already, again.counts.appended) == (True, 3)
+    assert (again.already_ingested, again.counts.appended) == (True, 3)
     assert house.files()
     assert only_what_is_indexed(house)
     assert seconds(house) == [0, 1, 2]
@@ -165,7 +165,7 @@ def test_a_twin_run_that_takes_a_named_file_first(a_house: Builder) -> None:
     paths = [str(house.write(Source(f"{second}.csv", [a_line(second, note=LARGE)]))) for second in (1, 2)]
     on_step = at_step("committing", lambda: ingest_batch(house.site, IngestRequest("feed", paths[:1])))
     report = ingest_batch(house.site, IngestRequest("feed", paths), on_step)
-    assert (report.files, [each.name for each in report.left_out]) == (1, paths[:1])
+    assert (report.files, [each.name for each in report.skipped_files]) == (1, paths[:1])
     assert seconds(house) == [1, 2]
     assert only_what_is_indexed(house)
 
@@ -254,7 +254,7 @@ def test_files_without_rows_are_alike_on_many_days(a_house: Builder) -> None:
     for day in (1, 2):
         empty = [Source(f"{day}-empty{ending}", columns=["at", "who"]) for ending in (".csv", ".jsonl", ".parquet")]
         report = house.append([*empty, Source(f"{day}.csv", [a_line(day)])])
-        assert (report.already, report.counts.appended) == (False, 1)
+        assert (report.already_ingested, report.counts.appended) == (False, 1)
     assert seconds(house) == [1, 2]
     assert house.append([Source("3-empty.csv", columns=["at", "who"])]).counts.read == 0
 
@@ -263,7 +263,7 @@ def test_again_takes_the_same_set_in_as_often_as_it_is_said(a_house: Builder) ->
     house = a_house(a_feed(slack=100 * SECOND))
     sources = [Source("1.csv", [a_line(1)]), Source("2.csv", [a_line(2)])]
     reports = [house.append(sources, again=again) for again in (False, True, True, False)]
-    assert [(each.already, each.counts.dropped, each.commit_id) for each in reports] == [
+    assert [(each.already_ingested, each.counts.dropped, each.commit_id) for each in reports] == [
         (False, 0, 2),
         (False, 2, 3),
         (False, 2, 4),

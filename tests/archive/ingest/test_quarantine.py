@@ -209,7 +209,7 @@ def test_what_no_text_can_hold_is_left(a_house: Builder) -> None:
     put(house, "2.parquet", pa.table({"at": [T[1]], "who": ["d"], "note": broken}))
     house.clock.advance(3 * DAY)
     report = retried(house)
-    assert [row.row.line for row, _ in report.left] == [2, 3, 1]
+    assert [row.row.line for row, _ in report.unreadable] == [2, 3, 1]
     assert report.quarantined == 3
     assert [(row["who"], row["note"]) for row in house.rows()] == [("c", "\\xe9")]
     assert len(all_held(house)) == 3
@@ -221,7 +221,7 @@ def test_a_row_whose_header_is_not_known_is_left(a_house: Builder) -> None:
     put(house, "1.csv", f"at,who,price\n{T[0]},a,x\n")
     with house.catalog.writing() as connection:
         connection.exec_driver_sql("UPDATE quarantine SET file_number = NULL")
-    [(_, why)] = retried(house).left
+    [(_, why)] = retried(house).unreadable
     assert "before headers were kept" in why
 
 
@@ -338,7 +338,7 @@ def test_the_same_retry_twice_is_one(a_house: Builder) -> None:
     house.clock.advance(3 * DAY)
     selected = select_items(house.site, QuarantineSelection("feed"))
     [one], [other] = retry_items(house.site, selected).batches, retry_items(house.site, selected).batches
-    assert (one.already, other.already, one.commit_id) == (False, True, other.commit_id)
+    assert (one.already_ingested, other.already_ingested, one.commit_id) == (False, True, other.commit_id)
     assert keys(house) == [("a", 1.0)]
 
 

@@ -126,7 +126,7 @@ def test_one_batch_by_two_writers_is_taken_in_once(a_house: Builder) -> None:
     house = a_house(FEED)
     source = Source("1.csv", [a_line(second) for second in range(30)])
     reports, _ = together(house, [("monday", source), ("monday", source)])
-    assert sorted(report.already for report in reports) == [False, True]
+    assert sorted(report.already_ingested for report in reports) == [False, True]
     assert {(report.commit_id, report.counts) for report in reports} == {(2, BatchCounts(30, 30))}
     assert len(house.rows()) == 30
     assert commits.newest_commit(house.catalog) == 2

@@ -25,10 +25,10 @@ def test_a_correction_at_the_very_end_holds_up_no_other(a_house: Builder) -> Non
     house = a_house(a_feed(moment="bigint"))
     house.append([Source("1.jsonl", [counted(at) for at in range(10)])])
     house.append([Source("2.jsonl", [counted(HIGHEST, op=Op.DELETE)])])
-    alone = apply_stream_revisions(house.site, "feed").settled
+    alone = apply_stream_revisions(house.site, "feed").counts
     assert (alone.waiting, alone.applied) == (1, 0)
     house.append([Source("3.jsonl", [counted(HIGHEST, op=Op.DELETE), counted(3, op=Op.DELETE)])])
-    settled = apply_stream_revisions(house.site, "feed").settled
+    settled = apply_stream_revisions(house.site, "feed").counts
     assert (settled.deleted, settled.waiting) == (1, 2)
     assert [row["at"] for row in house.scan()] == [at for at in range(10) if at != 3]
     assert len(house.scan(start="0", end="9" * 30)) == 9
@@ -55,7 +55,7 @@ def test_what_only_waits_does_not_hold_up_what_stands_behind_it(
     house.append([Source("3.jsonl", [counted(2, op=Op.DELETE)])])
     monkeypatch.setattr(decide, "CLAIM_ROWS", 1)
     monkeypatch.setattr(decide.claim_pending, "__defaults__", (1,))
-    settled = apply_stream_revisions(house.site, "feed").settled
+    settled = apply_stream_revisions(house.site, "feed").counts
     assert (settled.deleted, settled.waiting) == (1, 3)
 
 

@@ -152,11 +152,11 @@ def test_all_rows_and_no_others_are_found(
                     origin = {"_pos": 100 * number + place, "_batch": batches[place], "_revision": revisions[place]}
                     note = None if compacted else row["note"]
                     expected.append({**row, "note": note, **origin, "_bucket": number, "_floor": 10 * number})
-        probe = BucketProbe(stream, wanted.placed(stream))
+        probe = BucketProbe(stream, wanted.with_places(stream))
         found = [
-            probe.file(each, warehouse.path(each.bucket.path))
+            probe.find_in_file(each, warehouse.path(each.bucket.path))
             if each.bucket.path is not None
-            else probe.inline(each, unpack_table(data[each.bucket.bucket_id]))
+            else probe.find_in_rows(each, unpack_table(data[each.bucket.bucket_id]))
             for each in plan_lookups(stream, wanted, buckets)
         ]
     table = pa.concat_tables([located_schema(stream).empty_table(), *found])
@@ -251,7 +251,7 @@ def one_file(stream: Stream, folder: Path, rows: Sequence[Row]) -> tuple[Warehou
 
 def found_in(stream: Stream, warehouse: Warehouse, bucket: Bucket, wanted: WantedKeys) -> list[str]:
     files = [(warehouse.path(bucket.path or ""), each) for each in plan_lookups(stream, wanted, [bucket])]
-    tables = probe_locally(BucketProbe(stream, wanted.placed(stream)), files)
+    tables = probe_locally(BucketProbe(stream, wanted.with_places(stream)), files)
     return [note for table in tables for note in table["note"].to_pylist()]
 
 
@@ -374,7 +374,7 @@ def test_spark_and_this_process_agree_on_every_type(spark: SparkSession, tmp_pat
     buckets = [as_bucket(writer.write(table.slice(start, 5), Role.BASE), start) for start in range(0, count, 5)]
     chosen = table.take([0, 1, 7, 8, 19])
     wanted = WantedKeys(chosen.select(list(stream.key)))
-    probe = BucketProbe(stream, wanted.placed(stream))
+    probe = BucketProbe(stream, wanted.with_places(stream))
     files = [(warehouse.path(each.bucket.path or ""), each) for each in plan_lookups(stream, wanted, buckets)]
     here, there = pa.concat_tables(probe_locally(probe, files)), probe_by_spark(spark, probe, files)
     assert here["_pos"].to_pylist() == [0, 1, 7, 8, 19]

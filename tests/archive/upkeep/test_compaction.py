@@ -30,7 +30,7 @@ def test_a_replaced_row_becomes_a_row_again(make: Make) -> None:
     untouched = done.stored()[2]
     done.correct((REPLACE, a_row(1, price=2.0), {}), (DELETE, key(2), {}), (INSERT, a_row(15), {}))
     rows = done.seen()
-    assert compacted(done).nothing is False
+    assert compacted(done).is_empty is False
     assert done.stored(Role.OVERLAY) == []
     assert [[row["at"] for row in done._rows(bucket)] for bucket in done.stored()] == [
         [0, 1, 3],
@@ -283,9 +283,9 @@ def test_it_says_when_nothing_is_due_and_a_plan_touches_nothing(make: Make) -> N
     done.bring([a_row(1), a_row(2)])
     done.correct((DELETE, key(1), {}))
     before = done.standing
-    assert compacted(done).nothing
+    assert compacted(done).is_empty
     planned = compacted(done, everything=True, plan_only=True)
-    assert (planned.commit_id, len(planned.replaced), len(planned.folded), planned.nothing) == (None, 1, 1, False)
+    assert (planned.commit_id, len(planned.replaced), len(planned.folded), planned.is_empty) == (None, 1, 1, False)
     assert done.standing == before
     with pytest.raises(ErrataError, match="nothing_of_the_kind"):
         compact_streams(done.house.site, ["nothing_of_the_kind"])

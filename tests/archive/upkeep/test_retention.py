@@ -114,15 +114,15 @@ def test_only_the_form_that_is_there_holds_and_of_several_the_one_that_reaches_b
 def test_rows_stay_for_a_query_and_it_is_said_for_which(place: Place) -> None:
     place.answer("all")
     [aged] = age_out(place.site)
-    assert (aged.commit_id, aged.rows, aged.held) == (None, 0, RetentionHold("all", LOWEST))
+    assert (aged.commit_id, aged.rows, aged.hold) == (None, 0, RetentionHold("all", LOWEST))
     place.written.apply({name: text for name, text in TEXTS.items() if name != "all"}, streams=STREAMS)
     place.answer("recent")
     place.bring(80)
     [aged] = age_out(place.site)
-    assert (aged.rows, aged.aged_to, aged.held) == (1, 1, RetentionHold("recent", 10))
+    assert (aged.rows, aged.aged_to, aged.hold) == (1, 1, RetentionHold("recent", 10))
     place.answer("recent")
     [aged] = age_out(place.site)
-    assert (aged.rows, aged.held) == (1, None)
+    assert (aged.rows, aged.hold) == (1, None)
 
 
 @pytest.mark.parametrize(
@@ -134,18 +134,18 @@ def test_rows_stay_for_a_query_and_it_is_said_for_which(place: Place) -> None:
             ["feed: no buckets with 3 rows up to 20 dropped in commit 7"],
         ),
         (
-            AgeOutReport("feed", 7, (), 3, 21, timed=False, held=RetentionHold("q", 30)),
+            AgeOutReport("feed", 7, (), 3, 21, timed=False, hold=RetentionHold("q", 30)),
             [
                 "feed: no buckets with 3 rows up to 20 dropped in commit 7",
                 "feed: what is past the retention stays from 30 on: query q has still to read it",
             ],
         ),
         (
-            AgeOutReport("feed", None, (), held=RetentionHold("q", LOWEST)),
+            AgeOutReport("feed", None, (), hold=RetentionHold("q", LOWEST)),
             ["feed: what is past the retention stays: query q reads all of it each time"],
         ),
         (
-            AgeOutReport("q", None, (), held=RetentionHold("q", LOWEST)),
+            AgeOutReport("q", None, (), hold=RetentionHold("q", LOWEST)),
             ["q: what is past the retention stays: which values have come is known from it alone"],
         ),
     ],

@@ -102,12 +102,12 @@ class Archive:
         done = run_vacuum(self.site, names, grace)
         assert replace(done, commits=[]) == planned
         again = plan_vacuum(self.site, names, grace)
-        assert (again.freed, again.folders, again.stuck) == ([], 0, [])
+        assert (again.freed, again.folders, again.failed) == ([], 0, [])
         return done
 
 
 def freed(done: VacuumReport) -> dict[tuple[str, str, str], tuple[int, int, int]]:
-    return {(each.stream, each.what.value, each.kind): (each.buckets, each.files, each.bytes) for each in done.freed}
+    return {(each.stream, each.reason.value, each.kind): (each.buckets, each.files, each.bytes) for each in done.freed}
 
 
 def an_archive(folder: Path, url: str, *declared: Stream) -> Archive:
@@ -139,7 +139,7 @@ def test_what_is_freed_is_told_by_stream_and_kind(archive: Archive) -> None:
         ("feed", "vacuum"),
         ("other", "vacuum"),
     ]
-    assert (done.young, done.foreign, done.stuck) == (0, 0, [])
+    assert (done.young, done.foreign, done.failed) == (0, 0, [])
     assert archive.named() == archive.house.files()
     assert len(archive.named()) == 3, "an overlay that was folded is kept: its rows have not aged out"
     # Where nothing is left of a day, its folder goes too.
@@ -272,7 +272,7 @@ def test_a_file_that_cannot_be_removed_holds_nothing_else_up(archive: Archive, m
     with monkeypatch.context() as patched:
         patched.setattr(Warehouse, "remove", refuses)
         done = run_vacuum(archive.site)
-    assert done.stuck == [f"{path}: Permission denied" for path in sorted(stuck)]
+    assert done.failed == [f"{path}: Permission denied" for path in sorted(stuck)]
     assert freed(done) == {("feed", "superseded", "base"): (2, 2, 14)}
     assert archive.house.files() == stuck
     assert index.doomed_files(archive.catalog) == [(str(spent[0].path), 7)]
@@ -288,7 +288,7 @@ def test_a_file_that_is_gone_already_is_no_failure(archive: Archive) -> None:
     archive.change(remove=[1])
     archive.house.clock.advance(DAY)
     archive.site.warehouse.remove(str(spent.path))
-    assert archive.planned_and_done().stuck == []
+    assert archive.planned_and_done().failed == []
 
 
 def test_a_folder_that_cannot_be_listed_is_told(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -555,8 +555,8 @@ def test_two_at_once_leave_what_one_leaves(tmp_path: Path, catalog_url: str) -> 
         made.put(f"feed/base/2020-01-0{number % 5 + 1}/{number:032}.parquet", age=DAY)
     with ThreadPoolExecutor(2) as pool:
         both = [job.result(60) for job in [pool.submit(run_vacuum, made.site) for _ in range(2)]]
-    assert all(done.stuck == [] for done in both)
-    superseded = [each for done in both for each in done.freed if each.what is VacuumReason.SUPERSEDED]
+    assert all(done.failed == [] for done in both)
+    superseded = [each for done in both for each in done.freed if each.reason is VacuumReason.SUPERSEDED]
     assert sorted((each.stream, each.buckets) for each in merged(superseded)) == [("feed", 19), ("other", 19)]
     assert made.house.files() == made.named()
     assert len(made.named()) == 2

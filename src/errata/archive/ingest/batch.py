@@ -77,24 +77,24 @@ class IngestReport:
     """None when there was nothing to take in."""
     counts: BatchCounts = field(default_factory=BatchCounts)
     files: int = 0
-    already: bool = False
+    already_ingested: bool = False
     """The ledger had the batch; nothing was changed."""
     stable: int | None = None
     bad: Sequence[BadRow] = ()
     """The first few rows that went to quarantine."""
-    set_aside: Sequence[QuarantineFile] = ()
+    held_files: Sequence[QuarantineFile] = ()
     """Landed files of which nothing could be taken in."""
-    left_out: Sequence[Delivery] = ()
+    skipped_files: Sequence[Delivery] = ()
     """Named files that earlier batches had brought."""
     repeated: Sequence[Delivery] = ()
     """Files of earlier batches that said the same as one of these."""
-    trouble: ErrataError | None = None
+    clearing_error: ErrataError | None = None
     """Why files whose rows are committed could not be put away."""
 
     @property
     def incomplete(self) -> bool:
         """Whether something of it went to quarantine."""
-        return bool(self.set_aside) or (bool(self.counts.quarantined) and not self.already)
+        return bool(self.held_files) or (bool(self.counts.quarantined) and not self.already_ingested)
 
 
 def ingest_batch(site: Site, batch: IngestRequest, on_step: ProgressCallback = lambda _: None) -> IngestReport:
@@ -119,7 +119,7 @@ def ingest_batch(site: Site, batch: IngestRequest, on_step: ProgressCallback = l
                 if batch.landed and any_missing(looked.files):
                     raise FilesConflict from error  # another run has even cleared them away
                 raise
-            whole = replace(report, set_aside=aside, left_out=looked.left_out)
+            whole = replace(report, held_files=aside, skipped_files=looked.left_out)
             return _finish_batch(site, stream, looked, whole, on_step)
 
     # Another run has just taken some of the files: look again at what is left.
@@ -182,7 +182,7 @@ def _inspect_batch(site: Site, batch: IngestRequest, standing: StreamState) -> _
 
 def _repeated_report(standing: StreamState, taken: LedgerBatch, files: int) -> IngestReport:
     counted = (taken.commit_id, taken.counts, files)
-    return IngestReport(standing.stream.name, taken.batch_id, *counted, already=True, stable=standing.stable)
+    return IngestReport(standing.stream.name, taken.batch_id, *counted, already_ingested=True, stable=standing.stable)
 
 
 def _hold_bad_files(
@@ -202,8 +202,8 @@ def _finish_batch(
         try:
             clear_files(stream, [*looked.to_clear, *looked.files])
         except ErrataError as error:
-            report = replace(report, trouble=error)
-    if stream.layout is Layout.CLUSTERED and report.counts.appended and not report.already:
+            report = replace(report, clearing_error=error)
+    if stream.layout is Layout.CLUSTERED and report.counts.appended and not report.already_ingested:
         from errata.archive.upkeep.compaction import compact_streams  # noqa: PLC0415 - for clustered streams alone
 
         # Pieces of one sorted table never overlap: those that the batch reaches into are merged with it at once.
@@ -353,7 +353,7 @@ def _batch_commit(
         arranged.on_time,
         frozenset(file.sha256 for file in new.files) if new.guarded else frozenset(),
         new.known,
-        new.again_of,
+        new.retake_of,
         batch.default_op,
         () if batch.retried is None else batch.retried.ids,
     )

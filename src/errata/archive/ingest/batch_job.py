@@ -44,8 +44,8 @@ def run_batch_job(prepared: PreparedBatch, session: SparkSession) -> tuple[Appen
 
 def _plan_job(prepared: PreparedBatch, session: SparkSession) -> tuple[AppendContext, DataFrame]:
     """The job of a batch, and the intent with the bounds of its slots."""
-    intent, known, found = prepared.intent, prepared.known, prepared.found
-    short = _plan_without_shuffle(session, intent, prepared.work)
+    intent, known, found = prepared.context, prepared.archived_scan, prepared.archived_buckets
+    short = _plan_without_shuffle(session, intent, prepared.splits)
     if short is not None:
         intent = replace(intent, bounds=short.bounds)
         return intent, _slot_job(session, intent, short, archived_sources(prepared))
@@ -54,7 +54,7 @@ def _plan_job(prepared: PreparedBatch, session: SparkSession) -> tuple[AppendCon
     rows = None
     if known is not None and found.all:
         rows = scan_rows(session, prepared.catalog, intent.warehouse, known, found)
-    return intent, _shuffle_job(session, intent, prepared.work, rows)
+    return intent, _shuffle_job(session, intent, prepared.splits, rows)
 
 
 def _plan_without_shuffle(

@@ -65,14 +65,14 @@ class WrittenBatch:
         self.faults.discard()
         for bucket in self.buckets:
             if bucket.path is not None:
-                self.faults.intent.warehouse.remove(bucket.path)
+                self.faults.context.warehouse.remove(bucket.path)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFaults:
     """The rows that do not go in, some of them in files because they are many."""
 
-    intent: AppendContext
+    context: AppendContext
     splits: Mapping[int, ReadSplit]
     blobs: Sequence[bytes]
     paths: Sequence[str]
@@ -85,39 +85,39 @@ class BatchFaults:
         for blob in self._blobs():
             table = unpack_table(blob)
             for start in range(0, table.num_rows, stages.ARROW_BATCH_ROWS):
-                yield from self._told(table.slice(start, stages.ARROW_BATCH_ROWS).to_pylist())
+                yield from self._bad_rows(table.slice(start, stages.ARROW_BATCH_ROWS).to_pylist())
 
     def discard(self) -> None:
         """Remove the files: the catalog has the rows now, or nobody will."""
         for path in self.paths:
-            self.intent.warehouse.remove(path)
+            self.context.warehouse.remove(path)
 
     def _blobs(self) -> Iterator[bytes]:
         yield from self.blobs
         for path in self.paths:
-            yield self.intent.warehouse.read(path)
+            yield self.context.warehouse.read(path)
 
-    def _told(self, rows: Sequence[dict[str, object]]) -> Iterator[BadRow]:
+    def _bad_rows(self, rows: Sequence[dict[str, object]]) -> Iterator[BadRow]:
         wanting: dict[SourceFile, set[int]] = {}
         for row in rows:
             if row["text"] is None:
                 file, line = self._place(row["pos"])
                 wanting.setdefault(file, set()).add(line)
-        texts = {file: fetch_lines(file, lines, self.intent.stream) for file, lines in wanting.items()}
+        texts = {file: fetch_lines(file, lines, self.context.stream) for file, lines in wanting.items()}
         for row in rows:
             file, line = self._place(row["pos"])
             text = row["text"] if row["text"] is not None else texts[file][line]
             reason = row["reason"] or self._conflict(row["other"])
             source = None if self.retried is None else file.name
-            yield BadRow(*self._stood(file, line), str(text), str(reason), source)
+            yield BadRow(*self._original_place(file, line), str(text), str(reason), source)
 
     def _conflict(self, other: object) -> str:
         if not isinstance(other, int) or other < 0:
             return "duplicate key: the archive has a row of this key that says something else"
-        file, line = self._stood(*self._place(other))
+        file, line = self._original_place(*self._place(other))
         return f"duplicate key: line {line} of {file} has the same key and says something else"
 
-    def _stood(self, file: SourceFile, line: int) -> tuple[str, int]:
+    def _original_place(self, file: SourceFile, line: int) -> tuple[str, int]:
         return (file.name, line) if self.retried is None else self.retried.first_place(file.name, line)
 
     def _place(self, pos: object) -> tuple[SourceFile, int]:
@@ -133,24 +133,24 @@ class PreparedBatch:
     """A batch about to be arranged: its files have been looked at, nothing has been read."""
 
     catalog: Catalog
-    intent: AppendContext
+    context: AppendContext
     """Where the slots begin is found when it is arranged."""
     files: Sequence[SourceFile]
     layouts: Sequence[FileLayout]
-    work: Sequence[tuple[FileSplit, FileLayout]]
-    known: ArchiveScan | None
+    splits: Sequence[tuple[FileSplit, FileLayout]]
+    archived_scan: ArchiveScan | None
     """Where the archive has rows that a new one may repeat."""
-    found: ScanBuckets
+    archived_buckets: ScanBuckets
     """The buckets that can hold such."""
 
     def is_small(self, *, near: bool) -> bool:
         """Whether it is read and ordered here, without Spark. Keys without the order field are settled by Spark: all of
         the archive may have them. `near`: whether work that is small is kept from Spark."""
-        if not self.intent.stream.key_has_order:
+        if not self.context.stream.key_has_order:
             return False
         size = sum(_GZIP_RATIO * file.bytes if file.gzip else file.bytes for file in self.files)
         told = sum(count for layout in self.layouts for count in layout.row_groups)
-        beside = sum(bucket.rows for bucket in self.found.all)
+        beside = sum(bucket.rows for bucket in self.archived_buckets.all)
         most = LOCAL_FACTOR if near else 1
         return size <= most * SMALL_BYTES and told <= most * SMALL_ROWS and beside <= MAX_LOCAL_ARCHIVE_ROWS
 
@@ -175,19 +175,19 @@ def prepare_batch(
 def write_batch(prepared: PreparedBatch, session: SparkSession | None) -> WrittenBatch:
     """Read, order and write a batch; without a session one that is small."""
     if session is None:
-        intent, told = prepared.intent, _write_locally(prepared)
+        intent, told = prepared.context, _write_locally(prepared)
     else:
         from errata.archive.ingest.batch_job import run_batch_job  # noqa: PLC0415 - it imports PySpark: a small batch needs none
 
         intent, told = run_batch_job(prepared, session)
-    return _collect_reports(intent, [split for split, _ in prepared.work], told)
+    return _collect_reports(intent, [split for split, _ in prepared.splits], told)
 
 
 def _write_locally(prepared: PreparedBatch) -> pa.Table:
     """What the one task of a small batch tells."""
-    pieces = {0: [SlotPiece(split, layout, True) for split, layout in prepared.work]}
+    pieces = {0: [SlotPiece(split, layout, True) for split, layout in prepared.splits]}
     slot = pa.record_batch([pa.array([0])], ["slot"])
-    told = write_slots(prepared.intent, pieces, archived_sources(prepared), iter([slot]))
+    told = write_slots(prepared.context, pieces, archived_sources(prepared), iter([slot]))
     return pa.Table.from_batches(told, report_schema())
 
 
@@ -199,16 +199,21 @@ def _narrow_known_rows(
     by_arrival = stream.ordered_on_arrival and stream.key_has_order and not any(each.gives_order for each in layouts)
     if known is None or not by_arrival:
         return known
-    return replace(known, interval=Interval(start=intent.arrival))
+    return replace(known, interval=Interval(start=intent.arrival_order))
 
 
 def archived_sources(prepared: PreparedBatch) -> ArchivedRows:
-    catalog, intent, known, found = prepared.catalog, prepared.intent, prepared.known, prepared.found
+    catalog, intent, known, found = (
+        prepared.catalog,
+        prepared.context,
+        prepared.archived_scan,
+        prepared.archived_buckets,
+    )
     base = bucket_sources(catalog, found.base)
     if known is None or not found.overlays:
         return ArchivedRows(base)
     rows = read_overlays(intent.stream, intent.warehouse, bucket_sources(catalog, found.overlays))
-    return ArchivedRows(base, Overlays(intent.stream, rows).reaching(known.interval.start), known.standing.aged_to)
+    return ArchivedRows(base, Overlays(intent.stream, rows).from_place(known.interval.start), known.state.aged_to)
 
 
 def _collect_reports(intent: AppendContext, splits: Sequence[FileSplit], told: pa.Table) -> WrittenBatch:
@@ -266,14 +271,14 @@ def _batch_faults(
 
 def _spill_inline(intent: AppendContext, written: Sequence[NewBucket]) -> list[NewBucket]:
     """Tasks do not know of each other's inline buckets; those for which there is no room become files after all."""
-    room = intent.room
+    room = intent.inline_room
     kept = []
     for bucket in written:
         if bucket.data is None or bucket.size <= room:
             room -= 0 if bucket.data is None else bucket.size
             kept.append(bucket)
         else:
-            kept.append(replace(intent, room=0).writer.write(unpack_table(bucket.data), bucket.role))
+            kept.append(replace(intent, inline_room=0).writer.write(unpack_table(bucket.data), bucket.role))
     return kept
 
 

@@ -24,7 +24,7 @@ ARCHIVED_POSITION = -1
 class DeduplicatedRows:
     """What became of a run of rows."""
 
-    fresh: pa.Table
+    new: pa.Table
     """New rows, in the order in which they came."""
     replacing: pa.Table
     """Rows that say something new of a row in the archive."""
@@ -100,7 +100,7 @@ def _keep_last(rows: pa.Table, positions: np.ndarray, starts: np.ndarray, length
     same = np.zeros(len(starts), dtype=bool)
     same[over_archive] = _rows_equal(rows, last[over_archive], starts[over_archive])
     return DeduplicatedRows(
-        fresh=rows.take(pa.array(last[new & ~over_archive])),
+        new=rows.take(pa.array(last[new & ~over_archive])),
         replacing=rows.take(pa.array(last[over_archive & ~same])),
         conflicts=np.zeros((0, 2), dtype=np.int64),
         dropped=int(repeats.sum() + same.sum()),

@@ -218,7 +218,7 @@ class LandedFiles:
         return bool(self.files)
 
     @property
-    def told(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """As JSON can hold it; the fingerprint is another one when other files are there."""
         text = "\n".join(f"{stream} {name} {size}" for stream, some in self.files.items() for name, size in some)
         counts = {stream: len(some) for stream, some in self.files.items()}
@@ -276,7 +276,7 @@ class NamedDelivery:
     """Whether what others bring meanwhile may be the same delivery."""
     earlier: Sequence[Delivery] = ()
     """Files with one of these contents that came before."""
-    again_of: int | None = None
+    retake_of: int | None = None
     """The batch of which it is another take."""
 
     @property
@@ -344,7 +344,7 @@ def _as_repeated_take(site: Site, of: StreamState, wanted: NamedDelivery) -> Nam
     if not takes:
         return wanted
     free = ledger.next_take_id(site.catalog, of.stream_id, wanted.batch_id)
-    return replace(wanted, batch_id=free, again_of=takes[0].batch_no)
+    return replace(wanted, batch_id=free, retake_of=takes[0].batch_no)
 
 
 def changed_content_error(taken: LedgerBatch) -> RefusedError:

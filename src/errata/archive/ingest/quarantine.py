@@ -44,7 +44,7 @@ class QuarantineItems:
     """Landed files of which nothing could be taken in."""
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         return not (self.rows or self.files)
 
 

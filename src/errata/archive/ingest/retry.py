@@ -25,14 +25,14 @@ class RetryReport:
     """What came of rows that were taken in again."""
 
     batches: Sequence[IngestReport]
-    left: Sequence[tuple[QuarantineRow, str]]
+    unreadable: Sequence[tuple[QuarantineRow, str]]
     """Rows that cannot be read again, and why; they stay as they are."""
 
     @property
     def quarantined(self) -> int:
         """How many of the rows and files are in quarantine still, or again."""
-        again = sum(each.counts.quarantined + len(each.set_aside) for each in self.batches)
-        return len(self.left) + again
+        again = sum(each.counts.quarantined + len(each.held_files) for each in self.batches)
+        return len(self.unreadable) + again
 
 
 def retry_items(site: Site, selected: QuarantineItems, on_step: ProgressCallback = lambda _: None) -> RetryReport:

@@ -84,7 +84,7 @@ def _archived_rows(intent: AppendContext, slot: int, witnesses: ArchivedRows) ->
             table = table.filter(pa.array(~witnesses.overlays.masked(table, bucket.floor)))
         yield from _rows_of_slot(intent, slot, table)
     if witnesses.overlays is not None:
-        yield from _rows_of_slot(intent, slot, witnesses.overlays.surviving(witnesses.aged_to))
+        yield from _rows_of_slot(intent, slot, witnesses.overlays.live_rows(witnesses.aged_to))
 
 
 def _rows_of_slot(intent: AppendContext, slot: int, table: pa.Table) -> Iterator[pa.Table]:

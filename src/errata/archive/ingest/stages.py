@@ -74,7 +74,7 @@ def deduplicate_stage(intent: AppendContext, batches: RecordBatches) -> RecordBa
     asides: list[bytes] = []
     faults = _FaultCollector()
     for found in deduplicate(split_asides(batches, asides), intent.stream):
-        yield from found.fresh.to_batches(ARROW_BATCH_ROWS)
+        yield from found.new.to_batches(ARROW_BATCH_ROWS)
         faults.add(found.conflicts, found.dropped, found.replaced)
         if found.replacing.num_rows:
             faults.replacing.append(_pending_replacements(intent, found.replacing))
@@ -101,7 +101,7 @@ def write_stage(intent: AppendContext, settles: bool, batches: RecordBatches) ->
             faults.add(found.conflicts, found.dropped, found.replaced)
             if found.replacing.num_rows:
                 faults.replacing.append(_pending_replacements(intent, found.replacing))
-            yield found.fresh
+            yield found.new
 
     stored = [*intent.stream.names, POS]
     rows = (table.select(stored) for table in (unique() if settles else fresh()))
@@ -221,7 +221,7 @@ def _with_arrival(intent: AppendContext, rows: pa.Table) -> pa.Table:
         return rows
     kind = arrow_type(intent.stream.order_type)
     return rows.append_column(
-        ARRIVAL_COLUMN, pa.repeat(pa.scalar(intent.arrival, pa.int64()), rows.num_rows).cast(kind)
+        ARRIVAL_COLUMN, pa.repeat(pa.scalar(intent.arrival_order, pa.int64()), rows.num_rows).cast(kind)
     )
 
 
@@ -231,14 +231,14 @@ def _pending_corrections(intent: AppendContext, found: SplitRows, split: FileSpl
         POS, pa.array(found.correction_ordinals + row_position(split.number, 0), pa.int64())
     )
     table = conform(table, pending_schema(intent.stream), missing_as_null=False)
-    moved = pc.fill_null(table[intent.stream.order].cast(pa.int64()), intent.newest).to_numpy()
+    moved = pc.fill_null(table[intent.stream.order].cast(pa.int64()), intent.max_order).to_numpy()
     ahead = _is_out_of_range(intent, moved) & pc.not_equal(table["_op"], "delete").to_numpy()
     return table.filter(pa.array(~ahead)), np.column_stack((found.correction_ordinals[ahead], moved[ahead]))
 
 
 def _is_out_of_range(intent: AppendContext, order: np.ndarray) -> np.ndarray:
     """Which order fields are too far ahead, or where no half-open interval of 64 bits can hold them."""
-    beyond: np.ndarray = (order > intent.newest) | (order == LOWEST)
+    beyond: np.ndarray = (order > intent.max_order) | (order == LOWEST)
     return beyond
 
 
@@ -308,6 +308,6 @@ def _report_bad_rows(intent: AppendContext, tables: Sequence[pa.Table]) -> Recor
     if len(faults) <= MAX_INLINE_FAULT_BYTES:
         yield report_row(ReportKind.BAD, data=faults, rows=count)
         return
-    path = intent.warehouse.new_name(intent.stream, intent.arrival, "faults", "arrow")
+    path = intent.warehouse.new_name(intent.stream, intent.arrival_order, "faults", "arrow")
     intent.warehouse.write(path, faults)
     yield report_row(ReportKind.BAD, path=path, rows=count)

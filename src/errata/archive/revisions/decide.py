@@ -159,7 +159,7 @@ def _overlays_of_keys(place: CorrectionContext, wanted: pa.Table) -> Overlays:
 
 def _live_overlay_rows(place: CorrectionContext, over: Overlays, wanted: pa.Table) -> pa.Table:
     key = list(place.stream.key)
-    rows = _drop_aged(place, over.surviving())
+    rows = _drop_aged(place, over.live_rows())
     left, _ = match_rows(rows.select(key), wanted.select(key), key)
     return conform(rows.take(pa.array(np.unique(left))), _live_row_schema(place.stream))
 

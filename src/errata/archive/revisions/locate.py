@@ -56,7 +56,7 @@ class WantedKeys:
     places: np.ndarray | None = None
     """The order field of each key's row, or UNKNOWN; None when the key tells all of them, or none is known."""
 
-    def placed(self, stream: Stream) -> WantedKeys:
+    def with_places(self, stream: Stream) -> WantedKeys:
         """The same with all places filled in: a key that has the order field tells its row's place."""
         if stream.key_has_order:
             return WantedKeys(self.keys, order_values(self.keys[stream.order]))
@@ -65,7 +65,7 @@ class WantedKeys:
         return self
 
     @property
-    def at(self) -> np.ndarray:
+    def all_places(self) -> np.ndarray:
         if self.places is None:
             raise ValueError("places are filled in before they are asked for")
         return self.places
@@ -106,12 +106,12 @@ class BucketProbe:
     stream: Stream
     wanted: WantedKeys
 
-    def inline(self, sought: BucketLookup, rows: pa.Table) -> pa.Table:
+    def find_in_rows(self, sought: BucketLookup, rows: pa.Table) -> pa.Table:
         """What is sought among rows at hand."""
         found = self._found(lambda names: rows.select(list(names)), rows.column_names, self._whole_part(sought))
         return self._told(sought.bucket, [found])
 
-    def file(self, sought: BucketLookup, path: str) -> pa.Table:
+    def find_in_file(self, sought: BucketLookup, path: str) -> pa.Table:
         """What is sought among the rows of a file."""
         whole = self._whole_part(sought)
         hashed = key_hashes(whole.unknown) if 0 < whole.unknown.num_rows <= MAX_FILTER_VALUES else {}
@@ -135,7 +135,7 @@ class BucketProbe:
         known, unknown = whole.known, whole.unknown
         if len(known):
             low, high = _statistics_range(group, self.stream.order)
-            places = self.wanted.at[known]
+            places = self.wanted.all_places[known]
             known = known[np.searchsorted(places, low) : np.searchsorted(places, high, side="right")]
         if unknown.num_rows:
             held = _is_in_statistics(group, unknown)
@@ -154,7 +154,7 @@ class BucketProbe:
         rows, order = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         if len(part.known):
             order = order_values(seen[stream.order])
-            rows = _rows_at_places(order, self.wanted.at[part.known])
+            rows = _rows_at_places(order, self.wanted.all_places[part.known])
         if part.unknown.num_rows or (len(rows) and others):
             seen = _join_columns(seen, read(others))
         if len(rows) and others:
@@ -170,7 +170,7 @@ class BucketProbe:
     def _agreeing(self, here: pa.Table, order: np.ndarray, known: np.ndarray) -> np.ndarray:
         """Which of the rows at wanted places have a key that is wanted there."""
         others = [name for name in self.stream.key if name != self.stream.order]
-        sought = self.wanted.keys.take(pa.array(known)).append_column(_PLACE, pa.array(self.wanted.at[known]))
+        sought = self.wanted.keys.take(pa.array(known)).append_column(_PLACE, pa.array(self.wanted.all_places[known]))
         return match_rows(here.append_column(_PLACE, pa.array(order)), sought, [_PLACE, *others])[0]
 
     def _told(self, bucket: Bucket, tables: Sequence[pa.Table]) -> pa.Table:
@@ -287,9 +287,9 @@ def locate_rows(
     sought = plan_lookups(stream, wanted, buckets)
     inline = [each for each in sought if each.bucket.inline]
     files = [(warehouse.path(each.bucket.path), each) for each in sought if each.bucket.path is not None]
-    probe = BucketProbe(stream, wanted.placed(stream))
+    probe = BucketProbe(stream, wanted.with_places(stream))
     data = index.inline_data(catalog, [each.bucket.bucket_id for each in inline])
-    found = [probe.inline(each, unpack_table(data[each.bucket.bucket_id])) for each in inline]
+    found = [probe.find_in_rows(each, unpack_table(data[each.bucket.bucket_id])) for each in inline]
     if not files:
         return pa.concat_tables([located_schema(stream).empty_table(), *found])
     if is_local_lookup(each for _, each in files):
@@ -299,7 +299,7 @@ def locate_rows(
 
 def plan_lookups(stream: Stream, wanted: WantedKeys, buckets: Sequence[Bucket]) -> list[BucketLookup]:
     """Which of the wanted keys may be in which of the buckets; buckets that can hold none are left out."""
-    places = wanted.placed(stream).at
+    places = wanted.with_places(stream).all_places
     by_place = np.argsort(places, kind="stable")
     ordered = places[by_place]
     unknown = by_place[: np.searchsorted(ordered, UNKNOWN_PLACE, side="right")]
@@ -339,9 +339,9 @@ def _read_share(sought: BucketLookup) -> float:
 def probe_locally(probe: BucketProbe, files: Sequence[tuple[str, BucketLookup]]) -> list[pa.Table]:
     """What files hold of the sought, read here; Arrow lets several be decoded at once."""
     if len(files) == 1:
-        return [probe.file(sought, path) for path, sought in files]
+        return [probe.find_in_file(sought, path) for path, sought in files]
     with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(lambda each: probe.file(each[1], each[0]), files))
+        return list(pool.map(lambda each: probe.find_in_file(each[1], each[0]), files))
 
 
 def probe_by_spark(session: SparkSession, probe: BucketProbe, files: Sequence[tuple[str, BucketLookup]]) -> pa.Table:
@@ -349,7 +349,7 @@ def probe_by_spark(session: SparkSession, probe: BucketProbe, files: Sequence[tu
 
     def look(numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
         for path, sought in (files[number] for number in numbers):
-            yield from probe.file(sought, path).to_batches()
+            yield from probe.find_in_file(sought, path).to_batches()
 
     cores = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
     return run_spark_tasks(

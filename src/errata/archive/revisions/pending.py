@@ -182,7 +182,7 @@ def _any_row_exists(site: Site, of: StreamState, spoken: pa.Table) -> bool:
     at = (site.catalog, of.stream_id, of.changed_in, Interval(low, high + 1))
     overlays = buckets.visible_buckets(*at, role=Role.OVERLAY) if of.applied else []
     over = Overlays(stream, read_overlays(stream, site.warehouse, bucket_sources(site.catalog, overlays)))
-    if _rows_with_keys(stream, over.surviving(), spoken).num_rows:
+    if _rows_with_keys(stream, over.live_rows(), spoken).num_rows:
         return True
     for each in bucket_sources(site.catalog, buckets.visible_buckets(*at)):
         read = each.read_between(site.warehouse, list(stream.key), stream.order, low, high)

@@ -107,17 +107,17 @@ class RevisionResolver:
         """By key, the version that is live."""
         self._current[live] = np.arange(len(live))
         self.outcome = np.zeros(count, dtype=np.uint8)
-        self.met = np.full(count, -1)
+        self.live_before = np.full(count, -1)
         """The version that was live when a revision had its turn."""
         self._columns = np.arange(len(stream.columns))
         self._order = stream.names.index(stream.order)
         self._unsaid = stream.names.index(ARRIVAL_COLUMN) if stream.ordered_on_arrival else None
         self._first_stands = stream.on_duplicate is DuplicatePolicy.QUARANTINE
 
-    def take(self, index: np.ndarray, absent: np.ndarray, aged_to: int) -> None:
+    def decide(self, index: np.ndarray, absent: np.ndarray, aged_to: int) -> None:
         """Decide these revisions and carry them out; `absent` is what becomes of those whose row is not there."""
         there = self._current[self._own[index]]
-        self.met[index] = there
+        self.live_before[index] = there
         outcome = absent[index]
         present = there >= 0
         if present.all():
@@ -158,7 +158,7 @@ class RevisionResolver:
     def mismatched(self, index: np.ndarray) -> np.ndarray:
         """The columns in which revisions claim old values that the rows they met did not have."""
         versions = self._versions
-        found = versions.codes[versions.sources[self.met[index]], self._columns]
+        found = versions.codes[versions.sources[self.live_before[index]], self._columns]
         wrong: np.ndarray = self._said.claimed[index] & (versions.claims[index] != found)
         return wrong
 
@@ -263,13 +263,13 @@ def resolve_revisions(
     behind = LOWEST if aged_to is None else aged_to
     absent = verdict_if_absent(said, mine, stable, behind)
     for index in _round_pieces(decision_rounds(own, new)):
-        course.take(index, absent, behind)
+        course.decide(index, absent, behind)
     applied = np.flatnonzero(course.outcome <= Verdict.DELETED)
     refused = np.flatnonzero(course.outcome >= Verdict.AGED)
     counts = np.bincount(course.outcome, minlength=len(Verdict)).tolist()
     return Resolution(
         overlay=_overlay_rows(stream, revisions, live, versions, course, applied),
-        masked=_masked_counts(live, course.met[applied]),
+        masked=_masked_counts(live, course.live_before[applied]),
         waiting=np.flatnonzero(course.outcome == Verdict.WAITING),
         refused=refused,
         reasons=_refusal_reasons(stream, revisions, versions, course, refused),
@@ -314,7 +314,7 @@ def _overlay_rows(
     applied: np.ndarray,
 ) -> pa.Table:
     some = revisions.take(pa.array(applied))
-    outcome, old = course.outcome[applied], course.met[applied]
+    outcome, old = course.outcome[applied], course.live_before[applied]
     made, unmade, none = versions.rows + applied, outcome == Verdict.DELETED, old < 0
     whole = pa.scalar(",".join(stream.names))
     columns: dict[str, pa.Array | pa.ChunkedArray] = {
@@ -357,7 +357,7 @@ def _refusal_reasons(
     first = course.mismatched(refused[unequal]).argmax(axis=1)
     for at in np.unique(first).tolist():
         name, of = stream.names[at], unequal[first == at]
-        met = course.met[refused[of]]
+        met = course.live_before[refused[of]]
         claimed = _display_texts(revisions[old_column(name)].take(pa.array(refused[of])))
         found = _display_texts(versions.image(at, met, met < 0))
         said[of] = [old_value_reason(name, *pair) for pair in zip(claimed, found, strict=True)]

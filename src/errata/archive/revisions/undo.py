@@ -157,7 +157,7 @@ def _plan_revisions(
     place = CorrectionContext(site.session, site.catalog, site.warehouse, basis)
     undoes = ledger.undo_batches(site.catalog, basis.stream_id)
     corrected = undo_corrected_rows(place, undoable.batch_no, undoable.commit_id, undoes)
-    plan = _undo_plan(basis.stream, undoable, corrected, ledger.batch_ids(site.catalog, corrected.since))
+    plan = _undo_plan(basis.stream, undoable, corrected, ledger.batch_ids(site.catalog, corrected.changed_by))
     if not keep_later:
         refuse_later(plan)
     brought, buckets = 0, list[NewBucket]()
@@ -189,7 +189,7 @@ def _undo_plan(
         restored=corrected.restored,
         put_back=corrected.put_back,
         kept=corrected.kept,
-        later=[row_texts(stream, key) for key in corrected.later.to_pylist()],
+        later=[row_texts(stream, key) for key in corrected.changed_later.to_pylist()],
         since=since,
         aged=corrected.aged,
     )

@@ -178,11 +178,11 @@ class UndoRevisions:
     """Rows that had been deleted."""
     aged: int
     """Rows that have been aged out, or would go back to where rows have been."""
-    later: pa.Table
+    changed_later: pa.Table
     """Keys of the first few rows that others have changed since, or whose former key is taken."""
     kept: int
     """How many of these there are."""
-    since: tuple[int, ...]
+    changed_by: tuple[int, ...]
     """The batches that did so."""
 
     def write(self, writer: BucketWriter) -> list[NewBucket]:

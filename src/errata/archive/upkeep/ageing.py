@@ -43,7 +43,7 @@ class AgeOutReport:
     aged_to: int | None = None
     """The place before which nothing counts any more; of results the first instant whose answer is whole."""
     timed: bool = True
-    held: RetentionHold | None = None
+    hold: RetentionHold | None = None
     """The query for which rows stay that are past the retention."""
 
 
@@ -82,7 +82,7 @@ def _age_stream(site: Site, name: str) -> AgeOutReport:
         seen, hold = commits.newest_commit(site.catalog), oldest_hold(site, name)
         held = None if hold is None else hold.start
         aged = maintenance.plan_age_out(site.catalog, basis, held)
-        done = done if aged == past else replace(done, held=hold)
+        done = done if aged == past else replace(done, hold=hold)
         if aged is None:
             return done
         hidden = _aged_row_counts(site, basis, aged)
@@ -108,7 +108,7 @@ def _age_results(site: Site, query: RecordedQuery) -> AgeOutReport:
         seen, hold = commits.newest_commit(catalog), oldest_hold(site, name)
         held = None if hold is None else hold.start
         aged = maintenance.plan_result_age_out(catalog, of, retention, held)
-        done = done if aged == past else replace(done, held=hold)
+        done = done if aged == past else replace(done, hold=hold)
         if aged is None:
             return done
         cause = site.caused_by("age-out")
@@ -145,7 +145,7 @@ def _aged_row_counts(site: Site, basis: StreamState, aged: AgeOutPlan) -> dict[i
         if streams.stream_state(site.catalog, stream.name).changed_in != basis.changed_in:
             raise BasisConflict  # what is to be read may have been removed before it was pinned
         overlays = Overlays(stream, read_overlays(stream, warehouse, bucket_sources(site.catalog, aged.overlays)))
-        brought = overlays.surviving()
+        brought = overlays.live_rows()
         ceasing = _is_newly_aged(brought[stream.order], basis, aged)
         numbers, counts = np.unique(brought[BUCKET].to_numpy()[ceasing], return_counts=True)
         hidden: dict[int, int] = dict(zip(numbers.tolist(), counts.tolist(), strict=True))

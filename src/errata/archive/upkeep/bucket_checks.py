@@ -191,13 +191,13 @@ class LiveOverlays:
     def overlays(self) -> Overlays:
         return Overlays(self.stream, self.rows)
 
-    def brought(self) -> Counter[int]:
+    def added_counts(self) -> Counter[int]:
         """By overlay, how many rows it brought, also those that its own commit superseded."""
         return Counter(self.rows.filter(self.rows[LIVE])[BUCKET].to_pylist())
 
-    def left(self) -> Counter[int]:
+    def live_counts(self) -> Counter[int]:
         """By overlay, how many of these count now."""
-        return Counter(self.overlays.surviving(self.aged_to)[BUCKET].to_pylist())
+        return Counter(self.overlays.live_rows(self.aged_to)[BUCKET].to_pylist())
 
     def findings(self, patient: InspectedStream, hits: pa.Table) -> Iterator[Finding]:
         """Revisions that are there twice, and those that mask no row, or several. `hits` are the rows of base buckets
@@ -258,7 +258,7 @@ def duplicate_key_findings(
     opened: ScanBuckets,
 ) -> Iterator[Finding]:
     """Keys of which more than one row counts."""
-    stream = scan.standing.stream
+    stream = scan.state.stream
     # A scan looks no further where an overlay is said to have no superseded rows; here that is not believed.
     doubted = replace(opened, overlays=[replace(each, masked=max(each.masked, 1)) for each in opened.overlays])
     found, _ = engines.run(

@@ -40,7 +40,7 @@ class CompactionReport:
     """Overlays that have to wait for who still has to consume their revisions."""
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         return not self.reasons and not self.folded
 
 
@@ -66,7 +66,7 @@ def _compact_stream(
                 raise BasisConflict  # what it stood on may have been removed before it was pinned
             found = _due_plan(site, basis, everything)
             report = _plan_report(name, *found)
-            if plan_only or report.nothing:
+            if plan_only or report.is_empty:
                 return report
             made = _rewrite_plan(site, basis, found[1], on_step)
         on_step(f"committing {name}")

@@ -108,7 +108,7 @@ def _examine_archive(
         kept_from = health.oldest_checked_commit(site.catalog, recorded.stream_id)
         with pins.hold_pin(site.catalog, kept_from, f"doctor of {recorded.name}"), spark_errors_in_words():
             visit = _check_archive(site, recorded, kept_from, orders, bar)
-            findings, wanted = by_severity(list(visit.findings())), visit.mending()
+            findings, wanted = by_severity(list(visit.findings())), visit.repair()
         roles = [bucket.role for bucket in visit.case.live]
         done = DoctorReport(recorded.name, roles.count(Role.BASE), roles.count(Role.OVERLAY), findings)
         if not orders.fix or wanted.nothing:
@@ -127,8 +127,8 @@ def _check_archive(
     site: Site, recorded: ArchiveEntry, kept_from: int, orders: DoctorOptions, bar: ProgressBar
 ) -> _StreamCheck | ResultCheck:
     if recorded.of_query:
-        return ResultCheck.paid(site, recorded.stream_id, kept_from, bar, deep=orders.deep)
-    return _StreamCheck.paid(site, health.stream_inventory(site.catalog, recorded.stream_id, kept_from), orders, bar)
+        return ResultCheck.inspect(site, recorded.stream_id, kept_from, bar, deep=orders.deep)
+    return _StreamCheck.inspect(site, health.stream_inventory(site.catalog, recorded.stream_id, kept_from), orders, bar)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class _StreamCheck:
     """The live overlays; None when they, or live base buckets, are not all whole, or have not been read."""
 
     @classmethod
-    def paid(cls, site: Site, case: StreamInventory, orders: DoctorOptions, bar: ProgressBar) -> _StreamCheck:
+    def inspect(cls, site: Site, case: StreamInventory, orders: DoctorOptions, bar: ProgressBar) -> _StreamCheck:
         """Look at all buckets: first at those that others are compared with."""
         if not orders.deep:
             inline = health.inline_sizes(site.catalog, case.standing.stream_id)
@@ -165,7 +165,7 @@ class _StreamCheck:
             second = inspect_buckets(site.session, site.catalog, ward, base, on_done)
         seen = first.seen | second.seen
         if laid is not None:
-            brought, left = laid.brought(), laid.left()
+            brought, left = laid.added_counts(), laid.live_counts()
             for bucket_id in (each.bucket_id for each in overlays):
                 count = brought[bucket_id]
                 seen[bucket_id] = replace(seen[bucket_id], counting=count, masked=count - left[bucket_id])
@@ -195,7 +195,7 @@ class _StreamCheck:
             yield from self._standing(patient, live)
             yield from self._agreement(patient, live)
 
-    def mending(self) -> ArchiveRepair:
+    def repair(self) -> ArchiveRepair:
         """What of it can be noted as it is."""
         seen = self.looked.seen
         figures, masked = {}, {}
@@ -330,7 +330,7 @@ def _remove_file(site: Site, path: str) -> bool:
 def _orphan_findings(site: Site, names: Sequence[str], orders: DoctorOptions) -> Iterator[Finding]:
     """What killed runs left: buckets that were never committed, and rows that were to go into quarantine."""
     for freed in sweeping.plan_vacuum(site, names, orders.grace).freed:
-        if freed.what is VacuumReason.ORPHANED:
+        if freed.reason is VacuumReason.ORPHANED:
             what = (
                 f"{freed.files:,} file{'' if freed.files == 1 else 's'} that no index row names ({freed.bytes:,} bytes)"
             )

@@ -48,7 +48,7 @@ class ResultCheck:
     seen: dict[int, BucketInspection]
 
     @classmethod
-    def paid(cls, site: Site, stream_id: int, kept_from: int, bar: ProgressBar, *, deep: bool) -> ResultCheck:
+    def inspect(cls, site: Site, stream_id: int, kept_from: int, bar: ProgressBar, *, deep: bool) -> ResultCheck:
         """Look at all buckets; at what is in them only when told."""
         case = result_inventory(site.catalog, stream_id, kept_from)
         if deep:
@@ -81,7 +81,7 @@ class ResultCheck:
         yield from evaluation_findings(answers, case.advances, case.now.stable)
         yield from abandoned_finding(answers, case.names)
 
-    def mending(self) -> ArchiveRepair:
+    def repair(self) -> ArchiveRepair:
         """What of it can be noted as it is."""
         figures = {}
         for bucket in self.case.buckets:

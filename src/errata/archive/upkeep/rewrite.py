@@ -44,11 +44,11 @@ class CompactionRun:
     why: RewriteReason
     floor: int
     """What the new ones have for a floor."""
-    takes: tuple[Interval, ...] = ()
+    taken_places: tuple[Interval, ...] = ()
     """Where rows of overlays come to lie in it."""
 
     @property
-    def merges(self) -> bool:
+    def always_rewritten(self) -> bool:
         """Whether it is rewritten in any case, and not only if an overlay masks a row of it or brings one."""
         return self.why is not RewriteReason.CORRECTED
 
@@ -105,7 +105,7 @@ def plan_compaction(catalog: Catalog, warehouse: Warehouse, basis: StreamState, 
         runs.append(CompactionRun((), RewriteReason.CORRECTED, due.up_to))
     placed = _assign_places(runs, due.up_to)
     found = zip(placed, _touched_runs(placed, masked, brought), strict=True)
-    return CompactionPlan(tuple(run for run, meets in found if meets or run.merges), due.fold, due.up_to)
+    return CompactionPlan(tuple(run for run, meets in found if meets or run.always_rewritten), due.fold, due.up_to)
 
 
 def _overlay_places(
@@ -141,7 +141,7 @@ def _assign_places(runs: Sequence[CompactionRun], up_to: int) -> list[Compaction
         first, middle = start if at else LOWEST, min(end + 1, following)
         takes[id(run)].append(Interval(first, middle))
         takes[id(ordered[longest][2])].append(Interval(middle, following))
-    return [replace(run, takes=tuple(each for each in takes.get(id(run), ()) if not each.empty)) for run in runs]
+    return [replace(run, taken_places=tuple(each for each in takes.get(id(run), ()) if not each.empty)) for run in runs]
 
 
 def _run_ends(run: CompactionRun) -> tuple[int, int]:
@@ -153,7 +153,7 @@ def _run_ends(run: CompactionRun) -> tuple[int, int]:
 def _touched_runs(runs: Sequence[CompactionRun], masked: np.ndarray, brought: np.ndarray) -> list[bool]:
     """Which runs have a place at which something is masked, or take one at which something is brought."""
     spans = [(bucket.vs_min, bucket.vs_max + 1, at) for at, run in enumerate(runs) for bucket in run.buckets]
-    takes = [(each.start, each.end, at) for at, run in enumerate(runs) for each in run.takes]
+    takes = [(each.start, each.end, at) for at, run in enumerate(runs) for each in run.taken_places]
     met = np.zeros(len(runs), dtype=bool)
     for places, intervals in ((masked, spans), (brought, takes)):
         if intervals:
@@ -237,8 +237,8 @@ class _OverlayCache:
 
 def _run_range(run: CompactionRun, found: Sequence[BucketSource]) -> tuple[int, int]:
     """From where to where its rows can lie, both included."""
-    starts = [each.bucket.vs_min for each in found] + [each.start for each in run.takes]
-    ends = [each.bucket.vs_max for each in found] + [each.end - 1 for each in run.takes]
+    starts = [each.bucket.vs_min for each in found] + [each.start for each in run.taken_places]
+    ends = [each.bucket.vs_max for each in found] + [each.end - 1 for each in run.taken_places]
     return min(starts), max(ends)
 
 
@@ -269,7 +269,7 @@ def _rewrite_run(work: _RewriteTask, number: int, shelf: _OverlayCache) -> Itera
         gone = masked | aged
         left_out += int((masked & ~aged).sum())
         tables.append(rows.filter(pa.array(~gone)) if gone.any() else rows)
-    if not (run.merges or left_out or brings.num_rows):
+    if not (run.always_rewritten or left_out or brings.num_rows):
         return
     yield report_row(ReportKind.COUNT, slot=number)
     rows = sort_rows(pa.concat_tables(tables), stream)
@@ -292,12 +292,12 @@ def _cut_evenly(rows: pa.Table, bucket_rows: int) -> Iterator[pa.Table]:
 
 def _rows_brought(within: Overlays, run: CompactionRun, work: _RewriteTask) -> pa.Table:
     """The rows of overlays that are worked in here."""
-    if not run.takes:
+    if not run.taken_places:
         return compacted_schema(work.stream).empty_table()
-    rows = within.surviving(work.aged_to)
+    rows = within.live_rows(work.aged_to)
     places = order_values(rows[work.stream.order])
     here = np.zeros(rows.num_rows, dtype=bool)
-    for each in run.takes:
+    for each in run.taken_places:
         here |= (places >= each.start) & (places < each.end)
     return conform(rows.filter(pa.array(here)), compacted_schema(work.stream))
 

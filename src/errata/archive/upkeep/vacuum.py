@@ -41,7 +41,7 @@ class FreedSpace:
     """What was removed of one stream, of one kind, for one reason; or would be."""
 
     stream: str
-    what: VacuumReason
+    reason: VacuumReason
     kind: str
     buckets: int
     files: int
@@ -63,7 +63,7 @@ class VacuumReport:
     """Files that are not Errata's, and stay."""
     forgotten: RecordCounts
     """Records of the past that no commit within the horizon needs, and pins that have expired."""
-    stuck: Sequence[str]
+    failed: Sequence[str]
     """Files that could not be removed, with the reason; the next vacuum tries again."""
 
 
