@@ -1,4 +1,8 @@
-"""What revisions do, numbered facts that reach behind the stable point, and why one is refused, in words."""
+"""Batches of source files: their splits, counts and ids; operations of revisions, and reasons for refusing them.
+
+A batch is taken in once, known by its id. A row's stored position is the number of the split that it was read from and
+its ordinal in the split: the ledger turns it back into a file and a line.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from errata.errors import UsageError
 
 
 class Op(StrEnum):
-    """What a record of a batch, or a revision, does to the row of its key."""
+    """What a record of a batch, or a revision, does to the row with its key."""
 
     INSERT = "insert"
     REPLACE = "replace"
@@ -39,9 +43,8 @@ def duplicate_key_reason() -> str:
     return "duplicate key: the archive has a row of this key that says something else"
 
 
-# Batches: what was asked to be taken in, what came of it, and where each row came from.
-
 MAX_BATCH_ID = 200
+"""Characters of a batch id at most: the width of its column in the catalog."""
 
 
 class FileFormat(StrEnum):
@@ -57,15 +60,15 @@ class SourceFile:
     """A file of a batch as it was read."""
 
     name: str
-    """Where it was: a path or URI."""
+    """Its path or URI."""
     format: FileFormat
     gzip: bool
     bytes: int
     sha256: str
     changed: int = 0
-    """When it last changed before it was read, in microseconds: to notice that it changed meanwhile."""
+    """The modification time in microseconds when it was read, by which a change during the read is noticed."""
     header: str | None = None
-    """The first line of CSV, once the file has been opened."""
+    """The first line of a CSV file, once it has been opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class FileSplit:
     """A piece of a file that one task reads: bytes of CSV and JSON, row groups of Parquet."""
 
     number: int
-    """Counts the batch's splits in file order; with a row's ordinal it is the row's position."""
+    """Its number among the batch's splits, in file order; with a row's ordinal it is the row's position."""
     file: SourceFile
     start: int
     end: int
@@ -81,24 +84,24 @@ class FileSplit:
 
 @dataclass(frozen=True, slots=True)
 class ReadSplit:
-    """What reading a split told: which lines of the file are in it."""
+    """The lines of a split, known once it has been read."""
 
     split: FileSplit
     first_line: int
-    """The file's line number of the split's first record; for Parquet the row's number, from 1."""
+    """The line of the split's first record in the file; for Parquet the number of the row, from 1."""
     lines: int
 
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that did not go in: where it stood, what it said, and why it was not taken."""
+    """A row that could not be taken in: its place, its text and the reason."""
 
     file: str
     line: int
     text: str
     reason: str
     source: str | None = None
-    """The file of the batch from which it was read, when that is not the one in which it first stood."""
+    """The file of the batch that it was read from, if that is not its original file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ class QuarantineRetry:
 
     ids: Sequence[int]
     places: Mapping[str, Sequence[tuple[str, int]]]
-    """For each file of the batch, by its name without folders, where its rows first stood. They begin in line 2."""
+    """For each file of the batch, by its name without folders, the original places of its rows, from line 2 on."""
 
     def first_place(self, file: str, line: int) -> tuple[str, int]:
         return self.places[file.rpartition("/")[2]][line - 2]
@@ -122,19 +125,19 @@ class BadRevision:
     file: str
     line: int
     text: str
-    """As one object of a JSON-lines file, which can be taken in again."""
+    """The revision as an object of a JSON-lines file, which can be taken in again."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class BatchCounts:
-    """What became of a batch's rows; they add up to `read`."""
+    """How many rows of a batch had which outcome; together they are `read`."""
 
     read: int = 0
     appended: int = 0
     pending: int = 0
     dropped: int = 0
-    """Identical to a row that is there already."""
+    """Identical to a row in the archive."""
     replaced: int = 0
     """Overwritten by a later row of the same key in the same batch."""
     quarantined: int = 0
@@ -142,19 +145,19 @@ class BatchCounts:
 
 @dataclass(frozen=True, slots=True)
 class RevisionCounts:
-    """What became of revisions that were claimed to be applied; all of them add up to the claim."""
+    """How many claimed revisions had which outcome; together they are the claim."""
 
     inserted: int = 0
     replaced: int = 0
     deleted: int = 0
     dropped: int = 0
-    """They said what is so already."""
+    """They would change nothing."""
     refused: int = 0
     """Found wrong, and in quarantine."""
     waiting: int = 0
-    """Of rows that are not there yet and may still come; numbered anew."""
+    """They concern rows that may still come, and are numbered anew."""
     ignored: int = 0
-    """Of a stream that ignores revisions."""
+    """Their stream ignores revisions."""
 
     @property
     def applied(self) -> int:
@@ -165,20 +168,21 @@ class RevisionCounts:
 
 
 POSITION_BITS = 40
+"""Bits of the ordinal in a position: up to about 10^12 records in one split, and 8 million splits in a batch."""
 
 
 def row_position(split: int, ordinal: int) -> int:
-    """A row's place in its batch: the split's number and the record's ordinal in it."""
+    """The position of a row in its batch, from the number of the split and the ordinal in it."""
     return split << POSITION_BITS | ordinal
 
 
 def split_and_ordinal(position: int) -> tuple[int, int]:
-    """The split's number and the record's ordinal in it."""
+    """The number of the split and the ordinal in it, from a position."""
     return position >> POSITION_BITS, position & ((1 << POSITION_BITS) - 1)
 
 
 class FileVersion(Protocol):
-    """A file as it was when somebody looked."""
+    """A file at the time of a look at it."""
 
     @property
     def name(self) -> str: ...
@@ -192,7 +196,7 @@ class FileVersion(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A file that a batch in the ledger has brought."""
+    """A file of a batch in the ledger."""
 
     batch_no: int
     batch_id: str
@@ -206,11 +210,11 @@ class Delivery:
     """The commit in which its batch was undone, if the undo stands."""
 
     def is_of(self, file: SourceFile, landing: str | None = None, put_away: str | None = None) -> bool:
-        """Whether the file is the one that was delivered then, and not another one with the same content.
+        """Whether the file is the one that was delivered, and not another one with the same content.
 
-        A named file is known by name and content. A landed one also by its modification time, and by its name within
-        the folder `landing`, so that a project may be moved with what has landed in it. A named file that lies in the
-        folder `put_away` is the landed one that was moved there.
+        A named file is identified by name and content; a landed one also by its modification time, and by its name
+        within the folder `landing`, so that a project can be moved together with its landed files. A named file in the
+        folder `put_away` is the landed file that was moved there.
         """
         if self.sha256 != file.sha256:
             return False
@@ -226,7 +230,7 @@ class Delivery:
 
 
 def content_hash(files: Iterable[SourceFile]) -> str:
-    """One hash of all contents, whatever the files' names and order."""
+    """A hash of the contents of all files, independent of their names and order."""
     digest = hashlib.sha256()
     for sha in sorted(file.sha256 for file in files):
         digest.update(bytes.fromhex(sha))
@@ -234,8 +238,7 @@ def content_hash(files: Iterable[SourceFile]) -> str:
 
 
 def delivery_hash(files: Iterable[SourceFile], *, landed: bool) -> str:
-    """One hash of names and contents, of landed files also of their modification times: the id of a delivery that was
-    given none."""
+    """A hash of names and contents, and of the modification times of landed files: the id of a delivery without one."""
     digest = hashlib.sha256()
     for file in sorted(files, key=lambda each: each.name):
         digest.update(f"{len(file.name)} {file.name} {file.sha256} {file.changed if landed else ''}\n".encode())
@@ -250,7 +253,7 @@ def retake_id(batch_id: str, number: int) -> str:
 
 
 def check_batch_id(batch_id: str) -> str:
-    """Refuse ids that logs, file names and command lines could not bear."""
+    """Refuse ids that could not be used in logs, file names and command lines."""
     if not batch_id or len(batch_id) > MAX_BATCH_ID or not batch_id.isprintable() or batch_id.strip() != batch_id:
         raise UsageError(
             f"{batch_id!r} cannot be a batch id",

@@ -1,4 +1,8 @@
-"""Buckets: what the index knows of each piece of an archive without opening it."""
+"""Buckets: pieces of an archive, and what the index knows of each without opening it.
+
+A bucket holds rows that lie near each other in event time, in one file or inline in the catalog. Its role says what the
+rows are to the archive; bounds of times and of groups let a reader skip it.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,13 @@ from enum import StrEnum
 from errata.model.time import EVERYTHING, Interval
 
 MAX_LISTED_GROUPS = 32
-"""A bucket with at most this many groups lists them; one with more keeps only their range."""
+"""Groups that a bucket lists at most; one with more keeps only their range."""
 
 MAX_INLINE_BYTES = 64 * 1024
-"""A bucket of at most this size lives in the catalog itself."""
+"""Bytes up to which a bucket is stored inline, in the catalog: small batches cost no file."""
 
 MAX_INLINE_STREAM_BYTES = 8 * 1024 * 1024
-"""A stream with more than this inline is due for compaction; what comes next goes to files."""
+"""Inline bytes of a stream above which it is due for compaction, and new buckets go to files: bounds the catalog."""
 
 
 class Role(StrEnum):
@@ -25,35 +29,35 @@ class Role(StrEnum):
     BASE = "base"
     PENDING = "pending"
     OVERLAY = "overlay"
-    """Revisions that have been applied: what they mask and what stands there instead."""
+    """Applied revisions: what they mask, and the rows that replace it."""
     OPEN = "open"
-    """Of a query: results that count and whose end is not certain. The next evaluation replaces them all."""
+    """Of a query: results whose end is not known yet. The next evaluation replaces them all."""
     TIP = "tip"
-    """Of a query: results that begin at the last instant that is answered, of which more may still be said."""
+    """Of a query: results that begin at the last instant that is answered, which later rows may still change."""
     STATE = "state"
-    """Of a query: what its evaluation keeps for the next time; a cache."""
+    """Of a query: the state that an evaluation keeps for the next one; a cache."""
     FEED = "feed"
-    """Of a query: changes of results that the results themselves do not tell."""
+    """Of a query: change records that do not follow from the results themselves."""
     MASK = "mask"
-    """Of a query: which results, in the buckets there are, a correction has taken back."""
+    """Of a query: results in other buckets that a correction has retracted."""
     PARTS = "parts"
     """Of a query: partial aggregates of its final results."""
     LINEAGE = "lineage"
-    """Of a query: of each result from which to which time the rows lie that it was made of. A bucket of these reaches,
-    in the index, from the first such row to the last result."""
+    """Of a query: for each result the first and the last time of the rows that it was computed from. In the index such
+    a bucket reaches from the first of these rows to the last result."""
 
 
 class Layout(StrEnum):
-    """How a base bucket's rows lie, and what is known of them without opening it (the paper's 4.1.1)."""
+    """How the rows of base buckets lie, and how they are found (replay-revisions-2008, 4.1.1)."""
 
     BUCKETS = "buckets"
     """In stream order, found through the index."""
     GROUPED = "grouped"
-    """The same, but by group and order inside."""
+    """The same, but sorted by group and then by order inside."""
     CLUSTERED = "clustered"
-    """Pieces of one sorted table that never overlap, found through Parquet's own statistics."""
+    """Pieces of one sorted table that do not overlap, found through Parquet's own statistics."""
     PLAIN = "plain"
-    """Pieces of one growing table, as they came; nothing is known of them."""
+    """Pieces of one growing table, in the order of arrival; all of them are read."""
 
 
 Bounds = tuple[int, int]
@@ -107,19 +111,19 @@ class NewBucket:
     """The rows themselves, an Arrow stream, for an inline bucket."""
     layout: Layout = Layout.BUCKETS
     revisions: Bounds | None = None
-    """The numbers of an overlay's revisions, or of the evaluations that masks are of; those of pending revisions are
-    given at the commit, if not told here."""
+    """The first and last number of an overlay's revisions, or of the evaluations whose results are masked. Pending
+    revisions are numbered by the commit."""
     masks: Bounds | None = None
-    """An overlay: where the rows that it masks lie."""
+    """Of an overlay: the least and greatest order field of the rows that it masks."""
     content: Bounds | None = None
-    """An overlay: where the rows lie that it brings."""
+    """Of an overlay: the least and greatest order field of the rows that it brings."""
     floor: int | None = None
-    """No revision up to this number concerns the rows; None: none that has been applied at the commit. Of results: no
-    mask of an evaluation up to it does."""
+    """No revision up to this number concerns the rows; None: none of those that have been applied at the commit. Of
+    results: no mask of an evaluation up to this number."""
     folded: int = 0
     """Revisions up to this number may be worked into the rows."""
     masked: int = 0
-    """How many of its rows are superseded from the beginning."""
+    """The number of its rows that are superseded from the beginning."""
     ends: Bounds | None = None
     """Of results: the least and the greatest end of a lifetime."""
 
@@ -130,7 +134,7 @@ class NewBucket:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A row of the bucket index."""
+    """A bucket as it is in the index."""
 
     bucket_id: int
     role: Role
@@ -146,7 +150,7 @@ class Bucket:
     added_in: int
     removed_in: int | None
     revision_first: int | None
-    """The number of the first of a pending bucket's or an overlay's revisions, or of masks the first evaluation's."""
+    """The first number of a pending bucket's or an overlay's revisions, or of the evaluations that masks concern."""
     revision_last: int | None = None
     batch_no: int | None = None
     """The batch that brought all of its rows; None when they are of several."""
@@ -156,7 +160,7 @@ class Bucket:
     floor: int = 0
     folded: int = 0
     masked: int = 0
-    """How many of its rows have been superseded, as things are now."""
+    """The number of its rows that are superseded now."""
     ends: Bounds | None = None
 
     @property
@@ -164,13 +168,13 @@ class Bucket:
         return self.path is None
 
     def share(self, interval: Interval) -> float:
-        """About which part of the rows begins in an interval, as if they lay evenly."""
+        """The estimated part of the rows that begin in an interval, as if they lay evenly."""
         low, high = max(self.vs_min, interval.start), min(self.vs_max, interval.end - 1)
         return max(0, high - low + 1) / (self.vs_max - self.vs_min + 1)
 
     def may_mask(self, results: Bucket) -> bool:
-        """Of a bucket of masks: whether some can be of results in the other. What has been added later had no masked
-        ones left, or was masked by what came later still."""
+        """Of a bucket of masks: whether some can concern results in the other. Results that were added later contain no
+        masked ones, or have later masks of their own."""
         later = results.added_in <= self.added_in and (self.revision_last is None or self.revision_last > results.floor)
         return later and self.vs_min <= results.vs_max and results.vs_min <= self.vs_max
 

@@ -1,4 +1,4 @@
-"""Whole numbers as people write them: of a length that everything behind can hold."""
+"""Columns and their types, and whole numbers, as declarations write them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from enum import StrEnum
 from errata.errors import UsageError, candidates_text
 
 MAX_DIGITS = 18
-"""Digits of the longest whole number that is read from a declaration, a query or the command line: any number of so
-many is within a bigint, and in Python far from what it refuses to read."""
+"""Digits of a whole number in a declaration, a query or on the command line at most: so it fits into a bigint, and is
+far below the length that Python refuses to read."""
 
 SHOWN_LETTERS = 40
-"""Letters of a text that is no number which a message repeats."""
+"""Letters of a rejected text that a message repeats at most."""
 
 
 def parse_digits(digits: str) -> int:
-    """The number that a run of digits is, leading zeros aside."""
+    """The value of a run of digits; leading zeros do not count."""
     kept = digits.lstrip("0")
     if len(kept) > MAX_DIGITS:
         raise UsageError(
@@ -27,8 +27,6 @@ def parse_digits(digits: str) -> int:
         )
     return int(kept or "0")
 
-
-# Columns and their types, as a declaration names them.
 
 _NAME_RULE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
@@ -100,7 +98,7 @@ class Column:
 
 
 def check_name(kind: str, name: str) -> None:
-    """Refuse a name that SQL, files and the command line could not all bear."""
+    """Refuse a name that could not be used in SQL, in file names and on the command line alike."""
     if not _NAME_RULE.fullmatch(name):
         raise UsageError(
             f"{name!r} cannot be the name of a {kind}",
@@ -109,7 +107,7 @@ def check_name(kind: str, name: str) -> None:
 
 
 def equality_value(value: object) -> object:
-    """The value, or what stands for it where plain equality of floats is not the equality meant."""
+    """The value, or a substitute that compares as SQL does: all NaN are equal, and 0.0 equals -0.0."""
     if isinstance(value, float):
         return _NAN_VALUE if math.isnan(value) else value + 0.0
     return value

@@ -1,4 +1,8 @@
-"""Commits: the axis of what Errata knew, and what made each step on it."""
+"""Commits and evaluations: what made each, what it read, what it changed, what it cost; and faults of queries.
+
+Commits are numbered from 1, in the order in which they became visible. An evaluation is a commit that takes a query's
+results to a later instant, or corrects them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from errata.model.time import LOWEST, Interval
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What made a commit: the flow, and everything known about who ran it."""
+    """What made a commit: the flow, and what is known about the process that ran it."""
 
     flow: str
     user: str = ""
@@ -24,7 +28,7 @@ class Cause:
 
     @property
     def owner(self) -> str:
-        """The task of a scheduler that does it, `dag/run/task/try`; empty where somebody does it by hand."""
+        """The Airflow task, `dag/run/task/try`; empty for work by hand."""
         if not self.dag_id:
             return ""
         number = "" if self.try_number is None else self.try_number
@@ -33,7 +37,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One numbered step of knowledge."""
+    """A commit as the log records it."""
 
     commit_id: int
     at: int
@@ -44,13 +48,10 @@ class Commit:
     """What it did, in counts and ranges, for people and scripts."""
 
 
-# Evaluations: how far a query has been answered, from what, and what came of it.
-
-
 @dataclass(frozen=True, slots=True)
 class EvaluationSpan:
-    """The instants that an evaluation works out, both ends included. Those before were answered for good; the last one
-    is worked out again by the next evaluation, since rows of that instant may still come."""
+    """The instants that an evaluation answers, both ends included. Earlier ones are final; the last one is answered
+    again by the next evaluation, since rows of that instant may still come."""
 
     since: int
     """LOWEST the first time."""
@@ -67,22 +68,22 @@ class EvaluationSpan:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationCost:
-    """What an evaluation cost, and what it brought."""
+    """What an evaluation cost, and how many results it published."""
 
     buckets: int = 0
     rows_read: int = 0
-    """The rows in the buckets that were opened."""
+    """Rows in the buckets that were opened."""
     bytes_read: int = 0
     rows_asked: int | None = None
-    """About how many of them lie where lineage asks for rows."""
+    """About how many of them lie where lineage needs rows."""
     rows: int = 0
     """Results that were published."""
     micros: int = 0
     route: str = ""
     engine: str = ""
-    """The engine that did the work: `near`, beside the process that ran it, or `far`, Spark."""
+    """`near`: the engine in a process on the same machine; `far`: Spark."""
     engine_why: str = ""
-    """Why that one."""
+    """Why this engine was chosen."""
 
     def record(self) -> dict[str, Any]:
         return asdict(self)
@@ -90,18 +91,18 @@ class EvaluationCost:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRevisions:
-    """Revisions that a query's results cannot take up, and why."""
+    """Revisions that could not be worked into a query's results, and why."""
 
     source: str
     first: int
-    """The first of them and the last, by their numbers; of a query that is read, those of its evaluations."""
+    """The numbers of the first and the last of them; for a query as source, numbers of evaluations."""
     last: int
     count: int
     reason: str
 
 
 def merge_refusals(some: Iterable[RefusedRevisions]) -> tuple[RefusedRevisions, ...]:
-    """Refusals of different revisions, those of one source for one reason as one."""
+    """Merge the refusals with the same source and reason."""
     found: dict[tuple[str, str], RefusedRevisions] = {}
     for each in some:
         known = found.get((each.source, each.reason), replace(each, count=0))
@@ -112,24 +113,24 @@ def merge_refusals(some: Iterable[RefusedRevisions]) -> tuple[RefusedRevisions, 
 
 @dataclass(frozen=True, slots=True)
 class SweepSummary:
-    """What an evaluation that corrects what was published has done."""
+    """What a correction of published results has done."""
 
     technique: str
     why: str
-    """Why this technique was taken, in words."""
+    """Why this technique was chosen, in words."""
     revisions: Mapping[str, tuple[int, int]]
-    """Of each source the revisions that were taken up: after the one number, up to the other."""
+    """For each source the revisions that were worked in: after the first number, up to the second."""
     regions: int = 0
-    """How many stretches of the results were worked out again."""
+    """The number of regions of the results that were computed again."""
     compared: int = 0
-    """How many results lie in them."""
+    """The number of results in them."""
     changed: int = 0
-    """How many of these came out different."""
+    """How many of these were different."""
     refused: Sequence[RefusedRevisions] = ()
 
     @property
     def refusals(self) -> int:
-        """How many revisions were refused."""
+        """The number of revisions that were refused."""
         return sum(each.count for each in self.refused)
 
     def record(self) -> dict[str, Any]:
@@ -144,23 +145,23 @@ class SweepSummary:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """An evaluation that has been committed: the query's position from then on."""
+    """A committed evaluation: the state of a query's results from then on."""
 
     number: int
     commit_id: int
     data_commit: int
-    """The state of the streams that it read."""
+    """The commit of the streams that it read."""
     step: EvaluationSpan
     revisions: Mapping[str, int]
-    """For each stream and relation, the last revision that has a say."""
+    """For each stream and relation, the last revision that is worked in."""
     cause: Mapping[str, Any]
     measures: EvaluationCost = field(default_factory=EvaluationCost)
     begins: int = LOWEST
-    """Answers are whole from this instant on: what would be needed for earlier ones had been aged out."""
+    """Answers are complete from this instant on: rows for earlier ones had been aged out."""
     inputs: Mapping[str, int] = field(default_factory=dict)
-    """Of each query that is read, the number of its last evaluation that has a say."""
+    """For each query that is read, the number of its last evaluation that is worked in."""
     swept: SweepSummary | None = None
-    """Of one that corrects: what it did. Others go on to later instants."""
+    """What a correction did; None for an evaluation that goes on to later instants."""
 
     @property
     def frontier(self) -> int:
@@ -169,27 +170,27 @@ class Evaluation:
 
     @property
     def is_part(self) -> bool:
-        """Whether it went only a part of the way that its streams reached, and the next one has the same cause."""
+        """Whether it answered only a part of the instants that its streams allow; the next one has the same cause."""
         return bool(self.cause.get("part"))
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a query stopped: an expression that cannot be computed for some row."""
+    """Why a query stopped: an expression that cannot be computed for a row."""
 
     reason: str
     expression: str = ""
     where: str = ""
-    """Its place in the query's text, if that is known."""
+    """The place of the expression in the query's text, if known."""
     row: Mapping[str, str] = field(default_factory=dict)
-    """What tells the row from others, as text."""
+    """The key of the row, as text."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """What the expression reads of the row, as text."""
+    """The values of the row that the expression reads, as text."""
     vs: int | None = None
     source: str = ""
-    """The stream, relation or query that the row is of, if it is of one."""
+    """The stream, relation or query of the row, if it is of one."""
     kind: str = ""
-    """Which of the three that is."""
+    """Which of the three the source is."""
 
     @property
     def place(self) -> tuple[object, ...]:

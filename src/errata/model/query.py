@@ -1,4 +1,4 @@
-"""A query as it is declared, and what applying it has found out about it."""
+"""The declaration of a query, what checking found out about it, and its JSON record."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class EmitMode(StrEnum):
     FINAL = "final"
     """When the window closes."""
     EARLY = "early"
-    """From its first row on, and then whenever it changes."""
+    """From its first row on, and whenever it changes."""
 
 
 class LineageMode(StrEnum):
-    """How it is known of which rows a result was made."""
+    """How the rows that a result was computed from are found."""
 
     DERIVED = "derived"
-    """From the plan: nothing is kept for it."""
+    """From the plan; nothing is stored."""
     STORED = "stored"
-    """It is kept with each result from which to which time the rows lie."""
+    """The first and last time of the rows are stored with each result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +37,20 @@ class Query:
 
     name: str
     sql_file: str
-    """The file as declared; mistakes in the text are told with it."""
+    """The file as declared; messages about mistakes name it."""
     text: str
     on_revision: RevisionPolicy | None = None
     """None: what the inputs allow."""
     emit: EmitMode = EmitMode.FINAL
     retention: Retention | None = None
     in_units: bool = False
-    """Whether the retention's span is units of a plain bigint, and not a duration."""
+    """Whether the span of the retention is in units of a bigint order field, not a duration."""
     serve: str | None = None
-    """The table in the catalog's database that holds the current answer, too."""
+    """The result table in the catalog's database, which holds the current answer; None: there is none."""
     since: str | None = None
-    """Answers are kept from this event time on, as declared: a time, or a whole number; None: from the beginning."""
+    """The event time from which answers are kept, as declared: a time or a whole number; None: from the beginning."""
     sweep: Deferral | None = None
-    """When corrections are worked into its results; None: when the project says."""
+    """When corrections are worked into its results; None: as the project says."""
     lineage: LineageMode = LineageMode.DERIVED
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class Query:
             check_table_name(self.serve)
 
     def begins(self, *, timed: bool) -> int | None:
-        """The event time from which answers are kept; of a query that is not ordered by time it is a plain number."""
+        """The event time from which answers are kept; a plain number if the streams are not ordered by time."""
         if self.since is None:
             return None
         return parse_instant(self.since) if timed else int(self.since)
@@ -77,22 +77,22 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class CheckedQuery:
-    """A query that has been read and found good, and what its plan says of its results."""
+    """A query that has been parsed and checked, and the properties of its results."""
 
     query: Query
     columns: tuple[Column, ...]
     key: tuple[str, ...]
-    """The columns, hidden ones too, that identify a result together with its vs."""
+    """The columns, also hidden ones, that identify a result together with its vs."""
     reads: tuple[str, ...]
-    """The streams, relations and queries it reads, by name."""
+    """The names of the streams, relations and queries that it reads."""
     pattern: UpdatePattern
     on_revision: RevisionPolicy
-    """What is in force: declared, or the weakest of what it reads."""
+    """The policy in force: the declared one, or the weakest of its inputs."""
     fingerprint: str
-    """Tells plans apart: equal for texts that mean the same, whatever else the streams have that they read. Empty in
-    records of versions that took the whole declarations of these in."""
+    """Of the plan over the columns that it reads: equal for texts with the same meaning. Empty in records of older
+    versions, whose fingerprints were of the whole declarations of the inputs."""
     digest: str
-    """Of all that decided this: where it is the same, the query need not be read again."""
+    """Of everything that was checked: while it is the same, the query need not be parsed again."""
 
     @property
     def name(self) -> str:
@@ -100,18 +100,17 @@ class CheckedQuery:
 
     @property
     def form(self) -> tuple[object, ...]:
-        """All that the results depend on: the plan over the columns that it reads, and what is declared that changes
-        what is kept of it. Not the wording of its text, nor how long results are kept, who else holds the answer and
-        when it is corrected."""
+        """Everything that the results depend on: the plan over the columns that it reads, and the options that change
+        what is kept. Not the wording of its text, the retention, the result table, or the time of corrections."""
         return self.fingerprint, self.on_revision, self.query.since, self.query.lineage
 
     def same_form(self, other: CheckedQuery) -> bool:
-        """Whether results of the one are results of the other."""
+        """Whether the results of one are those of the other."""
         return self.form == other.form
 
 
 def query_to_record(query: Query) -> dict[str, Any]:
-    """The options as JSON can hold them; `from_record` reads them back."""
+    """The options as a JSON object, which `query_from_record` reads."""
     kept = query.retention
     return {
         "sql_file": query.sql_file,
@@ -127,13 +126,13 @@ def query_to_record(query: Query) -> dict[str, Any]:
 
 
 def semantic_options(query: Query) -> dict[str, Any]:
-    """Of the options those that have a say in what the query answers: not where its text is, who else holds the answer
-    and when it is corrected."""
+    """The options that affect the answer: without the place of the text, the result table and the time of
+    corrections."""
     return {name: value for name, value in query_to_record(query).items() if name not in {"sql_file", "serve", "sweep"}}
 
 
 def query_from_record(name: str, text: str, record: dict[str, Any]) -> Query:
-    """The declaration that `to_record` wrote."""
+    """The declaration in a record of `query_to_record`."""
     stated, kept, sweep = record["on_revision"], record["retention"], record.get("sweep")
     return Query(
         name,
@@ -151,5 +150,5 @@ def query_from_record(name: str, text: str, record: dict[str, Any]) -> Query:
 
 
 def columns_to_record(columns: tuple[Column, ...]) -> list[list[str]]:
-    """Columns as JSON can hold them, in their order."""
+    """Columns as a JSON array, in their order."""
     return [[each.name, str(each.type)] for each in columns]

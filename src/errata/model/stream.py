@@ -1,4 +1,4 @@
-"""A stream as it is declared: what its rows are, how they are ordered, kept and corrected."""
+"""The declaration of a stream or relation: columns, key, order, retention and policies; its checks and JSON record."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from errata.model.columns import FLOATING_KINDS, Column, ColumnType, TypeKind, c
 from errata.model.time import DAY, format_duration
 
 ARRIVAL_COLUMN = "arrived"
-"""The order column that is added to a stream that declares none."""
+"""The order column of a stream that declares none: the time of arrival, which Errata adds."""
 
 DEFAULT_BUCKET_ROWS = 500_000
+"""Rows of a full bucket, unless declared: one task sorts them in memory."""
 
 
 class RevisionPolicy(StrEnum):
@@ -26,7 +27,7 @@ class RevisionPolicy(StrEnum):
 
     @property
     def rank(self) -> int:
-        """How much it changes, from 0."""
+        """How much it changes, as a number from 0."""
         return list(RevisionPolicy).index(self)
 
 
@@ -34,9 +35,9 @@ class RelationKind(StrEnum):
     """Which rows a change of a relation concerns."""
 
     RETROACTIVE = "retroactive"
-    """Those that came before it, too."""
+    """Also rows that came before it."""
     NRR = "nrr"
-    """Only those whose own time is at or after it: the relation is not retroactive."""
+    """Only rows whose own time is at or after it: a non-retroactive relation."""
 
 
 class DuplicatePolicy(StrEnum):
@@ -47,14 +48,14 @@ class DuplicatePolicy(StrEnum):
 
 
 class AgeOutMode(StrEnum):
-    """When buckets past the retention are dropped (the paper's two modes, 4, footnote 5)."""
+    """When buckets past the retention are dropped (replay-revisions-2008, section 4, footnote 5)."""
 
     SCHEDULED = "scheduled"
     LAZY = "lazy"
 
 
 class LandedFileAction(StrEnum):
-    """What becomes of a landed file that has been taken in."""
+    """What is done with a landed file that has been taken in."""
 
     MOVE = "move"
     DELETE = "delete"
@@ -87,7 +88,7 @@ class LandingFolder:
 class Stream:
     """The declaration of one stream. Spans are microseconds, or units of a bigint order field.
 
-    A relation is kept as a stream too: of versions, each valid from its order field until the next one of its thing."""
+    A relation is a stream of versions, each valid from its order field until the next version of the same key."""
 
     name: str
     columns: tuple[Column, ...]
@@ -106,7 +107,7 @@ class Stream:
     landing: LandingFolder | None = None
     relation: RelationKind | None = None
     deleted: str | None = None
-    """Of a relation: the boolean column that is true in a version that only says that the thing is gone."""
+    """Of a relation: the boolean column that is true in a version that is a tombstone."""
 
     def __post_init__(self) -> None:
         check_name("stream", self.name)
@@ -179,12 +180,12 @@ class Stream:
 
     @property
     def noun(self) -> str:
-        """What it is called before a person."""
+        """Its kind, for messages."""
         return "stream" if self.relation is None else "relation"
 
     @property
     def relation_key(self) -> tuple[str, ...]:
-        """Of a relation: the columns that identify a thing in all its versions, as declared."""
+        """Of a relation: the key without the order column, which all versions of a thing have in common."""
         return tuple(name for name in self.key if name != self.order)
 
     @property
@@ -198,12 +199,12 @@ class Stream:
 
     @property
     def ordered_on_arrival(self) -> bool:
-        """Whether Errata gives each row its order field, the time of its arrival."""
+        """Whether the order field of each row is the time of its arrival, set by Errata."""
         return self.order == ARRIVAL_COLUMN
 
     @property
     def one_table(self) -> bool:
-        """Whether buckets are pieces of one table: not found through the index, and aged row by row."""
+        """Whether buckets are pieces of one table, which are not found through the index and age row by row."""
         return self.layout in (Layout.CLUSTERED, Layout.PLAIN)
 
     @property
@@ -225,7 +226,7 @@ class Stream:
 
 
 def stream_to_record(stream: Stream) -> dict[str, Any]:
-    """The declaration as JSON can hold it; `from_record` reads it back."""
+    """The declaration as a JSON object, which `stream_from_record` reads."""
     landing = stream.landing
     return {
         "columns": {column.name: str(column.type) for column in stream.columns},
@@ -247,7 +248,7 @@ def stream_to_record(stream: Stream) -> dict[str, Any]:
 
 
 def stream_from_record(name: str, record: dict[str, Any]) -> Stream:
-    """The declaration that `to_record` wrote."""
+    """The declaration in a record of `stream_to_record`."""
     landing, retention, relation = record["landing"], record["retention"], record.get("relation")
     return Stream(
         name=name,

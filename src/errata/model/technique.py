@@ -1,4 +1,4 @@
-"""By which technique results are corrected (replay-revisions, 2008, sections 2.1 and 3.2)."""
+"""Techniques by which published results are corrected (replay-revisions-2008, sections 2.1 and 3.2)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from enum import StrEnum
 
 
 class Technique(StrEnum):
-    """How the results that revisions touch are worked out again."""
+    """How the results that revisions affect are computed again."""
 
     AUTO = "auto"
-    """Whichever is expected to cost least."""
+    """The one with the lowest estimated cost."""
     ALL = "all"
-    """All rows that there are of the groups that are touched are replayed."""
+    """All rows of the affected groups are replayed."""
     MINIMAL = "minimal"
-    """Those are replayed that take part in results which are touched."""
+    """The rows that take part in affected results are replayed."""
     DIRECT = "direct"
-    """What is published is adjusted, and nothing is replayed."""
+    """Published results are adjusted, and nothing is replayed."""
     NONE = "none"
     """Nothing is corrected, as the query declares."""

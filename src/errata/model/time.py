@@ -1,4 +1,7 @@
-"""Half-open intervals of the order field."""
+"""Half-open intervals of the order field, and instants and durations in microseconds (UTC).
+
+Everything inside computes with whole microseconds since 1970; text appears only where people write and read.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,12 @@ from errata.model.columns import SHOWN_LETTERS, parse_digits
 
 LOWEST = -(2**63)
 HIGHEST = 2**63 - 1
+"""The least and the greatest bigint: no beginning, and no end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """[start, end): start counts, end does not. The default is everything."""
+    """[start, end): the start is in it, the end is not. The default is everything."""
 
     start: int = LOWEST
     end: int = HIGHEST
@@ -26,18 +30,18 @@ class Interval:
         return self.start >= self.end
 
     def __and__(self, other: Interval) -> Interval:
-        """What lies in both; perhaps empty."""
+        """The intersection; it may be empty."""
         return Interval(max(self.start, other.start), min(self.end, other.end))
 
     def __or__(self, other: Interval) -> Interval:
-        """The least interval that holds both."""
+        """The smallest interval that contains both."""
         return Interval(min(self.start, other.start), max(self.end, other.end))
 
     def __contains__(self, moment: int) -> bool:
         return self.start <= moment < self.end
 
     def meets(self, low: int, high: int) -> bool:
-        """Whether values from low to high, both included, can have one in the interval."""
+        """Whether the interval contains a value from low to high, both included."""
         return not self.empty and low < self.end and high >= self.start
 
 
@@ -45,13 +49,13 @@ EVERYTHING = Interval()
 
 
 def hull(intervals: Iterable[Interval]) -> Interval:
-    """The least interval that holds all of these; an empty one if there are none."""
+    """The smallest interval that contains all of these; an empty one if there are none."""
     some = list(intervals)
     return Interval(min(each.start for each in some), max(each.end for each in some)) if some else Interval(0, 0)
 
 
 def merge_intervals(some: Iterable[Interval]) -> list[Interval]:
-    """The same places as intervals that do not touch, in order."""
+    """The union of these intervals, as intervals that do not touch, in order."""
     found: list[Interval] = []
     for each in sorted(some, key=lambda each: each.start):
         if found and each.start <= found[-1].end:
@@ -61,14 +65,12 @@ def merge_intervals(some: Iterable[Interval]) -> list[Interval]:
     return found
 
 
-# Instants and durations: integers of microseconds inside, text at the edges. Always UTC.
-
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 MAX_DURATION = 36_525_000 * DAY
-"""Microseconds of the longest duration that is read, 100,000 years: added to any instant it is within a bigint."""
+"""Microseconds of the longest duration that is accepted, 100,000 years: added to an instant it fits into a bigint."""
 
 _UNITS = {
     "microsecond": 1,
@@ -107,7 +109,7 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(micros: int) -> str:
-    """The shortest words that say it exactly: '24 hours', '5 seconds', '1500 milliseconds'."""
+    """The duration in the largest unit of which it is a whole number: '5 seconds', '1500 milliseconds'."""
     if micros == 0:
         return "0 seconds"
     for unit in ("day", "hour", "minute", "second", "millisecond", "microsecond"):
@@ -120,7 +122,7 @@ def format_duration(micros: int) -> str:
 def to_micros(moment: datetime) -> int:
     """Microseconds since 1970 of a datetime; one without a zone is taken as UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    # What Airflow hands over is a datetime of its own kind, whose differences are no plain ones.
+    # Airflow passes a subclass of datetime whose differences are not timedeltas.
     return datetime.__sub__(aware, _EPOCH) // timedelta(microseconds=1)
 
 
@@ -141,12 +143,12 @@ def parse_instant(text: str) -> int:
 
 
 def format_instant(micros: int) -> str:
-    """The instant as Errata writes it everywhere: 2026-11-18T02:00:00.000000."""
+    """The instant as Errata writes it: 2026-11-18T02:00:00.000000."""
     return to_datetime(micros).replace(tzinfo=None).isoformat(timespec="microseconds")
 
 
 def parse_event_time(at: str | int, *, timed: bool) -> int:
-    """The event time that a person means."""
+    """The event time that a person has given: a date and time, or a whole number where streams are not timed."""
     if isinstance(at, int):
         return max(LOWEST, at)
     if timed:
