@@ -1,4 +1,8 @@
-"""Regions of results: made few, made disjoint, and found in rows."""
+"""Sets of extents: merged, made disjoint, and intersected with rows.
+
+An extent is an interval with constants of columns. A set of them is held as `IntervalsByKey`: for the constants, the
+intervals that have them, in order and apart. Merging and making disjoint takes time in the number of extents, which is
+small (some hundreds); intersecting takes a sort of the extents and a binary search for each row."""
 
 from __future__ import annotations
 
@@ -17,22 +21,22 @@ from errata.model.time import Interval
 from errata.model.time import merge_intervals as in_order
 
 KeyConstants = tuple[tuple[str, Value], ...]
-"""The constants of regions, by the names of columns in their order."""
+"""The constants of an extent: pairs of column and value, ordered by column."""
 IntervalsByKey = dict[KeyConstants, list[Interval]]
-"""For constants, the intervals of their regions, in order and apart from each other."""
+"""By the constants, the intervals of the extents that have them, in order and apart from each other."""
 
 
 def merge_extents(regions: Iterable[Extent]) -> list[Extent]:
-    """The same as few regions: those of the same constants are one where they meet or touch, and what lies in a region
-    of fewer constants is left out."""
+    """The same rows as few extents: those of equal constants are merged where they overlap or touch, and those that lie
+    in an extent of fewer constants are dropped."""
     found = list(regions)
     return _extents_of(_drop_covered(_intervals_by_key(found)), found)
 
 
 def disjoint_extents(regions: Iterable[Extent]) -> list[Extent]:
-    """Regions, all of one axis, of which no two can hold the same row at the same time. They hold all that the given
-    ones do. More they hold only where regions meet of which each has a constant that the other has not: one takes their
-    place, over both their intervals and with the constants that they have in common."""
+    """Extents, all of one axis, of which no two can hold the same row at the same time, and which hold all that the
+    given ones do. They hold more only where two extents overlap that each have a constant which the other has not: one
+    extent replaces them, over both intervals and with the constants that they share."""
     found = list(regions)
     spans = _drop_covered(_intervals_by_key(found))
     while (wider := _merge_overlapping(spans)) is not None:
@@ -41,7 +45,7 @@ def disjoint_extents(regions: Iterable[Extent]) -> list[Extent]:
 
 
 def rows_with_constants(rows: pa.Table, region: Extent) -> BoolArray:
-    """Which rows have a region's constants, wherever they lie in time."""
+    """Which rows have an extent's constants, wherever they lie in time."""
     constants = _constants_of(region)
     if not constants:
         return np.ones(rows.num_rows, np.bool_)
@@ -52,7 +56,7 @@ def rows_with_constants(rows: pa.Table, region: Extent) -> BoolArray:
 
 @dataclass(frozen=True, slots=True)
 class RowParts:
-    """Parts of rows: arrays side by side, in the order of rows and of time. Those of one row do not meet or touch."""
+    """Parts of rows, one element each, in the order of rows and of time. Parts of one row lie apart."""
 
     row: IntArray
     start: IntArray
@@ -60,7 +64,7 @@ class RowParts:
 
 
 def parts_in_extents(rows: pa.Table, start: IntArray, end: IntArray, regions: Iterable[Extent]) -> RowParts:
-    """Of rows that reach from one instant to another, the parts that lie in regions."""
+    """The parts of rows, which last from `start` to `end`, that lie in any of the extents."""
     by_names: dict[tuple[str, ...], IntervalsByKey] = defaultdict(dict)
     for constants, intervals in _intervals_by_key(regions).items():
         by_names[tuple(name for name, _ in constants)][constants] = intervals
@@ -90,13 +94,13 @@ def _intervals_by_key(regions: Iterable[Extent]) -> IntervalsByKey:
 def _extents_of(spans: IntervalsByKey, like: Sequence[Extent]) -> list[Extent]:
     axis = like[0].axis if like else ExtentAxis.INSTANT
     pairs = [(each, constants) for constants, intervals in spans.items() for each in intervals]
-    # Constants of one column may be of any type, but they all have a text.
+    # Constants of one column may be of several types, which do not compare; their texts do.
     pairs.sort(key=lambda pair: (pair[0].start, pair[0].end, repr(pair[1])))
     return [Extent(axis, interval, dict(constants)) for interval, constants in pairs]
 
 
 def _drop_covered(spans: IntervalsByKey) -> IntervalsByKey:
-    """The regions without what regions of fewer constants hold anyway."""
+    """The extents without what extents of fewer constants hold."""
     sets = {tuple(name for name, _ in constants) for constants in spans}
     found: IntervalsByKey = {}
     for constants, intervals in spans.items():
@@ -114,7 +118,7 @@ def _some_constants(constants: KeyConstants, names: Sequence[str]) -> KeyConstan
 
 
 def _uncovered_intervals(intervals: Iterable[Interval], covering: Sequence[Interval]) -> Iterator[Interval]:
-    """What of intervals lies in none of those that cover; both are in order."""
+    """The parts of intervals that lie in none of the covering ones. Both are in order."""
     first = 0
     for each in intervals:
         start = each.start
@@ -131,7 +135,7 @@ def _uncovered_intervals(intervals: Iterable[Interval], covering: Sequence[Inter
 
 
 def _merge_overlapping(spans: IntervalsByKey) -> IntervalsByKey | None:
-    """Each cluster of regions that can hold the same row as one; None if there is no such cluster."""
+    """Each cluster of extents that can hold the same row, as one extent; None if there is no such cluster."""
     flat = [(constants, each) for constants, intervals in spans.items() for each in intervals]
     clusters = _DisjointSets(len(flat))
     by_names: dict[tuple[str, ...], list[int]] = defaultdict(list)
@@ -158,7 +162,7 @@ def _merge_overlapping(spans: IntervalsByKey) -> IntervalsByKey | None:
 
 
 class _DisjointSets:
-    """Numbers that belong together."""
+    """Sets of numbers that are joined one by one (union-find with path halving)."""
 
     def __init__(self, size: int) -> None:
         self._above = list(range(size))
@@ -184,13 +188,13 @@ class _DisjointSets:
 def _join_overlapping(
     members: list[tuple[int, int, bool]], flat: Sequence[tuple[KeyConstants, Interval]], clusters: _DisjointSets
 ) -> None:
-    """Put together what meets of two kinds of regions."""
+    """Join the extents of two sets that overlap, by a sweep over their starts."""
     open_: dict[bool, list[int]] = {True: [], False: []}
     for start, number, first in sorted(members):
         met = [each for each in open_[not first] if flat[each][1].end > start]
         for each in met:
             clusters.join(each, number)
-        # These are together now: whatever meets one of them need only be put to the one that reaches furthest.
+        # These are joined now: a later extent need only be compared with the one that ends last.
         open_[not first] = [max(met, key=lambda each: flat[each][1].end)] if met else []
         open_[first].append(number)
 
@@ -211,7 +215,7 @@ def _number_constants(rows: pa.Table, sets: Sequence[KeyConstants]) -> tuple[Int
 
 
 def _parts_in_intervals(rows: pa.Table, start: IntArray, end: IntArray, spans: IntervalsByKey) -> RowParts:
-    """Parts of rows in regions whose constants are of the same columns."""
+    """Parts of rows in extents whose constants are of the same columns."""
     sets = list(spans)
     if sets[0]:
         wanted, has = _number_constants(rows, sets)
@@ -222,7 +226,7 @@ def _parts_in_intervals(rows: pa.Table, start: IntArray, end: IntArray, spans: I
     high = np.array([each.end for intervals in spans.values() for each in intervals])
     order = np.lexsort((low, of))
     of, low, high = of[order], low[order], high[order]
-    # Numbers and times as one number: times by their rank among those of the regions.
+    # Key numbers and times packed into one number: times by their rank among those of the extents.
     times = np.unique(np.concatenate([low, high]))
     size = len(times) + 1
     ends, begins = of * size + np.searchsorted(times, high, "right"), of * size + np.searchsorted(times, low)
@@ -235,10 +239,10 @@ def _parts_in_intervals(rows: pa.Table, start: IntArray, end: IntArray, spans: I
 
 
 def _merge_parts(row: IntArray, start: IntArray, end: IntArray) -> RowParts:
-    """Parts of rows with those made one that meet or touch."""
+    """Parts of rows, where those that overlap or touch are merged."""
     order = np.lexsort((start, row))
     row, start, end = row[order], start[order], end[order]
-    # Rows and ends as one number, so that the furthest end so far is that of the row.
+    # Rows and ends packed into one number, so that the running maximum is the furthest end of the same row.
     ends = np.unique(end)
     furthest = np.maximum.accumulate(row * len(ends) + np.searchsorted(ends, end))
     reached = ends[furthest % len(ends)] if len(ends) else end

@@ -1,5 +1,13 @@
-"""From results that have been decided on to what is published of them: the rows, which are final, open or at the tip,
-and the records of the change feed. Steps and corrections publish in the same way."""
+"""What is published of computed results: rows by role, and change records. Steps and corrections share it.
+
+A result row is in one of three roles, by the last instant that is answered, `until`:
+
+    base   it ended before `until`, or its end is certain: final, and added to the rows from before
+    open   it began before `until` and its end may change: the open rows of the next step replace it
+    tip    it begins at `until`: the next step replaces it
+
+Change records tell a reader what the rows alone do not: results that were replaced, shortened or deleted. Pure, on
+Arrow tables; it runs in this process and in Spark's tasks. It takes a sort of the rows of a step by key."""
 
 from __future__ import annotations
 
@@ -16,28 +24,28 @@ from errata.errors import ErrataError
 from errata.model.results import EVALUATION, VE, VS, ResultShape
 
 INSERT, REPLACE, DELETE = 0, 1, 2
-"""What has happened to a result, as numbers."""
+"""The operations of change records, as numbers."""
 _OP_NAMES = pa.array(["insert", "replace", "delete"])
 NO_ROW = -1
-"""The place of a row that there is not."""
+"""The index of a row that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeArrays:
-    """What is to be told of results: arrays side by side."""
+    """Changes of results, one element each."""
 
     op: IntArray
     row: IntArray
-    """The row that has the key, and what the result says now."""
+    """The row with the key and the current values."""
     past: IntArray
-    """The row that has what it said before, if it was there."""
+    """The row with the values from before, or NO_ROW."""
     vs: IntArray
     ve: IntArray
-    """Where it ends now; a deletion leaves it no instant to count at, and so this is where it began."""
+    """The current end. Of a deletion the beginning, since the result is valid at no instant."""
     was: IntArray
-    """Where it ended before, if it was there."""
+    """The end from before, if there was one."""
     place: IntArray
-    """The place of its key among the others."""
+    """The rank of the key."""
 
 
 def change_records(table: pa.Table, said: ChangeArrays, run: int, shape: ResultShape) -> pa.Table:
@@ -58,27 +66,27 @@ def change_records(table: pa.Table, said: ChangeArrays, run: int, shape: ResultS
 
 
 class AnswerFrontier(Protocol):
-    """How far results are answered, and which of them are final."""
+    """How far a query is answered, and which of its results are final."""
 
     @property
     def until(self) -> int:
-        """The last instant that is answered; what is said of it is provisional."""
+        """The last instant that is answered; results that begin at it are provisional."""
 
     @property
     def covering(self) -> bool:
-        """Whether results may yet change their end."""
+        """Whether the ends of results may change."""
 
     @property
     def closes(self) -> tuple[str, int] | None:
-        """A column that tells when something begins, and how long it lasts: after that it is final."""
+        """A column that holds a beginning, and the span after which a result that has it is final."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultArrays:
-    """Results that there are: arrays side by side."""
+    """Results, one element each."""
 
     row: IntArray
-    """The row that has the key, and what the result says."""
+    """The row with the key and the values."""
     vs: IntArray
     ve: IntArray
     run: IntArray
@@ -88,7 +96,7 @@ class ResultArrays:
 def split_by_role(
     table: pa.Table, results: ResultArrays, frontier: AnswerFrontier, shape: ResultShape
 ) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """Results, told by rows of a table, by what they are: final, open, or at the tip."""
+    """The final, the open and the tip rows of results."""
     order = np.argsort(results.vs, kind="stable")
     row, vs, ve, run = results.row[order], results.vs[order], results.ve[order], results.run[order]
     tip = vs == frontier.until
@@ -107,7 +115,7 @@ def split_by_role(
 
 
 def raise_duplicate_key(table: pa.Table, names: Sequence[str], at: int, instant: int) -> None:
-    """A row and another one with its key count at the same instant."""
+    """Refuse a row that is valid at the same instant as another one of its key."""
     row = table.select(names).slice(at, 1).to_pylist()[0]
     key = ", ".join(f"{name} = {value}" for name, value in row.items()) or "there is none, hence one row at most"
     raise ErrataError(
@@ -124,44 +132,42 @@ def instant_array(table: pa.Table, name: str) -> IntArray:
     return values
 
 
-# Laying what a strategy has worked out against what is published: which rows are now final, which stay open, and what
-# a reader of the changes has to be told.
+# A step's results, merged with the open and tip rows that the evaluation before has left.
 
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """Which evaluation it is, and what its strategy's rows are."""
+    """Which evaluation it is, and what the rows are that its route computes."""
 
     since: int
     until: int
-    """The last instant that is answered; what is said of it is provisional."""
+    """The last instant that is answered; results that begin at it are provisional."""
     run: int
     covering: bool
-    """Whether the rows are the whole answer from `since` on, but for what closes; otherwise they only add to it."""
+    """Whether the rows are the whole answer from `since` on, except what has closed; otherwise they only add to it."""
     closes: tuple[str, int] | None = None
-    """A column that tells when something begins, and how long it lasts: what is said of it is final after that, whether
-    it has an end or not."""
+    """A column that holds a beginning, and the span after which a result that has it is final, even without an end."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsByRole:
-    """What is to be kept of the results, and the change records that they do not tell themselves."""
+    """The result rows that are written, and the change records that the rows do not tell themselves."""
 
     base: pa.Table
-    """Rows that ended before the last instant, or whose end is certain; to be added to those of before."""
+    """Final rows, added to those from before."""
     open: pa.Table
-    """Rows that began before the last instant and may yet change their end; instead of those of before."""
+    """Rows whose end may change, in place of those from before."""
     tip: pa.Table
-    """Rows that begin at the last instant; instead of those of before."""
+    """Rows that begin at the last instant, in place of those from before."""
     feed: pa.Table
 
 
 def settle_results(new: pa.Table, before: pa.Table, told: StepContext, shape: ResultShape) -> RowsByRole:
-    """What becomes of the published rows that were open or at the tip, and of the new ones.
+    """Merge new results with the published rows that were open or at the tip.
 
-    The records of the feed are for a reader who holds results by key and vs, and for whom a result lasts until its
-    `_ve` or until the next result of its key begins, whichever comes first. Of rows that are only added the reader
-    knows by the rows themselves; the feed then holds what has become of the tip of before.
+    Change records are for a reader who holds results by key and vs, and for whom a result lasts until its `_ve` or
+    until the next result of its key begins, whichever comes first. A reader sees rows that are only added by the rows
+    themselves; the change records then tell what has become of the tip from before.
     """
     rows = _combine_rows(new, before, told, shape)
     answer = _whole_results(rows, told) if told.covering else _appended_results(rows)
@@ -179,7 +185,7 @@ def settle_results(new: pa.Table, before: pa.Table, told: StepContext, shape: Re
 
 @dataclass(frozen=True, slots=True)
 class _StepRows:
-    """The published rows and, behind them, the new ones as far as they count."""
+    """The published rows, and after them the new ones that are in the step."""
 
     table: pa.Table
     names: list[str]
@@ -191,26 +197,26 @@ class _StepRows:
     ve: IntArray
     run: IntArray
     tip: BoolArray
-    """Whether a row is of the tip of before."""
+    """Whether a row was at the tip before."""
 
 
 @dataclass(frozen=True, slots=True)
 class _StepResults:
-    """The results that there are now, in the order of key and vs."""
+    """The results after the step, in the order of key and vs."""
 
     first: IntArray
-    """The row that a result is, or begins with."""
+    """The row that a result is, or the first of those that it is made of."""
     ve: IntArray
     old: IntArray
-    """The row that was published of it before: the same, or one of the tip."""
+    """The row that was published for it before: the same, or one of the tip."""
     followed: BoolArray
     """Whether the next result of the key begins where it ends."""
     was_followed: BoolArray
-    """Whether it was so before. Then a reader may hold any later end."""
+    """Whether that was so before. A reader may then hold any later end."""
     gone: IntArray
-    """Rows of the tip that are no results any more."""
+    """Rows of the tip that are results no longer."""
     place: IntArray
-    """Of each row its place in the order of key and vs, as far as there is something to say of it."""
+    """The rank of each row in the order of key and vs, where there is a change record for it."""
 
 
 def _combine_rows(new: pa.Table, before: pa.Table, told: StepContext, shape: ResultShape) -> _StepRows:
@@ -238,7 +244,7 @@ def _combine_rows(new: pa.Table, before: pa.Table, told: StepContext, shape: Res
 
 
 def _appended_results(rows: _StepRows) -> _StepResults:
-    """Results that only ever come: the rows themselves, some of which may have been published at the tip."""
+    """Results that are only added: the rows themselves, of which some may have been published at the tip."""
     mine = np.flatnonzero(~rows.tip)
     old = np.full(len(rows.vs), NO_ROW)
     old[: rows.published] = np.arange(rows.published)
@@ -257,7 +263,7 @@ def _appended_results(rows: _StepRows) -> _StepResults:
 
 
 def _whole_results(rows: _StepRows, told: StepContext) -> _StepResults:
-    """Results that are the whole answer from `since` on: what is open ends there, unless it goes on as it was."""
+    """Results that are the whole answer from `since` on: open rows end there, unless a new row continues them."""
     order, fresh = _order_by_key(rows, np.arange(len(rows.vs)))
     ends = rows.ve.copy()
     ends[: rows.published] = np.minimum(ends[: rows.published], told.since)
@@ -289,7 +295,7 @@ def _whole_results(rows: _StepRows, told: StepContext) -> _StepResults:
 
 
 def _order_by_key(rows: _StepRows, which: IntArray) -> tuple[IntArray, BoolArray]:
-    """Some rows in the order of key and vs, those of the tip of before first, and which of them begin a key."""
+    """Some rows in the order of key and vs, published ones first, and which of them are the first of their key."""
     told = sort_arrays(rows.table if len(which) == len(rows.vs) else rows.table.take(pa.array(which)), rows.names)
     # The sort keeps published rows before new ones of the same key and vs.
     order = np.lexsort((rows.vs[which], *reversed(told)))
@@ -297,14 +303,14 @@ def _order_by_key(rows: _StepRows, which: IntArray) -> tuple[IntArray, BoolArray
 
 
 def _republished_places(rows: _StepRows, order: IntArray, fresh: BoolArray) -> IntArray:
-    """The places in the order where a row stands behind one of the tip of before, with its key and its vs."""
+    """The places in the order where a row follows one of the former tip that has its key and its vs."""
     vs, tip = rows.vs[order], rows.tip[order]
     behind: IntArray = 1 + np.flatnonzero(tip[:-1] & ~tip[1:] & ~fresh[1:] & (vs[1:] == vs[:-1]))
     return behind
 
 
 def _adjacent_rows(rows: _StepRows, live: IntArray, keys: SortArray, ends: IntArray) -> tuple[BoolArray, BoolArray]:
-    """Which rows go on with what the row before them said, and which begin where that row of their key ends."""
+    """Which rows continue the row before them with equal values, and which begin where that row of their key ends."""
     together = np.zeros(len(live), np.bool_)
     together[1:] = keys[1:] == keys[:-1]
     until, begins = ends[live[:-1]], rows.vs[live[1:]]
@@ -323,7 +329,7 @@ def _feed_records(
 ) -> pa.Table:
     ended = rows.ve[answer.old]
     moved = (answer.ve != ended) & ~(answer.followed & (ended >= answer.ve))
-    # Where the next result is gone that a reader has taken the end from, the end must be said.
+    # A reader takes a result's end from the next result of its key. Where that is gone, a record must tell it.
     loose = (answer.ve == ended) & answer.was_followed & ~answer.followed
     published = answer.old != NO_ROW
     replaced = published & (changed | moved | loose)

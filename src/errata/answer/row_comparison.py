@@ -1,4 +1,7 @@
-"""Which values are the same, and which comes first: NULL is NULL, NaN is NaN, and -0.0 is 0.0."""
+"""Equality and order of rows in Arrow tables. NULL equals NULL, NaN equals NaN, and -0.0 equals 0.0.
+
+Comparisons are column by column, in numpy. `sort_arrays` turns columns into arrays of whole numbers with the same
+order, so that rows are sorted by `lexsort`, and `group_starts` finds where equal rows begin."""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ SortArray = npt.NDArray[Any]
 
 
 SUM_TOLERANCE = 1e-9
-"""Two sums of doubles are the same that differ by so little, as measured by the greater: the order in which numbers are
-added up tells in the last bits."""
+"""Relative difference up to which two sums of doubles are equal. The order in which numbers are added up changes the
+last bits."""
 
 
 def same_values(
@@ -60,9 +63,8 @@ def _nearly_equal(left: pa.Array, right: pa.Array) -> BoolArray:
 
 
 def sort_arrays(rows: pa.Table, names: Sequence[str]) -> list[SortArray]:
-    """The columns as arrays of whole numbers that are equal where the values are the same, and that sort as the values
-    do, the array that decides first being the first: NULL before all others, NaN after all numbers, text by its bytes.
-    """
+    """The columns as arrays of whole numbers that are equal where the values are, and that sort as the values do: NULL
+    before all others, NaN after all numbers, text by its bytes. The first array decides first."""
     return [lane for name in names for lane in _column_sort_arrays(_one_chunk(rows, name))]
 
 
@@ -81,7 +83,7 @@ def _column_sort_arrays(column: pa.Array) -> list[SortArray]:
 
 
 def _integer_type(kind: pa.DataType) -> pa.DataType | None:
-    """The whole numbers that values of a type are to be read as."""
+    """The integer type that values of a type are read as."""
     if pa.types.is_timestamp(kind):
         return pa.int64()
     if pa.types.is_date(kind):
@@ -90,7 +92,7 @@ def _integer_type(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _text_ranks(column: pa.Array) -> SortArray:
-    """The place of each text among all different ones; of NULL, any."""
+    """The rank of each text among the distinct ones; of NULL, any."""
     coded = column.dictionary_encode()
     order = pc.sort_indices(coded.dictionary).to_numpy()
     ranks = np.empty(len(order) + 1, np.int64)
@@ -101,7 +103,7 @@ def _text_ranks(column: pa.Array) -> SortArray:
 
 
 def _decimal_halves(column: pa.Array) -> list[SortArray]:
-    """The two halves of decimals of 128 bits, the signed upper one first."""
+    """The two halves of 128-bit decimals, the signed upper one first."""
     size = len(column)
     if not size:
         return [np.zeros(0, np.int64), np.zeros(0, np.uint64)]
@@ -114,15 +116,15 @@ def _decimal_halves(column: pa.Array) -> list[SortArray]:
 
 
 def _float_bits(numbers: npt.NDArray[np.floating[Any]]) -> IntArray:
-    """Floating numbers as whole ones in the same order."""
+    """Floating numbers as whole numbers in the same order."""
     plain = numbers.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
-    plain[np.isnan(plain)] = np.nan  # one of the many spellings
+    plain[np.isnan(plain)] = np.nan  # one of the many bit patterns
     bits = plain.view(np.int64)
     return np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
 
 
 def group_starts(sorted_lanes: Sequence[SortArray], size: int) -> BoolArray:
-    """Of rows in order, which one differs from the row before it; the first does."""
+    """Which of sorted rows differ from the row before; the first does."""
     new = np.zeros(size, np.bool_)
     new[:1] = True
     for lane in sorted_lanes:

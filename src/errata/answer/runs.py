@@ -1,4 +1,8 @@
-"""What came of queries that were taken further: the part that runs and sweeps tell alike."""
+"""One run or one sweep of a site: `errata run` and `errata sweep`, their jobs and DAGs.
+
+A run takes in what has landed, applies pending revisions that are due, and then corrects and evaluates all queries. A
+sweep applies pending revisions and corrects results; it evaluates nothing. Both report what each query came to, and
+turn that into an exit code."""
 
 from __future__ import annotations
 
@@ -25,37 +29,37 @@ from errata.model.technique import Technique
 
 @dataclass(frozen=True, kw_only=True)
 class RoundsReport:
-    """What came of queries in rounds."""
+    """What runs and sweeps report alike."""
 
     evaluated: Sequence[EvaluationOutcome] = ()
     current: Sequence[str] = ()
-    """Queries of which nothing was to be done."""
+    """Queries for which nothing was due."""
     stopped: Sequence[tuple[str, Fault]] = ()
-    """Queries that cannot go on, and why: they wait for a person."""
+    """Queries that stopped at a row, and why. They wait for a person."""
     failed: Sequence[tuple[str, ErrataError]] = ()
-    """Queries that could not be taken further, and why: the next run tries again."""
+    """Queries whose step failed for another reason. The next run retries."""
     held: Sequence[tuple[str, str]] = ()
-    """Queries that wait for another one, and for which."""
+    """Queries that wait for another one, and which."""
     busy: Sequence[str] = ()
-    """Queries that another runner is at work on, or has just taken further."""
+    """Queries that another runner works on, or has just committed to."""
     holders: Mapping[str, LeaseHolder] = field(default_factory=dict)
-    """Of busy queries who is at work on them, if somebody is."""
+    """The runners that work on busy queries, where they are known."""
     deferred: Sequence[CorrectionPlan] = ()
-    """Corrections that wait, as their queries declare; only where what is due was asked for."""
+    """Corrections that wait, as their queries declare. A sweep has some only if it was asked for what is due."""
     revised: Sequence[ReviseReport] = ()
-    """Streams to whose history what was pending was applied."""
+    """Streams to whose history pending revisions were applied."""
 
 
-# Sweeping: what is pending is applied to history, and the results that it invalidates are corrected.
+# Sweeps.
 
 
 @dataclass(frozen=True)
 class SweepReport(RoundsReport):
-    """What a sweep has done."""
+    """The outcome of a sweep."""
 
     @property
     def swept(self) -> Sequence[EvaluationOutcome]:
-        """The evaluations that took corrections up."""
+        """The evaluations that corrected results."""
         return self.evaluated
 
 
@@ -69,9 +73,9 @@ def sweep(
     on_step: ProgressCallback = lambda _: None,
     patience: WaitPolicy | None = None,
 ) -> SweepReport:
-    """Apply what is pending, and correct the results of the queries named and of those that they read; without names,
-    of all. `due`: leave what the project or a query defers. `patience`: how long queries are waited for that another
-    runner is at work on."""
+    """Apply pending revisions, and correct the results of the queries named and of those that they read; of all, if
+    none is named. `due`: leave what the project or a query defers. `patience`: how long to wait for queries that
+    another runner works on."""
     known = queries.recorded_queries(site.catalog)
     wanted = queries_with_inputs(known, names)
     reads = {name: each.checked.reads for name, each in known.items()}
@@ -95,18 +99,18 @@ def sweep(
 
 
 def apply_pending(site: Site, names: Iterable[str], on_step: ProgressCallback) -> list[ReviseReport]:
-    """Make what is pending of some streams part of their history."""
+    """Apply the pending revisions of some streams to their history."""
     reports = [apply_stream_revisions(site, name, on_step) for name in names]
     return [each for each in reports if each.commits]
 
 
 def streams_with_pending(some: Iterable[StreamState]) -> list[str]:
-    """The streams of which anything is pending."""
+    """The streams with pending revisions."""
     return [each.stream.name for each in some if each.revisions > each.applied]
 
 
 def _pending_streams_of(site: Site, reads: Mapping[str, Sequence[str]], names: Sequence[str]) -> list[str]:
-    """The streams with anything pending that these queries read; without names, all."""
+    """The streams with pending revisions that these queries read; all, if none is named."""
     some = streams_with_pending(streams.stream_states(site.catalog))
     if not names:
         return some
@@ -114,17 +118,17 @@ def _pending_streams_of(site: Site, reads: Mapping[str, Sequence[str]], names: S
     return [name for name in some if name in read]
 
 
-# All that is due: what has landed is taken in, and every query that is behind is brought up to it.
+# Runs.
 
 
 @dataclass(frozen=True)
 class RunReport(RoundsReport):
-    """What a run has done."""
+    """The outcome of a run."""
 
     batches: Sequence[IngestReport] = ()
     """Batches of landed files: what was taken in, and what was set aside."""
     not_taken: Sequence[tuple[str, ErrataError]] = ()
-    """Streams of which nothing that has landed could be taken in, or not all of it put away, and why."""
+    """Streams whose landed files could not be taken in, or not all be put away, and why."""
 
 
 def run(
@@ -136,15 +140,15 @@ def run(
     on_step: ProgressCallback = lambda _: None,
     patience: WaitPolicy | None = None,
 ) -> RunReport:
-    """Do all that is due; with names, evaluate only these queries and those that they read. `anew`: those named from
-    the beginning, into archives that take the place of theirs. `patience`: how long queries are waited for that another
-    runner is at work on."""
+    """Do all that is due; with names, evaluate only these queries and those that they read. `anew`: recompute those
+    named from their first instant, into archives that replace theirs. `patience`: how long to wait for queries that
+    another runner works on."""
     if anew and not names:
         raise UsageError("no query is named that is to be worked out anew", how="name it: errata run --anew QUERY")
     taken = _ingest_landed(site, on_step) if take else _LandedBatches()
     deferrals = Deferrals(site)
     revised = apply_pending(site, deferrals.streams_due(), on_step)
-    # Pinned first and looked up behind the pin: what is found then stays.
+    # The queries are read after the commit is pinned, so that what is found stays.
     with pins.hold_pin(site.catalog, commits.newest_commit(site.catalog), "run") as pin:
         known = queries_with_inputs(queries.recorded_queries(site.catalog), names)
         if not known:
@@ -166,7 +170,7 @@ class _LandedBatches:
 
 
 def _ingest_landed(site: Site, on_step: ProgressCallback) -> _LandedBatches:
-    """Take in what has landed, stream by stream: what is wrong with one holds up no other, and no query."""
+    """Take in what has landed, stream by stream. A stream that fails holds up no other, and no query."""
     taken = _LandedBatches()
     for name, each in site.project.streams.items():
         if each.landing is None:
@@ -183,18 +187,19 @@ def _ingest_landed(site: Site, on_step: ProgressCallback) -> _LandedBatches:
     return taken
 
 
-# What came of a run: whether all went well, and why queries have stopped.
+# Exit codes, and what a person is told of stopped queries.
 
 
 def exit_code(report: RunReport | SweepReport) -> int:
-    """Of a command: 1 when a query has stopped, waits for one that has, or could not be taken further, or a stream's
-    landed files could not be taken; 3 when rows, files or corrections went to quarantine."""
+    """A command's exit code: 1 when a query has stopped, waits for one that has, or failed, or when a stream's landed
+    files could not be taken in; 3 when rows, files or corrections went to quarantine."""
     code = job_exit_code(report)
     return EXIT_FAILED if code == EXIT_DECISION else code
 
 
 def job_exit_code(report: RunReport | SweepReport, accepted: Container[int] = ()) -> int:
-    """Of a job: what may pass is told from what waits for a person, and of that the job's caller may accept some."""
+    """A job's exit code. It tells failures that a retry may cure from what waits for a person. Codes that the caller
+    accepts are left out."""
     failed, quarantined = bool(report.failed), any(each.counts.refused for each in report.revised)
     if isinstance(report, RunReport):
         failed |= bool(report.not_taken)
@@ -209,7 +214,7 @@ def job_exit_code(report: RunReport | SweepReport, accepted: Container[int] = ()
 
 
 def stopped_query_errors(site: Site, stopped: Iterable[tuple[str, Fault]]) -> list[ErrataError]:
-    """What a person is told of each query that has stopped: what, why, and how to mend it."""
+    """For each stopped query the error that a person is shown: what, why, and how to mend it."""
     faults = list(stopped)
     if not faults:
         return []

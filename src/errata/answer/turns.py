@@ -41,13 +41,13 @@ instants in the code differ in each step."""
 
 @dataclass
 class QueryTurn:
-    """A query whose turn has come, and what there is to do for it."""
+    """The steps that are due for a query."""
 
     query: RecordedQuery
     plan: Plan
     correction: CorrectionPlan | None
     task: EvaluationTask | None
-    """As things stand before the sweep."""
+    """The evaluation, as planned before the correction is made."""
 
     @property
     def name(self) -> str:
@@ -58,7 +58,7 @@ class QueryTurn:
         return self.correction is None and self.task is None
 
     def needs_spark(self, inputs: RunInputs) -> bool:
-        """Whether it is known beforehand that the far engine is needed."""
+        """Whether a step is certain to need the far engine."""
         demands = [] if self.task is None else [self.task.demand(inputs)]
         if self.correction is not None and self.correction.technique is not Technique.NONE:
             demands.append(self.correction.demand(inputs))
@@ -66,7 +66,7 @@ class QueryTurn:
 
     @property
     def reads(self) -> Iterator[tuple[str, Sequence[Extent], int]]:
-        """The sources that are read, where, and the last instant that counts."""
+        """The sources that are read, their extents, and the last instant of the step."""
         if self.correction is not None and self.correction.technique not in (Technique.NONE, Technique.DIRECT):
             yield from (
                 (name, some, self.correction.task.step.until) for name, some in self.correction.sequence.reads.items()
@@ -75,41 +75,41 @@ class QueryTurn:
             yield from ((name, [reach], self.task.step.until) for name, reach in self.task.reads)
 
     def size(self, inputs: RunInputs) -> int:
-        """About how many rows the greater step reads."""
+        """About how many rows the larger step reads."""
         return max(each.size(inputs) for each in (self.correction, self.task) if each is not None)
 
     @property
     def compares_many(self) -> bool:
-        """Whether many rows may be compared with many."""
+        """Whether many rows may be compared with many, however few are read."""
         task = self.task if self.correction is None else self.correction.task
         return task is not None and task.route.kind is RouteKind.RECOMPUTED
 
 
 @dataclass
 class TurnOutcome:
-    """What came of a turn."""
+    """The outcome of a turn."""
 
     evaluations: list[EvaluationOutcome] = field(default_factory=list)
     fault: Fault | None = None
     error: ErrataError | None = None
-    """Why the query could not be taken further, where that is not for its rows: to try again may help."""
+    """Why a step failed for another reason than its rows: a retry may succeed."""
     busy: bool = False
     holder: LeaseHolder | None = None
-    """Who is at work on it instead."""
+    """The other runner that works on the query."""
 
     @property
     def halted(self) -> bool:
-        """Whether nothing more can be done now."""
+        """Whether no further step can be taken now."""
         return self.busy or self.fault is not None or self.error is not None
 
 
 def lease_name(turn: QueryTurn) -> str:
-    """The name of the lease on a query."""
+    """The name of the lease on a turn's query."""
     return f"query {turn.name}"
 
 
 def batches_by_size(turns: Sequence[QueryTurn], inputs: RunInputs) -> list[tuple[list[QueryTurn], Mapping[str, str]]]:
-    """Large steps first, for which Spark is to adapt itself, and then smaller ones, each as suits it."""
+    """Turns of like size, each with Spark's settings for it: large ones first, for which Spark plans adaptively."""
     sizes = {each.name: each.size(inputs) for each in turns}
     large = [each for each in turns if sizes[each.name] > LOCAL_STEP_ROWS]
     tiny = [each for each in turns if sizes[each.name] <= TINY_ROWS and not each.compares_many]
