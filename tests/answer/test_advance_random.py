@@ -37,7 +37,9 @@ DATA_SETS, ROUNDS = 14, 3
 RANDOM, DIAMONDS, EXAMPLED = 6, 2, 2
 PARTLY = 0.4
 """The share of the runs in which queries go in parts towards where their streams have come already."""
-BATCHES = LONG // 25 if (LONG := settings().max_examples) > 25 else 2
+BATCHES = max(1, settings().max_examples // 25)
+"""Batches of steps in Spark, each of which takes 20 times as long as near."""
+NEAR_BATCHES = 2 * BATCHES
 SEEDS = seeds(__name__, BATCHES)
 
 FEW = {**INTERPRETED, "spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.shuffle.partitions": "1"}
@@ -216,8 +218,9 @@ def test_steps_by_every_route_say_what_the_whole_history_says(spark: SparkSessio
         assert all(compared[kind] for kind in RouteKind), f"seeds {SEEDS}: nothing was compared, {compared}"
 
 
-def test_so_do_those_of_the_near_engine(near: SparkSession) -> None:
-    assert set(check([near], seeds(f"{__name__} near", 1)[0], spread=True)) == set(RouteKind)
+@pytest.mark.parametrize("batch", range(NEAR_BATCHES))
+def test_so_do_those_of_the_near_engine(near: SparkSession, batch: int) -> None:
+    assert set(check([near], seeds(f"{__name__} near {batch}", 1)[0], spread=True)) == set(RouteKind)
 
 
 def test_what_one_engine_kept_the_other_goes_on_from(spark: SparkSession, near: SparkSession) -> None:
