@@ -1,9 +1,9 @@
-"""How much code there is on the three ways that data goes: how many functions and files of Errata are passed.
+"""How much code the three ways of data through Errata call: functions and files, counted by a profiler.
 
 A row goes from its file to its commit, a correction from its file to a changed result and why it changed, a query from
-its text to a published result. Each command runs in a process of its own. A function counts once, however often it is
-called, also in other threads; what happens while modules are imported does not. The goals are three fifths of what was
-counted first: 335, 980 and 872 functions in 60, 163 and 154 files.
+its text to a published result. Each way runs in a process of its own, twice with other data, and the second time is
+counted: what importing a module calls is not. A function counts once, however often it is called, in any thread. The
+goals are three fifths of the first count: 335, 980 and 872 functions in 60, 163 and 154 files.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ Commands = Sequence[Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Commands that one after the other take something all the way, and how much they should pass at most."""
+    """Commands that together take something all the way, and the most functions and files they should call."""
 
-    words: str
-    first: Commands
-    """The same with other data, which imports what there is to import."""
-    then: Commands
+    title: str
+    warm_up: Commands
+    """The same with other data: it imports all modules."""
+    counted: Commands
     functions: int
     files: int
 
 
 _PROFILED = """
 import json, sys, threading
-met = set()
+called = set()
 def note(frame, event, _):
     code = frame.f_code
     if event == "call" and "/errata/" in code.co_filename and not code.co_name.startswith("<"):
-        met.add((code.co_filename, code.co_firstlineno))
+        called.add((code.co_filename, code.co_firstlineno))
 from errata.cli import main
-first, then = json.loads(sys.argv[1])
-for commands, profile in ((first, None), (then, note)):
+warm_up, counted = json.loads(sys.argv[1])
+for commands, profile in ((warm_up, None), (counted, note)):
     threading.setprofile(profile)
     for sys.argv[1:] in commands:
         sys.setprofile(profile)
@@ -57,33 +57,33 @@ for commands, profile in ((first, None), (then, note)):
         sys.setprofile(None)
         if code:
             sys.exit(code)
-print(json.dumps(sorted(met)), file=sys.stderr)
+print(json.dumps(sorted(called)), file=sys.stderr)
 """
-"""Commands twice, with other data: what is imported by the first is no part of the way."""
+"""A program that runs the commands of a way and prints the functions that the counted ones call."""
 
 
 def measure(_: Scale, folder: Path) -> Outcome:
-    """Functions and files that are passed on each way."""
+    """The functions and files that each way calls."""
     shell = Shell(folder)
     metrics = []
     for name, way in ways(shell).items():
-        met = passed(shell, way)
-        files = len({file for file, _ in met})
-        metrics.append(Metric(f"{name}: functions {way.words}", len(met), "functions", f"<= {way.functions}"))
-        metrics.append(Metric(f"{name}: files {way.words}", files, "files", f"<= {way.files}"))
+        called = called_functions(shell, way)
+        files = len({file for file, _ in called})
+        metrics.append(Metric(f"{name}: functions {way.title}", len(called), "functions", f"<= {way.functions}"))
+        metrics.append(Metric(f"{name}: files {way.title}", files, "files", f"<= {way.files}"))
     loaded = shell.modules("ingest", "quotes", lines(shell, 3))
     metrics.append(Metric("modules of Errata that ingest loads", loaded, "modules", "< 60"))
     return Outcome(metrics)
 
 
-def passed(shell: Shell, way: Way) -> set[tuple[str, int]]:
-    """The functions that are passed on a way: file and line."""
-    told = shell.run(json.dumps([way.first, way.then]), door=_PROFILED).splitlines()[-1]
-    return {(file, line) for file, line in json.loads(told)}
+def called_functions(shell: Shell, way: Way) -> set[tuple[str, int]]:
+    """The functions that a way calls: file and line."""
+    printed = shell.run(json.dumps([way.warm_up, way.counted]), door=_PROFILED).splitlines()[-1]
+    return {(file, line) for file, line in json.loads(printed)}
 
 
 def ways(shell: Shell) -> Mapping[str, Way]:
-    """The three ways, in an order in which they can be gone."""
+    """The three ways, in an order in which each finds what it needs."""
     shell.declare()
     declare(shell, "known")
     for command in ("apply", "--yes"), ("ingest", "quotes", lines(shell, 0)), ("run",):
