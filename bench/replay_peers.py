@@ -89,7 +89,7 @@ class Errata:
         swept(self.site, Q1.name, Technique.AUTO)
 
     def changed(self) -> pa.Table:
-        (told,) = ChangelogReader(self.site, Q1.name, self.before).new()
+        (told,) = ChangelogReader(self.site, Q1.name, self.before).read_new()
         rows = told.rows if isinstance(told.rows, pa.Table) else told.rows.toArrow()
         key, old, new = (rows[name].combine_chunks() for name in ("key", "old", "new"))
         return pa.table(

@@ -16,7 +16,7 @@ from airflow.sdk import DAG, Asset, AssetWatcher, task
 
 from errata_airflow import settings
 from errata_airflow.operator import ErrataJob, tried
-from errata_airflow.reason import in_words
+from errata_airflow.reason import airflow_errors
 from errata_airflow.triggers import LandedTrigger
 
 PROJECT = settings.checked_project()
@@ -42,7 +42,7 @@ with DAG(
     def find() -> list[dict[str, Any]]:
         from errata_airflow import work  # noqa: PLC0415 - DAGs are read without it
 
-        with in_words():
+        with airflow_errors():
             return work.landed_jobs(PROJECT, settings.most_at_once())
 
     # Rows in quarantine wait for a person; trying again would not mend them, so they are no failure here.

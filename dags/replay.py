@@ -20,7 +20,7 @@ from airflow.sdk import DAG, Param, get_current_context, task
 
 from errata_airflow import settings
 from errata_airflow.operator import ErrataJob, tried
-from errata_airflow.reason import in_words
+from errata_airflow.reason import airflow_errors
 from errata_airflow.timetable import OnDemand
 
 PROJECT = settings.checked_project()
@@ -65,7 +65,7 @@ with DAG(
         from errata_airflow import work  # noqa: PLC0415 - DAGs are read without it
 
         context: Any = get_current_context()
-        with in_words():
+        with airflow_errors():
             return work.replay_jobs(PROJECT, context["params"], work.interval_of(context))
 
     # Of one query one works at a time, and the others wait for it.

@@ -9,10 +9,10 @@ from airflow.plugins_manager import AirflowPlugin
 
 from errata_airflow import beside, settings
 from errata_airflow.links import MOUNT, ROUTE, ReportLink, base
-from errata_airflow.page import Door
+from errata_airflow.page import LazyPage
 from errata_airflow.timetable import OnDemand
 
-PAGE = {"app": Door(), "url_prefix": MOUNT, "name": "Errata"}
+PAGE = {"app": LazyPage(), "url_prefix": MOUNT, "name": "Errata"}
 
 VIEW = {
     "name": "Errata",

@@ -25,7 +25,7 @@ def asset(project: str, kind: str, name: str) -> Asset:
     return Asset(name=f"{project}.{name}", uri=uri, group="errata")
 
 
-def tell(outlet_events: Any, project: str, moved: Iterable[AssetChange]) -> None:
+def emit_asset_events(outlet_events: Any, project: str, moved: Iterable[AssetChange]) -> None:
     """Emit an event for each commit."""
     for each in moved:
-        outlet_events[MOVED].add(asset(project, each.kind, each.name), extra=dict(each.told))
+        outlet_events[MOVED].add(asset(project, each.kind, each.name), extra=dict(each.to_json))

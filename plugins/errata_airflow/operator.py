@@ -16,9 +16,9 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError, AirflowSkipException
 
 from errata_airflow import beside, settings
-from errata_airflow.events import MOVED, tell
+from errata_airflow.events import MOVED, emit_asset_events
 from errata_airflow.links import ReportLink
-from errata_airflow.reason import TAIL, in_words, reason_of, tell_last
+from errata_airflow.reason import TAIL, airflow_errors, log_reason, reason_of
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -50,8 +50,8 @@ def tried() -> dict[str, Any]:
         "retry_delay": settings.retry_delay(),
         "retry_exponential_backoff": 2.0,
         "max_retry_delay": timedelta(minutes=10),
-        "on_failure_callback": [settings.on_failure, tell_last],
-        "on_retry_callback": [tell_last],
+        "on_failure_callback": [settings.on_failure, log_reason],
+        "on_retry_callback": [log_reason],
     }
 
 
@@ -105,7 +105,7 @@ class ErrataJob(SparkSubmitOperator):
 
     def execute(self, context: Context) -> None:
         """Run the job; its commits are reported also if it fails, since they stay."""
-        with in_words():
+        with airflow_errors():
             if self.if_behind and not self._queries_behind():
                 self._tell_faults()
                 raise AirflowSkipException("all queries are as far as their streams reach")
@@ -120,7 +120,7 @@ class ErrataJob(SparkSubmitOperator):
                     self._submit(context)
             except BaseException:
                 self._release([int(number)])
-                self._tell_stubbornly(context)
+                self._tell_after_failure(context)
                 raise
             self._tell(context)
             self._tell_faults()
@@ -202,11 +202,11 @@ class ErrataJob(SparkSubmitOperator):
         if not self.tells:
             return
         self._moved = project, found = self._find_moved(context)
-        tell(context["outlet_events"], project, found)
+        emit_asset_events(context["outlet_events"], project, found)
         for each in found:
-            self.log.info("moved %s %s: %s", each.kind, each.name, dict(each.told))
+            self.log.info("moved %s %s: %s", each.kind, each.name, dict(each.to_json))
 
-    def _tell_stubbornly(self, context: Context) -> None:
+    def _tell_after_failure(self, context: Context) -> None:
         """The same for a job that failed: errors here are logged and must not hide why it failed."""
         try:
             self._tell(context)

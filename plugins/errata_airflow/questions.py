@@ -28,9 +28,9 @@ def arrived(site: Site, names: Sequence[str]) -> Answer:
 def stable(site: Site, stream: str, until: str) -> Answer:
     """The finality of a stream, if it is final up to a time."""
     found = stream_finality(site, stream)
-    if not found.final(found.moment(until)):
+    if not found.is_final(found.parse_time(until)):
         return None
-    return {**found.told, "until": until, "fingerprint": f"{stream} {until}"}
+    return {**found.to_json, "until": until, "fingerprint": f"{stream} {until}"}
 
 
 def landed(site: Site) -> Answer:

@@ -42,7 +42,7 @@ def reason_of(code: int, lines: Sequence[str], job: str) -> str:
 
 
 @contextmanager
-def in_words() -> Iterator[None]:
+def airflow_errors() -> Iterator[None]:
     """Raise errors of Errata as errors of Airflow, without their tracebacks; an error that a retry cannot change
     fails the task at once."""
     from errata.errors import ErrataError, UsageError  # noqa: PLC0415 - DAGs are read without it
@@ -55,7 +55,7 @@ def in_words() -> Iterator[None]:
         raise AirflowException(str(error)) from None
 
 
-def tell_last(context: Any) -> None:
+def log_reason(context: Any) -> None:
     """Callback for a failed try: logs the reason after Airflow's own traceback."""
     error = context.get("exception")
     if error is not None:

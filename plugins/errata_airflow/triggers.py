@@ -27,7 +27,7 @@ class CatalogTrigger(BaseEventTrigger):
     worker, and the answer is its result, which Airflow turns into JSON text."""
 
     question: ClassVar[str]
-    told: ClassVar[bool] = True
+    on_commits: ClassVar[bool] = True
     """Whether a commit may change the answer."""
 
     def __init__(self, project: str, poll: float = POLL, once: bool = True, ends: bool = False) -> None:
@@ -49,7 +49,7 @@ class CatalogTrigger(BaseEventTrigger):
         questions = await asyncio.to_thread(import_module, "errata_airflow.questions")
         asked = questions.asked(self.question, self.arguments())
         looks = questions.looks(
-            Path(self.project), asked, self.poll, self._trouble, told=self.told, stubborn=not self.once
+            Path(self.project), asked, self.poll, self._trouble, on_commits=self.on_commits, retry_refused=not self.once
         )
         known = None
         async with aclosing(looks):
@@ -101,7 +101,7 @@ class LandedTrigger(CatalogTrigger):
     of files, so folders are listed every `poll` seconds."""
 
     question = "landed"
-    told = False
+    on_commits = False
 
     def __init__(self, project: str, poll: float = 5.0, once: bool = False, ends: bool = False) -> None:
         super().__init__(project, poll, once, ends)

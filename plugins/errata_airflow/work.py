@@ -21,10 +21,10 @@ def landed_jobs(project: Path, most: int) -> list[dict[str, Any]]:
     streams spread."""
     with open_site(project) as site:
         waiting = {name: len(files) for name, files in find_landed(site).files.items()}
-    return [job_of(names) for names in spread(waiting, most)]
+    return [job_arguments(names) for names in group_streams(waiting, most)]
 
 
-def spread(waiting: Mapping[str, int], most: int) -> list[list[str]]:
+def group_streams(waiting: Mapping[str, int], most: int) -> list[list[str]]:
     """Streams in at most `most` groups with about the same number of files."""
     groups: list[tuple[int, list[str]]] = [(0, []) for _ in range(min(most, len(waiting)))]
     for name, files in sorted(waiting.items(), key=lambda item: (-item[1], item[0])):
@@ -34,7 +34,7 @@ def spread(waiting: Mapping[str, int], most: int) -> list[list[str]]:
     return [sorted(names) for _, names in groups]
 
 
-def job_of(names: Sequence[str]) -> dict[str, Any]:
+def job_arguments(names: Sequence[str]) -> dict[str, Any]:
     """The operator's arguments for one job, with its label in Airflow's grid."""
     about = ", ".join(names[:SHOWN])
     if len(names) > SHOWN:
@@ -45,7 +45,7 @@ def job_of(names: Sequence[str]) -> dict[str, Any]:
 def queries_behind(project: Path) -> list[str]:
     """Queries that are behind their streams and can be evaluated."""
     with open_site(project) as site:
-        return [each.name for each in query_statuses(site) if each.state in DUE_PROGRESS or each.may_go_on]
+        return [each.name for each in query_statuses(site) if each.state in DUE_PROGRESS or each.may_resume]
 
 
 def interval_of(context: Mapping[str, Any]) -> tuple[str, str] | None:

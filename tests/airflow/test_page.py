@@ -30,9 +30,9 @@ from errata.model.commit import Cause, RefusedRevisions
 from errata.model.technique import Technique
 from errata.read.details import StreamTimeline
 from errata_airflow.links import ReportLink, report_path
-from errata_airflow.page import Door
+from errata_airflow.page import LazyPage
 from errata_airflow.page.app import admitted, build
-from errata_airflow.page.drawing import drawn
+from errata_airflow.page.drawing import timeline_drawing
 from errata_airflow.page.panel import all_panels
 from errata_airflow.page.words import ROUTES, ago, lasting, span, task_path, ticks, where
 from fixtures.airflow import HOUSE
@@ -375,7 +375,7 @@ print(sorted({each.partition(".")[0] for each in sys.modules} & {"errata", "fast
 
 def test_the_door_opens_with_the_first_request(place: Looked) -> None:
     around = FastAPI()
-    door = Door()
+    door = LazyPage()
     around.mount("/errata", door)
     assert door._app is None
     client = TestClient(around)
@@ -408,7 +408,7 @@ def test_a_drawing_keeps_within_its_bounds() -> None:
         TimelineStrip(Role.OVERLAY, 3, 4, 1, 2, 0),
         TimelineStrip(Role.OVERLAY, 8, 8, 1, 2, 0),
     ]
-    found = drawn(StreamTimeline(0, 99, 10, strips, stable=50, aged_to=0), 3)
+    found = timeline_drawing(StreamTimeline(0, 99, 10, strips, stable=50, aged_to=0), 3)
     assert found.bars == "M0.75 100V0H4.25V100zM4.75 100V92H9.25V100z"
     assert found.corrected == "M1 0H5V18H1zM8 0H9V18H8z"
     assert (found.stable, found.ticks) == (5.0, [0, 49, 99])

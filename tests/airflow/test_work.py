@@ -19,7 +19,7 @@ from errata.declare.apply import apply_plan, plan_apply
 from errata.declare.project import load_project
 from errata.errors import ErrataError, UsageError
 from errata_airflow import work
-from errata_airflow.reason import in_words, reason, reason_of
+from errata_airflow.reason import airflow_errors, reason, reason_of
 from fixtures.airflow import PROJECT
 
 REPLAY: dict[str, Any] = {"query": None, "since": None, "until": None, "technique": "auto", "dry_run": False}
@@ -44,7 +44,7 @@ def test_streams_with_files_are_put_into_jobs(project: Path) -> None:
 
 @given(st.dictionaries(st.text("abc", min_size=1), st.integers(1, 50)), st.integers(1, 6))
 def test_streams_are_spread_evenly_and_none_is_lost(waiting: dict[str, int], most: int) -> None:
-    groups = work.spread(waiting, most)
+    groups = work.group_streams(waiting, most)
     assert sorted(name for each in groups for name in each) == sorted(waiting)
     assert len(groups) == min(most, len(waiting))
     loads = [sum(waiting[name] for name in each) for each in groups]
@@ -53,7 +53,7 @@ def test_streams_are_spread_evenly_and_none_is_lost(waiting: dict[str, int], mos
 
 
 def test_a_job_of_many_streams_is_called_by_the_first_ones() -> None:
-    assert work.job_of(["a", "b", "c", "d", "e"])["about"] == "a, b, c and 2 more"
+    assert work.job_arguments(["a", "b", "c", "d", "e"])["about"] == "a, b, c and 2 more"
 
 
 def test_a_replay_without_a_range_is_refused_with_what_to_do(project: Path) -> None:
@@ -125,7 +125,7 @@ def test_what_ran_out_of_memory_is_told_beside_the_signal() -> None:
 def test_an_error_is_told_without_what_led_to_it_and_tried_again_only_where_that_helps(
     error: ErrataError, kind: type[Exception]
 ) -> None:
-    with pytest.raises(AirflowException) as caught, in_words():
+    with pytest.raises(AirflowException) as caught, airflow_errors():
         raise error
     assert type(caught.value) is kind
     assert caught.value.__suppress_context__

@@ -48,7 +48,7 @@ class Opinions:
         assert set(self.planned).isdisjoint(self.plan.current)
         for name in OVER_STREAMS:
             planned, status = self.planned.get(name), self.status[name]
-            if not status.pending and not status.left_out:
+            if not status.pending and not status.missing_revisions:
                 # All that it may lack lies at its frontier, and is read by going on.
                 assert status.deferred is None, name
                 assert planned is None or status.state in DUE_PROGRESS, name
@@ -76,7 +76,7 @@ class Opinions:
         assert {each.stream for each in report.revised} <= set(self.sensor.streams), self.sensor
         assert corrected <= set(self.planned)
         assert {name for name, each in self.planned.items() if each.waits is not None}.isdisjoint(corrected)
-        counts = [each.settled for each in report.revised]
+        counts = [each.counts for each in report.revised]
         if not self.settles or any(each.dropped or each.refused or each.waiting for each in counts):
             return
         for name in OVER_STREAMS:
@@ -106,7 +106,7 @@ def run_due(there: Answering) -> None:
     assert not after.sensor
     waiting = {name for name, each in after.planned.items() if each.waits is not None}
     assert {each.name for each in report.deferred} <= waiting
-    assert {name for name in OVER_STREAMS if after.status[name].left_out} <= {each.name for each in report.deferred}
+    assert {name for name in OVER_STREAMS if after.status[name].missing_revisions} <= {each.name for each in report.deferred}
 
 
 @pytest.mark.parametrize("seed", seeds(__name__, 4))

@@ -178,7 +178,7 @@ def test_who_reads_from_the_beginning_is_told_what_counts(there: Answering, eith
         now = of.last.commit_id
         (stretch,) = changelog_segments(site.catalog, name, now, now, restated=True)
         assert stretch.masks
-        assert sum(each.rows for each in stretch.opened) > len(there.rows(name))
+        assert sum(each.rows for each in stretch.buckets) > len(there.rows(name))
         records = changes_frame(either, site.catalog, site.warehouse, stretch).toArrow()
         assert {each[OP] for each in records.to_pylist()} == {"insert"}
         assert seen(_plain(of.shape, records)) == seen(there.rows(name))

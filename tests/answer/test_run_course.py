@@ -62,4 +62,4 @@ def test_corrections_of_what_is_answered_are_left_out(tmp_path: Path, spark: Spa
 
 def left_out(there: Answering) -> dict[str, dict[str, int]]:
     """Of each query the corrections that its answers do not contain."""
-    return {each.name: dict(each.left_out) for each in query_statuses(there.site)}
+    return {each.name: dict(each.missing_revisions) for each in query_statuses(there.site)}

@@ -73,7 +73,7 @@ def test_a_sweep_lets_it_go_on_when_corrections_have_mended_it(there: Answering)
     there.take(quotes=["7,a,0", "8,b,6", "9,c,4"])
     stops(there, {"at": "7", "of": "a"})
     assert sweep(there.site).evaluated == [], "nothing has come"
-    assert not any(each.may_go_on for each in query_statuses(there.site))
+    assert not any(each.may_resume for each in query_statuses(there.site))
     there.take(quotes=["7,a,3;replace"])
     report = sweep(there.site, due=True)
     assert ({each.name for each in report.evaluated} >= {"inverse", "top"}, report.stopped) == (True, [])
@@ -86,7 +86,7 @@ def test_whether_a_stopped_query_may_go_on_is_known_without_trying(there: Answer
     there.run()
     there.revise(quotes=["7,a,3;replace"])
     (stopped,) = [each for each in query_statuses(there.site) if each.state is QueryProgress.STOPPED]
-    assert (stopped.name, stopped.may_go_on) == ("inverse", True)
+    assert (stopped.name, stopped.may_resume) == ("inverse", True)
 
 
 def test_what_is_kept_is_a_cache(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,8 +37,8 @@ class Follower:
         for name, reader in self._readers.items():
             feed = ChangelogReader(site, name, self._told.get(name))
             reader.take(reading.told(feed))
-            assert feed.told is not None
-            self._told[name] = feed.told
+            assert feed.read_up_to is not None
+            self._told[name] = feed.read_up_to
         return self._readers
 
 

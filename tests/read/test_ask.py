@@ -81,8 +81,8 @@ def took_in(site: Site, stream: str, *lines: str) -> None:
 def answer(site: Site, question: OneTimeQuery) -> tuple[BoundQuery, Rows]:
     with open_answer(site, question) as found:
         columns = fetch_all(found.rows).to_pydict()
-        assert list(columns) == found.asked.columns
-        return found.asked, sorted(zip(*columns.values(), strict=True))
+        assert list(columns) == found.query.columns
+        return found.query, sorted(zip(*columns.values(), strict=True))
 
 
 def shown(rows: Rows) -> Rows:
@@ -92,9 +92,9 @@ def shown(rows: Rows) -> Rows:
 
 def test_the_last_certain_answer(site: Site) -> None:
     asked, rows = answer(site, OneTimeQuery("per_10s"))
-    assert (asked.moment, asked.commit_id) == ("2026-11-18T02:00:40.000000", CORRECTED)
+    assert (asked.event_time_text, asked.commit_id) == ("2026-11-18T02:00:40.000000", CORRECTED)
     assert shown(rows) == [("AAPL", 0, 20.0), ("IBM", 0, 13.0), ("IBM", 10, 13.0)]
-    assert asked.aged == []
+    assert asked.aged_sources == []
 
 
 def test_through_another_query_before_and_after_the_correction(site: Site) -> None:
@@ -118,14 +118,14 @@ def test_a_text_over_streams_and_queries(site: Site) -> None:
 
 def test_a_stream_of_plain_numbers(site: Site) -> None:
     asked, rows = answer(site, OneTimeQuery("counted"))
-    assert (asked.moment, rows) == ("14", [("a", 1), ("b", 1)])
+    assert (asked.event_time_text, rows) == ("14", [("a", 1), ("b", 1)])
     assert answer(site, OneTimeQuery("counted", at="6"))[1] == [("a", 2), ("b", 1)]
     assert answer(site, OneTimeQuery("counted", at=-(2**80)))[1] == []
 
 
 def test_what_is_read_is_pinned(site: Site) -> None:
     with open_answer(site, OneTimeQuery("named", as_of=BOUGHT + 1)) as found:
-        assert pins.oldest_needed_commit(site.catalog) == found.asked.commit_id == BOUGHT + 1
+        assert pins.oldest_needed_commit(site.catalog) == found.query.commit_id == BOUGHT + 1
     assert pins.oldest_needed_commit(site.catalog) == commits.newest_commit(site.catalog)
 
 
@@ -194,13 +194,13 @@ def test_rows_that_have_been_aged_out_are_missed(tmp_path: Path, spark: SparkSes
     site = Site(load_project(tmp_path, {}), catalog, Warehouse(project.warehouse), Cause(""))
     took_in(site, "ticks", "at,of", "1,a", "40,a")
     took_in(site, "ticks", "at,of", "60,a")
-    assert plan_of(catalog, OneTimeQuery("counted")).aged == []
+    assert plan_of(catalog, OneTimeQuery("counted")).aged_sources == []
     age_out(site, ["ticks"])
     assert streams.stream_state(catalog, "ticks").aged_to is not None
     # What slides needs none of them.
-    assert plan_of(catalog, OneTimeQuery("counted")).aged == []
+    assert plan_of(catalog, OneTimeQuery("counted")).aged_sources == []
     text = "SELECT count(*) AS n FROM ticks"
-    assert plan_of(catalog, OneTimeQuery(text=text)).aged == ["ticks"]
+    assert plan_of(catalog, OneTimeQuery(text=text)).aged_sources == ["ticks"]
     with pytest.warns(UserWarning, match="rows of ticks have been aged out"):
         assert errata.ask(spark, text, project=tmp_path).collect() == [(1,)]
     catalog.close()

@@ -35,10 +35,10 @@ def test_each_change_with_its_key_its_span_and_both_values(place: Looked) -> Non
         ("insert", {"who": "b"}, 7, {}, {"price": 1.5}),
         ("delete", {"who": "c"}, 9, {"price": 3.0}, {}),
     ]
-    assert [each.differing for each in found.changes] == [["price"]] * 3
+    assert [each.differing_columns for each in found.changes] == [["price"]] * 3
     assert [each.ends for each in found.changes] == [None, None, None]
-    assert not any(each.moved for each in found.changes)
-    assert (found.total, found.page, found.pages, found.gone) == (3, 1, 1, "")
+    assert not any(each.end_changed for each in found.changes)
+    assert (found.total, found.page, found.pages, found.unreadable_reason) == (3, 1, 1, "")
     assert found.command == f"errata changes dear --since {commit - 1}"
 
 
@@ -60,7 +60,7 @@ def test_what_the_source_had_said(place: Looked) -> None:
         (2, 60.0, None),
     ]
     assert all(each.file and each.line for each in source.revised)
-    assert found.entry.refused[0].reason == "aged out"
+    assert found.summary.refused[0].reason == "aged out"
 
 
 def test_what_another_query_had_corrected(place: Looked) -> None:
@@ -89,7 +89,7 @@ def test_too_much_is_left_to_the_command_line(place: Looked, monkeypatch: pytest
     commit = place.sweep("dear", [("insert", f"w{at}", at, None, 1.0) for at in range(3)])
     found = correction_report(place.site, "dear", commit)
     assert (found.changes, found.readable) == ([], True)
-    assert found.gone == "These are too many for a page: 3 rows would have to be read."
+    assert found.unreadable_reason == "These are too many for a page: 3 rows would have to be read."
 
 
 def test_what_vacuum_has_removed_is_gone(place: Looked) -> None:
@@ -99,7 +99,7 @@ def test_what_vacuum_has_removed_is_gone(place: Looked) -> None:
         connection.execute(update(tables.streams).where(results).values(vacuumed=commit))
     found = correction_report(place.site, "dear", commit)
     assert (found.changes, found.readable) == ([], False)
-    assert "Vacuum" in found.gone
+    assert "Vacuum" in found.unreadable_reason
 
 
 def test_a_warehouse_out_of_sight_is_said(place: Looked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,8 +108,8 @@ def test_a_warehouse_out_of_sight_is_said(place: Looked, monkeypatch: pytest.Mon
     assert correction_report(place.site, "dear", commit).total == 9_000
     place.feed.house.folder.joinpath("warehouse").rename(place.feed.house.folder / "elsewhere")
     found = correction_report(place.site, "dear", commit)
-    assert found.gone == "The warehouse cannot be read from here: No such file or directory."
-    assert found.entry.changed == 9_000
+    assert found.unreadable_reason == "The warehouse cannot be read from here: No such file or directory."
+    assert found.summary.changed == 9_000
 
 
 def test_a_commit_that_corrected_nothing(place: Looked) -> None:

@@ -24,14 +24,14 @@ def test_each_commit_of_a_try_is_told_with_its_rows_and_event_times(tmp_path: Pa
     run(there.site, take=False)
 
     (came,) = task_asset_changes(there.site, *TRY)
-    assert (came.kind, came.name, dict(came.told)) == (
+    assert (came.kind, came.name, dict(came.to_json)) == (
         "streams",
         "quotes",
         {"commit": came.commit_id, "rows": 3, "from": 1, "to": 7},
     )
     (answered,) = task_asset_changes(there.site, "append", "run-1", "answer", 1)
     assert (answered.kind, answered.name, answered.rows) == ("queries", "dear", 2)
-    assert (answered.told["from"], answered.told["to"]) == (4, 7)
+    assert (answered.to_json["from"], answered.to_json["to"]) == (4, 7)
     assert answered.commit_id > came.commit_id
     assert (came.reads, answered.reads) == ((), ("streams/quotes",))
 
@@ -43,9 +43,8 @@ def test_a_sweep_tells_what_it_corrected(tmp_path: Path, spark: SparkSession) ->
     there.take(quotes=["4,b,8;replace"])
     there.site = replace(there.site, cause=Cause("", "", "", "revisions", "run-2", "sweep", 2))
     sweep(there.site)
-    told = {
-        (each.kind, each.name): each.told for each in task_asset_changes(there.site, "revisions", "run-2", "sweep", 2)
-    }
+    moved = task_asset_changes(there.site, "revisions", "run-2", "sweep", 2)
+    told = {(each.kind, each.name): each.to_json for each in moved}
     assert set(told) == {("streams", "quotes"), ("queries", "dear")}
     assert told["queries", "dear"] == {"commit": told["queries", "dear"]["commit"], "rows": 1, "from": 4, "to": 5}
 

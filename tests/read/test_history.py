@@ -39,7 +39,14 @@ def took(house: House, batch_id: str, *lines: Line) -> None:
 
 def told(found: RowHistory) -> list[tuple[object, ...]]:
     return [
-        (each.number, each.row, each.what.value, each.revision, each.batch_id, each.values["who"], each.values["price"])
+        (
+            each.number,
+            each.row,
+            each.origin.value,
+            each.revision,
+            each.batch_id,
+            *map(each.values.get, ("who", "price")),
+        )
         for each in found.versions
     ]
 
@@ -74,8 +81,8 @@ def test_a_story_from_its_last_key_and_from_its_first(house: House) -> None:
 
 def test_where_each_version_came_from(house: House) -> None:
     first, second, third, fourth, last = row_history(house.site, "feed", {"who": "q", "at": "3"}).versions
-    assert [each.known.commit_id for each in (first, second, third, fourth, last)] == [2, 4, 4, 6, 8]
-    assert [each.until and each.until.commit_id for each in (first, second, third, fourth, last)] == [
+    assert [each.made_by.commit_id for each in (first, second, third, fourth, last)] == [2, 4, 4, 6, 8]
+    assert [each.ended_by and each.ended_by.commit_id for each in (first, second, third, fourth, last)] == [
         4,
         4,
         6,
@@ -84,12 +91,13 @@ def test_where_each_version_came_from(house: House) -> None:
     ]
     assert [(each.file.rpartition("/")[2], each.line) for each in (first, third)] == [("A.jsonl", 4), ("B.jsonl", 2)]
     assert (second.changed, third.changed, fourth.changed) == (["price"], ["who", "price"], [])
-    assert (third.brought.commit_id, third.brought.cause.flow, third.known.cause.flow) == (3, "append", "revise")
+    batch = third.batch_commit
+    assert (batch.commit_id, batch.cause.flow, third.made_by.cause.flow) == (3, "append", "revise")
 
 
 def test_a_row_that_nothing_has_corrected(house: House) -> None:
     (only,) = row_history(house.site, "feed", {"at": "7", "who": "a"}).versions
-    assert (only.what, only.revision, only.batch_id, only.line, only.until) == (
+    assert (only.origin, only.revision, only.batch_id, only.line, only.ended_by) == (
         VersionOrigin.INSERTED,
         None,
         "A",
@@ -141,7 +149,7 @@ def test_a_row_that_has_been_aged_out(a_house: Builder) -> None:
     commit = age_out(house.site)[0].commit_id
     found = row_history(house.site, "feed", {"at": "1", "who": "a"})
     assert found.aged
-    assert [(each.batch_id, each.aged, each.until and each.until.commit_id) for each in found.versions] == [
+    assert [(each.batch_id, each.aged, each.ended_by and each.ended_by.commit_id) for each in found.versions] == [
         ("A", False, 4),
         ("B", True, commit),
     ]
@@ -243,10 +251,10 @@ def _agree(house: House, model: oracle.History, key: Mapping[str, str]) -> None:
         expected[version.row].append((version.revision is None, version.op, version.batch_id, values))
     for each in found.versions:
         told_of[each.row].append(
-            (each.revision is None, _op(each.what), each.batch_id, _values(each.what, each.values))
+            (each.revision is None, _op(each.origin), each.batch_id, _values(each.origin, each.values))
         )
     assert sorted(map(repr, told_of.values())) == sorted(map(repr, expected.values()))
-    known = [each.known.commit_id for each in found.versions]
+    known = [each.made_by.commit_id for each in found.versions]
     assert known == sorted(known)
     assert {each.batch_id for each in speaking} <= {each.batch_id for each in found.waiting}
 

@@ -162,12 +162,12 @@ def test_a_timeline_has_every_bucket_and_what_lies_over_it(place: Looked) -> Non
     line = found.lanes[0].timeline
     assert line is not None
     assert (line.low, line.high, line.width, line.stable) == (0, 92, 1, 82)
-    assert [(each.first, each.last, each.rows) for each in line.of(Role.BASE)] == [
+    assert [(each.first, each.last, each.rows) for each in line.strips_of(Role.BASE)] == [
         (n * 10, n * 10 + 2, 3) for n in range(10)
     ]
-    assert [(each.first, each.last) for each in line.of(Role.OVERLAY)] == [(41, 41)]
-    assert [(each.first, each.last) for each in line.of(Role.PENDING)] == [(81, 81)]
-    assert line.of(Role.BASE)[4].masked == 1
+    assert [(each.first, each.last) for each in line.strips_of(Role.OVERLAY)] == [(41, 41)]
+    assert [(each.first, each.last) for each in line.strips_of(Role.PENDING)] == [(81, 81)]
+    assert line.strips_of(Role.BASE)[4].masked == 1
 
 
 def test_buckets_that_share_a_cell_are_one_strip(place: Looked) -> None:
@@ -183,7 +183,7 @@ def test_what_waits_beside_the_rows_is_shown_at_the_edge(place: Looked) -> None:
     place.feed.pend((Op.INSERT, key(3) | {"price": 1.0}, {}))
     line = timeline_page(place.site).lanes[0].timeline
     assert line is not None
-    assert [(each.first, each.last) for each in line.of(Role.PENDING)] == [(0, 0)]
+    assert [(each.first, each.last) for each in line.strips_of(Role.PENDING)] == [(0, 0)]
 
 
 def test_many_streams_come_in_pages(place: Looked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,7 +305,7 @@ def test_one_query_at_length(place: Looked) -> None:
     assert (found.status.state, found.reads, found.read_by) == (QueryProgress.CURRENT, [("feed", False)], ["most"])
     assert query_details(place.site, "most").reads == [("dear", True)]
     assert "price > 10" in found.text
-    assert len(found.course.entries) == 1
+    assert len(found.corrections.entries) == 1
     with pytest.raises(UsageError, match="unknown query"):
         query_details(place.site, "deer")
 
@@ -315,10 +315,7 @@ def test_quarantine_is_shown_newest_first(place: Looked) -> None:
     found = quarantine_contents(place.site)
     assert ([each.row.line for each in found.rows], found.total) == ([4, 3, 2], 3)
     assert len(quarantine_contents(place.site, most=2).rows) == 2
-    assert (quarantine_contents(place.site, "feed").of_these, quarantine_contents(place.site, "other").of_these) == (
-        3,
-        0,
-    )
+    assert [quarantine_contents(place.site, each).shown_total for each in ("feed", "other")] == [3, 0]
     with pytest.raises(UsageError, match="unknown stream"):
         quarantine_contents(place.site, "fed")
 

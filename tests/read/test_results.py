@@ -168,7 +168,7 @@ def test_either_engine_reads_the_same(site: Site, name: str, *, near: bool, monk
     monkeypatch.setattr(changes_flow, "CHUNK_RECORDS", 0)
     monkeypatch.setattr(results_flow, "LOCAL_ROWS", 0)
     monkeypatch.setattr("errata.declare.site.NEAR_MAX_ROWS", 1_000_000 if near else 0)
-    stretches = list(ChangelogReader(site, name).new())
+    stretches = list(ChangelogReader(site, name).read_new())
     assert all(isinstance(each.rows, pa.Table) is near for each in stretches)
     assert [change for each in stretches for change in rows_of(each.rows)] == few
     assert published_rows(site, name) == answer
@@ -199,13 +199,13 @@ def test_what_is_read_is_pinned_and_pruned(there: There) -> None:
     site, as_of = there.site, there.evaluated[0]
     with open_results(site, ResultsRequest("dear", as_of=as_of)) as found:
         assert pins.oldest_needed_commit(site.catalog) == as_of
-        assert found.found.moment == "2026-11-18T02:00:08.000000"
+        assert found.aligned.event_time_text == "2026-11-18T02:00:08.000000"
     assert pins.oldest_needed_commit(site.catalog) == commits.newest_commit(site.catalog)
     with (
         open_results(site, ResultsRequest("counted", at=-3)) as early,
         open_results(site, ResultsRequest("counted")) as late,
     ):
-        opened = [{each.bucket_id for each in found.answers[0].opened} for found in (early, late)]
+        opened = [{each.bucket_id for each in found.answers[0].buckets} for found in (early, late)]
         assert all(opened)
         assert opened[0] != opened[1]
 

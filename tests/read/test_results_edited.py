@@ -74,7 +74,7 @@ def agrees(site: Site, name: str) -> None:
     reader = Reader()
     reader.take(told(ChangelogReader(site, name)))
     with open_results(site, ResultsRequest(name)) as found:
-        frontier = found.found.moment
+        frontier = found.aligned.event_time_text
     for at in (each for each in INSTANTS if each <= frontier):
         assert reader.at(at) == published_rows(site, name, at=at)
 
@@ -177,8 +177,8 @@ def test_aligned_queries_are_read_of_one_state(site: Site) -> None:
     run(site, ["highest"])
     assert published_rows(site, "highest") != highest
     with open_results(site, ResultsRequest("dear", aligned=["highest"])) as found:
-        assert found.found.moment == "2026-11-18T02:00:08.000000"
-        assert [each.chosen.evaluation.data_commit < common for each in found.answers] == [True, True]
+        assert found.aligned.event_time_text == "2026-11-18T02:00:08.000000"
+        assert [each.snapshot.evaluation.data_commit < common for each in found.answers] == [True, True]
         assert seen(rows_of(found.answers[1].rows)) == highest
     with (
         pytest.raises(UsageError, match="answered up to 2026-11-18T02:00:08"),
@@ -187,7 +187,7 @@ def test_aligned_queries_are_read_of_one_state(site: Site) -> None:
         pass
     run(site)
     with open_results(site, ResultsRequest("dear", aligned=["highest", "DEAR"])) as found:
-        assert found.found.moment == "2026-11-18T02:00:20.000000"
+        assert found.aligned.event_time_text == "2026-11-18T02:00:20.000000"
         assert len(found.answers) == 2
 
 
@@ -209,7 +209,7 @@ def test_before_the_first_evaluation_and_before_the_answers_begin(site: Site) ->
     catalog_queries.record_fault(site.catalog, query_id, 1, LOWEST, Fault("too large"))
     with open_results(site, ResultsRequest("dear")) as found:
         assert found.notes == ["dear has stopped at 2026-11-18T02:00:08.000000: too large"]
-        begins = found.found.at - 1_000_000
+        begins = found.aligned.at - 1_000_000
     with site.catalog.writing() as connection:
         connection.execute(update(evaluations).values(begins=begins))
     with (

@@ -41,26 +41,26 @@ def take(house: House, *lines: Line, stream: str = "feed") -> None:
 def test_before_anything_has_come(house: House) -> None:
     found = stream_finality(house.site, "feed")
     assert (found.stable, found.pending_before(10**9)) == (None, 0)
-    assert not found.final(LOWEST + 1)
-    assert found.told == {"stream": "feed", "stable": None}
+    assert not found.is_final(LOWEST + 1)
+    assert found.to_json == {"stream": "feed", "stable": None}
 
 
 def test_final_is_what_no_late_row_and_no_correction_can_change(house: House) -> None:
     take(house, row(1, "a"), row(20, "b"))
     found = stream_finality(house.site, "feed")
     assert found.stable == 15
-    assert found.final(15), "rows before it are late, one that is at it is not before it"
-    assert not found.final(16)
+    assert found.is_final(15), "rows before it are late, one that is at it is not before it"
+    assert not found.is_final(16)
 
     take(house, row(1, "a", Op.DELETE), row(7, "c"), row(18, "x", Op.DELETE))
     found = stream_finality(house.site, "feed")
     assert [found.pending_before(at) for at in (1, 2, 7, 8, 18, 19)] == [0, 1, 1, 2, 2, 3]
-    assert found.final(1)
-    assert not found.final(2)
+    assert found.is_final(1)
+    assert not found.is_final(2)
 
     apply_revisions(house.site)
     found = stream_finality(house.site, "feed")
-    assert found.final(15)
+    assert found.is_final(15)
     assert found.pending_before(19) == 1, "one waits for its row, which would come later"
 
 
@@ -69,14 +69,14 @@ def test_a_row_that_is_moved_concerns_both_places(house: House) -> None:
     take(house, row(9, "a", Op.REPLACE), stream="moved")
     assert stream_finality(house.site, "moved").pending_before(LOWEST + 1) == 1, "it does not say where the row was"
     apply_revisions(house.site)
-    assert stream_finality(house.site, "moved").final(15)
+    assert stream_finality(house.site, "moved").is_final(15)
 
 
 def test_where_corrections_are_ignored_they_change_nothing(house: House) -> None:
     take(house, row(1, "a"), row(20, "b"), stream="ignoring")
     take(house, row(1, "a", Op.DELETE), stream="ignoring")
     found = stream_finality(house.site, "ignoring")
-    assert (found.stable, found.final(20)) == (20, True)
+    assert (found.stable, found.is_final(20)) == (20, True)
 
 
 def test_times_are_told_as_they_are_written(tmp_path: Path) -> None:
@@ -84,18 +84,18 @@ def test_times_are_told_as_they_are_written(tmp_path: Path) -> None:
     house = builder(a_feed(slack=SECOND))
     take(house, row(NOW - HOUR, "a"), row(NOW - SECOND, "b"))
     found = stream_finality(house.site, "feed")
-    assert found.told == {"stream": "feed", "stable": format_instant(NOW - 2 * SECOND)}
-    assert found.final(found.moment(format_instant(NOW - 2 * SECOND)))
-    assert not found.final(found.moment(format_instant(NOW - SECOND)))
+    assert found.to_json == {"stream": "feed", "stable": format_instant(NOW - 2 * SECOND)}
+    assert found.is_final(found.parse_time(format_instant(NOW - 2 * SECOND)))
+    assert not found.is_final(found.parse_time(format_instant(NOW - SECOND)))
     with pytest.raises(UsageError, match="not a date"):
-        found.moment("yesterday")
+        found.parse_time("yesterday")
     builder.close()
 
 
 def test_whole_numbers_and_unknown_streams(house: House) -> None:
     found = stream_finality(house.site, "feed")
-    assert found.moment(" 12 ") == 12
+    assert found.parse_time(" 12 ") == 12
     with pytest.raises(UsageError, match="'noon' is no whole number"):
-        found.moment("noon")
+        found.parse_time("noon")
     with pytest.raises(UsageError, match="unknown stream 'fed'"):
         stream_finality(house.site, "fed")

@@ -98,23 +98,23 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 def test_without_rows_there_is_nothing_to_answer(place: Place) -> None:
     found = place.status("dear")
-    assert (found.state, found.reached, found.published, found.timed) == (QueryProgress.WAITING, None, None, False)
+    assert (found.state, found.watermark, found.published, found.timed) == (QueryProgress.WAITING, None, None, False)
     place.bring(30)
     found = place.status("dear")
-    assert (found.state, found.reached, found.commits, found.instants) == (QueryProgress.NEW, 20, 0, None)
+    assert (found.state, found.watermark, found.commits, found.lag) == (QueryProgress.NEW, 20, 0, None)
 
 
 def test_how_far_behind(place: Place) -> None:
     first = place.bring(30)
     place.answer("dear", first)
     found = place.status("dear")
-    assert (found.state, found.commits, found.instants, found.left_out) == (QueryProgress.CURRENT, 0, 0, {})
+    assert (found.state, found.commits, found.lag, found.missing_revisions) == (QueryProgress.CURRENT, 0, 0, {})
     assert found.published is not None
     assert (found.published.frontier, found.published.last.data_commit) == (20, first)
     place.bring(31)
     place.bring(95)
     found = place.status("dear")
-    assert (found.state, found.commits, found.instants) == (QueryProgress.BEHIND, 2, 65)
+    assert (found.state, found.commits, found.lag) == (QueryProgress.BEHIND, 2, 65)
     assert place.status("most").state is QueryProgress.NEW
 
 
@@ -122,7 +122,7 @@ def test_rows_of_the_last_instant_alone_make_a_query_behind(place: Place) -> Non
     place.answer("dear", place.bring(30))
     place.bring(25)
     found = place.status("dear")
-    assert (found.state, found.commits, found.instants) == (QueryProgress.BEHIND, 1, 0)
+    assert (found.state, found.commits, found.lag) == (QueryProgress.BEHIND, 1, 0)
 
 
 def test_other_streams_do_not_make_a_query_behind(place: Place) -> None:
@@ -143,7 +143,7 @@ def test_a_query_that_has_stopped_holds_others_up(place: Place) -> None:
     ]
     reason = found["dear"].stopped
     assert reason is not None
-    assert (reason.fault.reason, found["dear"].instants) == ("division by zero", 20)
+    assert (reason.fault.reason, found["dear"].lag) == ("division by zero", 20)
     place.answer("dear", second)
     found = {each.name: each for each in query_statuses(place.site)}
     assert [(each.state, each.stopped, each.waits_for) for each in found.values()] == [
@@ -158,7 +158,7 @@ def test_an_edited_query_shows_the_answers_of_its_former_form(place: Place) -> N
     place.answer("dear", first)
     place.written.apply(TEXTS | {"dear": DEAR.replace("10", "11")}, streams=STREAMS)
     found = place.status("dear")
-    assert (found.state, found.declared, found.left_out) == (QueryProgress.EDITED, DeclarationState.AGREED, {})
+    assert (found.state, found.declared, found.missing_revisions) == (QueryProgress.EDITED, DeclarationState.AGREED, {})
     assert found.published is not None
     assert found.published.frontier == 20
     place.answer("dear", first)
@@ -170,15 +170,15 @@ def test_corrections_that_reach_behind_the_answers_are_left_out(place: Place) ->
     place.answer("dear", place.bring(25))
     place.feed.pend((Op.REPLACE, {**key(12), "price": 2.0}, {}), (Op.DELETE, key(25), {}))
     assert place.status("dear").pending == 2
-    assert place.status("dear").left_out == {}
+    assert place.status("dear").missing_revisions == {}
     place.feed.correct((Op.REPLACE, {**key(5), "price": 3.0}, {}))
     found = place.status("dear")
-    assert (found.pending, found.left_out) == (0, {"feed": 3})
+    assert (found.pending, found.missing_revisions) == (0, {"feed": 3})
     place.answer("dear", place.feed.standing.changed_in)
     found = place.status("dear")
-    assert (found.state, found.left_out) == (QueryProgress.CURRENT, {"feed": 3})
+    assert (found.state, found.missing_revisions) == (QueryProgress.CURRENT, {"feed": 3})
     place.answer("most", place.feed.standing.changed_in, revision=3)
-    assert place.status("most").left_out == {}
+    assert place.status("most").missing_revisions == {}
 
 
 def test_corrections_further_on_are_taken_up_by_going_on(place: Place) -> None:
@@ -186,10 +186,10 @@ def test_corrections_further_on_are_taken_up_by_going_on(place: Place) -> None:
     place.answer("dear", place.bring(25))
     place.feed.correct((Op.DELETE, key(25), {}))
     found = place.status("dear")
-    assert (found.state, found.left_out) == (QueryProgress.BEHIND, {})
+    assert (found.state, found.missing_revisions) == (QueryProgress.BEHIND, {})
     place.feed.correct((Op.DELETE, key(12), {}))
     place.feed.correct((Op.DELETE, key(30), {}))
-    assert place.status("dear").left_out == {"feed": 2}, "revisions are taken up in their order"
+    assert place.status("dear").missing_revisions == {"feed": 2}, "revisions are taken up in their order"
 
 
 def test_corrections_that_wait_are_told_with_what_they_wait_for(place: Place) -> None:
@@ -208,7 +208,7 @@ def test_corrections_that_wait_are_told_with_what_they_wait_for(place: Place) ->
         "named": (2, None),
     }
     place.feed.correct((Op.REPLACE, {**key(12), "price": 3.0}, {}))
-    found = {each.name: (sum(each.left_out.values()), each.deferred) for each in query_statuses(place.site)}
+    found = {each.name: (sum(each.missing_revisions.values()), each.deferred) for each in query_statuses(place.site)}
     assert found == {"dear": (3, None), "most": (3, "waits for `errata sweep`"), "named": (3, None)}
 
 

@@ -79,7 +79,7 @@ def said(story: ResultProvenance) -> list[Any]:
 
 
 def causes(story: ResultProvenance) -> list[list[ProvenanceCause]]:
-    return [list(each.causes.told) for each in story.values]
+    return [list(each.causes.causes) for each in story.values]
 
 
 def rows(behind: SourceProvenance) -> list[tuple[str, Any, Any]]:
@@ -103,7 +103,7 @@ def test_each_value_has_its_cause_and_the_rows_are_told_as_they_were_and_are(the
     assert (changed.was, changed.now) == ({"at": 3, "of": "a", "price": 4}, {"at": 3, "of": "a", "price": 9})
     assert isinstance(late, RevisionCause)
     assert (late.revision, late.was, late.now) == (4, None, {"at": 2, "of": "a", "price": 6})
-    (behind,) = story.behind
+    (behind,) = story.sources
     assert (behind.source, behind.then.rows, behind.now.rows, behind.differing) == ("quotes", 2, 3, 2)
     assert rows(behind) == [
         ("same", (1, "a", 5), (1, "a", 5)),
@@ -125,7 +125,7 @@ def test_the_answer_at_an_instant_is_followed_from_one_result_to_another(there: 
     (gone,) = causes(story)[1]
     assert isinstance(gone, RevisionCause)
     assert (gone.was, gone.now) == ({"at": 1, "of": "b", "price": 2}, None)
-    assert rows(story.behind[0]) == [("gone", (1, "b", 2), None)]
+    assert rows(story.sources[0]) == [("gone", (1, "b", 2), None)]
 
 
 def test_a_value_is_published_when_its_instant_is_answered(there: Answering) -> None:
@@ -142,10 +142,10 @@ def test_a_correction_of_a_query_that_is_read_has_its_own_cause(there: Answering
     assert isinstance(result, UpstreamResultCause)
     assert (result.query, result.key, result.vs) == ("sums", {"of": "a"}, 3)
     assert (result.was, result.now) == ({"n": 2, "s": 14}, {"n": 3, "s": 20})
-    (revision,) = result.causes.told
+    (revision,) = result.causes.causes
     assert isinstance(revision, RevisionCause)
     assert revision.revision == 4
-    (behind,) = story.behind
+    (behind,) = story.sources
     assert (behind.source, behind.noun) == ("sums", "query")
     assert rows(behind) == [("gone", ("b", 1, 2), None), ("changed", ("a", 2, 9), ("a", 3, 20))] or rows(behind) == [
         ("changed", ("a", 2, 9), ("a", 3, 20)),
@@ -163,8 +163,8 @@ def test_versions_of_a_relation(there: Answering) -> None:
         {"of": "b", "name": "beta", "since": 8},
         {"of": "b", "name": "gamma", "since": 8},
     )
-    assert [each.source for each in story.behind] == ["quotes", "names"]
-    assert rows(story.behind[1]) == [("changed", ("b", "beta", 8), ("b", "gamma", 8))]
+    assert [each.source for each in story.sources] == ["quotes", "names"]
+    assert rows(story.sources[1]) == [("changed", ("b", "beta", 8), ("b", "gamma", 8))]
     story = explain_result(there.site, "named", {"of": "a", "q.at": "3"}, 3)
     (early,) = causes(story)[0]
     assert isinstance(early, RevisionCause)
@@ -208,16 +208,16 @@ def test_every_story_ends_with_what_is_published_and_every_correction_has_its_ca
         commits = [each.commit.commit_id for each in story.values]
         assert commits == sorted(set(commits)), (key, at)
         for each in story.values:
-            assert each.causes.told, (key, at)
+            assert each.causes.causes, (key, at)
             corrected_so = each.commit.cause.flow == "sweep"
             kinds = (RevisionCause, UpstreamResultCause) if corrected_so else (BatchCause,)
-            assert all(isinstance(cause, kinds) for cause in each.causes.told), (key, at, each.causes)
+            assert all(isinstance(cause, kinds) for cause in each.causes.causes), (key, at, each.causes)
 
 
 def test_null_is_an_empty_value(there: Answering) -> None:
     story = explain_result(there.site, "by_price", {"price": ""}, 6)
     assert (story.key, said(story)) == ({"price": None}, [({"n": 1}, 6)])
-    assert rows(story.behind[0])[-1] == ("same", (6, "n", None), (6, "n", None))
+    assert rows(story.sources[0])[-1] == ("same", (6, "n", None), (6, "n", None))
     assert explain_result(there.site, "by_price", {"price": None}, 6).values == story.values
 
 
@@ -282,11 +282,11 @@ def _revised_and_not_swept(project: Answering) -> None:
     apply_revisions(project.site)
     story = explain_result(project.site, "sums", {"of": "a"}, 3)
     assert said(story) == [({"n": 2, "s": 9}, 3)]
-    assert [each.fate for each in story.behind[0].rows] == [RowFate.SAME, RowFate.SAME], "what the answer is made of"
+    assert [each.fate for each in story.sources[0].rows] == [RowFate.SAME, RowFate.SAME], "what the answer is made of"
     corrected(project)
     story = explain_result(project.site, "sums", {"of": "a"}, 3)
     assert said(story)[1:] == [({"n": 2, "s": 14}, 3)]
-    assert rows(story.behind[0])[1] == ("changed", (3, "a", 4), (3, "a", 9))
+    assert rows(story.sources[0])[1] == ("changed", (3, "a", 4), (3, "a", 9))
 
 
 def _undone(project: Answering) -> None:
@@ -299,7 +299,7 @@ def _undone(project: Answering) -> None:
     (back,) = causes(story)[2]
     assert isinstance(back, RevisionCause)
     assert (back.undoes, back.file) == (revision.batch_id, "")
-    assert story.behind[0].differing == 0
+    assert story.sources[0].differing == 0
 
 
 def _ahead_of_the_answer(project: Answering) -> None:
@@ -329,7 +329,7 @@ def _edited(project: Answering) -> None:
         ({"n": 2, "s": 5}, 3),
     ]
     assert causes(story)[-1] == [QueryEditCause()]
-    assert rows(story.behind[0]) == [("same", (1, "a", 5), (1, "a", 5)), ("same", (3, "a", 4), (3, "a", 4))]
+    assert rows(story.sources[0]) == [("same", (1, "a", 5), (1, "a", 5)), ("same", (3, "a", 4), (3, "a", 4))]
     project.edit({**texts, "sums": "SELECT price, count(*) AS n FROM sliding(quotes, 5) GROUP BY price"})
     project.run()
     story = explain_result(project.site, "sums", {"price": 4}, 3)
@@ -345,8 +345,8 @@ def _vacuumed(project: Answering) -> None:
     assert run_vacuum(project.site).freed
     story = explain_result(project.site, "dear", {"at": 3})
     assert said(story) == said(before)[-1:]
-    assert story.values[0].cut
-    (behind,) = story.behind
+    assert story.values[0].truncated
+    (behind,) = story.sources
     assert behind.then.rows is None or behind.then.lost
     assert behind.now.rows == 1
 

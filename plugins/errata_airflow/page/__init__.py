@@ -14,7 +14,7 @@ _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 
-class Door:
+class LazyPage:
     """The page as Airflow mounts it: an ASGI application that builds the real one on the first request."""
 
     def __init__(self) -> None:

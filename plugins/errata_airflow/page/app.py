@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from errata.declare.site import Site, open_site
 from errata.errors import ErrataError, UsageError
 from errata_airflow import settings
-from errata_airflow.page.panel import Asked, Page, Panel, all_panels
+from errata_airflow.page.panel import Page, PageRequest, Panel, all_panels
 from errata_airflow.page.words import environment
 
 STATIC = {"errata.css": "text/css", "errata.js": "text/javascript", "errata.svg": "image/svg+xml"}
@@ -40,16 +40,16 @@ def build() -> FastAPI:
     """Build the application."""
     app = FastAPI(title="Errata", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(admitted)])
     app.add_exception_handler(HTTPException, _refused)
-    house = _House(all_panels())
-    for panel in house.panels:
+    context = _PageContext(all_panels())
+    for panel in context.panels:
         for page in (panel.page, *panel.more):
-            app.add_api_route(f"/{page.path}", partial(_shown, house, panel, page), methods=["GET"], name=page.path)
+            app.add_api_route(f"/{page.path}", partial(_shown, context, panel, page), methods=["GET"], name=page.path)
     app.add_api_route("/static/{name}", _static, methods=["GET"])
-    app.add_api_route("/{rest:path}", partial(_nowhere, house), methods=["GET"])
+    app.add_api_route("/{rest:path}", partial(_nowhere, context), methods=["GET"])
     return app
 
 
-class _House:
+class _PageContext:
     """What all pages share: the project, the templates and the tabs."""
 
     def __init__(self, panels: list[Panel]) -> None:
@@ -67,22 +67,26 @@ class _House:
         return self.rendered(request, "error.html", status, error=error, away=status >= 500)
 
 
-def _shown(house: _House, panel: Panel, page: Page, request: Request) -> Response:
-    asked = Asked({**request.query_params, **{name: str(each) for name, each in request.path_params.items()}})
+def _shown(context: _PageContext, panel: Panel, page: Page, request: Request) -> Response:
+    asked = PageRequest({**request.query_params, **{name: str(each) for name, each in request.path_params.items()}})
     try:
         with open_site(settings.project_path()) as site:
-            return _page(house, panel, page, request, asked, site)
+            return _page(context, panel, page, request, asked, site)
     except ErrataError as error:
-        return house.failed(request, error, 503)
+        return context.failed(request, error, 503)
 
 
-def _page(house: _House, panel: Panel, page: Page, request: Request, asked: Asked, site: Site) -> Response:
+def _page(
+    context: _PageContext, panel: Panel, page: Page, request: Request, asked: PageRequest, site: Site
+) -> Response:
     try:
         data = page.data(site, asked)
     except UsageError as error:
-        return house.failed(request, error, 404)
+        return context.failed(request, error, 404)
     name, now = site.project.name, site.catalog.clock.now()
-    return house.rendered(request, page.template, panel=panel, page=page, data=data, project=name, now=now, asked=asked)
+    return context.rendered(
+        request, page.template, panel=panel, page=page, data=data, project=name, now=now, asked=asked
+    )
 
 
 def _static(name: str) -> Response:
@@ -91,9 +95,9 @@ def _static(name: str) -> Response:
     return Response((_HERE / "static" / name).read_bytes(), media_type=STATIC[name], headers=GUARDS)
 
 
-def _nowhere(house: _House, request: Request, rest: str) -> Response:
+def _nowhere(context: _PageContext, request: Request, rest: str) -> Response:
     error = UsageError(f"there is no page /{rest}", how="begin at one of the tabs above")
-    return house.failed(request, error, 404)
+    return context.failed(request, error, 404)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -38,17 +38,17 @@ class Drawing:
     """Places of labels, at equal distances."""
 
 
-def drawn(of: StreamTimeline, ticks: int = 2) -> Drawing:
+def timeline_drawing(of: StreamTimeline, ticks: int = 2) -> Drawing:
     """The drawing of a timeline, with `ticks` labels."""
     aged = of.cells * AGED if of.aged_to is not None else 0.0
-    bars = of.of(Role.BASE)
+    bars = of.strips_of(Role.BASE)
     most = max((each.rows for each in bars), default=1) or 1
     return Drawing(
         -aged,
         of.cells + aged,
         "".join(_bar(each, max(LOWEST_BAR, HEIGHT * each.rows / most)) for each in bars),
-        "".join(_band(first, last, 0, CORRECTED) for first, last in _joined(of.of(Role.OVERLAY))),
-        "".join(_band(first, last, HEIGHT - PENDING, PENDING) for first, last in _joined(of.of(Role.PENDING))),
+        "".join(_band(first, last, 0, CORRECTED) for first, last in _joined(of.strips_of(Role.OVERLAY))),
+        "".join(_band(first, last, HEIGHT - PENDING, PENDING) for first, last in _joined(of.strips_of(Role.PENDING))),
         None if of.stable is None else of.cell(of.stable),
         aged,
         _ticks(of, ticks),

@@ -14,14 +14,14 @@ from errata_airflow.page import panels
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PageRequest:
     """The parameters of a request, from its path and query string."""
 
-    said: Mapping[str, str]
+    parameters: Mapping[str, str]
 
     def text(self, name: str) -> str | None:
         """A parameter; None if it is absent or empty."""
-        return self.said.get(name) or None
+        return self.parameters.get(name) or None
 
     def needed(self, name: str) -> str:
         """A required parameter; an error if it is absent."""
@@ -38,7 +38,7 @@ class Asked:
         return int(found)
 
 
-Data = Callable[[Site, Asked], object]
+Data = Callable[[Site, PageRequest], object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from errata.read.wording import (
     short_batch_id,
     wall_time,
 )
-from errata_airflow.page.drawing import drawn
+from errata_airflow.page.drawing import timeline_drawing
 
 ROUTES: Mapping[str, str] = {
     RouteKind.APPENDED: "new results were added, and none that were there changed",
@@ -71,7 +71,7 @@ def environment(folder: Path) -> Environment:
     }
     found.globals |= {
         "counted": count_text,
-        "drawn": drawn,
+        "timeline_drawing": timeline_drawing,
         "patterns": PATTERN_TEXTS,
         "policies": POLICY_TEXTS,
         "routes": ROUTES,

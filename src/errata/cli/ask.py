@@ -51,7 +51,7 @@ def ask(
     with open_site(global_options(context).project) as site:
         question = _build_question(site, query, sql, at, as_of)
         with open_answer(site, question) as answer:
-            asked = answer.asked
+            asked = answer.query
             _report_drift(site, question, asked)
             title = f"answering {question.name or 'the query'}"
             print_rows(answer.rows, asked.columns, kind, out, limit, title=title, check=answer.pin.check)
@@ -94,6 +94,6 @@ def _report_drift(site: Site, question: OneTimeQuery, asked: BoundQuery) -> None
 
 def _report_answer(asked: BoundQuery, what: str, kind: ExportFormat, *, to_file: bool) -> None:
     if to_file or kind is ExportFormat.TABLE:
-        print_message(f"{what} at {asked.moment}, as of commit {asked.commit_id}")
-    if asked.aged:
-        print_message(asked.left_over)
+        print_message(f"{what} at {asked.event_time_text}, as of commit {asked.commit_id}")
+    if asked.aged_sources:
+        print_message(asked.aged_out_warning)

@@ -83,16 +83,16 @@ def _table_rows(found: RowHistory) -> list[TableRecord]:
 
 
 def _table_row(stream: Stream, version: RowVersion) -> TableRecord:
-    what = version.what.value
+    what = version.origin.value
     return {
         "version": version.number,
-        "known": _known_since(version.known),
-        "until": ("aged out " if version.aged else "") + _known_since(version.until),
+        "known": _known_since(version.made_by),
+        "until": ("aged out " if version.aged else "") + _known_since(version.ended_by),
         "what": f"{what} (undo of {short_batch_id(version.undoes)})" if version.undoes else what,
         "values": _version_text(stream, version),
         "source": f"{relative_paths(version.file)}:{version.line}" if version.file else "",
         "batch": short_batch_id(version.batch_id),
-        "by": commit_author(version.brought.cause),
+        "by": commit_author(version.batch_commit.cause),
         "revision": version.revision,
     }
 
@@ -104,7 +104,7 @@ def _known_since(commit: Commit | None) -> str:
 def _version_text(stream: Stream, version: RowVersion) -> str:
     """What a version said; of a correction, what it changed."""
     now = row_texts(stream, version.values)
-    if version.what is VersionOrigin.DELETED:
+    if version.origin is VersionOrigin.DELETED:
         return ""
     if version.before is None:
         return ", ".join(f"{name}={text}" for name, text in now.items())
@@ -113,23 +113,23 @@ def _version_text(stream: Stream, version: RowVersion) -> str:
 
 
 def _version_record(stream: Stream, version: RowVersion) -> TableRecord:
-    brought = version.brought.cause
+    brought = version.batch_commit.cause
     return {
         "version": version.number,
         "row": version.row,
-        "what": version.what.value,
-        "commit": version.known.commit_id,
-        "known": format_instant(version.known.at),
-        "until": None if version.until is None else format_instant(version.until.at),
-        "until_commit": None if version.until is None else version.until.commit_id,
+        "what": version.origin.value,
+        "commit": version.made_by.commit_id,
+        "known": format_instant(version.made_by.at),
+        "until": None if version.ended_by is None else format_instant(version.ended_by.at),
+        "until_commit": None if version.ended_by is None else version.ended_by.commit_id,
         "aged_out": version.aged,
-        "values": None if version.what is VersionOrigin.DELETED else json_values(stream, version.values),
+        "values": None if version.origin is VersionOrigin.DELETED else json_values(stream, version.values),
         "before": None if version.before is None else json_values(stream, version.before),
         "changed": version.changed,
         "file": version.file or None,
         "line": version.line or None,
         "batch": version.batch_id,
-        "batch_commit": version.brought.commit_id,
+        "batch_commit": version.batch_commit.commit_id,
         "undoes": version.undoes,
         "revision": version.revision,
         "user": brought.user,
@@ -138,5 +138,5 @@ def _version_record(stream: Stream, version: RowVersion) -> TableRecord:
         "run": brought.run_id,
         "task": brought.task_id,
         "try": brought.try_number,
-        "applied_by": commit_author(version.known.cause),
+        "applied_by": commit_author(version.made_by.cause),
     }

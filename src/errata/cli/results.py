@@ -127,7 +127,7 @@ def results(
             _report_caveats(site, found)
             if others and kind is ExportFormat.JSON:
                 print_objects(
-                    [(_answer_heading(found, each), each.rows, each.chosen.columns) for each in found.answers], limit
+                    [(_answer_heading(found, each), each.rows, each.snapshot.columns) for each in found.answers], limit
                 )
             else:
                 _print_answers(found, kind, out, limit, check=found.pin.check)
@@ -149,16 +149,16 @@ def _report_caveats(site: Site, found: OpenResults) -> None:
     for note in found.notes:
         print_message(note)
     applied = {name: each.checked for name, each in queries.recorded_queries(site.catalog).items()}
-    names = [each.chosen.of.name for each in found.answers if each.chosen.of.name in applied]
+    names = [each.snapshot.archive.name for each in found.answers if each.snapshot.archive.name in applied]
     for told in drifted_queries(site.project, applied, names).values():
         print_message(told)
 
 
 def _answer_heading(found: OpenResults, answer: PublishedAnswer) -> dict[str, object]:
-    chosen = answer.chosen
+    chosen = answer.snapshot
     return {
-        "query": chosen.of.name,
-        "at": found.found.moment,
+        "query": chosen.archive.name,
+        "at": found.aligned.event_time_text,
         "commit": chosen.commit_id,
         "data_commit": chosen.evaluation.data_commit,
     }
@@ -168,7 +168,7 @@ def _print_answers(
     found: OpenResults, kind: ExportFormat, out: Path | None, limit: int | None, *, check: Callable[[], None]
 ) -> None:
     for number, each in enumerate(found.answers):
-        name, columns = each.chosen.of.name, each.chosen.columns
+        name, columns = each.snapshot.archive.name, each.snapshot.columns
         if len(found.answers) > 1:
             sys.stdout.write(f"{name}\n" if number == 0 else f"\n{name}\n")
             sys.stdout.flush()
@@ -180,12 +180,12 @@ def _report_answers(found: OpenResults, kind: ExportFormat, out: Path | None, *,
         return
     what = "the answers" if aligned else "the answer"
     written = f"wrote {out}, {what}" if out is not None else what
-    chosen = found.found.chosen
+    chosen = found.aligned.snapshots
     if len(chosen) == 1:
-        print_message(f"{written} at {found.found.moment}, as of commit {chosen[0].commit_id}")
+        print_message(f"{written} at {found.aligned.event_time_text}, as of commit {chosen[0].commit_id}")
     else:
         states = max(each.evaluation.data_commit for each in chosen)
-        print_message(f"{written} at {found.found.moment}, of the streams as of commit {states}")
+        print_message(f"{written} at {found.aligned.event_time_text}, of the streams as of commit {states}")
 
 
 # `errata changes`: how the published answer of a query has changed, and goes on changing.
@@ -223,7 +223,7 @@ def changes(
         feed = ChangelogReader(site, query, since)
         if not follow:
             feed.check_answered()
-            write(each.rows for each in feed.new())
+            write(each.rows for each in feed.read_new())
             return
         _report_if_unanswered(feed)
         with _until_interrupted() as interrupted:
@@ -240,12 +240,12 @@ def _report_if_unanswered(feed: ChangelogReader) -> None:
 def _follow_changes(feed: ChangelogReader, write: WriteChanges, interrupted: Callable[[], bool]) -> None:
     pause = FIRST_PAUSE_SECONDS
     while not interrupted():
-        before = feed.told
-        write(each.rows for each in feed.new())
+        before = feed.read_up_to
+        write(each.rows for each in feed.read_new())
         if feed.ended:
             print_message(f"query {feed.query} is no longer there")
             return
-        pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS) if feed.told == before else FIRST_PAUSE_SECONDS
+        pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS) if feed.read_up_to == before else FIRST_PAUSE_SECONDS
         if not interrupted():
             time.sleep(pause)
 

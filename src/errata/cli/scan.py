@@ -61,4 +61,4 @@ def scan(
     if out is not None:
         print_message(f"wrote {out}, as of commit {answer.scan.commit_id}")
     elif kind is ExportFormat.TABLE:
-        print_message(f"as of commit {answer.scan.commit_id}; {count_text(len(answer.found.all), 'bucket')} opened")
+        print_message(f"as of commit {answer.scan.commit_id}; {count_text(len(answer.buckets.all), 'bucket')} opened")

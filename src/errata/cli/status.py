@@ -100,7 +100,7 @@ def query_hints(found: Sequence[QueryStatus]) -> Iterator[str]:
             f"and {count_text(len(blocked) - MAX_HINTS, 'more query waits', 'more queries wait')} for "
             "others: errata leases"
         )
-    short = [each for each in found if each.left_out or each.deferred]
+    short = [each for each in found if each.missing_revisions or each.deferred]
     yield from (_left_out_hint(each) for each in short[:MAX_HINTS])
     if len(short) > MAX_HINTS:
         yield (
@@ -133,8 +133,8 @@ def _blocked_hint(each: QueryStatus) -> str:
 
 
 def _left_out_hint(each: QueryStatus) -> str:
-    of = " and ".join(f"{count_text(count, 'correction')} of {name}" for name, count in each.left_out.items())
-    one = sum(each.left_out.values()) == 1
+    of = " and ".join(f"{count_text(count, 'correction')} of {name}" for name, count in each.missing_revisions.items())
+    one = sum(each.missing_revisions.values()) == 1
     what = (
         f"{of} {'is' if one else 'are'} not in the answers"
         if of
@@ -160,9 +160,9 @@ def _query_record(each: QueryStatus) -> TableRecord:
         "commits_behind": each.commits,
         "engine": None if last is None else last.measures.engine,
         "engine_why": None if last is None else last.measures.engine_why,
-        "behind": each.instants,
+        "behind": each.lag,
         "pending": each.pending,
-        "left_out": dict(each.left_out),
+        "left_out": dict(each.missing_revisions),
         "deferred": each.deferred,
         "refused": [asdict(refusal) for refusal in each.refused],
         "on_revision": None if checked is None else checked.on_revision.value,
@@ -185,7 +185,7 @@ def _query_row(each: QueryStatus) -> TableRecord:
         "engine": _far_reason(each),
         "behind": _lag_words(each),
         "pending": each.pending or "",
-        "left_out": ", ".join(f"{count:,} of {name}" for name, count in each.left_out.items()),
+        "left_out": ", ".join(f"{count:,} of {name}" for name, count in each.missing_revisions.items()),
         "deferred": "deferred" if each.deferred else "",
         "refused": ", ".join(f"{refusal.count:,} of {refusal.source}" for refusal in each.refused),
         "on_revision": _policy_words(each),
@@ -223,7 +223,7 @@ def _lag_words(each: QueryStatus) -> str:
     if each.published is None or each.state is QueryProgress.CURRENT:
         return ""
     parts = [count_text(each.commits, "commit")] if each.commits else []
-    return ", ".join([*parts, event_time_distance(each.instants, each.timed)] if each.instants else parts)
+    return ", ".join([*parts, event_time_distance(each.lag, each.timed)] if each.lag else parts)
 
 
 def _informative_query_fields(shown: Sequence[TableRecord]) -> Sequence[TableField]:

@@ -64,7 +64,7 @@ class OpenProject:
         """The published answer of a query, sorted by its columns."""
         with published.open_results(self._site, published.ResultsRequest(query, at, as_of)) as found:
             (answer,) = found.answers
-            return _sorted_table(answer.rows, answer.chosen.columns)
+            return _sorted_table(answer.rows, answer.snapshot.columns)
 
     def changes(self, query: str, *, since: str | int | None = None) -> pa.Table:
         """The changelog of a query's results, in the order of commits."""

@@ -68,11 +68,11 @@ class BoundQuery:
     """The streams and relations at the bottom of it, in their state at the commit."""
     commit_id: int
     at: int
-    needed: Mapping[str, Interval]
+    needed_intervals: Mapping[str, Interval]
     """The interval of each base whose rows make the answer."""
 
     @property
-    def moment(self) -> str:
+    def event_time_text(self) -> str:
         """The event time in words."""
         return format_instant(self.at) if has_timestamps(self.plan) else str(self.at)
 
@@ -82,22 +82,22 @@ class BoundQuery:
         return [each.name for each in self.plan.visible]
 
     @property
-    def aged(self) -> list[str]:
+    def aged_sources(self) -> list[str]:
         """Streams that have aged out rows which the answer would need."""
         aged = {name: each.aged_to for name, each in self.bases.items()}
-        return sorted(name for name, to in aged.items() if to is not None and self.needed[name].start < to)
+        return sorted(name for name, to in aged.items() if to is not None and self.needed_intervals[name].start < to)
 
     @property
-    def left_over(self) -> str:
+    def aged_out_warning(self) -> str:
         """The warning if there are such streams."""
-        return f"rows of {', '.join(self.aged)} have been aged out: the answer is of those that are left"
+        return f"rows of {', '.join(self.aged_sources)} have been aged out: the answer is of those that are left"
 
 
 @dataclass(frozen=True, slots=True)
 class OneTimeAnswer:
     """An answer, opened for reading."""
 
-    asked: BoundQuery
+    query: BoundQuery
     rows: FrameOrTable
     pin: pins.Pin
     """Held until the reading ends; its `check` raises an error if a file that was read may have been removed."""
@@ -138,8 +138,8 @@ def ask_frame(
     with open_site(Path(project) if project is not None else None) as site:
         catalog = site.catalog
         asked = bind_query(catalog, question, commits.resolve_as_of(catalog, as_of))
-        if asked.aged:
-            warnings.warn(asked.left_over, stacklevel=3)
+        if asked.aged_sources:
+            warnings.warn(asked.aged_out_warning, stacklevel=3)
         rows = answer_rows(spark, catalog, site.warehouse, asked, base_scans(catalog, asked))
         return rows.orderBy(*map(quote_name, asked.columns))
 
@@ -177,7 +177,9 @@ def bind_query(catalog: Catalog, question: OneTimeQuery, commit_id: int) -> Boun
 
 def base_scans(catalog: Catalog, asked: BoundQuery) -> dict[str, tuple[ArchiveScan, ScanBuckets]]:
     """What is read of each base, and what of it is opened."""
-    wanted = {name: ArchiveScan(each, asked.commit_id, asked.needed[name]) for name, each in asked.bases.items()}
+    wanted = {
+        name: ArchiveScan(each, asked.commit_id, asked.needed_intervals[name]) for name, each in asked.bases.items()
+    }
     return {name: (scan, candidate_buckets(catalog, scan)) for name, scan in wanted.items()}
 
 

@@ -64,36 +64,36 @@ class ChangelogReader:
         self._engines = site.engines()
         self.query = resolve_query(catalog, query, commits.newest_commit(catalog))
         self._since = since
-        self.told: int | None = None if since is None else commits.resolve_as_of(catalog, since)
+        self.read_up_to: int | None = None if since is None else commits.resolve_as_of(catalog, since)
         """The commit up to which changes have been read; None if none have."""
         self.ended = False
         """Whether the query has been dropped."""
-        if self.told is not None:
-            commits.check_readable(catalog, self.told, result_horizon(catalog), self.query, "query")
+        if self.read_up_to is not None:
+            commits.check_readable(catalog, self.read_up_to, result_horizon(catalog), self.query, "query")
 
     def check_answered(self) -> None:
         """Raise an error for a query that has no results yet."""
         if not archive_history(self._site.catalog, self.query):
             raise no_results_error(self._site.catalog, self.query)
 
-    def new(self) -> Iterator[ChangelogChunk]:
+    def read_new(self) -> Iterator[ChangelogChunk]:
         """The changes since the last call."""
         catalog, newest = self._site.catalog, commits.newest_commit(self._site.catalog)
-        if self.told == newest:
+        if self.read_up_to == newest:
             return
-        after = commits.whole_since(catalog, self.query) if self.told is None else self.told
+        after = commits.whole_since(catalog, self.query) if self.read_up_to is None else self.read_up_to
         # Pin the oldest commit that is read, so that what later commits removed stays, too.
         with pins.hold_pin(catalog, max(after, 1), f"changes of {self.query}"), query_errors_in_words():
             after = self._whole(after)
-            for stretch in changelog_segments(catalog, self.query, after, newest, restated=self.told is None):
+            for stretch in changelog_segments(catalog, self.query, after, newest, restated=self.read_up_to is None):
                 yield ChangelogChunk(self._read(stretch), stretch.of.shape)
         there = archive_history(catalog, self.query)
         self.ended = bool(there) and there[-1][1] is not None and (there[-1][1] or 0) <= newest
-        self.told = newest
+        self.read_up_to = newest
 
     def _whole(self, after: int) -> int:
         whole = commits.whole_since(self._site.catalog, self.query)
-        if self.told is None:
+        if self.read_up_to is None:
             return max(after, whole)
         _check_complete(self.query, after, whole)
         return after

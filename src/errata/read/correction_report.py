@@ -53,12 +53,12 @@ class ResultChange:
     """The former end of a result that was replaced."""
 
     @property
-    def moved(self) -> bool:
+    def end_changed(self) -> bool:
         """Whether a replaced result has another end."""
         return self.op == "replace" and self.ended != self.ends
 
     @property
-    def differing(self) -> list[str]:
+    def differing_columns(self) -> list[str]:
         """The columns that differ, or all of an inserted or deleted result."""
         names = dict.fromkeys([*self.was, *self.now])
         return [name for name in names if not (self.was and self.now) or self.was.get(name) != self.now.get(name)]
@@ -94,15 +94,15 @@ class CorrectionSource:
 class CorrectionReport:
     """One correction, and one page of its changes."""
 
-    of: CorrectionRecord
-    entry: CorrectionSummary
+    record: CorrectionRecord
+    summary: CorrectionSummary
     timed: bool
     changes: Sequence[ResultChange]
     total: int
     """The number of change records; a result whose end moved may have two."""
     page: int
     pages: int
-    gone: str = ""
+    unreadable_reason: str = ""
     """Why its changes cannot be listed; empty if they can."""
     command: str = ""
     """The command that lists all changes."""

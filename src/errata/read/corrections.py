@@ -177,7 +177,7 @@ class AssetChange:
     """The inputs of a query, each as kind and name: `streams/trades`."""
 
     @property
-    def told(self) -> Mapping[str, object]:
+    def to_json(self) -> Mapping[str, object]:
         """The change as JSON values."""
         found: dict[str, object] = {"commit": self.commit_id, "rows": self.rows}
         if self.span is not None:

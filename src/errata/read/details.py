@@ -57,7 +57,7 @@ class StreamTimeline:
         """A place in units of cells."""
         return min(max((place - self.low) / self.width, 0.0), float(self.cells))
 
-    def of(self, role: Role) -> list[TimelineStrip]:
+    def strips_of(self, role: Role) -> list[TimelineStrip]:
         """The strips of buckets of one role."""
         return [each for each in self.strips if each.role is role]
 
@@ -168,7 +168,7 @@ class QueryDetails:
     reads: list[tuple[str, bool]]
     """What it reads directly, and whether that is a query."""
     read_by: list[str]
-    course: CorrectionPage
+    corrections: CorrectionPage
     """Its last corrections."""
 
 

@@ -53,8 +53,8 @@ class RowVersion:
     row: int
     """The number of the row among those that have had the key, from 1: a key that was freed may be taken by another
     row."""
-    what: VersionOrigin
-    known: Commit
+    origin: VersionOrigin
+    made_by: Commit
     """The commit that made it."""
     values: VersionValues
     """The row's values; of a deletion, those before it."""
@@ -63,14 +63,14 @@ class RowVersion:
     revision: int | None
     """The number of the revision that made it; None if a batch appended the row."""
     batch_id: str
-    brought: Commit
+    batch_commit: Commit
     """The commit that ingested the batch."""
     file: str
     """Empty if it came from no file, as in an undo."""
     line: int
     undoes: str | None = None
     """The batch that it undid."""
-    until: Commit | None = None
+    ended_by: Commit | None = None
     """The commit that ended it; None if it is current."""
     aged: bool = False
     """Whether it ended by ageing and not by a revision."""
@@ -78,7 +78,7 @@ class RowVersion:
     @property
     def changed(self) -> list[str]:
         """The columns that differ from the version before; none if one of the two does not exist."""
-        if self.before is None or self.what is VersionOrigin.DELETED:
+        if self.before is None or self.origin is VersionOrigin.DELETED:
             return []
         return [
             name for name, value in self.values.items() if equality_value(value) != equality_value(self.before[name])

@@ -48,7 +48,7 @@ class QuarantineContents:
         return dict(Counter(self.counts) + Counter(self.file_counts))
 
     @property
-    def of_these(self) -> int:
+    def shown_total(self) -> int:
         """The number of rows of the stream that is shown, or of all."""
         return self.total if self.stream is None else self.counts.get(self.stream, 0)
 

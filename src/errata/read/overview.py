@@ -175,7 +175,7 @@ def waiting_corrections(queries: Iterable[QueryStatus]) -> list[WaitingCorrectio
     """The revisions that queries' results lack, and why, grouped by reason."""
     found: dict[str, list[tuple[str, int]]] = {}
     for each in queries:
-        count = each.pending + sum(each.left_out.values())
+        count = each.pending + sum(each.missing_revisions.values())
         if count:
             found.setdefault(waiting_reason(each), []).append((each.name, count))
     return [

@@ -112,7 +112,7 @@ ProvenanceCause = (
 class CauseList:
     """Causes, and how many more there are."""
 
-    told: Sequence[ProvenanceCause] = ()
+    causes: Sequence[ProvenanceCause] = ()
     more: int = 0
 
 
@@ -129,7 +129,7 @@ class ResultValue:
     ve: int
     """When it ends, as far as known."""
     causes: CauseList
-    cut: bool = False
+    truncated: bool = False
     """Whether earlier values may have existed that are no longer kept."""
 
 
@@ -189,7 +189,7 @@ class ResultProvenance:
     timed: bool
     values: Sequence[ResultValue]
     """Oldest first."""
-    behind: Sequence[SourceProvenance]
+    sources: Sequence[SourceProvenance]
     notes: Sequence[str] = ()
     """Notes for the reader, such as that the query was edited since."""
 
@@ -209,9 +209,9 @@ class ResultVersion:
     ve: int
     values: JsonRow | None
     """None if no result counts any more."""
-    cut: bool = False
+    truncated: bool = False
     """Whether earlier values are no longer kept."""
-    forgotten: bool = False
+    evaluation_unknown: bool = False
     """Whether the evaluation that gave it is no longer known; `evaluation` is then the earliest known one after it."""
 
 
@@ -267,7 +267,7 @@ def _archive_versions(
         brought = next((each for each in before if each.number >= held.run > 0), None)
         if reached and brought is not None:
             found = held.version(brought.commit_id, of, brought, cut=True)
-            yield replace(found, forgotten=brought.number != held.run)
+            yield replace(found, evaluation_unknown=brought.number != held.run)
     for each in told:
         if each.commit_id <= whole:
             continue

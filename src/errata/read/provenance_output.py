@@ -36,21 +36,21 @@ from errata.read.wording import (
 JsonRecord = dict[str, object]
 
 
-def provenance_json(story: ResultProvenance) -> JsonRecord:
+def provenance_json(provenance: ResultProvenance) -> JsonRecord:
     """The provenance as JSON."""
     return {
-        "query": story.query,
-        "key": dict(story.key),
-        "at": event_time_text(story.at, story.timed),
-        "values": value_history_json(story),
-        "behind": [_source_json(each) for each in story.behind],
-        "notes": list(story.notes),
+        "query": provenance.query,
+        "key": dict(provenance.key),
+        "at": event_time_text(provenance.at, provenance.timed),
+        "values": value_history_json(provenance),
+        "behind": [_source_json(each) for each in provenance.sources],
+        "notes": list(provenance.notes),
     }
 
 
-def value_history_json(story: ResultProvenance) -> list[JsonRecord]:
+def value_history_json(provenance: ResultProvenance) -> list[JsonRecord]:
     """The values of the result as JSON, oldest first."""
-    return [_value_json(each, timed=story.timed) for each in story.values]
+    return [_value_json(each, timed=provenance.timed) for each in provenance.values]
 
 
 def _value_json(value: ResultValue, *, timed: bool) -> JsonRecord:
@@ -59,7 +59,7 @@ def _value_json(value: ResultValue, *, timed: bool) -> JsonRecord:
         "vs": _time_json(value.vs, timed),
         "ve": _time_json(value.ve, timed),
         **_commit_json(value.commit),
-        "cut": value.cut,
+        "cut": value.truncated,
         "causes": _causes_json(value.causes),
         "more_causes": value.causes.more,
     }
@@ -87,7 +87,7 @@ def _time_json(at: int, timed: bool) -> object:
 
 
 def _causes_json(causes: CauseList) -> list[JsonRecord]:
-    return [_cause_json(each) for each in causes.told]
+    return [_cause_json(each) for each in causes.causes]
 
 
 def _cause_json(cause: ProvenanceCause) -> JsonRecord:
@@ -171,21 +171,21 @@ def _source_json(behind: SourceProvenance) -> JsonRecord:
 # Provenance as text: a paragraph for each value, oldest first, then the source rows.
 
 
-def provenance_text(story: ResultProvenance) -> str:
+def provenance_text(provenance: ResultProvenance) -> str:
     """The provenance as text."""
     title = (
-        f"{story.query}{f', {display_values(story.key)}' if story.key else ''}, at "
-        f"{event_time_short(story.at, story.timed)}"
+        f"{provenance.query}{f', {display_values(provenance.key)}' if provenance.key else ''}, at "
+        f"{event_time_short(provenance.at, provenance.timed)}"
     )
-    parts = ["\n".join(_value_lines(story, number)) for number in range(len(story.values))]
-    parts += ["\n".join(_source_lines(each)) for each in story.behind]
+    parts = ["\n".join(_value_lines(provenance, number)) for number in range(len(provenance.values))]
+    parts += ["\n".join(_source_lines(each)) for each in provenance.sources]
     return "\n\n".join([title, *parts]) + "\n"
 
 
 def _value_lines(story: ResultProvenance, number: int) -> Iterator[str]:
     value = story.values[number]
     before = story.values[number - 1] if number else None
-    if value.cut:
+    if value.truncated:
         yield "What it was before is no longer kept."
     yield f"{number + 1}. {_value_sentence(value, before, timed=story.timed)}"
     commit = value.commit
@@ -209,7 +209,7 @@ def _value_sentence(value: ResultValue, before: ResultValue | None, *, timed: bo
 
 
 def _cause_list_lines(causes: CauseList, indent: str) -> Iterator[str]:
-    for cause in causes.told:
+    for cause in causes.causes:
         first, *rest = _cause_lines(cause)
         yield f"{indent}because {first}"
         yield from (f"{indent}   {line}" for line in rest)

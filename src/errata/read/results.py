@@ -54,7 +54,7 @@ class ResultsRequest:
 class ResultSnapshot:
     """A query's results as one evaluation left them."""
 
-    of: ResultArchive
+    archive: ResultArchive
     evaluation: Evaluation
     """The evaluation that left them in this state."""
     commit_id: int
@@ -63,28 +63,28 @@ class ResultSnapshot:
     @property
     def columns(self) -> list[str]:
         """The columns of the answer, in their order."""
-        return self.of.shape.visible
+        return self.archive.shape.visible
 
 
 @dataclass(frozen=True, slots=True)
 class AlignedSnapshots:
     """Snapshots of several queries, and the one event time at which they are read."""
 
-    chosen: Sequence[ResultSnapshot]
+    snapshots: Sequence[ResultSnapshot]
     at: int
 
     @property
-    def moment(self) -> str:
+    def event_time_text(self) -> str:
         """The event time in words."""
-        return event_time_text(self.at, self.chosen[0].of)
+        return event_time_text(self.at, self.snapshots[0].archive)
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedAnswer:
     """The published answer of one query, opened for reading."""
 
-    chosen: ResultSnapshot
-    opened: Sequence[Bucket]
+    snapshot: ResultSnapshot
+    buckets: Sequence[Bucket]
     rows: FrameOrTable
     """Unsorted; a table if they are few."""
 
@@ -93,7 +93,7 @@ class PublishedAnswer:
 class OpenResults:
     """The answers of all requested queries, opened for reading."""
 
-    found: AlignedSnapshots
+    aligned: AlignedSnapshots
     answers: Sequence[PublishedAnswer]
     notes: Sequence[str]
     """Notes for the reader: a query was edited since, or has stopped."""
@@ -110,14 +110,14 @@ def open_results(site: Site, wanted: ResultsRequest) -> Iterator[OpenResults]:
     with ExitStack() as stack:
         pin = stack.enter_context(pins.hold_pin(catalog, commit_id, holder))
         found = find_snapshots(catalog, wanted, commit_id)
-        oldest = min(each.commit_id for each in found.chosen)
+        oldest = min(each.commit_id for each in found.snapshots)
         if oldest < commit_id:
             pin = stack.enter_context(pins.hold_pin(catalog, oldest, holder))
         # Checked while the pin is held, so that what is readable stays so.
         _check_readable(catalog, found, commit_id, wanted)
         stack.enter_context(query_errors_in_words())
-        answers = [_read_answer(site, each, found.at) for each in found.chosen]
-        notes = [] if wanted.as_of is not None else reader_notes(catalog, [each.of for each in found.chosen])
+        answers = [_read_answer(site, each, found.at) for each in found.snapshots]
+        notes = [] if wanted.as_of is not None else reader_notes(catalog, [each.archive for each in found.snapshots])
         yield OpenResults(found, answers, notes, pin)
 
 
@@ -143,11 +143,11 @@ def results_frames(
             found = find_snapshots(catalog, wanted, commit_id)
             _check_readable(catalog, found, commit_id, wanted)
             if as_of is None:
-                for note in reader_notes(catalog, [each.of for each in found.chosen]):
+                for note in reader_notes(catalog, [each.archive for each in found.snapshots]):
                     warnings.warn(note, stacklevel=3)
             return {
-                each.of.name: _ordered_answer_frame(spark, catalog, site.warehouse, each, found.at)
-                for each in found.chosen
+                each.archive.name: _ordered_answer_frame(spark, catalog, site.warehouse, each, found.at)
+                for each in found.snapshots
             }
 
 
@@ -217,26 +217,27 @@ def _resolve_event_time(
 ) -> int:
     """The event time that is meant; an error if one of the queries has no answer for it."""
     slowest = min(chosen, key=lambda each: each.evaluation.frontier)
-    begin = {each.of.name: _first_answered_instant(catalog, each) for each in chosen}
-    latest = max(chosen, key=lambda each: begin[each.of.name])
-    timed = {each.of.shape.timed for each in chosen}
+    begin = {each.archive.name: _first_answered_instant(catalog, each) for each in chosen}
+    latest = max(chosen, key=lambda each: begin[each.archive.name])
+    timed = {each.archive.shape.timed for each in chosen}
     if len(timed) > 1:
-        names = ", ".join(each.of.name for each in chosen)
+        names = ", ".join(each.archive.name for each in chosen)
         raise UsageError(f"{names} cannot be aligned", why="some are over times and some over plain numbers")
-    frontier, begins = slowest.evaluation.frontier, begin[latest.of.name]
-    moment = frontier if at is None else parse_event_time(at, timed=slowest.of.shape.timed)
+    frontier, begins = slowest.evaluation.frontier, begin[latest.archive.name]
+    moment = frontier if at is None else parse_event_time(at, timed=slowest.archive.shape.timed)
     if moment > frontier:
-        shown = event_time_text(frontier, slowest.of)
+        shown = event_time_text(frontier, slowest.archive)
         raise UsageError(
             f"{at} is later than what is answered as of commit {commit_id}",
-            why=f"query {slowest.of.name} is answered up to {shown}",
+            why=f"query {slowest.archive.name} is answered up to {shown}",
             how=f"read it at {shown} or earlier, or leave --at out for that",
         )
     if moment < begins:
-        shown = event_time_text(begins, latest.of)
+        shown = event_time_text(begins, latest.archive)
         gone = "rows that earlier answers would be made of" if begins == latest.evaluation.begins else "earlier results"
+        given, name = event_time_text(moment, latest.archive), latest.archive.name
         raise UsageError(
-            f"{event_time_text(moment, latest.of)} is earlier than what query {latest.of.name} has answers for",
+            f"{given} is earlier than what query {name} has answers for",
             why=f"{gone} had been aged out; its answers begin at {shown}",
             how=f"read it at {shown} or later",
         )
@@ -245,20 +246,20 @@ def _resolve_event_time(
 
 def _first_answered_instant(catalog: Catalog, chosen: ResultSnapshot) -> int:
     """The first instant with a complete answer."""
-    aged_to = maintenance.results_aged_to(catalog, chosen.of, chosen.commit_id)
+    aged_to = maintenance.results_aged_to(catalog, chosen.archive, chosen.commit_id)
     return chosen.evaluation.begins if aged_to is None else max(chosen.evaluation.begins, aged_to)
 
 
 def _check_readable(catalog: Catalog, found: AlignedSnapshots, commit_id: int, wanted: ResultsRequest) -> None:
     """Raise an error for states behind the horizon, which for results is the longest of all streams."""
     horizon = result_horizon(catalog)
-    for each in found.chosen:
+    for each in found.snapshots:
         if wanted.as_of is not None or each.commit_id != commit_id:
-            commits.check_readable(catalog, each.commit_id, horizon, each.of.name, "query")
+            commits.check_readable(catalog, each.commit_id, horizon, each.archive.name, "query")
 
 
 def _read_answer(site: Site, chosen: ResultSnapshot, at: int) -> PublishedAnswer:
-    catalog, of = site.catalog, chosen.of
+    catalog, of = site.catalog, chosen.archive
     opened = buckets_by_instant(catalog, of, chosen.commit_id, Interval(at, at + 1))
     # The near engine takes a second to load.
     if (count := sum(each.rows for each in opened)) <= LOCAL_ROWS:
@@ -279,12 +280,12 @@ def _answer_frame(
     opened: Sequence[Bucket],
     at: int,
 ) -> DataFrame:
-    rows = results_frame(session, catalog, warehouse, chosen.of.shape, opened)
+    rows = results_frame(session, catalog, warehouse, chosen.archive.shape, opened)
     return valid_in(rows, Interval(at, at + 1)).select(*map(quote_name, chosen.columns))
 
 
 def _ordered_answer_frame(
     spark: SparkSession, catalog: Catalog, warehouse: Warehouse, chosen: ResultSnapshot, at: int
 ) -> DataFrame:
-    opened = buckets_by_instant(catalog, chosen.of, chosen.commit_id, Interval(at, at + 1))
+    opened = buckets_by_instant(catalog, chosen.archive, chosen.commit_id, Interval(at, at + 1))
     return _answer_frame(spark, catalog, warehouse, chosen, opened, at).orderBy(*map(quote_name, chosen.columns))

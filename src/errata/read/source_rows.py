@@ -156,7 +156,7 @@ class ProvenanceReader:
     site: Site
     forms: QueryForms
 
-    def behind(self, moments: Sequence[ResultState], now: ResultState) -> list[SourceProvenance]:
+    def sources(self, moments: Sequence[ResultState], now: ResultState) -> list[SourceProvenance]:
         """The rows of each source at the earliest of the states that is still readable, and now."""
         return [self._of_source(name, moments, now) for name in now.form.sources]
 

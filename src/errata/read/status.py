@@ -109,18 +109,18 @@ class QueryStatus:
     """Whether its event time is a timestamp and not a plain number."""
     published: ResultArchive | None = None
     """Its results; those of its former text until an edited query has been evaluated."""
-    reached: int | None = None
+    watermark: int | None = None
     """The instant up to which it could be evaluated."""
     commits: int = 0
     """Commits that appended to its streams since its last evaluation."""
     stopped: StoppedQuery | None = None
-    may_go_on: bool = False
+    may_resume: bool = False
     """Whether its streams have changed since it stopped, so that the next run tries it again."""
     waits_for: str | None = None
     """The stopped query that it waits for."""
     pending: int = 0
     """Pending revisions of its streams."""
-    left_out: Mapping[str, int] = field(default_factory=dict)
+    missing_revisions: Mapping[str, int] = field(default_factory=dict)
     """By stream, the revisions that have been applied and that its results lack. They reach behind the frontier, so
     that only a sweep, and no later evaluation, takes them up."""
     deferred: str | None = None
@@ -133,11 +133,11 @@ class QueryStatus:
     """Whether it has work due and its holder seems to be dead, or has held the lease for long."""
 
     @property
-    def instants(self) -> int | None:
+    def lag(self) -> int | None:
         """How far the streams reach beyond the frontier; None if one of the two is unknown."""
-        if self.published is None or self.reached is None:
+        if self.published is None or self.watermark is None:
             return None
-        return max(0, self.reached - self.published.frontier)
+        return max(0, self.watermark - self.published.frontier)
 
 
 def query_statuses(site: Site) -> list[QueryStatus]:
@@ -154,7 +154,7 @@ def query_statuses(site: Site) -> list[QueryStatus]:
             found.append(QueryStatus(name, DeclarationState.NEW))
             continue
         declared = DeclarationState.CHANGED if name in changed else DeclarationState.AGREED
-        found.append(look.at(name, declared if name in site.project.queries else DeclarationState.GONE))
+        found.append(look.query_status(name, declared if name in site.project.queries else DeclarationState.GONE))
     return found
 
 
@@ -172,10 +172,10 @@ class _QueryStatusReader:
         self._newest = commits.newest_commit(site.catalog)
         self._holders = {each.name: each for each in leases.list_holders(site.catalog)}
         self._now = site.catalog.clock.now()
-        self._came: dict[int, list[tuple[int, int, str]]] = {}
+        self._batches_since: dict[int, list[tuple[int, int, str]]] = {}
         self._overlays: dict[int, list[Bucket]] = {}
 
-    def at(self, name: str, declared: DeclarationState) -> QueryStatus:
+    def query_status(self, name: str, declared: DeclarationState) -> QueryStatus:
         query = self._recorded[name]
         read = transitive_inputs(name, self._reads)
         bases = [self._standings[each] for each in read if each in self._standings]
@@ -187,13 +187,13 @@ class _QueryStatusReader:
             query.checked,
             timed=all(each.stream.timed for each in bases),
             published=there,
-            reached=until,
+            watermark=until,
             commits=self._commits(there, bases) if there is not None else 0,
             stopped=self._stopped.get(query.query_id),
-            may_go_on=self._may_go_on(query, bases),
+            may_resume=self._may_resume(query, bases),
             waits_for=next((each for each in read if self._has_stopped(each)), None),
             pending=sum(self._pending(each) for each in bases),
-            left_out=self._left_out(there, bases) if there is not None and ours else {},
+            missing_revisions=self._missing_revisions(there, bases) if there is not None and ours else {},
             deferred=self._deferrals.query_waits_for(name) if ours else None,
             refused=merge_refusals(self._refusals.get(there.stream_id, ())) if there is not None and ours else (),
         )
@@ -205,14 +205,14 @@ class _QueryStatusReader:
 
     def _blocked(self, found: QueryStatus) -> bool:
         """Whether work is due and the lease's holder may never do it."""
-        due = found.state in DUE_PROGRESS or bool(found.pending or found.left_out)
+        due = found.state in DUE_PROGRESS or bool(found.pending or found.missing_revisions)
         if found.holder is None or not due:
             return False
         # Whoever lives renews when two thirds of the term are left.
         silent = found.holder.until - self._now < leases.LEASE_MICROS // 2
         return silent or found.holder.life is Liveness.DEAD or self._now - found.holder.since >= LONG_LEASE_MICROS
 
-    def _may_go_on(self, query: RecordedQuery, bases: Sequence[StreamState]) -> bool:
+    def _may_resume(self, query: RecordedQuery, bases: Sequence[StreamState]) -> bool:
         halt = self._stopped.get(query.query_id)
         return halt is not None and any(each.changed_in > halt.data_commit for each in bases)
 
@@ -229,24 +229,26 @@ class _QueryStatusReader:
 
     def _batches(self, there: ResultArchive) -> list[tuple[int, int, str]]:
         since = there.last.data_commit
-        if since not in self._came:
+        if since not in self._batches_since:
             # Most queries have been answered as of the same commit.
-            self._came[since] = ledger.appended_batches(self._catalog, since, self._newest)
-        return self._came[since]
+            self._batches_since[since] = ledger.appended_batches(self._catalog, since, self._newest)
+        return self._batches_since[since]
 
     def behind(self, there: ResultArchive, bases: Sequence[StreamState], until: int) -> bool:
         """Whether rows or revisions have come that the next evaluation would take up."""
         came = {stream_id for stream_id, _, _ in self._batches(there)}
-        return is_behind(there, bases, until, came) or any(self._goes_on(there, each) for each in bases)
+        return is_behind(there, bases, until, came) or any(
+            self._evaluation_takes_revisions(there, each) for each in bases
+        )
 
-    def _goes_on(self, there: ResultArchive, standing: StreamState) -> bool:
+    def _evaluation_takes_revisions(self, there: ResultArchive, standing: StreamState) -> bool:
         """Whether the next evaluation would take revisions up."""
         known = there.last.revisions.get(standing.stream.name, standing.applied)
         if known >= standing.applied:
             return False
         return revision_to_read(standing, self._all_overlays(standing), known, there.frontier) > known
 
-    def _left_out(self, there: ResultArchive, bases: Sequence[StreamState]) -> dict[str, int]:
+    def _missing_revisions(self, there: ResultArchive, bases: Sequence[StreamState]) -> dict[str, int]:
         found: dict[str, int] = {}
         for each in bases:
             known = there.last.revisions.get(each.stream.name, each.applied)
@@ -264,11 +266,11 @@ class _QueryStatusReader:
 def _query_progress(found: QueryStatus, *, ours: bool, due: bool) -> QueryProgress:
     if found.stopped is not None:
         return QueryProgress.STOPPED
-    if found.reached is None and found.published is None:
+    if found.watermark is None and found.published is None:
         return QueryProgress.WAITING
     if found.published is not None and ours:
-        held = found.waits_for is not None and bool(found.left_out)
-        if found.reached is None or not (due or held):
+        held = found.waits_for is not None and bool(found.missing_revisions)
+        if found.watermark is None or not (due or held):
             return QueryProgress.CURRENT
         return QueryProgress.BEHIND if found.waits_for is None else QueryProgress.HELD
     if found.waits_for is not None:

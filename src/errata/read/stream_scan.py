@@ -49,7 +49,7 @@ class OpenScan:
     """A scan, opened for reading."""
 
     scan: ArchiveScan
-    found: ScanBuckets
+    buckets: ScanBuckets
     """Candidate buckets and overlays."""
     rows: FrameOrTable
     pin: pins.Pin

@@ -54,20 +54,20 @@ async def watch_catalog(
     poll: float,
     on_trouble: OnRetry,
     *,
-    told: bool = True,
-    stubborn: bool = False,
+    on_commits: bool = True,
+    retry_refused: bool = False,
 ) -> AsyncIterator[AnswerT]:
-    """The answers to the question, now and whenever something may have changed; it is asked in a thread. `told`:
-    whether commits can change the answer. `stubborn`: whether a question that is refused is asked again, since a
+    """The answers to the question, now and whenever something may have changed; it is asked in a thread. `on_commits`:
+    whether commits can change the answer. `retry_refused`: whether a question that is refused is asked again, since a
     person may correct what is wrong."""
     while True:
         try:
-            async with _open_listener(project, told=told) as word:
+            async with _open_listener(project, on_commits=on_commits) as word:
                 while True:
                     yield await asyncio.to_thread(ask_catalog, project, question)
                     await _wait_for_notice(word, poll)
         except (ErrataError, OSError) as error:
-            if isinstance(error, UsageError) and not stubborn:
+            if isinstance(error, UsageError) and not retry_refused:
                 raise
             pause = min(poll, MAX_RETRY_PAUSE)
             on_trouble(error, pause)
@@ -75,9 +75,9 @@ async def watch_catalog(
 
 
 @asynccontextmanager
-async def _open_listener(project: Path, *, told: bool) -> AsyncIterator[CommitNotices | None]:
+async def _open_listener(project: Path, *, on_commits: bool) -> AsyncIterator[CommitNotices | None]:
     """Notices of commits. Connecting and disconnecting may take a while and run in a thread."""
-    if not told:
+    if not on_commits:
         yield None
         return
     with_it = ExitStack()
@@ -140,11 +140,11 @@ class StreamFinality:
         """The number of pending revisions that may concern rows before a time."""
         return int(np.searchsorted(self.places, until, side="left"))
 
-    def final(self, until: int) -> bool:
+    def is_final(self, until: int) -> bool:
         """Whether all rows before a time have arrived and none of their revisions is pending."""
         return self.stable is not None and self.stable >= until and not self.pending_before(until)
 
-    def moment(self, text: str) -> int:
+    def parse_time(self, text: str) -> int:
         """A time from text: a date and time, or a whole number if the stream is ordered by one."""
         if self.timed:
             return parse_instant(text)
@@ -155,7 +155,7 @@ class StreamFinality:
             raise UsageError(f"{text!r} is no whole number", why=why, how="write one, such as 42") from None
 
     @property
-    def told(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """As JSON can hold it."""
         shown = format_instant(self.stable) if self.timed and self.stable is not None else self.stable
         return {"stream": self.stream, "stable": shown}

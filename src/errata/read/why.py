@@ -145,7 +145,7 @@ def explain_result(site: Site, query: str, key: Mapping[str, object], at: str | 
     # Pin the oldest state that is read, so that no commit since removes its files.
     with pins.hold_pin(catalog, max(whole, 1), f"story of {name}") as pin, query_errors_in_words():
         telling = _ProvenanceBuilder.begun(site, name, whole, key, at)
-        story = telling.story()
+        story = telling.provenance()
         pin.check()
     return story
 
@@ -289,7 +289,7 @@ class _ProvenanceBuilder:
         named_so = rows.select([each.name for each in columns]).rename_columns([each.shown for each in columns])
         return [*json_rows(named_so)]
 
-    def story(self) -> ResultProvenance:
+    def provenance(self) -> ResultProvenance:
         found = list(result_versions(self.site.catalog, self.archives, self.at, self.whole, self.newest))
         (key,) = self._shown(pa.table({name: pa.array([value]) for name, value in self.key.items()} or {VS: [0]}))
         if not found:
@@ -301,13 +301,13 @@ class _ProvenanceBuilder:
             causes = CauseList([QueryEditCause(dropped=True)])
             if each.evaluation is not None:
                 result = TracedResult(each.of, each.evaluation, plain, each.vs, self.at)
-                causes = CauseList() if each.forgotten else tracer.causes(result)
+                causes = CauseList() if each.evaluation_unknown else tracer.causes(result)
                 form = self.forms.of(each.of)
                 moments.append(ResultState(form, each.evaluation, form.region(plain, each.vs, self.at)))
-            values.append(ResultValue(known[each.commit_id], each.values, each.vs, each.ve, causes, each.cut))
+            values.append(ResultValue(known[each.commit_id], each.values, each.vs, each.ve, causes, each.truncated))
         form = self.forms.of(self.of)
         now = ResultState(form, self.of.last, form.region(plain, found[-1].vs, self.at))
-        behind = ProvenanceReader(self.site, self.forms).behind(moments, now)
+        behind = ProvenanceReader(self.site, self.forms).sources(moments, now)
         return ResultProvenance(self.name, key, self.at, self.of.shape.timed, values, behind, self.notes)
 
 

@@ -79,11 +79,11 @@ def test_records_behind_the_horizon_go_and_answers_stay(there: Answering, spark:
     assert {name: told(ChangelogReader(there.site, name, since)) for name in TEXTS} == changes
     again = explain_result(there.site, "sums", {"of": "a"}, 6 + 2 * DAYS - 4)
     assert again.values == story.values
-    assert [(each.then, each.rows) for each in again.behind] == [(each.then, each.rows) for each in story.behind]
+    assert [(each.then, each.rows) for each in again.sources] == [(each.then, each.rows) for each in story.sources]
     assert row_history(there.site, "quotes", {"at": "1", "of": "a"}).versions == versions
     there.check()
     with open_results(there.site, ResultsRequest("most", aligned=("sums", "dear"))) as found:
-        assert len({each.chosen.evaluation.data_commit for each in found.answers}) == 1
+        assert len({each.snapshot.evaluation.data_commit for each in found.answers}) == 1
     assert [each for examined in run_doctor(there.site) for each in examined.findings] == []
     # It goes on: with news, corrections of what is old, and what is made anew.
     there.take(quotes=["40,a,1", "3,a,6;replace"])
@@ -102,7 +102,7 @@ def test_what_stood_before_is_told_in_short(there: Answering) -> None:
     assert {each["op"] for each in first} == {"insert"}
     assert "forgotten" in {each["cause"]["type"] for each in first}
     story = explain_result(there.site, "closed", {"of": "b", "window_start": "4"}, 8)
-    assert story.values[0].cut
+    assert story.values[0].truncated
     assert story.values[0].causes == CauseList(), "nobody knows any more what gave the value"
 
 

@@ -12,7 +12,7 @@ from errata.read.corrections import (
     find_replay,
     task_commits,
 )
-from errata_airflow.page.panel import Asked, Page, Panel
+from errata_airflow.page.panel import Page, PageRequest, Panel
 
 PLAIN = (
     "When a source says something anew about the past, a sweep works out the results that this touches and publishes "
@@ -20,19 +20,19 @@ PLAIN = (
 )
 
 
-def _course(site: Site, asked: Asked) -> CorrectionPage:
+def _course(site: Site, asked: PageRequest) -> CorrectionPage:
     return correction_page(site, asked.number("before"), asked.text("query"))
 
 
-def _report(site: Site, asked: Asked) -> CorrectionReport:
+def _report(site: Site, asked: PageRequest) -> CorrectionReport:
     return correction_report(site, asked.needed("query"), int(asked.needed("commit")), asked.number("page") or 1)
 
 
-def _replay(site: Site, asked: Asked) -> CorrectionSummary:
+def _replay(site: Site, asked: PageRequest) -> CorrectionSummary:
     return find_replay(site, int(asked.needed("number")))
 
 
-def _deeds(site: Site, asked: Asked) -> TaskCommits:
+def _deeds(site: Site, asked: PageRequest) -> TaskCommits:
     task = asked.needed("dag_id"), asked.needed("run_id"), asked.needed("task_id")
     return task_commits(site, *task, asked.number("try_number"))
 
