@@ -14,17 +14,17 @@ PURPOSES = {
     "cli": ("errata …", "arguments in, words out"),
     "flows": ("one function per job", "calls the rooms below, holds no logic"),
     "read": ("results, changes, why", "reads everything, writes nothing"),
-    "generate": ("made-up feeds", "with the faults of real ones"),
+    "generate": ("generated feeds", "with the faults of real ones"),
     "answer": ("changes propagated", "evaluate, correct, replay, publish"),
     "archive": ("buckets", "write, scan, overlay, age out, compact, check"),
-    "declare": ("errata.yaml", "read strictly, compared with what is"),
-    "intake": ("files into typed rows", "Arrow, no Spark"),
-    "engine": ("near and far", "plans as frames; Sail beside us, or Spark"),
+    "declare": ("errata.yaml", "read strictly, compared with the catalog"),
+    "intake": ("files to typed rows", "Arrow, no Spark"),
+    "engine": ("near and far", "plans to DataFrames, run by Sail or Spark"),
     "catalog": ("the commit point", "the only room that knows SQLAlchemy"),
-    "language": ("SQL into plans", "and all that a plan tells; no Spark"),
+    "language": ("SQL to plans", "and everything known from a plan; no Spark"),
     "model": ("the domain's words", "standard library only"),
     "clock": ("the time", "passed in; read from the wall only here"),
-    "errors": ("what persons read", "what, where, why, how to mend"),
+    "errors": ("errors for people", "what, where, why, how to mend"),
 }
 
 DOORS = ("dags/, plugins/", "jobs/", "a shell", "import errata")
