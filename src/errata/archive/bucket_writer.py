@@ -1,4 +1,9 @@
-"""Buckets being written: rows in order, cut, encoded, and described for the index in the same pass."""
+"""Writing buckets: rows in order are cut, encoded, and described for the bucket index in the same pass.
+
+A bucket is one immutable Parquet file, or an Arrow stream stored inline in the catalog if it is small. Its description,
+a `NewBucket`, has all that a reader needs to leave it out: the ranges of the order field and of the groups. Within a
+file, row groups with statistics, and Bloom filters where the key does not tell the place of a row, narrow it further.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +25,19 @@ from errata.model.stream import Stream
 from errata.model.time import HIGHEST, LOWEST
 
 MAX_ROW_GROUP_ROWS = 16_384
-"""Rows of a Parquet row group, at most: what a reader skips by, once it has a bucket."""
+"""Rows of a Parquet row group, at most. Readers skip row groups by their statistics."""
 
 ROW_GROUPS_PER_BUCKET = 8
-"""A smaller bucket has about so many row groups: who goes on from its end need not read all of it."""
+"""Row groups of a bucket that is not large, about: a reader of its last rows need not read all of it."""
 
 MIN_ROW_GROUP_ROWS = 2_048
-"""Row groups of fewer rows are not worth what it takes to tell them apart."""
+"""Rows of a row group, at least: smaller ones cost more in statistics than they save."""
 
 SPLINTER_DIVISOR = 128
-"""A remainder of less than this part of a bucket is left on its own."""
+"""A remainder below this part of a bucket's rows becomes a bucket of its own instead of half of an evenly cut pair."""
 
 POS = "_pos"
-"""The hidden column of base buckets: where in its batch the row stood (model.batch.place)."""
+"""The hidden column of base buckets with a row's position in its batch (`model.batch.row_position`)."""
 
 _SMALL_WRITES = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
 """Inline buckets are small: handing their columns to other threads takes longer than writing them."""
@@ -45,10 +50,10 @@ class BucketWriter:
     stream: Stream
     warehouse: Warehouse
     inline: bool
-    """Whether small buckets may live in the catalog."""
+    """Whether small buckets may be stored in the catalog."""
 
     def write(self, rows: pa.Table, role: Role) -> NewBucket:
-        """One bucket of these rows, which are in their order."""
+        """One bucket of these rows, which are sorted already."""
         low, high = self._range(rows)
         if role is not Role.BASE:
             return self.store(rows, role, low, high, Groups())
@@ -59,7 +64,7 @@ class BucketWriter:
         return replace(stored, layout=stream.layout)
 
     def store(self, rows: pa.Table, role: Role, low: int, high: int, groups: Groups) -> NewBucket:
-        """One bucket of rows that have been described."""
+        """One bucket of rows whose ranges are known: inline if it may be and is small enough, else a file."""
         if self.inline and rows.nbytes <= 4 * MAX_INLINE_BYTES:
             data = arrow_bytes(rows)
             if len(data) <= MAX_INLINE_BYTES:
@@ -71,11 +76,11 @@ class BucketWriter:
         return NewBucket(role, rows.num_rows, len(data), low, high, groups, checksum(data), path=path)
 
     def _filtered(self, role: Role) -> tuple[str, ...]:
-        """The columns that get Bloom filters: of a key that does not tell the place of its row."""
+        """The columns that get Bloom filters: the key, if it does not tell the place of its row."""
         return self.stream.key if role is Role.BASE and not self.stream.key_has_order else ()
 
     def _range(self, rows: pa.Table) -> tuple[int, int]:
-        """The least and greatest order field; everything, where a correction does not say it."""
+        """The least and greatest order field; everything, if a correction does not give it."""
         column = rows[self.stream.order]
         if column.null_count:
             return LOWEST, HIGHEST
@@ -84,8 +89,8 @@ class BucketWriter:
 
 
 def cut_into_buckets(tables: Iterator[pa.Table], bucket_rows: int) -> Iterator[pa.Table]:
-    """Cut a sequence of rows into buckets: full ones, and in the end two even ones rather than a short one, unless it
-    is so short that it may live in the catalog until it is merged."""
+    """Cut a sequence of rows into buckets: full ones, and at the end two of even size instead of a full and a short
+    one. A very short remainder stays alone: it is stored inline until it is merged."""
     held: list[pa.Table] = []
     rows = 0
     for table in tables:
@@ -122,7 +127,7 @@ def groups_in(rows: pa.Table, names: tuple[str, ...]) -> Groups:
 
 
 def arrow_bytes(rows: pa.Table) -> bytes:
-    """An Arrow stream, as inline buckets are."""
+    """An Arrow stream, as inline buckets are stored."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, rows.schema, options=_SMALL_WRITES) as stream:
         stream.write_table(rows.combine_chunks())
@@ -130,17 +135,17 @@ def arrow_bytes(rows: pa.Table) -> bytes:
 
 
 def row_group_rows(rows: int) -> int:
-    """How many rows the row groups of a bucket have."""
+    """How many rows each row group of a bucket of so many rows gets."""
     return min(MAX_ROW_GROUP_ROWS, max(MIN_ROW_GROUP_ROWS, -(-rows // ROW_GROUPS_PER_BUCKET)))
 
 
 def parquet_bytes(rows: pa.Table, filtered: tuple[str, ...] = (), layout: Layout = Layout.BUCKETS) -> bytes:
-    """A Parquet file."""
+    """A Parquet file with Bloom filters on the `filtered` columns, and the statistics that its layout has."""
     row_group = row_group_rows(rows.num_rows)
     sink = pa.BufferOutputStream()
     encoding = {name: "DELTA_BINARY_PACKED" for name in rows.column_names if name == POS}
-    # Who looks for 0.0 in a dictionary passes over rows that have -0.0, and in statistics, which leave NaN out, whoever
-    # looks for what is greater than something passes over NaN: there are none of columns that have such.
+    # A search for 0.0 in a dictionary misses -0.0, and a search for values above a bound misses NaN, which statistics
+    # leave out. Columns with such values get no dictionary, or no statistics.
     dictionary = [name for name in rows.column_names if name not in {*encoding, *_columns_with(rows, _is_minus_zero)}]
     telling = [name for name in rows.column_names if name not in _columns_with(rows, np.isnan)]
     pq.write_table(
@@ -150,7 +155,7 @@ def parquet_bytes(rows: pa.Table, filtered: tuple[str, ...] = (), layout: Layout
         compression="zstd",
         use_dictionary=dictionary,
         column_encoding=encoding or None,
-        # Of one growing table without an index nothing is known, not even by Parquet.
+        # A plain layout stands for one growing table without any index, so it has no statistics either.
         write_statistics=layout is not Layout.PLAIN and telling,
         write_page_index=layout is not Layout.PLAIN,
         bloom_filter_options=bloom_options(rows, filtered, row_group) or None,
@@ -171,11 +176,11 @@ def _is_minus_zero(values: np.ndarray) -> np.ndarray:
 
 
 def checksum(data: bytes) -> str:
-    """By which a bucket is known again."""
+    """The hash by which a bucket's content is checked."""
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def order_values(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """The order field as integers: microseconds or the bigint itself."""
+    """The order field as integers: microseconds, or the bigint itself."""
     values: np.ndarray = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return values

@@ -1,6 +1,9 @@
-"""What overlays do to rows, for those who hold both in memory: tasks that compact, and writers that compare.
+"""Overlays as Arrow tables: which rows they mask, which rows they add, and how they are written.
 
-The same as the joins in scan.py, on Arrow tables.
+`archive.scan` does the same with joins in an engine; this is for tasks and commits that hold both sides in memory. A
+row is masked by a mask with its key, its place (the order field) and a greater revision number: the bucket's floor for
+rows of base buckets, the row's own revision for rows that an overlay added. The last section follows the chain of
+versions that overlays know of a row, across changes of its key, and finds what a batch made of it that still counts.
 """
 
 from __future__ import annotations
@@ -26,18 +29,18 @@ from errata.model.stream import Stream
 from errata.model.time import HIGHEST, LOWEST
 
 BUCKET = "_bucket"
-"""Added to a row of an overlay that is at work: the bucket that it lies in."""
+"""The column with the id of the bucket that a row of an overlay is stored in."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketSource:
-    """Where a bucket's rows are: its file, or its data. It crosses to Spark's workers."""
+    """A bucket and, if it is inline, its data; what a task needs to read it. It travels to Spark's workers."""
 
     bucket: Bucket
     data: bytes | None
 
     def read(self, warehouse: Warehouse, columns: Sequence[str] | None = None) -> pa.Table:
-        """All rows, as they were written."""
+        """All stored rows; some columns only, if given."""
         if self.data is not None:
             table = unpack_table(self.data)
             return table if columns is None else table.select([name for name in columns if name in table.column_names])
@@ -45,15 +48,15 @@ class BucketSource:
         return pq.read_table(content, columns=None if columns is None else list(columns), use_threads=False)
 
     def read_where(self, warehouse: Warehouse, only: pc.Expression) -> pa.Table:
-        """The rows for which something is true. Of a file only those row groups are read that can have such."""
+        """The rows for which the expression is true. Row groups of a file that can have none are not read."""
         if self.data is not None:
             return unpack_table(self.data).filter(only)
         with warehouse.opened(self.bucket.path or "") as file:
             return pq.read_table(file, filters=only, use_threads=False)
 
     def read_between(self, warehouse: Warehouse, columns: Sequence[str], order: str, low: int, high: int) -> pa.Table:
-        """The rows whose order field may lie from `low` to `high`, both included. Of a file only those row groups are
-        read that can have such."""
+        """At least the rows whose order field lies from `low` to `high`, both included: row groups of a file that can
+        have none are not read."""
         if self.data is not None:
             return self.read(warehouse, columns)
         with warehouse.opened(self.bucket.path or "") as file:
@@ -69,7 +72,7 @@ class BucketSource:
 
 
 def _may_overlap(statistics: pq.Statistics | None, low: int, high: int) -> bool:
-    """Whether a row group can have values from low to high; times are told in microseconds."""
+    """Whether a row group can have values from low to high; times are in microseconds."""
     if statistics is None or not statistics.has_min_max:
         return True
     least, greatest = (pa.scalar(each).cast(pa.int64()).as_py() for each in (statistics.min, statistics.max))
@@ -77,7 +80,7 @@ def _may_overlap(statistics: pq.Statistics | None, low: int, high: int) -> bool:
 
 
 def bucket_sources(catalog: Catalog, found: Iterable[Bucket]) -> list[BucketSource]:
-    """The same for many: one look into the catalog for all that is inline."""
+    """The sources of some buckets. The data of all that are inline is fetched by one query of the catalog."""
     wanted = list(found)
     data = buckets.inline_data(catalog, [bucket.bucket_id for bucket in wanted if bucket.inline])
     return [BucketSource(bucket, data.get(bucket.bucket_id)) for bucket in wanted]
@@ -86,7 +89,7 @@ def bucket_sources(catalog: Catalog, found: Iterable[Bucket]) -> list[BucketSour
 def read_overlays(
     stream: Stream, warehouse: Warehouse, found: Iterable[BucketSource], columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """The rows of overlays, with the bucket that each lies in; only some of their columns, if told."""
+    """The rows of overlays, with the bucket that each is stored in; some columns only, if given."""
     whole = overlay_schema(stream)
     schema = whole if columns is None else pa.schema([field for field in whole if field.name in set(columns)])
     tables = [schema.append(pa.field(BUCKET, pa.int64())).empty_table()]
@@ -97,7 +100,7 @@ def read_overlays(
 
 
 class Overlays:
-    """Overlays in memory, read with the revisions up to a number."""
+    """Overlays in memory, with the revisions up to a number."""
 
     def __init__(self, stream: Stream, rows: pa.Table, up_to: int = HIGHEST) -> None:
         self._stream = stream
@@ -108,11 +111,11 @@ class Overlays:
         self._numbers = masks[REVISION].to_numpy()
 
     def up_to(self, number: int) -> Overlays:
-        """Only what revisions up to a number say."""
+        """These overlays with the revisions up to a number only."""
         return Overlays(self._stream, self._rows, number)
 
     def from_place(self, start: int) -> Overlays:
-        """Only what they say of places from `start` on."""
+        """These overlays without the revisions whose old and new places both lie before `start`."""
         order = self._stream.order
         ends = [pc.fill_null(self._rows[name].cast(pa.int64()), LOWEST) for name in (order, old_column(order))]
         reach = np.maximum(*(each.to_numpy() for each in ends))
@@ -123,7 +126,8 @@ class Overlays:
         return list(dict.fromkeys([*self._stream.key, self._stream.order]))
 
     def masked(self, rows: pa.Table, above: int | np.ndarray) -> np.ndarray:
-        """Which of the rows a revision masks whose number is above theirs: a floor, or one for each row."""
+        """Which of the rows are masked by a revision with a number above `above`, which is one floor or one for each
+        row."""
         result = np.zeros(rows.num_rows, dtype=bool)
         if self._masks.num_rows and rows.num_rows:
             left, right = match_rows(rows.select(self._places), self._masks, self._places)
@@ -132,7 +136,7 @@ class Overlays:
         return result
 
     def unmasked(self, rows: pa.Table) -> np.ndarray:
-        """Which rows of overlays bring something that no later one masks."""
+        """Which of these rows of overlays add a row that no later revision masks."""
         live = np.flatnonzero(rows[LIVE].to_numpy())
         some = rows.take(pa.array(live))
         result = np.zeros(rows.num_rows, dtype=bool)
@@ -140,27 +144,27 @@ class Overlays:
         return result
 
     def live_rows(self, aged_to: int | None = None) -> pa.Table:
-        """The rows of the overlays, as they are kept, that no later one masks and that have not been aged out."""
+        """The rows that overlays add, as they are stored, without those that are masked or have been aged out."""
         live = self._rows.filter(self._rows[LIVE])
         if aged_to is not None and live.num_rows:
             live = live.filter(pa.array(order_values(live[self._stream.order]) >= aged_to))
         return live.filter(pa.array(~self.masked(live, live[REVISION].to_numpy())))
 
 
-# Overlays being written: corrections cut into buckets by the places that they mask or bring, and described.
+# Writing overlays: corrections sorted by place, cut into buckets, and described.
 
 _PLACE_COLUMN = "_place"
 
 
 def write_overlays(writer: BucketWriter, rows: pa.Table) -> list[NewBucket]:
-    """Overlays of these rows, as few as hold them, each of at most a bucket's rows."""
+    """These rows as overlays: as few buckets as hold them, each with at most the stream's bucket rows."""
     stream = writer.stream
     place = pc.coalesce(rows[old_column(stream.order)], rows[stream.order])
     keys = pa.table({_PLACE_COLUMN: place, REVISION: rows[REVISION]})
     ordered = rows.take(pc.sort_indices(keys, sort_keys=[(_PLACE_COLUMN, "ascending"), (REVISION, "ascending")]))
     pieces = -(-ordered.num_rows // stream.bucket_rows)
     cuts = np.linspace(0, ordered.num_rows, pieces + 1).astype(int).tolist()
-    # A row may be corrected more than once by corrections that are applied together.
+    # Corrections that are applied together may correct a row more than once.
     over = Overlays(stream, ordered)
     stands = over.unmasked(ordered)
     return [
@@ -182,7 +186,7 @@ def _write_overlay(writer: BucketWriter, rows: pa.Table) -> NewBucket:
     masks, content = _place_range(masked[old_column(stream.order)]), _place_range(brought[stream.order])
     both = [ends for ends in (masks, content) if ends is not None]
     low, high = min((low for low, _ in both), default=LOWEST), max((high for _, high in both), default=HIGHEST)
-    # A reader of a group has to see what is taken from it as well as what is brought to it.
+    # A reader of a group needs both the rows that leave it and the rows that come to it.
     taken_from = masked.select(list(map(old_column, stream.group))).rename_columns(list(stream.group))
     groups = groups_in(pa.concat_tables([taken_from, brought.select(list(stream.group))]), stream.group)
     written = writer.store(rows, Role.OVERLAY, low, high, groups)
@@ -197,16 +201,16 @@ def _place_range(column: pa.ChunkedArray) -> Bounds | None:
     return ends["min"].as_py(), ends["max"].as_py()
 
 
-# Versions of rows, chained: which rows of overlays tell of one and the same row, whatever its key was at the time.
+# Chains of versions: which rows of overlays are versions of the same row, whatever its key was at the time.
 #
-# A version that supersedes another names it. A row that an undo brings back supersedes nothing that is live; it names
-# the version that had ended the row, in the place where a correction from a file would name its line.
+# A version names the version that it supersedes. A row that an undo restores supersedes no live version; it names the
+# version that ended the row, in the column where a correction from a file has its line.
 
 NO_VERSION = -1
 
 
 def chain_heads(rows: pa.Table, undoing: Collection[int]) -> np.ndarray:
-    """For each row of overlays, sorted by revision, the index of the first one that tells of the same row.
+    """For each row of overlays, sorted by revision, the index of the first version of the same row.
 
     `undoing` are the batches that undid others.
     """
@@ -218,7 +222,7 @@ def chain_heads(rows: pa.Table, undoing: Collection[int]) -> np.ndarray:
     if not len(numbers):
         return np.zeros(0, dtype=np.int64)
     at = np.minimum(np.searchsorted(numbers, before), len(numbers) - 1)
-    # Of a version that is not among the rows, the first that names it tells; others may when an undo brings a row back.
+    # A version that is not among the rows is stood for by the first row that names it; an undo may name it again.
     _, first, same = np.unique(before, return_index=True, return_inverse=True)
     named = np.where(before == NO_VERSION, np.arange(len(numbers)), first[same])
     parent = np.where(numbers[at] == before, at, named)
@@ -230,7 +234,7 @@ def chain_heads(rows: pa.Table, undoing: Collection[int]) -> np.ndarray:
 
 
 def undone_batches(batches: np.ndarray, undoes: Mapping[int, int], own: int) -> np.ndarray:
-    """For each version's batch the batch that it undid, if it did; `own` counts for what it is, and nothing else."""
+    """For each version's batch the batch that it undid, or NO_VERSION; `own` counts as a batch that undid none."""
     distinct, at = np.unique(batches, return_inverse=True)
     told = [NO_VERSION if batch == own else undoes.get(batch, NO_VERSION) for batch in distinct.tolist()]
     of_each: np.ndarray = np.array(told, dtype=np.int64)[at]
@@ -240,13 +244,13 @@ def undone_batches(batches: np.ndarray, undoes: Mapping[int, int], own: int) -> 
 def effective_versions(
     row: np.ndarray, batch: np.ndarray, undone: np.ndarray, content: np.ndarray, own: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each row of which batch `own` has made something that still counts: its number, the last run of its versions
-    that counts, and the one before that (or NONE).
+    """For each row with a version of batch `own` that still counts: the row's number, its last run of versions that
+    counts, and the run before that (or NO_VERSION).
 
-    A run is what one batch made of a row in a go, told by the index of its last version. What was undone, and what
-    undid it, does not count: so batches can be undone one after the other. What came to nothing does not count, either:
-    a run after which the row says what it said before. Versions come row by row, oldest first; `content` is a number
-    for what each says, equal for equal values, and NONE where the row is not there.
+    A run is the consecutive versions that one batch made of a row, named by the index of the last. A run that was
+    undone and the run that undid it do not count, so that batches can be undone one after the other. Nor does a run
+    that leaves the row's values as they were. Versions come row by row, oldest first; `content` is a number for the
+    values of each, equal for equal values, and NO_VERSION where the row is deleted.
     """
     last = np.flatnonzero(_is_run_end(row, batch))
     while True:
@@ -256,7 +260,7 @@ def effective_versions(
         event = np.flatnonzero(takes_back | (says == np.where(follows, np.roll(says, 1), NO_VERSION)))
         if not len(event):
             break
-        # Of each row the first, and then again: what stands behind may undo what is left, or go on with it.
+        # One at a time for each row: what follows may undo, or continue, what is left.
         event = event[np.unique(of[event], return_index=True)[1]]
         kept = np.ones(len(last), dtype=bool)
         kept[event] = False
@@ -269,7 +273,7 @@ def effective_versions(
 
 
 def _is_run_end(row: np.ndarray, batch: np.ndarray) -> np.ndarray:
-    """Which is the last of a run."""
+    """Which versions are the last of a run."""
     if not len(row):
         return np.zeros(0, dtype=bool)
     return np.append((row[1:] != row[:-1]) | (batch[1:] != batch[:-1]), True)

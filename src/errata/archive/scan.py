@@ -1,7 +1,12 @@
-"""Scans: the index names the buckets, an engine is given exactly those with a declared schema, and filters inside them.
+"""Scans of streams by an engine: exactly the buckets that the index names, with a declared schema, filtered inside.
 
-What has been corrected lies in overlays. A row of a base bucket counts unless an overlay masks it (by key and place),
-and the rows of overlays count that no later one masks.
+    base rows of buckets that no overlay touches
+  + base rows without those that an overlay masks (by key and place, revisions above the bucket's floor)
+  + rows that overlays add, without those that a later revision masks
+
+Base buckets are grouped by what overlays can do to them, so that most are read without a join and the rest in one. A
+scan that leaves out revisions (`revisions_up_to`) also drops rows that are only there because such a revision had made
+their key free.
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ from errata.model.stream import Stream
 from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval
 
 BROADCAST_ROWS = 1_000_000
-"""Masks up to this many go to every task whole; how more of them are joined is Spark's choice."""
+"""Masks up to which all are sent to every task; above it, Spark chooses the join."""
 
 _HASH, _MASK_HASH, _MASK_NUMBER = "_hash", "_mask_hash", "_mask_number"
 
@@ -45,7 +50,7 @@ _HASH, _MASK_HASH, _MASK_NUMBER = "_hash", "_mask_hash", "_mask_number"
 def scan_rows(
     session: SparkSession, catalog: Catalog, warehouse: Warehouse, scan: ArchiveScan, found: ScanBuckets | None = None
 ) -> DataFrame:
-    """The rows asked for, in no particular order; `found` are the scan's candidates, if they are at hand."""
+    """The rows of a scan, in no particular order; `found` are its candidate buckets, if they are known already."""
     found = candidate_buckets(catalog, scan) if found is None else found
     stream = scan.state.stream
     if not found.overlays:
@@ -66,24 +71,24 @@ def scan_rows(
 
 @dataclass(frozen=True, slots=True)
 class MaskEffect:
-    """What overlays can do to a base bucket's rows."""
+    """What overlays can do to the rows of a base bucket."""
 
     floor: int | None
-    """Revisions after this number can mask them; None: none can."""
+    """Revisions above this number can mask rows; None: none can."""
     later: int | None = None
-    """Rows may only have come because revisions up to this number, which are left out, had made room for them."""
+    """Revisions up to this number, which the scan leaves out, may have freed the keys of some rows."""
     aged_to: int | None = None
-    """How far the stream had been aged when they came."""
+    """How far the stream had been aged when these rows came."""
 
 
 def group_by_masks(scan: ArchiveScan, found: ScanBuckets) -> list[tuple[MaskEffect, list[Bucket]]]:
-    """Base buckets by what overlays can do to them, so that most are read without a join, and the rest in one."""
+    """Base buckets by what overlays can do to them."""
     classes: defaultdict[MaskEffect, list[Bucket]] = defaultdict(list)
     known = [each for each in found.overlays if each.masks is not None]
     for bucket in found.base:
         reach = Interval(bucket.vs_min, bucket.vs_max + 1)
         touching = [each for each in known if each.masks is not None and reach.meets(*each.masks)]
-        # 0 stands for all that came before every overlay that touches them: these are joined together.
+        # Floor 0 stands for any floor before all overlays that touch the bucket: such buckets are joined together.
         floor = None if not touching else bucket.floor if min(map(_last_revision, touching)) <= bucket.floor else 0
         freeing = touching if scan.state.stream.key_has_order else known
         if any(_last_revision(each) > scan.last_revision and _first_revision(each) <= bucket.floor for each in freeing):
@@ -104,22 +109,22 @@ def _last_revision(overlay: Bucket) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _OverlayMasks:
-    """What overlays do to rows, for those who read with the revisions up to a number."""
+    """The joins of rows with overlays, with the revisions up to a number."""
 
     stream: Stream
     overlaid: DataFrame
     up_to: int
     size: int
     chained: bool
-    """Whether revisions have superseded what other revisions brought."""
+    """Whether some revisions have superseded rows that others added."""
 
     def unmasked(self, rows: DataFrame, floor: int) -> DataFrame:
         """Rows of base buckets that no revision after the floor masks."""
         return self._without(rows, self._masks(self._known, floor or None), self._places)
 
     def not_displaced(self, rows: DataFrame, floor: int, aged_to: int | None) -> DataFrame:
-        """Rows of base buckets without those that could only come because a revision that is left out, up to the
-        floor, had freed their key: the row that has it without that revision is then still there."""
+        """Rows of base buckets without those that could only come because a revision that the scan leaves out, up to
+        the floor, had freed their key: without that revision another row still has it."""
         freed = self.overlaid.where(
             f"{REVISION} > {self.up_to}L AND {REVISION} <= {floor}L"
             f" AND ({OLD_REVISION} IS NULL OR {OLD_REVISION} <= {self.up_to}L)"
@@ -137,9 +142,8 @@ class _OverlayMasks:
         return left.drop(REVISION)
 
     def _without(self, rows: DataFrame, masks: DataFrame, columns: Sequence[str], also: str = "") -> DataFrame:
-        # One number to look for in a hash table of numbers, and the columns themselves only when it is found. Spark
-        # would put every equality into the table's key, and the table would be several times slower to ask: so the
-        # columns are compared by what Spark does not know for an equality.
+        # Joined by one number, and compared by the columns only when it matches. Spark would put every equality into
+        # the key of its hash table, which is then several times slower; so the columns are compared by >= and <=.
         masks = select_sql(masks, "*", f"{self._number([_mask_column(name) for name in columns])} AS {_MASK_HASH}")
         pairs = [(quote_name(name), quote_name(_mask_column(name))) for name in columns]
         same = "".join(f" AND {own} >= {masked} AND {own} <= {masked}" for own, masked in pairs)
@@ -148,8 +152,8 @@ class _OverlayMasks:
         return join_sql(hashed, masks, f"{_HASH} = {_MASK_HASH}{same}{also}", "left_anti").drop(_HASH)
 
     def _number(self, columns: Sequence[str]) -> str:
-        """A number that rows share which agree in the columns: the place if it is among them, since few rows have the
-        same, and nothing has to be computed for it."""
+        """A number that is equal for rows that agree in the columns: the place if it is among them, since few rows
+        share it and it costs nothing, else a hash."""
         order = next((name for name in columns if name in (self.stream.order, _mask_column(self.stream.order))), None)
         if order is None:
             return f"xxhash64({', '.join(map(quote_name, columns))})"
@@ -166,12 +170,12 @@ class _OverlayMasks:
 
     @property
     def _places(self) -> list[str]:
-        """A row is masked by key and place: the key may be free again, and taken elsewhere."""
+        """Rows are masked by key and place, since a key that was freed may be taken at another place."""
         return identity_columns(self.stream)
 
 
 def identity_columns(stream: Stream) -> list[str]:
-    """The columns that tell one version of a row from all others at one revision: its key, and where it lies."""
+    """The columns that identify a row at one revision: its key and its place."""
     return [*stream.key] if stream.key_has_order else [*stream.key, stream.order]
 
 
@@ -187,7 +191,8 @@ def base_frame(
     found: Sequence[Bucket],
     interval: Interval = EVERYTHING,
 ) -> DataFrame:
-    """The rows of base buckets, at least those of an interval; columns that were added later are NULL in older ones."""
+    """The rows of base buckets, at least those of an interval. Columns that were added later are NULL in older
+    buckets."""
     return bucket_frame(
         session, catalog, warehouse, found, arrow_schema(stream), stream_ddl(stream), (stream.order, interval)
     )
@@ -196,8 +201,8 @@ def base_frame(
 def overlay_frame(
     session: SparkSession, catalog: Catalog, warehouse: Warehouse, stream: Stream, found: Sequence[Bucket]
 ) -> DataFrame:
-    """All rows of overlays, with what a scan needs of `overlay.overlay_schema`."""
-    # Of the old rows only their places matter to a scan.
+    """All rows of overlays, with the columns of `schemas.overlay_schema` that a scan needs."""
+    # Of old values, a scan needs only those that identify the masked row.
     old = [*map(old_column, identity_columns(stream))]
     told = {REVISION, OLD_REVISION, MASKS, LIVE, *stream.names, *old}
     schema = pa.schema([column for column in overlay_schema(stream) if column.name in told])
@@ -208,13 +213,13 @@ def overlay_frame(
 
 
 def order_literal(stream: Stream, value: int) -> str:
-    """A place as SQL compares the order field with it."""
+    """A place as a SQL literal of the order field's type."""
     return f"timestamp_micros({value}L)" if stream.timed else instant_sql(value)
 
 
 def _filter_scan(rows: DataFrame, scan: ArchiveScan, base: Iterable[Bucket] | None = None) -> DataFrame:
-    """Those of the rows that the scan asks for and that have not been aged out; `base` are the buckets that they are
-    of, if they are of buckets."""
+    """The rows in the scan's interval and groups that have not been aged out. `base`: the buckets that the rows are
+    from, if they are from base buckets."""
     stream, interval, aged_to = scan.state.stream, scan.interval, scan.state.aged_to
     reaches_back = aged_to is not None and (base is None or any(bucket.vs_min < aged_to for bucket in base))
     start = max(interval.start, aged_to) if reaches_back and aged_to is not None else interval.start
@@ -226,7 +231,7 @@ def _filter_scan(rows: DataFrame, scan: ArchiveScan, base: Iterable[Bucket] | No
 
 
 def _group_condition(stream: Stream, groups: frozenset[GroupKey]) -> str:
-    """That the group columns equal one of the groups, compared as values, not as text, so that Parquet can prune."""
+    """SQL: the group columns equal one of the groups, compared as values and not as text, so that Parquet can prune."""
     return (
         " OR ".join(
             " AND ".join(_group_equals(stream, *each) for each in zip(stream.group, group, strict=True))

@@ -20,16 +20,16 @@ GroupKey = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class ArchiveScan:
-    """What is asked of an archive: the stream as of a commit, an interval of its order field, some of its groups."""
+    """What to read of a stream's archive: as of a commit, an interval of the order field, and some groups."""
 
     state: StreamState
-    """The stream, and where it stood at the commit."""
+    """The stream and its state at the commit."""
     commit_id: int
     interval: Interval = EVERYTHING
     groups: frozenset[GroupKey] | None = None
     """Values of the group columns as text; None for all."""
     revisions_up_to: int | None = None
-    """Only revisions up to this number have a say; None: all that had been applied at the commit."""
+    """Only revisions up to this number are applied; None: all that had been applied at the commit."""
 
     @property
     def last_revision(self) -> int:
@@ -43,7 +43,7 @@ class ArchiveScan:
 
 @dataclass(frozen=True, slots=True)
 class ScanBuckets:
-    """The buckets that can hold what is asked for: all that a scan opens."""
+    """The buckets that can hold rows of a scan: all that it opens."""
 
     base: Sequence[Bucket]
     overlays: Sequence[Bucket] = ()

@@ -1,7 +1,14 @@
-"""What travels between the stages of an append: rows for the archive, and asides about all others.
+"""The columns of everything that an archive stores or that its tasks exchange.
 
-A row carries its slot (the range of the order field, and so the partition, in which it is sorted and written), its
-position in the batch, and its columns. An aside is a row of the last slot that carries a blob and no columns.
+- Rows on their way through an append: the slot (the range of the order field in which a row is sorted and written, and
+  so its partition), the position in the batch, and the declared columns. An aside is a row of the last slot that has no
+  columns but a blob: what a stage tells later ones about rows that do not go into the archive.
+- Pending revisions: the operation, the new values, the columns that were given, and the old values that are claimed.
+- Overlays: a row for each applied revision, with the version that it made, if any, and the version that it superseded,
+  if any. The versions of a row form a chain that can be followed in both directions.
+- Results of queries, their masks, their stored lineage, and their change records.
+
+Columns whose names begin with `_` are Errata's own.
 """
 
 from __future__ import annotations
@@ -25,7 +32,7 @@ from errata.model.stream import Stream
 SLOT, ASIDE = "_slot", "_aside"
 
 BAD_ROW_SCHEMA = pa.schema([("pos", pa.int64()), ("other", pa.int64()), ("text", pa.string()), ("reason", pa.string())])
-"""Rows that do not go in: place, place of the row that stands instead, text if at hand, reason if given."""
+"""Rows for quarantine: position, position of the row that is kept instead, text if known, reason if known."""
 
 _SMALL_READS = pa.ipc.IpcReadOptions(use_threads=False)
 """Tables that lie in the catalog are small: handing their columns to other threads takes longer than reading them."""
@@ -33,20 +40,20 @@ _SMALL_READS = pa.ipc.IpcReadOptions(use_threads=False)
 
 @dataclass(frozen=True, slots=True)
 class AppendContext:
-    """Everything that the stages of one append need to know; it travels to every task."""
+    """What the stages of one append need to know; it travels to every task."""
 
     stream: Stream
     warehouse: Warehouse
     stable: int | None
-    """The stable point before the batch: what lies behind it is late."""
+    """The stable point before the batch: rows before it are late."""
     max_order: int
-    """No order field may be greater: max_ahead against the clock, or the last place that an interval can hold."""
+    """The greatest order field that is allowed: the clock plus max_ahead, or the last that an interval can hold."""
     arrival_order: int
     """The order field of rows that come without one."""
     bounds: tuple[int, ...]
-    """Where one slot ends and the next begins."""
+    """The order fields at which one slot ends and the next begins."""
     inline_room: int
-    """How many bytes more may live in the catalog itself."""
+    """How many more bytes of the stream may be stored inline in the catalog."""
 
     @property
     def aside_slot(self) -> int:
@@ -61,13 +68,14 @@ class AppendContext:
 
 
 def slot_row_schema(stream: Stream) -> pa.Schema:
-    """Rows and asides as they travel."""
+    """Rows and asides as they are exchanged between stages."""
     fields = [pa.field(SLOT, pa.int32()), pa.field(POS, pa.int64())]
     return pa.schema([*fields, *arrow_schema(stream), pa.field(ASIDE, pa.binary())])
 
 
 def pending_schema(stream: Stream) -> pa.Schema:
-    """Pending revisions as they are kept: the row, the operation, what was given, and the old values claimed."""
+    """Pending revisions: the operation, the new row, the columns that were given, and the old values that are
+    claimed."""
     given = [pa.field("_given", pa.string()), pa.field("_claimed", pa.string())]
     old = [pa.field(old_column(column.name), arrow_type(column.type)) for column in stream.columns]
     first = [pa.field(POS, pa.int64()), pa.field("_op", pa.string()), pa.field("_seq", pa.int64())]
@@ -75,7 +83,7 @@ def pending_schema(stream: Stream) -> pa.Schema:
 
 
 def numbered_pending_schema(stream: Stream) -> pa.Schema:
-    """The same with the order of the revisions in their bucket, from 0."""
+    """Pending revisions as they are stored: with their order in the bucket, from 0."""
     return pa.schema([pa.field("_ordinal", pa.int64()), *pending_schema(stream)])
 
 
@@ -89,7 +97,7 @@ def slot_rows(intent: AppendContext, table: pa.Table, positions: np.ndarray) -> 
 
 
 def aside_row(intent: AppendContext, position: int, said: ReportKind, blob: bytes) -> pa.Table:
-    """One blob, addressed to the last slot."""
+    """An aside: one blob, sent to the last slot."""
     schema = slot_row_schema(intent.stream)
     values: dict[str, Any] = {SLOT: intent.aside_slot, POS: position, ASIDE: said.value.encode() + b":" + blob}
     return pa.table([pa.array([values.get(field.name)], field.type) for field in schema], schema=schema)
@@ -125,7 +133,7 @@ def conform(table: pa.Table, schema: pa.Schema, *, missing_as_null: bool = True)
 
 
 def pending_inserts(stream: Stream, table: pa.Table, positions: np.ndarray, op: str = "insert") -> pa.Table:
-    """Whole rows as pending revisions: everything in them was given, and nothing is claimed of the old."""
+    """Whole rows as pending revisions: all columns are given, and no old values are claimed."""
     schema = pending_schema(stream)
     given = ",".join(stream.names)
     count = table.num_rows
@@ -142,7 +150,7 @@ def pending_inserts(stream: Stream, table: pa.Table, positions: np.ndarray, op: 
 
 
 def split_asides(batches: Iterable[pa.RecordBatch], asides: list[bytes]) -> Iterator[pa.Table]:
-    """The rows among what travels; asides are put into the list as they come by."""
+    """The rows among the batches. The blobs of asides are appended to the list as they are met."""
     for batch in batches:
         column = batch.column(batch.schema.get_field_index(ASIDE))
         if column.null_count == len(column):
@@ -154,10 +162,7 @@ def split_asides(batches: Iterable[pa.RecordBatch], asides: list[bytes]) -> Iter
             yield pa.Table.from_batches([rows])
 
 
-# Overlays: what applied revisions lay over the rows that are there, and what is stored of it.
-#
-# One row for each applied revision: the version that it made, if it made one, and the version that it superseded, if
-# there was one. So the versions of a row form a chain that can be walked in both directions.
+# Overlays.
 
 REVISION, OPERATION, BATCH, GIVEN = "_revision", "_op", "_batch", "_given"
 MASKS, LIVE = "_masks", "_live"
@@ -165,10 +170,10 @@ OLD_BATCH, OLD_POS, OLD_REVISION = "_from_batch", "_from_pos", "_from_revision"
 
 
 def overlay_schema(stream: Stream) -> pa.Schema:
-    """Applied revisions as they are kept.
+    """Applied revisions as they are stored.
 
-    `_batch` and `_pos` say where the correction came from, `_from_batch` and `_from_pos` where the superseded version
-    came from; `_from_revision` is NULL when that one is as a batch brought it.
+    `_batch` and `_pos` tell where the correction came from, `_from_batch` and `_from_pos` where the superseded version
+    came from; `_from_revision` is NULL when no revision had changed that version since its batch.
     """
     said = [
         pa.field(REVISION, pa.int64()),
@@ -185,34 +190,34 @@ def overlay_schema(stream: Stream) -> pa.Schema:
     return pa.schema([*said, *rows, *old, *origin])
 
 
-# The columns of results and of change records, in Arrow.
+# Results, masks, stored lineage and change records.
 
 
 def computed_schema(shape: ResultShape) -> pa.Schema:
-    """Results as they are worked out."""
+    """Results as they are computed."""
     fields = [pa.field(each.name, arrow_type(each.type)) for each in shape.columns]
     return pa.schema([*fields, *(pa.field(name, pa.int64()) for name in (VS, VE))])
 
 
 def result_schema(shape: ResultShape) -> pa.Schema:
-    """Results as they are kept."""
+    """Results as they are stored."""
     return computed_schema(shape).append(pa.field(EVALUATION, pa.int64()))
 
 
 def result_mask_schema(shape: ResultShape) -> pa.Schema:
-    """Masks of results: key, beginning, and the end that the masked one had; and by which evaluation it is masked."""
+    """Masks of results: key and lifetime of the masked result, and the evaluation that masks it."""
     fields = [pa.field(each.name, arrow_type(each.type)) for each in shape.columns if each.key]
     return pa.schema([*fields, *(pa.field(name, pa.int64()) for name in (VS, VE, EVALUATION))])
 
 
 def lineage_schema(shape: ResultShape, columns: Iterable[str] = ()) -> pa.Schema:
-    """Of which rows results were made: key, beginning, these columns, and by which evaluation it is told."""
+    """Stored lineage: key and beginning of a result, the given columns, and the evaluation that wrote it."""
     fields = [pa.field(each.name, arrow_type(each.type)) for each in shape.columns if each.key]
     return pa.schema([*fields, *(pa.field(name, pa.int64()) for name in (VS, *columns, EVALUATION))])
 
 
 def lineage_extent(lineage: pa.Table) -> tuple[int, int] | None:
-    """Where the first row lies that one of the results was made of, and where the last result begins."""
+    """The place of the first row that one of the results was made of, and the beginning of the last result."""
     begins = [pc.min(lineage[name]).as_py() for name in lineage.column_names if name.startswith(LINEAGE_FROM)]
     ends = pc.min_max(lineage[VS])
     if ends["min"].as_py() is None:
@@ -221,7 +226,7 @@ def lineage_extent(lineage: pa.Table) -> tuple[int, int] | None:
 
 
 def feed_schema(shape: ResultShape) -> pa.Schema:
-    """Records of the change feed as they are kept."""
+    """Change records as they are stored."""
     fields = [pa.field(each.name, arrow_type(each.type)) for each in shape.columns]
     before = [pa.field(old_column(each.name), arrow_type(each.type)) for each in shape.columns if not each.key]
     times = [pa.field(name, pa.int64()) for name in (VS, VE, OLD_VE)]
