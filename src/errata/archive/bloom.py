@@ -1,10 +1,9 @@
-"""Bloom filters of Parquet's own kind: which row groups may hold a value, told without reading them.
+"""Parquet's Bloom filters: which row groups may hold a value, without reading their columns.
 
-Parquet's filters are "split block" ones: blocks of eight 32-bit words, in each of which a value has one bit. A 64-bit
-hash of the value, xxHash with seed 0 of its plain encoding, chooses by its upper half the block and by its lower half
-the bits. Buckets whose key lacks the order field are written with them, so Spark and other readers use them too.
-pyarrow tells where in a file they are and does not look into them; that is done here.
-"""
+Parquet's filters are "split block" filters: blocks of eight 32-bit words, in each of which a value has one bit. The
+upper half of a 64-bit hash of the value (xxHash with seed 0 of its plain encoding) chooses the block, the lower half
+the bits. Buckets whose key lacks the order field are written with filters, which Spark and other readers use, too.
+pyarrow writes them and tells where in a file they are, but does not evaluate them; this module does."""
 
 from __future__ import annotations
 
@@ -18,20 +17,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 FALSE_POSITIVE_RATE = 0.01
-"""How often a filter may say of an absent value that it may be there."""
+"""Share of absent values that a filter may report as present, as it is written."""
 
 TYPICAL_FALSE_POSITIVE_RATE = 0.0015
-"""How often it does: filters are powers of two in size, and that of a whole row group of keys is larger than needed."""
+"""The measured share: filters have sizes in powers of two, and those of full row groups are larger than needed."""
 
 MAX_FILTER_VALUES = 4_096
-"""With more values than this hardly a row group is without one that seems to be there: filters are not looked at."""
+"""Values above which filters are not read: with more, hardly a row group is ruled out."""
 
 _SALTS = np.array(
     [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], dtype=np.uint32
 )
 
-# The header in Thrift's compact protocol: the number of bytes as a zigzag varint, then three unions, each of them with
-# its first and so far only member: split blocks, xxHash, not compressed.
+# The header in Thrift's compact protocol: the number of bytes as a zigzag varint, then three unions, each with its
+# first and so far only member: split blocks, xxHash, not compressed.
 _HEADER = re.compile(rb"\x15([\x80-\xff]*[\x00-\x7f])\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x00", re.DOTALL)
 
 _PRIMES = tuple(
@@ -60,14 +59,15 @@ def supports_bloom_filter(kind: pa.DataType) -> bool:
 
 
 def bloom_options(rows: pa.Table, names: Sequence[str], row_group: int) -> dict[str, dict[str, float]]:
-    """What pyarrow is told to write filters of the named columns: as large as the row group with most values needs."""
+    """The options by which pyarrow writes filters of the named columns, each as large as its fullest row group
+    needs."""
     named = [name for name in names if rows.num_rows and supports_bloom_filter(rows.schema.field(name).type)]
     return {name: {"ndv": _distinct_count(rows[name], row_group), "fpp": FALSE_POSITIVE_RATE} for name in named}
 
 
 def _distinct_count(column: pa.ChunkedArray, row_group: int) -> int:
-    """How many values a row group has at most. Counting many takes longer than all the rest of writing them, so where
-    the first row group has mostly different ones, all are taken to have only such."""
+    """An upper bound of the distinct values in a row group. Counting them can take longer than writing them; if more
+    than half of the first row group's values differ, all values of all row groups are assumed to."""
     first = column.slice(0, row_group)
     found = int(pc.count_distinct(first).as_py())
     if found * 2 > len(first):
@@ -113,7 +113,7 @@ def bits_set(bitset: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _bitset(file: SeekableReader, column: pq.ColumnChunkMetaData) -> np.ndarray | None:
-    """The filter of a column of a row group; None when there is none, or none of a kind that is known."""
+    """The filter of a column of a row group; None if there is none, or none of a known kind."""
     if column.bloom_filter_offset is None or column.bloom_filter_length is None:
         return None
     file.seek(column.bloom_filter_offset)
@@ -131,7 +131,7 @@ def _zigzag(varint: bytes) -> int:
 
 
 def column_hashes(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """The hashes of a column's values, none of which is NULL, as Parquet's filters take them."""
+    """The hashes of a column's values, none of which is NULL, as Parquet's filters use them."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_string(whole.type) or pa.types.is_binary(whole.type):
         return _hashes_of_bytes(whole.cast(pa.binary()))
@@ -149,7 +149,7 @@ def _plain_encoded(values: pa.Array) -> np.ndarray:
 
 
 def _big_endian(decimals: pa.Array) -> np.ndarray:
-    """A decimal is the fewest bytes that hold its precision, the most significant one first."""
+    """Decimals as the fewest bytes that hold their precision, the most significant byte first."""
     most = 10**decimals.type.precision - 1
     width = most.bit_length() // 8 + 1
     data = np.frombuffer(decimals.buffers()[1], dtype=np.uint8)[decimals.offset * 16 :]
@@ -158,7 +158,7 @@ def _big_endian(decimals: pa.Array) -> np.ndarray:
 
 
 def _hashes_of_bytes(values: pa.Array) -> np.ndarray:
-    """Values of any length, all of one length at a time."""
+    """Hashes of values of any length, computed for all values of one length at a time."""
     lengths = pc.binary_length(values).to_numpy(zero_copy_only=False)
     found = np.zeros(len(values), dtype=np.uint64)
     for length in np.unique(lengths).tolist():

@@ -1,8 +1,10 @@
-"""What has changed in a query's results, read from their archive: the records of its feed, and the rows that tell by
-themselves that they were added.
+"""The changelog of a query, read from the archive of its results.
 
-An evaluation's own records are in buckets that its commit added. Buckets into which it has merged others' hold those,
-too; by the number of the evaluation that every record bears they are told apart.
+A result that was only added needs no change record: its row in the published buckets is the record. Replacements and
+deletions are in the buckets of the change feed. When an archive has ended, all its results count as deleted.
+
+Records of an evaluation are in buckets that its commit added. Merged buckets hold records of several evaluations, which
+are told apart by the evaluation's number that every record bears.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from errata.model.bucket import Bucket
 from errata.model.results import EVALUATION, OLD_VE, OP, VE, VS, ResultShape, old_column
 
 ARCHIVE_ENDED = 0
-"""In the place of an evaluation's number: the archive itself has ended."""
+"""Stands for an evaluation's number in records of the end of the archive itself."""
 
 _FILE, _OF, _REPLACED = "_file", "_of", "_replaced_"
 
@@ -37,16 +39,16 @@ class RecordKind(Enum):
     """How the rows of a bucket are change records."""
 
     FEED = "feed"
-    """They are such."""
+    """They are change records."""
     ADDED = "added"
-    """Each is a result that came."""
+    """Each is a result that was added."""
     GONE = "gone"
-    """Each is a result that went, because the archive ended."""
+    """Each is a result that was deleted because the archive ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordPart:
-    """A bucket, and which of its rows tell something."""
+    """A bucket, and which of its rows are change records."""
 
     bucket: Bucket
     kind: RecordKind
@@ -69,28 +71,28 @@ class ChangeCause:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRange:
-    """Changes of one archive that follow each other."""
+    """Consecutive changes of one archive."""
 
     of: ResultArchive
     parts: Sequence[RecordPart]
     causes: Mapping[int, ChangeCause]
-    """For each number that records bear; those of which nothing is known any more are told with the next one, but for
-    the cause."""
+    """By evaluation. Records of an evaluation that the catalog has forgotten are given the next one's, without its
+    cause."""
     masks: Sequence[Bucket] = ()
-    """What of the parts is not told. Of those that tell what an evaluation has added nothing is held back: what takes
-    it back later is told later."""
+    """Masks of results that are left out. Results that an evaluation of the range added are not masked: a later record
+    takes them back."""
 
     @property
     def buckets(self) -> list[Bucket]:
-        """All that is read."""
+        """All buckets that are read."""
         return [*(each.bucket for each in self.parts), *self.masks]
 
 
 def changes_frame(
     session: SparkSession, catalog: Catalog, warehouse: Warehouse, stretch: ChangeRange, only: str = "true"
 ) -> DataFrame:
-    """The change records in the order of evaluation, vs and key. `only`: those for which this is true, which is SQL
-    about columns of the key and about vs."""
+    """The change records by evaluation, beginning and key. `only`: a condition in SQL on key columns and the
+    beginning."""
     shape = stretch.of.shape
     opened = {
         how: _records_frame(session, catalog, warehouse, stretch, how).where(only)
@@ -148,7 +150,7 @@ def _records_frame(
 
 
 def _filter_runs(session: SparkSession, opened: DataFrame, files: Sequence[RecordPart]) -> DataFrame:
-    """The rows of files that are of the evaluation that each is asked for."""
+    """The rows of files that are of the evaluation that is wanted of each file."""
     runs = {each.evaluation for each in files}
     if runs == {None}:
         return opened

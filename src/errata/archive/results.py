@@ -1,7 +1,8 @@
-"""Results that corrections have taken back: which rows of a query's buckets count.
+"""Results of queries in their archives: written as buckets, read as frames or tables, without those that are masked.
 
-Buckets are never rewritten for a correction. It adds masks: a row counts if no mask has its key, its beginning and a
-later evaluation's number. What a correction brings instead bears the correction's own number, so its masks leave it be.
+Buckets are never rewritten for a correction. A correction adds masks: a result counts unless a mask has its key, its
+beginning and a later evaluation's number. The results that a correction publishes bear the correction's own number, so
+its masks do not affect them.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def read_masks(catalog: Catalog, warehouse: Warehouse, shape: ResultShape, masks
 def read_masks_between(
     catalog: Catalog, warehouse: Warehouse, shape: ResultShape, masks: Iterable[Bucket], low: int, high: int
 ) -> pa.Table:
-    """Of the masks in some buckets those of results that begin from `low` to `high`, both included."""
+    """The masks in some buckets of results that begin from `low` to `high`, both included."""
     schema = result_mask_schema(shape)
     found = [schema.empty_table()]
     for each in bucket_sources(catalog, masks):
@@ -69,7 +70,7 @@ def read_masks_between(
 
 
 def drop_masked(rows: pa.Table, masks: pa.Table, shape: ResultShape) -> pa.Table:
-    """The rows that no mask takes back."""
+    """The rows that no mask masks."""
     if not masks.num_rows or not rows.num_rows:
         return rows
     of_rows, of_masks = match_results(rows, masks, shape)
@@ -82,14 +83,14 @@ def drop_masked(rows: pa.Table, masks: pa.Table, shape: ResultShape) -> pa.Table
 def match_results(
     one: pa.Table, other: pa.Table, shape: ResultShape, also: Sequence[str] = ()
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The index pairs of rows that are about the same result: NULL is NULL, NaN is NaN, and -0.0 is 0.0. `also`:
-    further columns that must agree."""
+    """The index pairs of rows about the same result: equal in key and beginning, and in the columns `also`. NULL equals
+    NULL, NaN equals NaN, and -0.0 equals 0.0."""
     names = [*also, VS, *shape.key]
     return match_rows(normalize_floats(one, names), normalize_floats(other, names), names)
 
 
 def normalize_floats(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Some columns, with every floating number in the one spelling that its value has."""
+    """Some columns, with one bit pattern for each floating value: one NaN, and 0.0 for -0.0."""
     columns = [rows[name] for name in names]
     return pa.table([_normalize_float(each) if pa.types.is_floating(each.type) else each for each in columns], names)
 
@@ -119,7 +120,7 @@ def latest_rows(rows: pa.Table, shape: ResultShape) -> pa.Table:
 def masks_frame(
     session: SparkSession, catalog: Catalog, warehouse: Warehouse, shape: ResultShape, masks: Sequence[Bucket]
 ) -> DataFrame:
-    """The masks in some buckets for Spark."""
+    """The masks in some buckets as a frame."""
     schema = result_mask_schema(shape)
     if sum(each.rows for each in masks) > LOCAL_ROWS:
         return bucket_frame(session, catalog, warehouse, masks, schema, arrow_ddl(schema))
@@ -127,7 +128,7 @@ def masks_frame(
 
 
 def drop_masked_frame(rows: DataFrame, masks: DataFrame, shape: ResultShape) -> DataFrame:
-    """The rows that no mask takes back."""
+    """The rows that no mask masks."""
     renamed = select_sql(
         masks, *(f"{quote_name(name)} AS {quote_name(_MASK_PREFIX + name)}" for name in (*shape.key, VS, EVALUATION))
     )
@@ -136,13 +137,13 @@ def drop_masked_frame(rows: DataFrame, masks: DataFrame, shape: ResultShape) -> 
     return join_sql(rows, renamed, " AND ".join(same), "left_anti")
 
 
-# Results of queries in their archives: written as buckets, and read as frames or tables.
+# Writing results.
 
 RESULT_BUCKET_ROWS = 500_000
-"""A bucket of results has at most so many rows."""
+"""Rows of a bucket of results, at most."""
 
 PUBLISHED_ROLES = (Role.BASE, Role.OPEN, Role.TIP)
-"""The buckets that together are the published answer."""
+"""The roles of the buckets that together are the published results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +156,12 @@ class ResultWriter:
     bucket_rows: int = RESULT_BUCKET_ROWS
 
     def write(self, role: Role, rows: pa.Table, unmasked: int | None = None) -> list[NewBucket]:
-        """The buckets of these rows, in order of their vs. `unmasked`: no mask of an evaluation up to it takes any of
-        them back."""
+        """Writes these rows, sorted by beginning. `unmasked`: no mask of an evaluation up to this one masks any of
+        them."""
         if not rows.num_rows:
             return []
         ordered = rows if rows.num_rows == 1 else rows.take(pc.sort_indices(rows[VS]))
-        # Partial aggregates have no lifetime: they are as old as the result that they are of.
+        # Partial aggregates have no end of their own.
         end = VE if VE in rows.column_names else VS
         made = []
         for each in cut_into_buckets(iter([ordered]), self.bucket_rows):
@@ -171,7 +172,7 @@ class ResultWriter:
         return made if unmasked is None else [replace(each, floor=unmasked) for each in made]
 
     def write_state(self, rows: pa.Table, until: int) -> list[NewBucket]:
-        """One bucket of what a strategy keeps, whatever its columns."""
+        """Writes the state that a strategy keeps, of any columns, as one bucket."""
         return [self._bucket(Role.STATE, rows, (until, until), (until, until))]
 
     def _bucket(self, role: Role, rows: pa.Table, begins: tuple[int, int], ends: tuple[int, int]) -> NewBucket:
@@ -206,17 +207,17 @@ def _column_range(rows: pa.Table, name: str) -> Bounds:
 
 
 def buckets_by_start(catalog: Catalog, of: ResultArchive, commit_id: int, *intervals: Interval) -> list[Bucket]:
-    """Buckets of the published answer that can hold results which begin in one of the intervals, or of all without any,
-    and those that mask some."""
+    """Buckets of the published results that can hold some which begin in one of the intervals (all, if none is given),
+    and the buckets with masks of such."""
     at = (catalog, of.stream_id, commit_id)
     found = buckets.overlapping_buckets(*at, intervals or (EVERYTHING,), PUBLISHED_ROLES)
-    # Mostly there are none, and to ask for all of them is the shortest question.
+    # There are mostly no masks, and asking for all of them is the cheapest query.
     return [*found, *relevant_masks(buckets.visible_buckets(*at, role=Role.MASK), found)] if found else found
 
 
 def buckets_by_instant(catalog: Catalog, of: ResultArchive, commit_id: int, *instants: Interval) -> list[Bucket]:
-    """Buckets of the published answer that can hold results which count at an instant of one of the intervals, and
-    those that mask some."""
+    """Buckets of the published results that can hold some which count at an instant of one of the intervals, and the
+    buckets with masks of such."""
     at = (catalog, of.stream_id, commit_id, instants)
     found = buckets.valid_result_buckets(*at, PUBLISHED_ROLES)
     return [*found, *relevant_masks(buckets.valid_result_buckets(*at, (Role.MASK,)), found)] if found else found
@@ -225,7 +226,7 @@ def buckets_by_instant(catalog: Catalog, of: ResultArchive, commit_id: int, *ins
 def results_frame(
     session: SparkSession, catalog: Catalog, warehouse: Warehouse, shape: ResultShape, found: Sequence[Bucket]
 ) -> DataFrame:
-    """The results in some buckets, without those that masks among the buckets take back."""
+    """The results in some buckets, without those that masks among these buckets mask."""
     schema = result_schema(shape)
     given, declared = (session, catalog, warehouse), arrow_ddl(schema)
     results, masks = split_masks(found)
@@ -237,7 +238,7 @@ def results_frame(
 
 
 def results_table(catalog: Catalog, warehouse: Warehouse, shape: ResultShape, found: Iterable[Bucket]) -> pa.Table:
-    """The same in memory: for those that are known to be few."""
+    """The same in memory, for results that are known to be few."""
     schema = result_schema(shape)
     results, masks = split_masks(found)
     some, free = split_by_masks(results, masks)
@@ -268,29 +269,29 @@ def new_buckets_frame(
 
 
 def as_plan_source(rows: DataFrame, shape: ResultShape, fields: Sequence[str]) -> DataFrame:
-    """Results as a plan reads them that reads the query: under the names of the query's fields."""
+    """Results as another query's plan reads them: under the names of the query's fields."""
     named = (f"{quote_name(kept)} AS {quote_name(name)}" for kept, name in zip(shape.names, fields, strict=True))
     return select_sql(rows, *named, VS, VE)
 
 
 def starting_in(rows: DataFrame, interval: Interval) -> DataFrame:
-    """Those that begin in the interval."""
+    """The results that begin in the interval."""
     return rows.where(f"{VS} >= {instant_sql(interval.start)} AND {VS} < {instant_sql(interval.end)}")
 
 
 def valid_in(rows: DataFrame, instants: Interval) -> DataFrame:
-    """Those that count at an instant of the interval."""
+    """The results that count at an instant of the interval."""
     return rows.where(f"{VS} < {instant_sql(instants.end)} AND {VE} > {instant_sql(instants.start)}")
 
 
 def valid_at(rows: pa.Table, at: int) -> pa.Table:
-    """Those that count at an instant."""
+    """The results that count at an instant."""
     begins = rows[VS].combine_chunks().to_numpy(zero_copy_only=False)
     ends = rows[VE].combine_chunks().to_numpy(zero_copy_only=False)
     return rows.filter(pa.array(np.logical_and(begins <= at, at < ends)))
 
 
-# The published results of some stretches of time, read here: what a correction lays its own against.
+# Published results of some intervals, read in memory: what a correction compares its results with.
 
 
 def published_starting_in(
@@ -325,7 +326,7 @@ def _read_published(
 def _read_candidates(
     source: BucketSource, warehouse: Warehouse, names: Sequence[str], spans: Sequence[Interval], by: str
 ) -> pa.Table:
-    """What a bucket has, of files at least those row groups that can have something wanted."""
+    """The rows of a bucket, of a file at least the row groups that can have wanted ones."""
     if by == VS:
         return source.read_between(warehouse, names, VS, spans[0].start, spans[-1].end - 1)
     return source.read_between(warehouse, names, VE, spans[0].start + 1, HIGHEST)

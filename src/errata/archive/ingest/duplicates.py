@@ -1,7 +1,7 @@
-"""Duplicates, settled in one pass over rows that are sorted by key and position.
+"""Duplicate keys resolved in one pass over rows that are sorted by key and position.
 
-What is in the archive already comes with a position below zero and therefore first of its key. Everything is done
-by comparing neighbours, whole columns at a time.
+Rows of the archive have position -1, so the archive's row of a key comes first. Which row of a key is kept depends on
+the stream's policy: the first (`quarantine`) or the last. Neighbours are compared, whole columns at a time.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ ARCHIVED_POSITION = -1
 
 @dataclass(frozen=True, slots=True)
 class DeduplicatedRows:
-    """What became of a run of rows."""
+    """Resolved rows of some keys."""
 
     new: pa.Table
-    """New rows, in the order in which they came."""
+    """New rows, in their order."""
     replacing: pa.Table
-    """Rows that say something new of a row in the archive."""
+    """Rows with new values for a row of the archive."""
     conflicts: np.ndarray
     """Two columns: positions of rows that contradict an earlier one, and the position of that one."""
     dropped: int = 0
@@ -35,7 +35,7 @@ class DeduplicatedRows:
 
 
 def deduplicate(tables: Iterator[pa.Table], stream: Stream) -> Iterator[DeduplicatedRows]:
-    """Settle a sorted sequence of tables; a key's rows may lie in several of them."""
+    """Resolve a sorted sequence of tables; the rows of a key may lie in several of them."""
     carried: pa.Table | None = None
     for table in tables:
         rows = pa.concat_tables([carried, table]) if carried is not None else table
@@ -73,7 +73,7 @@ def _deduplicate_run(rows: pa.Table, starts: np.ndarray, stream: Stream) -> Dedu
 
 
 def _keep_first(rows: pa.Table, positions: np.ndarray, run_start: np.ndarray) -> DeduplicatedRows:
-    """The first row of a key stands; a later one is dropped when it says the same, and refused when it does not."""
+    """The first row of a key is kept; later ones are dropped if they are equal to it, and else are conflicts."""
     index = np.arange(rows.num_rows)
     later = index != run_start
     same = np.zeros(rows.num_rows, dtype=bool)
@@ -85,7 +85,7 @@ def _keep_first(rows: pa.Table, positions: np.ndarray, run_start: np.ndarray) ->
 
 
 def _keep_last(rows: pa.Table, positions: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> DeduplicatedRows:
-    """The last row of a key stands; against one in the archive it is a replacement, or nothing when the same."""
+    """The last row of a key is kept; if the archive has a row of the key, it replaces it or, if equal, is dropped."""
     index = np.arange(rows.num_rows)
     first_new = positions[starts] < 0
     # A row follows another new row of its key: it repeats that one, or overrides it.
@@ -109,13 +109,13 @@ def _keep_last(rows: pa.Table, positions: np.ndarray, starts: np.ndarray, length
 
 
 def _rows_equal(rows: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Whether two rows agree in every declared column; NULL is NULL and NaN is NaN here."""
+    """Whether pairs of rows agree in every declared column but the arrival; NULL equals NULL and NaN equals NaN."""
     agree = np.ones(len(left), dtype=bool)
     if not len(left):
         return agree
     for name in rows.column_names:
         if name.startswith("_") or name == ARRIVAL_COLUMN:
-            continue  # when a row arrived is not something that it says
+            continue  # the arrival is not a value of the row
         column = rows[name].combine_chunks()
         one, other = column.take(pa.array(left)), column.take(pa.array(right))
         equal = pc.fill_null(pc.equal(one, other), False).to_numpy(zero_copy_only=False)

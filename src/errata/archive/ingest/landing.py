@@ -1,8 +1,13 @@
-"""The landing folder of a stream: which files are to be taken in, which are set aside, and what becomes of those that
-were taken in.
+"""Landing folders and deliveries: which files are new, which are held back, and what becomes of files that were
+ingested.
 
-A file of which nothing can be taken in is left where it lies, and the catalog says why. It is not tried again before
-it has been written anew or a person retries it, so that it holds up neither other files nor other streams.
+A file of which nothing can be ingested is held: it stays in the folder, and the catalog has the reason. It is not tried
+again before it is rewritten or a person retries it, so that it blocks neither other files nor other streams.
+
+A delivery is one file as it came with one batch, and is ingested once. Equal content alone does not make two files one
+delivery: a file that repeats an earlier one is a new fact unless it is the same file again. A batch with a given id is
+known by its id alone; otherwise a named file is known by name and content, a landed file also by its modification time.
+What an undone batch had delivered may be delivered again.
 """
 
 from __future__ import annotations
@@ -36,20 +41,20 @@ from errata.model.stream import LandedFileAction, LandingFolder, Stream
 
 @dataclass(frozen=True, slots=True)
 class LandingListing:
-    """What lies in a landing folder."""
+    """The files in a landing folder."""
 
     ready: list[UPath]
     """Files that have settled and are not held."""
     unsettled: list[UPath]
     """Files that changed a moment ago."""
     held: int
-    """Files that are set aside and wait for a person."""
+    """How many files are held for a person to look at."""
     no_longer_held: list[str]
-    """Names of held files that are gone or have been written anew."""
+    """Names of held files that are gone or were rewritten."""
 
 
 def inspect_landing(site: Site, of: StreamState, stream: Stream, retried: Collection[str] = ()) -> LandingListing:
-    """Look into the stream's landing folder; the held files named in `retried` are ready."""
+    """List the stream's landing folder. Held files named in `retried` count as ready."""
     landing = _landing_of(stream)
     there = list_landed(landing)
     now = site.catalog.clock.now()
@@ -77,9 +82,9 @@ def unsettled_file_count(site: Site, name: str) -> int:
 def inspect_ready_files(
     site: Site, of: StreamState, stream: Stream, retried: Collection[str] = (), default_op: Op = Op.INSERT
 ) -> tuple[list[SourceFile], list[QuarantineFile]]:
-    """The files that are ready, and those of which nothing can be taken in, which are now set aside."""
+    """The files that are ready; and those of which nothing can be ingested, which this records as held."""
     folder = inspect_landing(site, of, stream, retried)
-    # A retry that is killed leaves the files to the next run.
+    # If a retry is killed after this, the next run takes the files.
     quarantine.forget_quarantined_files(site.catalog, of.stream_id, {*folder.no_longer_held, *retried})
     ready = [path for path in folder.ready if not retried or utf8_path(path) in retried]
     good: list[SourceFile] = []
@@ -95,7 +100,7 @@ def inspect_ready_files(
 
 
 def hold_files(site: Site, of: StreamState, files: Iterable[SourceFile], error: BadFileError) -> list[QuarantineFile]:
-    """Set those of the files aside that turned out to be bad when they were read; none if they have changed since."""
+    """Hold the files that turned out to be bad when they were read, unless they have changed since."""
     faults = {each.where: each for each in (error, *error.also)}
     bad = [
         _held_file(site, of.stream, file.name, (file.bytes, file.changed), faults[file.name])
@@ -107,7 +112,7 @@ def hold_files(site: Site, of: StreamState, files: Iterable[SourceFile], error: 
 
 
 def _file_fault(file: SourceFile, stream: Stream, default_op: Op) -> BadFileError | None:
-    """Why nothing of a file can be taken in, as far as its beginning tells."""
+    """Why nothing of a file can be ingested, as far as its beginning tells."""
     try:
         read_layout(file, stream, default_op)
     except BadFileError as error:
@@ -121,12 +126,12 @@ def _held_file(site: Site, stream: Stream, name: str, seen: tuple[int, int], fau
 
 
 def clear_files(stream: Stream, files: Iterable[FileVersion]) -> None:
-    """Move, delete or leave files whose rows are committed. Done again after a crash, it does what is left."""
+    """Move, delete or leave files whose rows are committed. It is repeated safely after a crash."""
     landing = _landing_of(stream)
     if landing.then is LandedFileAction.KEEP:
         return
     for file in files:
-        # A file that has been written anew under its old name has not been taken in: it stays, and is taken next.
+        # A file that was rewritten under its old name has not been ingested: it stays for the next batch.
         if not is_unchanged(file):
             continue
         path = UPath(file.name)
@@ -138,14 +143,14 @@ def clear_files(stream: Stream, files: Iterable[FileVersion]) -> None:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 path.rename(target)
         except FileNotFoundError:
-            continue  # another run, which has found it taken in too, was quicker
+            continue  # another run, which found it ingested too, was first
         except OSError as error:
             raise _clear_error(landing, path, error) from error
 
 
 def clear_batch_files(stream: Stream, files: Iterable[FileVersion]) -> None:
-    """Clear what is left in the landing folder of a batch that is about to be undone. What lies there afterwards has
-    been put back by somebody, to be taken in again."""
+    """Clear what is left in the landing folder of a batch that is about to be undone: files found there later were put
+    back to be ingested again."""
     if stream.landing is not None:
         root = landing_root(stream)
         inside = [each for each in files if each.name.startswith(f"{root}/")]
@@ -170,12 +175,12 @@ def _clear_error(landing: LandingFolder, path: UPath, error: OSError) -> ErrataE
 
 
 def any_missing(files: Iterable[SourceFile]) -> bool:
-    """Whether somebody has taken files away."""
+    """Whether some of the files are gone."""
     return not all(UPath(file.name).exists() for file in files)
 
 
 def _free_name(target: UPath, sha256: str) -> UPath:
-    """The name, or one that tells it from earlier files of the same name."""
+    """The name, or one that differs from those of earlier files with the same name."""
     number = 0
     free = target
     while free.exists():
@@ -186,12 +191,12 @@ def _free_name(target: UPath, sha256: str) -> UPath:
 
 
 def taken_folder(stream: Stream) -> str | None:
-    """Where the stream's landed files are put away; None where it has no landing folder."""
+    """The folder to which ingested files are moved; None if the stream has no landing folder."""
     return None if stream.landing is None else f"{landing_root(stream)}/{TAKEN_FOLDER}"
 
 
 def landing_root(stream: Stream) -> str:
-    """The landing folder as the names of its files begin."""
+    """The path with which the names of landed files begin."""
     return str(landing_folder(_landing_of(stream)))
 
 
@@ -204,12 +209,12 @@ def _landing_of(stream: Stream) -> LandingFolder:
     return stream.landing
 
 
-# What lies in the landing folders of streams and can be taken in: files that have settled and are not known.
+# New files in the landing folders of all streams.
 
 
 @dataclass(frozen=True, slots=True)
 class LandedFiles:
-    """Files that can be taken in, by stream; false where there are none."""
+    """Files that can be ingested, by stream; false if there are none."""
 
     files: Mapping[str, tuple[tuple[str, int], ...]]
     """Their names and sizes."""
@@ -219,24 +224,24 @@ class LandedFiles:
 
     @property
     def to_json(self) -> dict[str, object]:
-        """As JSON can hold it; the fingerprint is another one when other files are there."""
+        """For JSON: counts of files, and a fingerprint that changes with the set of files."""
         text = "\n".join(f"{stream} {name} {size}" for stream, some in self.files.items() for name, size in some)
         counts = {stream: len(some) for stream, some in self.files.items()}
         return {"streams": counts, "fingerprint": hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""}
 
 
 def find_landed(site: Site) -> LandedFiles:
-    """What has landed and has not been taken in."""
+    """The landed files that have not been ingested."""
     found = ((each.stream.name, _new_landed(site, each)) for each in streams.stream_states(site.catalog))
     return LandedFiles({name: files for name, files in found if files})
 
 
 def new_files(site: Site, of: StreamState, files: Iterable[UPath]) -> list[tuple[str, int]]:
-    """Of files in a stream's landing folder those that have not been taken in, with their sizes."""
+    """The files, of some in a stream's landing folder, that have not been ingested, with their sizes."""
     found = [(utf8_path(file), *look) for file in files if (look := file_stat(file)) is not None]
     if of.stream.landing is None or of.stream.landing.then is not LandedFileAction.KEEP:
         return [(name, size) for name, size, _ in found]
-    # Files that stay are told from new ones by name, size and time: to read them all would be no quick look.
+    # Files that stay in the folder are known by name, size and time; reading them all would take too long here.
     known = ledger.known_files(site.catalog, of.stream_id, [name for name, *_ in found])
     return [
         (name, size)
@@ -250,56 +255,51 @@ def _new_landed(site: Site, of: StreamState) -> tuple[tuple[str, int], ...]:
         return ()
     try:
         if not list_landed(of.stream.landing):
-            return ()  # looked at often, and mostly so: the catalog need not be asked
+            return ()  # the frequent case: the catalog need not be asked
         return tuple(sorted(new_files(site, of, inspect_landing(site, of, of.stream).ready)))
     except ErrataError:
-        # Whoever takes in what has landed is told what is wrong with the folder.
+        # The next ingest reports what is wrong with the folder.
         return ((of.stream.landing.path, 0),)
 
 
-# Which files of a batch are new, and under which id it is taken in.
-#
-# A delivery is idempotent, a content is not: a file that says again what an earlier one said is a new fact, unless it
-# is the same file of the same delivery. A batch that was given an id is known by that alone. Of the others a named file
-# is known by its name and content, a landed one also by its modification time. What a batch brought that has been
-# undone since may come again.
+# Which files of a batch are new, and under which id it is ingested.
 
 
 @dataclass(frozen=True, slots=True)
 class NamedDelivery:
-    """Files that have been looked at, and the id of the batch that they are."""
+    """Inspected files, and the id of the batch that they make."""
 
     batch_id: str
     content: str
     files: Sequence[SourceFile]
     guarded: bool = True
-    """Whether what others bring meanwhile may be the same delivery."""
+    """Whether a batch that is committed meanwhile may be the same delivery."""
     earlier: Sequence[Delivery] = ()
-    """Files with one of these contents that came before."""
+    """Earlier deliveries with one of these contents."""
     retake_of: int | None = None
-    """The batch of which it is another take."""
+    """The undone batch that it repeats."""
 
     @property
     def known(self) -> frozenset[int]:
-        """The batches that had brought one of the contents."""
+        """The batches that delivered one of the contents before."""
         return frozenset(each.batch_no for each in self.earlier)
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryCheck:
-    """Files that are new, and those that earlier batches have brought."""
+    """The files of a batch that are new, and those that earlier batches delivered."""
 
     new: Sequence[SourceFile]
     known: Sequence[tuple[SourceFile, Delivery]]
     earlier: Sequence[Delivery]
-    """All files of earlier batches with a content of the new ones."""
+    """All earlier deliveries with a content of the new files."""
 
 
 def check_delivered(site: Site, of: StreamState, files: Sequence[SourceFile], *, landed: bool) -> DeliveryCheck:
-    """Tell the files that have been delivered before from the others."""
+    """Separate files that have been delivered before from new ones."""
     earlier = ledger.deliveries(site.catalog, of.stream_id, [file.sha256 for file in files])
     root = landing_root(of.stream) if landed else None
-    # A kept file lies there whatever becomes of its batch: an undo would otherwise last until the next run.
+    # A file that stays in the folder must not come again after an undo: the undo would last until the next run.
     final = landed and of.stream.landing is not None and of.stream.landing.then is LandedFileAction.KEEP
     counting = [each for each in earlier if final or each.undone_in is None]
     known = []
@@ -318,7 +318,7 @@ def check_delivered(site: Site, of: StreamState, files: Sequence[SourceFile], *,
 def name_delivery(
     site: Site, of: StreamState, found: DeliveryCheck, *, landed: bool, guarded: bool = True
 ) -> NamedDelivery:
-    """The new files of a delivery that was given no id. Where it has been taken in before, it is another take."""
+    """The new files of a batch without a given id. If an undone batch had the same, it repeats that batch."""
     own = delivery_hash(found.new, landed=landed)
     return _as_repeated_take(site, of, NamedDelivery(own, content_hash(found.new), found.new, guarded, found.earlier))
 
@@ -326,7 +326,7 @@ def name_delivery(
 def name_delivery_as(
     site: Site, of: StreamState, files: Sequence[SourceFile], batch_id: str
 ) -> NamedDelivery | LedgerBatch:
-    """The files under the id that they were given, or the batch of that id if that has been taken in and stands."""
+    """The files under the id that was given, or the batch of that id if it was ingested and not undone."""
     content = content_hash(files)
     takes = ledger.batch_takes(site.catalog, of.stream_id, check_batch_id(batch_id))
     for each in takes:

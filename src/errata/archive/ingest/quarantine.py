@@ -1,4 +1,8 @@
-"""Rows and landed files in quarantine: which ones are meant, and giving them up."""
+"""Rows and landed files in quarantine: selected, listed and dropped.
+
+Retrying them is in `ingest.retry`, which needs the whole of ingest; this module does not load PySpark, so that
+`errata quarantine ls` starts fast.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +23,16 @@ SHOWN_IDS = 10
 
 @dataclass(frozen=True, slots=True)
 class QuarantineSelection:
-    """What in quarantine is meant: all that is held of a stream, rows and files, or what of it fits what is told. A
-    file is of no batch and has no id."""
+    """Which rows and files in quarantine are meant: all that are held of a stream and meet the conditions given. A file
+    belongs to no batch and has no id."""
 
     stream: str
     batch_id: str | None = None
     ids: tuple[int, ...] = ()
     reason: str | None = None
-    """A text that is in the reason, in upper or lower case."""
+    """A text that the reason contains, ignoring case."""
     file: str | None = None
-    """A file: one that was set aside, or the one in which rows stood."""
+    """The name of a held file, or of the file that rows came from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ class QuarantineItems:
     settled: Sequence[QuarantineRow]
     """Rows asked for by id that were retried or dropped before."""
     files: Sequence[QuarantineFile] = ()
-    """Landed files of which nothing could be taken in."""
+    """Held files: landed files of which nothing could be ingested."""
 
     @property
     def is_empty(self) -> bool:
@@ -49,7 +53,7 @@ class QuarantineItems:
 
 
 def select_items(site: Site, selection: QuarantineSelection) -> QuarantineItems:
-    """The rows that are meant; an id that is of no row, or of another stream's, is refused."""
+    """The selected rows and files. An id of no row, or of another stream's row, is an error."""
     standing = streams.stream_state(site.catalog, selection.stream)
     settled = _check_ids(site, selection, standing.stream_id)
     rows = quarantine.quarantined_rows(
@@ -70,20 +74,20 @@ def select_items(site: Site, selection: QuarantineSelection) -> QuarantineItems:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineFilter:
-    """Which rows and files in quarantine are to be listed; of all streams, unless one is named."""
+    """Which rows and files in quarantine to list; of all streams, unless one is named."""
 
     stream: str | None = None
     batch_id: str | None = None
     reason: str | None = None
     file: str | None = None
     settled: bool = False
-    """Also what was retried or dropped."""
+    """Whether to include rows and files that were retried or dropped."""
 
 
 def list_items(
     site: Site, wanted: QuarantineFilter, last: int | None = None
 ) -> tuple[list[QuarantineRow], list[QuarantineFile]]:
-    """The last rows and all files that are wanted, oldest first."""
+    """The last rows, and all files, that meet the filter, oldest first."""
     if wanted.stream is not None:
         streams.check_stream_known(site.catalog, wanted.stream)
     rows = quarantine.quarantined_rows(
@@ -107,7 +111,7 @@ def list_items(
 
 
 def drop_items(site: Site, selected: QuarantineItems) -> int:
-    """Give the rows and files up for good; the commit that does it. The files stay where they are."""
+    """Drop the rows and files from quarantine, and return the commit. The files stay where they are."""
     ids = [each.quarantine_id for each in selected.rows]
     names = [each.name for each in selected.files]
     try:
@@ -126,7 +130,7 @@ def settled_error(stream: Stream) -> ErrataError:
 
 
 def _is_file_named(file: str, said: str) -> bool:
-    """Whether a person means the file: by its path from here, by all of it, or by its name."""
+    """Whether a text names the file: by relative path, by absolute path, or by its last part."""
     return said in (file, file.rpartition("/")[2]) or utf8_path(Path(said).absolute()) == file
 
 

@@ -1,4 +1,7 @@
-"""Rows and files in quarantine taken in once more, as things are now."""
+"""Rows and files in quarantine ingested again.
+
+The texts of rows are written to files under the warehouse (`STREAM/retried/…`) and ingested as a batch whose commit
+also settles the rows in quarantine; held files are ingested as they lie in their landing folder."""
 
 from __future__ import annotations
 
@@ -22,22 +25,22 @@ from errata.model.stream import Stream
 
 @dataclass(frozen=True, slots=True)
 class RetryReport:
-    """What came of rows that were taken in again."""
+    """The outcome of a retry."""
 
     batches: Sequence[IngestReport]
     unreadable: Sequence[tuple[QuarantineRow, str]]
-    """Rows that cannot be read again, and why; they stay as they are."""
+    """Rows that cannot be read again, and why; they stay in quarantine."""
 
     @property
     def quarantined(self) -> int:
-        """How many of the rows and files are in quarantine still, or again."""
+        """How many rows and files are still in quarantine, or again."""
         again = sum(each.counts.quarantined + len(each.held_files) for each in self.batches)
         return len(self.unreadable) + again
 
 
 def retry_items(site: Site, selected: QuarantineItems, on_step: ProgressCallback = lambda _: None) -> RetryReport:
-    """Take the rows in again as things are now, and settle them in the same commit: late ones become revisions, and
-    those that are still bad are held again, as rows of the new batch. Files are read again, as they are now."""
+    """Ingest the rows again and settle them in the same commit. Late rows become revisions, and rows that are still bad
+    go to quarantine again, as rows of the new batch. Files are read again as they are now."""
     site.declared(selected.stream.name)
     left = [(each, why) for each in selected.rows if (why := _why_unreadable(each))]
     kept = {each.quarantine_id for each, _ in left}
@@ -56,13 +59,13 @@ def retry_items(site: Site, selected: QuarantineItems, on_step: ProgressCallback
 
 
 def _in_file_order(rows: Sequence[QuarantineRow]) -> list[QuarantineRow]:
-    """Batch by batch, file by file, line by line: of rows that contradict each other the same one stands."""
+    """Rows by batch, file and line, so that of contradicting rows the same one is kept as before."""
     batches = {each.batch_id: each.quarantine_id for each in reversed(rows)}
     return sorted(rows, key=lambda each: (batches[each.batch_id], each.row.file, each.row.line, each.quarantine_id))
 
 
 def _why_unreadable(row: QuarantineRow) -> str | None:
-    """Why a row's text cannot be read again, if it cannot."""
+    """Why a row's text cannot be read again; None if it can."""
     if is_lossy_text(row.row.reason) or PICTURE_OF_NUL in row.row.text:
         return "what is kept of it is not what the file says, which no text can hold"
     if row.form is RowSyntax.CSV and row.header is None:
@@ -86,7 +89,7 @@ def _retry_rows(
         stream.name,
         paths,
         batch_id=f"retry-{name}",
-        again=True,  # a row that failed twice makes the same file twice
+        again=True,  # a row that fails twice makes the same file twice
         default_op=op,
         retried=QuarantineRetry(ids, places),
     )
@@ -99,7 +102,7 @@ def _retry_rows(
 def _retry_files(
     stream: Stream, rows: Sequence[QuarantineRow]
 ) -> Iterator[tuple[str, list[str], Sequence[QuarantineRow]]]:
-    """The rows as files: one for each header of CSV, and JSON lines for the others. Rows begin in line 2."""
+    """The rows as files: one for each CSV header, and JSON lines for the others. Rows begin in line 2."""
     of_json: dict[bool, list[QuarantineRow]] = defaultdict(list)
     of_csv: dict[str, list[QuarantineRow]] = defaultdict(list)
     for row in rows:
@@ -110,18 +113,18 @@ def _retry_files(
     for header, group in of_csv.items():
         yield "csv", [header, *(each.row.text for each in group)], group
     for group in of_json.values():
-        # A first line that is empty says nothing; a row that begins an array would say that the file is one.
+        # An empty first line is skipped. A row that begins with `[` in the first line would look like a JSON array.
         yield "jsonl", ["", *(each.row.text for each in group)], group
 
 
 def _gives_order(stream: Stream, row: QuarantineRow) -> bool:
-    """Whether a row brings its place where it need not: the rows of one file do alike."""
+    """Whether a row of a stream ordered on arrival gives its order; the rows of one file must do alike."""
     said = parse_object(row.row.text.encode()) if stream.ordered_on_arrival else {}
     return isinstance(said, dict) and stream.order in said
 
 
 def _write_file(warehouse: Warehouse, relative: str, lines: Sequence[str]) -> str:
-    """Write a file whose name tells its content; when it is there already, nothing is left to do."""
+    """Write a file whose name is derived from its content, unless it is there already."""
     content = "".join(f"{line}\n" for line in lines).encode()
     path = warehouse.path(relative)
     if not UPath(path).exists() or warehouse.read(relative) != content:
