@@ -1,7 +1,7 @@
-"""What compaction has to do: which overlays are to be worked into the buckets, and which small buckets merged.
+"""What compaction has to do: which overlays to fold into base buckets, and which small buckets to merge.
 
-Decided from the bucket index alone. It is worth a rewrite when what lies over or beside the full buckets has become
-much; until then it costs little, and every rewrite costs space until the horizon has passed.
+This is decided from the bucket index alone. A rewrite is worth its cost when many rows lie over or beside the full
+buckets; until then they cost readers little, and every rewrite takes space until the horizon has passed.
 """
 
 from __future__ import annotations
@@ -16,59 +16,59 @@ from errata.model.stream import Stream
 from errata.model.time import HIGHEST, LOWEST, Interval
 
 MIN_FOLD_SHARE = 200
-"""Overlays that have more than this part of the archive's rows are worth working in."""
+"""Overlays are folded when they have more than 1/200 of the archive's rows."""
 
 MAX_OVERLAYS = 8
-"""So are more overlays than this: each is opened by every scan that it may concern."""
+"""Overlays are folded when there are more than this many: each is opened by every scan that it may concern."""
 
 MIN_MERGE_BUCKETS = 8
-"""So many small buckets side by side are merged even when they do not fill one."""
+"""Adjacent small buckets that are merged even when they do not fill one."""
 
 MERGE_GROWTH = 4
-"""A bucket is merged with smaller ones when these together have this part of its rows. Else each few that come would
-have all before them written again."""
+"""A bucket is merged with smaller ones when these together have 1/4 of its rows. Otherwise every few new rows would
+cause all earlier ones to be written again."""
 
 MAX_FULL_BUCKETS = 4
-"""Buckets that overlap are merged, as far as they go, into this many full ones: a task holds them in memory."""
+"""Full buckets that one merge makes at most: a task holds them in memory."""
 
 
 class RewriteReason(StrEnum):
-    """Why something is rewritten."""
+    """Why buckets are rewritten."""
 
     CORRECTED = "corrected"
-    """Overlays mask rows of it, or bring rows to it."""
+    """Overlays mask rows of the bucket, or bring rows to it."""
     SMALL = "small"
-    """It is small and lies beside small ones."""
+    """It is small and adjacent to small ones."""
     OVERLAPPING = "overlapping"
-    """It is a piece of a table that is to be sorted as a whole, and reaches into another one."""
+    """It is a piece of a table that is sorted as a whole, and overlaps another piece."""
     INLINE = "inline"
-    """It lives in the catalog, which holds as much of the stream as it should."""
+    """It is inline, and the catalog holds as much of the stream as it should."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketMerge:
-    """Buckets that become one stretch of new ones."""
+    """Buckets that are rewritten together, into one sorted sequence."""
 
     buckets: tuple[Bucket, ...]
     floor: int
-    """What the new ones have for a floor."""
+    """The floor of the new buckets."""
     why: RewriteReason
 
 
 @dataclass(frozen=True, slots=True)
 class DueCompaction:
-    """What is to be done, before anything has been opened."""
+    """What compaction has to do, before any bucket has been opened."""
 
     fold: tuple[Bucket, ...]
-    """Overlays to be worked in: those of the first so many revisions, whole."""
+    """Overlays to fold: all of those with revisions up to `up_to`."""
     up_to: int
-    """The last revision that is worked in; 0 for none."""
+    """The last revision that is folded; 0 for none."""
     merge: tuple[BucketMerge, ...]
     free: tuple[Bucket, ...]
-    """Other buckets that rows of overlays may be taken from or put into: all of their rows are older than `up_to`, as
-    far as what stays an overlay can tell."""
+    """Other buckets that rows of overlays may be removed from or added to. For overlays that stay, all of their rows
+    count as older than `up_to`."""
     held: tuple[Bucket, ...] = ()
-    """Overlays that have to stay because somebody has still to consume their revisions."""
+    """Overlays that stay because a consumer has still to take their revisions."""
 
     @property
     def nothing(self) -> bool:
@@ -85,8 +85,8 @@ def due_compaction(
     up_to: int,
     everything: bool = False,
 ) -> DueCompaction:
-    """What is due of live base buckets and overlays. No revision after `up_to` may be worked in; `everything` makes
-    little enough."""
+    """The compaction that is due for live base buckets and overlays. No revision after `up_to` is folded; `everything`
+    also does what is hardly worth it."""
     bucket_rows = stream.bucket_rows
     full = inline_bytes >= MAX_INLINE_STREAM_BYTES
     number = last_whole_revision(overlays, up_to)
@@ -110,14 +110,15 @@ def due_compaction(
 
 
 def is_fold_worthwhile(overlays: int, rows: int, base_rows: int, bucket_rows: int) -> bool:
-    """Whether so many overlays with so many rows are worth working in."""
+    """Whether folding this number of overlays with this number of rows is worth its cost."""
     return overlays > MAX_OVERLAYS or rows > max(base_rows, bucket_rows) // MIN_FOLD_SHARE
 
 
 def last_whole_revision(overlays: Sequence[Bucket], up_to: int) -> int:
-    """The last number up to `up_to` that cuts through no overlay.
+    """The last number up to `up_to` that divides no overlay.
 
-    Overlays of one commit share a range of numbers, and rows of one may mask rows of another: they go together.
+    Overlays of one commit share a range of numbers, and rows of one may mask rows of another, so they are folded
+    together.
     """
     for overlay in sorted(overlays, key=_last_revision, reverse=True):
         if _first_revision(overlay) <= up_to < _last_revision(overlay):
@@ -126,7 +127,7 @@ def last_whole_revision(overlays: Sequence[Bucket], up_to: int) -> int:
 
 
 class _FloorRange(NamedTuple):
-    """Floors that all say the same of a bucket's rows: from `low` on, and below `end`."""
+    """Equivalent floors of a bucket: those from `low` on and below `end`."""
 
     low: int
     end: int
@@ -141,15 +142,16 @@ class _FloorRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _RemainingOverlays:
-    """Overlays that stay: what is rewritten beside them has to be to them what it was."""
+    """Overlays that stay. Each must mask the same rows after the rewrite as before it."""
 
     overlays: Sequence[Bucket]
     key_has_order: bool
     aged_to: int
 
     def floors(self, bucket: Bucket) -> _FloorRange:
-        """No overlay may change sides that may mask a row of the bucket, or have made room for one: some came before
-        the rows, and the others after. Where the key does not tell the place, room can be made anywhere."""
+        """The floors that keep each overlay on its side: before the rows of the bucket, or after them. This concerns
+        overlays that may mask a row of the bucket, or may have freed the key of one; where the key does not contain
+        the place, the freed key may be anywhere."""
         low, end = 0, HIGHEST
         reach = Interval(bucket.vs_min, bucket.vs_max + 1)
         for overlay in self.overlays:
@@ -161,7 +163,7 @@ class _RemainingOverlays:
             elif self.key_has_order or masks[0] >= self.aged_to:
                 low = max(low, _last_revision(overlay))
             else:
-                # What made room has been aged out since, and when the rows came tells whether before that.
+                # The freed row has been aged out since, so only the time of arrival tells which came first.
                 return _NO_FLOORS
         return _FloorRange(low, end)
 
@@ -171,16 +173,16 @@ _NO_FLOORS = _FloorRange(HIGHEST, HIGHEST)
 
 @dataclass(frozen=True, slots=True)
 class _MergeRules:
-    """What is merged, and when."""
+    """Which buckets are merged, and when."""
 
     bucket_rows: int
     full: bool
-    """No more of the stream is to live in the catalog."""
+    """Whether no more of the stream should be inline."""
     everything: bool
     up_to: int
 
     def overlapping(self, base: Sequence[Bucket], floors: dict[int, _FloorRange]) -> Iterator[BucketMerge]:
-        """Buckets that reach into each other, whatever their size: each with those that begin before it ends."""
+        """Buckets that overlap, of any size: each with those that begin before it ends."""
         run: list[Bucket] = []
         both = _FloorRange(0, HIGHEST)
         for bucket in sorted(base, key=lambda each: (each.vs_min, each.vs_max, each.bucket_id)):
@@ -212,14 +214,14 @@ class _MergeRules:
         return min(max(bucket.floor for bucket in run), floors.end - 1)
 
     def _left(self, bucket: Bucket) -> int:
-        """How many rows it will have. What masks others stays with them unless it is worked in."""
+        """The number of rows after the rewrite. Masked rows stay unless the overlays are folded."""
         return bucket.rows - bucket.masked if self.up_to else bucket.rows
 
     def _fits(self, bucket: Bucket) -> bool:
         return 2 * self._left(bucket) < self.bucket_rows or (self.full and bucket.inline)
 
     def _runs(self, base: Sequence[Bucket], floors: dict[int, _FloorRange]) -> Iterator[tuple[Bucket, ...]]:
-        """Stretches of buckets that may be merged and that no other bucket parts, none too much for a task."""
+        """Sequences of adjacent buckets that may be merged, none with more rows than a task can hold."""
         run: list[Bucket] = []
         rows, held, end, both = 0, 0, 0, _FloorRange(0, HIGHEST)
         for bucket in sorted(base, key=lambda each: (each.vs_min, each.vs_max, each.bucket_id)):
@@ -237,7 +239,7 @@ class _MergeRules:
             yield tuple(run)
 
     def _worth(self, run: tuple[Bucket, ...]) -> Iterator[tuple[Bucket, ...]]:
-        """The run, if it is worth merging, or what is to the left and right of its largest bucket."""
+        """The run if it is worth merging, else the parts of it before and after its largest bucket that are."""
         if self.everything or (self.full and any(bucket.inline for bucket in run)):
             if len(run) > 1 or (self.full and run[0].inline):
                 yield run

@@ -1,4 +1,4 @@
-"""Whether an archive holds together: numbers without gaps, buckets that do not overlap, a ledger that adds up."""
+"""Findings across buckets: overlaps, gaps in revision numbers, positions, the ledger, evaluations of results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RESTORE_BACKUP = "go back to a backup of catalog and warehouse, and take in agai
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """Where a stream stood after a commit; or stands now."""
+    """The state of a stream after a commit, or now."""
 
     commit_id: int
     stable: int | None
@@ -41,7 +41,7 @@ class StreamPosition:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """A batch in the ledger, and what the catalog has of it."""
+    """A batch in the ledger, with its buckets and splits in the catalog."""
 
     batch_no: int
     batch_id: str
@@ -50,17 +50,17 @@ class LedgerEntry:
     """The batch that the commit names; None when there is no such commit."""
     counts: Mapping[str, int]
     buckets: int | None
-    """With how many base buckets it came, by its commit."""
+    """The number of its base buckets, according to its commit."""
     base: Sequence[int]
-    """Those of them that are still in the index, by id."""
+    """The ids of those that are still in the index."""
     pending: Sequence[int]
-    """The pending buckets with which it came and that are still in the index."""
+    """Its pending buckets that are still in the index."""
     splits: Sequence[tuple[int, int | None, int, int]]
-    """Number, file, first line and lines of each piece that was read; no file, where none bears its number."""
+    """Number, file, first line and lines of each split; None for a file that the ledger does not have."""
 
 
 def overlap_findings(patient: InspectedStream, base: Iterable[Bucket]) -> Iterator[Finding]:
-    """Buckets of one batch follow each other, and so do all live pieces of a clustered table."""
+    """Buckets of one batch do not overlap, nor do live pieces of a clustered table."""
     batches: defaultdict[int, list[Bucket]] = defaultdict(list)
     clustered = []
     for bucket in base:
@@ -246,8 +246,6 @@ def _ledger_finding(patient: InspectedStream, what: str, where: str, why: str) -
     return Finding(patient.name, FindingKind.LEDGER, what, where, why, RESTORE_BACKUP, severity=Severity.DAMAGE)
 
 
-# The health of a query's results: what is to be thought of their buckets, and of how far they have been worked out.
-
 ARCHIVE_ROW = "the archive's own row"
 
 _ROW_NOUNS = {
@@ -261,7 +259,7 @@ _ROW_NOUNS = {
 
 @dataclass(frozen=True, slots=True)
 class InspectedResults:
-    """The results that are looked at, as findings speak of them."""
+    """The results that are checked."""
 
     name: str
     timed: bool
@@ -270,17 +268,17 @@ class InspectedResults:
     unmade: Sequence[str] = ()
     """What the state cannot be made of any more: streams whose rows have been aged out."""
     whole: int = 0
-    """How many of its live buckets are whole."""
+    """The number of its live buckets that are undamaged."""
 
     @property
     def anew(self) -> str:
-        """The command that brings another archive."""
+        """The command that makes a new archive."""
         return f"errata run --anew {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationProgress:
-    """An evaluation: its number, its commit, and how far it took the answer."""
+    """An evaluation: its number, its commit, and the last instant that it answered."""
 
     number: int
     commit_id: int
@@ -288,7 +286,7 @@ class EvaluationProgress:
 
 
 def result_findings(answers: InspectedResults, bucket: Bucket, seen: BucketInspection) -> Iterator[Finding]:
-    """What is wrong with a bucket by itself."""
+    """Findings about a single bucket of results."""
     worst = content_loss(bucket, seen)
     if worst is None and seen.nulls:
         worst = FindingKind.NULLS, f"there is NULL in {', '.join(seen.nulls)}"
@@ -305,7 +303,7 @@ def result_findings(answers: InspectedResults, bucket: Bucket, seen: BucketInspe
 
 
 def is_droppable_cache(answers: InspectedResults, bucket: Bucket, seen: BucketInspection) -> bool:
-    """Whether nothing is lost with a bucket that is not whole."""
+    """Whether a damaged bucket can be deleted without loss."""
     return bucket.role is Role.STATE and content_loss(bucket, seen) is not None and not answers.unmade
 
 
@@ -345,7 +343,7 @@ def _result_restore_text(answers: InspectedResults, bucket: Bucket) -> str:
 
 
 def count_findings(answers: InspectedResults, name: str, noted: int, found: int) -> Iterator[Finding]:
-    """What is wrong with a count that is kept of the archive."""
+    """Findings about a counter of the archive."""
     if noted != found:
         what = f"{name} is {noted:,} and should be {found:,}"
         yield repairable_finding(

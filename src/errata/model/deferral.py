@@ -1,4 +1,8 @@
-"""The rules that say when results are swept, and how they are read from text."""
+"""The rule that says when corrections are worked into results: its text, its conditions, and when it is met.
+
+always | never | condition, with conditions `queue >= 10`, `age >= 30 minutes`, `between 01:00 and 05:00`,
+joined by `and` and `or` with brackets; `and` binds more tightly than `or`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from errata.model.columns import MAX_DIGITS
 from errata.model.time import DAY, HOUR, MINUTE, SECOND, format_duration, parse_duration
 
 MAX_NESTING = 20
-"""Brackets are nested no more deeply than this."""
+"""Depth of nested brackets at most; the parser is recursive."""
 
 EXAMPLE_RULE = "queue >= 10 or age >= 30 minutes"
 
@@ -24,32 +28,32 @@ _TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})")
 
 @dataclass(frozen=True, slots=True)
 class AlwaysRule:
-    """As soon as there is anything."""
+    """As soon as there is any correction."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeverRule:
-    """Only when a person asks for it."""
+    """Only when a person runs `errata sweep`."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueCondition:
-    """When so many revisions have come."""
+    """When at least `least` revisions wait."""
 
     least: int
 
 
 @dataclass(frozen=True, slots=True)
 class AgeCondition:
-    """When the oldest of them came so many microseconds ago."""
+    """When the oldest of them has waited for at least `least` microseconds."""
 
     least: int
 
 
 @dataclass(frozen=True, slots=True)
 class TimeOfDayCondition:
-    """At these times of day, UTC: from `start` on and before `end`, both in microseconds after midnight. With an end
-    that is not later than the start it is over midnight."""
+    """At these times of day, UTC: from `start` on and before `end`, both in microseconds after midnight. An end that is
+    not later than the start means the next day."""
 
     start: int
     """0 or more, and less than a day."""
@@ -59,14 +63,14 @@ class TimeOfDayCondition:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """When one of them holds; two or more, and none is of this kind itself: `either` makes it so."""
+    """When one of two or more conditions holds. None of them is an AnyOf itself: `any_of` flattens them."""
 
     parts: tuple[DeferralCondition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """When all of them hold; two or more, and none is of this kind itself: `both` makes it so."""
+    """When all of two or more conditions hold. None of them is an AllOf itself: `all_of` flattens them."""
 
     parts: tuple[DeferralCondition, ...]
 
@@ -77,19 +81,19 @@ DeferralRule = AlwaysRule | NeverRule | DeferralCondition
 
 
 def any_of(parts: Sequence[DeferralCondition]) -> DeferralCondition:
-    """What holds when one of these does."""
+    """The condition that holds when one of these does."""
     flat = tuple(part for each in parts for part in (each.parts if isinstance(each, AnyOf) else (each,)))
     return flat[0] if len(flat) == 1 else AnyOf(flat)
 
 
 def all_of(parts: Sequence[DeferralCondition]) -> DeferralCondition:
-    """What holds when all of these do."""
+    """The condition that holds when all of these do."""
     flat = tuple(part for each in parts for part in (each.parts if isinstance(each, AllOf) else (each,)))
     return flat[0] if len(flat) == 1 else AllOf(flat)
 
 
 def parse_rule(text: str) -> DeferralRule:
-    """The rule that a text says; what it cannot say is refused with its place."""
+    """The rule in a text; a mistake is refused with its place."""
     return _RuleParser(text).whole()
 
 
@@ -99,7 +103,7 @@ def format_time_of_day(micros: int) -> str:
 
 
 class _RuleParser:
-    """The text, read from left to right: `and` binds more tightly than `or`."""
+    """A recursive descent over the tokens of the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -220,19 +224,16 @@ class _RuleParser:
             raise self._refused(how)
 
     def _refused(self, how: str) -> UsageError:
-        """That what comes next cannot stand where it does."""
+        """The error that the next token cannot stand here."""
         if self._at == len(self._tokens):
             return UsageError(f"something is missing at the end of {self._text!r}", how=how)
         found = self._tokens[self._at]
         return UsageError(f"{found[0]!r} cannot stand at character {found.start() + 1} of {self._text!r}", how=how)
 
 
-# When corrections are worked into a query's results: at once, or not before it is worth it or the hour is quiet.
-
-
 @dataclass(frozen=True, slots=True)
 class _QueueSnapshot:
-    """What waits, and what time it is."""
+    """The number of waiting revisions, the age of the oldest, and the time."""
 
     queue: int
     age: int
@@ -241,13 +242,13 @@ class _QueueSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """When a query's results are swept, as it is declared."""
+    """The declared rule of a query or project."""
 
     rule: DeferralRule
 
     @classmethod
     def parse(cls, text: str) -> Deferral:
-        """The rule that a text says; what it cannot say is refused with its place."""
+        """The rule in a text; a mistake is refused with its place."""
         return cls(parse_rule(text))
 
     def __str__(self) -> str:
@@ -256,26 +257,26 @@ class Deferral:
         return _condition_text(self.rule, _simple_text)
 
     def due(self, queue: int, age_micros: int, now_micros: int) -> bool:
-        """Whether it is time: `queue` revisions wait, the oldest of them for so long. Whether anything is there to be
-        worked in at all is not asked: `always` is always due."""
+        """Whether corrections are due: `queue` revisions wait, the oldest for `age_micros`. Whether there are any is
+        not asked: `always` is always due."""
         return _is_met(self.rule, _QueueSnapshot(queue, age_micros, now_micros))
 
     def waits_for(self, queue: int, age_micros: int, now_micros: int) -> str:
-        """What has to happen first, and how things stand, in words."""
+        """What has to happen first, and the progress towards it, in words."""
         moment = _QueueSnapshot(queue, max(age_micros, 0), now_micros)
         if isinstance(self.rule, AlwaysRule | NeverRule):
             return "waits for nothing" if self.rule == AlwaysRule() else "waits for `errata sweep`"
         missing = _unmet_part(self.rule, moment)
         if missing is None:
             return "waits for nothing"
-        # First how many have come: it is said as the answer to so many that are to come.
+        # The number comes first, since the other conditions are about the same revisions.
         conditions = sorted(_simple_conditions(missing), key=lambda each: not isinstance(each, QueueCondition))
         stand = dict.fromkeys(_progress_text(each, moment) for each in conditions)
         return f"waits until {_condition_text(missing, _goal_text)}; {', '.join(stand)}"
 
 
 DEFAULT_DEFERRAL = Deferral(AlwaysRule())
-"""What holds where nothing is declared."""
+"""The rule where none is declared."""
 
 
 def _is_met(rule: DeferralRule, moment: _QueueSnapshot) -> bool:
@@ -296,7 +297,7 @@ def _is_met(rule: DeferralRule, moment: _QueueSnapshot) -> bool:
 
 
 def _unmet_part(joint: DeferralCondition, moment: _QueueSnapshot) -> DeferralCondition | None:
-    """What of it does not hold yet; None: it holds."""
+    """The part of the condition that does not hold yet; None: it holds."""
     if _is_met(joint, moment):
         return None
     if not isinstance(joint, AnyOf | AllOf):
@@ -318,7 +319,7 @@ def _condition_text(joint: DeferralCondition, said: Callable[[SimpleCondition], 
         case AllOf(parts):
             texts = [(each, _condition_text(each, said)) for each in parts]
             return " and ".join(f"({text})" if isinstance(each, AnyOf) else text for each, text in texts)
-        case _:
+        case QueueCondition() | AgeCondition() | TimeOfDayCondition():
             return said(joint)
 
 
@@ -343,7 +344,7 @@ def _goal_text(condition: SimpleCondition) -> str:
 
 
 def _progress_text(condition: SimpleCondition, moment: _QueueSnapshot) -> str:
-    """How things stand with what is waited for."""
+    """The progress towards a condition."""
     match condition:
         case QueueCondition():
             return {0: "none has", 1: "1 has"}.get(moment.queue, f"{moment.queue} have")
@@ -354,6 +355,6 @@ def _progress_text(condition: SimpleCondition, moment: _QueueSnapshot) -> str:
 
 
 def _rounded_duration(micros: int) -> str:
-    """A duration that has been reached, no finer than one wants to know it."""
+    """A duration in words, rounded down to a unit of which there are at least three."""
     unit = next((each for each in (DAY, HOUR, MINUTE) if micros >= 3 * each), SECOND)
     return format_duration(micros - micros % unit)

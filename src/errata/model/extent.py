@@ -49,7 +49,7 @@ class Extent:
         return self.interval.empty or self.during.empty
 
     @property
-    def whole(self) -> Extent:
+    def without_during(self) -> Extent:
         """The extent by where its rows lie alone."""
         return replace(self, during=EVERYTHING)
 

@@ -1,7 +1,6 @@
-"""The health of an archive: what can be wrong with it, as findings, and what is to be thought of single buckets.
+"""Findings of `errata doctor`: their kinds and severities, and what can be wrong with a single bucket.
 
-What lies in a bucket's file is told by `Seen`, what the index says of it by its row. Everything here is decided from
-these values.
+What is in a bucket is a `BucketInspection`, what the index says of it a `Bucket`; everything is decided from these.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from errata.model.stream import Stream
 from errata.model.time import HIGHEST, LOWEST, format_instant
 
 MAX_EXAMPLES = 5
-"""Examples that a finding names, of many."""
+"""Examples that a finding names at most."""
 
 
 class Severity(StrEnum):
-    """How bad it is, the worst first."""
+    """How bad a finding is, the worst first."""
 
     DAMAGE = "damage"
     """Rows cannot be read, or answers may be wrong."""
     WRONG = "wrong"
-    """What the catalog notes does not agree with what is there."""
+    """The catalog does not agree with what is stored."""
     LITTER = "litter"
-    """Something lies about that nobody needs."""
+    """Something is left over that is not needed."""
 
 
 class FindingKind(StrEnum):
-    """What was found, in a word that programs can go by."""
+    """The kind of a finding, in a word that programs can use."""
 
     MISSING = "missing"
     CUT = "size"
@@ -58,10 +57,10 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be."""
+    """Something that is wrong, with its place, its effect and its remedy."""
 
     stream: str | None
-    """None: it concerns the whole house."""
+    """None: it concerns the whole project."""
     kind: FindingKind
     what: str
     where: str
@@ -76,14 +75,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class BucketFigures:
-    """What the index tells of a bucket, and its rows tell too."""
+    """What the index says of a bucket and its rows say too."""
 
     rows: int
     vs_min: int
     vs_max: int
     groups: Groups = field(default_factory=Groups)
     revisions: Bounds | None = None
-    """Of an overlay; those of pending ones are known to the index alone."""
+    """Of an overlay; numbers of pending revisions are in the index alone."""
     masks: Bounds | None = None
     content: Bounds | None = None
     ends: Bounds | None = None
@@ -91,7 +90,7 @@ class BucketFigures:
 
     @classmethod
     def told(cls, bucket: Bucket) -> BucketFigures:
-        """What the index says."""
+        """The figures in the index."""
         numbers = None
         if bucket.role is Role.OVERLAY and bucket.revision_first is not None and bucket.revision_last is not None:
             numbers = (bucket.revision_first, bucket.revision_last)
@@ -102,46 +101,46 @@ class BucketFigures:
     def of_overlay(
         cls, rows: int, groups: Groups, numbers: Bounds, masks: Bounds | None, content: Bounds | None
     ) -> BucketFigures:
-        """Those of an overlay, which spans where it masks and where it brings rows."""
+        """The figures of an overlay, whose span covers the rows that it masks and those that it brings."""
         both = [ends for ends in (masks, content) if ends is not None]
         low, high = min((low for low, _ in both), default=LOWEST), max((high for _, high in both), default=HIGHEST)
         return cls(rows, low, high, groups, numbers, masks, content)
 
     def differing(self, other: BucketFigures) -> list[str]:
-        """The names of those that are not the same."""
+        """The names of the figures that differ."""
         return [each.name for each in fields(self) if getattr(self, each.name) != getattr(other, each.name)]
 
 
 @dataclass(frozen=True, slots=True)
 class BucketInspection:
-    """What lies where a bucket should lie."""
+    """What was found at the place of a bucket."""
 
     size: int | None = None
     """None: nothing is there."""
     checksum: str | None = None
     """None: it has not been read; then nothing of what follows is known."""
     fault: str = ""
-    """Why it cannot be read as what it should be."""
+    """Why it cannot be read."""
     figures: BucketFigures | None = None
     nulls: tuple[str, ...] = ()
     """Columns of key and order in which a value is missing."""
     disordered: bool = False
     unfiltered: tuple[str, ...] = ()
-    """Columns of a key that are without filters and should have some."""
+    """Key columns that have no filters and should."""
     counting: int = 0
-    """How many rows there are that could count: of an overlay, those that it brings."""
+    """The number of rows that can be live: of an overlay, those that it brings."""
     masked: int | None = None
-    """How many of these do not count now; None when it was not asked."""
+    """How many of these are superseded or aged out; None when it was not checked."""
 
     def whole(self, bucket: Bucket) -> bool:
-        """Whether it is what was written, as far as it has been looked at."""
+        """Whether it is undamaged, as far as it has been checked."""
         if self.size is None or self.fault:
             return False
         return self.size == bucket.size if self.checksum is None else self.checksum == bucket.checksum
 
 
 class NamedArchive(Protocol):
-    """What is looked at, by the name that findings have."""
+    """An archive with the name that findings use."""
 
     @property
     def name(self) -> str: ...
@@ -149,11 +148,11 @@ class NamedArchive(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InspectedStream:
-    """The stream that is looked at, as findings speak of it."""
+    """The stream that is checked."""
 
     stream: Stream
     whole: int = 0
-    """How many of its live buckets are whole."""
+    """The number of its live buckets that are undamaged."""
     dropped: bool = False
 
     @property
@@ -165,12 +164,12 @@ class InspectedStream:
         return order_text(value, timed=self.stream.timed)
 
     def span(self, low: int, high: int) -> str:
-        """From where to where."""
+        """Two values of the order field in words."""
         return f"from {self.place(low)} to {self.place(high)}"
 
 
 def order_text(value: int, *, timed: bool) -> str:
-    """A value of the order field; of a damaged figure, too."""
+    """A value of the order field in words, also one from a damaged index."""
     if value in (LOWEST, HIGHEST):
         return "anywhere"
     try:
@@ -180,12 +179,12 @@ def order_text(value: int, *, timed: bool) -> str:
 
 
 def bucket_name(bucket: Bucket) -> str:
-    """Which bucket is meant."""
+    """The name of a bucket in findings."""
     return f"bucket {bucket.bucket_id}, {bucket.path or 'in the catalog'}"
 
 
 def impact_text(patient: InspectedStream, bucket: Bucket) -> str:
-    """Which commits see a bucket's rows, where these lie, and what else is whole."""
+    """Which commits need a bucket, the span of its rows, and how many other buckets are undamaged."""
     until = "on" if bucket.removed_in is None else f"to {bucket.removed_in - 1}"
     rows = {Role.BASE: "rows", Role.PENDING: "pending revisions", Role.OVERLAY: "applied revisions"}[bucket.role]
     of = f" of batch {bucket.batch_id}" if bucket.batch_id else ""
@@ -209,7 +208,7 @@ def restore_text(bucket: Bucket) -> str:
 
 
 def bucket_findings(patient: InspectedStream, bucket: Bucket, seen: BucketInspection) -> Iterator[Finding]:
-    """What is wrong with a bucket by itself: the worst, or all that is known once its content is what was written."""
+    """Findings about a single bucket: the worst one, or all of them if its content is what was written."""
     worst = content_loss(bucket, seen)
     if worst is not None:
         kind, what = worst
@@ -227,7 +226,7 @@ def bucket_findings(patient: InspectedStream, bucket: Bucket, seen: BucketInspec
 
 
 def differing_figures(bucket: Bucket, seen: BucketInspection) -> list[str]:
-    """The figures of the index that can be taken from the bucket's own rows, and are not what these tell."""
+    """The names of the index figures that differ from those of the bucket's rows."""
     if seen.figures is None or not seen.whole(bucket):
         return []
     told = seen.figures.differing(BucketFigures.told(bucket))
@@ -235,7 +234,7 @@ def differing_figures(bucket: Bucket, seen: BucketInspection) -> list[str]:
 
 
 def content_loss(bucket: Bucket, seen: BucketInspection) -> tuple[FindingKind, str] | None:
-    """Why a bucket's content cannot be had; None where it can."""
+    """Why a bucket's content is lost; None if it is not."""
     thing = "rows" if bucket.inline else "file"
     if seen.size is None:
         return FindingKind.MISSING, f"the {thing} {'are' if bucket.inline else 'is'} missing"
@@ -250,7 +249,7 @@ def content_loss(bucket: Bucket, seen: BucketInspection) -> tuple[FindingKind, s
 
 
 def figure_findings(patient: NamedArchive, bucket: Bucket, seen: BucketInspection) -> Iterator[Finding]:
-    """What the index says otherwise than the bucket's rows do."""
+    """Findings about index figures that differ from those of the rows."""
     wrong = differing_figures(bucket, seen)
     if wrong and seen.figures is not None:
         told = BucketFigures.told(bucket)
@@ -293,12 +292,12 @@ def _row_findings(patient: InspectedStream, bucket: Bucket, seen: BucketInspecti
 
 
 def repairable_finding(patient: NamedArchive, kind: FindingKind, what: str, where: str, why: str) -> Finding:
-    """What `errata doctor --fix` mends."""
+    """A finding that `errata doctor --fix` mends."""
     return Finding(patient.name, kind, what, where, why, f"errata doctor {patient.name} --fix", mendable=True)
 
 
 def misclassed_finding(patient: NamedArchive, bucket: Bucket) -> Finding:
-    """The index does not find a bucket by its span."""
+    """The finding that the index has a bucket in the wrong span class."""
     what, why = "the index has it in the class of another span", "scans of an interval pass it over"
     return repairable_finding(patient, FindingKind.FIGURES, what, bucket_name(bucket), why)
 
@@ -306,7 +305,7 @@ def misclassed_finding(patient: NamedArchive, bucket: Bucket) -> Finding:
 def counter_findings(
     patient: InspectedStream, name: str, noted: int, found: int, *, sure: bool = True
 ) -> Iterator[Finding]:
-    """What is wrong with a count that the stream keeps. `sure`: the rows themselves have been looked at."""
+    """Findings about a counter of the stream. `sure`: the rows themselves have been counted."""
     if noted == found:
         return
     what = f"{name} is {noted:,} and should be {found:,}"

@@ -1,4 +1,8 @@
-"""How results come and go: the update patterns of Golab and Özsu (2005, 3.1), and one more."""
+"""How results are kept: their update pattern, the columns with their lifetimes, and names of result tables.
+
+A result is a row with a lifetime [vs, ve) in an archive of its own. The update patterns are those of Golab and Özsu
+(2005, 3.1), and KEYED.
+"""
 
 from __future__ import annotations
 
@@ -16,38 +20,36 @@ class UpdatePattern(StrEnum):
     """The update pattern of an edge in a plan, the simplest first."""
 
     MONOTONIC = "MON"
-    """Results are only ever added."""
+    """Results are only added."""
     WEAKEST = "WKS"
-    """Results expire in the order in which they came, each after the same span."""
+    """Results expire in the order of their arrival, each after the same span."""
     WEAK = "WK"
-    """Each result's end is known when it comes, but they do not expire in the order in which they came."""
+    """The end of each result is known when it comes, but they do not expire in the order of their arrival."""
     KEYED = "KEYED"
-    """A result ends when the next one of its key comes; nobody knows yet when that will be."""
+    """A result ends when the next one of its key comes, at an instant that is not known before."""
     STRICT = "STR"
-    """Some results end at moments that nobody can foretell."""
+    """Some results end at instants that cannot be predicted."""
 
     @property
     def shown(self) -> str:
-        """As the paper abbreviates it; keyed results are its weak ones (rule 4)."""
+        """The paper's abbreviation; keyed results are among its weak ones (rule 4)."""
         return "WK" if self is UpdatePattern.KEYED else self.value
 
     @property
     def rank(self) -> int:
-        """How complex it is, from 0."""
+        """Its complexity, as a number from 0."""
         return list(UpdatePattern).index(self)
 
 
-# How a query's results are kept: as rows with lifetimes, in an archive of their own.
-
 VS, VE = "_vs", "_ve"
-"""A row's lifetime, half-open; HIGHEST where no end of it is known."""
+"""The columns of a row's lifetime [vs, ve); ve is HIGHEST where no end is known."""
 EVALUATION = "_run"
-"""The number of the evaluation that published the row."""
+"""The column with the number of the evaluation that published the row."""
 LINEAGE_FROM, LINEAGE_TO, LINEAGE_FIRST_KEY = "_from_", "_to_", "_first"
-"""Of stored lineage: before the number of a scan, where the first and the last of its rows lie that a result was made
-of; and a hash of the first row's key, where it has to be told from others of the same time."""
+"""Columns of stored lineage. The first two are prefixes to the number of a scan: the times of the first and the last of
+its rows that a result was computed from. The third is a hash of the first row's key, where several have its time."""
 OP, OLD_VE = "_op", "_old_ve"
-"""Of a record of the change feed: what has happened to the result, and where it ended before."""
+"""Columns of a change record: the operation, and the former end of the result."""
 
 
 def old_column(name: str) -> str:
@@ -60,22 +62,22 @@ class ArchiveColumn:
     """A column of the results as it is kept."""
 
     name: str
-    """The column's own name; of a hidden one, a name that no person gives."""
+    """The name of the column; a hidden one has a name that no query can give."""
     type: ColumnType
     key: bool = False
     hidden: bool = False
     called: str = ""
-    """What a hidden one is called in the plan: `quotes.time`."""
+    """The name of a hidden column in the plan, such as `quotes.time`."""
 
     @property
     def shown(self) -> str:
-        """By which name persons know it."""
+        """The name of the column in messages."""
         return self.called or self.name
 
 
 @dataclass(frozen=True, slots=True)
 class ResultShape:
-    """The columns of a query's results, in the order of its plan, and what kind of results they are."""
+    """The columns of a query's results, in the order of its plan, and their update pattern."""
 
     columns: tuple[ArchiveColumn, ...]
     pattern: UpdatePattern
@@ -88,7 +90,7 @@ class ResultShape:
 
     @property
     def key(self) -> list[str]:
-        """The columns that, with the vs, tell one result from all others."""
+        """The columns that identify a result together with its vs."""
         return [each.name for each in self.columns if each.key]
 
     @property
@@ -115,7 +117,7 @@ def make_shape(
 
 
 def have_same_key(one: ResultShape, other: ResultShape) -> bool:
-    """Whether results of the two can be told to be the same result: they have the same key."""
+    """Whether results of both have the same key, so that they can be matched."""
     return one.timed == other.timed and _key_types(one) == _key_types(other)
 
 
@@ -124,24 +126,22 @@ def _key_types(shape: ResultShape) -> list[tuple[str, str]]:
 
 
 def shape_to_record(shape: ResultShape) -> dict[str, Any]:
-    """The shape as JSON can hold it; `from_record` reads it back."""
+    """The shape as a JSON object, which `shape_from_record` reads."""
     columns = [[each.name, str(each.type), each.key, each.hidden, each.called] for each in shape.columns]
     return {"columns": columns, "pattern": shape.pattern.value, "timed": shape.timed}
 
 
 def shape_from_record(record: Mapping[str, Any]) -> ResultShape:
-    """The shape that `to_record` wrote."""
+    """The shape in a record of `shape_to_record`."""
     columns = (ArchiveColumn(name, ColumnType.parse(kind), *told) for name, kind, *told in record["columns"])
     return ResultShape(tuple(columns), UpdatePattern(record["pattern"]), record["timed"])
 
 
-# Result tables: what they and their columns may be called, in the catalog's database and beside its own tables.
-
 MAX_TABLE_NAME = 45
-"""So long may a name be: with what stands around it in the names of indexes it has to be one of 63 at most."""
+"""Characters of a result table's name at most: names of its indexes contain it, and have 63 at most."""
 
 _MAX_COLUMN_NAME = 59
-"""A column is in the table of changes twice: as it is, and with `old_` before it."""
+"""Characters of a column's name at most: the table of changes also has it with `old_` before it."""
 
 _RESERVED_PREFIXES = ("ix_", "pk_", "uq_", "fk_", "pg_", "sqlite_", "ducklake_")
 _ERRATA_COLUMNS = frozenset({"vs", "ve", "old_ve", "commit_id", "op", "cause"})
@@ -150,12 +150,12 @@ _POSTGRES_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid
 
 
 def changes_table_name(table: str) -> str:
-    """The table beside a result table, with all that has ever changed in it."""
+    """The name of the table with all changes of a result table."""
     return f"{table}_changes"
 
 
 def check_table_name(name: str) -> str:
-    """Refuse a name that a result table and its indexes could not bear on both databases."""
+    """Refuse a name that a result table and its indexes could not have on both databases."""
     check_name("table", name)
     if len(name) > MAX_TABLE_NAME:
         raise UsageError(
@@ -174,13 +174,13 @@ def check_table_name(name: str) -> str:
 
 
 def conflicting_table(name: str, others: Iterable[str]) -> str | None:
-    """Which of other result tables cannot be beside one of this name."""
+    """The first of other result tables that needs the same names; None if none does."""
     taken = occupied_names(name)
     return next((other for other in others if taken & occupied_names(other)), None)
 
 
 def check_table_columns(names: Collection[str], key: Collection[str]) -> None:
-    """Refuse columns that a result table could not have beside those that tell when, and why, and what was before."""
+    """Refuse columns whose names a result table or its table of changes needs for others."""
     past = {f"old_{name}".lower(): name for name in names if name not in key}
     for name in names:
         why = _column_obstacle(name, past)
