@@ -90,7 +90,7 @@ def test_every_route_in_parts_is_what_it_is_at_once(
         assert [each.step for each in report.evaluated if each.name == name] == [each.step for each in later]
     # Of a row that came with a later part the batch is told that brought it.
     (value,) = explain_result(there.site, "dear", {"of": "c", "at": 16}, 16).values
-    (cause,) = value.causes.told
+    (cause,) = value.causes.causes
     assert isinstance(cause, BatchCause)
     assert (cause.stream, cause.brings) == ("quotes", True)
     assert there.run().evaluated == []
@@ -131,7 +131,7 @@ def test_a_run_that_is_killed_between_parts(
     assert evaluations(there, name)[-1].is_part
     frontier = there.of(name).frontier
     assert frontier < 12
-    states = {each.name: (each.state, each.instants) for each in query_statuses(there.site)}
+    states = {each.name: (each.state, each.lag) for each in query_statuses(there.site)}
     assert states[name] == (QueryProgress.BEHIND, 12 - frontier)
     before = evaluations(there, name)
 
