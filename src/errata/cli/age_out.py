@@ -1,4 +1,4 @@
-"""`errata archive age-out`: what is past its retention, dropped."""
+"""`errata archive age-out`: drops what is past its retention."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def age_out(
 
 
 def age_out_lines(aged: AgeOutReport) -> Iterator[str]:
-    """What went, and what stayed for the sake of a query."""
+    """What was dropped, and what a query still has to read, in words."""
     if aged.commit_id is not None:
         until = "" if aged.aged_to is None else f" up to {event_time_text(aged.aged_to - 1, aged.timed)}"
         dropped = f"{count_text(len(aged.buckets), 'bucket')} with {count_text(aged.rows, 'row')}"

@@ -1,4 +1,4 @@
-"""`errata apply`: the plan of changes, and its execution."""
+"""`errata apply`: shows the plan of changes and carries it out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from errata.model.query import CheckedQuery
 from errata.read.wording import count_text
 
 MAX_LISTED = 20
-"""So many queries of a kind are shown one by one."""
+"""Queries of each kind of change that are listed one by one."""
 
 
 def apply(
@@ -65,7 +65,7 @@ def apply_plan_lines(planned: ApplyPlan) -> Iterator[str]:
 
 
 def _query_lines(changes: QueryChanges, files: Mapping[str, QueryFile]) -> Iterator[str]:
-    """What is planned of queries; of thousands, the first few of each kind."""
+    """The planned changes of queries; of many, the first few of each kind."""
     for query in changes.creates[:MAX_LISTED]:
         yield from _new_query_lines(query, files[query.name])
     yield from _remaining_line("+", "create", len(changes.creates))

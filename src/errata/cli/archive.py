@@ -1,4 +1,8 @@
-"""The buckets that make an archive, of a stream or of a query's results, as of a commit."""
+"""`errata archive ls`, `stats` and `vacuum`: what archives hold, read from the catalog alone, and the removal of files
+that nothing needs.
+
+`ArchiveView` collects the buckets of a stream or of a query's results as of a commit.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,7 @@ ANSWER_ROLES = (Role.BASE, Role.OPEN, Role.TIP)
 
 @dataclass(frozen=True, slots=True)
 class ArchiveView:
-    """Buckets, and what is needed to read of them."""
+    """The buckets of an archive, and the types needed to print them."""
 
     commit_id: int
     buckets: Sequence[Bucket]
@@ -49,12 +53,12 @@ class ArchiveView:
 
     @property
     def saying(self) -> list[Bucket]:
-        """The buckets whose rows are what the archive says, so far as it is not corrected."""
+        """The buckets that hold the archive's rows, apart from corrections."""
         return [each for each in self.buckets if each.role in ANSWER_ROLES]
 
 
 def archive_view(site: Site, name: str, as_of: str | None) -> ArchiveView:
-    """What there is of a stream or query, now or as of a commit."""
+    """The archive of a stream or query, now or as of a commit."""
     commit_id = commits.resolve_as_of(site.catalog, as_of)
     then = None if as_of is None else commit_id
     there = {each.stream.name: each for each in streams.stream_states(site.catalog, then)}
@@ -90,10 +94,10 @@ def _visible_buckets(site: Site, stream_id: int, commit_id: int, roles: Sequence
     return [each for role in roles for each in buckets.visible_buckets(site.catalog, stream_id, commit_id, role=role)]
 
 
-# `errata archive`: what archives hold, without opening them.
+# `errata archive ls` and `stats`.
 
 DEFAULT_WIDTH = 80
-"""The width of the drawing where there is no screen."""
+"""Width of the drawing if there is no terminal."""
 
 BUCKET_FIELDS = (
     TableField("bucket", "bucket", right=True),
@@ -169,7 +173,7 @@ def stats(context: typer.Context, stream: OptionalStream = None, kind: PrintForm
     ]
     fields: Sequence[TableField] = STATS_FIELDS
     if kind is OutputFormat.TABLE:
-        # A screen has no room for everything: where rows lie is what `archive ls` draws.
+        # A terminal lacks the room for all columns; `archive ls` draws where rows lie.
         fields = [field for field in STATS_FIELDS if field.name not in ("from", "to")]
     print_records(fields, records, shown, kind, sys.stdout)
 
@@ -249,7 +253,7 @@ def _stats_record(each: StreamStatus) -> dict[str, object]:
     }
 
 
-# `errata archive vacuum`: what nobody needs any more, removed, and what was freed.
+# `errata archive vacuum`.
 
 VACUUM_FIELDS = (
     TableField("stream", "stream"),
@@ -291,7 +295,7 @@ def vacuum(
 
 
 def vacuum_lines(done: VacuumReport, *, plan: bool, grace: int) -> Iterator[str]:
-    """What was freed, or would be, and what stays, in words."""
+    """What was removed, or would be, and what stays, in words."""
     buckets, files, freed = (sum(getattr(each, name) for each in done.freed) for name in ("buckets", "files", "bytes"))
     if done.freed:
         what = f"{count_text(buckets, 'bucket')} and {count_text(files, 'file')}, {byte_size_text(freed)}"

@@ -1,4 +1,4 @@
-"""`errata ask`: what a query says at a moment, over all that the archives hold."""
+"""`errata ask`: answers a query once, over the archives as of any commit."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _build_question(site: Site, query: str | None, sql: str | None, at: str | No
 
 
 def _stream_mistake(site: Site, said: str, queries_there: Collection[str]) -> None:
-    """Whoever names a stream is told how its rows are read."""
+    """If a stream is named instead of a query, raise an error that says how to read its rows."""
     stream = next((each for name, each in site.project.streams.items() if name.lower() == said.lower()), None)
     if stream is None or said.lower() in {name.lower() for name in queries_there} or Path(said).is_file():
         return
@@ -84,7 +84,7 @@ def _stream_mistake(site: Site, said: str, queries_there: Collection[str]) -> No
 
 
 def _report_drift(site: Site, question: OneTimeQuery, asked: BoundQuery) -> None:
-    """Say which of the queries that are answered are declared otherwise by now."""
+    """Say which of the queries read are declared differently by now."""
     applied = {name: each.checked for name, each in queries.recorded_queries(site.catalog).items()}
     own = (question.name or "").lower()
     names = [name for name in applied if name.lower() == own or name in asked.inner]

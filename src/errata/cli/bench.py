@@ -1,4 +1,4 @@
-"""`errata generate`: feeds to try things with."""
+"""`errata generate`, which writes made-up feeds, and `errata bench`, which runs the benchmarks of a checkout."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _revision_kind(text: str) -> RevisionKind:
         ) from None
 
 
-# `errata bench`: the benchmarks of a checkout.
+# `errata bench`.
 
 
 def bench(

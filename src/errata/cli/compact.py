@@ -1,4 +1,4 @@
-"""`errata archive compact`: corrections worked into the buckets, small buckets merged, and what was gained."""
+"""`errata archive compact`: applies overlays to buckets, merges small buckets, and reports what was gained."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def compact(
 
 
 def compact_lines(found: Sequence[CompactionReport], *, everything: bool) -> Iterator[str]:
-    """What was not done, and why, in words."""
+    """What was not compacted, and why, in words."""
     for each in found:
         if each.is_empty and not each.held:
             yield f"{each.stream}: nothing {'to compact' if everything else 'is due'}"

@@ -1,4 +1,4 @@
-"""What is said beside the data: reports, progress and questions, all to standard error."""
+"""Messages, progress and questions, all on standard error, so that standard output holds data only."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from errata.errors import UsageError
 
 
 def print_message(text: str) -> None:
-    """A report."""
+    """Print a message."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def print_error(text: str) -> None:
-    """What is wrong."""
+    """Print an error."""
     sys.stdout.flush()
     console = _console()
     console.print(text, style="red" if console.is_terminal else None, soft_wrap=True)
@@ -27,7 +27,7 @@ def print_error(text: str) -> None:
 
 @contextmanager
 def step_status(title: str) -> Iterator[Callable[[str], None]]:
-    """Say which step is being done, in a line that goes away; nothing when nobody looks on."""
+    """Show the current step in a line that disappears; nothing if standard error is not a terminal."""
     console = _console()
     if not console.is_terminal:
         yield lambda _: None
@@ -38,7 +38,7 @@ def step_status(title: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar that grows by what it is told; nothing when nobody looks on."""
+    """Show a progress bar, advanced by the function it yields; nothing if standard error is not a terminal."""
     console = _console()
     if not console.is_terminal:
         yield lambda _: None
@@ -50,7 +50,7 @@ def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def confirm(question: str) -> bool:
-    """Ask; where nobody can answer, say how to do without the question."""
+    """Ask a question; if there is no terminal, say which option answers it."""
     if not sys.stdin.isatty():
         raise UsageError(
             "this needs a confirmation, and there is no terminal to ask at", how="look at the plan and add --yes"

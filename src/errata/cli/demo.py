@@ -1,4 +1,5 @@
-"""What `errata demo` goes through: its project, and each step with a word of explanation."""
+"""`errata demo`: a project, and steps that run the commands as a person would type them, on a generated feed, each
+with an explanation."""
 
 from __future__ import annotations
 
@@ -87,20 +88,20 @@ FILES: Mapping[str, str] = {
     "queries/lately.sql": LAST_MINUTE_SQL,
     "queries/swings.sql": SWINGS_SQL,
 }
-"""What a person would have written."""
+"""The files of the project."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoStep:
-    """What happens, in words, and the commands that do it."""
+    """An explanation, and the commands of one step."""
 
     title: str
     words: str
     commands: Sequence[str] = ()
     beside: str | None = None
-    """A command that goes on in another window meanwhile, and is interrupted when it has told something."""
+    """A command that runs in another window during the step, and is interrupted after its first output."""
     edits: Mapping[str, str] = field(default_factory=dict)
-    """Files that are written anew before."""
+    """Files that are rewritten before the step."""
 
 
 STEPS = (
@@ -237,10 +238,10 @@ STEPS = (
 )
 
 
-# `errata demo`: the commands as a person would type them, on a made-up feed, each with a word of explanation.
+# `errata demo`.
 
 WAIT_SECONDS = 120
-"""So many seconds may pass until a command in another window has told something."""
+"""Seconds to wait for the first output of a command in another window."""
 
 _COMMAND_PROGRAM = "import sys; from errata.cli import main; sys.exit(main())"
 
@@ -277,7 +278,7 @@ def _play_in(folder: Path) -> int:
 
 
 def _play_steps(folder: Path) -> int:
-    """Go through the steps in a folder."""
+    """Run the steps in a folder."""
     _print_text("Errata on a made-up feed, step by step. After each $ stands what one would type.")
     with chdir(folder):
         Path("landing").mkdir()
@@ -336,7 +337,7 @@ _RUNNERS: Mapping[str, Callable[[Sequence[str]], None]] = {
 
 @contextmanager
 def _run_beside(command: str) -> Iterator[None]:
-    """Have a command go on in another window, until it has told something; then interrupt it and show what it told."""
+    """Run a command in another window until it has printed something; then interrupt it and show its output."""
     _print_command(f"{command}    # in another window")
     words = [sys.executable, "-c", _COMMAND_PROGRAM, "--project", ".", *shlex.split(command)[1:]]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, encoding="utf-8") as other:  # noqa: S603
@@ -355,7 +356,7 @@ def _run_beside(command: str) -> Iterator[None]:
 
 
 def _has_output(other: subprocess.Popen[str]) -> bool:
-    """Whether it tells something before patience ends."""
+    """Whether it prints something before WAIT_SECONDS have passed."""
     if other.stdout is None:
         raise AssertionError("it was started with a pipe")
     return bool(select.select([other.stdout], [], [], WAIT_SECONDS)[0])

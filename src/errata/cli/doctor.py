@@ -1,4 +1,4 @@
-"""`errata doctor`: whether archives are whole, what is wrong with them, and how to mend it."""
+"""`errata doctor`: compares archives with the catalog, and says what is wrong and how to mend it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def doctor(
     The exit code is 0 when nothing is wrong, or all of it has been mended, and 1 when something is left.
     """
     orders = DoctorOptions(deep, fix, parse_duration(grace))
-    # A bar for each stream that is read; where none is, a line that says what is being done.
+    # A progress bar for each stream that is read; other steps are shown as a line.
     with (
         open_site(global_options(context).project) as site,
         nullcontext() if deep else step_status("doctor") as on_step,
@@ -76,7 +76,7 @@ def doctor(
 
 
 def doctor_lines(found: Sequence[DoctorReport], *, fix: bool) -> Iterator[str]:
-    """How each stream is, in a line."""
+    """The state of each stream, in a line."""
     for each in found:
         told = count_text(len(each.findings), "finding")
         done = f", {len(each.mended):,} mended in commit {each.commit_id}" if each.mended else ""

@@ -1,4 +1,4 @@
-"""`errata explain`: what a query does, and all that its plan tells."""
+"""`errata explain`: a query's plan, and everything that is known from it."""
 
 from __future__ import annotations
 

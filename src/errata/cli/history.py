@@ -67,7 +67,7 @@ def show_history(
 
 
 def _history_notes(found: RowHistory) -> Iterator[str]:
-    """What the table does not tell."""
+    """Notes below the table."""
     if found.aged:
         yield "the row has been aged out; this is what its corrections tell"
     for each in found.waiting:
@@ -102,7 +102,7 @@ def _known_since(commit: Commit | None) -> str:
 
 
 def _version_text(stream: Stream, version: RowVersion) -> str:
-    """What a version said; of a correction, what it changed."""
+    """The values of a version; of a correction, the values that it changed."""
     now = row_texts(stream, version.values)
     if version.origin is VersionOrigin.DELETED:
         return ""

@@ -1,4 +1,4 @@
-"""`errata ingest`: files into an archive, and what became of their rows."""
+"""`errata ingest`: takes files into an archive, and reports what became of their rows."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def append_lines(report: IngestReport, stream: Stream) -> Iterator[str]:
 
 
 def repeated_delivery_lines(report: IngestReport) -> Iterator[str]:
-    """Which files were set aside, and what has been here before."""
+    """Files that were set aside, and deliveries that had been ingested before, in words."""
     yield from _set_aside_file_lines(report)
     if report.already_ingested:
         batch = f"batch {short_batch_id(report.batch_id)}"

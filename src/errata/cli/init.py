@@ -107,12 +107,12 @@ def init(
 
 
 def _name_of_folder(folder: Path) -> str:
-    """The folder's name, made fit to be a name."""
+    """The folder's name as a valid project name."""
     return re.sub(r"\W", "_", folder.resolve().name, flags=re.ASCII).strip("_") or "streams"
 
 
 def _write_new(path: Path, text: str) -> bool:
-    """Write a file unless it is there; whether it was written."""
+    """Write a file unless it exists, and return whether it was written."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

@@ -1,4 +1,5 @@
-"""`errata log`: the commits."""
+"""`errata log`, which lists commits, and `errata leases`, which lists who works on what and releases leases of dead
+holders."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ def _commit_record(commit: Commit) -> TableRecord:
     }
 
 
-# `errata leases`: who is at work on what, and a lease given back for a holder that is dead.
+# `errata leases`.
 
 LEASE_FIELDS = (
     TableField("lease", "lease"),

@@ -1,4 +1,9 @@
-"""Commands by name: what can be listed without loading anything, and the way to the rest."""
+"""The entry point: all commands by name, and the handling of every error.
+
+Names and one-line purposes are here, so that help loads nothing else. A command's module is imported when it runs.
+Errors are printed in words; the exit code is 0 done, 1 failed, 2 usage or a confirmation is needed, 3 rows in
+quarantine.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +32,7 @@ from errata.errors import EXIT_FAILED, NO_SPACE_ERRNOS, ErrataError, disk_full_e
 
 @dataclass(frozen=True, slots=True)
 class GlobalOptions:
-    """What was said before the command's name."""
+    """Options given before the command's name."""
 
     project: Path | None = None
 
@@ -47,16 +52,16 @@ WITHOUT_PANDAS = frozenset(
         "why:why",
     )
 )
-"""Commands that show what is stored, which has the types of declared columns. They run without pandas."""
+"""Commands that print stored rows, whose types are those of declared columns. They run without pandas."""
 
 
 class LazyCommand(TyperCommand):
-    """A command of which only name and purpose are known until it is run."""
+    """A command known by name and purpose; its module is loaded when it runs."""
 
     def __init__(self, name: str, purpose: str, target: str) -> None:
         super().__init__(name, help=purpose)
         self.target = target
-        """The module and, behind a colon, the function in it."""
+        """The module and the function in it, as `module:function`."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         return self.load().make_context(info_name, args, parent=parent, **extra)
@@ -73,16 +78,16 @@ class LazyCommand(TyperCommand):
 
 
 def lazy_group(name: str, purpose: str, doors: Mapping[str, tuple[str, str]]) -> TyperGroup:
-    """A command whose first argument is the name of another."""
+    """A group of commands."""
     commands = {each: LazyCommand(each, said, target) for each, (said, target) in doors.items()}
     return TyperGroup(name=name, help=purpose, commands=dict(commands), no_args_is_help=True, rich_markup_mode=None)
 
 
 def skip_pandas() -> None:
-    """Let PyArrow find that there is no pandas when it looks, once, at the first value that it is given.
+    """Make PyArrow find no pandas when it first looks for it.
 
-    It looks because the value may be one of pandas', and to import pandas takes a third of the time of a short command.
-    Whatever imports pandas afterwards gets it, and so does PyArrow where it cannot do without.
+    It looks because a value may be a pandas one, and importing pandas takes a third of the time of a short command.
+    Later imports of pandas succeed, also those by PyArrow where it needs it.
     """
     if "pandas" in sys.modules or "pyarrow" in sys.modules:
         return  # it is loaded, or PyArrow may have looked
@@ -95,7 +100,7 @@ def skip_pandas() -> None:
 
 
 class _NoPandas(MetaPathFinder):
-    """Answers that pandas is not there."""
+    """An import hook that reports pandas as missing."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002 - as it is called
         if fullname == "pandas":
@@ -104,13 +109,13 @@ class _NoPandas(MetaPathFinder):
 
 
 def discard_output() -> None:
-    """Let what is still to be written to standard output go nowhere, since nobody reads it any more."""
+    """Redirect standard output to nowhere, since its reader has gone."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
 
 
 def _with_exit_code(command: Callable[..., int | None]) -> Callable[..., None]:
-    """The command, ended by the exit code that it returns; that its reader has gone is no failure."""
+    """The command, ending with the exit code that it returns. A reader that has gone is no failure."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -126,7 +131,7 @@ def _with_exit_code(command: Callable[..., int | None]) -> Callable[..., None]:
     return run
 
 
-# The door: arguments in, exit code out, and every failure in words.
+# Running a command: arguments in, exit code out, every failure in words.
 
 DEBUG_VARIABLE = "ERRATA_DEBUG"
 EXIT_INTERRUPTED = 130
@@ -224,14 +229,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _escape_unprintable() -> None:
-    """Let letters that the terminal's encoding lacks be shown as escapes, and not be an error."""
+    """Print characters that the terminal's encoding lacks as escapes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def program() -> TyperGroup:
-    """The command `errata` with all there is below it."""
+    """The command `errata` with all commands below it."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
     app.callback()(_root_options)
     root = typer.main.get_group(app)
@@ -272,14 +277,14 @@ def _root_options(
 
 
 def _log_engines(*, verbose: bool) -> None:
-    """Let what is logged, which is what the engines do, be said or not."""
+    """Turn the printing of log messages, which engines write, on or off."""
     log = logging.getLogger("errata")
     log.setLevel(logging.INFO if verbose else logging.NOTSET)
     log.handlers = [_LogToConsole()] if verbose else []
 
 
 class _LogToConsole(logging.Handler):
-    """Says what is logged."""
+    """Prints log messages to standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print_message(record.getMessage())
@@ -288,7 +293,7 @@ class _LogToConsole(logging.Handler):
 def _globals_first(argv: Sequence[str]) -> list[str]:
     """The arguments with --project, --debug and --verbose moved before the command, so that they may stand anywhere.
 
-    Behind `init` a --project is another thing: the name of the project that is begun.
+    After `init`, --project is that command's own option: the name of the new project.
     """
     front: list[str] = []
     rest: list[str] = []
@@ -325,7 +330,7 @@ def _report_failure(error: Exception, debug: bool) -> int:
 
 
 def _lost_spark(error: Exception) -> ErrataError | None:
-    """The error in words where it came of Spark being gone, whatever the call was that noticed it."""
+    """The error in words if it was caused by the loss of Spark, whichever call noticed it."""
     if "pyspark" not in sys.modules:
         return None
     from errata.engine.failures import lost_spark_error  # noqa: PLC0415 - most commands need no Spark
@@ -334,7 +339,7 @@ def _lost_spark(error: Exception) -> ErrataError | None:
 
 
 def _shortened(text: str) -> str:
-    """The text with words that nobody would read to their end cut: names and values that somebody gave."""
+    """The text with very long words cut, such as names and values from input."""
     return _LONG_WORD.sub(lambda word: f"{word[0][:100]}…({len(word[0]):,} letters)", text)
 
 
@@ -351,7 +356,7 @@ def _report_interrupt() -> int:
 
 
 def _unexpected_error(error: Exception) -> str:
-    """An error that nobody foresaw, in one line."""
+    """An unexpected error, in one line."""
     told = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     if isinstance(error, OSError) and error.strerror:
         told = f"{error.filename}: {error.strerror}" if error.filename else error.strerror

@@ -1,4 +1,4 @@
-"""Arguments and options that commands share."""
+"""Arguments and options that several commands share, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ OptionalStream = Annotated[str | None, typer.Argument(metavar="STREAM", help="On
 
 
 MAX_ROWS = 2**31 - 2
-"""Rows of the largest limit: Spark counts them in 32 bits, one more is asked for to tell whether there are more."""
+"""Largest value of --limit: Spark counts rows in 32 bits, and one row more is read to tell whether there are more."""
 
 
 def global_options(context: typer.Context) -> GlobalOptions:
-    """What was said before the command's name."""
+    """Options given before the command's name."""
     found = context.obj
     return found if isinstance(found, GlobalOptions) else GlobalOptions()
 
 
 def check_output_file(file: Path | None) -> None:
-    """Refuse a file whose folder is not there, or that cannot be, before anything is worked out for it."""
+    """Raise an error for a file that cannot be written, before any work is done for it."""
     if file is None:
         return
     with_mark = f"_{file.name}.tmp"  # as it is called until it is complete
@@ -52,7 +52,7 @@ _NEXT_NAME = re.compile(r",(?=\s*[A-Za-z_][A-Za-z0-9_.]*=)")
 
 
 def parse_values(text: str, what: str, example: str) -> dict[str, str]:
-    """The values by column; a value may have commas that no other name follows."""
+    """The values by column. A value may contain commas that are not followed by another `name=`."""
     values: dict[str, str] = {}
     for part in _NEXT_NAME.split(text):
         name, equals, value = part.partition("=")
@@ -65,7 +65,7 @@ def parse_values(text: str, what: str, example: str) -> dict[str, str]:
     return values
 
 
-# Which query a person means: one by name, or a text in a file, on the input, or on the command line.
+# A query argument: a name, a file of SQL, or standard input.
 
 QueryArgument = Annotated[
     str | None,
@@ -78,7 +78,7 @@ SqlOption = Annotated[str | None, typer.Option("--sql", metavar="TEXT", help="Th
 
 @dataclass(frozen=True, slots=True)
 class QuerySelection:
-    """A query by its name, or a text and what it is called in mistakes."""
+    """A query by its name, or a text and its name in error messages."""
 
     name: str | None = None
     text: str = ""
@@ -86,7 +86,7 @@ class QuerySelection:
 
 
 def select_query(query: str | None, sql: str | None, names: Collection[str]) -> QuerySelection:
-    """What was said on the command line; `names` are the queries there are."""
+    """The query that the arguments mean; `names` are the known queries."""
     if (query is None) == (sql is None):
         what = "no query is named" if query is None else "a query is named and written out, too"
         raise UsageError(what, how="give its name, a file of SQL or - for the input; or --sql 'SELECT …'")

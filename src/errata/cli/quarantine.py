@@ -1,4 +1,4 @@
-"""`errata quarantine`: the rows and landed files that were not taken in: looked at, and dropped."""
+"""`errata quarantine ls` and `drop`: rows and landed files that were not ingested."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ FILE_FIELDS = (
     TableField("reason", "reason", fold=True),
     TableField("how", "how to mend", fold=True),
 )
-"""What a person is shown of landed files."""
+"""Columns of landed files in a table."""
 
 FILE_SCOPE = "file"
-"""What stands for the form of a row where a whole file is meant."""
+"""The form shown for an entry that is a whole file."""
 
 BatchOption = Annotated[str | None, typer.Option("--batch", metavar="ID", help="Only of this batch.")]
 IdsOption = Annotated[
@@ -145,7 +145,7 @@ def _selection_words(selected: QuarantineItems) -> str:
 
 
 def report_if_nothing(selected: QuarantineItems) -> bool:
-    """Whether there is nothing to do, which is said."""
+    """Report that the selection is empty; return whether it is."""
     for each in selected.settled:
         print_message(f"row {each.quarantine_id} was {each.state} before, in commit {each.settled_in}")
     if selected.is_empty:
@@ -162,7 +162,7 @@ def _print_bad_rows(rows: Iterable[QuarantineRow]) -> None:
 
 
 def _hidden_fields(found: Iterable[QuarantineRow], stream: str | None, everything: bool) -> set[str]:
-    """What a table for persons leaves out: what is the same in all rows, or only for programs."""
+    """Columns that a table omits: those that are the same in all rows, or are for programs."""
     hidden = {"form"}
     if stream is not None:
         hidden.add("stream")

@@ -1,4 +1,5 @@
-"""Rows of a DataFrame given out as a person wants them: as a table to look at, or whole, to a file or the output."""
+"""`errata results` and `errata changes`, and the printing of large results that `ask` and `archive scan` share: a
+table of the first rows on a terminal, or all rows to a file or to standard output."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ RowLimit = Annotated[
 
 
 def check_format(kind: ExportFormat, out: Path | None) -> None:
-    """Refuse a format that cannot go where it is to go."""
+    """Raise an error for a format that cannot be written to this target."""
     if kind is ExportFormat.PARQUET and out is None:
         raise UsageError("Parquet goes into files only", how="name a file with --out")
     if kind is ExportFormat.TABLE and out is not None:
@@ -57,7 +58,7 @@ def check_format(kind: ExportFormat, out: Path | None) -> None:
 
 
 def print_objects(some: Iterable[tuple[Mapping[str, object], FrameOrTable, Sequence[str]]], limit: int | None) -> None:
-    """Give several kinds of rows out as JSON, each in the order of some columns: an object for each kind."""
+    """Print several results as JSON, one object each, with sorted rows."""
     ordered = ((head, sort_rows(rows, by, limit)) for head, rows, by in some)
     write_row_objects(ordered, sys.stdout.buffer)
 
@@ -72,7 +73,8 @@ def print_rows(
     title: str,
     check: Callable[[], None],
 ) -> None:
-    """Give the rows out in the order of some columns. `check` tells, when a file is written, whether all was there."""
+    """Print or write rows in the order of some columns. `check` is called before a written file gets its name, and
+    raises an error if rows may be missing."""
     if kind is ExportFormat.TABLE:
         console = open_console(sys.stdout)
         with step_status(title):
@@ -89,7 +91,7 @@ def print_rows(
         write_file(ordered, kind, out, limit, check)
 
 
-# `errata results`: the published answer of a query.
+# `errata results`.
 
 
 def results(
@@ -135,7 +137,7 @@ def results(
 
 
 def _check_single_table(kind: ExportFormat, out: Path | None) -> None:
-    """Several queries have several kinds of rows."""
+    """Raise an error if several results are wanted in a format for one."""
     if kind in (ExportFormat.CSV, ExportFormat.PARQUET) or out is not None:
         raise UsageError(
             "the rows of several queries do not go into one file or one CSV",
@@ -145,7 +147,7 @@ def _check_single_table(kind: ExportFormat, out: Path | None) -> None:
 
 
 def _report_caveats(site: Site, found: OpenResults) -> None:
-    """Say what is not as a reader might think."""
+    """Print notes that a reader should know, such as that a query has stopped."""
     for note in found.notes:
         print_message(note)
     applied = {name: each.checked for name, each in queries.recorded_queries(site.catalog).items()}
@@ -188,13 +190,13 @@ def _report_answers(found: OpenResults, kind: ExportFormat, out: Path | None, *,
         print_message(f"{written} at {found.aligned.event_time_text}, of the streams as of commit {states}")
 
 
-# `errata changes`: how the published answer of a query has changed, and goes on changing.
+# `errata changes`.
 
 MAX_SHOWN_CHANGES = 50
-"""So many changes are shown in a table at once."""
+"""Changes that a table shows at once."""
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 1.0
-"""Seconds between two looks for new commits: longer, the longer there have been none."""
+"""Seconds between two looks for new commits; the pause grows while there are none."""
 
 WriteChanges = Callable[[Iterator[FrameOrTable]], None]
 
@@ -252,7 +254,7 @@ def _follow_changes(feed: ChangelogReader, write: WriteChanges, interrupted: Cal
 
 @contextmanager
 def _until_interrupted() -> Iterator[Callable[[], bool]]:
-    """Let the first Ctrl-C only say that it is enough, so that no change is written by half; a second one ends all."""
+    """Make the first Ctrl-C set a flag, so that no change is written by half; a second one interrupts."""
     came: list[int] = []
     before = signal.getsignal(signal.SIGINT)
 
@@ -285,7 +287,7 @@ def _write_csv(some: Iterator[FrameOrTable]) -> None:
 
 
 def _write_table(some: Iterator[FrameOrTable]) -> None:
-    """The last changes, which a person wants to see; each form that the query has had by itself."""
+    """Print the last changes as tables, one for each form that the query has had."""
     shown: list[pa.Table] = []
     left_out = False
     for rows in some:

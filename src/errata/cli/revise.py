@@ -1,4 +1,4 @@
-"""`errata revise`: corrections taken in and applied, and what became of each."""
+"""`errata revise`: ingests and applies corrections, and reports what became of each."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def revise_command(
 
 
 def _ingest_batch(site: Site, batch: IngestRequest) -> int:
-    """Take files in; how many of their rows went to quarantine."""
+    """Ingest files; the number of rows that went to quarantine."""
     with step_status(f"taking in corrections of {batch.stream}") as on_step:
         report = ingest_batch(site, batch, on_step)
     for line in _corrections_taken_lines(report, site.project.streams[batch.stream]):
@@ -77,7 +77,7 @@ def _ingest_batch(site: Site, batch: IngestRequest) -> int:
 
 
 def _corrections_taken_lines(report: IngestReport, stream: Stream) -> Iterator[str]:
-    """What was taken in, in words: mostly corrections, and seldom rows of their own."""
+    """What was ingested, in words: mostly corrections, rarely new rows."""
     counts = report.counts
     if report.already_ingested or counts.appended or not counts.pending:
         yield from append_lines(report, stream)
@@ -85,7 +85,7 @@ def _corrections_taken_lines(report: IngestReport, stream: Stream) -> Iterator[s
     yield from repeated_delivery_lines(report)
     files = f"batch {short_batch_id(report.batch_id)}, {count_text(report.files, 'file')}"
     yield f"{stream.name}: {count_text(counts.pending, 'correction')} taken in, in commit {report.commit_id} ({files})"
-    # Not the rows appended, that corrections are pending, and where the stable point is.
+    # Lines about appended rows, pending corrections and the stable point are left out.
     yield from list(ingested_lines(report, stream))[2:-1]
 
 

@@ -1,4 +1,4 @@
-"""`errata run`: all that is due, and what came of it."""
+"""`errata run`: does all that is due, and reports what came of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EVALUATED_FIELDS = (
     TableField("rows_read", "rows read", right=True),
     TableField("ms", "ms", right=True),
 )
-"""What a person is shown of queries that were evaluated."""
+"""Columns of evaluated queries in a table."""
 
 RUN_FIELDS = (
     TableField("what", "what"),
@@ -54,10 +54,10 @@ RUN_FIELDS = (
     TableField("waits_for", "waits_for"),
     TableField("fault", "fault"),
 )
-"""What a program is told of each batch and each query."""
+"""Columns of batches and queries for programs."""
 
 MAX_FAULTS = 20
-"""So many queries of one fate are named; scripts are told of all."""
+"""Queries with the same outcome that are named; JSON and CSV have all."""
 
 
 def run(
@@ -125,7 +125,7 @@ def run_lines(report: RunReport, faults: Sequence[ErrataError]) -> Iterator[str]
 
 
 class UnfinishedQueries(Protocol):
-    """What a run and a sweep tell of queries that they could not take further."""
+    """Queries that a run or a sweep could not evaluate."""
 
     @property
     def busy(self) -> Sequence[str]: ...
@@ -179,7 +179,7 @@ def _batch_records(batch: IngestReport) -> TableRecord:
 
 
 def _landing_records(report: RunReport) -> Iterator[TableRecord]:
-    """Files that were set aside, and streams whose landing place has trouble."""
+    """Files that were set aside, and streams whose landing folder cannot be read."""
     for batch in report.batches:
         for file in batch.held_files:
             fault = {"file": file.name, "reason": file.reason, "how": file.how}

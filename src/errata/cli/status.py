@@ -1,4 +1,4 @@
-"""Corrections that results cannot take up, in words."""
+"""`errata status`: the state of streams and queries, as tables with hints, or as JSON and CSV."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def refusal_lines(name: str, refused: Iterable[RefusedRevisions]) -> Iterator[st
         yield f"{name}: {some} cannot be taken up: {each.reason}"
 
 
-# How queries stand: what they are, how far they are answered, and what their answers do not contain yet.
+# Queries: their state, frontier and what their results lack.
 
 QUERY_FIELDS = (
     TableField("query", "query"),
@@ -62,14 +62,14 @@ QUIET_QUERY_FIELDS = {
 """Columns that a person is shown only when they say something."""
 
 PROGRAM_FIELDS = {"columns", "engine_why", "commit", "commits_behind", "fault"}
-"""Columns for programs: a person is told elsewhere, or in other words."""
+"""Columns for programs only; tables say the same elsewhere or in words."""
 
 MAX_HINTS = 5
-"""Of more queries than these that are as badly off, the others are only counted."""
+"""Queries with the same problem that get a hint each; of more, the rest are counted."""
 
 
 def print_queries(found: Sequence[QueryStatus], kind: OutputFormat, most: int | None) -> None:
-    """The queries, all of them or the first so many."""
+    """Print the queries, all or the first `most`."""
     if not found:
         print_message("no queries: declare some in errata.yaml and run `errata apply`")
         if kind is OutputFormat.TABLE:
@@ -82,7 +82,7 @@ def print_queries(found: Sequence[QueryStatus], kind: OutputFormat, most: int | 
 
 
 def query_hints(found: Sequence[QueryStatus]) -> Iterator[str]:
-    """What is to be done about queries."""
+    """What a person can do about queries that need attention."""
     due = [each for each in found if each.state in DUE_PROGRESS]
     if due:
         yield f"{count_text(len(due), 'query is', 'queries are')} to be evaluated: errata run"
@@ -206,20 +206,20 @@ def _lease_words(holder: LeaseHolder) -> TableRecord:
 
 
 def _far_reason(each: QueryStatus) -> str:
-    """Why the far engine did the last step, where it did."""
+    """Why the far engine did the last evaluation, if it did."""
     measures = None if each.published is None else each.published.last.measures
     return "" if measures is None or measures.engine != "far" else f"far: {measures.engine_why}"
 
 
 def _policy_words(each: QueryStatus) -> str:
-    """What a correction changes, where it changes less than it could."""
+    """The effect of corrections on the query, if it is limited."""
     if each.checked is None or each.checked.on_revision is RevisionPolicy.RESULTS:
         return ""
     return each.checked.on_revision.value
 
 
 def _lag_words(each: QueryStatus) -> str:
-    """How far the answers are behind the streams: in commits, and in event time."""
+    """How far the results are behind the streams, in commits and in event time."""
     if each.published is None or each.state is QueryProgress.CURRENT:
         return ""
     parts = [count_text(each.commits, "commit")] if each.commits else []
@@ -227,14 +227,14 @@ def _lag_words(each: QueryStatus) -> str:
 
 
 def _informative_query_fields(shown: Sequence[TableRecord]) -> Sequence[TableField]:
-    """The fields for a person, without those that say nothing."""
+    """The fields of a table, without those that are empty."""
     fields = [field for field in QUERY_FIELDS if field.name not in PROGRAM_FIELDS]
     return [
         field for field in fields if field.name not in QUIET_QUERY_FIELDS or any(row[field.name] != "" for row in shown)
     ]
 
 
-# `errata status`: how everything stands.
+# `errata status`.
 
 STREAM_FIELDS = (
     TableField("stream", "stream"),
@@ -252,7 +252,7 @@ STREAM_FIELDS = (
     TableField("declared", "declaration"),
 )
 MAX_QUERIES = 20
-"""So many queries are shown beside the streams."""
+"""Queries that are listed below the streams."""
 
 QUIET_STREAM_FIELDS = {"overlaid", "waiting", "set_aside", "compaction_due", "declared"}
 """Columns that a person is shown only when they say something."""
@@ -292,7 +292,7 @@ def _print_streams(found: Sequence[StreamStatus], kind: OutputFormat) -> None:
 
 
 def _informative_stream_fields(fields: Sequence[TableField], shown: Sequence[TableRecord]) -> Sequence[TableField]:
-    """The fields without those that say nothing."""
+    """The fields of a table, without those that are empty."""
     return [
         field
         for field in fields

@@ -1,4 +1,5 @@
-"""`errata sweep`: what is pending is applied, the results that it invalidates are corrected, and what came of it."""
+"""`errata sweep`, which applies pending revisions and corrects the results that they invalidate, and `errata
+replay`, which recomputes a range of results."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ SWEEP_PLAN_FIELDS = (
     TableField("why", "why"),
     TableField("waits", "errata run"),
 )
-"""What a person is told of a sweep that is planned."""
+"""Columns of a planned sweep in a table."""
 
 MAX_FAULTS = 20
 
@@ -171,7 +172,7 @@ def _sweep_plan_record(each: PlannedCorrection) -> TableRecord:
     }
 
 
-# `errata replay`: a range of a query's results worked out again, and what came out different.
+# `errata replay`.
 
 REPLAY_FIELDS = (
     TableField("query", "query"),

@@ -1,4 +1,4 @@
-"""`errata undo`: what a batch did, taken back."""
+"""`errata undo`: takes back what a batch did."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def undo(
 
 
 def _confirm_undo(site: Site, stream: str, batch: str, *, keep_later: bool, plan: bool) -> int | None:
-    """Show what would be done, and ask; the exit code if nothing is to be done."""
+    """Show the plan and ask; the exit code if nothing is to be done."""
     with step_status(f"undo {short_batch_id(batch)}") as on_step:
         planned = flow.plan_undo(site, stream, batch, on_step)
     done = planned.undone_in is not None
@@ -107,7 +107,7 @@ def _action_lines(plan: UndoPlan, delete: str, restore: str, put_back: str) -> I
 
 
 def _untouched_lines(plan: UndoPlan, kept: str) -> Iterator[str]:
-    """What is not touched."""
+    """Rows of the batch that are not changed, and why."""
     if plan.kept:
         since = ", ".join(map(short_batch_id, plan.since))
         yield f"{count_text(plan.kept, 'row')} changed since by {since}: {kept}"

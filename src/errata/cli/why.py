@@ -1,4 +1,4 @@
-"""`errata why`: an answer's story."""
+"""`errata why`: the provenance of a result."""
 
 from __future__ import annotations
 
