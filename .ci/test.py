@@ -21,7 +21,7 @@ from typing import IO, Self
 HOUSE = Path(__file__).resolve().parent.parent
 WAITING = ("tests/airflow", "tests/chaos", "tests/deploy")
 """Folders of tests that mostly wait."""
-COMPUTING = ("tests/answer", "tests/docs", "tests/read")
+COMPUTING = ("tests/answer", "tests/engine")
 """Folders that take about half of the processor time of all that compute."""
 NOTHING_COLLECTED = 5
 COUNT = re.compile(r"(\d+) (passed|failed|errors?)\b")
