@@ -1,9 +1,16 @@
-"""The partial aggregates of final windows: what corrections of their results start from."""
+"""One step of a query: the state and results that the evaluation before has left, the frame of results made from them,
+and the window parts and the state that are left for the next one.
+
+Window parts are the partial aggregates of windows that have closed. They are kept beside the results, with the
+evaluation that wrote them, so that a correction of a window need not read its rows; the latest ones of a window count,
+and a tombstone (`_empty`) says that the window has no rows any more. State can be rebuilt while the rows that it is
+made of are in the archive; a state that is missing or damaged is treated as lost."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -38,12 +45,12 @@ from errata.model.results import EVALUATION, VS
 from errata.model.time import LOWEST
 
 EMPTY_WINDOW = "_empty"
-"""Of a window without rows any more: what was kept of it before does not count."""
+"""A flag: the window has no rows any more, and earlier parts of it do not count."""
 
 
 def split_closed_windows(windows: pa.Table, step: EvaluationSpan, run: int) -> tuple[pa.Table, pa.Table]:
-    """Of windows with the parts of each those that have closed in a step, as they are kept, and those that are open:
-    the state. One that ends at the step's last instant is both."""
+    """The parts of windows that have closed in a step, as they are kept, and those of open windows: the state. A window
+    that ends at the step's last instant is in both."""
     ends = windows[VS]
     closed = pc.less_equal(ends, step.until)
     if step.since > LOWEST:
@@ -53,13 +60,13 @@ def split_closed_windows(windows: pa.Table, step: EvaluationSpan, run: int) -> t
 
 
 def part_rows(windows: pa.Table, run: int, *, empty: bool = False) -> pa.Table:
-    """The parts of windows as they are kept: with the evaluation that worked them out."""
+    """The parts of windows as they are kept, with the number of the evaluation that computed them."""
     rows = windows.append_column(EMPTY_WINDOW, pa.repeat(pa.scalar(empty), windows.num_rows))
     return rows.append_column(EVALUATION, pa.repeat(pa.scalar(run, pa.int64()), rows.num_rows))
 
 
 def latest_parts(parts: pa.Table) -> pa.Table:
-    """Of each window what was kept last; without the windows that have no rows any more."""
+    """The latest parts of each window, without windows that have no rows any more."""
     if not parts.num_rows:
         return parts
     names = [*group_columns(parts), VS]
@@ -69,7 +76,7 @@ def latest_parts(parts: pa.Table) -> pa.Table:
 
 
 def window_tombstones(before: pa.Table, now: pa.Table, run: int) -> pa.Table:
-    """Windows that were there and are not any more, as they are to be kept."""
+    """Tombstones for windows that had rows before and have none now."""
     names = [*group_columns(before), VS]
     both = pa.concat_tables([before.select(names), now.select(names)])
     told = sort_arrays(both, names)
@@ -85,7 +92,7 @@ def group_columns(parts: pa.Table) -> list[str]:
     return [name for name in parts.column_names if name.startswith("_g") and name[2:].isdigit()]
 
 
-# One step of a query: the frame of the results that it makes of what has been read.
+# The frame of a step's results.
 
 
 @dataclass(frozen=True)
@@ -93,23 +100,23 @@ class StepInput:
     """What has been read for a step."""
 
     frames: Mapping[str, Mapping[str, DataFrame]]
-    """Of each part, the sources by name."""
+    """For each part of the read (see `source_reads`), the frames of sources by name."""
     state: DataFrame | None = None
-    """What the strategy kept the last time."""
+    """The state that the evaluation before has left."""
     known: DataFrame | None = None
-    """Published results under the names of the plan, for a strategy that asks for them."""
+    """Published results under the names of the plan, for the route that needs them."""
     scope: Sequence[str] = field(default=())
     """Columns that keep data sets apart."""
     beginning: bool = False
     """Whether no result has been published yet."""
     keeps_windows: bool = False
-    """Whether the partial aggregates of windows that close are wanted, where the strategy has such."""
+    """Whether the parts of windows that close are wanted, where the route has such."""
 
 
 def advance(plan: Plan, route: Route, step: EvaluationSpan, given: StepInput) -> AdvanceResult:
-    """The results of a step."""
+    """The results of a step, and the state and window parts that it leaves."""
     if route.partial is None and route.tail is None:
-        # Of what is only added all is needed, ended or not; at the beginning, what counts then.
+        # Results that are only added are needed even if they have ended; at the beginning, only those valid then.
         whole = step.first or (route.kind is RouteKind.APPENDED and not given.beginning)
         since = None if whole else step.since
         return AdvanceResult(compile_plan(plan, given.frames[WHOLE], scope=given.scope, since=since), None)
@@ -126,50 +133,61 @@ def advance(plan: Plan, route: Route, step: EvaluationSpan, given: StepInput) ->
             return tails.advance_row_windows(route.tail, arriving, state, since, until, scope)
         case RouteKind.LAST_ROWS:
             return tails.advance_last_rows(route.tail, arriving, state, since, until, scope)
-    return tails.advance_new_values(route.tail, arriving, given.known, since, until, scope)
+        case RouteKind.NEW_VALUES:
+            return tails.advance_new_values(route.tail, arriving, given.known, since, until, scope)
+        case RouteKind.APPENDED | RouteKind.GROUPED | RouteKind.RECOMPUTED:
+            raise AssertionError(f"{route.kind} has no tail")
+        case _:
+            assert_never(route.kind)
 
 
 def _rebuilt_state(route: Route, step: EvaluationSpan, given: StepInput) -> DataFrame:
-    """The state from which the step goes on, made anew."""
+    """The state at the step's beginning, rebuilt from rows."""
     frames = given.frames[STATE_SOURCE]
     if route.partial is not None:
         return rebuild_state(route.partial, frames, step.since, given.scope)
     if route.tail is None:
         raise AssertionError(route.kind)
-    make = tails.row_window_state if route.kind is RouteKind.ROW_WINDOWS else tails.last_rows_state
-    return make(route.tail, frames, step.since, given.scope)
+    match route.kind:
+        case RouteKind.ROW_WINDOWS:
+            return tails.row_window_state(route.tail, frames, step.since, given.scope)
+        case RouteKind.LAST_ROWS:
+            return tails.last_rows_state(route.tail, frames, step.since, given.scope)
+        case RouteKind.APPENDED | RouteKind.GROUPED | RouteKind.RECOMPUTED | RouteKind.NEW_VALUES:
+            raise AssertionError(f"{route.kind} keeps no state")
+        case _:
+            assert_never(route.kind)
 
 
-# What an evaluation finds of the one before: results that are open or at the tip, what its strategy kept, and buckets
-# that are due to be merged.
+# What the evaluation before has left.
 
 
 @dataclass(frozen=True)
 class PriorEvaluation:
-    """What the evaluation before has left."""
+    """What the evaluation before has left, or the part before of the same evaluation."""
 
     results: Sequence[Bucket] = ()
-    """Results that are open or at the tip, and buckets that mask some of them."""
+    """Buckets of open and tip results, and of masks of some of them."""
     state: pa.Table | None = None
-    """What the strategy kept; None if it is not there, or was kept for another form of the plan."""
+    """The state; None if it is missing or damaged, or the route keeps none."""
     merged: Sequence[Bucket] = ()
-    """Buckets of which what counts is in those that follow."""
+    """Buckets that `merged_into` replaces in the commit of this evaluation."""
     merged_into: Sequence[NewBucket] = ()
     rows: int = 0
-    """How many more settled results there are by that: the masked ones go."""
+    """The change in the number of final results by that; it is negative, since masked ones go."""
     written: Sequence[NewBucket] = ()
-    """Of an evaluation that is done in parts, all that it has written of the answer so far."""
+    """The results that the parts before have written."""
     is_part: bool = False
-    """Whether it is the same evaluation that has left this."""
+    """Whether a part of the same evaluation has left this."""
 
     @property
     def unsettled(self) -> list[NewBucket]:
-        """What has been written and is open or at the tip."""
+        """Written results that are open or at the tip."""
         return [each for each in self.written if each.role in (Role.OPEN, Role.TIP)]
 
 
 def load_prior_evaluation(site: Site, task: EvaluationTask) -> PriorEvaluation:
-    """What there is of the evaluation before."""
+    """Look up what the evaluation before has left, and merge its buckets where that is due."""
     basis = task.basis
     if basis is None:
         return PriorEvaluation()
@@ -190,14 +208,14 @@ def load_prior_evaluation(site: Site, task: EvaluationTask) -> PriorEvaluation:
 
 
 def read_state(site: Site, of: ResultArchive) -> pa.Table | None:
-    """What was kept with results; None if it is not there, or is not what was written."""
+    """The state beside results; None if it is missing or damaged."""
     return _read_state_bucket(
         site, buckets.visible_buckets(site.catalog, of.stream_id, of.last.commit_id, role=Role.STATE)
     )
 
 
 def _read_state_bucket(site: Site, found: Sequence[Bucket]) -> pa.Table | None:
-    """What was kept; None if it is not there, or is not what was written: it can be made anew."""
+    # No error: the state can be rebuilt, or else `check_state_can_be_rebuilt` refuses.
     if len(found) != 1:
         return None
     (bucket,) = found
@@ -218,7 +236,7 @@ def _read_file(site: Site, path: str) -> bytes | None:
 
 
 def check_state_can_be_rebuilt(task: EvaluationTask, inputs: RunInputs) -> None:
-    """Refuse to go on without what the strategy kept, if rows that it was made of have been aged out since."""
+    """Refuse a step whose state is lost and cannot be rebuilt, since rows that it was made of have been aged out."""
     if task.basis is None:
         return
     lost = unrecoverable_sources(inputs.site.catalog, task.rewritten, task.route, task.basis)
@@ -231,7 +249,7 @@ def check_state_can_be_rebuilt(task: EvaluationTask, inputs: RunInputs) -> None:
 
 
 def intact_buckets(inputs: RunInputs, of: ResultArchive, some: Sequence[Bucket]) -> list[Bucket]:
-    """Those that are what was written: results may be worked out anew because some are not."""
+    """The buckets whose content is what was written. Results may be recomputed because some are damaged."""
     site = inputs.site
     seen = inspect_buckets(
         lambda: inputs.session, site.catalog, ResultInspectionContext(of.shape, site.warehouse), some

@@ -1,4 +1,10 @@
-"""What in a plan can fail, and over which rows it is computed; and which part of an expression it is that fails."""
+"""Finds the one row, and the smallest expression, for which a plan fails.
+
+First, from the plan alone: which expressions can fail for some row, and over which node they are computed, in the order
+in which they are computed. Then, with few and small jobs: the first row for which one of them fails. Rows that could
+fail are found by a condition where there is one (NULL where `try_…` gives NULL); otherwise the rows are cut into 64
+parts by time and by key, a binary search finds the first part that fails, and parts of up to 1,000 rows are searched in
+this process."""
 
 from __future__ import annotations
 
@@ -49,9 +55,9 @@ from errata.language.plan import Plan, PlanError
 from errata.model.columns import TypeKind
 
 _TRY_FUNCTIONS = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide", "%": "try_mod"}
-"""Operators, and the functions that give NULL where they fail."""
+"""For operators the functions that give NULL where the operators fail."""
 _SAFE_DIGITS = 28
-"""Sums of decimals have ten digits more than what they add up, as long as there is room."""
+"""Digits of decimals up to which sums cannot overflow: a sum has ten digits more, of at most 38."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +85,13 @@ class OverflowRisk:
 
     @property
     def tried(self) -> Group:
-        """The groups with two columns last: the aggregate, which is NULL where it is too large, and how much it adds
-        up."""
+        """The groups with two columns last: the aggregate, NULL where it overflows, and the number of its values."""
         tried = replace(self.aggregate, function=f"try_{self.aggregate.function}")
         return replace(self.group, aggregates=(tried, replace(self.aggregate, function="count")))
 
 
 def fallible_expressions(plan: Plan) -> Iterator[FallibleExpressions | OverflowRisk]:
-    """All that can fail, in an order in which nothing comes before what it is computed from."""
+    """All that can fail, each after what it is computed from."""
     for child in plan.inputs:
         yield from fallible_expressions(child)
     yield from _expressions_of_node(plan)
@@ -129,7 +134,7 @@ def _is_grouped(plan: Filter) -> bool:
 
 
 def _expressions_of_predicate(plan: Plan, parts: Sequence[Expr], where: str) -> Iterator[FallibleExpressions]:
-    """A predicate over a node: what cannot fail is asked first, and the rest only of the rows that it leaves."""
+    """A predicate over a node: conditions that cannot fail are applied first, the others to the rows that are left."""
     safe = conjunction([each for each in parts if never_fails(each)])
     risky = conjunction([each for each in parts if not never_fails(each)])
     if risky is not None:
@@ -176,8 +181,8 @@ def _can_overflow(aggregate: Aggregate) -> bool:
 
 
 def suspect_condition(expr: Expr) -> Expr | None:
-    """What is true of every row for which the expression fails, and perhaps of others, and cannot fail itself; None
-    where that cannot be told."""
+    """A condition that is true for every row for which the expression fails, perhaps for others, and that cannot fail
+    itself; None where there is no such."""
     risky = [each for each in walk_expr(expr) if _can_fail(each)]
     if not all(isinstance(each, Cast) or (isinstance(each, Call) and each.name in _TRY_FUNCTIONS) for each in risky):
         return None
@@ -190,12 +195,12 @@ def suspect_condition(expr: Expr) -> Expr | None:
 
 
 def any_condition(some: Sequence[Expr]) -> Expr | None:
-    """One condition that is true when any of them is."""
+    """The conditions joined by OR."""
     return reduce(lambda one, other: Call(OR, (one, other), BOOLEAN), some) if some else None
 
 
 def _can_fail(expr: Expr) -> bool:
-    """Whether it can fail itself, whatever becomes of its parts."""
+    """Whether it can fail itself, where its parts do not."""
 
     def known(part: Expr) -> Expr:
         return part if isinstance(part, Lit) else Ref("", part.type)
@@ -221,9 +226,9 @@ def _without_failure(expr: Expr) -> Expr:
 
 
 def innermost_failure(expr: Expr, fails: Callable[[Expr], bool]) -> Expr:
-    """Of an expression that fails for a row, the smallest part that does; `fails` tells it of a part for that row.
+    """The smallest part that fails of an expression that fails for a row. `fails` tells whether a part does.
 
-    A part may fail that is never computed, so they are asked in the order in which they are reached.
+    A part that is never computed may fail, too, so that parts are tried in the order of evaluation.
     """
     part = _failing_part(expr, lambda each: not never_fails(each) and fails(each))
     return expr if part is None else innermost_failure(part, fails)
@@ -235,7 +240,7 @@ def _failing_part(expr: Expr, fails: Callable[[Expr], bool]) -> Expr | None:
             return _failing_branch(Case(((when, then),), otherwise, expr.type), fails)
         case Case():
             return _failing_branch(expr, fails)
-    # Operators that do not look at all their arguments look at the first ones.
+    # Operators that stop early evaluate their first arguments.
     return next((each for each in children(expr) if fails(each)), None)
 
 
@@ -246,12 +251,12 @@ def _failing_branch(expr: Case, fails: Callable[[Expr], bool]) -> Expr | None:
     return expr.otherwise if expr.otherwise is not None and fails(expr.otherwise) else None
 
 
-# The one row for which an expression fails, found with few jobs that are as small as can be.
+# The row for which an expression fails.
 
 _LOCAL_ROWS = 1_000
-"""So many rows are looked at here, without another job."""
+"""Rows that are searched in this process, without further jobs."""
 _CUTS = 64
-"""Into so many parts what is looked at is cut, of which one is kept."""
+"""Parts into which rows are cut, to find the first that fails by six jobs."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +265,7 @@ class FailingRow:
 
     computed: RowExpression
     row: pa.Table
-    """The row alone, its columns called as those of the node are; `_vs` and `_ve` come last."""
+    """The row as a table, with the names of the node's columns; `_vs` and `_ve` come last."""
     error: Exception
 
 
@@ -270,7 +275,7 @@ def any_row_fails(rows: NodeRows, found: FallibleExpressions) -> bool:
 
 
 def find_failing_row(rows: NodeRows, found: FallibleExpressions) -> FailingRow | None:
-    """The first row, in order of time and key, for which any of the expressions fails, if it can be told."""
+    """The first row, in the order of time and key, for which any of the expressions fails, if it can be found."""
     probe = _probe_sql(rows, [each.expr for each in found.all])
     doubts = [suspect_condition(each.expr) for each in found.all]
     told = any_condition([each for each in doubts if each is not None]) if None not in doubts else None
@@ -284,7 +289,7 @@ def find_failing_row(rows: NodeRows, found: FallibleExpressions) -> FailingRow |
 
 
 def _probe_sql(rows: NodeRows, exprs: Sequence[Expr]) -> str:
-    """A number that takes all of the expressions to work out."""
+    """A number that is computed from all of the expressions."""
     return f"xxhash64({', '.join(map(rows.sql, exprs))})"
 
 
@@ -297,15 +302,14 @@ def _job_fails(frame: DataFrame, probe: str) -> bool:
 
 
 def _first_rows(rows: NodeRows, frame: DataFrame) -> pa.Table:
-    """The first rows in order of time and key; one more than are looked at tells that there are others."""
+    """The first rows in the order of time and key. One more than the limit tells that there are others."""
     columns = [*rows.columns, VS, VE]
     order = [VS, *map(rows.column, rows.plan.key)]
     return fetch_rows(frame.select(*columns).orderBy(*order).limit(_LOCAL_ROWS + 1))
 
 
 def _narrow_rows(rows: NodeRows, probe: str) -> pa.Table:
-    """Few enough rows with one among them that fails: the first part of time that has one, and where too many rows
-    begin at once, some of them by their key."""
+    """At most _LOCAL_ROWS rows of which one fails, if possible: cut by time three times, and then by key twice."""
     frame = rows.frame
     key = f"xxhash64({', '.join(map(rows.column, rows.plan.key)) or 0})"
     for position in (VS, VS, VS, key, key):
@@ -317,7 +321,7 @@ def _narrow_rows(rows: NodeRows, probe: str) -> pa.Table:
 
 
 def _first_failing_part(frame: DataFrame, position: str, probe: str) -> DataFrame:
-    """Of as many parts by position, about equally large, the first in which the expression fails."""
+    """The first part in which the expression fails, of _CUTS about equally large ones by position."""
     shares = ", ".join(f"{number / _CUTS}D" for number in range(1, _CUTS))
     cuts = group_sql(frame, [], [f"approx_percentile({position}, array({shares}))"]).collect()[0][0]
     ends = sorted(set(cuts or ()))
@@ -334,7 +338,7 @@ def _first_failing_part(frame: DataFrame, position: str, probe: str) -> DataFram
 
 
 def _first_failing(rows: NodeRows, suspects: pa.Table, probe: str) -> int | None:
-    """The place of the first row that fails."""
+    """The index of the first row that fails."""
     if _failure_of(rows, suspects, probe) is None:
         return None
     low, high = 0, suspects.num_rows - 1
@@ -348,7 +352,7 @@ def _first_failing(rows: NodeRows, suspects: pa.Table, probe: str) -> int | None
 
 
 def _failure_of(rows: NodeRows, suspects: pa.Table, probe: str) -> Exception | None:
-    """What becomes of rows that are here: no job is needed."""
+    """The error that rows in memory cause, if any; no job is needed."""
     local = frame_of_rows(rows.frame.sparkSession, suspects, arrow_ddl(suspects.schema))
     try:
         select_sql(local, probe).collect()

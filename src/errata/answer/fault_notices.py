@@ -1,11 +1,13 @@
-"""Whoever wants to know is called when a query stops, once for each fault, and once more when that is over."""
+"""Calls back once when a query stops, and once when it is no longer stopped; each at least once.
+
+The catalog notes what has been reported. A lease keeps two callers from reporting the same fault."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from errata.answer.runs import stopped_query_errors as in_words
+from errata.answer.runs import stopped_query_errors
 from errata.catalog import leases, queries
 from errata.catalog.leases import WaitPolicy
 from errata.catalog.queries import FaultNotice
@@ -17,28 +19,27 @@ STOPPED, OVER = "stopped", "over"
 NOTICE_LEASE = "telling of faults"
 
 LEASE_WAIT_SECONDS = 10.0
-"""Seconds that one who has something to tell waits for another who is just telling."""
+"""Seconds to wait for another caller that is reporting faults."""
 
 FaultCallback = Callable[[Mapping[str, Any]], object]
 
 
 def notify_faults(site: Site, call: FaultCallback) -> int:
-    """Call with what is to be told; how often that was.
+    """Call with each notice that is due, and return the number of calls.
 
-    What is told is JSON: `event` (stopped, over), `fault_id`, `project`, `query`, `since` (when it stopped), `words`,
-    and `fault`, the record that `errata status --format json` has. It is told at least once: who is killed between the
-    call and the catalog's note of it tells it again, under the same `fault_id`. Where the call fails, it is told the
-    next time.
+    A notice is JSON: `event` (stopped, over), `fault_id`, `project`, `query`, `since` (when it stopped), `words`, and
+    `fault`, the record that `errata status --format json` has. A process that is killed after the call and before the
+    catalog notes it causes a second call with the same `fault_id`. After a call that fails, the next run calls again.
     """
     with leases.hold_lease(site.catalog, NOTICE_LEASE, site.cause.owner, WaitPolicy(LEASE_WAIT_SECONDS)) as lease:
         if not lease.ours:
-            return 0  # what there is to tell the next one tells
+            return 0  # the next run reports what is left
         begun, over = queries.due_fault_notices(site.catalog)
         for each in over:
             call(_notice(site, OVER, each, _recovery_text(each)))
             queries.drop_fault_notice(site.catalog, each)
         for each in begun:
-            (error,) = in_words(site, [(each.query, each.fault)])
+            (error,) = stopped_query_errors(site, [(each.query, each.fault)])
             call(_notice(site, STOPPED, each, str(error)))
             queries.mark_fault_reported(site.catalog, each)
         return len(over) + len(begun)

@@ -1,5 +1,8 @@
-"""What stored lineage tells of changes that are in place: exactly the results whose rows a changed row is among, and
-exactly the rows that make these (replay-revisions, 2008, section 3.2.2)."""
+"""The replay sequence by stored lineage, for revisions in place (replay-revisions, 2008, section 3.2.2).
+
+Stored lineage holds for each result the interval of rows, by scan, that it was made of. It tells exactly which results
+a revised row is among the rows of, and exactly which rows make these; derived lineage tells a superset. It is read
+only around the revised rows, and used where it asks for fewer rows or refuses fewer revisions."""
 
 from __future__ import annotations
 
@@ -41,29 +44,29 @@ from errata.model.results import LINEAGE_FROM, LINEAGE_TO, VS
 from errata.model.time import Interval, merge_intervals
 
 MAX_RESULTS = 2_000
-"""Of more results than this it is not asked one by one what they were made of."""
+"""Results that are looked up one by one, at most. Beyond it derived lineage decides."""
 
 MAX_READ_INTERVALS = 64
-"""What is read lies in at most so many stretches of time; more are taken together where the gaps are least."""
+"""Intervals of a source that are read, at most. More are merged where the gaps between them are least."""
 
 MAX_READ_GROUPS = 16
-"""Rows of so many groups are told apart when they are read."""
+"""Groups of a source whose rows are read apart, at most."""
 
 KeptNames = Mapping[str, str]
-"""By the columns of a plan, the names under which results keep them."""
+"""For the columns of a plan, their names in the results."""
 
 
 @dataclass(frozen=True, slots=True)
 class InPlaceChange:
-    """Changes in place that are followed together."""
+    """Revisions in place that are followed together."""
 
     cluster: RevisionCluster
     moments: np.ndarray
-    """Where the rows lie, in order."""
+    """The event times of the rows, in order."""
 
 
 def touched_results(of: ResultScope, moved: InPlaceChange, lineage: pa.Table, names: KeptNames) -> BoolArray:
-    """Which results, told by their lineage, changed rows are among the rows of."""
+    """Which results, by their lineage, were made of revised rows among others."""
     found = np.zeros(lineage.num_rows, np.bool_)
     begins = lineage[VS].to_numpy()
     for place, region in _reachable_extents(of, moved.cluster):
@@ -76,7 +79,7 @@ def touched_results(of: ResultScope, moved: InPlaceChange, lineage: pa.Table, na
 
 
 def _reachable_extents(of: ResultScope, cluster: RevisionCluster) -> Iterator[tuple[int, Extent]]:
-    """For each scan of the source what its rows could touch at all."""
+    """For each scan of the source the region that its revised rows could touch by derived lineage."""
     for place, scan in enumerate(scans_of(of.plan)):
         if scan.source.name != cluster.source:
             continue
@@ -87,7 +90,7 @@ def _reachable_extents(of: ResultScope, cluster: RevisionCluster) -> Iterator[tu
 
 
 def _made_of_moments(moments: np.ndarray, lineage: pa.Table, place: int) -> BoolArray:
-    """Which results have one of the moments in the stretch of a scan that they were made of."""
+    """Which results have one of the event times in the interval of a scan that they were made of."""
     first, last = lineage[f"{LINEAGE_FROM}{place}"], lineage[f"{LINEAGE_TO}{place}"]
     has = first.is_valid().to_numpy()
     low = np.searchsorted(moments, first.fill_null(0).to_numpy())
@@ -104,8 +107,8 @@ def sequence_by_stored_lineage(
     names: KeptNames,
     aged_to: AgeLimits,
 ) -> ReplaySequence | None:
-    """What there is to be worked out again, where it is known which results changes in place touch. `rest`: what all
-    other changes take. None where it is too much to be asked one by one."""
+    """The sequence, where it is known which results revisions in place touch. `rest`: the sequence for all other
+    revisions. None where there are too many results to look up."""
     old = _results_of_aged_rows(of.plan, lineage, aged_to)
     refused: list[RefusedRevisions] = []
     good: list[tuple[RevisionCluster, BoolArray]] = []
@@ -114,7 +117,7 @@ def sequence_by_stored_lineage(
             why = f"the results are made of rows of {', '.join(too_old)} that have been aged out"
             refused.append(cluster_refusal(moved.cluster, why))
         else:
-            # What other changes touch is worked out with these, from all that they need.
+            # Results that other revisions touch are recomputed with these.
             good.append((moved.cluster, which & ~_results_in_regions(rest.regions, lineage, names)))
     chosen = np.zeros(lineage.num_rows, np.bool_)
     for _, which in good:
@@ -135,19 +138,19 @@ def sequence_by_stored_lineage(
 
 
 def _results_of_aged_rows(plan: Plan, lineage: pa.Table, aged_to: AgeLimits) -> dict[str, BoolArray]:
-    """By source, which results were made of rows of it that are no longer there."""
+    """For each source, which results were made of rows of it that have been aged out."""
     found: dict[str, BoolArray] = {}
     for place, scan in enumerate(scans_of(plan)):
         name = scan.source.name
         if (gone := aged_to.get(name)) is not None:
-            # Of a relation the version counts that was valid last, and none is aged out.
+            # Relations are not aged out: a result may need the last version before it.
             first = lineage[f"{LINEAGE_FROM}{place}"].fill_null(gone).to_numpy()
             found[name] = found.get(name, np.zeros(lineage.num_rows, np.bool_)) | (first < gone)
     return found
 
 
 def _results_in_regions(regions: Iterable[Extent], lineage: pa.Table, names: KeptNames) -> BoolArray:
-    """Which results lie in regions, of which all constants are of columns of the key."""
+    """Which results lie in regions whose constants are all of key columns."""
     found = np.zeros(lineage.num_rows, np.bool_)
     as_kept = [replace(each, values={names[name]: value for name, value in each.values.items()}) for each in regions]
     begins = lineage[VS].to_numpy()
@@ -157,7 +160,7 @@ def _results_in_regions(regions: Iterable[Extent], lineage: pa.Table, names: Kep
 
 
 def _result_regions(plan: Plan, rows: pa.Table, names: KeptNames) -> Iterator[Extent]:
-    """For each result the region that holds it alone."""
+    """For each result the region that holds only it."""
     columns = {name: _plain_values(rows[names[name]]) for name in plan.key}
     for number, begins in enumerate(rows[VS].to_pylist()):
         values: dict[str, Value] = {name: column[number] for name, column in columns.items()}
@@ -170,7 +173,7 @@ def _plain_values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _reads_of_results(plan: Plan, rows: pa.Table, regions: Sequence[Extent]) -> dict[str, tuple[Extent, ...]]:
-    """Of each source the rows that the results were made of."""
+    """For each source the extents of the rows that the results were made of."""
     read = scans_of(plan)
     ends = [
         (rows[f"{LINEAGE_FROM}{place}"].to_pylist(), rows[f"{LINEAGE_TO}{place}"].to_pylist())
@@ -188,7 +191,7 @@ def _reads_of_results(plan: Plan, rows: pa.Table, regions: Sequence[Extent]) -> 
 
 
 def _limit_reads(some: Mapping[frozenset[tuple[str, Value]], Sequence[Interval]]) -> Iterator[Extent]:
-    """The stretches that are read, by the constants of their rows; no more of them than can be asked for one by one."""
+    """The extents that are read, at most MAX_READ_INTERVALS of them."""
     apart = {values: merge_intervals(each) for values, each in some.items()}
     if sum(len(each) for each in apart.values()) > MAX_READ_INTERVALS:
         everything = _merge_intervals(merge_intervals(each for intervals in apart.values() for each in intervals))
@@ -198,15 +201,15 @@ def _limit_reads(some: Mapping[frozenset[tuple[str, Value]], Sequence[Interval]]
 
 
 def _merge_intervals(intervals: Sequence[Interval]) -> list[Interval]:
-    """Intervals, which lie apart and in order, cut at the widest gaps only."""
+    """Intervals, which lie apart and in order, merged except at the widest gaps."""
     gaps = np.array([later.start - former.end for former, later in pairwise(intervals)])
     cuts = [0, *(int(each) + 1 for each in np.sort(np.argsort(gaps)[::-1][: MAX_READ_INTERVALS - 1])), len(intervals)]
     return [Interval(intervals[low].start, intervals[high - 1].end) for low, high in pairwise(cuts)]
 
 
 def results_to_keep(stored: StoredLineageMatch, lost: BoolArray) -> tuple[BoolArray, list[RefusedRevisions]]:
-    """Of results that did not come out again as they were known to be made: which others are to be corrected, and why
-    not those. Changes that touch some of the lost ones are refused whole."""
+    """Which results are corrected where some, `lost`, did not come out again from the rows that they were made of.
+    Clusters that touch lost ones are refused whole."""
     why = "the results were made before rows came or went between theirs, which these results could not take up"
     keep = np.zeros(stored.rows.num_rows, np.bool_)
     refused = []
@@ -219,22 +222,22 @@ def results_to_keep(stored: StoredLineageMatch, lost: BoolArray) -> tuple[BoolAr
 
 
 def _sorted_refusals(refused: Iterable[RefusedRevisions]) -> list[RefusedRevisions]:
-    """Refusals for one reason as one. The version that was and the one that is stand side by side then."""
+    """Refusals of one reason merged. They are sorted, so that former and current version of a revision are adjacent."""
     return list(merge_refusals(sorted(refused, key=lambda each: (each.source, each.last))))
 
 
-# Stored lineage asked: which results changes in place touch, and which rows these were made of.
+# Stored lineage read from its buckets.
 
 
 @dataclass(frozen=True)
 class LineageRequest:
-    """What is to be told of a query's results."""
+    """What stored lineage is asked."""
 
     task: EvaluationTask
     basis: ResultArchive
     in_place: tuple[SourceRevisions, ...]
     rest: tuple[RevisionCluster, ...]
-    """Changes that are not in place: derived lineage follows them."""
+    """Clusters that are not in place: derived lineage follows them."""
 
 
 def lineage_request(
@@ -243,8 +246,8 @@ def lineage_request(
     revised: Iterable[SourceRevisions],
     others: Iterable[RevisionCluster] = (),
 ) -> LineageRequest | None:
-    """What stored lineage can be asked; None where none is kept, or nothing was revised in place. `others`: further
-    changes of which no more is known."""
+    """What stored lineage can be asked; None where none is kept, or no revision is in place. `others`: further clusters
+    whose versions are not known."""
     if not stores_lineage(task):
         return None
     parts = [split_in_place(task.rewritten, each) for each in revised]
@@ -256,8 +259,7 @@ def lineage_request(
 def cheaper_sequence(
     of: ResultScope, wanted: LineageRequest, inputs: RunInputs, found: ReplaySequence, aged: AgeLimits
 ) -> tuple[ReplaySequence, str] | None:
-    """What there is to be worked out again as stored lineage tells it, and why, if that is less than what was found
-    without."""
+    """The sequence by stored lineage, and why it is used, if it is less than the one found by derived lineage."""
     names = wanted.task.kept_names
     moved = [each for revised in wanted.in_place for each in _in_place_changes(revised)]
     lineage = _current_lineage(wanted, inputs, of, moved)
@@ -290,13 +292,13 @@ def _in_place_changes(revised: SourceRevisions) -> Iterator[InPlaceChange]:
 def _current_lineage(
     wanted: LineageRequest, inputs: RunInputs, of: ResultScope, moved: Sequence[InPlaceChange]
 ) -> pa.Table:
-    """The lineage that counts of all results that changes can touch, and of some others."""
+    """The current lineage of all results that revisions can touch, and of some others."""
     schema, spans = stored_lineage_schema(wanted.task), merge_intervals(each.cluster.rows.interval for each in moved)
     rows = _read_lineage(wanted, inputs, schema, spans)
     some = np.zeros(rows.num_rows, np.bool_)
     for each in moved:
         some |= touched_results(of, each, rows, wanted.task.kept_names)
-    # What was told later of a result may lie in other buckets, since it is made of other rows now.
+    # Later lineage of a result may lie in other buckets, since the result is made of other rows now.
     begins = np.unique(rows[VS].to_numpy()[some])
     spans = merge_intervals(Interval(int(each), int(each) + 1) for each in begins)
     rows = _read_lineage(wanted, inputs, schema, spans)
@@ -316,7 +318,7 @@ def _read_lineage(wanted: LineageRequest, inputs: RunInputs, schema: pa.Schema, 
 def _lineage_of_published(
     wanted: LineageRequest, inputs: RunInputs, rows: pa.Table, spans: Sequence[Interval]
 ) -> pa.Table:
-    """The lineage of results that there are: of others it may stand there still."""
+    """The lineage of results that are published; that of masked ones may still be stored."""
     if not rows.num_rows:
         return rows
     results = published_starting_in(inputs.site.catalog, inputs.site.warehouse, wanted.basis, spans)

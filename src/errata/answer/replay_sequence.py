@@ -1,5 +1,9 @@
-"""What revisions invalidate of a query's results, and what has to be read to work it out again: the replay sequence
-(replay-revisions, 2008, section 3)."""
+"""Which results revisions invalidate, and which source rows have to be read to recompute them: the replay sequence
+(replay-revisions, 2008, section 3).
+
+Derived lineage follows each cluster of revisions forward through the plan to an extent of the results (a region), and
+each region backward to the extents of all sources that make it. A cluster whose region is made of rows that have been
+aged out is refused whole. Pure: it takes the plan and the clusters, and reads no rows."""
 
 from __future__ import annotations
 
@@ -26,29 +30,29 @@ from errata.model.time import HIGHEST, LOWEST, Interval
 
 @dataclass(frozen=True, slots=True)
 class ResultScope:
-    """What of a query is published: where its results begin and end, and how they are kept."""
+    """Which results of a query are published: where they begin and end, and how they are kept."""
 
     plan: Plan
     """Rewritten."""
     route: Route
     begins: int
-    """Nothing is answered of earlier instants."""
+    """The first instant that is answered."""
     aged_to: int | None
-    """What is answered of earlier instants is no longer whole."""
+    """Results of earlier instants have been aged out in part."""
     until: int
     """The last instant that is answered."""
     by_key: bool = False
-    """Whether regions are told by columns of the key alone, since that is what is known of results beside them."""
+    """Whether regions have constants of key columns alone, since stored lineage has no other columns."""
 
     @property
     def axis(self) -> ExtentAxis:
-        """How regions of the results lie in time. Where results replace each other, they are told by instants."""
+        """By what regions of the results lie in time: by instants where results replace each other."""
         return ExtentAxis.INSTANT if self.route.covering else extent_axis(self.plan)
 
     @property
     def from_its_beginning(self) -> bool:
-        """Whether nothing is published of instants before those that are answered; results that last for ever are, from
-        whenever they began."""
+        """Whether no result is published that ended before the first instant. Results that last for ever are, wherever
+        they began."""
         return self.route.covering or self.route.kind is RouteKind.APPENDED
 
     @property
@@ -61,42 +65,42 @@ class ResultScope:
 
 @dataclass(frozen=True, slots=True)
 class ReplaySequence:
-    """What there is to be worked out again."""
+    """Results that are recomputed, and the rows that are read for it."""
 
     regions: tuple[Extent, ...]
-    """Of the results, by the names of the plan."""
+    """Extents of the results, by the names of the plan's fields."""
     reads: Mapping[str, tuple[Extent, ...]]
-    """Of each source, what makes the results in the regions."""
+    """For each source the extents of the rows that make the results in the regions."""
     refused: tuple[RefusedRevisions, ...] = ()
     least: ReplaySequence | None = None
-    """If more is worked out again than has to be: what has to be."""
+    """The minimal sequence, where more is recomputed than has to be."""
     stored: StoredLineageMatch | None = None
-    """Where stored lineage tells a part of it."""
+    """The part that stored lineage tells."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredLineageMatch:
-    """What stored lineage tells of results that changes in place touch."""
+    """Results that revisions in place touch, told by stored lineage."""
 
     rest: ReplaySequence
-    """What the other changes take, as derived lineage tells it."""
+    """The sequence for all other revisions, by derived lineage."""
     rows: pa.Table
     """The lineage of the results."""
     regions: tuple[Extent, ...]
     """One for each result."""
     reads: Mapping[str, tuple[Extent, ...]]
-    """Of each source the rows that the results were made of."""
+    """For each source the extents of the rows that the results were made of."""
     changes: tuple[tuple[RevisionCluster, BoolArray], ...]
-    """The changes, and of the results those that each of them touches."""
+    """The clusters of revisions, each with flags for the results that it touches."""
 
 
 def minimal_sequence(of: ResultScope, revised: Iterable[SourceRevisions], aged_to: AgeLimits) -> ReplaySequence:
-    """What makes the results that revisions touch, as little as lineage can tell."""
+    """The sequence for revisions, as small as derived lineage can tell."""
     return sequence_for_changes(of, [cluster for each in revised for cluster in cluster_revisions(each)], aged_to)
 
 
 def sequence_for_changes(of: ResultScope, changes: Iterable[RevisionCluster], aged_to: AgeLimits) -> ReplaySequence:
-    """What makes the results that changes touch."""
+    """The sequence for clusters of revisions."""
     regions, reads, refused = [], [], []
     for cluster in changes:
         found = list(_touched_extents(of, cluster))
@@ -105,7 +109,7 @@ def sequence_for_changes(of: ResultScope, changes: Iterable[RevisionCluster], ag
             continue
         regions += [region for region, _ in found]
         reads += [needed for _, needed in found]
-    # No wider than what is read for them: of regions that overlap, each is worked out by itself.
+    # Regions that overlap are not widened to disjoint ones: no more would be read for these.
     return ReplaySequence(
         tuple(merge_extents(regions)), _reads_by_source(of.plan, reads), tuple(merge_refusals(refused))
     )
@@ -114,8 +118,8 @@ def sequence_for_changes(of: ResultScope, changes: Iterable[RevisionCluster], ag
 def full_sequence(
     of: ResultScope, work: ReplaySequence, aged_to: AgeLimits, *, narrowed: bool = True
 ) -> ReplaySequence:
-    """All that makes the results there are, of the groups that are touched if they are few; `work` is the minimum, and
-    all there is where rows have been aged out that results are made of."""
+    """The sequence for all results, or for those of the groups that are touched where these are few (`narrowed`).
+    `work` is the minimal sequence; it is returned where rows that results are made of have been aged out."""
     if not work.regions or any(place is not None for place in aged_to.values()):
         return work
     timed = time_lags(of.plan)
@@ -128,7 +132,7 @@ def full_sequence(
 
 
 def sequence_for_interval(of: ResultScope, interval: Interval, aged_to: AgeLimits) -> ReplaySequence:
-    """What makes the results of an interval."""
+    """The sequence for all results of an interval."""
     region = extent_in_scope(of, Extent(of.axis, interval))
     if region.empty:
         return ReplaySequence((), {})
@@ -139,7 +143,7 @@ def sequence_for_interval(of: ResultScope, interval: Interval, aged_to: AgeLimit
 
 
 def touches_kept_state(of: ResultScope, revised: Iterable[SourceRevisions]) -> bool:
-    """Whether what the strategy keeps is made of rows that have been revised."""
+    """Whether the route's state is made of rows that have been revised."""
     if not of.route.keeps_state:
         return False
     kept = reads_of_step(of.plan, of.route, EvaluationSpan(of.until, of.until), state_lost=True)[STATE_SOURCE]
@@ -147,7 +151,7 @@ def touches_kept_state(of: ResultScope, revised: Iterable[SourceRevisions]) -> b
 
 
 def _reaches_kept_rows(revised: SourceRevisions, reach: Extent | None, until: int) -> bool:
-    """Whether rows that are kept, or have a say in them, are among those that have been revised."""
+    """Whether revised rows lie in the extent that the state is made of."""
     if reach is None or reach.interval.empty:
         return False
     begins = revised.rows[VS]
@@ -157,7 +161,7 @@ def _reaches_kept_rows(revised: SourceRevisions, reach: Extent | None, until: in
 
 
 def sequence_for_extents(of: ResultScope, regions: Iterable[Extent], aged_to: AgeLimits) -> ReplaySequence:
-    """What makes the results of some regions, which lie apart."""
+    """The sequence for some regions, which lie apart."""
     known = tuple(regions)
     reads = [backward(of.plan, _extent_for_plan(of, each)) for each in known]
     if why := _why_aged_out(of.plan, reads, aged_to):
@@ -166,7 +170,7 @@ def sequence_for_extents(of: ResultScope, regions: Iterable[Extent], aged_to: Ag
 
 
 def _touched_extents(of: ResultScope, cluster: RevisionCluster) -> Iterator[tuple[Extent, ScanExtents]]:
-    """The regions that a change touches through each scan of its source, and what makes them."""
+    """The regions that a cluster touches through each scan of its source, each with what makes it."""
     for place, scan in enumerate(scans_of(of.plan)):
         if scan.source.name != cluster.source:
             continue
@@ -183,7 +187,7 @@ def _touched_extents(of: ResultScope, cluster: RevisionCluster) -> Iterator[tupl
 
 
 def extent_in_scope(of: ResultScope, region: Extent) -> Extent:
-    """A region of the plan's rows as the results are kept, as far as something is published of it."""
+    """A region of the plan's rows by the axis of the results, clipped to what is published."""
     if region.axis is not of.axis:
         region = Extent(of.axis, instants_of(of.plan, region), region.values)
     span = of.span
@@ -191,18 +195,18 @@ def extent_in_scope(of: ResultScope, region: Extent) -> Extent:
     if interval.start > of.until:
         interval = Interval(0, 0)
     elif interval.end > of.until + 1:
-        # Nothing is published of later instants, but what is foreseen of them.
+        # No result begins later, but ends that are published may lie there.
         interval = Interval(interval.start, span.end)
     return replace(region, interval=interval)
 
 
 def _extent_for_plan(of: ResultScope, region: Extent) -> Extent:
-    """A region of the results for the plan; nothing after the last instant is worked out."""
+    """A region clipped to the last instant that is answered, for the plan."""
     return replace(region, interval=Interval(region.interval.start, min(region.interval.end, of.until + 1)))
 
 
 def _why_aged_out(plan: Plan, reads: Sequence[ScanExtents], aged_to: AgeLimits) -> str | None:
-    """Why a region cannot be worked out again: rows that it is made of are no longer there."""
+    """Why a region cannot be recomputed: rows that it is made of have been aged out."""
     for found in reads:
         for place, region in found.items():
             name = scans_of(plan)[place].source.name
@@ -217,13 +221,13 @@ def cluster_refusal(cluster: RevisionCluster, why: str) -> RefusedRevisions:
 
 
 def merge_refusals(refused: Iterable[RefusedRevisions]) -> Iterator[RefusedRevisions]:
-    """Refusals for one reason as one."""
+    """Refusals of one source for one reason, merged."""
     by_reason: dict[tuple[str, str], RefusedRevisions] = {}
     for each in refused:
         known = by_reason.get((each.source, each.reason))
         numbers = (each.first, each.last, each.count)
         if known is not None:
-            # The version that was and the one that is are of one revision.
+            # The former version and the current one are of one revision, and counted once.
             count = max(known.count, each.count) if known.last == each.last else known.count + each.count
             numbers = (min(known.first, each.first), max(known.last, each.last), count)
         by_reason[each.source, each.reason] = RefusedRevisions(each.source, *numbers, each.reason)
@@ -231,7 +235,7 @@ def merge_refusals(refused: Iterable[RefusedRevisions]) -> Iterator[RefusedRevis
 
 
 def _reads_by_source(plan: Plan, reads: Iterable[ScanExtents]) -> dict[str, tuple[Extent, ...]]:
-    """What is read of each source, whatever for."""
+    """For each source all extents that are read."""
     read = scans_of(plan)
     found: dict[str, list[Extent]] = {scan.source.name: [] for scan in read}
     for some in reads:

@@ -85,7 +85,7 @@ def lineage_of_rows(plan: Plan, route: Route, frames: Mapping[str, DataFrame], s
         return select_columns(rows, [*columns], **{LINEAGE_FIRST_KEY: "CAST(NULL AS BIGINT)"})
     rows_below = compile_rows(_row_window_tail(route).input, frames)
     frame = select_columns(rows_below.frame, ["*"], **{_KNOWN: "CAST(NULL AS BIGINT)"})
-    return _lineage_of_windows(plan, _row_window_tail(route), rows_below.over(rows_below.plan, frame))
+    return _lineage_of_windows(plan, _row_window_tail(route), rows_below.for_node(rows_below.plan, frame))
 
 
 def _row_window_tail(route: Route) -> TailOperator[Group]:
@@ -103,7 +103,7 @@ def _row_window(found: TailOperator[Group]) -> RowWindow:
 def _rows_between(found: TailOperator[Group], frames: Mapping[str, DataFrame], since: int, until: int) -> NodeRows:
     rows = compile_rows(found.input, frames)
     since_then = f"{VS} >= {instant_sql(since)}"
-    return rows.over(found.input, rows.frame.filter(f"{since_then} AND {VS} <= {instant_sql(until)}"))
+    return rows.for_node(found.input, rows.frame.filter(f"{since_then} AND {VS} <= {instant_sql(until)}"))
 
 
 def _with_open_windows(rows: NodeRows, found: TailOperator[Group], step: EvaluationSpan, given: StepInput) -> NodeRows:
@@ -117,7 +117,7 @@ def _with_open_windows(rows: NodeRows, found: TailOperator[Group], step: Evaluat
         frame = union_by_position(
             frame, select_columns(given.state, rows.columns, **{VS: VS, VE: OPEN_END, _KNOWN: _KNOWN})
         )
-    return rows.over(rows.plan, frame)
+    return rows.for_node(rows.plan, frame)
 
 
 def _lineage_of_windows(plan: Plan, found: TailOperator[Group], rows: NodeRows) -> DataFrame:
@@ -208,7 +208,7 @@ def replay_row_windows(route: Route, frames: Mapping[str, DataFrame], of: pa.Tab
     )
     known = f"IF({_PLACE} = {_START}, {_FIRST_NUMBER}, NULL)"
     frame = select_columns(placed, [*rows.columns, VS, VE], **{_SEQUENCE: _SEQUENCE_ID, _KNOWN: known})
-    apart = replace(rows, frame=frame, way=EvaluationMode(None, (_SEQUENCE,), lineage=False))
+    apart = replace(rows, frame=frame, mode=EvaluationMode(None, (_SEQUENCE,), lineage=False))
     filled = compile_group(found.node, apart, _KNOWN)
     return named_frame(apply_operators(found.above, filled), [_SEQUENCE_ID]).drop(_SEQUENCE_ID)
 
