@@ -87,19 +87,19 @@ def numbered_pending_schema(stream: Stream) -> pa.Schema:
     return pa.schema([pa.field("_ordinal", pa.int64()), *pending_schema(stream)])
 
 
-def slot_rows(intent: AppendContext, table: pa.Table, positions: np.ndarray) -> pa.Table:
+def slot_rows(context: AppendContext, table: pa.Table, positions: np.ndarray) -> pa.Table:
     """Rows for the archive, with their slots."""
-    slots = intent.slots(order_values(table[intent.stream.order]))
-    schema = slot_row_schema(intent.stream)
-    columns: dict[str, Any] = {name: table[name] for name in intent.stream.names}
+    slots = context.slots(order_values(table[context.stream.order]))
+    schema = slot_row_schema(context.stream)
+    columns: dict[str, Any] = {name: table[name] for name in context.stream.names}
     columns |= {SLOT: slots, POS: positions, ASIDE: pa.nulls(table.num_rows, pa.binary())}
     return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
-def aside_row(intent: AppendContext, position: int, said: ReportKind, blob: bytes) -> pa.Table:
+def aside_row(context: AppendContext, position: int, said: ReportKind, blob: bytes) -> pa.Table:
     """An aside: one blob, sent to the last slot."""
-    schema = slot_row_schema(intent.stream)
-    values: dict[str, Any] = {SLOT: intent.aside_slot, POS: position, ASIDE: said.value.encode() + b":" + blob}
+    schema = slot_row_schema(context.stream)
+    values: dict[str, Any] = {SLOT: context.aside_slot, POS: position, ASIDE: said.value.encode() + b":" + blob}
     return pa.table([pa.array([values.get(field.name)], field.type) for field in schema], schema=schema)
 
 

@@ -84,7 +84,7 @@ def _lived(a_house: Builder, layout: str) -> list[list[tuple[object, object, obj
     age_out(house.site)
     # Whole buckets keep a little more than row by row: what all must keep is compared.
     seen.append([row for row in _told(house) if isinstance(row[0], int) and row[0] >= 15])
-    assert all(not each.findings for each in run_doctor(house.site, orders=DoctorOptions()))
+    assert all(not each.findings for each in run_doctor(house.site, options=DoctorOptions()))
     return seen
 
 

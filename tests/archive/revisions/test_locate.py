@@ -33,7 +33,8 @@ from errata.archive.revisions.locate import (
 )
 from errata.archive.schemas import unpack_table
 from errata.catalog import buckets as index
-from errata.catalog import declarations, streams
+from errata.catalog import bucket_writes, declarations, streams
+from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.database import Catalog
 from errata.declare.warehouse import Warehouse
 from errata.intake.types import arrow_schema
@@ -327,7 +328,7 @@ def test_files_and_inline_buckets_are_found_through_the_catalog(
     made.append(BucketWriter(stream, warehouse, inline=True).write(second, Role.BASE))
     basis = streams.stream_state(catalog, stream.name)
     with catalog.writing() as connection:
-        index.add_buckets(connection, basis.stream_id, None, commit, made)
+        bucket_writes.add_buckets(connection, basis.stream_id, commit, BucketAddition(made))
     buckets = index.visible_buckets(catalog, basis.stream_id, commit)
     assert [bucket.inline for bucket in buckets] == [False, True, False]
     wanted = WantedKeys(

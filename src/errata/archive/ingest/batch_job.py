@@ -36,38 +36,38 @@ MAX_TASK_ROWS = 4_000_000
 
 
 def run_batch_job(prepared: PreparedBatch, session: SparkSession) -> tuple[AppendContext, pa.Table]:
-    """Read, order and write a batch; its intent with the bounds of its slots, and the reports of the tasks."""
+    """Read, order and write a batch; its context with the bounds of its slots, and the reports of the tasks."""
     with spark_errors_in_words():
-        intent, job = _plan_job(prepared, session)
-        return intent, fetch_rows(job)
+        context, job = _plan_job(prepared, session)
+        return context, fetch_rows(job)
 
 
 def _plan_job(prepared: PreparedBatch, session: SparkSession) -> tuple[AppendContext, DataFrame]:
-    """The job of a batch, and the intent with the bounds of its slots."""
-    intent, known, found = prepared.context, prepared.archived_scan, prepared.archived_buckets
-    short = _plan_without_shuffle(session, intent, prepared.splits)
+    """The job of a batch, and the context with the bounds of its slots."""
+    context, known, found = prepared.context, prepared.archived_scan, prepared.archived_buckets
+    short = _plan_without_shuffle(session, context, prepared.splits)
     if short is not None:
-        intent = replace(intent, bounds=short.bounds)
-        return intent, _slot_job(session, intent, short, archived_sources(prepared))
-    sample = sample_order(prepared.files, prepared.layouts, intent.stream)
-    intent = replace(intent, bounds=tuple(range_bounds(sample, intent.stream.bucket_rows)))
+        context = replace(context, bounds=short.bounds)
+        return context, _slot_job(session, context, short, archived_sources(prepared))
+    sample = sample_order(prepared.files, prepared.layouts, context.stream)
+    context = replace(context, bounds=tuple(range_bounds(sample, context.stream.bucket_rows)))
     rows = None
     if known is not None and found.all:
-        rows = scan_rows(session, prepared.catalog, intent.warehouse, known, found)
-    return intent, _shuffle_job(session, intent, prepared.splits, rows)
+        rows = scan_rows(session, prepared.catalog, context.warehouse, known, found)
+    return context, _shuffle_job(session, context, prepared.splits, rows)
 
 
 def _plan_without_shuffle(
-    session: SparkSession, intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]]
+    session: SparkSession, context: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]]
 ) -> SlotPlan | None:
     """What each slot's task would read if nothing were shuffled; None when the rows must be."""
-    if not intent.stream.key_has_order:
+    if not context.stream.key_has_order:
         return None
-    spans = order_ranges([split for split, _ in work], [layout for _, layout in work], intent.stream)
+    spans = order_ranges([split for split, _ in work], [layout for _, layout in work], context.stream)
     if spans is None:
         return None
     cores = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
-    return plan_slots(intent, work, spans, cores)
+    return plan_slots(context, work, spans, cores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +79,15 @@ class SlotPlan:
 
 
 def plan_slots(
-    intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]], spans: Mapping[int, OrderRange], cores: int
+    context: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]], spans: Mapping[int, OrderRange], cores: int
 ) -> SlotPlan | None:
     """The short way, if there is one: None when tasks would read too much twice, hold too much, or be too few."""
     sizes = {split.number: _split_rows(split, layout) for split, layout in work}
-    bounds = slot_bounds(spans, sizes, intent.stream.bucket_rows)
+    bounds = slot_bounds(spans, sizes, context.stream.bucket_rows)
     total = sum(sizes.values())
-    if len(bounds) + 1 < min(cores, total // intent.stream.bucket_rows):
+    if len(bounds) + 1 < min(cores, total // context.stream.bucket_rows):
         return None
-    pieces = _assign_pieces(replace(intent, bounds=bounds), work, spans)
+    pieces = _assign_pieces(replace(context, bounds=bounds), work, spans)
     held = [sum(sizes[piece.split.number] for piece in each) for each in pieces.values()]
     if max(held) > MAX_TASK_ROWS or sum(held) > MAX_READ_OVERLAP * max(total, 1):
         return None
@@ -113,77 +113,77 @@ def _split_rows(split: FileSplit, layout: FileLayout) -> int:
 
 
 def _assign_pieces(
-    intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]], spans: Mapping[int, OrderRange]
+    context: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]], spans: Mapping[int, OrderRange]
 ) -> dict[int, list[SlotPiece]]:
     """Which slot's task reads which pieces."""
-    pieces: dict[int, list[SlotPiece]] = {slot: [] for slot in range(intent.aside_slot)}
+    pieces: dict[int, list[SlotPiece]] = {slot: [] for slot in range(context.aside_slot)}
     for split, layout in work:
-        touched = _touched_slots(intent, spans.get(split.number))
+        touched = _touched_slots(context, spans.get(split.number))
         for slot in sorted(touched):
             pieces[slot].append(SlotPiece(split, layout, slot == min(touched)))
     return pieces
 
 
-def _touched_slots(intent: AppendContext, span: OrderRange | None) -> set[int]:
+def _touched_slots(context: AppendContext, span: OrderRange | None) -> set[int]:
     if span is None:  # no rows
         return {PENDING_SLOT}
     low, high = span
-    slots = set(range(bisect_right(intent.bounds, low), bisect_right(intent.bounds, high) + 1))
-    may_be_late = intent.stable is not None and low < intent.stable
+    slots = set(range(bisect_right(context.bounds, low), bisect_right(context.bounds, high) + 1))
+    may_be_late = context.stable is not None and low < context.stable
     return slots | {PENDING_SLOT} if may_be_late else slots
 
 
-def _slot_job(session: SparkSession, intent: AppendContext, short: SlotPlan, witnesses: ArchivedRows) -> DataFrame:
+def _slot_job(session: SparkSession, context: AppendContext, short: SlotPlan, archived: ArchivedRows) -> DataFrame:
     slots = session.range(0, len(short.pieces), 1, len(short.pieces))
     return slots.mapInArrow(
-        _as_function(partial(write_slots, intent, short.pieces, witnesses)), arrow_ddl(report_schema())
+        _as_function(partial(write_slots, context, short.pieces, archived)), arrow_ddl(report_schema())
     )
 
 
 def _shuffle_job(
-    session: SparkSession, intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]], known: DataFrame | None
+    session: SparkSession, context: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]], known: DataFrame | None
 ) -> DataFrame:
-    rows = _read_frame(session, intent, work)
-    if not intent.stream.key_has_order:
-        rows = _deduplicate_by_key(intent, rows, known)
+    rows = _read_frame(session, context, work)
+    if not context.stream.key_has_order:
+        rows = _deduplicate_by_key(context, rows, known)
     elif known is not None:
-        rows = rows.unionAll(_archived_frame(intent, known))
-    slots = intent.aside_slot + 1
+        rows = rows.unionAll(_archived_frame(context, known))
+    slots = context.aside_slot + 1
     # One split into one bucket needs no shuffle: everything is in one task already.
     placed = rows.coalesce(1) if slots == 2 and len(work) == 1 else rows.repartitionById(slots, SLOT)
-    ordered = placed.sortWithinPartitions(*_sort_keys(intent))
-    finish = partial(stages.write_stage, intent, intent.stream.key_has_order)
+    ordered = placed.sortWithinPartitions(*_sort_keys(context))
+    finish = partial(stages.write_stage, context, context.stream.key_has_order)
     return ordered.mapInArrow(_as_function(finish), arrow_ddl(report_schema()))
 
 
 def _read_frame(
-    session: SparkSession, intent: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]]
+    session: SparkSession, context: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]]
 ) -> DataFrame:
     numbered = {split.number: (split, layout) for split, layout in work}
     ids = session.range(0, len(work), 1, len(work))
-    read = partial(stages.read_stage, intent, numbered)
-    return ids.mapInArrow(_as_function(read), arrow_ddl(slot_row_schema(intent.stream)))
+    read = partial(stages.read_stage, context, numbered)
+    return ids.mapInArrow(_as_function(read), arrow_ddl(slot_row_schema(context.stream)))
 
 
-def _archived_frame(intent: AppendContext, known: DataFrame) -> DataFrame:
+def _archived_frame(context: AppendContext, known: DataFrame) -> DataFrame:
     return known.mapInArrow(
-        _as_function(partial(stages.archived_stage, intent)), arrow_ddl(slot_row_schema(intent.stream))
+        _as_function(partial(stages.archived_stage, context)), arrow_ddl(slot_row_schema(context.stream))
     )
 
 
-def _deduplicate_by_key(intent: AppendContext, rows: DataFrame, known: DataFrame | None) -> DataFrame:
+def _deduplicate_by_key(context: AppendContext, rows: DataFrame, known: DataFrame | None) -> DataFrame:
     """Without the order field in the key, equal keys may lie anywhere: they are brought together by the key itself."""
-    key = list(intent.stream.key)
+    key = list(context.stream.key)
     if known is not None:
         repeated = known.join(rows.where(rows[ASIDE].isNull()).select(*key), key, "left_semi")
-        rows = rows.unionAll(_archived_frame(intent, repeated.select(*intent.stream.names)))
+        rows = rows.unionAll(_archived_frame(context, repeated.select(*context.stream.names)))
     gathered = rows.repartition(*key).sortWithinPartitions(*key, POS)
-    settle = partial(stages.deduplicate_stage, intent)
-    return gathered.mapInArrow(_as_function(settle), arrow_ddl(slot_row_schema(intent.stream)))
+    settle = partial(stages.deduplicate_stage, context)
+    return gathered.mapInArrow(_as_function(settle), arrow_ddl(slot_row_schema(context.stream)))
 
 
-def _sort_keys(intent: AppendContext) -> list[str]:
-    stream = intent.stream
+def _sort_keys(context: AppendContext) -> list[str]:
+    stream = context.stream
     return [stream.order, *(name for name in stream.key if name != stream.order), POS]
 
 

@@ -157,7 +157,7 @@ class PreparedBatch:
 
 def prepare_batch(
     catalog: Catalog,
-    intent: AppendContext,
+    context: AppendContext,
     files: Sequence[SourceFile],
     layouts: Sequence[FileLayout],
     known: ArchiveScan | None,
@@ -165,22 +165,22 @@ def prepare_batch(
     """Look where a batch goes. `known` is where the archive has rows that a new one may repeat."""
     layout_of = {file.name: layout for file, layout in zip(files, layouts, strict=True)}
     # Parquet in quarters of a bucket, so that slots can be cut between splits.
-    splits = plan_splits(files, layouts, most_rows=max(1, intent.stream.bucket_rows // 4))
+    splits = plan_splits(files, layouts, most_rows=max(1, context.stream.bucket_rows // 4))
     work = [(split, layout_of[split.file.name]) for split in splits]
-    known = _narrow_known_rows(intent, layouts, known)
+    known = _narrow_known_rows(context, layouts, known)
     found = ScanBuckets([]) if known is None else candidate_buckets(catalog, known, indexed=True)
-    return PreparedBatch(catalog, intent, files, layouts, work, known, found)
+    return PreparedBatch(catalog, context, files, layouts, work, known, found)
 
 
 def write_batch(prepared: PreparedBatch, session: SparkSession | None) -> WrittenBatch:
     """Read, order and write a batch; without a session one that is small."""
     if session is None:
-        intent, told = prepared.context, _write_locally(prepared)
+        context, told = prepared.context, _write_locally(prepared)
     else:
         from errata.archive.ingest.batch_job import run_batch_job  # noqa: PLC0415 - it imports PySpark: a small batch needs none
 
-        intent, told = run_batch_job(prepared, session)
-    return _collect_reports(intent, [split for split, _ in prepared.splits], told)
+        context, told = run_batch_job(prepared, session)
+    return _collect_reports(context, [split for split, _ in prepared.splits], told)
 
 
 def _write_locally(prepared: PreparedBatch) -> pa.Table:
@@ -192,18 +192,18 @@ def _write_locally(prepared: PreparedBatch) -> pa.Table:
 
 
 def _narrow_known_rows(
-    intent: AppendContext, layouts: Sequence[FileLayout], known: ArchiveScan | None
+    context: AppendContext, layouts: Sequence[FileLayout], known: ArchiveScan | None
 ) -> ArchiveScan | None:
     """Rows that all get the time of their arrival can repeat a key that has it only if it is of that very moment."""
-    stream = intent.stream
+    stream = context.stream
     by_arrival = stream.ordered_on_arrival and stream.key_has_order and not any(each.gives_order for each in layouts)
     if known is None or not by_arrival:
         return known
-    return replace(known, interval=Interval(start=intent.arrival_order))
+    return replace(known, interval=Interval(start=context.arrival_order))
 
 
 def archived_sources(prepared: PreparedBatch) -> ArchivedRows:
-    catalog, intent, known, found = (
+    catalog, context, known, found = (
         prepared.catalog,
         prepared.context,
         prepared.archived_scan,
@@ -212,24 +212,24 @@ def archived_sources(prepared: PreparedBatch) -> ArchivedRows:
     base = bucket_sources(catalog, found.base)
     if known is None or not found.overlays:
         return ArchivedRows(base)
-    rows = read_overlays(intent.stream, intent.warehouse, bucket_sources(catalog, found.overlays))
-    return ArchivedRows(base, Overlays(intent.stream, rows).from_place(known.interval.start), known.state.aged_to)
+    rows = read_overlays(context.stream, context.warehouse, bucket_sources(catalog, found.overlays))
+    return ArchivedRows(base, Overlays(context.stream, rows).from_place(known.interval.start), known.state.aged_to)
 
 
-def _collect_reports(intent: AppendContext, splits: Sequence[FileSplit], told: pa.Table) -> WrittenBatch:
+def _collect_reports(context: AppendContext, splits: Sequence[FileSplit], told: pa.Table) -> WrittenBatch:
     """What the tasks told, put together."""
     rows = told.to_pylist()
     said = {kind: [row for row in rows if row["said"] == kind.value] for kind in ReportKind}
     if said[ReportKind.FAILED]:
-        _discard_files(intent, rows)
+        _discard_files(context, rows)
         raise _worst_failure([stages.reported_error(row["data"]) for row in said[ReportKind.FAILED]])
     base = sorted(said[ReportKind.BASE], key=lambda row: (row["vs_min"], row["vs_max"]))
     pending = sorted(said[ReportKind.PENDING], key=lambda row: row["slot"])
-    written = _spill_inline(intent, [bucket_from_row(row) for row in (*base, *pending)])
+    written = _spill_inline(context, [bucket_from_row(row) for row in (*base, *pending)])
     lines = [stages.unpack_counts(row["data"]) for row in said[ReportKind.LINES]]
     lines_of = {each["split"]: each["lines"] for each in lines}
     read = {each.split.number: each for each in number_lines([(split, lines_of[split.number]) for split in splits])}
-    faults = _batch_faults(intent, read, said[ReportKind.BAD])
+    faults = _batch_faults(context, read, said[ReportKind.BAD])
     totals: Counter[str] = Counter()
     for row in said[ReportKind.COUNT]:
         totals.update(stages.unpack_counts(row["data"]))
@@ -257,7 +257,7 @@ def _worst_failure(failures: Sequence[ErrataError]) -> ErrataError:
 
 
 def _batch_faults(
-    intent: AppendContext, splits: Mapping[int, ReadSplit], rows: Iterable[dict[str, object]]
+    context: AppendContext, splits: Mapping[int, ReadSplit], rows: Iterable[dict[str, object]]
 ) -> BatchFaults:
     blobs, paths, count = [], [], 0
     for row in rows:
@@ -266,27 +266,27 @@ def _batch_faults(
             blobs.append(row["data"])
         else:
             paths.append(str(row["path"]))
-    return BatchFaults(intent, splits, blobs, paths, count)
+    return BatchFaults(context, splits, blobs, paths, count)
 
 
-def _spill_inline(intent: AppendContext, written: Sequence[NewBucket]) -> list[NewBucket]:
+def _spill_inline(context: AppendContext, written: Sequence[NewBucket]) -> list[NewBucket]:
     """Tasks do not know of each other's inline buckets; those for which there is no room become files after all."""
-    room = intent.inline_room
+    room = context.inline_room
     kept = []
     for bucket in written:
         if bucket.data is None or bucket.size <= room:
             room -= 0 if bucket.data is None else bucket.size
             kept.append(bucket)
         else:
-            kept.append(replace(intent, inline_room=0).writer.write(unpack_table(bucket.data), bucket.role))
+            kept.append(replace(context, inline_room=0).writer.write(unpack_table(bucket.data), bucket.role))
     return kept
 
 
-def _discard_files(intent: AppendContext, told: Iterable[dict[str, object]]) -> None:
+def _discard_files(context: AppendContext, told: Iterable[dict[str, object]]) -> None:
     """Remove what tasks have written: nothing of it will be committed."""
     for row in told:
         if isinstance(row["path"], str):
-            intent.warehouse.remove(row["path"])
+            context.warehouse.remove(row["path"])
 
 
 def _check_counts(arranged: WrittenBatch) -> None:

@@ -51,65 +51,67 @@ class ArchivedRows:
 
 
 def write_slots(
-    intent: AppendContext, pieces: Mapping[int, Sequence[SlotPiece]], witnesses: ArchivedRows, batches: RecordBatches
+    context: AppendContext, pieces: Mapping[int, Sequence[SlotPiece]], archived: ArchivedRows, batches: RecordBatches
 ) -> RecordBatches:
     """Read, order and finish the slots whose numbers come in."""
     for batch in batches:
         for slot in batch.column(0).to_pylist():
-            rows, asides = _read_slot(intent, slot, pieces[slot])
+            rows, asides = _read_slot(context, slot, pieces[slot])
             if any(table.num_rows for table in rows):  # else nothing can be repeated
-                rows.extend(_archived_rows(intent, slot, witnesses))
-            ordered = sort_rows(pa.concat_tables([slot_row_schema(intent.stream).empty_table(), *rows]), intent.stream)
-            yield from write_stage(intent, True, _record_batches([ordered, *asides]))
+                rows.extend(_archived_rows(context, slot, archived))
+            ordered = sort_rows(
+                pa.concat_tables([slot_row_schema(context.stream).empty_table(), *rows]), context.stream
+            )
+            yield from write_stage(context, True, _record_batches([ordered, *asides]))
 
 
-def _read_slot(intent: AppendContext, slot: int, pieces: Sequence[SlotPiece]) -> tuple[list[pa.Table], list[pa.Table]]:
+def _read_slot(context: AppendContext, slot: int, pieces: Sequence[SlotPiece]) -> tuple[list[pa.Table], list[pa.Table]]:
     rows: list[pa.Table] = []
     asides: list[pa.Table] = []
     for piece in pieces:
-        own, others = read_split_tables(intent, piece.split, piece.layout)
+        own, others = read_split_tables(context, piece.split, piece.layout)
         rows.extend(table.filter(pc.equal(table[SLOT], slot)) for table in own)
         if piece.owned:
             asides.extend(others)
     return rows, asides
 
 
-def _archived_rows(intent: AppendContext, slot: int, witnesses: ArchivedRows) -> Iterator[pa.Table]:
-    for source in witnesses.base:
+def _archived_rows(context: AppendContext, slot: int, archived: ArchivedRows) -> Iterator[pa.Table]:
+    for source in archived.base:
         bucket = source.bucket
-        if not bisect_right(intent.bounds, bucket.vs_min) <= slot <= bisect_right(intent.bounds, bucket.vs_max):
+        if not bisect_right(context.bounds, bucket.vs_min) <= slot <= bisect_right(context.bounds, bucket.vs_max):
             continue
-        table = unpack_table(source.data) if source.data is not None else _recent_rows(intent, bucket.path or "")
-        if witnesses.overlays is not None:
-            table = table.filter(pa.array(~witnesses.overlays.masked(table, bucket.floor)))
-        yield from _rows_of_slot(intent, slot, table)
-    if witnesses.overlays is not None:
-        yield from _rows_of_slot(intent, slot, witnesses.overlays.live_rows(witnesses.aged_to))
+        table = unpack_table(source.data) if source.data is not None else _recent_rows(context, bucket.path or "")
+        if archived.overlays is not None:
+            table = table.filter(pa.array(~archived.overlays.masked(table, bucket.floor)))
+        yield from _rows_of_slot(context, slot, table)
+    if archived.overlays is not None:
+        yield from _rows_of_slot(context, slot, archived.overlays.live_rows(archived.aged_to))
 
 
-def _rows_of_slot(intent: AppendContext, slot: int, table: pa.Table) -> Iterator[pa.Table]:
-    rows = slot_rows(intent, conform(table, arrow_schema(intent.stream)), np.full(table.num_rows, ARCHIVED_POSITION))
-    order = order_values(rows[intent.stream.order])
-    wanted = (rows[SLOT].to_numpy() == slot) & (order >= (LOWEST if intent.stable is None else intent.stable))
+def _rows_of_slot(context: AppendContext, slot: int, table: pa.Table) -> Iterator[pa.Table]:
+    rows = slot_rows(context, conform(table, arrow_schema(context.stream)), np.full(table.num_rows, ARCHIVED_POSITION))
+    order = order_values(rows[context.stream.order])
+    wanted = (rows[SLOT].to_numpy() == slot) & (order >= (LOWEST if context.stable is None else context.stable))
     yield rows.filter(pa.array(wanted))
 
 
-def _recent_rows(intent: AppendContext, path: str) -> pa.Table:
+def _recent_rows(context: AppendContext, path: str) -> pa.Table:
     """The row groups of a bucket that reach to the stable point."""
-    with UPath(intent.warehouse.path(path)).open("rb") as file, pq.ParquetFile(file) as parquet:
-        column = parquet.schema_arrow.get_field_index(intent.stream.order)
+    with UPath(context.warehouse.path(path)).open("rb") as file, pq.ParquetFile(file) as parquet:
+        column = parquet.schema_arrow.get_field_index(context.stream.order)
         groups = [
             group
             for group in range(parquet.num_row_groups)
-            if _reaches_stable(parquet.metadata.row_group(group).column(column).statistics, intent)
+            if _reaches_stable(parquet.metadata.row_group(group).column(column).statistics, context)
         ]
         return parquet.read_row_groups(groups, use_threads=False)
 
 
-def _reaches_stable(statistics: pq.Statistics | None, intent: AppendContext) -> bool:
-    if statistics is None or not statistics.has_min_max or intent.stable is None:
+def _reaches_stable(statistics: pq.Statistics | None, context: AppendContext) -> bool:
+    if statistics is None or not statistics.has_min_max or context.stable is None:
         return True
-    return int(statistics.max_raw) >= intent.stable
+    return int(statistics.max_raw) >= context.stable
 
 
 def _record_batches(tables: Sequence[pa.Table]) -> Iterator[pa.RecordBatch]:

@@ -51,40 +51,40 @@ RecordBatches = Iterator[pa.RecordBatch]
 
 
 def read_stage(
-    intent: AppendContext, splits: Mapping[int, tuple[FileSplit, FileLayout]], batches: RecordBatches
+    context: AppendContext, splits: Mapping[int, tuple[FileSplit, FileLayout]], batches: RecordBatches
 ) -> RecordBatches:
     """Read the splits whose numbers come in."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            rows, asides = read_split_tables(intent, *splits[number])
+            rows, asides = read_split_tables(context, *splits[number])
             for table in (*rows, *asides):
                 yield from table.to_batches(ARROW_BATCH_ROWS)
 
 
-def archived_stage(intent: AppendContext, batches: RecordBatches) -> RecordBatches:
-    """Rows that are in the archive already, as witnesses against duplicates."""
+def archived_stage(context: AppendContext, batches: RecordBatches) -> RecordBatches:
+    """Rows that are in the archive already, as archived against duplicates."""
     for batch in batches:
-        table = conform(pa.Table.from_batches([batch]), arrow_schema(intent.stream))
+        table = conform(pa.Table.from_batches([batch]), arrow_schema(context.stream))
         if table.num_rows:
-            yield from slot_rows(intent, table, np.full(table.num_rows, -1)).to_batches()
+            yield from slot_rows(context, table, np.full(table.num_rows, -1)).to_batches()
 
 
-def deduplicate_stage(intent: AppendContext, batches: RecordBatches) -> RecordBatches:
+def deduplicate_stage(context: AppendContext, batches: RecordBatches) -> RecordBatches:
     """Rows sorted by key and position: duplicates become asides or nothing, the others pass."""
     asides: list[bytes] = []
     faults = _FaultCollector()
-    for found in deduplicate(split_asides(batches, asides), intent.stream):
+    for found in deduplicate(split_asides(batches, asides), context.stream):
         yield from found.new.to_batches(ARROW_BATCH_ROWS)
         faults.add(found.conflicts, found.dropped, found.replaced)
         if found.replacing.num_rows:
-            faults.replacing.append(_pending_replacements(intent, found.replacing))
+            faults.replacing.append(_pending_replacements(context, found.replacing))
     for aside in asides:
-        yield from aside_row(intent, 0, *parse_aside(aside)).to_batches()
+        yield from aside_row(context, 0, *parse_aside(aside)).to_batches()
     for said, blob in faults.blobs():
-        yield from aside_row(intent, 0, said, blob).to_batches()
+        yield from aside_row(context, 0, said, blob).to_batches()
 
 
-def write_stage(intent: AppendContext, settles: bool, batches: RecordBatches) -> RecordBatches:
+def write_stage(context: AppendContext, settles: bool, batches: RecordBatches) -> RecordBatches:
     """Rows in stream order to buckets; what comes out are rows of `wire.told_schema`."""
     asides: list[bytes] = []
     faults = _FaultCollector()
@@ -97,42 +97,42 @@ def write_stage(intent: AppendContext, settles: bool, batches: RecordBatches) ->
             yield table
 
     def unique() -> Iterator[pa.Table]:
-        for found in deduplicate(fresh(), intent.stream):
+        for found in deduplicate(fresh(), context.stream):
             faults.add(found.conflicts, found.dropped, found.replaced)
             if found.replacing.num_rows:
-                faults.replacing.append(_pending_replacements(intent, found.replacing))
+                faults.replacing.append(_pending_replacements(context, found.replacing))
             yield found.new
 
-    stored = [*intent.stream.names, POS]
+    stored = [*context.stream.names, POS]
     rows = (table.select(stored) for table in (unique() if settles else fresh()))
-    for bucket in cut_into_buckets(rows, intent.stream.bucket_rows):
-        yield bucket_report(slot, intent.writer.write(bucket, Role.BASE))
-    for place, blobs in ((slot, list(faults.blobs())), (intent.aside_slot, list(map(parse_aside, asides)))):
+    for bucket in cut_into_buckets(rows, context.stream.bucket_rows):
+        yield bucket_report(slot, context.writer.write(bucket, Role.BASE))
+    for place, blobs in ((slot, list(faults.blobs())), (context.aside_slot, list(map(parse_aside, asides)))):
         pending = [
             _with_rank(said, unpack_table(blob))
             for said, blob in blobs
             if said in (ReportKind.PENDING, ReportKind.REPLACING)
         ]
-        yield from _write_pending(intent, place, pending)
-        yield from _report_bad_rows(intent, [unpack_table(blob) for said, blob in blobs if said is ReportKind.BAD])
+        yield from _write_pending(context, place, pending)
+        yield from _report_bad_rows(context, [unpack_table(blob) for said, blob in blobs if said is ReportKind.BAD])
         for said, blob in blobs:
             if said in (ReportKind.LINES, ReportKind.COUNT, ReportKind.FAILED):
                 yield report_row(said, data=blob)
 
 
 def read_split_tables(
-    intent: AppendContext, split: FileSplit, layout: FileLayout
+    context: AppendContext, split: FileSplit, layout: FileLayout
 ) -> tuple[list[pa.Table], list[pa.Table]]:
     """A split's rows for the archive, and asides about everything else in it, or about why it cannot be read."""
     try:
-        found = read_split(split, layout, intent.stream)
+        found = read_split(split, layout, context.stream)
     except ErrataError as error:
         of_file = isinstance(error, BadFileError)
         told = json.dumps(
             {"what": error.what, "where": error.where, "why": error.why, "how": error.how, "file": of_file}
         )
-        return [], [aside_row(intent, 0, ReportKind.FAILED, told.encode())]
-    tables = list(_classify_rows(intent, split, found))
+        return [], [aside_row(context, 0, ReportKind.FAILED, told.encode())]
+    tables = list(_classify_rows(context, split, found))
     return tables[:1], tables[1:]
 
 
@@ -181,64 +181,64 @@ def unpack_counts(blob: bytes) -> dict[str, int]:
     return {name: int(count) for name, _, count in (part.partition("=") for part in blob.decode().split(","))}
 
 
-def _classify_rows(intent: AppendContext, split: FileSplit, found: SplitRows) -> Iterator[pa.Table]:
+def _classify_rows(context: AppendContext, split: FileSplit, found: SplitRows) -> Iterator[pa.Table]:
     """A split's rows for the archive, and one aside for each kind of other thing in it."""
-    stream = intent.stream
-    rows = _with_arrival(intent, found.rows)
+    stream = context.stream
+    rows = _with_arrival(context, found.rows)
     order = order_values(rows[stream.order])
     places = found.ordinals + row_position(split.number, 0)
-    ahead = _is_out_of_range(intent, order)
-    late = np.zeros(len(order), dtype=bool) if intent.stable is None else order < intent.stable
+    ahead = _is_out_of_range(context, order)
+    late = np.zeros(len(order), dtype=bool) if context.stable is None else order < context.stable
     late &= ~ahead
     on_time = ~(late | ahead)
     if on_time.all():
-        yield slot_rows(intent, rows, places)
+        yield slot_rows(context, rows, places)
     else:
-        yield slot_rows(intent, rows.filter(pa.array(on_time)), places[on_time])
+        yield slot_rows(context, rows.filter(pa.array(on_time)), places[on_time])
     bad = list(found.bad) + [
-        (ordinal, text, _too_far_reason(intent, moment))
+        (ordinal, text, _too_far_reason(context, moment))
         for (ordinal, text), moment in zip(_row_texts(found, found.ordinals[ahead]), order[ahead].tolist(), strict=True)
     ]
     pending = [pending_inserts(stream, rows.filter(pa.array(late)), places[late])] if late.any() else []
-    corrections, too_far = _pending_corrections(intent, found, split)
+    corrections, too_far = _pending_corrections(context, found, split)
     bad += [
-        (ordinal, text, _too_far_reason(intent, moment))
+        (ordinal, text, _too_far_reason(context, moment))
         for (ordinal, text), moment in zip(_row_texts(found, too_far[:, 0]), too_far[:, 1].tolist(), strict=True)
     ]
     if corrections.num_rows:
         pending.append(corrections)
     records = len(order) + found.corrections.num_rows + len(found.bad)
-    yield aside_row(intent, 0, ReportKind.LINES, pack_counts(split=split.number, lines=found.lines, records=records))
+    yield aside_row(context, 0, ReportKind.LINES, pack_counts(split=split.number, lines=found.lines, records=records))
     if pending:
-        yield aside_row(intent, 0, ReportKind.PENDING, pack_table(pa.concat_tables(pending)))
+        yield aside_row(context, 0, ReportKind.PENDING, pack_table(pa.concat_tables(pending)))
     if bad:
-        yield aside_row(intent, 0, ReportKind.BAD, pack_table(_bad_row_table(split, bad)))
+        yield aside_row(context, 0, ReportKind.BAD, pack_table(_bad_row_table(split, bad)))
 
 
-def _with_arrival(intent: AppendContext, rows: pa.Table) -> pa.Table:
+def _with_arrival(context: AppendContext, rows: pa.Table) -> pa.Table:
     """Rows that come without an order field get the time of their arrival."""
-    if ARRIVAL_COLUMN in rows.column_names or not intent.stream.ordered_on_arrival:
+    if ARRIVAL_COLUMN in rows.column_names or not context.stream.ordered_on_arrival:
         return rows
-    kind = arrow_type(intent.stream.order_type)
+    kind = arrow_type(context.stream.order_type)
     return rows.append_column(
-        ARRIVAL_COLUMN, pa.repeat(pa.scalar(intent.arrival_order, pa.int64()), rows.num_rows).cast(kind)
+        ARRIVAL_COLUMN, pa.repeat(pa.scalar(context.arrival_order, pa.int64()), rows.num_rows).cast(kind)
     )
 
 
-def _pending_corrections(intent: AppendContext, found: SplitRows, split: FileSplit) -> tuple[pa.Table, np.ndarray]:
+def _pending_corrections(context: AppendContext, found: SplitRows, split: FileSplit) -> tuple[pa.Table, np.ndarray]:
     """Corrections as they are kept, and the ordinal and order of those that would move a row too far ahead."""
     table = found.corrections.append_column(
         POS, pa.array(found.correction_ordinals + row_position(split.number, 0), pa.int64())
     )
-    table = conform(table, pending_schema(intent.stream), missing_as_null=False)
-    moved = pc.fill_null(table[intent.stream.order].cast(pa.int64()), intent.max_order).to_numpy()
-    ahead = _is_out_of_range(intent, moved) & pc.not_equal(table["_op"], "delete").to_numpy()
+    table = conform(table, pending_schema(context.stream), missing_as_null=False)
+    moved = pc.fill_null(table[context.stream.order].cast(pa.int64()), context.max_order).to_numpy()
+    ahead = _is_out_of_range(context, moved) & pc.not_equal(table["_op"], "delete").to_numpy()
     return table.filter(pa.array(~ahead)), np.column_stack((found.correction_ordinals[ahead], moved[ahead]))
 
 
-def _is_out_of_range(intent: AppendContext, order: np.ndarray) -> np.ndarray:
+def _is_out_of_range(context: AppendContext, order: np.ndarray) -> np.ndarray:
     """Which order fields are too far ahead, or where no half-open interval of 64 bits can hold them."""
-    beyond: np.ndarray = (order > intent.max_order) | (order == LOWEST)
+    beyond: np.ndarray = (order > context.max_order) | (order == LOWEST)
     return beyond
 
 
@@ -253,8 +253,8 @@ def _bad_row_table(split: FileSplit, bad: Sequence[tuple[int, str, str]]) -> pa.
     return pa.table([places, pa.nulls(len(bad), pa.int64()), list(texts), list(reasons)], schema=BAD_ROW_SCHEMA)
 
 
-def _too_far_reason(intent: AppendContext, moment: int) -> str:
-    stream = intent.stream
+def _too_far_reason(context: AppendContext, moment: int) -> str:
+    stream = context.stream
     if not stream.timed:
         return f"{stream.order}: {moment} is at the very end of what a bigint can hold, where nothing can come after it"
     if stream.max_ahead is None:
@@ -265,12 +265,12 @@ def _too_far_reason(intent: AppendContext, moment: int) -> str:
     )
 
 
-def _pending_replacements(intent: AppendContext, rows: pa.Table) -> pa.Table:
+def _pending_replacements(context: AppendContext, rows: pa.Table) -> pa.Table:
     """New values for rows of the archive, as pending replacements."""
-    return pending_inserts(intent.stream, rows, rows[POS].to_numpy(), op="replace")
+    return pending_inserts(context.stream, rows, rows[POS].to_numpy(), op="replace")
 
 
-def _write_pending(intent: AppendContext, slot: int, tables: Sequence[pa.Table]) -> RecordBatches:
+def _write_pending(context: AppendContext, slot: int, tables: Sequence[pa.Table]) -> RecordBatches:
     """Pending revisions in the order of their numbers: by rank, then by the source's own count, then by place.
 
     Slots find replacements each for itself. They are numbered between the late insertions, which are told of as if
@@ -278,17 +278,17 @@ def _write_pending(intent: AppendContext, slot: int, tables: Sequence[pa.Table])
     """
     if not tables:
         return
-    schema = numbered_pending_schema(intent.stream)
+    schema = numbered_pending_schema(context.stream)
     table = pa.concat_tables(tables)
     keys = {
         "seq": pc.fill_null(table["_seq"], HIGHEST),
         "pos": table[POS],
     }
     table = table.take(pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys]))
-    for rank, place in enumerate((BEFORE_ALL, slot, intent.aside_slot)):
-        for bucket in cut_into_buckets(iter([table.filter(pc.equal(table[RANK], rank))]), intent.stream.bucket_rows):
+    for rank, place in enumerate((BEFORE_ALL, slot, context.aside_slot)):
+        for bucket in cut_into_buckets(iter([table.filter(pc.equal(table[RANK], rank))]), context.stream.bucket_rows):
             numbered = bucket.append_column("_ordinal", pa.array(np.arange(bucket.num_rows)))
-            yield bucket_report(place, intent.writer.write(numbered.select(schema.names).cast(schema), Role.PENDING))
+            yield bucket_report(place, context.writer.write(numbered.select(schema.names).cast(schema), Role.PENDING))
 
 
 def _with_rank(said: ReportKind, table: pa.Table) -> pa.Table:
@@ -300,7 +300,7 @@ def _with_rank(said: ReportKind, table: pa.Table) -> pa.Table:
     return table.append_column(RANK, rank)
 
 
-def _report_bad_rows(intent: AppendContext, tables: Sequence[pa.Table]) -> RecordBatches:
+def _report_bad_rows(context: AppendContext, tables: Sequence[pa.Table]) -> RecordBatches:
     if not tables:
         return
     table = pa.concat_tables(tables).combine_chunks()
@@ -308,6 +308,6 @@ def _report_bad_rows(intent: AppendContext, tables: Sequence[pa.Table]) -> Recor
     if len(faults) <= MAX_INLINE_FAULT_BYTES:
         yield report_row(ReportKind.BAD, data=faults, rows=count)
         return
-    path = intent.warehouse.new_name(intent.stream, intent.arrival_order, "faults", "arrow")
-    intent.warehouse.write(path, faults)
+    path = context.warehouse.new_name(context.stream, context.arrival_order, "faults", "arrow")
+    context.warehouse.write(path, faults)
     yield report_row(ReportKind.BAD, path=path, rows=count)

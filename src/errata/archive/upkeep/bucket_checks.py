@@ -92,7 +92,7 @@ def inspect_sizes(warehouse: Warehouse, found: Iterable[Bucket], inline: dict[in
 def inspect_buckets(
     session: Callable[[], SparkSession],
     catalog: Catalog,
-    ward: InspectionContext | ResultInspectionContext,
+    context: InspectionContext | ResultInspectionContext,
     found: Sequence[Bucket],
     on_done: DoneCallback = lambda _: None,
 ) -> InspectionResult:
@@ -101,7 +101,7 @@ def inspect_buckets(
     tasks = list(_batch_sources(bucket_sources(catalog, found)))
     for start in range(0, len(tasks), TASKS_PER_JOB):
         some = tasks[start : start + TASKS_PER_JOB]
-        told.append(run_tasks(session, size, len(some), partial(_inspect_tasks, ward, some), _REPORT_SCHEMA))
+        told.append(run_tasks(session, size, len(some), partial(_inspect_tasks, context, some), _REPORT_SCHEMA))
         on_done(sum(map(len, some)))
     return _collect_inspections(pa.concat_tables(told))
 
@@ -121,14 +121,16 @@ def _batch_sources(wanted: Sequence[BucketSource]) -> Iterator[list[BucketSource
 
 
 def _inspect_tasks(
-    ward: InspectionContext | ResultInspectionContext, tasks: Sequence[Sequence[BucketSource]], numbers: Iterable[int]
+    context: InspectionContext | ResultInspectionContext,
+    tasks: Sequence[Sequence[BucketSource]],
+    numbers: Iterable[int],
 ) -> Iterator[pa.RecordBatch]:
-    shelf: dict[int, pa.Table] = {}
+    cache: dict[int, pa.Table] = {}
     for source in (each for number in numbers for each in tasks[number]):
-        if isinstance(ward, InspectionContext):
-            seen, hits = inspect_bucket(ward, source, shelf)
+        if isinstance(context, InspectionContext):
+            seen, hits = inspect_bucket(context, source, cache)
         else:
-            seen, hits = inspect_result_bucket(ward, source), MASK_HIT_SCHEMA.empty_table()
+            seen, hits = inspect_result_bucket(context, source), MASK_HIT_SCHEMA.empty_table()
         row = {"bucket": source.bucket.bucket_id, "seen": _seen_to_json(seen), "hits": pack_table(hits)}
         yield pa.RecordBatch.from_pylist([row], schema=_REPORT_SCHEMA)
 
@@ -199,7 +201,7 @@ class LiveOverlays:
         """By overlay, how many of these count now."""
         return Counter(self.overlays.live_rows(self.aged_to)[BUCKET].to_pylist())
 
-    def findings(self, patient: InspectedStream, hits: pa.Table) -> Iterator[Finding]:
+    def findings(self, inspected: InspectedStream, hits: pa.Table) -> Iterator[Finding]:
         """Revisions that are there twice, and those that mask no row, or several. `hits` are the rows of base buckets
         that lie where one masks."""
         numbers = self.rows[REVISION].to_numpy()
@@ -207,15 +209,15 @@ class LiveOverlays:
         if len(twice := single[counts > 1]):
             what = f"{_revision_list(twice)} are there twice"
             why = "each revision was applied once: rows that it brings may be there twice"
-            yield _damage_finding(patient, FindingKind.NUMBERS, what, "overlays", why)
+            yield _damage_finding(inspected, FindingKind.NUMBERS, what, "overlays", why)
             return
         masks, after = self._left_at_masks(hits)
         for wrong, told in ((after < 0, "no row"), (after > 0, "more than one row")):
             if wrong.any():
-                where = f"overlays, {_place_text(patient, masks.filter(pa.array(wrong)))}"
+                where = f"overlays, {_place_text(inspected, masks.filter(pa.array(wrong)))}"
                 why = "scans show what has been corrected, or leave out what has not been"
                 yield _damage_finding(
-                    patient,
+                    inspected,
                     FindingKind.MASKS,
                     f"{_revision_list(masks[REVISION].to_numpy()[wrong])} mask {told}",
                     where,
@@ -253,7 +255,7 @@ def duplicate_key_findings(
     engines: Engines,
     catalog: Catalog,
     warehouse: Warehouse,
-    patient: InspectedStream,
+    inspected: InspectedStream,
     scan: ArchiveScan,
     opened: ScanBuckets,
 ) -> Iterator[Finding]:
@@ -272,7 +274,7 @@ def duplicate_key_findings(
     more = f" and {len(keys) - MAX_EXAMPLES:,} more" if len(keys) > MAX_EXAMPLES else ""
     what = f"more than one row counts of {len(keys):,} key{'' if len(keys) == 1 else 's'}"
     why = "corrections name a row by its key, and answers count it twice"
-    yield _damage_finding(patient, FindingKind.DOUBLE, what, "; ".join(keys[:MAX_EXAMPLES]) + more, why)
+    yield _damage_finding(inspected, FindingKind.DOUBLE, what, "; ".join(keys[:MAX_EXAMPLES]) + more, why)
 
 
 def _duplicate_keys(rows: DataFrame, stream: Stream) -> pa.Table:
@@ -290,9 +292,9 @@ def _repeated_rows(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return group_sql(rows, columns, ["count(*) AS _count"]).filter("_count > 1")
 
 
-def _place_text(patient: InspectedStream, masks: pa.Table) -> str:
-    places = order_values(masks[patient.stream.order])
-    return patient.span(int(places.min()), int(places.max()))
+def _place_text(inspected: InspectedStream, masks: pa.Table) -> str:
+    places = order_values(masks[inspected.stream.order])
+    return inspected.span(int(places.min()), int(places.max()))
 
 
 def _revision_list(numbers: np.ndarray) -> str:
@@ -300,5 +302,5 @@ def _revision_list(numbers: np.ndarray) -> str:
     return f"revisions {shown}{'' if len(numbers) <= MAX_EXAMPLES else f' and {len(numbers) - MAX_EXAMPLES:,} more'}"
 
 
-def _damage_finding(patient: InspectedStream, kind: FindingKind, what: str, where: str, why: str) -> Finding:
-    return Finding(patient.name, kind, what, where, why, RESTORE_BACKUP, severity=Severity.DAMAGE)
+def _damage_finding(inspected: InspectedStream, kind: FindingKind, what: str, where: str, why: str) -> Finding:
+    return Finding(inspected.name, kind, what, where, why, RESTORE_BACKUP, severity=Severity.DAMAGE)

@@ -1,4 +1,9 @@
-"""The doctor: whether archives are whole, what is wrong with them, and the mending of what can be mended safely."""
+"""The doctor: checks archives and what they share, and repairs what can be repaired safely.
+
+A check reads every bucket (deep) or only sizes and the index, and compares what it finds with the figures that the
+catalog keeps. Figures are repaired; damaged rows are reported, never changed. The archives of streams are checked here,
+those of query results in `result_check`; what all share (commits, pins, files in the warehouse) comes last.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +52,7 @@ from errata.model.findings import (
 
 ProgressCallback = Callable[[str], None]
 ProgressBar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-"""Something that shows how far work is: its title, and how much of it there is."""
+"""Shows progress: called with a title and the amount of work; yields a function that takes the amount done."""
 
 
 @contextmanager
@@ -57,64 +62,66 @@ def _no_progress(_title: str, _total: int) -> Iterator[Callable[[int], None]]:
 
 @dataclass(frozen=True, slots=True)
 class DoctorOptions:
-    """How closely to look, and what to do about it."""
+    """How closely to look, and whether to repair."""
 
     deep: bool = True
-    """Read all rows; else only what the index and the folders tell."""
+    """Read all rows; else only the index and the sizes of files."""
     fix: bool = False
     grace: int = DEFAULT_GRACE
-    """What no index row names and is younger may be in use."""
+    """Microseconds: files that no index row names and that are younger may be in use."""
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
-    """A stream, or the house around them, that has been looked at."""
+    """The findings about one archive, or about what all archives share (`stream` is None)."""
 
     stream: str | None
     buckets: int = 0
     """Live base buckets."""
     overlays: int = 0
     findings: Sequence[Finding] = ()
-    """What is wrong with it."""
+    """What is wrong and was not repaired."""
     mended: Sequence[Finding] = ()
-    """What was."""
+    """What was wrong and has been repaired."""
     commit_id: int | None = None
-    """The commit that mended it."""
+    """The commit of the repair."""
 
 
 def run_doctor(
     site: Site,
     names: Sequence[str] = (),
-    orders: DoctorOptions = DoctorOptions(),
+    options: DoctorOptions = DoctorOptions(),
     on_step: ProgressCallback = lambda _: None,
     bar: ProgressBar = _no_progress,
 ) -> list[DoctorReport]:
-    """Look at the streams named, or at all there are and were, and at what they share; the latter comes last."""
+    """Check the archives named, or all that the catalog knows (also dropped ones), and last what they share."""
     recorded = vacuum.all_archives(site.catalog)
     there = {each.name for each in recorded}
     for name in names:
         if name not in there:
             raise unknown_name_error("stream", name, there)
-    found = [_examine_archive(site, each, orders, on_step, bar) for each in recorded if not names or each.name in names]
+    found = [
+        _examine_archive(site, each, options, on_step, bar) for each in recorded if not names or each.name in names
+    ]
     on_step("looking at commits and files")
-    return [*found, _check_shared(site, names, orders)]
+    return [*found, _check_shared(site, names, options)]
 
 
 def _examine_archive(
-    site: Site, recorded: ArchiveEntry, orders: DoctorOptions, on_step: ProgressCallback, bar: ProgressBar
+    site: Site, recorded: ArchiveEntry, options: DoctorOptions, on_step: ProgressCallback, bar: ProgressBar
 ) -> DoctorReport:
     def attempt(_: int) -> DoctorReport:
         on_step(f"looking at {recorded.name}")
         kept_from = health.oldest_checked_commit(site.catalog, recorded.stream_id)
         with pins.hold_pin(site.catalog, kept_from, f"doctor of {recorded.name}"), spark_errors_in_words():
-            visit = _check_archive(site, recorded, kept_from, orders, bar)
-            findings, wanted = by_severity(list(visit.findings())), visit.repair()
-        roles = [bucket.role for bucket in visit.case.live]
+            check = _check_archive(site, recorded, kept_from, options, bar)
+            findings, wanted = by_severity(list(check.findings())), check.repair()
+        roles = [bucket.role for bucket in check.case.live]
         done = DoctorReport(recorded.name, roles.count(Role.BASE), roles.count(Role.OVERLAY), findings)
-        if not orders.fix or wanted.nothing:
+        if not options.fix or wanted.nothing:
             return done
         with site.discard_on_conflict((), partial(on_step, "another writer came first; looking again")):
-            commit_id = repair.commit_repair(site.catalog, visit.basis, wanted, site.caused_by("doctor"))
+            commit_id = repair.commit_repair(site.catalog, check.basis, wanted, site.caused_by("doctor"))
         left = [each for each in findings if not each.mendable]
         mended = [each for each in findings if each.mendable]
         return replace(done, findings=left, mended=mended, commit_id=commit_id)
@@ -124,28 +131,30 @@ def _examine_archive(
 
 
 def _check_archive(
-    site: Site, recorded: ArchiveEntry, kept_from: int, orders: DoctorOptions, bar: ProgressBar
+    site: Site, recorded: ArchiveEntry, kept_from: int, options: DoctorOptions, bar: ProgressBar
 ) -> _StreamCheck | ResultCheck:
     if recorded.of_query:
-        return ResultCheck.inspect(site, recorded.stream_id, kept_from, bar, deep=orders.deep)
-    return _StreamCheck.inspect(site, health.stream_inventory(site.catalog, recorded.stream_id, kept_from), orders, bar)
+        return ResultCheck.inspect(site, recorded.stream_id, kept_from, bar, deep=options.deep)
+    return _StreamCheck.inspect(
+        site, health.stream_inventory(site.catalog, recorded.stream_id, kept_from), options, bar
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _StreamCheck:
-    """A look at a stream."""
+    """A check of a stream's archive."""
 
     site: Site
     case: StreamInventory
     deep: bool
-    looked: InspectionResult
-    laid: LiveOverlays | None
-    """The live overlays; None when they, or live base buckets, are not all whole, or have not been read."""
+    inspection: InspectionResult
+    live_overlays: LiveOverlays | None
+    """The live overlays; None if some of them, or of the live base buckets, are damaged or were not read."""
 
     @classmethod
-    def inspect(cls, site: Site, case: StreamInventory, orders: DoctorOptions, bar: ProgressBar) -> _StreamCheck:
-        """Look at all buckets: first at those that others are compared with."""
-        if not orders.deep:
+    def inspect(cls, site: Site, case: StreamInventory, options: DoctorOptions, bar: ProgressBar) -> _StreamCheck:
+        """Inspect all buckets, overlays before the base buckets that are compared with them."""
+        if not options.deep:
             inline = health.inline_sizes(site.catalog, case.standing.stream_id)
             seen = inspect_sizes(site.warehouse, case.buckets, inline)
             return cls(site, case, False, InspectionResult(seen), None)
@@ -154,50 +163,50 @@ class _StreamCheck:
         ids = {each.bucket_id for each in base}
         others = [each for each in case.buckets if each.bucket_id not in ids]
         standing = case.standing
-        ward = InspectionContext(standing.stream, site.warehouse, standing.aged_to, None)
+        context = InspectionContext(standing.stream, site.warehouse, standing.aged_to, None)
         with bar(f"reading {standing.stream.name}", len(case.buckets)) as on_done:
-            first = inspect_buckets(site.session, site.catalog, ward, others, on_done)
-            laid = None
+            first = inspect_buckets(site.session, site.catalog, context, others, on_done)
+            live_overlays = None
             if _are_whole(overlays, first.seen):
-                laid = LiveOverlays.read(site.catalog, site.warehouse, standing, overlays)
-                laid_over = [_with_true_figures(each, first.seen[each.bucket_id]) for each in overlays]
-                ward = replace(ward, overlays=tuple(bucket_sources(site.catalog, laid_over)))
-            second = inspect_buckets(site.session, site.catalog, ward, base, on_done)
+                live_overlays = LiveOverlays.read(site.catalog, site.warehouse, standing, overlays)
+                described = [_with_true_figures(each, first.seen[each.bucket_id]) for each in overlays]
+                context = replace(context, overlays=tuple(bucket_sources(site.catalog, described)))
+            second = inspect_buckets(site.session, site.catalog, context, base, on_done)
         seen = first.seen | second.seen
-        if laid is not None:
-            brought, left = laid.added_counts(), laid.live_counts()
+        if live_overlays is not None:
+            brought, left = live_overlays.added_counts(), live_overlays.live_counts()
             for bucket_id in (each.bucket_id for each in overlays):
                 count = brought[bucket_id]
                 seen[bucket_id] = replace(seen[bucket_id], counting=count, masked=count - left[bucket_id])
         sound = _are_whole(base, seen) and not any(seen[each.bucket_id].nulls for each in base)
-        return cls(site, case, True, InspectionResult(seen, second.hits), laid if sound else None)
+        return cls(site, case, True, InspectionResult(seen, second.hits), live_overlays if sound else None)
 
     @property
     def basis(self) -> StreamState:
-        """What a mending goes by."""
+        """The state of the archive that a repair is based on."""
         return self.case.standing
 
     def findings(self) -> Iterator[Finding]:
         """All that is wrong."""
-        case, seen = self.case, self.looked.seen
-        patient = self._patient
+        case, seen = self.case, self.inspection.seen
+        inspected = self._inspected
         for bucket in case.buckets:
-            yield from bucket_findings(patient, bucket, seen[bucket.bucket_id])
+            yield from bucket_findings(inspected, bucket, seen[bucket.bucket_id])
             if bucket.bucket_id in case.misclassed:
-                yield misclassed_finding(patient, bucket)
+                yield misclassed_finding(inspected, bucket)
         true = [_with_true_figures(bucket, seen[bucket.bucket_id]) for bucket in case.buckets]
-        yield from overlap_findings(patient, (each for each in true if each.role is Role.BASE))
+        yield from overlap_findings(inspected, (each for each in true if each.role is Role.BASE))
         rows = {**case.rows, **{each.bucket_id: each.rows for each in true}}
         for entry in case.entries:
-            yield from ledger_findings(patient, entry, rows, vacuumed=case.vacuumed)
+            yield from ledger_findings(inspected, entry, rows, vacuumed=case.vacuumed)
         if not case.dropped:
             live = [each for each in true if each.removed_in is None]
-            yield from self._standing(patient, live)
-            yield from self._agreement(patient, live)
+            yield from self._standing(inspected, live)
+            yield from self._agreement(inspected, live)
 
     def repair(self) -> ArchiveRepair:
-        """What of it can be noted as it is."""
-        seen = self.looked.seen
+        """The repair of figures that the catalog has wrong."""
+        seen = self.inspection.seen
         figures, masked = {}, {}
         for bucket in self.case.buckets:
             told = seen[bucket.bucket_id]
@@ -218,49 +227,49 @@ class _StreamCheck:
         )
 
     @property
-    def _patient(self) -> InspectedStream:
+    def _inspected(self) -> InspectedStream:
         live = self.case.live
-        whole = sum(self.looked.seen[each.bucket_id].whole(each) for each in live)
+        whole = sum(self.inspection.seen[each.bucket_id].whole(each) for each in live)
         return InspectedStream(self.case.standing.stream, whole)
 
     @property
     def _rows(self) -> int | None:
-        """How many rows count; None when not all of them could be looked at."""
-        if self.laid is None:
+        """How many rows count; None if some could not be inspected."""
+        if self.live_overlays is None:
             return None
-        seen = [self.looked.seen[each.bucket_id] for each in self.case.live if each.role is not Role.PENDING]
+        seen = [self.inspection.seen[each.bucket_id] for each in self.case.live if each.role is not Role.PENDING]
         return sum(each.counting - (each.masked or 0) for each in seen)
 
     @property
     def _inline_bytes(self) -> int:
         inline = [each for each in self.case.live if each.inline]
-        sizes = ((self.looked.seen[each.bucket_id].size, each.size) for each in inline)
+        sizes = ((self.inspection.seen[each.bucket_id].size, each.size) for each in inline)
         return sum(noted if found is None else found for found, noted in sizes)
 
-    def _standing(self, patient: InspectedStream, live: Sequence[Bucket]) -> Iterator[Finding]:
-        """What the stream's own row, its positions and its numbers say."""
+    def _standing(self, inspected: InspectedStream, live: Sequence[Bucket]) -> Iterator[Finding]:
+        """Whether the stream's counters, positions and revision numbers are right."""
         case, standing = self.case, self.case.standing
-        yield from counter_findings(patient, "inline_bytes", standing.inline_bytes, self._inline_bytes)
+        yield from counter_findings(inspected, "inline_bytes", standing.inline_bytes, self._inline_bytes)
         rows, plain = self._rows, not standing.applied and standing.aged_to is None
         if rows is not None:
-            yield from counter_findings(patient, "rows", standing.rows, rows)
+            yield from counter_findings(inspected, "rows", standing.rows, rows)
         elif plain:
             indexed = sum(each.rows - each.masked for each in live if each.role is Role.BASE)
-            yield from counter_findings(patient, "rows", standing.rows, indexed, sure=False)
+            yield from counter_findings(inspected, "rows", standing.rows, indexed, sure=False)
         compared = rows is None and not plain
-        yield from position_findings(patient, case.now, case.positions, newest=case.newest, rows=compared)
+        yield from position_findings(inspected, case.now, case.positions, newest=case.newest, rows=compared)
         lost = case.withdrawn_before if case.vacuumed else 0
-        yield from number_findings(patient, case.now, standing.revisions, live, case.withdrawn, lost)
+        yield from number_findings(inspected, case.now, standing.revisions, live, case.withdrawn, lost)
 
-    def _agreement(self, patient: InspectedStream, live: Sequence[Bucket]) -> Iterator[Finding]:
-        """Whether rows and corrections agree."""
-        if self.laid is None:
+    def _agreement(self, inspected: InspectedStream, live: Sequence[Bucket]) -> Iterator[Finding]:
+        """Whether base rows and corrections agree."""
+        if self.live_overlays is None:
             return
         site, case = self.site, self.case
-        yield from self.laid.findings(patient, self.looked.hits)
+        yield from self.live_overlays.findings(inspected, self.inspection.hits)
         base, overlays = ([each for each in live if each.role is role] for role in (Role.BASE, Role.OVERLAY))
         scan, found = ArchiveScan(case.standing, case.newest), ScanBuckets(base, overlays)
-        yield from duplicate_key_findings(site.engines(), site.catalog, site.warehouse, patient, scan, found)
+        yield from duplicate_key_findings(site.engines(), site.catalog, site.warehouse, inspected, scan, found)
 
 
 def _are_whole(found: Sequence[Bucket], seen: dict[int, BucketInspection]) -> bool:
@@ -268,7 +277,7 @@ def _are_whole(found: Sequence[Bucket], seen: dict[int, BucketInspection]) -> bo
 
 
 def _with_true_figures(bucket: Bucket, seen: BucketInspection) -> Bucket:
-    """The bucket with the figures that its own rows tell, where these are known."""
+    """The bucket with the figures of its rows, if these are known."""
     figures = seen.figures if seen.whole(bucket) else None
     if figures is None:
         return bucket
@@ -285,16 +294,16 @@ def _with_true_figures(bucket: Bucket, seen: BucketInspection) -> Bucket:
     )
 
 
-def _check_shared(site: Site, names: Sequence[str], orders: DoctorOptions) -> DoctorReport:
-    """What all streams share: commits, pins, consumers, and what lies in the warehouse."""
+def _check_shared(site: Site, names: Sequence[str], options: DoctorOptions) -> DoctorReport:
+    """Check what all archives share: commits, pins, consumers, and the files in the warehouse."""
     findings = health.catalog_findings(site.catalog)
     needed = {each.where for each in findings if each.kind is FindingKind.DOOMED}
-    # States of queries go with each evaluation, and wait for vacuum as superseded buckets do.
+    # States of queries are replaced by each evaluation and wait for vacuum, as superseded buckets do.
     listed = [path for path in _doomed_files(site) if path not in needed and path.split("/")[1] != Role.STATE]
     findings += [_doomed_finding(site, path) for path in listed]
-    findings += _orphan_findings(site, names, orders)
+    findings += _orphan_findings(site, names, options)
     findings = by_severity(findings)
-    if not orders.fix or not any(each.mendable for each in findings):
+    if not options.fix or not any(each.mendable for each in findings):
         return DoctorReport(None, findings=findings)
     stuck = {path for path in listed if not _remove_file(site, path)}
     gone = [path for path in listed if path not in stuck]
@@ -305,7 +314,7 @@ def _check_shared(site: Site, names: Sequence[str], orders: DoctorOptions) -> Do
 
 
 def _doomed_files(site: Site) -> Iterator[str]:
-    """The files that are still to be removed."""
+    """The files that are listed for removal."""
     path = ""
     while found := vacuum.doomed_files(site.catalog, path):
         yield from (path for path, _ in found)
@@ -327,9 +336,9 @@ def _remove_file(site: Site, path: str) -> bool:
     return True
 
 
-def _orphan_findings(site: Site, names: Sequence[str], orders: DoctorOptions) -> Iterator[Finding]:
-    """What killed runs left: buckets that were never committed, and rows that were to go into quarantine."""
-    for freed in sweeping.plan_vacuum(site, names, orders.grace).freed:
+def _orphan_findings(site: Site, names: Sequence[str], options: DoctorOptions) -> Iterator[Finding]:
+    """Files that killed runs left: buckets that were never committed, and rows for quarantine."""
+    for freed in sweeping.plan_vacuum(site, names, options.grace).freed:
         if freed.reason is VacuumReason.ORPHANED:
             what = (
                 f"{freed.files:,} file{'' if freed.files == 1 else 's'} that no index row names ({freed.bytes:,} bytes)"

@@ -54,22 +54,22 @@ class InspectionContext:
 
 
 def inspect_bucket(
-    ward: InspectionContext, source: BucketSource, shelf: dict[int, pa.Table]
+    context: InspectionContext, source: BucketSource, cache: dict[int, pa.Table]
 ) -> tuple[BucketInspection, pa.Table]:
     """What a bucket is, and its rows where revisions mask some; what it holds only when it is what was written.
-    `shelf` keeps what overlays mask from one bucket to the next."""
+    `cache` keeps what overlays mask from one bucket to the next."""
     bucket = source.bucket
-    known, data = read_content(ward.warehouse, source)
+    known, data = read_content(context.warehouse, source)
     if data is None:
         return known, MASK_HIT_SCHEMA.empty_table()
-    rows = _conformed_rows(ward.stream, bucket, data)
+    rows = _conformed_rows(context.stream, bucket, data)
     if isinstance(rows, str):
         return replace(known, fault=rows), MASK_HIT_SCHEMA.empty_table()
     if bucket.role is Role.BASE:
-        masked, hits = _mask_hits(ward, bucket, rows, shelf)
-        return replace(_inspect_base(ward.stream, bucket, rows, known, data), masked=masked), hits
+        masked, hits = _mask_hits(context, bucket, rows, cache)
+        return replace(_inspect_base(context.stream, bucket, rows, known, data), masked=masked), hits
     tell = _inspect_overlay if bucket.role is Role.OVERLAY else _inspect_pending
-    return tell(ward.stream, rows, known), MASK_HIT_SCHEMA.empty_table()
+    return tell(context.stream, rows, known), MASK_HIT_SCHEMA.empty_table()
 
 
 def read_content(warehouse: Warehouse, source: BucketSource) -> tuple[BucketInspection, bytes | None]:
@@ -215,40 +215,40 @@ def _inspect_overlay(stream: Stream, rows: pa.Table, known: BucketInspection) ->
 
 
 def _mask_hits(
-    ward: InspectionContext, bucket: Bucket, rows: pa.Table, shelf: dict[int, pa.Table]
+    context: InspectionContext, bucket: Bucket, rows: pa.Table, cache: dict[int, pa.Table]
 ) -> tuple[int | None, pa.Table]:
     """How many rows of a live base bucket do not count, and those that lie where a revision masks one."""
-    if ward.overlays is None or bucket.removed_in is not None:
+    if context.overlays is None or bucket.removed_in is not None:
         return None, MASK_HIT_SCHEMA.empty_table()
-    stream = ward.stream
+    stream = context.stream
     if any(rows[name].null_count for name in stream.required):
         return None, MASK_HIT_SCHEMA.empty_table()
     columns = identity_columns(stream)
-    masks = _masks_near(ward, bucket, shelf)
+    masks = _masks_near(context, bucket, cache)
     left, right = match_rows(rows.select(columns), masks.select(columns), columns)
     numbers = masks[REVISION].to_numpy()[right]
     places = order_values(rows[stream.order])
-    gone = places < (LOWEST if ward.aged_to is None else ward.aged_to)
+    gone = places < (LOWEST if context.aged_to is None else context.aged_to)
     gone[left[numbers > bucket.floor]] = True
     _, first = np.unique(left, return_index=True)
     hits = pa.table([pa.array(numbers[first]), pa.array(np.full(len(first), bucket.floor))], schema=MASK_HIT_SCHEMA)
     return int(gone.sum()), hits
 
 
-def _masks_near(ward: InspectionContext, bucket: Bucket, shelf: dict[int, pa.Table]) -> pa.Table:
+def _masks_near(context: InspectionContext, bucket: Bucket, cache: dict[int, pa.Table]) -> pa.Table:
     """What the overlays mask that may mask a row of the bucket; read once for buckets side by side."""
     near = {
         each.bucket.bucket_id: each
-        for each in ward.overlays or ()
+        for each in context.overlays or ()
         if each.bucket.masks and each.bucket.masks[0] <= bucket.vs_max and each.bucket.masks[1] >= bucket.vs_min
     }
-    for bucket_id in [each for each in shelf if each not in near]:
-        del shelf[bucket_id]
+    for bucket_id in [each for each in cache if each not in near]:
+        del cache[bucket_id]
     for bucket_id, source in near.items():
-        if bucket_id not in shelf:
-            shelf[bucket_id] = mask_rows(ward.stream, read_overlays(ward.stream, ward.warehouse, [source]))
-    empty = mask_rows(ward.stream, read_overlays(ward.stream, ward.warehouse, []))
-    return pa.concat_tables([empty, *shelf.values()])
+        if bucket_id not in cache:
+            cache[bucket_id] = mask_rows(context.stream, read_overlays(context.stream, context.warehouse, [source]))
+    empty = mask_rows(context.stream, read_overlays(context.stream, context.warehouse, []))
+    return pa.concat_tables([empty, *cache.values()])
 
 
 def mask_rows(stream: Stream, overlays: pa.Table) -> pa.Table:
@@ -269,10 +269,10 @@ class ResultInspectionContext:
     warehouse: Warehouse
 
 
-def inspect_result_bucket(ward: ResultInspectionContext, source: BucketSource) -> BucketInspection:
+def inspect_result_bucket(context: ResultInspectionContext, source: BucketSource) -> BucketInspection:
     """What a bucket is, and what it holds if it is what was written."""
     bucket = source.bucket
-    known, data = read_content(ward.warehouse, source)
+    known, data = read_content(context.warehouse, source)
     if data is None:
         return known
     stored = parse_rows(bucket, data)
@@ -281,7 +281,7 @@ def inspect_result_bucket(ward: ResultInspectionContext, source: BucketSource) -
     if bucket.role is Role.STATE:
         # What is in it only its strategy knows.
         return replace(known, figures=replace(BucketFigures.told(bucket), rows=stored.num_rows))
-    schema = _result_schema_of(ward.shape, bucket.role)
+    schema = _result_schema_of(context.shape, bucket.role)
     if fault := schema_mismatch(schema, stored.schema):
         return replace(known, fault=fault)
     needed = [VS, EVALUATION] if bucket.role in (Role.FEED, Role.PARTS, Role.LINEAGE) else [VS, VE, EVALUATION]

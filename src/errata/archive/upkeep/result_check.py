@@ -52,9 +52,9 @@ class ResultCheck:
         """Look at all buckets; at what is in them only when told."""
         case = result_inventory(site.catalog, stream_id, kept_from)
         if deep:
-            ward = ResultInspectionContext(case.shape, site.warehouse)
+            context = ResultInspectionContext(case.shape, site.warehouse)
             with bar(f"reading the results of {case.name}", len(case.buckets)) as on_done:
-                seen = inspect_buckets(site.session, site.catalog, ward, case.buckets, on_done).seen
+                seen = inspect_buckets(site.session, site.catalog, context, case.buckets, on_done).seen
         else:
             seen = inspect_sizes(site.warehouse, case.buckets, health.inline_sizes(site.catalog, stream_id))
         whole = sum(seen[each.bucket_id].whole(each) for each in case.live)

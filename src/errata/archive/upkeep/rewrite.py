@@ -205,10 +205,10 @@ def _batch_runs(runs: Sequence[CompactionRun]) -> Iterator[tuple[int, ...]]:
 
 
 def _rewrite_tasks(work: _RewriteTask, tasks: Iterable[int]) -> Iterator[pa.RecordBatch]:
-    shelf = _OverlayCache(work)
+    cache = _OverlayCache(work)
     for task in tasks:
         for number in work.tasks[task]:
-            yield from _rewrite_run(work, number, shelf)
+            yield from _rewrite_run(work, number, cache)
 
 
 class _OverlayCache:
@@ -255,10 +255,10 @@ def _rows_near(rows: pa.Table, stream: Stream, low: int, high: int) -> pa.Table:
     return rows if near.all() else rows.filter(pa.array(near))
 
 
-def _rewrite_run(work: _RewriteTask, number: int, shelf: _OverlayCache) -> Iterator[pa.RecordBatch]:
+def _rewrite_run(work: _RewriteTask, number: int, cache: _OverlayCache) -> Iterator[pa.RecordBatch]:
     run, found = work.runs[number]
     stream, schema = work.stream, compacted_schema(work.stream)
-    known = shelf.known(run, found)
+    known = cache.known(run, found)
     within = known.up_to(work.up_to)
     brings = _rows_brought(within, run, work)
     tables, left_out = [brings], 0
