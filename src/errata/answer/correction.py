@@ -1,4 +1,9 @@
-"""What revisions touch of a query's results worked out again, and diff against what is published."""
+"""Carries out a correction plan: reads rows, recomputes the results in the plan's regions, compares them with the
+published ones, and writes the difference. Nothing is visible before `correction_commit` has committed it.
+
+By technique: DIRECT adjusts final windows from their stored parts; MINIMAL and ALL replay rows, those of the regions or
+all; where stored lineage tells the rows of some results, these are recomputed from just their own rows. Rows are
+compared in this process where they are few, and else in Spark's tasks."""
 
 from __future__ import annotations
 
@@ -44,32 +49,32 @@ from errata.model.technique import Technique
 from errata.model.time import HIGHEST, LOWEST, Interval, merge_intervals
 
 SPARK_DIFF_ROWS = 2_000_000
-"""What is made of more rows than this is diff against what is published in Spark's tasks."""
+"""Rows read by a correction above which its results are compared with the published ones in Spark's tasks."""
 
 LOCAL_DIFF_ROWS = 100_000
-"""Unless so few results are there, and so few come of it: starting tasks for each piece takes longer than to lay them
-against each other here."""
+"""Results, published and recomputed each, up to which they are compared in this process even so: starting tasks takes
+longer."""
 
 DIFF_TASK_ROWS = 500_000
-"""A task of such has about so many."""
+"""Rows read per task, about, where results are compared in tasks."""
 
 MAX_SINGLE_ENDS = 64
-"""Windows that end at so many different times are read again one by one; of more, all between."""
+"""Different ends of windows up to which each is read apart; beyond, all windows from the first end to the last are."""
 
 
 @dataclass(frozen=True)
 class CorrectionResult:
-    """What becomes of a query's results, before it is committed."""
+    """A correction that has been computed and written, and not yet committed."""
 
     correction: CorrectionPlan
     diff: WrittenDiff
-    """What has been written, and is to be committed."""
+    """What has been written."""
     refused: Sequence[RefusedRevisions]
     measures: EvaluationCost
 
     @property
     def changed(self) -> int:
-        """How many results come out different."""
+        """The number of results that are different."""
         return self.diff.changed
 
 
@@ -80,7 +85,7 @@ _NOT_ADJUSTED = "what was kept of the windows could not be adjusted, so their ro
 
 @dataclass
 class _ReadLog:
-    """What has been read so far."""
+    """What a correction has read, for its measures and to find the row of a failure."""
 
     inputs: RunInputs
     read: dict[str, SourceRows] = field(default_factory=dict)
@@ -98,18 +103,18 @@ class _ReadLog:
 
 @dataclass(frozen=True)
 class _CorrectionOutput:
-    """What was worked out, and what became of it."""
+    """The difference that was written, and what is left to write beside it."""
 
     diff: WrittenDiff
     parts: pa.Table | None = None
-    """What is to be kept of final windows, where it is."""
+    """The parts of final windows, where the route keeps such."""
     refused: tuple[RefusedRevisions, ...] = ()
     state: pa.Table | None = None
-    """What the strategy keeps, where rows in it were put right."""
+    """The route's state, where rows in it were corrected."""
 
 
 def compute_correction(correction: CorrectionPlan, inputs: RunInputs) -> CorrectionResult:
-    """Work out again what has to be, and lay it against what is published."""
+    """Recompute the results in the plan's regions, and write how they differ from the published ones."""
     began = time.perf_counter()
     task, readings = correction.task, [_ReadLog(inputs)]
 
@@ -125,7 +130,7 @@ def compute_correction(correction: CorrectionPlan, inputs: RunInputs) -> Correct
             found, choice = inputs.run(correction.demand(inputs), work)
     except JOB_FAILURES as error:
         if correction.technique is Technique.DIRECT and is_row_error(error):
-            # On the way from what was kept to what is right there may be a number that is in neither.
+            # An intermediate value of the adjustment may fail, where neither the old result nor the new one does.
             return compute_correction(replace(correction, technique=Technique.MINIMAL, why=_NOT_ADJUSTED), inputs)
         frames = {name: each.frame for name, each in readings[-1].read.items()}
         if correction.technique is Technique.DIRECT:
@@ -157,7 +162,7 @@ def compute_correction(correction: CorrectionPlan, inputs: RunInputs) -> Correct
 
 
 def _correct_regions(correction: CorrectionPlan, reading: _ReadLog) -> _CorrectionOutput:
-    """What becomes of the published results in the regions."""
+    """Correct the published results in the plan's regions."""
     task, route = correction.task, correction.task.route
     regions = [_region_by_kept_names(correction, each) for each in correction.sequence.regions]
     diff_writer = DiffWriter(_result_writer(correction, reading.inputs), task.shape, _diff_context(correction), regions)
@@ -170,7 +175,7 @@ def _correct_regions(correction: CorrectionPlan, reading: _ReadLog) -> _Correcti
     if not route.keeps_parts:
         return _CorrectionOutput(_replay_regions(correction, reading, diff_writer))
     if (least := correction.sequence.least) is not None:
-        # What is kept of windows changes only where revised rows are.
+        # The parts of windows change only where revised rows lie.
         diff = _replay_regions(correction, reading, diff_writer)
         some = [_region_by_kept_names(correction, each) for each in least.regions]
         return _CorrectionOutput(
@@ -186,7 +191,7 @@ def _correct_regions(correction: CorrectionPlan, reading: _ReadLog) -> _Correcti
 
 
 def _replay_regions(correction: CorrectionPlan, reading: _ReadLog, diff_writer: DiffWriter) -> WrittenDiff:
-    """The regions worked out from all rows that make them."""
+    """Recompute the regions from all rows that make them."""
     read, regions = reading.of(correction, correction.sequence), diff_writer.regions
     schema = computed_schema(correction.task.shape)
     new: pa.Table | None = schema.empty_table()
@@ -211,10 +216,10 @@ def _replay_regions(correction: CorrectionPlan, reading: _ReadLog, diff_writer: 
 def _fetch_if_few(
     correction: CorrectionPlan, inputs: RunInputs, frame: DataFrame, regions: Sequence[Extent]
 ) -> pa.Table | None:
-    """The results that were worked out; None where these, or those that are published, are many."""
+    """The recomputed results; None where these, or the published ones, are many."""
     if sum(each.rows for each in _published_buckets(correction, inputs, regions)) > LOCAL_DIFF_ROWS:
         return None
-    # What has few results may come to have many: a company whose name comes late is joined with all of its quotes.
+    # Few results may become many: a company whose name comes late is joined with all of its quotes.
     found = fetch_rows(frame.limit(LOCAL_DIFF_ROWS + 1))
     return None if found.num_rows > LOCAL_DIFF_ROWS else conform(found, computed_schema(correction.task.shape))
 
@@ -222,8 +227,8 @@ def _fetch_if_few(
 def _add_lineage(
     correction: CorrectionPlan, read: Mapping[str, SourceRows], diff_writer: DiffWriter, diff: WrittenDiff, tasks: int
 ) -> WrittenDiff:
-    """The same with the lineage of what was worked out, where it is kept: results that come out the same may be made of
-    other rows now."""
+    """Write stored lineage of the recomputed results, too, where the query has such: results that are the same may be
+    made of other rows now."""
     if stored_lineage.stores_lineage(correction.task) and any(each.buckets for each in read.values()):
         frames = {name: each.frame for name, each in read.items()}
         diff.buckets.extend(
@@ -235,8 +240,8 @@ def _add_lineage(
 def _replay_stored_lineage(
     correction: CorrectionPlan, stored: StoredLineageMatch, reading: _ReadLog, diff_writer: DiffWriter
 ) -> _CorrectionOutput:
-    """Results of which stored lineage tells the rows, worked out from just these; the others as they would be alone.
-    What the first are made of stays as it was."""
+    """Recompute results whose rows stored lineage tells from just these rows, and the others by derived lineage. The
+    lineage of the former stays as it is."""
     rest = replace(correction, sequence=stored.rest)
     diff = _correct_regions(rest, reading).diff
     if not stored.regions:
@@ -271,14 +276,14 @@ def _result_writer(correction: CorrectionPlan, inputs: RunInputs) -> ResultWrite
 
 
 def _correct_final_windows(correction: CorrectionPlan, reading: _ReadLog, diff_writer: DiffWriter) -> _CorrectionOutput:
-    """The same for windows of which partial aggregates are kept; those that these do not decide are replayed."""
+    """Adjust final windows by their stored parts. Windows that the parts do not decide are replayed."""
     inputs = reading.inputs
     done = window_corrections.adjust_final_windows(correction, inputs)
     rows, parts, touched = done.rows, done.parts, done.touched
     refused: tuple[RefusedRevisions, ...] = ()
     spans = merge_intervals(each.interval for each in diff_writer.regions)
     published = published_starting_in(inputs.site.catalog, inputs.site.warehouse, correction.basis, spans)
-    # Of a window that has a result and of which nothing is kept, nobody knows what rows it has.
+    # The rows of a window that has a result and no parts are unknown.
     unknown = window_corrections.select_windows(
         correction, window_corrections.select_windows(correction, published, touched), done.known, inside=False
     )
@@ -303,7 +308,7 @@ def _correct_final_windows(correction: CorrectionPlan, reading: _ReadLog, diff_w
 
 
 def _window_end_regions(undecided: pa.Table) -> list[Extent]:
-    """All windows that end when some do."""
+    """The regions of all windows that end when the undecided ones do."""
     ends = [each for each in pc.unique(undecided[VS]).to_pylist() if each is not None]
     if len(ends) > MAX_SINGLE_ENDS:
         return [Extent(ExtentAxis.START, Interval(min(ends), max(ends) + 1))]
@@ -317,7 +322,7 @@ def _diff_context(correction: CorrectionPlan) -> DiffContext:
 
 
 def _published_rows(correction: CorrectionPlan, inputs: RunInputs, regions: Iterable[Extent]) -> pa.Table:
-    """What is published in the regions, and beside them as far as it touches."""
+    """The published results in the regions, and those that touch them."""
     at = (inputs.site.catalog, inputs.site.warehouse, correction.basis)
     if correction.scope.axis is ExtentAxis.START:
         return published_starting_in(*at, merge_intervals(each.interval for each in regions))
@@ -330,7 +335,7 @@ def _shift(place: int, by: int) -> int:
 
 
 def _published_frame(correction: CorrectionPlan, inputs: RunInputs, regions: Sequence[Extent]) -> DataFrame:
-    """The same for Spark."""
+    """The same as a frame."""
     site, of = inputs.site, correction.basis
     return results_frame(
         inputs.session, site.catalog, site.warehouse, of.shape, _published_buckets(correction, inputs, regions)
@@ -338,7 +343,7 @@ def _published_frame(correction: CorrectionPlan, inputs: RunInputs, regions: Seq
 
 
 def _published_buckets(correction: CorrectionPlan, inputs: RunInputs, regions: Sequence[Extent]) -> Sequence[Bucket]:
-    """The buckets of what is published from the first of the regions to the last."""
+    """The buckets of published results from the first region to the last."""
     site, of = inputs.site, correction.basis
     start, end = min(each.interval.start for each in regions), max(each.interval.end for each in regions)
     is_start = correction.scope.axis is ExtentAxis.START
@@ -348,7 +353,7 @@ def _published_buckets(correction: CorrectionPlan, inputs: RunInputs, regions: S
 
 
 def _results_frame(correction: CorrectionPlan, read: Mapping[str, SourceRows], regions: Sequence[Extent]) -> DataFrame:
-    """The results in the regions as they are now, and perhaps others."""
+    """The recomputed results in the regions, and perhaps others."""
     task = correction.task
     frames = {name: each.frame for name, each in read.items()}
     start = min(each.interval.start for each in regions)
@@ -360,7 +365,7 @@ def _results_frame(correction: CorrectionPlan, read: Mapping[str, SourceRows], r
 
 
 def _rows_in_hull(correction: CorrectionPlan, rows: DataFrame, regions: Sequence[Extent]) -> DataFrame:
-    """Rows without most of those that lie outside of all regions."""
+    """Rows without those before the first region and after the last."""
     start = min(each.interval.start for each in regions)
     end = min(max(each.interval.end for each in regions), correction.task.step.until + 1)
     rows = rows.where(f"{VS} < {end}L")
@@ -372,6 +377,6 @@ def _rows_in_hull(correction: CorrectionPlan, rows: DataFrame, regions: Sequence
 
 
 def _region_by_kept_names(correction: CorrectionPlan, region: Extent) -> Extent:
-    """A region by the names under which results are kept."""
+    """A region with the names of columns in the results."""
     names = correction.task.kept_names
     return replace(region, values={names[name]: value for name, value in region.values.items()})

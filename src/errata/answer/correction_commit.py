@@ -1,4 +1,5 @@
-"""One query's results corrected: what came of it is written and committed."""
+"""Commits a correction, with a record of what it did: the technique, the revisions and the number of results that
+changed."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ from errata.model.time import LOWEST
 
 
 def correct_query(correction: CorrectionPlan, inputs: RunInputs) -> EvaluationOutcome:
-    """Correct the query's results, and commit it: also where none comes out different, since they now contain what has
-    been revised."""
+    """Correct a query's results, and commit. It is committed even if no result is different: the results then contain
+    the revisions."""
     return commit_correction(compute_correction(correction, inputs), inputs)
 
 
 def commit_correction(result: CorrectionResult, inputs: RunInputs) -> EvaluationOutcome:
-    """Make what has been written visible."""
+    """Make a computed correction visible."""
     correction, made, measures = result.correction, result.diff.buckets, result.measures
     task, basis = correction.task, correction.basis
     starts = [each.interval.start for each in correction.sequence.regions]
@@ -63,7 +64,7 @@ def commit_correction(result: CorrectionResult, inputs: RunInputs) -> Evaluation
 
 
 def cause_of_correction(correction: CorrectionPlan) -> dict[str, Any]:
-    """Why results change, in a few words: which revisions of which sources."""
+    """Why results change, for the commit's cause: which revisions of which sources."""
     told = [
         f"late versions of {each.source}"
         if each.came_late
@@ -80,7 +81,7 @@ def _number_range(first: int, last: int) -> str:
 
 
 def _revision_ranges(correction: CorrectionPlan) -> dict[str, tuple[int, int]]:
-    """Of each source the revisions that have been taken up; late versions have no numbers."""
+    """For each source the range of revisions that was taken up: after the first number, up to the second."""
     found: dict[str, tuple[int, int]] = {}
     for each in correction.revisions:
         since, up_to = found.get(each.source, (each.since, each.up_to))

@@ -1,5 +1,5 @@
-"""Amending, and writing what comes of it: here, or in Spark's tasks where results may be many. Then each task has all
-that is said of some keys, old and new."""
+"""Compares recomputed results with published ones and writes the difference as buckets: in this process, or in Spark's
+tasks where results may be many. A task then has all rows of some keys, published and recomputed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TASK_SCHEMA = pa.schema([*BUCKET_ROW_SCHEMA, pa.field(_CHANGED, pa.int64()), pa
 
 @dataclass(frozen=True, slots=True)
 class WrittenDiff:
-    """What has been written of results that were worked out again, and how many came out different."""
+    """The buckets of a difference, and how many results were compared and are different."""
 
     buckets: list[NewBucket]
     changed: int
@@ -35,7 +35,7 @@ class WrittenDiff:
 
 @dataclass(frozen=True, slots=True)
 class DiffWriter:
-    """Amends results of one query. It crosses to Spark's workers."""
+    """Writes differences of one query's results. It crosses to Spark's workers."""
 
     writer: ResultWriter
     shape: ResultShape
@@ -43,12 +43,12 @@ class DiffWriter:
     regions: Sequence[Extent]
 
     def write_local(self, new: pa.Table, before: pa.Table) -> WrittenDiff:
-        """Lay results that have been worked out anew against the published ones."""
+        """Compare tables, and write in this process."""
         done = diff_results(new, before, self.regions, self.context, self.shape)
         return WrittenDiff(list(_write_diff(self.writer, done)), done.changed, done.compared)
 
     def write_in_tasks(self, new: DataFrame, before: DataFrame, tasks: int) -> WrittenDiff:
-        """The same in so many tasks."""
+        """Compare frames, and write in so many tasks."""
         whole = select_sql(new, "*", f"0L AS {EVALUATION}", f"FALSE AS {_BEFORE}")
         whole = whole.unionByName(select_sql(before, "*", f"TRUE AS {_BEFORE}"))
         key = list(map(quote_name, self.shape.key))
@@ -74,7 +74,7 @@ class DiffWriter:
 
 
 def _write_diff(writer: ResultWriter, amended: ResultDiff) -> Iterator[NewBucket]:
-    """The buckets of what is to be added."""
+    """The buckets of all that the difference adds."""
     yield from writer.write(Role.BASE, amended.base)
     yield from writer.write(Role.OPEN, amended.open)
     yield from writer.write(Role.TIP, amended.tip)

@@ -1,4 +1,9 @@
-"""Where a query's results stand, and what of its sources has been revised behind what they have taken up."""
+"""Up to where a query's results are published, the row versions of changes that they do not contain, and what these do
+to the state that the route keeps.
+
+`unread_changes` tells which changes there are; here their rows are read. State is made of rows, too: where such a row
+was revised, the state is wrong and rebuilt. State of windows of rows is rows, and one that was revised in place is
+corrected there, since to rebuild it takes all earlier rows."""
 
 from __future__ import annotations
 
@@ -54,13 +59,13 @@ from errata.model.results import EVALUATION, VS
 
 @dataclass(frozen=True)
 class QueryState:
-    """A query and where its results stand; no basis where there are none that could be corrected."""
+    """A query, and its results that can be corrected: None where there are none."""
 
     query: RecordedQuery
     plan: Plan
     basis: ResultArchive | None
     read: tuple[str, ...]
-    """The sources that it reads itself."""
+    """The sources that it reads directly."""
 
     @classmethod
     def of(cls, query: RecordedQuery, plan: Plan, inputs: RunInputs) -> QueryState:
@@ -68,7 +73,7 @@ class QueryState:
         return cls(query, plan, current_basis(query, names, inputs), names)
 
     def revisions(self, inputs: RunInputs) -> dict[str, int]:
-        """Up to which revision each stream is read now: no further than by the queries that are read."""
+        """For each stream the revision up to which it is read now: no further than by the queries that are read."""
         queries = [each.last.revisions for each in upstream_results(inputs, self.plan)]
         found = {}
         for name in base_inputs(self.plan):
@@ -78,7 +83,7 @@ class QueryState:
         return found
 
     def age_limits(self, inputs: RunInputs) -> dict[str, int | None]:
-        """Where the sources now begin that are read."""
+        """For each source the place before which rows have been aged out."""
         found: dict[str, int | None] = {}
         with inputs.site.catalog.reading() as connection:
             for name in self.read:
@@ -89,7 +94,7 @@ class QueryState:
         return found
 
     def task(self, inputs: RunInputs) -> EvaluationTask:
-        """The query as a task that goes no further than before."""
+        """The query as a task that ends where its results do."""
         if self.basis is None:
             raise AssertionError("what has no results has nothing to correct")
         rewritten = rewritten_plan(self.plan)
@@ -156,32 +161,29 @@ def _corrected_results(
 
 
 def scope_of_results(task: EvaluationTask, basis: ResultArchive, inputs: RunInputs) -> ResultScope:
-    """What of a query is published."""
+    """The scope of a query's published results."""
     with inputs.site.catalog.reading() as connection:
         aged = aged_to_now(connection, basis.stream_id)
     return ResultScope(task.rewritten, task.route, basis.last.begins, aged, basis.frontier, stores_lineage(task))
 
 
-# What becomes of what a strategy keeps when rows that it is made of are corrected.
-#
-# For windows of rows it is rows: one that is corrected in place is put right there. Everything else would have to be
-# made anew, from all that came before.
+# The state of the route.
 
 
 @dataclass(frozen=True, slots=True)
 class StateImpact:
-    """What becomes of it."""
+    """What revisions do to the route's state."""
 
     wrong: bool = False
-    """Whether it is made of rows that have been revised otherwise than in place, and is to be made anew."""
+    """Whether it is made of rows that were revised, and has to be rebuilt."""
     patched: bool = False
-    """Whether rows in it are to be put right."""
+    """Whether rows in it have to be corrected."""
 
 
 def state_impact(
     of: ResultScope, task: EvaluationTask, basis: ResultArchive, inputs: RunInputs, revised: Sequence[SourceRevisions]
 ) -> StateImpact:
-    """What becomes of what is kept of a query whose sources have been revised."""
+    """What revisions of a query's sources do to its state."""
     if not stores_lineage(task) or task.route.kind is not RouteKind.ROW_WINDOWS:
         return StateImpact(replay_sequence.touches_kept_state(of, revised))
     parts = [split_in_place(task.rewritten, each) for each in revised]
@@ -192,14 +194,14 @@ def state_impact(
     among = [each for each, _ in parts if each is not None and _kept_rows_revised(task, state, each)]
     if not among:
         return StateImpact(wrong)
-    # A row that is kept is a row of the stream then, and not made of several.
+    # A row of the state is then a row of the stream, and not made of several.
     if len(scans_of(task.route.input)) == 1 and all(each.after is not None for each in among):
         return StateImpact(wrong, patched=True)
     return StateImpact(wrong=True)
 
 
 def _kept_rows_revised(task: EvaluationTask, state: pa.Table, revised: SourceRevisions) -> bool:
-    """Whether rows that are kept may be made of revised ones."""
+    """Whether rows of the state may be made of revised ones."""
     kept, moments = np.sort(state[VS].to_numpy()), pc.unique(revised.rows[VS]).to_numpy()
     read = scans_of(task.route.input)
     for scan, span in zip(read, input_spans(task.route.input), strict=True):
@@ -213,7 +215,7 @@ def _kept_rows_revised(task: EvaluationTask, state: pa.Table, revised: SourceRev
 def patch_state(
     task: EvaluationTask, basis: ResultArchive, inputs: RunInputs, revised: Sequence[SourceRevisions]
 ) -> pa.Table:
-    """What is kept, with the rows in it as they are now."""
+    """The state, with the current versions of the revised rows in it."""
     state, below = read_state(inputs.site, basis), task.route.input
     if state is None:
         raise AssertionError("what is not there is not patched")

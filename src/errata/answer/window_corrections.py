@@ -1,5 +1,8 @@
-"""Windows of very much history, replayed stretch by stretch: where one ends and the next begins, and which rows make
-the windows of each."""
+"""Corrects final windows from their stored parts, without reading rows, or replays them from their rows.
+
+Parts are the partial aggregates of a window (see `answer.advance`). A revision is subtracted and added there; where
+that does not decide a window, as when a maximum goes, the window is replayed. Replays of very much history go in time
+slices of about as many rows as a step reads. Either way the parts are written again with the results."""
 
 from __future__ import annotations
 
@@ -39,8 +42,7 @@ from errata.model.time import HIGHEST, LOWEST, Interval, hull
 
 
 def time_slices(opened: Sequence[Bucket], rows: int, regions: Sequence[Extent], until: int) -> list[Interval]:
-    """Where the windows of some regions end, in intervals each of which takes about so many of the rows as a step does;
-    one, if there are no more of them."""
+    """The ends of the regions' windows, cut into intervals that each read about STEP_PART_ROWS rows."""
     start = min((each.interval.start for each in regions), default=LOWEST)
     end = max((each.interval.end for each in regions), default=HIGHEST)
     if rows <= step_parts.STEP_PART_ROWS:
@@ -59,7 +61,7 @@ def time_slices(opened: Sequence[Bucket], rows: int, regions: Sequence[Extent], 
 
 
 def regions_in_slice(regions: Sequence[Extent], stretch: Interval) -> list[Extent]:
-    """Regions as far as they lie in a stretch."""
+    """Regions clipped to a slice."""
     some = (
         replace(
             each,
@@ -73,7 +75,7 @@ def regions_in_slice(regions: Sequence[Extent], stretch: Interval) -> list[Exten
 def reads_for_slice(
     plan: Plan, read: Mapping[str, SourceRows], stretch: Interval, inputs: RunInputs
 ) -> dict[str, SourceRows]:
-    """Of what has been read the rows that make results which begin in a stretch."""
+    """The rows of a read that make results which begin in a slice."""
     asked = source_extents(plan, ExtentAxis.START, stretch)
     return {name: _narrow_read(name, each, asked[name], inputs) for name, each in read.items()}
 
@@ -81,7 +83,7 @@ def reads_for_slice(
 def _narrow_read(name: str, read: SourceRows, reach: Extent, inputs: RunInputs) -> SourceRows:
     interval = reach.interval
     if reach.axis is ExtentAxis.INSTANT or interval.empty:
-        return read  # more than is needed does no harm
+        return read  # rows beyond those that are needed change nothing
     if name not in inputs.standings:
         return replace(read, frame=starting_in(read.frame, interval))
     stream = inputs.standings[name].stream
@@ -95,39 +97,39 @@ def _narrow_read(name: str, read: SourceRows, reach: Extent, inputs: RunInputs) 
     return replace(read, frame=frame)
 
 
-# Final windows corrected: from the partial aggregates that were published with them, without reading any row; where
-# these do not decide, from the windows' rows. Either way their partial aggregates stay right.
+# Replay and adjustment.
 
 REUSE_PARTS_ROWS = 500_000
-"""Rows that are added up twice, for the results and for what is kept of them, sooner than by two jobs."""
+"""Rows up to which results and parts are computed from the rows twice, in one job. Above, the parts are computed first,
+and the results from them in a second job."""
 
 
 @dataclass(frozen=True)
 class ReplayedWindows:
-    """Windows that have been worked out again."""
+    """Windows that have been recomputed."""
 
     rows: pa.Table
-    """Their results as they are now."""
+    """Their results."""
     parts: pa.Table
-    """What is to be kept of them."""
+    """Their parts."""
 
 
 @dataclass(frozen=True)
 class AdjustedWindows(ReplayedWindows):
-    """Windows that have been corrected from what was kept of them."""
+    """Windows that have been corrected from their stored parts."""
 
     undecided: pa.Table
-    """Those for which that did not suffice."""
+    """Windows that the parts do not decide, by the group's columns and the window's end."""
     touched: pa.Table
-    """All that corrected rows lie in, by the group's columns and their ends."""
+    """All windows that revised rows lie in."""
     known: pa.Table
-    """Those of which something was kept."""
+    """Windows that had parts."""
 
 
 def replay_windows(
     correction: CorrectionPlan, inputs: RunInputs, read: Mapping[str, SourceRows], regions: Sequence[Extent]
 ) -> ReplayedWindows:
-    """The windows in the regions, from their rows. Of windows beside them only a part of the rows may be there."""
+    """Replay the windows in the regions. Of windows beside them only some rows may have been read."""
     opened, count = (
         [bucket for each in read.values() for bucket in each.buckets],
         sum(each.rows for each in read.values()),
@@ -159,7 +161,7 @@ def _replay_slice(
     done = advance_group(found, frames, None, None, LOWEST, until, parts=True)
     made, beside = done.rows, done.windows
     if beside is not None and (inputs.near or sum(each.rows for each in read.values()) > REUSE_PARTS_ROWS):
-        # They are added up once, and the results made of what is kept.
+        # Rows are aggregated once, and the results computed from the parts.
         beside = fetch_rows(beside)
         local = frame_of_rows(inputs.session, beside, arrow_ddl(beside.schema))
         made = final_results(found, frames, local, until)
@@ -173,7 +175,7 @@ def _replay_slice(
 
 
 def adjust_final_windows(correction: CorrectionPlan, inputs: RunInputs) -> AdjustedWindows:
-    """The windows that revised rows lie in, from what was kept of them."""
+    """Correct the windows that revised rows lie in, from their stored parts."""
     number = correction.task.number
     parts = parts_in_spans(correction, inputs, [each.interval for each in correction.sequence.regions])
     plain = parts.drop_columns([name for name in (EMPTY_WINDOW, EVALUATION) if name in parts.column_names])
@@ -190,7 +192,7 @@ def adjust_final_windows(correction: CorrectionPlan, inputs: RunInputs) -> Adjus
 
 
 def _adjust_parts(correction: CorrectionPlan, inputs: RunInputs, parts: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Results and windows, from what was kept of them and the rows that revisions take away and bring."""
+    """Results and windows, from stored parts and the rows that revisions remove and add."""
     gone, came = (revised_rows(correction, inputs, which) for which in ("gone", "came"))
     known = _parts_frame(correction, inputs, parts)
     done = adjust_windows(_partial_group(correction), gone, came, known, correction.task.step.until)
@@ -198,7 +200,7 @@ def _adjust_parts(correction: CorrectionPlan, inputs: RunInputs, parts: pa.Table
 
 
 def _parts_frame(correction: CorrectionPlan, inputs: RunInputs, parts: pa.Table) -> DataFrame:
-    """What was kept, as a frame; where nothing was, as many columns as there would be."""
+    """Stored parts as a frame; an empty one with the same columns where there are none."""
     if parts.column_names:
         return frame_of_rows(inputs.session, parts, arrow_ddl(parts.schema))
     found, empty = _partial_group(correction), revised_rows(correction, inputs, None)
@@ -209,7 +211,7 @@ def _parts_frame(correction: CorrectionPlan, inputs: RunInputs, parts: pa.Table)
 
 
 def select_windows(correction: CorrectionPlan, rows: pa.Table, windows: pa.Table, *, inside: bool = True) -> pa.Table:
-    """Results, or windows, that are of some windows; or that are of none of them."""
+    """The results that belong to some windows, or (`inside=False`) to none of them."""
     names = [VS, *_group_names(correction)]
     left, _ = match_rows(normalize_floats(rows, names), normalize_floats(windows, names), names)
     chosen = np.zeros(rows.num_rows, np.bool_)
@@ -218,7 +220,7 @@ def select_windows(correction: CorrectionPlan, rows: pa.Table, windows: pa.Table
 
 
 def windows_by_key(correction: CorrectionPlan, windows: pa.Table) -> pa.Table:
-    """Windows by the names that the group's columns have in the results."""
+    """The keys of windows, with the names of the group's columns in the results."""
     schema = computed_schema(correction.task.shape)
     names = _group_names(correction)
     columns = [windows[f"_g{place}"].cast(schema.field(name).type) for place, name in enumerate(names)]
@@ -226,7 +228,7 @@ def windows_by_key(correction: CorrectionPlan, windows: pa.Table) -> pa.Table:
 
 
 def parts_in_spans(correction: CorrectionPlan, inputs: RunInputs, spans: Iterable[Interval]) -> pa.Table:
-    """What is kept of the windows that end in some intervals; a table without columns where there is nothing."""
+    """The stored parts of windows that end in some intervals; a table without columns where there are none."""
     catalog, basis = inputs.site.catalog, correction.basis
     wanted = list(spans)
     found = buckets.overlapping_buckets(catalog, basis.stream_id, basis.last.commit_id, wanted, (Role.PARTS,))
@@ -249,13 +251,13 @@ def _partial_group(correction: CorrectionPlan) -> PartialGroup:
 
 
 def _group_names(correction: CorrectionPlan) -> list[str]:
-    """The group's columns as the results keep them."""
+    """The group's columns by their names in the results."""
     names = correction.task.kept_names
     return [names[name] for name in _partial_group(correction).group_names]
 
 
 def _windows_in_regions(correction: CorrectionPlan, windows: pa.Table, regions: Iterable[Extent]) -> np.ndarray:
-    """Which windows lie in regions: by their ends, and by the group's constants."""
+    """Which windows lie in regions, by their ends and by the constants of the group's columns."""
     inside = np.zeros(windows.num_rows, np.bool_)
     if not windows.num_rows:
         return inside
@@ -270,7 +272,7 @@ def _windows_in_regions(correction: CorrectionPlan, windows: pa.Table, regions: 
 def _fetch_windows(
     correction: CorrectionPlan, rows: DataFrame, windows: DataFrame | pa.Table | None
 ) -> tuple[pa.Table, pa.Table]:
-    """Results and windows, by one job."""
+    """Fetch results and windows in one job."""
     task = correction.task
     if windows is None:
         raise AssertionError("the parts of final windows were asked for")
@@ -282,7 +284,7 @@ def _fetch_windows(
 
 
 def revised_rows(correction: CorrectionPlan, inputs: RunInputs, which: str | None) -> dict[str, DataFrame]:
-    """The rows of each stream that revisions take away, or bring; or none."""
+    """For each stream the rows that revisions remove ("gone") or add ("came"), or no rows."""
     return {
         name: frame_of_rows(inputs.session, table, stream_ddl(inputs.standings[name].stream))
         for name, table in _revised_tables(correction, inputs, which).items()
@@ -309,7 +311,7 @@ def _vanished_parts(before: pa.Table, number: int) -> pa.Table:
 
 
 def select_parts(correction: CorrectionPlan, parts: pa.Table, windows: pa.Table) -> pa.Table:
-    """What is to be kept of some windows."""
+    """The parts of some windows."""
     if not parts.num_rows:
         return parts
     names = [VS, *_group_names(correction)]
@@ -320,7 +322,7 @@ def select_parts(correction: CorrectionPlan, parts: pa.Table, windows: pa.Table)
 
 
 def merge_parts(one: pa.Table, other: pa.Table | None) -> pa.Table:
-    """What is to be kept of the one and of the other."""
+    """Both tables of parts as one."""
     if other is None or not other.num_rows:
         return one
     if not one.num_rows:
@@ -329,5 +331,5 @@ def merge_parts(one: pa.Table, other: pa.Table | None) -> pa.Table:
 
 
 def hull_region(spans: Iterable[Interval]) -> Extent:
-    """All of a stretch of time."""
+    """The region from the first interval to the last."""
     return Extent(ExtentAxis.START, hull(spans))
