@@ -1,8 +1,9 @@
-"""The bucket index: which buckets can hold rows of an interval, at a commit, without looking at any other.
+"""The bucket index: which buckets can hold rows of an interval at a commit, found without reading the others.
 
-Intervals have no total order, so a plain index on their ends reads half of it on average. Buckets are therefore
-classed by the bit length of their span: one of class k spans less than 2^k, and can meet [start, end) only when its
-vs_min lies in (start - 2^k, end). That is one range of the index for each class, 65 of them at most, on any database.
+Intervals have no total order, so an index on their ends reads half of its entries on average. Buckets are therefore
+classed by the bit length of their span: a bucket of class k spans less than 2^k, and can meet [start, end) only if its
+vs_min is in (start - 2^k, end). That is one range of the index for each class, 65 at most, on any database.
+`catalog.bucket_writes` changes the index.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from errata.model.bucket import Bounds, Bucket, Groups, Layout, Role, prune_buck
 from errata.model.time import EVERYTHING, LOWEST, Interval, hull
 
 SPAN_CLASSES = 65
+"""Bit lengths of a span of 64-bit integers, from 0 to 64."""
+
 _CLASSES_PARAMETER = "classes_"
 
 
@@ -43,12 +46,12 @@ def _lowest_parameter(number: int) -> str:
 
 
 def _bigint_parameter(name: str) -> Any:
-    # PostgreSQL would take -2^63 for a numeric, and then not use the index.
+    # PostgreSQL would read -2^63 as a numeric, and then not use the index.
     return cast(bindparam(name, type_=BigInteger), BigInteger)
 
 
 def _select_visible(is_wanted: ColumnElement[bool] | None = None) -> Select[Any]:
-    """All buckets of a stream at a commit, of one role unless told otherwise."""
+    """All buckets of a stream at a commit, of one role or with another condition."""
     columns = buckets.c
     return (
         select(buckets, batches.c.batch_id)
@@ -61,7 +64,7 @@ def _select_visible(is_wanted: ColumnElement[bool] | None = None) -> Select[Any]
 
 
 def _overlapping_by_ranges() -> Select[Any]:
-    """Those that meet an interval, as PostgreSQL reads it best: a bitmap of one index range for each class."""
+    """Buckets that meet an interval, for PostgreSQL: a bitmap of one index range for each class."""
     columns = buckets.c
     ranges = [
         and_(
@@ -75,13 +78,13 @@ def _overlapping_by_ranges() -> Select[Any]:
 
 
 def _overlapping_by_join() -> Select[Any]:
-    """The same as SQLite reads it best: a loop over the classes with a look-up in the index for each."""
+    """The same for SQLite: a loop over the classes with a look-up in the index for each."""
     columns = buckets.c
-    # One text in place of as many parameters as there are classes: SQLAlchemy cannot remember what it made of VALUES.
+    # One JSON text instead of a parameter for each class: SQLAlchemy cannot cache a statement with VALUES.
     told = func.json_each(bindparam(_CLASSES_PARAMETER)).table_valued(
         column("key", Integer), column("value", BigInteger), name="told"
     )
-    # In one piece, or SQLite goes through all buckets of the stream, and through the classes for each.
+    # The limit keeps this a subquery of its own, or SQLite loops over all buckets, and over the classes for each.
     classes = select(told.c.key, told.c.value).limit(SPAN_CLASSES).cte("classes")
     return (
         _select_visible()
@@ -90,7 +93,7 @@ def _overlapping_by_join() -> Select[Any]:
     )
 
 
-# Built once: each is some hundred parts long.
+# Built once: each consists of hundreds of elements.
 _SELECT_VISIBLE = _select_visible()
 _SELECT_OVERLAPPING = {"postgresql": _overlapping_by_ranges(), "sqlite": _overlapping_by_join()}
 _SELECT_ROLES = _select_visible(buckets.c.role.in_(bindparam("roles", expanding=True)))
@@ -131,14 +134,15 @@ def visible_buckets(
 
 
 MAX_JOINT_LOOKUP = 2_000
-"""Buckets between the first of several intervals and the last up to which all of them are asked for at once."""
+"""Buckets between the first and the last of several intervals up to which one query reads them all. With more, each
+interval has a query of its own."""
 
 
 def overlapping_buckets(
     catalog: Catalog, stream_id: int, commit_id: int, intervals: Sequence[Interval], roles: Sequence[Role]
 ) -> list[Bucket]:
     """The buckets of these roles, visible at the commit, that can hold rows which begin in one of the intervals, in
-    stream order. Mostly by one question, however many intervals there are."""
+    stream order. Mostly with a single query, however many intervals there are."""
 
     def meets(bucket: Bucket, one: Interval) -> bool:
         return one.meets(bucket.vs_min, bucket.vs_max)
@@ -149,7 +153,7 @@ def overlapping_buckets(
 def valid_result_buckets(
     catalog: Catalog, stream_id: int, commit_id: int, intervals: Sequence[Interval], roles: Sequence[Role]
 ) -> list[Bucket]:
-    """The same for buckets of results that can hold some which count at an instant of one of the intervals."""
+    """The same for buckets of results that can hold some that are valid at an instant of one of the intervals."""
 
     def meets(bucket: Bucket, one: Interval) -> bool:
         return bucket.ends is not None and bucket.vs_min < one.end and bucket.ends[1] > one.start
@@ -165,7 +169,7 @@ def _meeting_any(
     meets: Callable[[Bucket, Interval], bool],
     of_one: Callable[..., list[Bucket]],
 ) -> list[Bucket]:
-    """The buckets that meet one of the intervals: from all between the first and the last, unless those are many."""
+    """The buckets that meet one of the intervals, chosen from all between the first and the last if those are few."""
     asked = [each for each in intervals if not each.empty]
     whole = hull(asked)
     catalog, stream_id, commit_id = at
@@ -195,7 +199,7 @@ def _in_stream_order(some: Iterable[Bucket]) -> list[Bucket]:
 def result_buckets_at(
     catalog: Catalog, stream_id: int, commit_id: int, instants: Interval, role: Role = Role.BASE
 ) -> list[Bucket]:
-    """The buckets of results, visible at the commit, that can hold some that count at an instant of the interval."""
+    """The buckets of results, visible at the commit, that can hold some valid at an instant of the interval."""
     if instants.empty:
         return []
     given = {"stream": stream_id, "role_": role.value, "commit_": commit_id}
@@ -206,8 +210,8 @@ def result_buckets_at(
 
 
 def all_overlays(catalog: Catalog, stream_id: int, interval: Interval = EVERYTHING, since: int = 0) -> list[Bucket]:
-    """All overlays that can speak of rows of the interval and were added after a commit, by what they revised first:
-    also those that have been worked into buckets, which stay as long as the rows that they corrected."""
+    """All overlays that can concern rows of the interval and were added after a commit, by their first revision: also
+    folded ones, which stay as long as the rows that they corrected."""
     query = (
         select(buckets, batches.c.batch_id)
         .join(batches, batches.c.batch_no == buckets.c.batch_no, isouter=True)
@@ -220,8 +224,8 @@ def all_overlays(catalog: Catalog, stream_id: int, interval: Interval = EVERYTHI
 
 
 def added_between(catalog: Catalog, stream_id: int, roles: Iterable[Role], *, after: int, up_to: int) -> list[Bucket]:
-    """The buckets of some roles that were added after a commit, and up to another one, as they came: also those that
-    have been removed since, as long as vacuum leaves them."""
+    """The buckets of some roles that were added after one commit, up to another, in that order: also those that have
+    been removed since, until vacuum deletes them."""
     query = (
         select(buckets, batches.c.batch_id)
         .join(batches, batches.c.batch_no == buckets.c.batch_no, isouter=True)
@@ -234,7 +238,7 @@ def added_between(catalog: Catalog, stream_id: int, roles: Iterable[Role], *, af
 
 
 def all_buckets(connection: Connection, stream_id: int) -> list[Bucket]:
-    """All buckets of a stream that the index still has, live or not, as the transaction sees them."""
+    """All buckets of a stream in the index, live or not, as the transaction sees them."""
     query = (
         select(buckets, batches.c.batch_id)
         .join(batches, batches.c.batch_no == buckets.c.batch_no, isouter=True)
@@ -245,7 +249,7 @@ def all_buckets(connection: Connection, stream_id: int) -> list[Bucket]:
 
 
 def live_buckets(connection: Connection, stream_id: int, *roles: Role, before: int | None = None) -> list[Bucket]:
-    """The buckets of some roles that the transaction sees now; only those that begin before a point, if told."""
+    """The live buckets of some roles, as the transaction sees them; with `before` only those that begin before it."""
     query = (
         select(buckets, batches.c.batch_id)
         .join(batches, batches.c.batch_no == buckets.c.batch_no, isouter=True)
@@ -289,7 +293,7 @@ def is_removed_since(connection: Connection, stream_id: int, since: int, low: in
         buckets.c.removed_in > since,
         buckets.c.vs_max >= low,
     )
-    # Of what vacuum has removed from the index since, nobody knows any more where it lay.
+    # The span of buckets that vacuum has deleted since is not known any more.
     vacuumed = select(streams.c.vacuumed > since).where(streams.c.stream_id == stream_id)
     return bool(connection.execute(query).scalar_one() or connection.execute(vacuumed).scalar())
 

@@ -1,4 +1,4 @@
-"""Opening a catalog: the engine, its two kinds of transaction, and the version of its tables."""
+"""Opening the catalog: SQLAlchemy engine, reading and writing transactions, schema version, errors as messages."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from errata.clock import SYSTEM, Clock
 from errata.errors import ErrataError, UsageError, disk_full_error
 
 POSTGRES_DISK_FULL = "53100"
-"""PostgreSQL's code for it."""
+"""PostgreSQL's error code for a full disk."""
 
 SQLITE_FREE_BYTES = 64 * 1024
-"""Bytes that must be free for SQLite to begin: it makes its shared-memory file in pieces of 32 KiB."""
+"""Bytes that SQLite needs to begin: it makes its shared-memory file in pieces of 32 KiB."""
 
 LOCK_TIMEOUT_SECONDS = 60
-"""Seconds that a writer waits for another one before it gives up."""
+"""Seconds that a writer waits for the lock of another one before it fails."""
 
 KEEPALIVE_OPTIONS: Mapping[str, int] = {
     "connect_timeout": 10,
@@ -35,18 +35,18 @@ KEEPALIVE_OPTIONS: Mapping[str, int] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""Settings of PostgreSQL's library by which a server that is cut off is noticed within half a minute, and not when the
-operating system gives up after a quarter of an hour; what the catalog's URL says of them holds."""
+"""Options of libpq by which a lost connection to the server is noticed within half a minute instead of a quarter of an
+hour. Options in the catalog's URL take precedence."""
 
 
 @contextmanager
 def readable_errors(engine: Engine) -> Iterator[None]:
-    """What the database's driver says when it cannot do its part, as an error for a person."""
+    """Turn errors of the database's driver that a person can do something about into readable ones."""
     try:
         yield
     except DatabaseError as error:
         if type(error) not in (DatabaseError, OperationalError, InternalError):
-            raise  # a statement of ours is wrong, and nothing that a person could mend
+            raise  # a wrong statement is a bug in Errata, which the user cannot mend
         if _is_disk_full(engine, error):
             place = engine.url.render_as_string(hide_password=True)
             why = str(error.orig).strip().splitlines()[0]
@@ -60,13 +60,13 @@ def readable_errors(engine: Engine) -> Iterator[None]:
 
 
 def _is_disk_full(engine: Engine, error: DatabaseError) -> bool:
-    """Whether the database has no room to write."""
+    """Whether the disk of the database is full."""
     told = error.orig
     if isinstance(told, sqlite3.Error):
         code = getattr(told, "sqlite_errorcode", 0)
         if code & 0xFF != sqlite3.SQLITE_IOERR:
             return code == sqlite3.SQLITE_FULL
-        # On a disk without any room SQLite cannot even make the files that it works with, and says no more than that.
+        # On a full disk SQLite may fail to make its auxiliary files, and reports no more than an I/O error.
         folder = Path(engine.url.database or ".").parent
         return folder.exists() and shutil.disk_usage(folder).free < SQLITE_FREE_BYTES
     return getattr(told, "pgcode", None) == POSTGRES_DISK_FULL
@@ -74,7 +74,7 @@ def _is_disk_full(engine: Engine, error: DatabaseError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The commit point. Readers see whole commits; a writer's transaction is one commit or nothing."""
+    """The commit point. Readers see complete commits; a writer's transaction is one commit or nothing."""
 
     engine: Engine
     clock: Clock
@@ -87,7 +87,7 @@ class Catalog:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """One transaction: committed whole when the block ends, nothing of it when the block raises."""
+        """One transaction: committed when the block ends, rolled back when it raises."""
         writer = self.engine.execution_options(errata_writes=True)
         with readable_errors(self.engine), writer.begin() as connection:
             yield connection
@@ -118,8 +118,8 @@ def open_catalog(url: str, clock: Clock = SYSTEM) -> Catalog:
 
 
 def schema_version(catalog: Catalog) -> str | None:
-    """The version of the tables there are; None for none."""
-    # Not by Alembic's own context, which logs two lines each time it is made: catalogs are opened every few seconds.
+    """The version of the tables; None if there are none."""
+    # Not read by Alembic, which logs two lines each time; catalogs are opened every few seconds.
     with catalog.reading() as connection:
         if not inspect(connection).has_table("alembic_version"):
             return None
@@ -129,13 +129,13 @@ def schema_version(catalog: Catalog) -> str | None:
 
 @cache
 def newest_schema_version() -> str:
-    """The version that this Errata works with: the number that the name of the last migration begins with."""
-    # Not asked of Alembic, which takes longer to import than most commands take.
+    """The version that this Errata needs: the number in the name of the last migration."""
+    # Not read by Alembic, whose import takes longer than most commands.
     return max(each.name.partition("_")[0] for each in (migrations_folder() / "versions").glob("[0-9]*_*.py"))
 
 
 def open_if_current(url: str) -> Catalog | None:
-    """The catalog if its tables are there and up to date; None where `prepare_catalog` has work to do."""
+    """The catalog if its tables are up to date; None if `prepare_catalog` has to make or migrate them."""
     catalog = Catalog(make_engine(url), SYSTEM)
     if (file := database_file(url)) is not None and not file.exists():
         return None
@@ -146,7 +146,7 @@ def open_if_current(url: str) -> Catalog | None:
 
 
 def database_file(url: str) -> Path | None:
-    """The file in which a catalog of SQLite lives; None of another database."""
+    """The file of an SQLite catalog; None for another database."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -155,12 +155,12 @@ def database_file(url: str) -> Path | None:
 
 
 def url_without_password(url: str) -> str:
-    """The URL as it may be printed: without its password."""
+    """The URL without its password, for messages."""
     return make_url(url).render_as_string(hide_password=True)
 
 
 def make_engine(url: str) -> Engine:
-    """SQLAlchemy's engine for the URL, set up as every transaction here needs it."""
+    """The SQLAlchemy engine for the URL, with time zone, timeouts and begin of transactions set up."""
     try:
         parsed = make_url(url)
         if parsed.get_backend_name() == "sqlite":
@@ -185,7 +185,7 @@ def make_engine(url: str) -> Engine:
 
 
 def _invalid_url() -> UsageError:
-    # What is wrong with it is not told in its own words: it may hold a password.
+    # The message does not repeat the URL, which may contain a password.
     return UsageError(
         "the catalog's URL cannot be read",
         why="its port is a number, and what is special in a name or a password stands as %XX",
@@ -194,7 +194,7 @@ def _invalid_url() -> UsageError:
 
 
 def _sqlite_engine(url: str) -> Engine:
-    # The driver's own transaction handling begins late and only before changes; we begin ourselves.
+    # The driver would begin a transaction only before a change; it is begun here instead.
     engine = create_engine(url, connect_args={"timeout": LOCK_TIMEOUT_SECONDS, "isolation_level": None})
 
     def configure(connection: Any, _record: object) -> None:
@@ -209,7 +209,7 @@ def _sqlite_engine(url: str) -> Engine:
         if writes:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
-            # Touches no file and cannot fail. By way of SQLAlchemy it takes as long as what most readers ask for.
+            # BEGIN reads no file and cannot fail. Through SQLAlchemy it would take as long as most queries.
             connection.connection.cursor().execute("BEGIN")
 
     event.listen(engine, "connect", configure)

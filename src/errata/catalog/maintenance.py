@@ -1,4 +1,8 @@
-"""The transaction that puts rewritten buckets in the place of those that they were made from."""
+"""The transactions of compaction, and of ageing out rows and results.
+
+Compaction replaces buckets by rewritten ones with the same live rows. Ageing drops whole buckets past the retention;
+what is due is planned before, and planned again under the lock, so that another commit in between is a conflict.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +30,17 @@ from errata.model.time import LOWEST
 
 @dataclass(frozen=True, slots=True)
 class CompactionCommit:
-    """What compaction has made, and of what."""
+    """The buckets that compaction has made, and those that they replace."""
 
     replaced: Sequence[Bucket]
-    """Base buckets that the new ones stand for."""
+    """Base buckets that are replaced."""
     folded: Sequence[Bucket]
-    """Overlays that are worked in, whole."""
+    """Overlays that are folded."""
     written: Sequence[NewBucket]
     masked: Sequence[int]
-    """For each new bucket how many of its rows are superseded by revisions that are still to be worked in."""
+    """For each new bucket the number of its rows that overlays which stay supersede."""
     up_to: int
-    """The last revision that was worked in; 0 for none."""
+    """The last revision that was folded; 0 for none."""
 
     @property
     def gone(self) -> list[Bucket]:
@@ -44,14 +48,14 @@ class CompactionCommit:
 
 
 def last_foldable_revision(catalog: Catalog, basis: StreamState) -> int:
-    """The last revision that may be worked in: none that a live query has still to consume."""
+    """The last revision that may be folded: none that a consumer has still to take."""
     with catalog.reading() as connection:
         consumed = streams.consumed_revision(connection, basis.stream_id)
     return basis.applied if consumed is None else min(basis.applied, consumed)
 
 
 def commit_compaction(catalog: Catalog, basis: StreamState, made: CompactionCommit, cause: Cause) -> int:
-    """Commit a compaction that was made on `basis`, if all that it stands for is still there."""
+    """Commit a compaction that was made on `basis`, if what it replaces has not changed."""
     with catalog.writing() as connection:
         now = lock_basis(connection, basis.stream_id)
         _recheck_compaction(connection, now, basis, made)
@@ -66,17 +70,17 @@ def commit_compaction(catalog: Catalog, basis: StreamState, made: CompactionComm
 
 
 def _recheck_compaction(connection: Connection, now: Row[Any], basis: StreamState, made: CompactionCommit) -> None:
-    """Whether what was rewritten is what would be rewritten now. Batches and corrections of other rows may have come:
-    they are laid over the new buckets as they would be over the old."""
+    """Raise if the rewritten rows may not be the live ones any more. Batches and corrections of other rows do not
+    matter: they are read over the new buckets as over the old ones."""
     if now.aged_to != basis.aged_to or now.folded != basis.folded:
         raise BasisConflict
     if streams.is_declared_since(connection, basis.stream_id, basis.changed_in):
         raise BasisConflict
     consumed = streams.consumed_revision(connection, basis.stream_id)
     if consumed is not None and consumed < made.up_to:
-        raise BasisConflict  # who came meanwhile still has to consume what was worked in
+        raise BasisConflict  # a new consumer has still to take revisions that were folded
     if _count_masked(connection, made.gone) != sum(bucket.masked for bucket in made.gone):
-        raise BasisConflict  # rows of them have been corrected, and were counted where they no longer are
+        raise BasisConflict  # rows in the replaced buckets have been corrected since
 
 
 def _count_masked(connection: Connection, found: Iterable[Bucket]) -> int:
@@ -102,35 +106,33 @@ def _compaction_summary(made: CompactionCommit) -> dict[str, object]:
     }
 
 
-# The transaction that drops aged buckets from the index.
-
 BUCKETS_PER_FETCH = 1_000
-"""Buckets whose rows are counted are read from the index in portions of this many."""
+"""Buckets that one fetch reads from the index when rows are counted: most often few are needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgeOutPlan:
-    """What is due to go."""
+    """The rows of a stream that are past its retention."""
 
     buckets: Sequence[Bucket]
-    """Base buckets of which nothing is left."""
+    """Base buckets that lie completely before `aged_to`."""
     aged_to: int
-    """Before this place no row counts any more, from it on every one does."""
+    """Rows before this place no longer count; all rows from it on do."""
     beside: Sequence[Bucket]
-    """Base buckets that begin before it and stay, since they reach beyond."""
+    """Base buckets that begin before it and end after it, and stay."""
     overlays: Sequence[Bucket]
-    """Overlays that mask or bring rows which have counted and no longer will."""
+    """Overlays that mask or bring rows which no longer count."""
     gone: Sequence[Bucket]
-    """Those of the overlays that have nothing left to say."""
+    """Overlays whose rows all no longer count, and which are dropped."""
 
     def rows(self, hidden: Mapping[int, int]) -> int:
-        """How many live rows go, with those that are hidden where they lie."""
+        """The number of live rows that no longer count, including those `hidden` in buckets that stay."""
         return sum(bucket.rows - bucket.masked for bucket in self.buckets) + sum(hidden.values())
 
 
 def plan_age_out(catalog: Catalog, basis: StreamState, held: int | None = None) -> AgeOutPlan | None:
-    """What is due as the stream stands; None when nothing is. `held`: where that begins which queries have still to
-    read."""
+    """The rows that are due in this state of the stream; None when there are none. `held`: the place from which on
+    queries have still to read rows."""
     with catalog.reading() as connection:
         return _plan_age_out(connection, basis, held)
 
@@ -145,12 +147,11 @@ def commit_age_out(
     held: int | None = None,
     seen: int | None = None,
 ) -> int:
-    """Drop what was found due on `basis`. `hidden` tells how many rows have counted and no longer do, of each of the
-    buckets beside and of the overlays. `seen`: the commit as of which it was looked up what queries have still to
-    read."""
+    """Drop what was found due on `basis`. `hidden` is the number of rows that no longer count in each bucket that stays
+    and in each overlay. `seen`: the commit as of which `held` was determined."""
     with catalog.writing() as connection:
         row = lock_basis(connection, basis.stream_id)
-        # Looked at again under the lock: a correction, another ageing or a declaration may have come between.
+        # Planned again under the lock: a correction, another ageing or a declaration may have come in between.
         now = streams.current_state(connection, row)
         if now.aged_to != basis.aged_to or _plan_age_out(connection, now, held) != aged:
             raise BasisConflict
@@ -173,7 +174,7 @@ def commit_age_out(
 
 
 def check_no_new_readers(connection: Connection, seen: int | None) -> None:
-    """Whether no query has been answered for the first time since a commit. Those that were can only need less."""
+    """A conflict if a query has been answered for the first time after a commit. Older ones can only need less."""
     if seen is None:
         return
     new = select(streams_table.c.stream_id).where(
@@ -197,7 +198,7 @@ def _plan_age_out(connection: Connection, standing: StreamState, held: int | Non
     aged_to = horizon.new_aged_to(found, standing.aged_to, kept_from if stream.one_table else None)
     if aged_to is None or not any(bucket.vs_min < aged_to for bucket in base):
         return None
-    # Of one table without an index nobody knows where its rows lie: all of it is looked through.
+    # In a table without an index any bucket may hold aged rows, so all of them are read.
     beside = [bucket for bucket in base if bucket.vs_max >= kept_from]
     if stream.layout is not Layout.PLAIN:
         beside = [bucket for bucket in beside if bucket.vs_min < aged_to]
@@ -206,14 +207,14 @@ def _plan_age_out(connection: Connection, standing: StreamState, held: int | Non
         former = LOWEST if standing.aged_to is None else standing.aged_to
         all_before = buckets.live_buckets(connection, stream_id, Role.OVERLAY, before=aged_to)
         overlays = [overlay for overlay in all_before if overlay.vs_max >= former]
-    # Where the key does not tell the place, a row that has aged out may have made its key free for another, which
-    # lies elsewhere and may still be read without that revision: compaction is what works such an overlay in.
+    # Where the key does not contain the place, a row that has aged out may have freed its key for a row elsewhere,
+    # which may still be read without that revision. Only compaction can fold such an overlay.
     gone = [overlay for overlay in overlays if overlay.vs_max < aged_to] if stream.key_has_order else []
     return AgeOutPlan(found, aged_to, beside, overlays, gone)
 
 
 def _base_youngest_first(connection: Connection, stream_id: int) -> Generator[tuple[int, int], None, None]:
-    """Where each live base bucket begins and how many live rows it has, the last beginning first."""
+    """The beginning and the number of live rows of each live base bucket, the last beginning first."""
     columns = buckets_table.c
     query = (
         select(columns.vs_min, columns.rows - columns.masked)
@@ -224,37 +225,34 @@ def _base_youngest_first(connection: Connection, stream_id: int) -> Generator[tu
         yield from found
 
 
-# The transaction that drops aged results of a query from the index.
-
-
 @dataclass(frozen=True, slots=True)
 class ResultAgeOutPlan:
-    """What is due to go."""
+    """The results of a query that are past its retention."""
 
     buckets: Sequence[Bucket]
     """Base buckets whose results are all past."""
     feed: Sequence[Bucket]
-    """Buckets of change records about such results. Who reads changes from the beginning is told what stands."""
+    """Buckets of change records of such results. A reader from the beginning gets the current results instead."""
     parts: Sequence[Bucket]
     """Buckets of partial aggregates of such results, and of their lineage."""
     masks: Sequence[Bucket]
-    """Buckets of masks of which none can be of a result that stays."""
+    """Buckets of masks that concern no result that stays."""
     aged_to: int | None
-    """Of earlier instants the answers are no longer whole."""
+    """Answers for earlier instants are no longer complete; None: all are."""
 
     @property
     def rows(self) -> int:
-        """How many results go."""
+        """The number of results that are dropped."""
         return sum(each.rows for each in self.buckets)
 
     @property
     def gone(self) -> list[Bucket]:
-        """All buckets that go."""
+        """All buckets that are dropped."""
         return [*self.buckets, *self.feed, *self.parts, *self.masks]
 
 
 def results_aged_to(catalog: Catalog, of: ResultArchive, commit_id: int) -> int | None:
-    """The first instant whose answer was still whole as of a commit; None: no result had been aged out."""
+    """The first instant whose answer was complete as of a commit; None: no result had been aged out."""
     with catalog.reading() as connection:
         return streams.aged_to_as_of(connection, of.stream_id, commit_id)
 
@@ -262,7 +260,8 @@ def results_aged_to(catalog: Catalog, of: ResultArchive, commit_id: int) -> int 
 def plan_result_age_out(
     catalog: Catalog, of: ResultArchive, retention: Retention, held: int | None = None
 ) -> ResultAgeOutPlan | None:
-    """What is due; None when nothing is. `held`: where that begins which other queries have still to read."""
+    """The results that are due; None when there are none. `held`: the place from which on other queries have still to
+    read results."""
     with catalog.reading() as connection:
         return _plan_result_age_out(connection, of.stream_id, of.frontier, retention, held)
 
@@ -277,10 +276,10 @@ def commit_result_age_out(
     held: int | None = None,
     seen: int | None = None,
 ) -> int:
-    """Drop what was found due. `seen`: the commit as of which it was looked up what others have still to read."""
+    """Drop what was found due. `seen`: the commit as of which `held` was determined."""
     with catalog.writing() as connection:
         row = lock_basis(connection, of.stream_id)
-        # Looked at again under the lock: an evaluation may have merged buckets.
+        # Planned again under the lock: an evaluation may have merged buckets.
         if _plan_result_age_out(connection, of.stream_id, row.stable, retention, held) != aged:
             raise BasisConflict
         check_no_new_readers(connection, seen)
@@ -317,7 +316,7 @@ def _plan_result_age_out(
     former = streams.aged_to_now(connection, stream_id)
     aged_to = horizon.new_results_aged_to(found, former)
     feed = [each for each in buckets.live_buckets(connection, stream_id, Role.FEED) if each.vs_max < kept_from]
-    # What is kept of windows, and of what results were made of, stays as long as the results do.
+    # Partial aggregates and lineage stay as long as their results.
     kept = buckets.live_buckets(connection, stream_id, Role.PARTS, Role.LINEAGE)
     parts = [each for each in kept if aged_to is not None and each.vs_max < aged_to]
     if not found and not feed and not parts:
@@ -328,6 +327,6 @@ def _plan_result_age_out(
 
 
 def _sparing_masked(retention: Retention, masks: Sequence[Bucket]) -> Retention:
-    """A retention by which so many rows stay that are not masked, whichever the masks are of."""
+    """A retention in rows that still keeps the declared number if every mask concerns a kept result."""
     masked = sum(each.rows for each in masks)
     return retention if retention.rows is None else replace(retention, rows=retention.rows + masked)

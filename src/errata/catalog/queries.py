@@ -1,6 +1,14 @@
-"""Queries as the catalog has recorded them. Each form of a query, that is, each plan with what decides about its
-results, is a row; the old one ends where the new one begins. Whatever else changes, such as the wording of its text or
-a column that it does not read, is changed in the row that there is: its results stay."""
+"""Queries as applied, queries that have stopped at a fault, and notices of faults to callbacks.
+
+Each form of a query, that is, each plan with the options that affect its results, is a row; the old form ends where the
+new one begins. Other changes, such as the wording of the text or a column that is not read, are made in the same row,
+and the results stay.
+
+The notices that are due are the difference between the queries that have stopped and the faults that were reported. A
+fault has its id before it is reported and is marked after it, so after a kill it is reported again with the same id.
+
+    stopped ──► row with an id ──► reported ──► marked ──► goes on ──► end reported ──► row deleted
+"""
 
 from __future__ import annotations
 
@@ -23,11 +31,11 @@ from errata.model.results import UpdatePattern
 from errata.model.stream import RevisionPolicy
 
 _NAMES_PER_STATEMENT = 500
-"""So many names go into one statement."""
+"""Names in one statement, below the limits of the databases on parameters."""
 
 
 class QueryPlanConflict(Conflict):
-    """The queries are no longer as they were when a change of them was planned."""
+    """The queries are not those any more that a change was planned on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +50,15 @@ class RecordedQuery:
 
 @dataclass(frozen=True, slots=True)
 class QueryChangeSet:
-    """What is to be recorded of queries."""
+    """The changes of queries that are to be recorded."""
 
     write: Sequence[CheckedQuery] = ()
-    """New ones, and new forms of those that are there."""
+    """New queries, and new forms of recorded ones."""
     drop: Sequence[str] = ()
     planned_on: Mapping[str, int] | None = field(default=None)
-    """The queries there were when this was planned, and the commit that had recorded each; None: whatever there is."""
+    """The queries when this was planned, each with the commit that had recorded it; None: not checked."""
     keeps: Collection[str] = ()
-    """Of those to write, the ones that are known to have the recorded form, whatever the record says of it."""
+    """Queries to write that are known to have the recorded form, even if their records differ."""
 
 
 def recorded_queries(catalog: Catalog, commit_id: int | None = None) -> dict[str, RecordedQuery]:
@@ -68,19 +76,19 @@ def recorded_queries(catalog: Catalog, commit_id: int | None = None) -> dict[str
 
 
 def query_by_id(catalog: Catalog, query_id: int) -> CheckedQuery:
-    """The form of a query that has this id, whether it is still in force or not."""
+    """The form of a query with this id, in force or ended."""
     with catalog.reading() as connection:
         row = connection.execute(select(queries).where(queries.c.query_id == query_id)).one()
     return _query_from_row(row, {})
 
 
 def consumer_name(query: str) -> str:
-    """By what name a query consumes the revisions of the streams that it reads."""
+    """The name by which a query consumes the revisions of the streams that it reads."""
     return f"query {query}"
 
 
 def record_queries(connection: Connection, commit_id: int, writes: QueryChangeSet) -> None:
-    """Write what is planned, in the transaction of the commit."""
+    """Record the changes, in the transaction of the commit."""
     live = _live_queries(connection, sorted({*writes.drop, *(each.name for each in writes.write)}))
     result_tables.reconcile_tables(connection, (each.checked for each in live.values()), writes.write)
     kept = {
@@ -107,7 +115,7 @@ def record_queries(connection: Connection, commit_id: int, writes: QueryChangeSe
 
 
 def _live_queries(connection: Connection, names: Sequence[str]) -> dict[str, RecordedQuery]:
-    """Of these queries those that there are."""
+    """Those of these queries that are recorded."""
     found, kinds = {}, dict[str, ColumnType]()
     for start in range(0, len(names), _NAMES_PER_STATEMENT):
         some = queries.c.removed_in.is_(None) & queries.c.name.in_(names[start : start + _NAMES_PER_STATEMENT])
@@ -117,7 +125,7 @@ def _live_queries(connection: Connection, names: Sequence[str]) -> dict[str, Rec
 
 
 def check_unchanged(connection: Connection, writes: QueryChangeSet) -> None:
-    """Raise when the queries are not those that the change was planned on."""
+    """A conflict if the queries are not those that the change was planned on."""
     if writes.planned_on is None:
         return
     query = select(queries.c.name, queries.c.added_in).where(queries.c.removed_in.is_(None))
@@ -126,7 +134,7 @@ def check_unchanged(connection: Connection, writes: QueryChangeSet) -> None:
 
 
 def _mutable_values(checked: CheckedQuery) -> dict[str, Any]:
-    """What may change without a new form."""
+    """The columns that may change without a new form."""
     return {
         "sql": checked.query.text,
         "options": query_to_record(checked.query),
@@ -169,25 +177,22 @@ def _cached_type(text: str, kinds: dict[str, ColumnType]) -> ColumnType:
     return kinds[text]
 
 
-# Queries that have stopped, and why.
-
-
 @dataclass(frozen=True, slots=True)
 class StoppedQuery:
-    """Where a query stopped."""
+    """A query that has stopped at a fault."""
 
     query_id: int
     data_commit: int
-    """The state of the streams that it could not take in."""
+    """The commit of the streams at which it stopped."""
     since: int
     """The instant up to which it has been answered; LOWEST if it never was."""
     at: int
-    """When that was found."""
+    """The wall-clock time at which it stopped."""
     fault: Fault
 
 
 def stopped_queries(catalog: Catalog) -> dict[int, StoppedQuery]:
-    """All that have stopped, by the ids of the queries."""
+    """All queries that have stopped, by their ids."""
     with catalog.reading() as connection:
         rows = connection.execute(select(faults)).all()
     return {
@@ -197,25 +202,16 @@ def stopped_queries(catalog: Catalog) -> dict[int, StoppedQuery]:
 
 
 def record_fault(catalog: Catalog, query_id: int, data_commit: int, since: int, fault: Fault) -> None:
-    """A query has stopped; it goes on when what stopped it has been mended, and a fault of before is forgotten."""
+    """Record that a query has stopped, in place of a former fault. An evaluation that succeeds deletes the fault."""
     values = {"query_id": query_id, "data_commit": data_commit, "since": since, "fault": fault.record()}
     with catalog.writing() as connection:
         connection.execute(delete(faults).where(faults.c.query_id == query_id))
         connection.execute(insert(faults).values(values | {"at": catalog.clock.now()}))
 
 
-# Faults of queries that somebody is told of: each once when it begins, and once when it is over.
-#
-# What is told is what differs between the queries that have stopped and what has been told, so nothing that stops or
-# mends a query has to think of it. A fault has its id before it is told, and is marked as told after it: whoever is
-# killed in between tells it again, under the same id.
-#
-#     stopped ──► row with an id ──► told ──► marked ──► goes on ──► told that it is over ──► row is gone
-
-
 @dataclass(frozen=True, slots=True)
 class FaultNotice:
-    """A fault of a query, from when it was noticed until it has been told that it is over."""
+    """A fault of a query, from its discovery until its end has been reported."""
 
     fault_id: str
     query_id: int
@@ -224,11 +220,11 @@ class FaultNotice:
     since: int
     """When the query stopped."""
     told: int | None
-    """When somebody was told; None: not yet."""
+    """When it was reported; None: not yet."""
 
 
 def due_fault_notices(catalog: Catalog) -> tuple[Sequence[FaultNotice], Sequence[FaultNotice]]:
-    """The faults that are to be told, and those of which it is to be told that they are over."""
+    """The faults to report, and the faults whose end is to be reported."""
     with catalog.writing() as connection:
         live = select(queries.c.query_id, queries.c.name).where(queries.c.removed_in.is_(None))
         names = {row.query_id: row.name for row in connection.execute(live)}
@@ -236,7 +232,7 @@ def due_fault_notices(catalog: Catalog) -> tuple[Sequence[FaultNotice], Sequence
         known = [_notice_from_row(row) for row in connection.execute(select(told_faults).order_by(told_faults.c.since))]
         standing = {row.query_id: Fault.of(row.fault).place for row in stopped}
         over = [each for each in known if standing.get(each.query_id) != each.fault.place]
-        # Nobody has heard of these.
+        # Faults that ended before they were reported.
         unsaid = [each.fault_id for each in over if each.told is None]
         connection.execute(delete(told_faults).where(told_faults.c.fault_id.in_(unsaid)))
         left = {each.query_id for each in known} - {each.query_id for each in over}
@@ -249,14 +245,14 @@ def due_fault_notices(catalog: Catalog) -> tuple[Sequence[FaultNotice], Sequence
 
 
 def mark_fault_reported(catalog: Catalog, fault: FaultNotice) -> None:
-    """It has been told that the fault is there."""
+    """Record that the fault has been reported."""
     with catalog.writing() as connection:
         same = told_faults.c.fault_id == fault.fault_id
         connection.execute(update(told_faults).where(same).values(told=catalog.clock.now()))
 
 
 def drop_fault_notice(catalog: Catalog, fault: FaultNotice) -> None:
-    """It has been told that the fault is over."""
+    """Record that the end of the fault has been reported."""
     with catalog.writing() as connection:
         connection.execute(delete(told_faults).where(told_faults.c.fault_id == fault.fault_id))
 

@@ -1,5 +1,9 @@
-"""The archives of queries' results: what is in them, how far they have been worked out, and the transaction that takes
-them further."""
+"""Archives of results: their state, their evaluations, and the transaction that commits an evaluation.
+
+The archive of a query's results is a row of `streams` with a query_id. Each evaluation adds its buckets and a row of
+`evaluations`; its query's result table is updated in the same transaction. A new form of the query has a new archive,
+and the former one ends in the same commit.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ from errata.model.results import ResultShape, shape_from_record, shape_to_record
 from errata.model.time import HIGHEST
 
 _REPLACED_ROLES = (Role.OPEN, Role.TIP, Role.STATE)
-"""Each evaluation brings its own, and takes those of the one before away."""
+"""Buckets of these roles are replaced by every evaluation that goes on."""
 
 
 # Built once: SQLAlchemy takes longer to build a statement than SQLite to execute it.
@@ -45,18 +49,18 @@ _DELETE_FAULT = delete(faults).where(faults.c.query_id == bindparam("query"))
 
 @dataclass(frozen=True, slots=True)
 class ResultArchive:
-    """The results of a query, where they stand as of a commit."""
+    """The state of a query's results at a commit."""
 
     stream_id: int
     name: str
     query_id: int
-    """The form of the query that they are of."""
+    """The form of the query."""
     shape: ResultShape
     added_in: int
     rows: int
     inline_bytes: int
     last: Evaluation
-    """The evaluation that has brought them this far."""
+    """The last evaluation."""
 
     @property
     def frontier(self) -> int:
@@ -66,13 +70,13 @@ class ResultArchive:
 
 @dataclass(frozen=True, slots=True)
 class ResultTableUpdate:
-    """What a result table is to be told."""
+    """The change of a result table."""
 
     table: ResultTable
     changes: Callable[[], Iterable[pa.RecordBatch]]
     """The change records of the evaluation."""
     current: Callable[[], Iterable[pa.RecordBatch]]
-    """All that counts after it, as records by which it comes: for a table that is made anew."""
+    """All results after it, as insertions, for a table that is made anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class EvaluationCommit:
     query_id: int
     shape: ResultShape
     basis: ResultArchive | None
-    """What it was worked out on; None for the first one of this form of the query."""
+    """The results that it goes on from; None for the first evaluation of this form of the query."""
     step: EvaluationSpan
     data_commit: int
     revisions: Mapping[str, int]
@@ -92,33 +96,32 @@ class EvaluationCommit:
     begins: int
     made: Sequence[NewBucket]
     merged: Sequence[Bucket] = ()
-    """Small buckets whose rows are in what was made."""
+    """Small buckets whose rows are in the new ones."""
     rows: int = 0
-    """How many more results there are, ended ones too."""
+    """The change of the number of results, also ended ones."""
     replaces: ResultArchive | None = None
-    """The results of the form that the query had before, which end with this commit."""
+    """The results of the former form of the query, which end with this commit."""
     holds: Mapping[int, int] = field(default_factory=dict)
-    """Of each stream that is read, by its id, the revision up to which nothing has to be told apart any more; only
-    where that is news."""
+    """By id of a stream that is read, the revision up to which the query has consumed; only where it has changed."""
 
     serves: ResultTableUpdate | None = None
     inputs: Mapping[str, int] = field(default_factory=dict)
-    """Of each query that is read, the number of its last evaluation that has a say."""
+    """For each query that is read, the number of its last evaluation that is worked in."""
     swept: SweepSummary | None = None
-    """Of a correction: what it did. What is open and at the tip then stays, as far as it is not masked."""
+    """What a correction did. Open results and those at the tip then stay, except masked ones."""
     keeps_state: bool = False
-    """Whether what the strategy kept is right still."""
+    """Whether the strategy's state is still correct after a correction."""
 
     @property
     def takes_away(self) -> tuple[Role, ...]:
-        """The kinds of buckets that the evaluation before has brought and this one takes away."""
+        """The roles of buckets of the former evaluation that this one removes."""
         if self.swept is None:
             return _REPLACED_ROLES
         return () if self.keeps_state else (Role.STATE,)
 
     @property
     def is_replay(self) -> bool:
-        """Whether it takes nothing up that the results have not contained before."""
+        """Whether it is a correction that works in no revision."""
         return self.swept is not None and not self.swept.revisions
 
     @property
@@ -127,7 +130,7 @@ class EvaluationCommit:
 
 
 def read_archive(catalog: Catalog, name: str, commit_id: int | None = None) -> ResultArchive | None:
-    """The results of a query, now or as of a commit; None where there were none yet."""
+    """The results of a query, now or as of a commit; None if there were none."""
     return read_archives(catalog, commit_id, name).get(name)
 
 
@@ -164,7 +167,7 @@ def read_archives(catalog: Catalog, commit_id: int | None = None, name: str | No
 
 
 def archive_history(catalog: Catalog, name: str) -> list[tuple[ResultArchive, int | None]]:
-    """All archives that a query has had, the oldest first, and the commit with which each ended."""
+    """All archives of a query, the oldest first, each with the commit with which it ended."""
     query = select(streams_table, shapes.c.shape).join(shapes, shapes.c.stream_id == streams_table.c.stream_id)
     query = query.where(streams_table.c.name == name).order_by(streams_table.c.added_in)
     with catalog.reading() as connection:
@@ -177,7 +180,7 @@ def archive_history(catalog: Catalog, name: str) -> list[tuple[ResultArchive, in
 
 
 def evaluations_of(catalog: Catalog, stream_id: int, *, after: int = 0, up_to: int = HIGHEST) -> list[Evaluation]:
-    """The evaluations of an archive that were committed after a commit, and up to another one, in their order."""
+    """The evaluations of an archive that were committed after one commit, up to another, in their order."""
     query = select(evaluations).where(
         evaluations.c.stream_id == stream_id, evaluations.c.commit_id > after, evaluations.c.commit_id <= up_to
     )
@@ -186,8 +189,7 @@ def evaluations_of(catalog: Catalog, stream_id: int, *, after: int = 0, up_to: i
 
 
 def refused_revisions(catalog: Catalog) -> dict[int, list[RefusedRevisions]]:
-    """Of each archive the revisions that its results could not take up, the latest last; those of archives that are no
-    more are left out."""
+    """By live archive the revisions that could not be worked into its results, the latest last."""
     query = (
         select(evaluations.c.stream_id, evaluations.c.swept)
         .join(streams_table, streams_table.c.stream_id == evaluations.c.stream_id)
@@ -202,7 +204,7 @@ def refused_revisions(catalog: Catalog) -> dict[int, list[RefusedRevisions]]:
 
 
 def evaluation_for(catalog: Catalog, stream_id: int, data_commit: int) -> Evaluation | None:
-    """The last evaluation of an archive that had read no later state of the streams than this one."""
+    """The last evaluation of an archive that had read no later state of the streams than this commit."""
     query = select(evaluations).where(evaluations.c.stream_id == stream_id, evaluations.c.data_commit <= data_commit)
     with catalog.reading() as connection:
         row = connection.execute(query.order_by(evaluations.c.number.desc()).limit(1)).first()
@@ -210,7 +212,7 @@ def evaluation_for(catalog: Catalog, stream_id: int, data_commit: int) -> Evalua
 
 
 def commit_evaluation(catalog: Catalog, done: EvaluationCommit, cause: Cause) -> ResultArchive:
-    """Commit an evaluation, and return the results as they then are."""
+    """Commit an evaluation, and return the new state of the results."""
     with catalog.writing() as connection:
         there = _lock_archive(connection, done)
         for stream_id in sorted(done.holds):
@@ -331,7 +333,7 @@ def _last_evaluation(connection: Connection, stream_id: int, commit_id: int | No
 
 
 def evaluation_from_row(row: Row[Any]) -> Evaluation:
-    """The evaluation that a row of the table is."""
+    """The evaluation in a row of the table."""
     return _evaluation_from_values(row._asdict())
 
 

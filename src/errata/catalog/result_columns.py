@@ -1,4 +1,10 @@
-"""The columns, types and indexes of result tables."""
+"""Result tables' columns, types and indexes, and the writing of change records in the database's own formats.
+
+A value that a database cannot hold is stored as the nearest one that it can. On both, an instant outside the years 1 to
+9999 is `infinity` or `-infinity`, which PostgreSQL knows and which sort correctly as text in SQLite; other instants in
+SQLite are text in UTC. SQLite has no NaN, which is the text NaN there and sorts after all numbers, and its numbers have
+15 digits, so decimals with more are text. In PostgreSQL U+2400 stands for U+0000, which its text cannot contain.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +46,13 @@ from errata.model.results import OLD_VE, OP, VE, VS, ResultShape, changes_table_
 from errata.model.time import DAY, HIGHEST, to_datetime, to_micros
 
 MARK_CONSTRAINT = "kept_by_errata"
-"""The constraint by which Errata knows the tables that it has made."""
+"""The name of a constraint that marks the tables that Errata has made."""
 
 SQLITE_EXACT_DIGITS = 15
-"""A number of SQLite's holds decimals of so many digits exactly."""
+"""Digits of a decimal that a number in SQLite holds exactly."""
 
 _MAX_INDEX_COLUMNS = 32
-"""PostgreSQL's indexes have no more columns."""
+"""Columns of an index in PostgreSQL at most."""
 
 _SQL_TYPES: dict[TypeKind, TypeEngine[Any]] = {
     TypeKind.STRING: Text(),
@@ -62,7 +68,7 @@ _SQL_TYPES: dict[TypeKind, TypeEngine[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """A result table, and the results that are in it."""
+    """A result table and the shape of its results."""
 
     table: str
     shape: ResultShape
@@ -70,18 +76,17 @@ class ResultTable:
 
 @dataclass(frozen=True, slots=True)
 class ResultTableColumn:
-    """A column of the results as a result table has it."""
+    """A column of a result table."""
 
     name: str
     source: str
-    """Its name in the results' own archive."""
+    """Its name in the archive of the results."""
     type: ColumnType
     key: bool
 
 
 def result_table_columns(shape: ResultShape) -> tuple[ResultTableColumn, ...]:
-    """The columns of a result table: the visible ones, and hidden ones of the key, without which results could not be
-    told apart."""
+    """The columns of a result table: the visible ones, and hidden ones of the key, which identify a result."""
     shown = [ResultTableColumn(each.name, each.name, each.type, each.key) for each in shape.columns if not each.hidden]
     hidden = [each for each in shape.columns if each.hidden and each.key]
     return (
@@ -92,7 +97,7 @@ def result_table_columns(shape: ResultShape) -> tuple[ResultTableColumn, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ResultTablePair:
-    """A result table and its table of changes, as SQL is told of them."""
+    """A result table and its table of changes, for SQLAlchemy."""
 
     current: Table
     changes: Table
@@ -166,15 +171,8 @@ def _sql_type(kind: ColumnType) -> TypeEngine[Any]:
     return exact if kind.precision <= SQLITE_EXACT_DIGITS else exact.with_variant(Text(), "sqlite")
 
 
-# Change records of results as a result table's columns hold them, and how many of them get there at once.
-#
-# What a database cannot hold is kept as near to it as it can. On both, an instant outside the years 1 to 9999 is
-# `infinity` or `-infinity`, which PostgreSQL knows and SQLite sorts rightly as text; SQLite's other instants are text,
-# too, in UTC. It has no NaN, which is the text NaN there and sorts after all numbers, and its numbers have 15 digits,
-# so that decimals of more are text. PostgreSQL's texts cannot have U+0000, and have the picture of it, U+2400, instead.
-
 RECORDS_PER_WRITE = 20_000
-"""So many records are in memory as text, or as Python's values."""
+"""Records that are in memory as text or Python values at a time."""
 
 _FIRST_INSTANT, _LAST_INSTANT = to_micros(datetime(1, 1, 1, tzinfo=UTC)), to_micros(datetime.max.replace(tzinfo=UTC))
 _BEFORE_ALL, _AFTER_ALL = "-infinity", "infinity"
@@ -193,7 +191,7 @@ def write_change_records(
     cause: Mapping[str, Any],
     batch: pa.RecordBatch,
 ) -> set[NullPattern]:
-    """Add change records to a table of changes: which patterns of NULLs their keys have."""
+    """Insert change records into a table of changes; the patterns of NULLs in their keys."""
     columns = result_table_columns(shape)
     told = json.dumps(dict(cause), sort_keys=True)
     patterns: set[NullPattern] = set()
@@ -210,7 +208,7 @@ def write_change_records(
 
 
 def instant_text(micros: int) -> str:
-    """An instant as the databases are told it."""
+    """An instant as both databases read it."""
     if _FIRST_INSTANT <= micros <= _LAST_INSTANT:
         return to_datetime(micros).replace(tzinfo=None).isoformat(" ", "microseconds")
     return _BEFORE_ALL if micros < _FIRST_INSTANT else _AFTER_ALL
@@ -225,7 +223,7 @@ def _null_patterns(piece: pa.RecordBatch, names: Sequence[str]) -> set[NullPatte
 
 
 def _source_columns(shape: ResultShape, columns: Sequence[ResultTableColumn]) -> Iterator[tuple[str, ColumnType]]:
-    """The columns of the feed in the order of the table of changes, without what is the same for all records."""
+    """The columns of the feed in the order of the table of changes, without those with one value for all records."""
     time = ColumnType(TypeKind.TIMESTAMP if shape.timed else TypeKind.BIGINT)
     yield OP, ColumnType(TypeKind.STRING)
     yield from ((each.source, each.type) for each in columns if each.key)
@@ -238,7 +236,7 @@ def _source_columns(shape: ResultShape, columns: Sequence[ResultTableColumn]) ->
 def _column_values(
     piece: pa.RecordBatch, shape: ResultShape, columns: Sequence[ResultTableColumn]
 ) -> Iterator[tuple[pa.Array, ColumnType]]:
-    """The values of the feed, where times and dates are text already."""
+    """The values of the feed, with times and dates as text."""
     for name, kind in _source_columns(shape, columns):
         column = piece.column(name)
         if name in (VE, OLD_VE):
@@ -271,7 +269,7 @@ def _texts_within(numbers: pa.Array, first: int, last: int, kind: pa.DataType) -
 
 
 def _copy_texts(piece: pa.RecordBatch, shape: ResultShape, columns: Sequence[ResultTableColumn]) -> Iterator[pa.Array]:
-    """Columns as the text that COPY reads."""
+    """Columns as text for COPY."""
     for column, kind in _column_values(piece, shape, columns):
         text = column
         if kind.kind is TypeKind.STRING:
@@ -310,7 +308,7 @@ def _copy_records(connection: Connection, table: Table, columns: Sequence[Any]) 
         with raw.cursor() as cursor:
             cursor.copy_expert(statement, pa.BufferReader(lines.buffers()[2].slice(0, size)))
     except psycopg2.Error as error:
-        # As any other statement's failure, for those who tell them from one another.
+        # Raised like the failure of any other statement, so that callers can distinguish them.
         raise DBAPIError.instance(
             statement, None, error, psycopg2.Error, hide_parameters=True, dialect=connection.dialect
         ) from error
@@ -319,7 +317,7 @@ def _copy_records(connection: Connection, table: Table, columns: Sequence[Any]) 
 def _sqlite_values(
     piece: pa.RecordBatch, shape: ResultShape, columns: Sequence[ResultTableColumn]
 ) -> Iterator[list[Any]]:
-    """Columns as the values that SQLite's driver takes."""
+    """Columns as values for SQLite's driver."""
     for column, kind in _column_values(piece, shape, columns):
         values: list[Any] = column.to_pylist()
         if kind.kind is TypeKind.DECIMAL:

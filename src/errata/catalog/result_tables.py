@@ -1,8 +1,7 @@
-"""Result tables: the current answer of a query in the catalog's database, and beside it all changes that led there.
+"""Result tables: the current answer of a query in the catalog's database, and a table of all changes that led to it.
 
-They are written in the transaction of the evaluation that published the changes, so that they never tell another
-state than the archive. They are nobody's but Errata's: a constraint that bears its name marks them, and a table without
-it is never touched.
+They are written in the transaction of the evaluation that publishes the changes, so they always agree with the archive.
+A constraint marks the tables that Errata has made; a table without it is never changed.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ from errata.model.results import (
 )
 
 _PROGRAM_LIMIT_EXCEEDED = "54000"
-"""PostgreSQL's word for what is beyond its limits."""
+"""PostgreSQL's error code for a value beyond its limits."""
 
 _CATALOG_TABLES = (*catalog_tables.tables, "alembic_version")
 
@@ -82,7 +81,7 @@ def check_result_table_name(table: str, others: Iterable[str]) -> None:
 
 
 def check_name_free(connection: Connection, table: str) -> None:
-    """Refuse a name that something bears in the database already that is none of Errata's result tables."""
+    """Refuse the name of a table or view in the database that Errata has not made."""
     for name in (table, changes_table_name(table)):
         if inspect(connection).has_table(name) and not _is_marked(connection, name):
             raise RefusedError(
@@ -94,7 +93,7 @@ def check_name_free(connection: Connection, table: str) -> None:
 
 
 def table_exists(connection: Connection, table: str) -> bool:
-    """Whether there is a result table of the name that Errata has made, with its table of changes."""
+    """Whether Errata has made a result table with this name, and its table of changes."""
     return all(_is_marked(connection, name) for name in (table, changes_table_name(table)))
 
 
@@ -107,7 +106,7 @@ def table_fits(connection: Connection, served: ResultTable) -> bool:
 
 
 def create_table(connection: Connection, served: ResultTable) -> None:
-    """Make the tables, empty; those that Errata has made of the name before are gone."""
+    """Make the empty tables, in place of former ones with the same name that Errata has made."""
     check_result_table_name(served.table, ())
     check_table_columns(served.shape.visible, served.shape.key)
     check_name_free(connection, served.table)
@@ -116,7 +115,7 @@ def create_table(connection: Connection, served: ResultTable) -> None:
 
 
 def reconcile_tables(connection: Connection, before: Iterable[CheckedQuery], after: Iterable[CheckedQuery]) -> None:
-    """Make way for what queries are to be served as, and remove the tables of those that no longer are. Tables are made
+    """Check the names of new result tables, and drop the tables of queries that are no longer served. Tables are made
     when there are results for them."""
     was = {each.query.serve: each.name for each in before if each.query.serve is not None}
     now = {each.query.serve: each for each in after if each.query.serve is not None}
@@ -131,7 +130,7 @@ def reconcile_tables(connection: Connection, before: Iterable[CheckedQuery], aft
 
 
 def drop_table(connection: Connection, table: str) -> None:
-    """Remove the tables, as far as they are there and Errata has made them."""
+    """Drop the tables that exist and that Errata has made."""
     for name in (table, changes_table_name(table)):
         if not _is_marked(connection, name):
             continue
@@ -153,11 +152,11 @@ def update_table(
     changes: Iterable[pa.RecordBatch],
     frontier: int,
 ) -> int:
-    """Add the change records of a commit, and bring the current answer to the frontier: how many records there were.
+    """Add the change records of a commit, advance the current answer to the frontier, and return the number of records.
 
     The records are those of the feed, one at most for each key and vs. A result lasts until its end or until the next
-    one of its key begins; where that one is deleted, its forerunner must be told again. The end that a record tells is
-    not after the beginning of the next result. The frontier never goes back: for that the tables are made anew.
+    one of its key begins; if that one is deleted, there must be a record of its predecessor too. The end in a record is
+    not after the beginning of the next result. The frontier never goes back; in that case the tables are made anew.
     """
     tables, patterns, written = ResultTablePair.of(served), set[NullPattern](), 0
     with _readable_limits(served):
@@ -201,13 +200,12 @@ def _apply_records(
     at: ColumnElement[Any],
     patterns: Iterable[NullPattern],
 ) -> None:
-    """Bring the records of a commit into the current answer: of each key the last result that has begun and lasts."""
+    """Work the records of a commit into the current answer: of each key the last result that has begun and lasts."""
     records = _select_records(connection, tables, commit_id)
     if connection.execute(select(tables.current.c.vs).limit(1)).first() is None:
         _insert_lasting(connection, tables, _select_lasting(tables, records, at))
         return
-    # NULLs in keys are equal here, and in SQL they are not. So every pattern of them has statements of its own, which
-    # can use the index.
+    # NULLs in keys are equal here, and not in SQL. Each pattern of NULLs has its own statements, which use the index.
     for nulls in sorted(patterns):
         _delete_superseded(connection, tables, records, at, nulls)
         lasting = _select_lasting(tables, records, at, nulls)
@@ -218,8 +216,8 @@ def _apply_records(
 
 
 def _select_records(connection: Connection, tables: ResultTablePair, commit_id: int) -> Subquery:
-    """The records of a commit. The limit cuts nothing off: without it PostgreSQL, whose statistics do not know the
-    commit yet, takes them for a part of all records and reads the whole answer to meet a few."""
+    """The records of a commit. The limit is their exact number: without it PostgreSQL, whose statistics do not include
+    the commit yet, estimates many records and scans the whole answer."""
     changes = tables.changes
     found = changes.c.commit_id == commit_id
     count = connection.execute(select(func.count()).select_from(changes).where(found)).scalar_one()
@@ -230,13 +228,13 @@ def _select_records(connection: Connection, tables: ResultTablePair, commit_id: 
 def _delete_superseded(
     connection: Connection, tables: ResultTablePair, records: Subquery, at: ColumnElement[Any], nulls: NullPattern
 ) -> None:
-    """Remove what the records speak of, and what has a successor in them."""
+    """Delete the results that the records concern, and those with a successor among them."""
     on_postgres = connection.dialect.name == "postgresql"
     standing: FromClause = tables.current if on_postgres else tables.current.alias("standing")
     begun = and_(records.c.op != "delete", records.c.vs > standing.c.vs, records.c.vs <= at)
     gone = and_(_same_key(tables, records, standing, nulls), or_(records.c.vs == standing.c.vs, begun))
     if not on_postgres:
-        # SQLite deletes from one table alone, and no column of ours is called like this.
+        # SQLite deletes from a single table; no result column can be called `_rowid_`.
         found: Select[Any] = select(literal_column("standing._rowid_")).select_from(records.join(standing, gone))
         gone = literal_column("_rowid_").in_(found)
     connection.execute(delete(tables.current).where(gone))
@@ -245,7 +243,7 @@ def _delete_superseded(
 def _select_lasting(
     tables: ResultTablePair, records: Subquery, at: ColumnElement[Any], nulls: NullPattern | None = None
 ) -> Subquery:
-    """Of each key in the records the last result that has begun, if it has not ended."""
+    """For each key in the records the last result that has begun, if it has not ended."""
     keys = [records.c[name] for name in tables.key]
     place = func.row_number().over(partition_by=keys or None, order_by=records.c.vs.desc())
     told = select(*(records.c[name] for name in tables.names), place.label("_place")).where(
@@ -266,7 +264,7 @@ def _insert_lasting(
 
 
 def _same_key(tables: ResultTablePair, one: FromClause, other: FromClause, nulls: NullPattern) -> ColumnElement[bool]:
-    """That two rows have the same key, of which these columns are NULL."""
+    """The condition that two rows have the same key, in which these columns are NULL."""
     return and_(
         true(),
         *(
@@ -278,7 +276,7 @@ def _same_key(tables: ResultTablePair, one: FromClause, other: FromClause, nulls
 
 @contextmanager
 def _readable_limits(served: ResultTable) -> Iterator[None]:
-    """What a result table cannot hold at all, told as such."""
+    """Raise a readable error for a value that a result table cannot hold."""
     try:
         yield
     except DBAPIError as error:

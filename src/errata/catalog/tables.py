@@ -32,7 +32,7 @@ metadata = MetaData(
     }
 )
 
-# SQLite numbers rows by itself only in a column that is INTEGER to the letter.
+# SQLite numbers rows only in a column whose type is exactly INTEGER.
 Identity = BigInteger().with_variant(Integer, "sqlite")
 
 head = Table(
@@ -42,7 +42,7 @@ head = Table(
     Column("commit_id", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
 )
-"""One row, locked by whoever commits: the newest commit, and its time."""
+"""One row, which every commit locks: the number and the time of the newest commit."""
 
 commits = Table(
     "commits",
@@ -89,11 +89,10 @@ streams = Table(
         sqlite_where=text("removed_in IS NULL"),
     ),
 )
-"""A stream and where it stands now. Whatever moves it locks its row; changed_in is the commit that last did. Revisions
-up to `applied` have been settled, and those up to `folded` can no longer be told apart; what lay before `aged_to` has
-been aged out. Vacuum may have removed what only commits before `vacuumed` need: those are never read again, whatever
-the horizon says later. With a query_id it is no stream that anybody declared, but the archive of the query's
-results."""
+"""A stream and its state now. Every writer locks the row; changed_in is the last commit that changed it. Revisions up
+to `applied` are settled, and those up to `folded` can no longer be told apart; rows before `aged_to` are aged out.
+Vacuum may have removed what only commits before `vacuumed` need, which are never readable again, whatever the horizon
+is later. A row with a query_id is not a declared stream but the archive of the query's results."""
 
 declarations = Table(
     "declarations",
@@ -102,7 +101,7 @@ declarations = Table(
     Column("added_in", BigInteger, primary_key=True, autoincrement=False),
     Column("declaration", JSON, nullable=False),
 )
-"""Every declaration that a stream has had; the one in force at a commit is the last one up to it."""
+"""All declarations of a stream; the one in force at a commit is the last one up to it."""
 
 queries = Table(
     "queries",
@@ -189,7 +188,7 @@ batch_splits = Table(
     Column("first_line", BigInteger, nullable=False),
     Column("lines", BigInteger, nullable=False),
 )
-"""Turns a row's stored position (split and ordinal) back into its file and line."""
+"""Maps a row's stored position (split and ordinal) to its file and line."""
 
 buckets = Table(
     "buckets",
@@ -228,9 +227,9 @@ buckets = Table(
     Index(None, "added_in"),
     Index(None, "path"),
 )
-"""The bucket index. span_class is the bit length of vs_max - vs_min: see `buckets.visible`. An overlay's vs range spans
-its mask range and its content range. No revision up to `floor` concerns a base bucket's rows; those up to `folded` may
-be worked into them. `masked` counts the rows that have been superseded, as things are now."""
+"""The bucket index. span_class is the bit length of vs_max - vs_min: see `catalog/buckets.py`. The vs range of an
+overlay covers its mask range and its content range. No revision up to `floor` concerns the rows of a base bucket; those up to
+`folded` may be worked into them. `masked` is the number of rows that are superseded now."""
 
 bucket_data = Table(
     "bucket_data",
@@ -238,7 +237,7 @@ bucket_data = Table(
     Column("bucket_id", BigInteger, ForeignKey("buckets.bucket_id"), primary_key=True, autoincrement=False),
     Column("data", LargeBinary, nullable=False),
 )
-"""The rows of inline buckets, an Arrow stream each; apart, so that the index stays narrow."""
+"""The rows of inline buckets, as Arrow streams; a table of its own keeps the index narrow."""
 
 quarantine = Table(
     "quarantine",
@@ -283,7 +282,7 @@ consumers = Table(
     Column("name", String(200), primary_key=True),
     Column("revision", BigInteger, nullable=False),
 )
-"""Who still has to consume revisions one by one, and the last that each has consumed: later ones are not folded."""
+"""Consumers of revisions one by one, and the last one that each has taken: later ones are not folded."""
 
 doomed = Table(
     "doomed",
@@ -291,7 +290,7 @@ doomed = Table(
     Column("path", Text, primary_key=True),
     Column("bytes", BigInteger, nullable=False),
 )
-"""Files whose index rows are gone and that are still to be removed: what a killed vacuum goes on with."""
+"""Files whose index rows are deleted and that vacuum has still to remove, also after a kill."""
 
 pins = Table(
     "pins",
@@ -302,7 +301,7 @@ pins = Table(
     Column("expires_at", BigInteger, nullable=False),
     Index(None, "expires_at"),
 )
-"""Readers at work: nothing that a pinned commit can see is removed before the pin is dropped or expires."""
+"""Readers at work: nothing that a pinned commit sees is removed before the pin is dropped or expires."""
 
 shapes = Table(
     "shapes",
@@ -310,7 +309,7 @@ shapes = Table(
     Column("stream_id", BigInteger, ForeignKey("streams.stream_id"), primary_key=True),
     Column("shape", JSON, nullable=False),
 )
-"""Of the archive of a query's results: how they are kept."""
+"""The shape of the results in an archive of a query."""
 
 evaluations = Table(
     "evaluations",
@@ -349,7 +348,7 @@ faults = Table(
     Column("at", BigInteger, nullable=False),
     Column("fault", JSON, nullable=False),
 )
-"""Queries that have stopped: an expression cannot be computed for some row of what comes next."""
+"""Queries that have stopped, because an expression cannot be computed for a row."""
 
 told_faults = Table(
     "told_faults",
