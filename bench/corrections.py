@@ -46,9 +46,9 @@ def spread(count: int, first: int, end: int, seed: int = 1) -> IntArray:
 
 def write_corrections(rows: IntArray, file: Path) -> Corrections:
     """Correct the price of each of the rows, as JSON lines."""
-    old = QuoteRows.none()
+    old = QuoteRows.empty()
     for start in range(0, len(rows), _TOGETHER):
-        old = old.then(FEED.at(rows[start : start + _TOGETHER]))
+        old = old.append(FEED.rows_at(rows[start : start + _TOGETHER]))
     new = QuoteRows(old.time, old.symbol, old.cents + 1 + rows % 97)
     columns = (new.time, new.symbol, new.cents, old.cents)
     said = zip(*(column.tolist() for column in columns), strict=True)

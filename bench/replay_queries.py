@@ -80,7 +80,7 @@ class Asked:
 
 def _ibm(row: int) -> int:
     first = row - row % RATE
-    symbols = FEED.stretch(first, first + RATE).symbol
+    symbols = FEED.rows_between(first, first + RATE).symbol
     return first + int(np.flatnonzero(symbols == FEED.names.index("IBM"))[0])
 
 

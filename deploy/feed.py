@@ -90,7 +90,7 @@ def _correct(position: Position, landing: Path) -> None:
         return
     feed = position.feed
     draw = int(feed.hashes("correction", np.array([position.files]))[0])
-    quote = feed.at(np.array([oldest + draw % (newest - oldest)]))
+    quote = feed.rows_at(np.array([oldest + draw % (newest - oldest)]))
     was = int(quote.cents[0])
     shall = was + was // 20 * (1 if draw % 2 else -1)
     line = f"{format_instant(int(quote.time[0]))},{feed.names[int(quote.symbol[0])]}"

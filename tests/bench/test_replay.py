@@ -97,7 +97,7 @@ def test_what_is_corrected_lies_in_closed_windows_of_the_last_23_hours() -> None
 
 def test_signals_are_corrected_by_quotes_of_ibm() -> None:
     rows = Q3.rows(np.array([0, 12_345, 99_999]))
-    assert [FEED.names[number] for number in FEED.at(rows).symbol] == ["IBM"] * 3
+    assert [FEED.names[number] for number in FEED.rows_at(rows).symbol] == ["IBM"] * 3
     assert (rows // 200).tolist() == [0, 61, 499]
     assert Q1.rows(rows) is rows
 

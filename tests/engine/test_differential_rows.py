@@ -183,13 +183,13 @@ def test_aggregates(spark: SparkSession, near: SparkSession, name: str) -> None:
     assert not _differing(spark, near, name, proven)
 
 
-@pytest.mark.parametrize("function", [name for name, known in AGGREGATES.items() if known.unlike])
+@pytest.mark.parametrize("function", [name for name, known in AGGREGATES.items() if known.differences])
 def test_aggregates_that_go_to_spark_would_be_otherwise_near(
     spark: SparkSession, near: SparkSession, function: str
 ) -> None:
     unlikes = {name: why for name in TYPES if function in _functions(name) and (why := _why_not(function, name))}
     differing = {why.words for name, why in unlikes.items() if _differing(spark, near, name, [function])}
-    assert differing == {each.words for each in AGGREGATES[function].unlike}
+    assert differing == {each.words for each in AGGREGATES[function].differences}
 
 
 SUMS = (

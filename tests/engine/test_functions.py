@@ -84,12 +84,14 @@ def _calls() -> Iterator[Expr]:
     constants = [Lit(2, INT), Lit(-3, INT), Lit("x", STRING)]
     units = [Lit(each, STRING) for each in TRUNCATED]
     for name, function in FUNCTIONS.items():
-        for count in range(len(function.takes) - function.optional, len(function.takes) + 1 + function.repeated):
+        for count in range(
+            len(function.parameters) - function.optional_count, len(function.parameters) + 1 + function.variadic
+        ):
             first = units if name == "date_trunc" else REFS
             second = [*NUMBERS, Ref("s", STRING), Ref("d", DATE), Ref("t", TIMESTAMP), *constants]
             second = second if count == 2 else [Ref("s", STRING), Ref("n0", INT), *constants[1:]]
             for args in product(first, *([second] * (count - 1))):
-                if function.accepts(args) and (kind := function.gives(args)) is not None:
+                if function.accepts(args) and (kind := function.result_type(args)) is not None:
                     yield Call(name, args, kind)
 
 

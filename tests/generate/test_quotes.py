@@ -90,7 +90,7 @@ def test_every_symbol_reports_once_a_second_in_ascending_order(tmp_path: Path) -
 
 def test_prices_walk_in_small_steps_and_stay_positive() -> None:
     feed = QuoteFeed(seed=1, symbols=7, start=DEFAULT_START)
-    rows = feed.stretch(0, 7 * BLOCK * 20)
+    rows = feed.rows_between(0, 7 * BLOCK * 20)
     assert rows.cents.min() >= 100
     for symbol in range(7):
         path = rows.cents[rows.symbol == symbol]
@@ -101,14 +101,14 @@ def test_prices_walk_in_small_steps_and_stay_positive() -> None:
 
 def test_a_row_is_the_same_from_wherever_it_is_asked() -> None:
     feed = QuoteFeed(seed=3, symbols=11, start=DEFAULT_START)
-    whole = feed.stretch(0, 60_000)
+    whole = feed.rows_between(0, 60_000)
     numbers = np.array([59_999, 0, 11 * BLOCK, 11 * BLOCK - 1, 31_337])
-    alone, part = feed.at(numbers), feed.stretch(31_000, 31_400)
+    alone, part = feed.rows_at(numbers), feed.rows_between(31_000, 31_400)
     for name in ("time", "symbol", "cents"):
         assert getattr(alone, name).tolist() == getattr(whole, name)[numbers].tolist()
         assert getattr(part, name).tolist() == getattr(whole, name)[31_000:31_400].tolist()
     far = 11 * BLOCK * 6_000
-    assert feed.at(np.array([far])).cents[0] == feed.stretch(far - 5, far + 5).cents[5]
+    assert feed.rows_at(np.array([far])).cents[0] == feed.rows_between(far - 5, far + 5).cents[5]
 
 
 def test_disorder_stays_within_its_span_and_loses_nothing(tmp_path: Path) -> None:

@@ -102,4 +102,4 @@ def test_only_final_windows_are_never_replaced() -> None:
 def test_sums_of_doubles_that_are_taken_away_may_drift(plan: Plan, drifts: bool) -> None:
     found = find_partial_group(plan)
     assert found is not None
-    assert found.drifts is drifts
+    assert found.accumulates_rounding is drifts

@@ -69,7 +69,7 @@ ASKED: dict[str, Callable[[Plan], object]] = {
     "strategy": choose_operator,
     "explanation": explain_plan,
     "drawing": lambda plan: to_svg(explain_plan(plan)),
-    "copy": lambda plan: PlanCopy(Again()).of(plan),
+    "copy": lambda plan: PlanCopy(Again()).copy(plan),
     "lineage in words": lineage_sentences,
     "axis": extent_axis,
     "row by row": is_row_by_row,

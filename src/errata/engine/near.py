@@ -63,7 +63,7 @@ class _NearServer:
         """Whether it has reached the size at which it is retired. A server that has ended counts as grown."""
         try:
             self._send("\n")
-            return int(self._told()) > MAX_GROWTH_BYTES
+            return int(self._read_line()) > MAX_GROWTH_BYTES
         except (OSError, ValueError):
             return True
 
@@ -82,7 +82,7 @@ class _NearServer:
             self.process.stdin.write(text)
             self.process.stdin.flush()
 
-    def _told(self) -> str:
+    def _read_line(self) -> str:
         return "" if self.process.stdout is None else self.process.stdout.readline()
 
 

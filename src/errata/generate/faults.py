@@ -54,7 +54,7 @@ class ExtraLine:
     """The price that a correction replaces; None for a mistake."""
     mistake: FeedMistake | None = None
 
-    def beside(self, row: QuoteRows) -> ExtraLine:
+    def beside_row(self, row: QuoteRows) -> ExtraLine:
         """The mistake made beside a row: duplicates have the row's key, others are a microsecond later."""
         time, symbol, cents = int(row.time[0]), int(row.symbol[0]), int(row.cents[0])
         match self.mistake:
@@ -96,7 +96,7 @@ def make_revisions(
         target = oldest + luck[1] % (ordinal + 1 - gap - oldest)
         while target in absent and target > oldest:
             target -= 1
-        row = feed.at(np.array([target]))
+        row = feed.rows_at(np.array([target]))
         old = current.get(target, int(row.cents[0]))
         current[target] = new = _changed_price(old, luck[2])
         if first <= ordinal < end:

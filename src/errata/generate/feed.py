@@ -71,7 +71,7 @@ class QuoteRows:
     def __getitem__(self, which: slice | IntArray | npt.NDArray[np.bool_]) -> QuoteRows:
         return QuoteRows(self.time[which], self.symbol[which], self.cents[which])
 
-    def then(self, other: QuoteRows) -> QuoteRows:
+    def append(self, other: QuoteRows) -> QuoteRows:
         return QuoteRows(
             np.concatenate((self.time, other.time)),
             np.concatenate((self.symbol, other.symbol)),
@@ -79,7 +79,7 @@ class QuoteRows:
         )
 
     @classmethod
-    def none(cls) -> QuoteRows:
+    def empty(cls) -> QuoteRows:
         empty = np.empty(0, np.int64)
         return cls(empty, empty, empty)
 
@@ -106,7 +106,7 @@ class QuoteFeed:
         """Rows computed together: whole blocks of seconds of all symbols."""
         return BLOCK * self.symbols * max(1, CHUNK_ROWS // (BLOCK * self.symbols))
 
-    def stretch(self, first: int, end: int) -> QuoteRows:
+    def rows_between(self, first: int, end: int) -> QuoteRows:
         """The rows numbered from `first` up to and without `end`."""
         row = np.arange(first, end, dtype=np.int64)
         second, time, symbol = self._place(row)
@@ -116,7 +116,7 @@ class QuoteFeed:
         cents = walks[(second // BLOCK - blocks[0]) * self.symbols + symbol, second % BLOCK]
         return QuoteRows(time, symbol, cents)
 
-    def at(self, row: IntArray) -> QuoteRows:
+    def rows_at(self, row: IntArray) -> QuoteRows:
         """The rows of the given numbers, wherever in the feed they are."""
         second, time, symbol = self._place(row)
         walks = self._walk(second // BLOCK, symbol)

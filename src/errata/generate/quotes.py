@@ -101,7 +101,7 @@ def generate_quotes(spec: QuoteSpec, out: Path, progress: Callable[[int], None] 
     extras += make_revisions(feed, spec.revisions, spec.after, end, delay, absent)
     extras.sort(key=lambda extra: extra.ordinal)
     tally = _FeedWriter(progress or _no_progress)
-    files, come_late = [], QuoteRows.none()
+    files, come_late = [], QuoteRows.empty()
     for (first, stop), held_back in zip(spans, late, strict=True):
         path = out / quote_file_name(first, spec.format, spec.gzip)
         writing = path.with_name(f"_{path.name}.tmp")
@@ -119,7 +119,7 @@ def generate_quotes(spec: QuoteSpec, out: Path, progress: Callable[[int], None] 
             file.close()
         writing.replace(path)
         files.append(path)
-        come_late = feed.at(held_back) if len(held_back) else QuoteRows.none()
+        come_late = feed.rows_at(held_back) if len(held_back) else QuoteRows.empty()
     return GeneratedFeed(
         tuple(files),
         spec.rows,
@@ -145,7 +145,7 @@ class _FeedWriter:
         """Write rows, and the extras that come among them; returns the other extras, with positions counted from
         here."""
         count = len(rows)
-        here = [(behind, extra.beside(rows[behind - 1 : behind])) for behind, extra in extras if behind <= count]
+        here = [(behind, extra.beside_row(rows[behind - 1 : behind])) for behind, extra in extras if behind <= count]
         lines = file.write(rows, here)
         for line, (_, extra) in zip(lines, here, strict=True):
             if extra.mistake is not None:
@@ -164,15 +164,15 @@ def _no_progress(_: int) -> None:
 
 def _arrival_chunks(feed: QuoteFeed, spec: QuoteSpec, first: int, end: int, held_back: IntArray) -> Iterator[QuoteRows]:
     """A file's rows in the order of their arrival, some hundred thousand at a time."""
-    waiting, due = QuoteRows.none(), np.empty(0, np.int64)
+    waiting, due = QuoteRows.empty(), np.empty(0, np.int64)
     while first < end:
         stop = min(end, (first // feed.chunk + 1) * feed.chunk)
         row = np.arange(first, stop)
         there = ~np.isin(row, held_back) if len(held_back) else np.ones(len(row), np.bool_)
-        rows, row = feed.stretch(first, stop)[there], row[there]
+        rows, row = feed.rows_between(first, stop)[there], row[there]
         first = stop
         if spec.disorder:
-            rows = waiting.then(rows)
+            rows = waiting.append(rows)
             arrival = np.concatenate((due, rows.time[len(waiting) :] + _arrival_delays(feed, spec, row)))
             order = np.argsort(arrival, kind="stable")
             horizon = spec.start + stop // spec.symbols * SECOND if stop < end else int(arrival.max(initial=0)) + 1

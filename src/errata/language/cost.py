@@ -71,15 +71,15 @@ class _CostModel:
         self._estimates = estimates
 
     def node(self, plan: Plan) -> NodeCost:
-        inputs = [self._estimates.of(child) for child in plan.inputs]
-        own = self._estimates.of(plan)
+        inputs = [self._estimates.estimate(child) for child in plan.inputs]
+        own = self._estimates.estimate(plan)
         return NodeCost(plan, own.rate, own.size, self._cost(plan, inputs))
 
     def _negative(self, plan: Plan) -> float:
         """The factor by which negative tuples increase the rows to process: rows that end without notice count
         twice."""
         ends = [
-            self._estimates.of(child).premature
+            self._estimates.estimate(child).premature_share
             for child in plan.inputs
             if update_pattern(child) is UpdatePattern.STRICT
         ]
@@ -122,7 +122,7 @@ class _CostModel:
     @_cost.register
     def _(self, plan: Distinct, inputs: Sequence[NodeEstimate]) -> float:
         (below,) = inputs
-        kept = self._estimates.of(plan).size
+        kept = self._estimates.estimate(plan).size
         # Over strict input all of it is kept, and looked through when a result ends (2.1, 5.3.1).
         if update_pattern(plan.input) is UpdatePattern.STRICT:
             return below.rate * (below.size + kept) / 2 * self._negative(plan)
@@ -131,14 +131,14 @@ class _CostModel:
     @_cost.register
     def _(self, plan: Group, inputs: Sequence[NodeEstimate]) -> float:
         (below,) = inputs
-        rows = below.size / max(self._estimates.of(plan).size, 1.0)
+        rows = below.size / max(self._estimates.estimate(plan).size, 1.0)
         again = sum(_recompute_cost(each, rows) for each in plan.aggregates)
         return 2 * below.rate * max(again, 1.0)
 
     @_cost.register
     def _(self, plan: Negation, inputs: Sequence[NodeEstimate]) -> float:
         left, right = inputs
-        mine, theirs = self._estimates.negated(plan)
+        mine, theirs = self._estimates.negation_value_counts(plan)
         counted = 2 * left.rate * log2(max(mine, 2.0)) + 2 * right.rate * log2(max(theirs, 2.0))
         # The right takes rows of the left back and lets them stand again: each time the left's state is looked up.
         return (counted + 2 * right.rate * value_overlap(mine, theirs)) * self._negative(plan)

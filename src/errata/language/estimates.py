@@ -95,7 +95,7 @@ class NodeEstimate:
     """Results for each second of event time."""
     size: float
     """Results that count at one time."""
-    premature: float
+    premature_share: float
     """The share of results that end without notice."""
     values: Mapping[str, float]
     """How many different values a column has."""
@@ -175,7 +175,7 @@ class Estimator:
         self._known = statistics
         self._found: dict[int, NodeEstimate] = {}
 
-    def of(self, plan: Plan) -> NodeEstimate:
+    def estimate(self, plan: Plan) -> NodeEstimate:
         """The estimate of a node. The plan must outlive the estimator."""
         if id(plan) not in self._found:
             self._found[id(plan)] = self._estimate(plan)
@@ -188,7 +188,7 @@ class Estimator:
     @_estimate.register
     def _(self, plan: Scan) -> NodeEstimate:
         source, known = plan.source, self._known
-        made = None if source.plan is None else self.of(source.plan)
+        made = None if source.plan is None else self.estimate(source.plan)
         rate, rows = known.rate(source.name), known.rows(source.name)
         if made is not None:
             rate, rows = _known_or_guess(rate, made.rate), _known_or_guess(rows, made.size)
@@ -204,52 +204,55 @@ class Estimator:
             alone = (name,) == source.key or name == source.order
             guess = made.values[name] if made is not None else rows if alone else _DISTINCT
             values[each.name] = _known_or_guess(known.distinct(source.name, name), guess)
-        return NodeEstimate(rate, rows, 0.0 if made is None else made.premature, values)
+        return NodeEstimate(rate, rows, 0.0 if made is None else made.premature_share, values)
 
     @_estimate.register
     def _(self, plan: Sliding) -> NodeEstimate:
-        below = self.of(plan.input)
+        below = self.estimate(plan.input)
         return _with_rate_and_size(below, below.rate, min(below.size, below.rate * span_seconds(plan, plan.span)))
 
     @_estimate.register
     def _(self, plan: SlidingRows) -> NodeEstimate:
-        below = self.of(plan.input)
+        below = self.estimate(plan.input)
         return NodeEstimate(below.rate, min(below.size, float(plan.rows)), 1.0, below.values)
 
     @_estimate.register
     def _(self, plan: Filter) -> NodeEstimate:
-        below = self.of(plan.input)
+        below = self.estimate(plan.input)
         part = selectivity(plan.predicate, below.values)
         one = {name for each in conjuncts(plan.predicate) if (name := _literal_column(each))}
         values = {name: 1.0 if name in one else count for name, count in below.values.items()}
         # A value that is filtered out ends the one before it without notice.
         unforeseen = 1 - part if update_pattern(plan.input) is UpdatePattern.KEYED else 0.0
-        premature = _either_probability(below.premature, unforeseen)
+        premature = _either_probability(below.premature_share, unforeseen)
         return NodeEstimate(below.rate * part, below.size * part, premature, values)
 
     @_estimate.register
     def _(self, plan: Projection) -> NodeEstimate:
-        below = self.of(plan.input)
+        below = self.estimate(plan.input)
         values = {name: below.values[name] for name in plan.carried}
         values |= {output.name: expected_values(output.expr, below.values) for output in plan.outputs}
-        return NodeEstimate(below.rate, below.size, below.premature, values)
+        return NodeEstimate(below.rate, below.size, below.premature_share, values)
 
     @_estimate.register
     def _(self, plan: Join) -> NodeEstimate:
-        left, right = self.of(plan.left), self.of(plan.right)
+        left, right = self.estimate(plan.left), self.estimate(plan.right)
         values = {**left.values, **right.values}
         part = selectivity(plan.condition, values)
         rate = (left.rate * right.size + right.rate * left.size) * part
         return NodeEstimate(
-            rate, left.size * right.size * part, _either_probability(left.premature, right.premature), values
+            rate,
+            left.size * right.size * part,
+            _either_probability(left.premature_share, right.premature_share),
+            values,
         )
 
     @_estimate.register
     def _(self, plan: RelationJoin) -> NodeEstimate:
-        left, right = self.of(plan.left), self.of(plan.right)
+        left, right = self.estimate(plan.left), self.estimate(plan.right)
         values = {**left.values, **right.values}
         part = selectivity(plan.condition, values)
-        size, rate, premature = left.size * right.size * part, left.rate * right.size * part, left.premature
+        size, rate, premature = left.size * right.size * part, left.rate * right.size * part, left.premature_share
         if plan.retroactive:
             rate += right.rate * left.size * part
             lifetime = left.size / left.rate if left.rate > 0 else 0.0
@@ -259,51 +262,55 @@ class Estimator:
 
     @_estimate.register
     def _(self, plan: Union) -> NodeEstimate:
-        parts = [self.of(branch) for branch in plan.branches]
+        parts = [self.estimate(branch) for branch in plan.branches]
         rate, size = sum(each.rate for each in parts), sum(each.size for each in parts)
         values = {each.name: size for each in plan.fields}
         for place, column in enumerate(plan.visible):
             shown = zip(plan.branches, parts, strict=True)
             values[column.name] = max(part.values[branch.visible[place].name] for branch, part in shown)
-        premature = sum(each.premature * each.size for each in parts) / size if size > 0 else 0.0
+        premature = sum(each.premature_share * each.size for each in parts) / size if size > 0 else 0.0
         return NodeEstimate(rate, size, premature, values)
 
     @_estimate.register
     def _(self, plan: Distinct) -> NodeEstimate:
-        below = self.of(plan.input)
+        below = self.estimate(plan.input)
         size = below.distinct(each.name for each in plan.fields)
-        return NodeEstimate(below.rate * _ratio(size, below.size), size, below.premature, _field_values(plan, below))
+        return NodeEstimate(
+            below.rate * _ratio(size, below.size), size, below.premature_share, _field_values(plan, below)
+        )
 
     @_estimate.register
     def _(self, plan: Intersect) -> NodeEstimate:
-        left, right = self.of(plan.left), self.of(plan.right)
+        left, right = self.estimate(plan.left), self.estimate(plan.right)
         counts = [
             side.distinct(each.name for each in child.visible)
             for side, child in ((left, plan.left), (right, plan.right))
         ]
         size = _OVERLAP * min(counts)
         rate = (left.rate + right.rate) * _ratio(size, left.size + right.size)
-        return NodeEstimate(rate, size, _either_probability(left.premature, right.premature), _field_values(plan, left))
+        return NodeEstimate(
+            rate, size, _either_probability(left.premature_share, right.premature_share), _field_values(plan, left)
+        )
 
     @_estimate.register
     def _(self, plan: Negation) -> NodeEstimate:
-        left, right = self.of(plan.left), self.of(plan.right)
-        mine, theirs = self.negated(plan)
+        left, right = self.estimate(plan.left), self.estimate(plan.right)
+        mine, theirs = self.negation_value_counts(plan)
         shared = value_overlap(mine, theirs)
         stand = expected_surplus(_ratio(left.size, mine, 1e18), _ratio(right.size, theirs, 1e18))
         size = left.size * (1 - shared) + mine * shared * stand
         # Rows that the right removes come back when the right expires.
         rate = (left.rate + shared * right.rate) * _ratio(size, left.size)
-        return NodeEstimate(rate, size, _either_probability(left.premature, shared), left.values)
+        return NodeEstimate(rate, size, _either_probability(left.premature_share, shared), left.values)
 
-    def negated(self, plan: Negation) -> tuple[float, float]:
+    def negation_value_counts(self, plan: Negation) -> tuple[float, float]:
         """How many different values of the negation's columns there are on the left and on the right."""
-        left = self.of(plan.left).distinct(name for name, _ in plan.columns)
-        return left, self.of(plan.right).distinct(name for _, name in plan.columns)
+        left = self.estimate(plan.left).distinct(name for name, _ in plan.columns)
+        return left, self.estimate(plan.right).distinct(name for _, name in plan.columns)
 
     @_estimate.register
     def _(self, plan: Group) -> NodeEstimate:
-        below = self.of(plan.input)
+        below = self.estimate(plan.input)
         groups = expected_distinct(below.size, expected_combinations(plan.by, below.values))
         values = {each.name: expected_values(by, below.values) for by, each in zip(plan.by, plan.fields, strict=False)}
         match plan.window:
@@ -345,7 +352,7 @@ def _known_or_guess(known: float | None, guess: float) -> float:
 
 
 def _with_rate_and_size(below: NodeEstimate, rate: float, size: float) -> NodeEstimate:
-    return NodeEstimate(rate, size, below.premature, below.values)
+    return NodeEstimate(rate, size, below.premature_share, below.values)
 
 
 def _field_values(plan: Plan, below: NodeEstimate) -> dict[str, float]:

@@ -64,14 +64,14 @@ class NearDifference:
 class NearSupport:
     """How far the near engine agrees with Spark. Tested in both directions."""
 
-    unlike: tuple[NearDifference, ...] = ()
+    differences: tuple[NearDifference, ...] = ()
     """Arguments for which it does not: Spark does the work from the start."""
-    fails: str | None = None
+    fails_for: str | None = None
     """Values for which it fails and Spark does not: Spark does the work again."""
 
     def obstacle(self, call: Expr) -> NearDifference | None:
         """The difference that applies to a call; None if there is none."""
-        return next((each for each in self.unlike if each.fits(call)), None)
+        return next((each for each in self.differences if each.fits(call)), None)
 
 
 SAME_ON_NEAR = NearSupport()
@@ -82,31 +82,31 @@ SAME_ON_NEAR = NearSupport()
 class Function:
     """A function by its arguments."""
 
-    takes: tuple[Parameter, ...]
-    gives: ResultType
-    optional: int = 0
+    parameters: tuple[Parameter, ...]
+    result_type: ResultType
+    optional_count: int = 0
     """The number of trailing arguments that may be omitted."""
-    repeated: bool = False
+    variadic: bool = False
     """Whether more arguments like the last may follow."""
-    total: bool = True
+    never_fails: bool = True
     """Whether it never fails, whatever the arguments' values."""
     near: NearSupport = SAME_ON_NEAR
     """Whether the near engine, too, gives what Spark gives."""
 
     def accepts(self, args: tuple[Expr, ...]) -> bool:
         """Whether it takes these arguments."""
-        most = len(args) if self.repeated else len(self.takes)
-        if not len(self.takes) - self.optional <= len(args) <= most:
+        most = len(args) if self.variadic else len(self.parameters)
+        if not len(self.parameters) - self.optional_count <= len(args) <= most:
             return False
-        wanted = [*self.takes, *(self.takes[-1] for _ in args[len(self.takes) :])]
+        wanted = [*self.parameters, *(self.parameters[-1] for _ in args[len(self.parameters) :])]
         return all(each.fits(arg) for each, arg in zip(wanted, args, strict=False))
 
     def usage(self, name: str) -> str:
         """Its usage, as messages show it."""
-        words = [each.words for each in self.takes]
-        for at in range(len(words) - self.optional, len(words)):
+        words = [each.words for each in self.parameters]
+        for at in range(len(words) - self.optional_count, len(words)):
             words[at] = f"[{words[at]}]"
-        return f"{name}({', '.join(words)}{', ...' if self.repeated else ''})"
+        return f"{name}({', '.join(words)}{', ...' if self.variadic else ''})"
 
 
 def _parameter_of(words: str, *kinds: TypeKind) -> Parameter:
@@ -206,24 +206,24 @@ _FLOATS_TO_PLACES = NearDifference(
 )
 _STARTS = NearDifference("a start that is no constant, or counts from the end", _has_variable_start)
 _LAST_BITS = NearSupport((NearDifference("anything: the last bits differ", lambda _call: True),))
-_FAR_DATES = NearSupport(fails="dates hundreds of thousands of years away")
+_FAR_DATES = NearSupport(fails_for="dates hundreds of thousands of years away")
 _DOUBLE_OF_NUMBER = Function((_NUMBER,), _type_always(DOUBLE))
-_CALENDAR = NearSupport(fails="times after the year 262142, where its calendar ends")
+_CALENDAR = NearSupport(fails_for="times after the year 262142, where its calendar ends")
 _INT_OF_TIME = Function((_TIME,), _type_always(INT), near=_CALENDAR)
 _INT_OF_TIMESTAMP = Function((_TIMESTAMP,), _type_always(INT), near=_CALENDAR)
 _BIGINT_OF_TIMESTAMP = Function((_TIMESTAMP,), _type_always(BIGINT))
 _STRING_OF_STRING = Function((_STRING,), _type_always(STRING))
 _TRIMMED = Function((_STRING,), _type_always(STRING))
 _PART = Function((_STRING, _INTEGER), _type_always(STRING))
-_PADDED = Function((_STRING, _LENGTH, _STRING), _type_always(STRING), optional=1)
+_PADDED = Function((_STRING, _LENGTH, _STRING), _type_always(STRING), optional_count=1)
 _TEST = Function((_STRING, _STRING), _type_always(BOOLEAN))
 
 FUNCTIONS: Mapping[str, Function] = {
-    "abs": Function((_NUMBER,), _type_of_first, total=False, near=NearSupport((SIGNED_DIGITS,))),
+    "abs": Function((_NUMBER,), _type_of_first, never_fails=False, near=NearSupport((SIGNED_DIGITS,))),
     "ceil": Function((_NUMBER,), _type_of_ceiling),
     "floor": Function((_NUMBER,), _type_of_ceiling),
     "round": Function(
-        (_NUMBER, _PLACES), _type_of_round, optional=1, total=False, near=NearSupport((_FLOATS_TO_PLACES,))
+        (_NUMBER, _PLACES), _type_of_round, optional_count=1, never_fails=False, near=NearSupport((_FLOATS_TO_PLACES,))
     ),
     **dict.fromkeys(("sqrt", "sign"), _DOUBLE_OF_NUMBER),
     **dict.fromkeys(("exp", "ln", "log10", "log2"), Function((_NUMBER,), _type_always(DOUBLE), near=_LAST_BITS)),
@@ -237,28 +237,28 @@ FUNCTIONS: Mapping[str, Function] = {
     **dict.fromkeys(("trim", "ltrim", "rtrim"), _TRIMMED),
     "length": Function((_STRING,), _type_always(INT)),
     "substring": Function(
-        (_STRING, _INTEGER, _INTEGER), _type_always(STRING), optional=1, near=NearSupport((_STARTS,))
+        (_STRING, _INTEGER, _INTEGER), _type_always(STRING), optional_count=1, near=NearSupport((_STARTS,))
     ),
     "left": _PART,
     "right": _PART,
     "lpad": _PADDED,
     "rpad": _PADDED,
     "instr": Function((_STRING, _STRING), _type_always(INT)),
-    "concat": Function((_STRING,), _type_always(STRING), repeated=True),
-    "replace": Function((_STRING, _STRING, _STRING), _type_always(STRING), optional=1),
+    "concat": Function((_STRING,), _type_always(STRING), variadic=True),
+    "replace": Function((_STRING, _STRING, _STRING), _type_always(STRING), optional_count=1),
     **dict.fromkeys(("startswith", "endswith", "contains"), _TEST),
     **dict.fromkeys(("year", "quarter", "month", "day", "dayofweek", "dayofyear", "weekofyear"), _INT_OF_TIME),
     **dict.fromkeys(("hour", "minute", "second"), _INT_OF_TIMESTAMP),
     "date_trunc": Function(
-        (_UNIT, _TIMESTAMP), _type_always(TIMESTAMP), near=NearSupport(fails="times before 1677 and after 2262")
+        (_UNIT, _TIMESTAMP), _type_always(TIMESTAMP), near=NearSupport(fails_for="times before 1677 and after 2262")
     ),
-    "date_add": Function((_DATE, _INTEGER), _type_always(DATE), total=False, near=_FAR_DATES),
-    "date_sub": Function((_DATE, _INTEGER), _type_always(DATE), total=False, near=_FAR_DATES),
+    "date_add": Function((_DATE, _INTEGER), _type_always(DATE), never_fails=False, near=_FAR_DATES),
+    "date_sub": Function((_DATE, _INTEGER), _type_always(DATE), never_fails=False, near=_FAR_DATES),
     "datediff": Function((_DATE, _DATE), _type_always(INT)),
     **dict.fromkeys(("unix_micros", "unix_millis", "unix_seconds"), _BIGINT_OF_TIMESTAMP),
     "timestamp_micros": Function((_WHOLE,), _type_always(TIMESTAMP)),
-    "timestamp_millis": Function((_WHOLE,), _type_always(TIMESTAMP), total=False),
-    "timestamp_seconds": Function((_WHOLE,), _type_always(TIMESTAMP), total=False),
+    "timestamp_millis": Function((_WHOLE,), _type_always(TIMESTAMP), never_fails=False),
+    "timestamp_seconds": Function((_WHOLE,), _type_always(TIMESTAMP), never_fails=False),
 }
 """Functions whose arguments keep their types. `reading/expressions.py` has those that need one common type."""
 
@@ -341,7 +341,7 @@ def _call_never_fails(expr: Call) -> bool:
         case "rlike":
             return False
     # Names that no table has (spellings for the near engine) may fail.
-    return name in _TOTAL_OPERATORS or (name in FUNCTIONS and FUNCTIONS[name].total)
+    return name in _TOTAL_OPERATORS or (name in FUNCTIONS and FUNCTIONS[name].never_fails)
 
 
 def _has_safe_divisor(expr: Call, floating: bool) -> bool:

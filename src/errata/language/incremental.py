@@ -69,7 +69,7 @@ class PartialGroup:
         return not isinstance(self.node.window, TimeWindow) or self.node.window.early
 
     @property
-    def closes(self) -> tuple[str, int] | None:
+    def closing_column(self) -> tuple[str, int] | None:
         """For early windows: the result column with the window's beginning, and the window's length. The result is
         final when the window has closed."""
         window = self.node.window
@@ -89,7 +89,7 @@ class PartialGroup:
         return name
 
     @property
-    def drifts(self) -> bool:
+    def accumulates_rounding(self) -> bool:
         """Whether removing rows may leave rounding errors, so that sums should be rebuilt from time to time."""
         return self.span is not None and any(_adds_floats(each) for each in self.node.aggregates)
 

@@ -249,7 +249,7 @@ def near_page() -> str:
 
 def _page_table(title: str, entries: Mapping[str, NearSupport]) -> str:
     rows = [
-        f"| {_printed_name(name)} | {_support_words(near)} | {near.fails or ''} |"
+        f"| {_printed_name(name)} | {_support_words(near)} | {near.fails_for or ''} |"
         for name, near in sorted(entries.items())
     ]
     head = f"## {title}\n\n| | goes to Spark | fails near, and is done again by Spark |\n|---|---|---|\n"
@@ -265,7 +265,7 @@ def _printed_name(name: str) -> str:
 
 
 def _support_words(near: NearSupport) -> str:
-    return "; ".join(each.words for each in near.unlike).replace("|", "\\|")
+    return "; ".join(each.words for each in near.differences).replace("|", "\\|")
 
 
 if __name__ == "__main__":

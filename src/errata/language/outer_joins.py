@@ -92,10 +92,10 @@ class PlanCopy:
     """By the name of a column of the part: its name in the copy."""
     _aliases: dict[str, str] = field(default_factory=dict)
 
-    def of(self, plan: Plan) -> Plan:
+    def copy(self, plan: Plan) -> Plan:
         """The copy of the node and of all below it."""
-        inputs = [self.of(each) for each in plan.inputs]
-        copied = self._over(plan, inputs)
+        inputs = [self.copy(each) for each in plan.inputs]
+        copied = self._copy_node(plan, inputs)
         self.columns.update(
             zip((each.name for each in plan.fields), (each.name for each in copied.fields), strict=True)
         )
@@ -108,7 +108,7 @@ class PlanCopy:
     def _renamed(self, expr: Expr) -> Expr:
         return Ref(self.columns[expr.name], expr.type) if isinstance(expr, Ref) else expr
 
-    def _perhaps(self, expr: Expr | None) -> Expr | None:
+    def _optional_expr(self, expr: Expr | None) -> Expr | None:
         return None if expr is None else self.expr(expr)
 
     def _alias(self, alias: str) -> str:
@@ -126,7 +126,7 @@ class PlanCopy:
         name = known or (f"{self._alias(alias)}.{rest}" if dot else output.name)
         return Output(name, self.expr(output.expr))
 
-    def _over(self, plan: Plan, inputs: list[Plan]) -> Plan:
+    def _copy_node(self, plan: Plan, inputs: list[Plan]) -> Plan:
         copied: Plan
         match plan:
             case Scan():
@@ -136,7 +136,7 @@ class PlanCopy:
             case Projection():
                 copied = Projection(inputs[0], tuple(map(self._output, plan.outputs)))
             case Join() | RelationJoin():
-                copied = type(plan)(inputs[0], inputs[1], self._perhaps(plan.condition))
+                copied = type(plan)(inputs[0], inputs[1], self._optional_expr(plan.condition))
             case Union():
                 copied = replace(plan, branches=tuple(inputs), number=self.names.next_union())
             case Negation():
@@ -156,7 +156,7 @@ class PlanCopy:
 
     def _group(self, plan: Group, below: Plan) -> Group:
         by = tuple(map(self.expr, plan.by))
-        aggregates = tuple(replace(each, argument=self._perhaps(each.argument)) for each in plan.aggregates)
+        aggregates = tuple(replace(each, argument=self._optional_expr(each.argument)) for each in plan.aggregates)
         number = plan.number if plan.window is None else self.names.next_window()
         return replace(plan, input=below, by=by, aggregates=aggregates, number=number)
 
@@ -238,14 +238,14 @@ def _unmatched_rows(pairs: PairJoin, place: int, names: NameSource, merged: Sequ
 def _rows_without_partner(pairs: PairJoin, place: int, copy: PlanCopy, names: NameSource) -> Plan:
     """The rows of a side, as the copy calls their columns, that are in no pair."""
     side = pairs.inputs[place]
-    alone = copy.of(side)
+    alone = copy.copy(side)
     prefix = names.alias(PARTNERS)
     if (compared := _only_equalities(pairs, place)) is not None:
         return _negate_matched(
             alone, _partner_values(pairs, place, compared, prefix, names), [copy.columns[each] for each in compared]
         )
     other = PlanCopy(names)
-    partners = other.of(pairs)
+    partners = other.copy(pairs)
     told = tuple(dict.fromkeys((*side.key, *_comparable_columns(pairs, place))))
     if told:
         outputs = _prefixed_columns(prefix, {each: partners.ref(other.columns[each]) for each in told})
@@ -309,7 +309,7 @@ def _partner_values(
 ) -> Projection:
     """The values that rows of the other side have in the compared columns; NULLs only where a NULL can be a partner."""
     copy = PlanCopy(names)
-    other = copy.of(pairs.inputs[1 - place])
+    other = copy.copy(pairs.inputs[1 - place])
     said = [part for _, part in compared.values()]
     parts = [copy.expr(each) for each in conjuncts(pairs.condition) if each not in said]
     for theirs, part in compared.values():

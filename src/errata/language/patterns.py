@@ -157,7 +157,7 @@ class OperatorChoice:
 @dataclass(frozen=True, slots=True)
 class _StateStore:
     name: str
-    because: str
+    reason: str
 
 
 _STATE_STORES = {
@@ -185,7 +185,7 @@ def state_store(of: UpdatePattern, premature_often: bool = False) -> tuple[str, 
         if of is UpdatePattern.STRICT
         else _STATE_STORES[of]
     )
-    return chosen.name, chosen.because
+    return chosen.name, chosen.reason
 
 
 def result_choice(plan: Plan, premature_often: bool = False) -> OperatorChoice:

@@ -110,7 +110,7 @@ def recompute_route(why: str) -> Route:
 def closing_column(plan: Plan, route: Route, shape: ResultShape) -> tuple[str, int] | None:
     """For results that become final when a window closes: the kept column with the window's beginning, and its
     length."""
-    found = None if route.partial is None else route.partial.closes
+    found = None if route.partial is None else route.partial.closing_column
     if found is None:
         return None
     kept = dict(zip((each.name for each in plan.fields), shape.names, strict=True))

@@ -57,7 +57,7 @@ class RowTimes:
     """Whether each row counts for just as long as `longest` (None: for ever)."""
     columns: Mapping[str, int] = field(default_factory=dict)
     """By column, or by the text of an expression over columns: how much later the row's own time is than its value."""
-    later: Expr | None = None
+    later_own_time: Expr | None = None
     """Of a join: the later of its sides' own times, which is the own time of the pair."""
 
     @property
@@ -168,7 +168,7 @@ def own_time_expr(plan: Plan) -> Expr | None:
     """The row's own time as an expression over the node's columns, if there is one."""
     times = row_times(plan)
     told = [_moved_expr(plan.ref(text), offset) for text, offset in times.columns.items() if text in plan.types]
-    return min(told, key=lambda expr: (len(expr_sql(expr)), expr_sql(expr)), default=times.later)
+    return min(told, key=lambda expr: (len(expr_sql(expr)), expr_sql(expr)), default=times.later_own_time)
 
 
 def _moved_expr(expr: Ref, by: int) -> Expr:

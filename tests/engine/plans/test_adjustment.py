@@ -36,7 +36,7 @@ def alike(kept: GroupState, got: dict[str, Any], want: dict[str, Any]) -> bool:
     """Whether parts say the same of a window. What values are taken from is chosen once, and what was ever there not
     forgotten, so these may differ."""
     for name, part in kept.parts.items():
-        if part.centred or part.ever or equal(got[name], want[name]):
+        if part.centred or part.includes_removed or equal(got[name], want[name]):
             continue
         return False
     return got["_vs"] == want["_vs"]
@@ -65,7 +65,7 @@ def check_windows(run: Corrected, correction: Correction, told: Windows, parts: 
                 assert alike(kept, window, anew[key]), f"{words}\ninstead of {anew[key]}"
             case fate:
                 assert fate == UNDECIDED
-                assert kept.doubts or any(not part.signed for part in kept.parts.values()), words
+                assert kept.doubts or any(not part.subtractable for part in kept.parts.values()), words
     for key in {*parts, *anew} - set(told):
         words = f"{key}\n{run.words(correction, key[0])}"
         assert key in parts, f"{words} has rows"

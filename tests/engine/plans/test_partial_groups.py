@@ -47,9 +47,9 @@ def difference(run: Run, found: Sequence[Found], whole: Found) -> str:
 
 def said(run: Run, step: EvaluationSpan, rows: Sequence[Lived], at: int) -> list[tuple[object, ...]]:
     """What counts at an instant; of final windows, which are only added, those that end then."""
-    if run.found.closes is not None:
+    if run.found.closing_column is not None:
         # Of windows that had closed by the beginning of the step nothing is said any more.
-        name, size = run.found.closes
+        name, size = run.found.closing_column
         place = [each.name for each in run.trial.plan.fields].index(name)
         rows = [row for row in rows if moment(row.values[place]) + size > step.since]
     if run.found.covering:

@@ -76,16 +76,17 @@ def adjust_windows(
         raise PlanError(why, where="Group")
     work = _WindowAdjuster(found, group_state_of(found), tuple(scope), is_any_near(came), until, open=state is not None)
     new, old = (work.read(frames, LOWEST, until - 1) for frames in (came, gone))
-    events = union_by_position(work.brought(new.frame, OWN_TIME, ""), work.brought(old.frame, OWN_TIME, "-"))
+    events = union_by_position(work.row_events(new.frame, OWN_TIME, ""), work.row_events(old.frame, OWN_TIME, "-"))
     if state is not None:
         # A window that ends at `until` is in both.
-        events = union_by_position(events, work.known(state, until))
+        events = union_by_position(events, work.state_events(state, until))
         parts = parts.filter(f"{VS} < {instant_sql(until)}")
-    windows = materialize_small(work.judged(union_by_position(events, work.known(parts, until))))
+    windows = materialize_small(work.decided_windows(union_by_position(events, work.state_events(parts, until))))
     rows = named_frame(
-        apply_operators(found.above, group_columns(found.node, new.below, work.by, work.right(windows))), scope
+        apply_operators(found.above, group_columns(found.node, new.below, work.by, work.corrected_results(windows))),
+        scope,
     )
-    return WindowAdjustment(rows, work.kept_on(windows))
+    return WindowAdjustment(rows, work.new_state(windows))
 
 
 @dataclass(frozen=True)
@@ -97,55 +98,60 @@ class _WindowAdjuster(PartialGroupWork):
     """Whether windows that have not closed by then are among them."""
     correcting: ClassVar[bool] = True
 
-    def judged(self, events: DataFrame) -> DataFrame:
+    def decided_windows(self, events: DataFrame) -> DataFrame:
         """The remaining parts of each window, and whether they decide."""
         closed = events if self.open else events.filter(f"{self.window_end} <= {instant_sql(self.until)}")
         totals: dict[str, str] = {}
-        for name, part in self.kept.parts.items():
+        for name, part in self.group_state.parts.items():
             totals |= _part_totals(name, part, near=self.near)
-        totals |= {name: f"max({name})" for name in self.kept.centres}
+        totals |= {name: f"max({name})" for name in self.group_state.centres}
         totals |= {name: f"count_if({SIGN_COLUMN} {sign})" for name, sign in _COUNT_CONDITIONS.items()}
-        sums = group_sql(self.centred(closed), self.group, [f"{text} AS {name}" for name, text in totals.items()])
+        sums = group_sql(self.with_centres(closed), self.group, [f"{text} AS {name}" for name, text in totals.items()])
         touched = f"{_TAKEN_COUNT} + {_ADDED_COUNT} > 0"
         sums = sums.filter(f"{touched} OR {self.window_end} >= {instant_sql(self.until)}" if self.open else touched)
-        extremes = {name: part for name, part in self.kept.parts.items() if not part.signed}
+        extremes = {name: part for name, part in self.group_state.parts.items() if not part.subtractable}
         lost = select_sql(
             sums, "*", *(f"{_extreme_is_lost(name, part)} AS _x{name}" for name, part in extremes.items())
         )
         left = {name: f"IF(_x{name} OR {self._all_new}, _b{name}, {name})" for name in extremes}
         others = [name for name in (*self.group, *totals, *(f"_x{name}" for name in extremes)) if name not in left]
         whole = select_sql(lost, *others, *(f"{text} AS {name}" for name, text in left.items()))
-        return with_column_layers(whole, [*self.kept.told, {VERDICT: self._fate(extremes), _TOUCHED_COUNT: touched}])
+        return with_column_layers(
+            whole, [*self.group_state.result_layers, {VERDICT: self._fate(extremes), _TOUCHED_COUNT: touched}]
+        )
 
     @property
     def _all_new(self) -> str:
         """Whether all remaining rows were added by this correction."""
-        return f"{self.kept.live} <= {_ADDED_COUNT}"
+        return f"{self.group_state.row_count} <= {_ADDED_COUNT}"
 
     def _fate(self, extremes: dict[str, StatePart]) -> str:
         doubts = [
             f"_x{name} AND NOT ({self._all_new}) AND NOT {_is_as_extreme(name, part, '_b', '_l')}"
             for name, part in extremes.items()
         ]
-        taken = [*self.kept.doubts, *doubts, f"{_KNOWN_COUNT} = 0"]
+        taken = [*self.group_state.doubts, *doubts, f"{_KNOWN_COUNT} = 0"]
         # Rows can only be removed from a window that has them. Where more are removed, the parts are not of this
         # window's rows.
+        rows = self.group_state.row_count
         return (
-            f"CASE WHEN {self.kept.live} < 0 THEN '{UNDECIDED}' WHEN {self.kept.live} = 0 THEN '{REMOVED}' "
-            f"WHEN {_TAKEN_COUNT} > 0 AND {_any_of(taken)} OR {_any_of(self.kept.worn)} THEN '{UNDECIDED}' "
+            f"CASE WHEN {rows} < 0 THEN '{UNDECIDED}' WHEN {rows} = 0 THEN '{REMOVED}' "
+            f"WHEN {_TAKEN_COUNT} > 0 AND {_any_of(taken)} OR {_any_of(self.group_state.worn)} THEN '{UNDECIDED}' "
             f"ELSE '{UNCHANGED}' END"
         )
 
-    def right(self, windows: DataFrame) -> DataFrame:
+    def corrected_results(self, windows: DataFrame) -> DataFrame:
         """The aggregates of windows that have closed."""
         stand = windows.filter(
             f"{VERDICT} = '{UNCHANGED}' AND {_TOUCHED_COUNT} AND {self.window_end} <= {instant_sql(self.until)}"
         )
         return select_sql(stand, *self.group, *self.results, f"{self.window_end} AS {VS}", f"{OPEN_END} AS {VE}")
 
-    def kept_on(self, windows: DataFrame) -> DataFrame:
+    def new_state(self, windows: DataFrame) -> DataFrame:
         """The new state of the windows."""
-        return select_sql(windows, *self.to_state, *clean_state(self.kept), f"{self.window_end} AS {VS}", VERDICT)
+        return select_sql(
+            windows, *self.columns_to_state, *clean_state(self.group_state), f"{self.window_end} AS {VS}", VERDICT
+        )
 
 
 _COUNT_CONDITIONS = {_TAKEN_COUNT: "< 0", _ADDED_COUNT: "> 0", _KNOWN_COUNT: "= 0"}
@@ -158,10 +164,10 @@ def _any_of(conditions: Sequence[str]) -> str:
 
 def _part_totals(name: str, part: StatePart, *, near: bool) -> dict[str, str]:
     """The total of a part; of an extreme the kept, the removed and the added one separately."""
-    if part.signed:
+    if part.subtractable:
         return {name: f"sum({name})"}
     signs = {"": ">= 0", "_l": "< 0", "_b": "> 0"}
-    whole = part.together(name, near=near)
+    whole = part.merge_sql(name, near=near)
     return {f"{which}{name}": f"{whole} FILTER (WHERE {SIGN_COLUMN} {sign})" for which, sign in signs.items()}
 
 
@@ -179,7 +185,7 @@ def _is_as_extreme(name: str, part: StatePart, one: str, other: str) -> str:
 
 def _extreme_rank(name: str, part: StatePart) -> str:
     """The value by which extremes are compared."""
-    if not part.ranked:
+    if not part.order_fields:
         return name
-    fields = (f"'v{place}', {name}.v{place}" for place in range(part.ranked))
+    fields = (f"'v{place}', {name}.v{place}" for place in range(part.order_fields))
     return f"named_struct({', '.join(fields)})"

@@ -74,8 +74,8 @@ def compile_scan(plan: Scan, frame: DataFrame, way: EvaluationMode, number: int,
     if way.at is None:
         return rows
     now = instant_sql(way.at)
-    live = rows.frame.filter(f"{VS} <= {now}" if rows.timing.for_ever else f"{VS} <= {now} AND {now} < {VE}")
-    return NodeRows(plan, live.select(*rows.columns, *rows.beside), way, rows.scans)
+    live = rows.frame.filter(f"{VS} <= {now}" if rows.row_times.for_ever else f"{VS} <= {now} AND {now} < {VE}")
+    return NodeRows(plan, live.select(*rows.columns, *rows.extra_columns), way, rows.scans)
 
 
 def scan_history(plan: Scan, frame: DataFrame, way: EvaluationMode, number: int, scope: tuple[str, ...]) -> NodeRows:
@@ -114,29 +114,29 @@ def _source_lifetime(source: Source) -> dict[str, str]:
 def compile_sliding(plan: Sliding, below: NodeRows) -> NodeRows:
     """Rows that count for a span only."""
     _require_own_time(plan, below)
-    at = below.way.at
+    at = below.mode.at
     if at is not None:
-        return below.over(plan, below.frame.filter(f"{VS} > {instant_sql(max(at - plan.span, LOWEST))}"))
+        return below.for_node(plan, below.frame.filter(f"{VS} > {instant_sql(max(at - plan.span, LOWEST))}"))
     ends = add_to_instant(VS, plan.span)
-    return below.over(plan, with_columns(below.frame, {VE: f"least({VE}, {ends})"}))
+    return below.for_node(plan, with_columns(below.frame, {VE: f"least({VE}, {ends})"}))
 
 
 def compile_sliding_rows(plan: SlidingRows, below: NodeRows) -> NodeRows:
     """Rows that count until a number of rows have come after them."""
     _require_own_time(plan, below)
-    if below.way.at is not None:
-        newest = window_sql(below.way.scope, [f"{name} DESC NULLS LAST" for name in below.order])
+    if below.mode.at is not None:
+        newest = window_sql(below.mode.scope, [f"{name} DESC NULLS LAST" for name in below.order])
         numbered = select_columns(below.frame, ["*"], _newer=f"row_number() {newest}")
-        return below.over(plan, numbered.filter(f"_newer <= {plan.rows}").drop("_newer"))
+        return below.for_node(plan, numbered.filter(f"_newer <= {plan.rows}").drop("_newer"))
     oldest = [f"{name} ASC NULLS FIRST" for name in below.order]
     if _task_count(below) < ROW_WINDOW_TASKS:
         pushed = with_columns(
-            below.frame, {_PUSHED_OUT: f"lead({VS}, {plan.rows}) {window_sql(below.way.scope, oldest)}"}
+            below.frame, {_PUSHED_OUT: f"lead({VS}, {plan.rows}) {window_sql(below.mode.scope, oldest)}"}
         )
     else:
         pushed = _push_out_parallel(below, plan.rows, oldest)
     ended = with_columns(pushed, {VE: f"least({VE}, {_PUSHED_OUT})"}).drop(_PUSHED_OUT)
-    return below.over(plan, ended.filter(f"{VS} < {VE}"))
+    return below.for_node(plan, ended.filter(f"{VS} < {VE}"))
 
 
 def _task_count(below: NodeRows) -> int:
@@ -151,7 +151,7 @@ def _push_out_parallel(below: NodeRows, count: int, oldest: Sequence[str]) -> Da
     `count` find theirs. The last rows of every interval look among the first and last `count` rows of every interval:
     the `count` rows that follow any of them are all there. So the one task that has these has no more rows than that.
     """
-    apart = below.way.scope
+    apart = below.mode.scope
     parted = select_columns(below.frame.repartitionByRange(VS), ["*"], **{_STRETCH_NUMBER: "spark_partition_id()"})
     within = window_sql([*apart, _STRETCH_NUMBER], oldest)
     found = {_PUSHED_OUT: f"lead({VS}, {count}) {within}", _FIRST_NUMBER: f"row_number() {within}"}
@@ -162,7 +162,7 @@ def _push_out_parallel(below: NodeRows, count: int, oldest: Sequence[str]) -> Da
 
 
 def _require_own_time(plan: Plan, below: NodeRows) -> None:
-    if not below.timing.happened:
+    if not below.row_times.happened:
         raise PlanError("a window needs rows that happened", where=type(plan).__name__)
 
 
@@ -210,7 +210,7 @@ def apply_operators(nodes: Sequence[Plan], rows: NodeRows) -> NodeRows:
 
 def named_frame(rows: NodeRows, scope: Sequence[str] = ()) -> DataFrame:
     """The rows of a node in the form of `compile_plan`."""
-    way = rows.way
+    way = rows.mode
     columns = [f"{column_at(number)} AS {quote_name(each.name)}" for number, each in enumerate(rows.plan.fields)]
     times = [VS, VE] if way.at is None else [f"{instant_sql(way.at)} AS {VS}", f"{way.at + 1}L AS {VE}"]
     apart = [f"{inner} AS {quote_name(name)}" for inner, name in zip(way.scope, scope, strict=True)]
@@ -232,9 +232,9 @@ class _PlanInputs:
     def rows(self, plan: Plan, number: int, since: int | None = None) -> NodeRows:
         """The rows of a node whose first scan has that number; rows that have ended by `since` are left out."""
         found = self._rows(plan, number, since)
-        if since is None or found.timing.for_ever:
+        if since is None or found.row_times.for_ever:
             return found
-        return found.over(plan, found.frame.filter(f"{VE} > {instant_sql(since)}"))
+        return found.for_node(plan, found.frame.filter(f"{VE} > {instant_sql(since)}"))
 
     def _rows(self, plan: Plan, number: int, since: int | None) -> NodeRows:
         if isinstance(plan, Scan):

@@ -102,7 +102,7 @@ class LifetimeGroups:
     """The columns that the aggregates read."""
     results: Mapping[str, str]
     """The aggregates, by name."""
-    once: frozenset[str]
+    distinct_arguments: frozenset[str]
     """The arguments whose equal values count once."""
 
 
@@ -118,16 +118,16 @@ def _aggregate_list(given: LifetimeGroups, more: Mapping[str, str]) -> list[str]
 
 def _is_distinct_text(given: LifetimeGroups, text: str) -> str:
     function, _, argument = text.partition("(")
-    return f"{function}(DISTINCT {argument}" if argument.removesuffix(")") in given.once else text
+    return f"{function}(DISTINCT {argument}" if argument.removesuffix(")") in given.distinct_arguments else text
 
 
 def running_aggregates(given: LifetimeGroups) -> DataFrame:
     """For rows that count for ever: a running aggregate in one pass over each group's rows."""
     frame = given.frame
     # A distinct value counts where it occurs first.
-    if given.once and given.group:
+    if given.distinct_arguments and given.group:
         frame = frame.repartition(*given.group)
-    for name in sorted(given.once):
+    for name in sorted(given.distinct_arguments):
         first = f"row_number() {window_sql([*given.group, name], [VS])} = 1"
         frame = with_columns(frame, {name: f"IF({first}, {name}, NULL)"})
     upto = window_sql(given.group, [VS], ROWS_UP_TO_NOW)
@@ -223,11 +223,11 @@ def compile_group(plan: Group, below: NodeRows, numbers: str | None = None) -> N
     """One row for each group and window, each time that it changes. For windows of rows, `numbers` is a column with row
     numbers known already; see `number_rows`."""
     by = [f"_g{number}" for number in range(len(plan.by))]
-    group = [*below.way.scope, *by, *([] if plan.window is None else [WINDOW_COLUMN])]
-    frame = _window_rows(plan, below, _with_group_columns(plan, below, by), [*below.way.scope, *by], numbers)
+    group = [*below.mode.scope, *by, *([] if plan.window is None else [WINDOW_COLUMN])]
+    frame = _window_rows(plan, below, _with_group_columns(plan, below, by), [*below.mode.scope, *by], numbers)
     arguments = {f"_a{number}": _argument_sql(below, each) for number, each in enumerate(plan.aggregates)}
     ordered = [_ORDER_COLUMN] if _needs_order(plan) else []
-    times = [VS, VE] if below.way.at is None else ([_OWN_COLUMN] if isinstance(plan.window, RowWindow) else [])
+    times = [VS, VE] if below.mode.at is None else ([_OWN_COLUMN] if isinstance(plan.window, RowWindow) else [])
     read = select_columns(frame, [*group, *times, *ordered, *below.lineage], **arguments)
     results = {f"_r{number}": _result_sql(below, each, f"_a{number}") for number, each in enumerate(plan.aggregates)}
     grouping = LifetimeGroups(
@@ -257,13 +257,13 @@ def _window_rows(
     window = plan.window
     if window is None:
         return frame
-    if not below.timing.happened:
+    if not below.row_times.happened:
         raise PlanError("a window needs rows that happened", where="Group")
     if isinstance(window, RowWindow):
-        if not below.timing.for_ever:
+        if not below.row_times.for_ever:
             raise PlanError("windows of rows need rows that count for ever", where="Group")
         return assign_row_windows(frame, window, group, below.order, numbers)
-    return assign_time_windows(frame, window, _OWN_COLUMN, below.way.at)
+    return assign_time_windows(frame, window, _OWN_COLUMN, below.mode.at)
 
 
 def _needs_order(plan: Group) -> bool:
@@ -308,21 +308,27 @@ def _aggregate_rows(plan: Group, below: NodeRows, grouping: LifetimeGroups) -> D
     """The aggregates of each group, with lifetimes if the whole history is asked for."""
     match plan.window:
         case RowWindow(size=size):
-            last = _OWN_COLUMN if below.way.at is not None else VS
+            last = _OWN_COLUMN if below.mode.at is not None else VS
             whole = aggregate_at_once(grouping, {_SIZE_COLUMN: "count(1)", VS: f"max({last})"}).filter(
                 f"{_SIZE_COLUMN} = {size}"
             )
-            return whole if below.way.at is not None else select_columns(whole, ["*"], **{VE: OPEN_END})
-        case TimeWindow(size=size, early=False) if below.timing.for_ever:
+            return whole if below.mode.at is not None else select_columns(whole, ["*"], **{VE: OPEN_END})
+        case TimeWindow(size=size, early=False) if below.row_times.for_ever:
             whole = aggregate_at_once(grouping, {})
             return select_columns(whole, ["*"], **{VS: f"{WINDOW_COLUMN} + {size}L", VE: OPEN_END})
-    if below.way.at is not None:
+    if below.mode.at is not None:
         return aggregate_at_once(grouping, {_SIZE_COLUMN: "count(1)"}).filter(f"{_SIZE_COLUMN} > 0")
-    if below.timing.for_ever:
+    if below.row_times.for_ever:
         return running_aggregates(grouping)
     kept = plan.window is None or (isinstance(plan.window, TimeWindow) and plan.window.early)
-    if kept and below.timing.exact and below.timing.longest is not None and not grouping.once and not below.near:
-        return sliding_aggregates(grouping, below.timing.longest, timed=_is_timed(plan))
+    if (
+        kept
+        and below.row_times.exact
+        and below.row_times.longest is not None
+        and not grouping.distinct_arguments
+        and not below.near
+    ):
+        return sliding_aggregates(grouping, below.row_times.longest, timed=_is_timed(plan))
     return changing_aggregates(grouping)
 
 
@@ -344,6 +350,6 @@ def group_columns(plan: Group, below: NodeRows, by: Sequence[str], frame: DataFr
     for number, each in enumerate(plan.aggregates):
         wrapped = each.function in ("first", "last")
         texts.append(f"_r{number}.v" if wrapped else aggregate_result(f"_r{number}", each, near=below.near))
-    whole = below.over(plan, frame)
+    whole = below.for_node(plan, frame)
     columns = [f"{text} AS {column_at(at)}" for at, text in enumerate(texts)]
-    return below.over(plan, select_sql(frame, *columns, *whole.beside))
+    return below.for_node(plan, select_sql(frame, *columns, *whole.extra_columns))

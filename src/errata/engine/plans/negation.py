@@ -173,15 +173,15 @@ _ARRIVED_COUNT, _ENDED_COUNT, _UP_TO_TIME, _FIRST_TIME, _LAST_TIME = "_came", "_
 
 def compile_negation(plan: Negation, left: NodeRows, right: NodeRows) -> NodeRows:
     """The rows that remain, each while it does."""
-    whole = NodeRows(plan, left.frame, left.way, range(left.scans.start, right.scans.stop))
+    whole = NodeRows(plan, left.frame, left.mode, range(left.scans.start, right.scans.stop))
     ranked = _rank_rows(plan, left)
     others = select_columns(
         right.frame, ["*"], **{VALUE_COLUMN: struct_sql(right.keys(name for _, name in plan.columns))}
     )
-    if left.way.at is not None:
-        return whole.over(plan, _standing_at_instant(whole, left, right, ranked, others))
-    in_line = left.timing.happened and left.timing.exact and not plan.rank
-    by = [*whole.way.scope, VALUE_COLUMN]
+    if left.mode.at is not None:
+        return whole.for_node(plan, _standing_at_instant(whole, left, right, ranked, others))
+    in_line = left.row_times.happened and left.row_times.exact and not plan.rank
+    by = [*whole.mode.scope, VALUE_COLUMN]
     intervals = (_standing_in_order if in_line else standing_intervals)(ranked, others, by)
     kept = [*left.columns, *([TS] if TS in whole.times else [])]
     found = _with_columns_of(
@@ -190,8 +190,8 @@ def compile_negation(plan: Negation, left: NodeRows, right: NodeRows) -> NodeRow
     if whole.lineage:
         lineage = _negation_lineage(whole, left, right, ranked, others)
         found = _with_columns_of(found, [*kept, BEGIN_COLUMN, END_COLUMN], lineage, whole.lineage, by)
-    return whole.over(
-        plan, select_columns(found, [*whole.way.scope, *kept, *whole.lineage], **{VS: BEGIN_COLUMN, VE: END_COLUMN})
+    return whole.for_node(
+        plan, select_columns(found, [*whole.mode.scope, *kept, *whole.lineage], **{VS: BEGIN_COLUMN, VE: END_COLUMN})
     )
 
 
@@ -200,10 +200,10 @@ def _rank_rows(plan: Negation, left: NodeRows) -> DataFrame:
     mine = {VALUE_COLUMN: struct_sql(left.keys(name for name, _ in plan.columns))}
     told = [left.column(name) for name in plan.rank or ()]
     order = [*told, *(name for name in left.order if name not in told)]
-    order += [VS] if left.way.at is None and VS not in order else []
+    order += [VS] if left.mode.at is None and VS not in order else []
     # Without an order there is at most one row.
-    line = window_sql([*left.way.scope, VALUE_COLUMN], order or ["0"])
-    if left.timing.own is OwnTime.START:
+    line = window_sql([*left.mode.scope, VALUE_COLUMN], order or ["0"])
+    if left.row_times.own is OwnTime.START:
         mine[TS] = VS
     return select_columns(select_columns(left.frame, ["*"], **mine), ["*"], **{NUMBER_COLUMN: f"row_number() {line}"})
 
@@ -273,7 +273,7 @@ def _negation_lineage(
 ) -> DataFrame:
     """By value and number: the lineage of a row that remains. These are the rows of both sides that count while it
     does, and of the left only those up to itself in order."""
-    by = [*whole.way.scope, VALUE_COLUMN]
+    by = [*whole.mode.scope, VALUE_COLUMN]
     before = _countable_rows(ranked, by, NUMBER_COLUMN, left.lineage, whole.lineage)
     theirs = union_by_position(before, _countable_rows(others, by, "0", right.lineage, whole.lineage))
     parts = [f"{name} = {RIGHT_PREFIX}{name}" for name in by]
@@ -301,7 +301,7 @@ def _countable_rows(
 def _standing_at_instant(
     whole: NodeRows, left: NodeRows, right: NodeRows, ranked: DataFrame, others: DataFrame
 ) -> DataFrame:
-    by = [*whole.way.scope, VALUE_COLUMN]
+    by = [*whole.mode.scope, VALUE_COLUMN]
     merged = [f"{text} AS {name}" for name, text in merged_lineage(right.lineage).items()]
     counts = group_sql(others, by, [f"count(1) AS {_ROW_COUNT}", *merged])
     theirs = select_columns(counts, [_ROW_COUNT, *right.lineage], **{f"{RIGHT_PREFIX}{name}": name for name in by})
@@ -312,4 +312,4 @@ def _standing_at_instant(
         }
         ranked = with_columns(ranked, upto)
     met = join_sql(ranked, theirs, on, "left").filter(f"{NUMBER_COLUMN} > coalesce({_ROW_COUNT}, 0)")
-    return met.select(*left.columns, *whole.beside)
+    return met.select(*left.columns, *whole.extra_columns)

@@ -114,35 +114,35 @@ class NodeRows:
 
     plan: Plan
     frame: DataFrame
-    way: EvaluationMode
+    mode: EvaluationMode
     scans: range
     """The numbers of the scans below."""
 
     @property
-    def timing(self) -> RowTimes:
+    def row_times(self) -> RowTimes:
         return row_times(self.plan)
 
     @property
     def times(self) -> list[str]:
         """The columns of times."""
-        own = self.timing.own
-        if self.way.at is None:
+        own = self.row_times.own
+        if self.mode.at is None:
             return [VS, VE, TS] if own is OwnTime.KEPT else [VS, VE]
         return {OwnTime.START: [VS], OwnTime.KEPT: [TS], OwnTime.NONE: []}[own]
 
     @property
     def own(self) -> str | None:
         """The column of the row's own time."""
-        return {OwnTime.START: VS, OwnTime.KEPT: TS, OwnTime.NONE: None}[self.timing.own]
+        return {OwnTime.START: VS, OwnTime.KEPT: TS, OwnTime.NONE: None}[self.row_times.own]
 
     @property
     def lineage(self) -> list[str]:
-        return [name for number in self.scans for name in lineage_columns(number)] if self.way.lineage else []
+        return [name for number in self.scans for name in lineage_columns(number)] if self.mode.lineage else []
 
     @property
-    def beside(self) -> list[str]:
+    def extra_columns(self) -> list[str]:
         """All columns besides the node's own."""
-        return [*self.way.scope, *self.times, *self.lineage]
+        return [*self.mode.scope, *self.times, *self.lineage]
 
     @property
     def columns(self) -> list[str]:
@@ -185,11 +185,11 @@ class NodeRows:
         """The columns that are part of the answer."""
         return [self.column(each.name) for each in self.plan.visible]
 
-    def values(self) -> list[str]:
+    def comparable_columns(self) -> list[str]:
         """The visible columns in the form in which answers are compared."""
         return self.keys(each.name for each in self.plan.visible)
 
-    def over(self, plan: Plan, frame: DataFrame) -> NodeRows:
+    def for_node(self, plan: Plan, frame: DataFrame) -> NodeRows:
         """The rows of a node above this one."""
         return replace(self, plan=plan, frame=frame)
 

@@ -59,8 +59,8 @@ def merge_lifetimes(frame: DataFrame, by: Sequence[str], lineage: Sequence[str] 
 
 def compile_filter(plan: Filter, below: NodeRows) -> NodeRows:
     """Rows for which the predicate is true."""
-    live = None if below.way.at is not None else f"{VS} < {VE}"
-    return below.over(plan, below.frame.filter(guard_predicate(below, plan.predicate, live)))
+    live = None if below.mode.at is not None else f"{VS} < {VE}"
+    return below.for_node(plan, below.frame.filter(guard_predicate(below, plan.predicate, live)))
 
 
 def guard_predicate(rows: NodeRows, predicate: Expr | None, when: str | None) -> str:
@@ -81,14 +81,14 @@ def compile_projection(plan: Projection, below: NodeRows) -> NodeRows:
     """New columns, and the carried columns of the key."""
     texts = [*(below.sql(output.expr) for output in plan.outputs), *map(below.column, plan.carried)]
     columns = [f"{text} AS {column_at(at)}" for at, text in enumerate(texts)]
-    return below.over(plan, select_sql(below.frame, *columns, *below.beside))
+    return below.for_node(plan, select_sql(below.frame, *columns, *below.extra_columns))
 
 
 def compile_union(plan: Union, branches: Sequence[NodeRows]) -> NodeRows:
     """The rows of all branches."""
-    whole = NodeRows(plan, branches[0].frame, branches[0].way, range(branches[0].scans.start, branches[-1].scans.stop))
+    whole = NodeRows(plan, branches[0].frame, branches[0].mode, range(branches[0].scans.start, branches[-1].scans.stop))
     parts = [_union_branch(plan, number, whole, rows) for number, rows in enumerate(branches)]
-    return whole.over(plan, union_by_position(*parts))
+    return whole.for_node(plan, union_by_position(*parts))
 
 
 def _union_branch(plan: Union, number: int, whole: NodeRows, rows: NodeRows) -> DataFrame:
@@ -103,10 +103,10 @@ def _union_branch(plan: Union, number: int, whole: NodeRows, rows: NodeRows) -> 
     times = [f"{VS if name == TS and start else name} AS {name}" for name in whole.times]
     lineage = [
         f"{name if scan in rows.scans else 'CAST(NULL AS BIGINT)'} AS {name}"
-        for scan in (whole.scans if whole.way.lineage else ())
+        for scan in (whole.scans if whole.mode.lineage else ())
         for name in lineage_columns(scan)
     ]
-    return select_sql(rows.frame, *named, *whole.way.scope, *times, *lineage)
+    return select_sql(rows.frame, *named, *whole.mode.scope, *times, *lineage)
 
 
 # Joins: of rows that count at the same time, and of rows with the version of a relation at their own time.
@@ -114,7 +114,7 @@ def _union_branch(plan: Union, number: int, whole: NodeRows, rows: NodeRows) -> 
 
 def compile_join(plan: Join | RelationJoin, left: NodeRows, right: NodeRows) -> NodeRows:
     """Pairs that fulfil the condition, for as long as both count."""
-    together = [] if left.way.at is not None else _lifetimes_meet(left, right)
+    together = [] if left.mode.at is not None else _lifetimes_meet(left, right)
     return _join_pairs(plan, left, right, right.times, together)
 
 
@@ -128,14 +128,14 @@ def compile_relation_join(plan: RelationJoin, left: NodeRows, versions: NodeRows
 
 def _lifetimes_meet(left: NodeRows, right: NodeRows) -> list[str]:
     """The conditions under which two lifetimes overlap; an open end is after everything."""
-    needed = [] if right.timing.for_ever else [f"{VS} < {RIGHT_PREFIX}{VE}"]
-    return needed + ([] if left.timing.for_ever else [f"{RIGHT_PREFIX}{VS} < {VE}"])
+    needed = [] if right.row_times.for_ever else [f"{VS} < {RIGHT_PREFIX}{VE}"]
+    return needed + ([] if left.row_times.for_ever else [f"{RIGHT_PREFIX}{VS} < {VE}"])
 
 
 def _join_pairs(
     plan: Join | RelationJoin, left: NodeRows, right: NodeRows, their_times: Sequence[str], together: Sequence[str]
 ) -> NodeRows:
-    way = left.way
+    way = left.mode
     pair = NodeRows(plan, left.frame, way, range(left.scans.start, right.scans.stop))
     theirs = columns_at(len(right.plan.fields), len(left.plan.fields))
     renamed = select_columns(
@@ -150,7 +150,7 @@ def _join_pairs(
     parts.append(guard_predicate(pair, conjunction(rest), " AND ".join(together) or None))
     found = joined_on(left.frame, renamed, " AND ".join(f"({part})" for part in parts))
     columns = [*left.columns, *theirs, *way.scope, *pair.lineage]
-    return pair.over(plan, select_columns(found, columns, **dict(_pair_times(plan, left, right))))
+    return pair.for_node(plan, select_columns(found, columns, **dict(_pair_times(plan, left, right))))
 
 
 def split_condition(plan: Join | RelationJoin) -> tuple[list[Expr], list[Expr]]:
@@ -175,7 +175,7 @@ def _pair_times(plan: Plan, left: NodeRows, right: NodeRows) -> Iterable[tuple[s
     if as_of:
         return [(name, name) for name in left.times]
     found = []
-    if left.way.at is None:
+    if left.mode.at is None:
         found = [(VS, f"greatest({VS}, {RIGHT_PREFIX}{VS})"), (VE, f"least({VE}, {RIGHT_PREFIX}{VE})")]
     elif row_times(plan).own is OwnTime.START:
         found = [(VS, f"greatest({VS}, {RIGHT_PREFIX}{VS})")]
@@ -190,17 +190,17 @@ def _pair_times(plan: Plan, left: NodeRows, right: NodeRows) -> Iterable[tuple[s
 
 def compile_distinct(plan: Distinct, below: NodeRows) -> NodeRows:
     """Each combination of visible columns once."""
-    columns = {column_at(at): text for at, text in enumerate(below.values())}
-    frame = select_columns(below.frame, below.beside, **columns)
-    return below.over(plan, _distinct_values(below, frame, [*below.way.scope, *columns]))
+    columns = {column_at(at): text for at, text in enumerate(below.comparable_columns())}
+    frame = select_columns(below.frame, below.extra_columns, **columns)
+    return below.for_node(plan, _distinct_values(below, frame, [*below.mode.scope, *columns]))
 
 
 def _distinct_values(below: NodeRows, frame: DataFrame, by: Sequence[str]) -> DataFrame:
     """Each combination of columns once; with lifetimes if the whole history is computed."""
     merged = merged_lineage(below.lineage)
-    if below.way.at is None and not below.timing.for_ever:
+    if below.mode.at is None and not below.row_times.for_ever:
         return merge_lifetimes(frame, by, below.lineage)
-    if below.way.at is None:
+    if below.mode.at is None:
         merged = {VS: f"min({VS})", VE: OPEN_END, **merged}
     aggregates = [f"{text} AS {name}" for name, text in merged.items()]
     return group_sql(frame, by, aggregates) if aggregates else frame.select(*by).distinct()
@@ -208,18 +208,22 @@ def _distinct_values(below: NodeRows, frame: DataFrame, by: Sequence[str]) -> Da
 
 def compile_intersection(plan: Intersect, left: NodeRows, right: NodeRows) -> NodeRows:
     """Each combination of visible columns once, while both sides have it."""
-    whole = NodeRows(plan, left.frame, left.way, range(left.scans.start, right.scans.stop))
-    by = [*left.way.scope, VALUE_COLUMN]
+    whole = NodeRows(plan, left.frame, left.mode, range(left.scans.start, right.scans.stop))
+    by = [*left.mode.scope, VALUE_COLUMN]
     mine, theirs = (
-        _distinct_values(rows, select_columns(rows.frame, rows.beside, **{VALUE_COLUMN: struct_sql(rows.values())}), by)
+        _distinct_values(
+            rows,
+            select_columns(rows.frame, rows.extra_columns, **{VALUE_COLUMN: struct_sql(rows.comparable_columns())}),
+            by,
+        )
         for rows in (left, right)
     )
     parts = [f"{name} = {RIGHT_PREFIX}{name}" for name in by]
     times = {}
-    if left.way.at is None:
+    if left.mode.at is None:
         parts += [f"{VS} < {RIGHT_PREFIX}{VE}", f"{RIGHT_PREFIX}{VS} < {VE}"]
         times = {VS: f"greatest({VS}, {RIGHT_PREFIX}{VS})", VE: f"least({VE}, {RIGHT_PREFIX}{VE})"}
     renamed = select_columns(theirs, right.lineage, **{f"{RIGHT_PREFIX}{name}": name for name in (*by, *times)})
     found = join_sql(mine, renamed, " AND ".join(parts))
     unpacked = {column_at(at): f"{VALUE_COLUMN}.v{at}" for at in range(len(plan.fields))}
-    return whole.over(plan, select_columns(found, [*left.way.scope, *whole.lineage], **unpacked, **times))
+    return whole.for_node(plan, select_columns(found, [*left.mode.scope, *whole.lineage], **unpacked, **times))

@@ -33,7 +33,7 @@ _WORN_LIMIT = f"{1 << 12}D"
 class StatePart:
     """A column of the state."""
 
-    row: str
+    addition: str
     """The SQL of what a row adds, over the arguments and over the group's centre."""
     type: str = "BIGINT"
     """In SQL."""
@@ -43,26 +43,26 @@ class StatePart:
     """The part that counts this part's values; while it is 0, this part is NULL."""
     total: str = "sum"
     """The aggregate that merges several."""
-    ever: bool = False
+    includes_removed: bool = False
     """Whether a removed row adds to it, too: then it is the total ever added."""
     scale: int | None = None
     """For a decimal with more digits than Spark can negate: its digits after the point."""
-    ranked: int = 0
+    order_fields: int = 0
     """For a struct: how many of its fields order the rows; the others are only carried. 0: all."""
 
     @property
-    def signed(self) -> bool:
+    def subtractable(self) -> bool:
         """Whether a removed row subtracts what it added."""
         return self.total == "sum"
 
     @property
-    def taken(self) -> str:
+    def removal(self) -> str:
         """The SQL of what a removed row adds. For an extreme that is its value."""
-        if not self.signed or self.ever:
-            return self.row
-        return f"-({self.row})" if self.scale is None else _negated_decimal(self.row, self.scale)
+        if not self.subtractable or self.includes_removed:
+            return self.addition
+        return f"-({self.addition})" if self.scale is None else _negated_decimal(self.addition, self.scale)
 
-    def together(self, name: str, *, near: bool) -> str:
+    def merge_sql(self, name: str, *, near: bool) -> str:
         """The aggregate that makes one of all in a column."""
         return extreme_sql(self.total, name, self.type, near=near)
 
@@ -76,7 +76,7 @@ class Extreme:
     of: str
     type: str
 
-    def together(self, name: str, *, near: bool) -> str:
+    def merge_sql(self, name: str, *, near: bool) -> str:
         """The aggregate that makes one of all in a column."""
         return extreme_sql(self.function, name, self.type, near=near)
 
@@ -113,15 +113,15 @@ class GroupState:
     """By column of a centre: the part that counts its values."""
     extremes: dict[str, Extreme] = field(default_factory=dict)
     """By column: an extreme of rows that expire."""
-    near: list[dict[str, str]] = field(default_factory=lambda: [{}, {}, {}])
+    row_layers: list[dict[str, str]] = field(default_factory=lambda: [{}, {}, {}])
     """Expressions computed from each row before its parts, once the group's centre is known, in layers: a layer reads
     the ones before it."""
-    told: list[dict[str, str]] = field(default_factory=lambda: [{}, {}])
+    result_layers: list[dict[str, str]] = field(default_factory=lambda: [{}, {}])
     """Expressions computed from the parts before the results, in layers. Spark may compute an expression twice that is
     used twice in one expression."""
     results: dict[str, str] = field(default_factory=dict)
     """The aggregates."""
-    live: str = ""
+    row_count: str = ""
     """The part that counts rows; None for rows that are never removed, where it is not needed."""
     doubts: list[str] = field(default_factory=list)
     """Conditions under which the parts just after a removal are not those that the remaining rows would give."""
@@ -134,35 +134,35 @@ class GroupState:
         return {**{name: part.type for name, part in self.parts.items()}, **dict.fromkeys(self.centres, "DOUBLE")}
 
     @property
-    def taken(self) -> bool:
+    def has_removals(self) -> bool:
         """Whether rows can be removed."""
         return self.corrected or not self.for_ever
 
-    def argument(self, expr: Expr) -> str:
+    def argument_column(self, expr: Expr) -> str:
         return _column_of(self.arguments, "_a", expr)
 
     def part(self, row: str, total: str = "sum", kind: str = "BIGINT") -> str:
         """The column of a part; equal parts share one."""
-        return self.made(StatePart(row, kind, total=total))
+        return self.part_column(StatePart(row, kind, total=total))
 
-    def some(
+    def part_or_null(
         self, row: str, of: str, kind: str, *, centred: bool = False, ever: bool = False, scale: int | None = None
     ) -> str:
         """The column of a part that is NULL where there are no values."""
-        return self.made(
-            StatePart(row, kind, centred, self.count(of) if self.corrected else "", ever=ever, scale=scale)
+        return self.part_column(
+            StatePart(row, kind, centred, self.count(of) if self.corrected else "", includes_removed=ever, scale=scale)
         )
 
-    def made(self, part: StatePart) -> str:
+    def part_column(self, part: StatePart) -> str:
         return _column_of(self.parts, "_p", part)
 
-    def first(self, layer: int, text: str) -> str:
+    def add_row_expr(self, layer: int, text: str) -> str:
         """Add an expression computed from a row before its parts."""
-        return _column_of(self.near[layer], f"_n{layer}_", text)
+        return _column_of(self.row_layers[layer], f"_n{layer}_", text)
 
-    def then(self, layer: int, text: str) -> str:
+    def add_result_expr(self, layer: int, text: str) -> str:
         """Add an expression computed from the parts before the results."""
-        return _column_of(self.told[layer], f"_t{layer}_", text)
+        return _column_of(self.result_layers[layer], f"_t{layer}_", text)
 
     def centre(self, number: str, count: str) -> str:
         """The centre: the number that a group's values are centred on."""
@@ -170,7 +170,7 @@ class GroupState:
         self.counts[name] = count
         return name
 
-    def nearest(self, of: str, over: str) -> str:
+    def nearest_to_zero(self, of: str, over: str) -> str:
         """The group's number nearest to zero, so that no other is farther from it than from zero. Where numbers are
         removed again, their squares are exact, and only large ones have to be made smaller."""
         finite = f"abs({of}) < {INFINITE_SQL}"
@@ -182,7 +182,7 @@ class GroupState:
         """The count of values."""
         return self.part(f"IF({of} IS NULL, 0L, 1L)")
 
-    def traced(self, of: str, sizes: str, traces: str, when: str, measure: str) -> None:
+    def track_rounding(self, of: str, sizes: str, traces: str, when: str, measure: str) -> None:
         """Register a sum whose removals leave rounding errors, as large as the last digits of what was ever in it.
         Where the error is much more than the `measure` of the result, too few digits are left. `sizes` is the sum of
         the sizes of current values; as long as nothing is removed the `traces` equal it."""
@@ -191,7 +191,7 @@ class GroupState:
         self.doubts += [doubt] if doubt not in self.doubts else []
         self.worn += [worn] if worn not in self.worn else []
 
-    def extreme(self, of: str, function: str, kind: str) -> str:
+    def extreme_column(self, of: str, function: str, kind: str) -> str:
         return _column_of(self.extremes, "_m", Extreme(function, of, kind))
 
 
@@ -239,15 +239,15 @@ class ExtremeWork:
     """A block begins here."""
     near: bool
 
-    def _together(self, name: str, text: str) -> str:
-        return self.extremes[name].together(text, near=self.near)
+    def _merge_sql(self, name: str, text: str) -> str:
+        return self.extremes[name].merge_sql(text, near=self.near)
 
     def _block(self, moment: str) -> str:
         """The number of the block that an instant is in; nothing overflows on the way."""
         down = f"{moment} DIV {self.span}L - IF({moment} % {self.span}L < 0, 1L, 0L)"
         return f"{down} - IF(pmod({moment}, {self.span}L) < {self.since % self.span}L, 1L, 0L)"
 
-    def swept(self, events: DataFrame, others: Mapping[str, str], late: DataFrame | None) -> DataFrame:
+    def sweep(self, events: DataFrame, others: Mapping[str, str], late: DataFrame | None) -> DataFrame:
         """The events with what is extreme among rows of the block before that still count; `late` are rows that may.
 
         The events' columns are the group, the instant, the others, told by their types, and the values of rows that
@@ -272,25 +272,25 @@ class ExtremeWork:
         apart = whole.repartition(*self.group) if self.group else whole.repartition(1)
         back = f"OVER (PARTITION BY {', '.join([*self.group, _BLOCK_COLUMN])} ORDER BY {TIME_COLUMN} DESC)"
         older = (
-            f"{self._together(name, f'IF({_LATE_COLUMN}, {name}, NULL)')} {back} AS {_OLDER_COLUMN}{name}"
+            f"{self._merge_sql(name, f'IF({_LATE_COLUMN}, {name}, NULL)')} {back} AS {_OLDER_COLUMN}{name}"
             for name in self.extremes
         )
         return select_sql(apart, "*", *older).filter(f"NOT {_LATE_COLUMN}")
 
-    def found(self) -> list[str]:
+    def extreme_columns(self) -> list[str]:
         """The extremes at each event of a sweep, as columns of their own."""
         upto = f"OVER (PARTITION BY {', '.join([*self.group, _BLOCK_COLUMN])} ORDER BY {TIME_COLUMN})"
         either = {"max": "greatest", "min": "least"}
         return [
-            f"{either[each.function]}({_OLDER_COLUMN}{name}, {self._together(name, name)} {upto}) AS {name}"
+            f"{either[each.function]}({_OLDER_COLUMN}{name}, {self._merge_sql(name, name)} {upto}) AS {name}"
             for name, each in self.extremes.items()
         ]
 
-    def undone(self, rows: DataFrame) -> DataFrame:
+    def unexceeded_rows(self, rows: DataFrame) -> DataFrame:
         """Of rows with their group, own time and values those that no later one outdoes; other values become NULL."""
         partition = f"PARTITION BY {', '.join(self.group)} " if self.group else ""
         after = f"OVER ({partition}ORDER BY {OWN_TIME} DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-        best = [f"{self._together(name, name)} {after} AS {_BEST_COLUMN}{name}" for name in self.extremes]
+        best = [f"{self._merge_sql(name, name)} {after} AS {_BEST_COLUMN}{name}" for name in self.extremes]
         stands = [
             f"IF({_BEST_COLUMN}{name} IS NULL OR {name} {_COMPARISONS[each.function]} "
             f"{_BEST_COLUMN}{name}, {name}, NULL) AS {name}"

@@ -49,8 +49,8 @@ def finite_sum(kept: GroupState, pieces: Sequence[str], *, centred: bool = False
     def part(of_piece: Callable[[str], str], only_if: str = "", kind: str = "DOUBLE") -> str:
         row = " + ".join(map(of_piece, pieces))
         if of_piece is _units_of:
-            return kept.made(StatePart(f"CAST({row} AS DECIMAL(38,0))", "DECIMAL(38,0)", centred, only_if))
-        return kept.made(StatePart(row, kind, centred, only_if))
+            return kept.part_column(StatePart(f"CAST({row} AS DECIMAL(38,0))", "DECIMAL(38,0)", centred, only_if))
+        return kept.part_column(StatePart(row, kind, centred, only_if))
 
     any_far = part(lambda of: f"IF({_far_column(of)}, 1L, 0L)", kind="BIGINT")
     return FiniteSum(
@@ -83,15 +83,15 @@ def _fraction_of(of: str) -> str:
 def stddev_of_doubles(kept: GroupState, of: str) -> str:
     """The standard deviation, from sums of values minus a centre near them, and of their squares."""
     number, count = f"CAST({of} AS DOUBLE)", kept.count(of)
-    away = kept.first(0, f"{number} - {kept.centre(number, count)}")
+    away = kept.add_row_expr(0, f"{number} - {kept.centre(number, count)}")
     if kept.for_ever:
-        once, squares = (kept.some(row, of, "DOUBLE", centred=True) for row in (away, f"{away} * {away}"))
+        once, squares = (kept.part_or_null(row, of, "DOUBLE", centred=True) for row in (away, f"{away} * {away}"))
         infinite = f"isnan({squares}) OR {squares} = {INFINITE_SQL}"
-        rough = kept.then(1, _approximate_deviations(once, squares, count))
+        rough = kept.add_result_expr(1, _approximate_deviations(once, squares, count))
         variance = _without_noise(rough, f"{squares} / {count} * {_NOISE_LEVEL!r}D")
         if kept.corrected:
-            traces = kept.some(f"{away} * {away}", of, "DOUBLE", centred=True, ever=True)
-            kept.traced(of, squares, traces, f"{count} > 1", f"({rough} * {count})")
+            traces = kept.part_or_null(f"{away} * {away}", of, "DOUBLE", centred=True, ever=True)
+            kept.track_rounding(of, squares, traces, f"{count} > 1", f"({rough} * {count})")
     else:
         infinite = f"{kept.part(f'IF(abs({number}) >= {INFINITE_SQL}, 1L, 0L)')} > 0"
         squared = finite_sum(kept, _split_square(kept, away), centred=True)
@@ -102,13 +102,13 @@ def stddev_of_doubles(kept: GroupState, of: str) -> str:
 
 def _split_square(kept: GroupState, of: str) -> list[str]:
     """A square in pieces without loss of digits (Dekker, 1971)."""
-    high = kept.first(1, f"IF({_common_column(of)}, CAST(CAST({of} AS FLOAT) AS DOUBLE), {of})")
+    high = kept.add_row_expr(1, f"IF({_common_column(of)}, CAST(CAST({of} AS FLOAT) AS DOUBLE), {of})")
     low = f"({of} - {high})"
     pieces = (
         f"{high} * {high}",
         *(f"IF({_common_column(of)}, {each}, 0D)" for each in (f"2D * {high} * {low}", f"{low} * {low}")),
     )
-    return [kept.first(2, piece) for piece in pieces]
+    return [kept.add_row_expr(2, piece) for piece in pieces]
 
 
 def _approximate_deviations(once: str, squares: str, count: str) -> str:
@@ -130,13 +130,13 @@ def _exact_deviations(kept: GroupState, once: FiniteSum, squares: FiniteSum, cou
     """The squared deviations without loss, where values are far enough from zero for units and not too large for
     them."""
     some = f"nullif({count}, 0L)"
-    mean = kept.then(0, f"CAST({once.units} / {some} AS DECIMAL(38,0))")
-    sums = kept.then(0, once.text), kept.then(0, squares.text)
+    mean = kept.add_result_expr(0, f"CAST({once.units} / {some} AS DECIMAL(38,0))")
+    sums = kept.add_result_expr(0, once.text), kept.add_result_expr(0, squares.text)
     more = f"((CAST({once.units} - {mean} * {count} AS DOUBLE) + {once.rest}) / {some})"
     apart = f"CAST({squares.units} / {some} - {decimal_product(mean, mean)} / {_UNIT}BD AS DOUBLE)"
     crossed = f"(2D * CAST({mean} AS DOUBLE) + {more}) * {more} / {_UNIT}D"
-    exact = kept.then(1, f"({apart} + {squares.rest} / {some} - {crossed}) / {_UNIT}D")
-    rough = kept.then(1, _approximate_deviations(*sums, count))
+    exact = kept.add_result_expr(1, f"({apart} + {squares.rest} / {some} - {crossed}) / {_UNIT}D")
+    rough = kept.add_result_expr(1, _approximate_deviations(*sums, count))
     roughly = _without_noise(rough, f"{sums[1]} / {count} * {_NOISE_LEVEL!r}D")
     small = f"{squares.any_far} > 0 OR {once.any_far} > 0 OR {sums[1]} < 0.01D * {count}"
     return f"IF({small} OR {exact} IS NULL, {roughly}, {_without_noise(exact, f'{_FINEST_LEVEL!r}D')})"
@@ -151,8 +151,8 @@ def group_state_of(found: PartialGroup) -> GroupState:
     types = [BIGINT, *(below.types[name] for name in below.key)]
     order = {f"_o{number}": str(each) for number, each in enumerate(types)}
     kept = GroupState(found.span is None, order, corrected=not found.covering)
-    if kept.taken:
-        kept.live = kept.part("1L")
+    if kept.has_removals:
+        kept.row_count = kept.part("1L")
     for number, aggregate in enumerate(found.node.aggregates):
         kept.results[f"_r{number}"] = _aggregate_result(kept, aggregate, found.node.aggregates)
     return kept
@@ -161,11 +161,11 @@ def group_state_of(found: PartialGroup) -> GroupState:
 def _aggregate_result(kept: GroupState, aggregate: Aggregate, others: Iterable[Aggregate]) -> str:
     if aggregate.argument is None:
         return kept.part("1L")
-    of, kind, function = kept.argument(aggregate.argument), aggregate.argument.type, aggregate.function
+    of, kind, function = kept.argument_column(aggregate.argument), aggregate.argument.type, aggregate.function
     if function in ("first", "last"):
         return _first_or_last(kept, aggregate, others)
     if function in ("min", "max"):
-        return (kept.part if kept.for_ever else kept.extreme)(of, function, str(kind))
+        return (kept.part if kept.for_ever else kept.extreme_column)(of, function, str(kind))
     if function == "count":
         return kept.count(of)
     results = {"sum": _sum_result, "avg": _average_result, "stddev": _stddev_result}
@@ -178,12 +178,14 @@ def _first_or_last(kept: GroupState, aggregate: Aggregate, others: Iterable[Aggr
     texts = {
         expr_sql(each.argument): each.argument for each in others if _same_value(each, aggregate) and each.argument
     }
-    columns = {**kept.order, **{kept.argument(each): str(each.type) for each in texts.values()}}
+    columns = {**kept.order, **{kept.argument_column(each): str(each.type) for each in texts.values()}}
     fields = ", ".join(f"v{place}: {kind}" for place, kind in enumerate(columns.values()))
     # Where a struct can be NULL, Arrow requires that its fields can be.
     row = ", ".join(f"'v{place}', IF({OWN_TIME} IS NULL, NULL, {name})" for place, name in enumerate(columns))
     total = "min" if aggregate.function == "first" else "max"
-    part = kept.made(StatePart(f"named_struct({row})", f"STRUCT<{fields}>", total=total, ranked=len(kept.order)))
+    part = kept.part_column(
+        StatePart(f"named_struct({row})", f"STRUCT<{fields}>", total=total, order_fields=len(kept.order))
+    )
     mine = len(kept.order) + (list(texts).index(expr_sql(aggregate.argument)) if aggregate.argument is not None else 0)
     return f"named_struct('v', {part}.v{mine})"
 
@@ -196,7 +198,7 @@ def _exact_sum(kept: GroupState, of: str, kind: ColumnType) -> str:
     """The sum of whole numbers or decimals."""
     wide = kind.kind is TypeKind.DECIMAL and kind.precision > NEGATABLE_DIGITS
     exact = f"DECIMAL(38,{kind.scale})"
-    return kept.some(f"CAST({of} AS {exact})", of, exact, scale=kind.scale if wide else None)
+    return kept.part_or_null(f"CAST({of} AS {exact})", of, exact, scale=kind.scale if wide else None)
 
 
 def _sum_result(kept: GroupState, of: str, kind: ColumnType, to: ColumnType) -> str:
@@ -207,7 +209,7 @@ def _sum_result(kept: GroupState, of: str, kind: ColumnType, to: ColumnType) -> 
 
 def _null_if_none(kept: GroupState, of: str, text: str) -> str:
     """NULL for no values. Where none is removed, a sum is NULL by itself."""
-    return text if not kept.taken else f"IF({kept.count(of)} > 0, {text}, NULL)"
+    return text if not kept.has_removals else f"IF({kept.count(of)} > 0, {text}, NULL)"
 
 
 def _average_result(kept: GroupState, of: str, kind: ColumnType, to: ColumnType) -> str:
@@ -228,9 +230,9 @@ def _double_sum(kept: GroupState, of: str) -> str:
     number = f"CAST({of} AS DOUBLE)"
     if kept.for_ever:
         if kept.corrected:
-            sizes, traces = (kept.some(f"abs({number})", of, "DOUBLE", ever=ever) for ever in (False, True))
-            kept.traced(of, sizes, traces, f"{kept.count(of)} > 0", sizes)
-        return _null_if_none(kept, of, kept.some(number, of, "DOUBLE"))
+            sizes, traces = (kept.part_or_null(f"abs({number})", of, "DOUBLE", ever=ever) for ever in (False, True))
+            kept.track_rounding(of, sizes, traces, f"{kept.count(of)} > 0", sizes)
+        return _null_if_none(kept, of, kept.part_or_null(number, of, "DOUBLE"))
     of = number
     up = kept.part(f"IF(isnan({of}) OR {of} = {INFINITE_SQL}, 1L, 0L)")
     down = kept.part(f"IF(isnan({of}) OR {of} = -{INFINITE_SQL}, 1L, 0L)")
@@ -250,7 +252,7 @@ def _whole_stddev(kept: GroupState, of: str) -> str:
     count = kept.count(of)
     plain = f"CAST({of} AS DECIMAL(10,0))"
     rows = (f"CAST({of} AS DECIMAL(38,0))", f"CAST({plain} * {plain} AS DECIMAL(38,0))")
-    once, squares = (kept.some(row, of, "DECIMAL(38,0)") for row in rows)
+    once, squares = (kept.part_or_null(row, of, "DECIMAL(38,0)") for row in rows)
     exact = f"{decimal_product(f'CAST({count} AS DECIMAL(20,0))', squares)} - {decimal_product(once, once)}"
     rough = f"CAST({squares} AS DOUBLE) * {count} - CAST({once} AS DOUBLE) * CAST({once} AS DOUBLE)"
     return f"IF({count} > 1, sqrt(coalesce(CAST({exact} AS DOUBLE), {rough}) / {count} / ({count} - 1)), NULL)"

@@ -54,7 +54,7 @@ def advance_row_windows(
     going_on = rows if state is None else _rows_of_active_groups(found.node, rows, since)
     filled = compile_group(found.node, going_on, _KNOWN_COUNT)
     # The row that was kept for its number only may be a whole window by itself.
-    new = filled.over(found.node, filled.frame.filter(_starts_from(since)))
+    new = filled.for_node(found.node, filled.frame.filter(_starts_from(since)))
     return AdvanceResult(
         named_frame(apply_operators(found.above, new), scope), _open_window_rows(found, rows, until, scope)
     )
@@ -62,9 +62,9 @@ def advance_row_windows(
 
 def _rows_of_active_groups(group: Group, rows: NodeRows, since: int) -> NodeRows:
     """The rows of groups with arrivals. No window of the other groups, which may be many more, gets full."""
-    everything = window_sql([*rows.way.scope, *map(rows.key, group.by)], rows.order, ALL_ROWS)
+    everything = window_sql([*rows.mode.scope, *map(rows.key, group.by)], rows.order, ALL_ROWS)
     marked = select_columns(rows.frame, ["*"], **{_NEWEST_NUMBER: f"max({VS}) {everything}"})
-    return rows.over(rows.plan, marked.filter(f"{_NEWEST_NUMBER} >= {instant_sql(since)}").drop(_NEWEST_NUMBER))
+    return rows.for_node(rows.plan, marked.filter(f"{_NEWEST_NUMBER} >= {instant_sql(since)}").drop(_NEWEST_NUMBER))
 
 
 def row_window_state(
@@ -85,7 +85,7 @@ def _open_window_rows(found: TailOperator[Group], rows: NodeRows, until: int, sc
         raise PlanError("a group without windows of rows keeps no rows", where="Group")
     by = {f"_g{number}": rows.key(expr) for number, expr in enumerate(found.node.by)}
     before = select_columns(rows.frame.filter(f"{VS} < {instant_sql(until)}"), ["*"], **by)
-    group = [*rows.way.scope, *by]
+    group = [*rows.mode.scope, *by]
     placed = number_rows(before, group, rows.order, _KNOWN_COUNT)
     counted = select_columns(placed, ["*"], **{_GROUP_SIZE: f"max({ROW_NUMBER}) {window_sql(group)} + 1L"})
     first_open = f"(({_GROUP_SIZE} - {window.size}L) DIV {window.step}L + 1) * {window.step}L"
@@ -107,7 +107,7 @@ def advance_last_rows(
     for node in (found.node, *found.above):
         # Not all rows of earlier instants are read: results there would be wrong, and could fail in operators above.
         answer = apply_operators([node], answer)
-        answer = answer.over(node, answer.frame.filter(_ends_after(since)))
+        answer = answer.for_node(node, answer.frame.filter(_ends_after(since)))
     return AdvanceResult(named_frame(answer, scope), _newest_rows(found, rows, until, scope))
 
 
@@ -120,7 +120,7 @@ def last_rows_state(
 
 def _newest_rows(found: TailOperator[SlidingRows], rows: NodeRows, until: int, scope: Sequence[str]) -> DataFrame:
     """The last rows before `until`."""
-    newest = window_sql(rows.way.scope, [f"{name} DESC NULLS LAST" for name in rows.order])
+    newest = window_sql(rows.mode.scope, [f"{name} DESC NULLS LAST" for name in rows.order])
     placed = select_columns(
         rows.frame.filter(f"{VS} < {instant_sql(until)}"), ["*"], **{_NEWER_COUNT: f"row_number() {newest}"}
     )
@@ -149,16 +149,16 @@ def _unknown_values(
 ) -> NodeRows:
     """The values that are not known. Known ones that occur again are found first: they are few, so the many known
     values need not be shuffled."""
-    apart = {f"{RIGHT_PREFIX}{inner}": quote_name(name) for inner, name in zip(values.way.scope, scope, strict=True)}
+    apart = {f"{RIGHT_PREFIX}{inner}": quote_name(name) for inner, name in zip(values.mode.scope, scope, strict=True)}
     types = found.plan.types
     key = [distinguishable(quote_name(name), types[name], near=values.near) for name in found.plan.key]
     published = select_columns(known, [], **{f"{RIGHT_PREFIX}{VALUE_COLUMN}": struct_sql(key)}, **apart)
     new = select_columns(
         values.frame, ["*"], **{VALUE_COLUMN: struct_sql(values.keys(each.name for each in values.plan.fields))}
     )
-    same = " AND ".join(f"{name} = {RIGHT_PREFIX}{name}" for name in (VALUE_COLUMN, *values.way.scope))
+    same = " AND ".join(f"{name} = {RIGHT_PREFIX}{name}" for name in (VALUE_COLUMN, *values.mode.scope))
     again = join_sql(published, new, same, "left_semi")
-    return values.over(values.plan, join_sql(new, again, same, "left_anti").drop(VALUE_COLUMN))
+    return values.for_node(values.plan, join_sql(new, again, same, "left_anti").drop(VALUE_COLUMN))
 
 
 def _input_rows_between(
@@ -167,7 +167,7 @@ def _input_rows_between(
     """The rows of the operator's input that happened from `since` to `until`, both included."""
     rows = compile_rows(found.input, frames, scope)
     within = f"{_starts_from(since)} AND {VS} <= {instant_sql(until)}"
-    return rows.over(found.input, rows.frame.filter(within))
+    return rows.for_node(found.input, rows.frame.filter(within))
 
 
 def _starts_from(since: int) -> str:
@@ -180,15 +180,15 @@ def _ends_after(since: int) -> str:
 
 def _with_state(rows: NodeRows, more: Mapping[str, str], state: DataFrame | None, scope: Sequence[str]) -> NodeRows:
     """Arriving rows and kept rows. The latter have `more` columns; arrivals get the given values there."""
-    frame = select_columns(rows.frame, [*rows.columns, *rows.beside], **more)
+    frame = select_columns(rows.frame, [*rows.columns, *rows.extra_columns], **more)
     if state is not None:
-        apart = {inner: quote_name(name) for inner, name in zip(rows.way.scope, scope, strict=True)}
+        apart = {inner: quote_name(name) for inner, name in zip(rows.mode.scope, scope, strict=True)}
         kept = select_columns(state, rows.columns, **apart, **{VS: VS, VE: OPEN_END}, **{name: name for name in more})
         frame = union_by_position(frame, kept)
-    return rows.over(rows.plan, frame)
+    return rows.for_node(rows.plan, frame)
 
 
 def _state_frame(rows: NodeRows, frame: DataFrame, scope: Sequence[str], **more: str) -> DataFrame:
     """Rows in the form of the state: their columns, their own time, and the scope under its outside names."""
-    apart = {quote_name(name): inner for inner, name in zip(rows.way.scope, scope, strict=True)}
+    apart = {quote_name(name): inner for inner, name in zip(rows.mode.scope, scope, strict=True)}
     return select_columns(frame, [*rows.columns, VS], **more, **apart)

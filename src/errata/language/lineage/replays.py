@@ -63,7 +63,7 @@ class ReplayScope:
 def forward(plan: Plan, change: InputChange) -> Extent | None:
     """The outputs that a change can touch; None if there are none."""
     touched = extent_trail(plan, change.scan, changed_extent(plan, change))[0]
-    return None if touched is None else touched.whole
+    return None if touched is None else touched.without_during
 
 
 def backward(plan: Plan, region: Extent) -> dict[int, Extent]:
@@ -78,10 +78,10 @@ def replay_scope(plan: Plan, change: InputChange, *, whole: bool = False) -> Rep
     if (top := path[0]) is None:
         return None
     if whole:
-        return ReplayScope(top.whole, _scan_extents(plan, top, 0), True)
+        return ReplayScope(top.without_during, _scan_extents(plan, top, 0), True)
     reads, node, rows = _minimal_reads(plan, change.scan, path)
     told_apart = rows is not None and _rows_are_distinguishable(node, rows)
-    return ReplayScope(top.whole, reads, told_apart or reads == _scan_extents(plan, top, 0))
+    return ReplayScope(top.without_during, reads, told_apart or reads == _scan_extents(plan, top, 0))
 
 
 def _rows_are_distinguishable(node: Plan, rows: Extent) -> bool:
@@ -194,7 +194,7 @@ def _scan_extents(plan: Plan, region: Extent | None, first: int) -> dict[int, Ex
     if region is None:
         return {}
     if isinstance(plan, Scan):
-        return {first: region.whole}
+        return {first: region.without_during}
     return _extents_below(plan, _needed_extents(plan, region), first)
 
 

@@ -61,7 +61,7 @@ def _plain_call(reader: BaseExpressionReader, node: exp.Expression, name: str, f
     args = tuple(reader.lower(each) for each in node.expressions)
     if name == "date_trunc" and args and isinstance(args[0], Lit) and isinstance(args[0].value, str):
         args = (Lit(args[0].value.lower(), args[0].type), *args[1:])
-    kind = function.gives(args) if function.accepts(args) else None
+    kind = function.result_type(args) if function.accepts(args) else None
     if kind is None:
         given = ", ".join(str(each.type) for each in args)
         raise reader.text.mistake(
@@ -85,14 +85,14 @@ def _unknown_function(reader: BaseExpressionReader, node: exp.Expression, name: 
 
 def _common_type_call(name: str) -> CallReader:
     def read(reader: BaseExpressionReader, _node: exp.Expression, args: list[exp.Expression]) -> Expr:
-        together = reader.together(args, f"{name}()")
+        together = reader.lower_to_common_type(args, f"{name}()")
         return Call(name, tuple(together), together[0].type)
 
     return read
 
 
 def _if_call(reader: BaseExpressionReader, _node: exp.Expression, args: list[exp.Expression]) -> Expr:
-    then, otherwise = reader.together(args[1:], "if()")
+    then, otherwise = reader.lower_to_common_type(args[1:], "if()")
     return Call("if", (reader.condition(args[0]), then, otherwise), then.type)
 
 
@@ -119,7 +119,7 @@ def _match_call(name: str) -> CallReader:
 
 def _conversion_call(kind: ColumnType) -> CallReader:
     def read(reader: BaseExpressionReader, node: exp.Expression, args: list[exp.Expression]) -> Expr:
-        value = reader.perhaps(args[0])
+        value = reader.lower_or_null(args[0])
         return Lit(None, kind) if value is None else lower_cast(reader, node, value, kind)
 
     return read
@@ -139,7 +139,7 @@ _CALL_READERS: Mapping[str, tuple[int, int, CallReader]] = {
     "is_null": (1, 1, _predicate_call("is_null")),
     "is_not_null": (1, 1, _predicate_call("is_not_null")),
     **{name: (2, 2, _match_call(name)) for name in ("like", "ilike", "rlike")},
-    "%": (2, 2, lambda reader, node, args: reader.calculate(node, "%", reader.lower(args[0]), reader.lower(args[1]))),
+    "%": (2, 2, lambda reader, node, args: reader.arithmetic(node, "%", reader.lower(args[0]), reader.lower(args[1]))),
     "neg": (1, 1, lambda reader, node, args: negate(reader, node, reader.lower(args[0]))),
     "positive": (1, 1, _positive_call),
     **{name: (1, 1, _conversion_call(kind)) for name, kind in TYPES_BY_NAME.items()},
@@ -163,7 +163,7 @@ class ExpressionReader(BaseExpressionReader):
     and `perhaps` one that may be a NULL without a type, for which it returns None.
     """
 
-    def handle(self, node: exp.Expression) -> Expr:
+    def lower_node(self, node: exp.Expression) -> Expr:
         """The expression for a node, by its kind."""
         if isinstance(node, exp.Anonymous):
             return lower_call(self, node)

@@ -91,7 +91,10 @@ class FromClause:
         self, left: Plan, scope: SelectScope, part: FromItem, join: exp.Join
     ) -> tuple[Join | RelationJoin, list[tuple[str, Ref, Ref]]]:
         """The inner join, and the columns that USING names: that of the left, and that of the right."""
-        using = [(each, scope.bare(each, each.name), self._of(part, each)) for each in join.args.get("using") or ()]
+        using = [
+            (each, scope.unqualified_column(each, each.name), self._of(part, each))
+            for each in join.args.get("using") or ()
+        ]
         condition = self._condition(join, scope.joined(part), using)
         columns = [(node.name.lower(), mine, theirs) for node, mine, theirs in using]
         if not is_relation(part.plan):
@@ -126,7 +129,7 @@ class FromClause:
         ]
         plan = outer_join(pairs, side, self.statement, merged)
         for _ in range(len(scans_of(plan)) - len(scans_of(pairs))):
-            self.statement.count(join.this)
+            self.statement.count_input(join.this)
         return plan, scope.joined(part, shared)
 
     def _check_outer(self, side: OuterSide, part: FromItem, join: exp.Join) -> None:

@@ -134,7 +134,7 @@ class GroupClause:
 
     def _named(self, node: exp.Expression) -> exp.Expression:
         """The expression of that name in SELECT, if no column has the name."""
-        if isinstance(node, exp.Column) and not node.table and not self.scope.has(node.name):
+        if isinstance(node, exp.Column) and not node.table and not self.scope.has_unqualified(node.name):
             return self.aliases.get(node.name.lower(), node)
         return node
 
@@ -243,7 +243,7 @@ class GroupClause:
         found = next((each for each in self.window_fields if self.window_names[each.name] == wanted), None)
         if found is None:
             return None
-        if not node.table and self.scope.has(name):
+        if not node.table and self.scope.has_unqualified(name):
             short = next(short for short, long in _WINDOW_COLUMNS.items() if long == name)
             raise self.text.mistake(
                 node,

@@ -123,7 +123,7 @@ class FromInputs:
                 alias, "columns are not named here", how="name them in the SELECT within: expression AS name"
             )
         refuse_unknown_parts(self.text, alias, {"this"})
-        self.statement.check_word(alias.this)
+        self.statement.check_alias_word(alias.this)
         return str(alias.name)
 
     def _own_name(self, node: exp.Expression) -> str | None:
@@ -162,11 +162,11 @@ class FromInputs:
             return self._common(node, common, alias)
         source = self.statement.known.find(node.name)
         if source is None:
-            raise self.statement.unknown(node, node.name, self.commons)
+            raise self.statement.unknown_name_error(node, node.name, self.commons)
         return self.statement.scan(node, source, alias)
 
     def _common(self, place: exp.Expression, common: CommonTable, alias: str) -> Plan:
-        self.statement.count(place)
+        self.statement.count_input(place)
         self.statement.used.add(id(common.query))
         return self.statement.query(common.query, f"{alias}.", common.seen)
 

@@ -162,14 +162,14 @@ def _in_predicate(reader: BaseExpressionReader, node: exp.Expression) -> Expr:
     if not node.expressions:
         raise reader.text.mistake(node, "IN needs a value at least")
     _check_brackets(reader, node.this)
-    return Call("in", tuple(reader.together([node.this, *node.expressions], "IN")), BOOLEAN)
+    return Call("in", tuple(reader.lower_to_common_type([node.this, *node.expressions], "IN")), BOOLEAN)
 
 
 def _arithmetic_operator(name: str) -> NodeReader:
     def read(reader: BaseExpressionReader, node: exp.Expression) -> Expr:
         # `typed` and `safe` of a division tell how the dialect divides: as the plan's operators do.
         refuse_unknown_parts(reader.text, node, {*_BINARY_PARTS, "typed", "safe"})
-        return reader.calculate(node, name, reader.lower(node.this), reader.lower(node.expression))
+        return reader.arithmetic(node, name, reader.lower(node.this), reader.lower(node.expression))
 
     return read
 
@@ -235,7 +235,7 @@ def _case_expr(reader: BaseExpressionReader, node: exp.Expression) -> Expr:
         conditions.append(reader.condition(asked) if given is None else reader.compare(branch, given, asked, EQUAL))
         values.append(branch.args["true"])
     default = node.args.get("default")
-    read = reader.together([*values, *([] if default is None else [default])], "CASE")
+    read = reader.lower_to_common_type([*values, *([] if default is None else [default])], "CASE")
     otherwise = None if default is None else read.pop()
     return Case(tuple(zip(conditions, read, strict=True)), otherwise, read[0].type)
 
@@ -245,7 +245,7 @@ def _extract_expr(reader: BaseExpressionReader, node: exp.Expression) -> Expr:
     name = node.name.lower()
     value = reader.lower(node.expression)
     function = FUNCTIONS.get(name) if name in EXTRACTED else None
-    kind = function.gives((value,)) if function is not None and function.accepts((value,)) else None
+    kind = function.result_type((value,)) if function is not None and function.accepts((value,)) else None
     if kind is None:
         how = (
             f"EXTRACT takes {', '.join(EXTRACTED).upper()} FROM a date or timestamp, the smaller ones from a timestamp"
@@ -264,7 +264,7 @@ def _cast_expr(reader: BaseExpressionReader, node: exp.Expression) -> Expr:
                 node, "only TIMESTAMP and DATE stand before a text", how="write CAST('...' AS type)"
             )
         return lower_moment(reader.text, node, str(node.this.this), kind)
-    value = reader.perhaps(node.this)
+    value = reader.lower_or_null(node.this)
     return Lit(None, kind) if value is None else lower_cast(reader, node, value, kind, safe=bool(node.args.get("safe")))
 
 

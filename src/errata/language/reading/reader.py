@@ -37,7 +37,7 @@ def coerce_expr(expr: Expr, kind: ColumnType) -> Expr:
 
 
 class BaseExpressionReader(ABC):
-    """Reads the expressions of one place in a query; `handle` knows the kinds of node."""
+    """Reads the expressions of one place in a query; `lower_node` knows the kinds of node."""
 
     def __init__(self, text: SqlText, resolve: ColumnResolver, special: SpecialReader) -> None:
         self.text = text
@@ -47,14 +47,14 @@ class BaseExpressionReader(ABC):
 
     def lower(self, node: exp.Expression) -> Expr:
         """The expression for a node."""
-        expr = self.perhaps(node)
+        expr = self.lower_or_null(node)
         if expr is None:
             raise self.text.mistake(node, "NULL alone is of no type", how="say of which, as in CAST(NULL AS DOUBLE)")
         return expr
 
     def condition(self, node: exp.Expression) -> Expr:
         """The expression for a node that must be a boolean."""
-        expr = self.perhaps(node)
+        expr = self.lower_or_null(node)
         if expr is None:
             return Lit(None, BOOLEAN)
         if expr.type != BOOLEAN:
@@ -63,7 +63,7 @@ class BaseExpressionReader(ABC):
             )
         return expr
 
-    def perhaps(self, node: exp.Expression) -> Expr | None:
+    def lower_or_null(self, node: exp.Expression) -> Expr | None:
         """The expression for a node; None for a NULL that has no type yet."""
         self._depth += 1
         try:
@@ -81,20 +81,20 @@ class BaseExpressionReader(ABC):
             return None
         if isinstance(node, exp.Paren):
             refuse_unknown_parts(self.text, node, {"this"})
-            return self.perhaps(node.this)
-        return self.handle(node)
+            return self.lower_or_null(node.this)
+        return self.lower_node(node)
 
     @abstractmethod
-    def handle(self, node: exp.Expression) -> Expr:
+    def lower_node(self, node: exp.Expression) -> Expr:
         """The expression for a node other than NULL and brackets."""
 
-    def together(self, nodes: Sequence[exp.Expression], what: str) -> list[Expr]:
+    def lower_to_common_type(self, nodes: Sequence[exp.Expression], what: str) -> list[Expr]:
         """The expressions converted to one type: the common type of all, or a NULL of it."""
-        read = [self.perhaps(node) for node in nodes]
+        read = [self.lower_or_null(node) for node in nodes]
         known = [each for each in read if each is not None]
         if not known:
             raise self.text.mistake(nodes[0], f"{what} of NULL alone is of no type", how="write CAST(NULL AS DOUBLE)")
-        known = self._with_moments(nodes, read)
+        known = self._texts_as_times(nodes, read)
         kind = common_type([each.type for each in known])
         if kind is None:
             types = " and ".join(sorted({str(each.type) for each in known}))
@@ -106,7 +106,7 @@ class BaseExpressionReader(ABC):
         whole = iter(known)
         return [Lit(None, kind) if each is None else coerce_expr(next(whole), kind) for each in read]
 
-    def _with_moments(self, nodes: Sequence[exp.Expression], read: Sequence[Expr | None]) -> list[Expr]:
+    def _texts_as_times(self, nodes: Sequence[exp.Expression], read: Sequence[Expr | None]) -> list[Expr]:
         """The expressions that have a type; texts that are compared with times are read as times."""
         pairs = [(node, each) for node, each in zip(nodes, read, strict=True) if each is not None]
         times = {each.type for _, each in pairs if type_family(each.type) is TypeFamily.TIME}
@@ -129,8 +129,8 @@ class BaseExpressionReader(ABC):
 
     def compare(self, node: exp.Expression, left: exp.Expression, right: exp.Expression, name: str) -> Expr:
         """A comparison of two values of one family."""
-        read = [self.perhaps(left), self.perhaps(right)]
-        known = self._with_moments((left, right), read)
+        read = [self.lower_or_null(left), self.lower_or_null(right)]
+        known = self._texts_as_times((left, right), read)
         if not known:
             raise self.text.mistake(node, "NULL is compared with NULL", how="leave it out, or write IS NULL")
         one, other = known if len(known) == 2 else (known[0], Lit(None, known[0].type))
@@ -143,7 +143,7 @@ class BaseExpressionReader(ABC):
             )
         return Call(name, (other, one) if read[0] is None and len(known) == 1 else (one, other), BOOLEAN)
 
-    def calculate(self, node: exp.Expression, name: str, left: Expr, right: Expr) -> Expr:
+    def arithmetic(self, node: exp.Expression, name: str, left: Expr, right: Expr) -> Expr:
         """Arithmetic on two numbers."""
         kind = arithmetic_type(name, left, right)
         if kind is None:

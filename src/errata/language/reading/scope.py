@@ -76,7 +76,7 @@ class SelectScope:
                 bare[name] = (*bare.get(name, ()), ref)
         return SelectScope(self._text, [*self.items, right], star, bare | {each.name: (each.whole,) for each in using})
 
-    def has(self, name: str) -> bool:
+    def has_unqualified(self, name: str) -> bool:
         """Whether a name without an alias is a column here."""
         return name.lower() in self._bare
 
@@ -94,7 +94,7 @@ class SelectScope:
             raise self._text.mistake(node, "a column has one name before it at most", how="write alias.column")
         name = node.name
         if not node.table:
-            return self.bare(node, name)
+            return self.unqualified_column(node, name)
         part = self.item(node, node.table)
         found = part.columns.get(name.lower())
         if found is None:
@@ -102,7 +102,7 @@ class SelectScope:
             raise self._text.mistake(node, f"unknown column {name!r} of {part.name}", how=candidates_text(name, names))
         return found
 
-    def bare(self, place: exp.Expression, name: str) -> Ref:
+    def unqualified_column(self, place: exp.Expression, name: str) -> Ref:
         """The only column of that name in all of FROM."""
         found = self._bare.get(name.lower(), ())
         if len(found) == 1:
@@ -264,7 +264,7 @@ class StatementScope:
             )
         self.check_name(place, "table", name)
 
-    def check_word(self, alias: exp.Expression) -> None:
+    def check_alias_word(self, alias: exp.Expression) -> None:
         """Refuse a word that sqlglot takes for an alias and is none: the v3 of s@v3, which is a version elsewhere."""
         if not isinstance(alias, exp.Identifier):
             raise self.text.mistake(alias, "this is not a name", how="write AS and a name")
@@ -278,7 +278,7 @@ class StatementScope:
 
     def scan(self, place: exp.Expression, source: Source, alias: str) -> Scan:
         """A scan of a source. All sources of a query must agree in the type of event time."""
-        self.count(place)
+        self.count_input(place)
         first = self._first or source
         if first.timed != source.timed:
             timed, plain = (first, source) if first.timed else (source, first)
@@ -291,7 +291,7 @@ class StatementScope:
         self._first = first
         return Scan(source, alias)
 
-    def count(self, place: exp.Expression) -> None:
+    def count_input(self, place: exp.Expression) -> None:
         """Count one more input."""
         self.inputs += 1
         if self.inputs > MAX_INPUTS:
@@ -307,7 +307,7 @@ class StatementScope:
         """Whether event time is a time; otherwise it is a plain number."""
         return self._first is None or self._first.timed
 
-    def unknown(self, place: exp.Expression, name: str, commons: CommonTables) -> LanguageError:
+    def unknown_name_error(self, place: exp.Expression, name: str, commons: CommonTables) -> LanguageError:
         """The error for an unknown name."""
         names = [*self.known.names, *(each.name for each in commons.values())]
         return self.text.mistake(place, f"unknown stream, relation or query {name!r}", how=nearest_names(name, names))

@@ -223,7 +223,7 @@ class _StatementLowering:
                 found += [_SelectItem(each, short_name(ref), ref) for ref in self._star(each, scope)]
             elif isinstance(each, exp.Alias):
                 refuse_unknown_parts(self.text, each, {"this", "alias"})
-                self.statement.check_word(each.args["alias"])
+                self.statement.check_alias_word(each.args["alias"])
                 found.append(_SelectItem(each.args["alias"], each.alias, lowered(each.this)))
             else:
                 expr = lowered(each)
