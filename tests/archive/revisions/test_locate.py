@@ -32,8 +32,8 @@ from errata.archive.revisions.locate import (
     probe_locally,
 )
 from errata.archive.schemas import unpack_table
-from errata.catalog import buckets as index
 from errata.catalog import bucket_writes, declarations, streams
+from errata.catalog import buckets as index
 from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.database import Catalog
 from errata.declare.warehouse import Warehouse
