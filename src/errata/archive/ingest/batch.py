@@ -1,4 +1,11 @@
-"""Taking a batch in, from files to a commit: exactly once, whatever is killed and run again in between."""
+"""Ingest: a batch from its files to its commit, exactly once, whatever is killed and repeated in between.
+
+    inspect files -> name the delivery -> write buckets, invisible -> commit -> clear landed files
+
+The ledger knows every delivery that was ingested, so the same batch again changes nothing. If another writer commits
+first, the batch is read and written again on the new state, and the buckets written before are discarded. What a kill
+leaves behind is removed by vacuum; landed files that were committed but not cleared are cleared by the next run.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +51,14 @@ SHOWN_ROWS = 5
 """Bad rows that a report quotes."""
 
 MAX_HELD_ROWS = 50_000
-"""Bad rows up to this number are in memory when a batch is committed."""
+"""Bad rows up to which a batch holds them in memory at its commit; more are read again while they are written."""
 
 ProgressCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class IngestRequest:
-    """What is to be taken in, and how."""
+    """What to ingest, and how."""
 
     stream: str
     paths: Sequence[str] = ()
@@ -60,36 +67,36 @@ class IngestRequest:
     strict: bool = False
     again: bool = False
     default_op: Op = Op.INSERT
-    """What a row that does not say it does: in files of revisions, a replacement."""
+    """The operation of rows that do not give one; in files of revisions, a replacement."""
     retried: QuarantineRetry | None = None
-    """The rows of quarantine that it is made of: its commit settles them."""
+    """The rows of quarantine that the batch is made of; its commit settles them."""
     retried_files: frozenset[str] = frozenset()
-    """Of what has landed only these files, which are held in quarantine."""
+    """Ingest only these of the landed files, which are held in quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What came of a batch."""
+    """The outcome of a batch."""
 
     stream: str
     batch_id: str
     commit_id: int | None
-    """None when there was nothing to take in."""
+    """None if there was nothing to ingest."""
     counts: BatchCounts = field(default_factory=BatchCounts)
     files: int = 0
     already_ingested: bool = False
-    """The ledger had the batch; nothing was changed."""
+    """The ledger had the batch already; nothing was changed."""
     stable: int | None = None
     bad: Sequence[BadRow] = ()
     """The first few rows that went to quarantine."""
     held_files: Sequence[QuarantineFile] = ()
-    """Landed files of which nothing could be taken in."""
+    """Landed files of which nothing could be ingested."""
     skipped_files: Sequence[Delivery] = ()
-    """Named files that earlier batches had brought."""
+    """Named files that earlier batches had delivered."""
     repeated: Sequence[Delivery] = ()
-    """Files of earlier batches that said the same as one of these."""
+    """Files of earlier batches with the content of one of these."""
     clearing_error: ErrataError | None = None
-    """Why files whose rows are committed could not be put away."""
+    """Why files whose rows are committed could not be cleared from the landing folder."""
 
     @property
     def incomplete(self) -> bool:
@@ -98,7 +105,7 @@ class IngestReport:
 
 
 def ingest_batch(site: Site, batch: IngestRequest, on_step: ProgressCallback = lambda _: None) -> IngestReport:
-    """Take a batch in. The same delivery again changes nothing and says so."""
+    """Ingest a batch. The same delivery again changes nothing, and the report says so."""
     _check_request(batch)
     stream = site.declared(batch.stream)
     aside: list[QuarantineFile] = []
@@ -115,7 +122,7 @@ def ingest_batch(site: Site, batch: IngestRequest, on_step: ProgressCallback = l
             except ErrataError as error:
                 if bad := _hold_bad_files(site, batch, standing, looked, error):
                     aside.extend(bad)
-                    continue  # what is left can be taken in, and no other writer has come first
+                    continue  # the other files can be ingested, and no other writer has come first
                 if batch.landed and any_missing(looked.files):
                     raise FilesConflict from error  # another run has even cleared them away
                 raise
@@ -128,16 +135,16 @@ def ingest_batch(site: Site, batch: IngestRequest, on_step: ProgressCallback = l
 
 @dataclass(frozen=True, slots=True)
 class _BatchInspection:
-    """What a look at the files of a batch has told."""
+    """The files of a batch, inspected."""
 
     report: IngestReport
-    """What is to be said if nothing is to be taken in."""
+    """The report if nothing is to be ingested."""
     named: NamedDelivery | None = None
-    """What is to be taken in."""
+    """The delivery to ingest, if any."""
     set_aside: Sequence[QuarantineFile] = ()
     left_out: Sequence[Delivery] = ()
     to_clear: Sequence[SourceFile] = ()
-    """Landed files that have been taken in before."""
+    """Landed files that were ingested before."""
     landed: bool = False
 
     @property
@@ -146,7 +153,7 @@ class _BatchInspection:
 
 
 def _inspect_batch(site: Site, batch: IngestRequest, standing: StreamState) -> _BatchInspection:
-    """Look which files there are, and which of them are new."""
+    """Find which files there are, and which of them are new."""
     nothing = IngestReport(batch.stream, batch.batch_id or "", None, stable=standing.stable)
     if batch.landed:
         stream = site.project.streams[batch.stream]
@@ -188,7 +195,7 @@ def _repeated_report(standing: StreamState, taken: LedgerBatch, files: int) -> I
 def _hold_bad_files(
     site: Site, batch: IngestRequest, standing: StreamState, looked: _BatchInspection, error: ErrataError
 ) -> Sequence[QuarantineFile]:
-    """Set aside the landed files for which taking the batch in has failed; none if it has failed for something else."""
+    """Hold the landed files because of which the batch failed; none if it failed for another reason."""
     if not (batch.landed and isinstance(error, BadFileError)) or batch.strict:
         return ()
     return hold_files(site, standing, looked.files, error)
@@ -197,7 +204,7 @@ def _hold_bad_files(
 def _finish_batch(
     site: Site, stream: Stream, looked: _BatchInspection, report: IngestReport, on_step: ProgressCallback
 ) -> IngestReport:
-    """Put away landed files whose rows are committed, and compact what has to be at once."""
+    """Clear landed files whose rows are committed, and compact at once where the layout requires it."""
     if looked.landed:
         try:
             clear_files(stream, [*looked.to_clear, *looked.files])
@@ -206,7 +213,7 @@ def _finish_batch(
     if stream.layout is Layout.CLUSTERED and report.counts.appended and not report.already_ingested:
         from errata.archive.upkeep.compaction import compact_streams  # noqa: PLC0415 - for clustered streams alone
 
-        # Pieces of one sorted table never overlap: those that the batch reaches into are merged with it at once.
+        # Buckets of a clustered layout never overlap: those that the batch overlaps are merged with it at once.
         compact_streams(site, [stream.name], on_step=on_step)
     return report
 
@@ -304,7 +311,7 @@ def _append_context(site: Site, basis: StreamState) -> AppendContext:
 
 
 def _known_rows(basis: StreamState) -> ArchiveScan | None:
-    """Where the archive has rows that a new one may repeat: not behind stable, if equal keys have equal places."""
+    """Where the archive may have a row of the same key as a new one: from stable on, if the key tells the place."""
     if basis.stable is None:
         return None
     interval = Interval(start=basis.stable) if basis.stream.key_has_order else EVERYTHING
@@ -312,9 +319,9 @@ def _known_rows(basis: StreamState) -> ArchiveScan | None:
 
 
 def _checked_bad_rows(batch: IngestRequest, new: NamedDelivery, arranged: WrittenBatch) -> list[BadRow]:
-    """The bad rows, read from their files before anything is locked: all, or the first few when they are very many.
+    """The bad rows, read before anything is locked: all, or the first `MAX_HELD_ROWS`.
 
-    Nothing is worth committing when a file is no longer what its hash says, or when the batch is strict and not clean.
+    Raises if a file has changed since it was hashed, or if the batch is strict and has bad rows.
     """
     try:
         _check_unchanged(new.files)

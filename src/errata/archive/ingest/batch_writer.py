@@ -1,10 +1,10 @@
-"""Arranging a batch: one Spark job from files to written buckets, which nobody sees before they are committed. What one
-task of it would do in a moment is done without Spark.
+"""From the files of a batch to written buckets, which are invisible until a commit names them.
 
-The way of a row: read in a split, typed, given the slot of its order field; brought to that slot's task, by a shuffle
-or because the task knew where to read it (gather.py); sorted; checked against its neighbours for duplicates; cut into
-a bucket, encoded, described, written. It is touched once at each place.
-"""
+A row is read in a split and typed; gets the slot of its order field; comes to that slot's task, by a shuffle or because
+the task reads the right parts of the files itself (`slots`); is sorted, and compared with its neighbours for
+duplicates; and is cut into a bucket, encoded, described and written. A small batch is one slot in this process; a large
+one is a Spark job (`batch_job`). Every row that was read is counted once: as appended, pending, dropped, replaced or
+quarantined."""
 
 from __future__ import annotations
 
@@ -34,21 +34,22 @@ if TYPE_CHECKING:
 
 SMALL_BYTES = 1024 * 1024
 SMALL_ROWS = 50_000
-"""Bytes and rows up to which a batch is arranged in this process by one task: to start a job takes longer."""
+"""Bytes and rows up to which one task in this process writes a batch: starting a job takes longer."""
 
 LOCAL_FACTOR = 16
-"""So many times as much is, unless Spark is to do everything: it may not be there at all."""
+"""The factor by which these limits are greater where there is a near engine, since Spark may then not be there at
+all."""
 
 MAX_LOCAL_ARCHIVE_ROWS = 1_000_000
-"""Unless buckets of more rows reach to where it may repeat one."""
+"""Rows of archive buckets that may repeat a key of the batch, above which Spark writes it."""
 
 _GZIP_RATIO = 16
-"""So many times its size a zipped file may well be."""
+"""The size that a gzipped file is assumed to unpack to, as a multiple of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenBatch:
-    """A batch whose buckets are written; `bad` may be walked once or several times."""
+    """A batch whose buckets are written and not committed."""
 
     buckets: Sequence[NewBucket]
     splits: Sequence[ReadSplit]
@@ -61,7 +62,7 @@ class WrittenBatch:
         return (min(each.vs_min for each in base), max(each.vs_max for each in base)) if base else None
 
     def discard(self) -> None:
-        """Remove what was written and will not be committed; what a kill leaves behind is found by vacuum."""
+        """Remove what was written, since it will not be committed. What a kill leaves behind, vacuum removes."""
         self.faults.discard()
         for bucket in self.buckets:
             if bucket.path is not None:
@@ -70,7 +71,7 @@ class WrittenBatch:
 
 @dataclass(frozen=True, slots=True)
 class BatchFaults:
-    """The rows that do not go in, some of them in files because they are many."""
+    """The rows of a batch for quarantine, in memory or, if they are many, in files."""
 
     context: AppendContext
     splits: Mapping[int, ReadSplit]
@@ -78,17 +79,17 @@ class BatchFaults:
     paths: Sequence[str]
     count: int
     retried: QuarantineRetry | None = None
-    """Rows that have been in quarantine before keep the place where they first stood."""
+    """Rows that were in quarantine before keep the file and line from which they first came."""
 
     def rows(self) -> Iterator[BadRow]:
-        """All of them, with file, line, text and reason; texts not at hand are fetched from their files."""
+        """The rows with file, line, text and reason; texts that were not kept are read from the files again."""
         for blob in self._blobs():
             table = unpack_table(blob)
             for start in range(0, table.num_rows, stages.ARROW_BATCH_ROWS):
                 yield from self._bad_rows(table.slice(start, stages.ARROW_BATCH_ROWS).to_pylist())
 
     def discard(self) -> None:
-        """Remove the files: the catalog has the rows now, or nobody will."""
+        """Remove the files: the catalog has the rows now, or the batch is not committed."""
         for path in self.paths:
             self.context.warehouse.remove(path)
 
@@ -130,22 +131,22 @@ class BatchFaults:
 
 @dataclass(frozen=True, slots=True)
 class PreparedBatch:
-    """A batch about to be arranged: its files have been looked at, nothing has been read."""
+    """A batch about to be written: only the beginnings of its files have been read."""
 
     catalog: Catalog
     context: AppendContext
-    """Where the slots begin is found when it is arranged."""
+    """Without the bounds of slots, which are found when the batch is written."""
     files: Sequence[SourceFile]
     layouts: Sequence[FileLayout]
     splits: Sequence[tuple[FileSplit, FileLayout]]
     archived_scan: ArchiveScan | None
-    """Where the archive has rows that a new one may repeat."""
+    """Where the archive may have rows with the key of a new one."""
     archived_buckets: ScanBuckets
-    """The buckets that can hold such."""
+    """The buckets that can hold such rows."""
 
     def is_small(self, *, near: bool) -> bool:
-        """Whether it is read and ordered here, without Spark. Keys without the order field are settled by Spark: all of
-        the archive may have them. `near`: whether work that is small is kept from Spark."""
+        """Whether this process writes the batch, without Spark. Spark resolves duplicates of keys that lack the order
+        field, since all of the archive may have them. `near`: whether there is a near engine."""
         if not self.context.stream.key_has_order:
             return False
         size = sum(_GZIP_RATIO * file.bytes if file.gzip else file.bytes for file in self.files)
@@ -162,9 +163,9 @@ def prepare_batch(
     layouts: Sequence[FileLayout],
     known: ArchiveScan | None,
 ) -> PreparedBatch:
-    """Look where a batch goes. `known` is where the archive has rows that a new one may repeat."""
+    """Plan the splits of a batch. `known`: where the archive may have rows with the key of a new one."""
     layout_of = {file.name: layout for file, layout in zip(files, layouts, strict=True)}
-    # Parquet in quarters of a bucket, so that slots can be cut between splits.
+    # Splits of Parquet files are a quarter of a bucket at most, so that slots can be cut between them.
     splits = plan_splits(files, layouts, most_rows=max(1, context.stream.bucket_rows // 4))
     work = [(split, layout_of[split.file.name]) for split in splits]
     known = _narrow_known_rows(context, layouts, known)
@@ -173,7 +174,7 @@ def prepare_batch(
 
 
 def write_batch(prepared: PreparedBatch, session: SparkSession | None) -> WrittenBatch:
-    """Read, order and write a batch; without a session one that is small."""
+    """Read, sort and write a batch: in this process if no session is given, else by a Spark job."""
     if session is None:
         context, told = prepared.context, _write_locally(prepared)
     else:
@@ -184,7 +185,7 @@ def write_batch(prepared: PreparedBatch, session: SparkSession | None) -> Writte
 
 
 def _write_locally(prepared: PreparedBatch) -> pa.Table:
-    """What the one task of a small batch tells."""
+    """The report of the one task of a small batch."""
     pieces = {0: [SlotPiece(split, layout, True) for split, layout in prepared.splits]}
     slot = pa.record_batch([pa.array([0])], ["slot"])
     told = write_slots(prepared.context, pieces, archived_sources(prepared), iter([slot]))
@@ -194,7 +195,7 @@ def _write_locally(prepared: PreparedBatch) -> pa.Table:
 def _narrow_known_rows(
     context: AppendContext, layouts: Sequence[FileLayout], known: ArchiveScan | None
 ) -> ArchiveScan | None:
-    """Rows that all get the time of their arrival can repeat a key that has it only if it is of that very moment."""
+    """If all rows get their arrival as order field, and the key has it, only rows of that instant can be repeated."""
     stream = context.stream
     by_arrival = stream.ordered_on_arrival and stream.key_has_order and not any(each.gives_order for each in layouts)
     if known is None or not by_arrival:
@@ -217,7 +218,7 @@ def archived_sources(prepared: PreparedBatch) -> ArchivedRows:
 
 
 def _collect_reports(context: AppendContext, splits: Sequence[FileSplit], told: pa.Table) -> WrittenBatch:
-    """What the tasks told, put together."""
+    """The batch that the tasks' reports describe."""
     rows = told.to_pylist()
     said = {kind: [row for row in rows if row["said"] == kind.value] for kind in ReportKind}
     if said[ReportKind.FAILED]:
@@ -247,7 +248,7 @@ def _collect_reports(context: AppendContext, splits: Sequence[FileSplit], told: 
 
 
 def _worst_failure(failures: Sequence[ErrataError]) -> ErrataError:
-    """The failure to tell of: one that is no file's own fault, or the first bad file with the others."""
+    """The failure to raise: one that is no file's fault, else the first bad file with the others attached."""
     first, *others = {str(each): each for each in failures}.values()
     bad = [each for each in others if isinstance(each, BadFileError)]
     if isinstance(first, BadFileError) and len(bad) == len(others):
@@ -270,7 +271,8 @@ def _batch_faults(
 
 
 def _spill_inline(context: AppendContext, written: Sequence[NewBucket]) -> list[NewBucket]:
-    """Tasks do not know of each other's inline buckets; those for which there is no room become files after all."""
+    """Tasks do not know each other's inline buckets; those beyond the stream's inline limit are written to files
+    here."""
     room = context.inline_room
     kept = []
     for bucket in written:
@@ -283,14 +285,14 @@ def _spill_inline(context: AppendContext, written: Sequence[NewBucket]) -> list[
 
 
 def _discard_files(context: AppendContext, told: Iterable[dict[str, object]]) -> None:
-    """Remove what tasks have written: nothing of it will be committed."""
+    """Remove the files that tasks have written, since they will not be committed."""
     for row in told:
         if isinstance(row["path"], str):
             context.warehouse.remove(row["path"])
 
 
 def _check_counts(arranged: WrittenBatch) -> None:
-    """No row is lost: whatever was read has gone somewhere, and is counted there once."""
+    """Check that every row that was read is counted exactly once."""
     counts = arranged.counts
     gone = counts.appended + counts.pending + counts.dropped + counts.replaced + counts.quarantined
     if gone != counts.read:

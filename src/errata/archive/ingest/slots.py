@@ -1,8 +1,8 @@
-"""The short way of an append: each slot's task reads the pieces of the files that hold its rows; nothing is shuffled.
+"""An append without a shuffle: the task of each slot reads the parts of files that hold the slot's rows.
 
-Files that tell the span of each piece (Parquet's footers do) and that are roughly in order, as feeds are, need no
-shuffle: a piece is read by the task of its slot, and by two where the border of two slots runs through it. Who owns a
-piece accounts for it: lines, faults, and whatever becomes a numbered revision.
+This works for files whose statistics tell the order range of each part (Parquet) and that are roughly sorted, as feeds
+are. A part is read by the task of its slot, and by several if it crosses the border of slots. One of them owns the part
+and accounts for it: for its lines, its bad rows, and its rows that become numbered revisions.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from errata.model.batch import FileSplit
 from errata.model.time import LOWEST
 
 PENDING_SLOT = 0
-"""The slot that owns every piece which may hold a late row: revisions of a batch are numbered in one place."""
+"""The slot that owns every part that may hold a late row, so that revisions of a batch are numbered in one place."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotPiece:
-    """A split that a slot's task reads, and whether it accounts for it."""
+    """A split that a slot's task reads, and whether the task accounts for it."""
 
     split: FileSplit
     layout: FileLayout
@@ -43,7 +43,7 @@ class SlotPiece:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedRows:
-    """What the archive has that a new row may repeat: buckets, and what corrections have made of their rows."""
+    """Rows of the archive that new ones may repeat: base buckets, and the overlays that correct them."""
 
     base: Sequence[BucketSource]
     overlays: Overlays | None = None
@@ -53,7 +53,7 @@ class ArchivedRows:
 def write_slots(
     context: AppendContext, pieces: Mapping[int, Sequence[SlotPiece]], archived: ArchivedRows, batches: RecordBatches
 ) -> RecordBatches:
-    """Read, order and finish the slots whose numbers come in."""
+    """Read, sort and write the slots whose numbers come in."""
     for batch in batches:
         for slot in batch.column(0).to_pylist():
             rows, asides = _read_slot(context, slot, pieces[slot])
@@ -97,7 +97,7 @@ def _rows_of_slot(context: AppendContext, slot: int, table: pa.Table) -> Iterato
 
 
 def _recent_rows(context: AppendContext, path: str) -> pa.Table:
-    """The row groups of a bucket that reach to the stable point."""
+    """The rows of a bucket's row groups that reach the stable point."""
     with UPath(context.warehouse.path(path)).open("rb") as file, pq.ParquetFile(file) as parquet:
         column = parquet.schema_arrow.get_field_index(context.stream.order)
         groups = [

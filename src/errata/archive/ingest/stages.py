@@ -1,8 +1,9 @@
-"""The stages of an append, as functions from Arrow batches to Arrow batches that Spark runs in its tasks.
+"""The stages of an append: functions from record batches to record batches, run in this process or in Spark's tasks.
 
-read: splits to typed rows, each with its slot; late rows, corrections and faults become asides.
-settle: rows sorted by key to rows without duplicates (a stage of its own only where the key lacks the order field).
-finish: rows sorted in stream order to buckets; asides to buckets of pending revisions and to the batch's faults.
+- read: splits to typed rows, each with its slot. Late rows, corrections and bad rows become asides.
+- deduplicate: rows sorted by key to rows without duplicates (a stage of its own only if the key lacks the order field).
+- write: rows in stream order to buckets; asides to buckets of pending revisions and to rows for quarantine. The output
+  is a report (`task_reports`).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from errata.model.time import HIGHEST, LOWEST, format_duration, format_instant
 
 ARROW_BATCH_ROWS = 65_536
 MAX_INLINE_FAULT_BYTES = 4 * 1024 * 1024
-"""Faults of more than this go to a file that the driver reads piece by piece."""
+"""Bytes of bad rows above which a task writes them to a file instead of putting them into its report."""
 
 RANK = "_rank"
 BEFORE_ALL = -1
@@ -62,7 +63,7 @@ def read_stage(
 
 
 def archived_stage(context: AppendContext, batches: RecordBatches) -> RecordBatches:
-    """Rows that are in the archive already, as archived against duplicates."""
+    """Rows of the archive, in the form in which new rows are compared with them."""
     for batch in batches:
         table = conform(pa.Table.from_batches([batch]), arrow_schema(context.stream))
         if table.num_rows:
@@ -85,7 +86,7 @@ def deduplicate_stage(context: AppendContext, batches: RecordBatches) -> RecordB
 
 
 def write_stage(context: AppendContext, settles: bool, batches: RecordBatches) -> RecordBatches:
-    """Rows in stream order to buckets; what comes out are rows of `wire.told_schema`."""
+    """Rows in stream order to buckets; yields a report. `settles`: whether duplicates are resolved here."""
     asides: list[bytes] = []
     faults = _FaultCollector()
     slot = -1
@@ -123,7 +124,7 @@ def write_stage(context: AppendContext, settles: bool, batches: RecordBatches) -
 def read_split_tables(
     context: AppendContext, split: FileSplit, layout: FileLayout
 ) -> tuple[list[pa.Table], list[pa.Table]]:
-    """A split's rows for the archive, and asides about everything else in it, or about why it cannot be read."""
+    """A split's rows for the archive, and asides about all else in it or about why it cannot be read."""
     try:
         found = read_split(split, layout, context.stream)
     except ErrataError as error:
@@ -137,14 +138,14 @@ def read_split_tables(
 
 
 def reported_error(blob: bytes) -> ErrataError:
-    """The error that a task told of."""
+    """The error in a task's report."""
     told = json.loads(blob)
     kind = BadFileError if told["file"] else ErrataError
     return kind(told["what"], where=told["where"], why=told["why"], how=told["how"])
 
 
 class _FaultCollector:
-    """What settling found, gathered over a partition."""
+    """What deduplication finds in a partition."""
 
     def __init__(self) -> None:
         self.replacing: list[pa.Table] = []
@@ -173,7 +174,7 @@ class _FaultCollector:
 
 
 def pack_counts(**counts: int) -> bytes:
-    """Named numbers as a blob."""
+    """Named counts as a blob."""
     return ",".join(f"{name}={count}" for name, count in counts.items()).encode()
 
 
@@ -182,7 +183,7 @@ def unpack_counts(blob: bytes) -> dict[str, int]:
 
 
 def _classify_rows(context: AppendContext, split: FileSplit, found: SplitRows) -> Iterator[pa.Table]:
-    """A split's rows for the archive, and one aside for each kind of other thing in it."""
+    """A split's rows for the archive, then asides: its counts, its revisions, its bad rows."""
     stream = context.stream
     rows = _with_arrival(context, found.rows)
     order = order_values(rows[stream.order])
@@ -226,7 +227,7 @@ def _with_arrival(context: AppendContext, rows: pa.Table) -> pa.Table:
 
 
 def _pending_corrections(context: AppendContext, found: SplitRows, split: FileSplit) -> tuple[pa.Table, np.ndarray]:
-    """Corrections as they are kept, and the ordinal and order of those that would move a row too far ahead."""
+    """Corrections as pending revisions, and ordinal and order of those that would move a row too far ahead."""
     table = found.corrections.append_column(
         POS, pa.array(found.correction_ordinals + row_position(split.number, 0), pa.int64())
     )
@@ -237,7 +238,7 @@ def _pending_corrections(context: AppendContext, found: SplitRows, split: FileSp
 
 
 def _is_out_of_range(context: AppendContext, order: np.ndarray) -> np.ndarray:
-    """Which order fields are too far ahead, or where no half-open interval of 64 bits can hold them."""
+    """Which order fields are too far ahead, or cannot be in a half-open interval of 64 bits."""
     beyond: np.ndarray = (order > context.max_order) | (order == LOWEST)
     return beyond
 
@@ -271,10 +272,10 @@ def _pending_replacements(context: AppendContext, rows: pa.Table) -> pa.Table:
 
 
 def _write_pending(context: AppendContext, slot: int, tables: Sequence[pa.Table]) -> RecordBatches:
-    """Pending revisions in the order of their numbers: by rank, then by the source's own count, then by place.
+    """Write pending revisions in the order of their numbers: by rank, then by the source's `_seq`, then by position.
 
-    Slots find replacements each for itself. They are numbered between the late insertions, which are told of as if
-    they came from a slot before all others, and the corrections, which come from the last slot of all.
+    Each slot finds its own replacements. They are numbered after the late insertions, which are reported as of a slot
+    before all others, and before the corrections, which are reported as of the last slot.
     """
     if not tables:
         return
@@ -292,7 +293,7 @@ def _write_pending(context: AppendContext, slot: int, tables: Sequence[pa.Table]
 
 
 def _with_rank(said: ReportKind, table: pa.Table) -> pa.Table:
-    """A batch's inserts speak first: late ones, then those of keys that are taken; then its corrections."""
+    """The rank of revisions: late inserts first, then inserts of keys that exist (replacements), then corrections."""
     if said is ReportKind.REPLACING:
         rank = pa.repeat(pa.scalar(1, pa.int8()), table.num_rows)
     else:

@@ -1,4 +1,8 @@
-"""Applying revisions: what is pending becomes part of history, batch by batch, each in one commit."""
+"""Applies pending revisions to history: claim by claim, each in one commit.
+
+A claim is the first pending buckets of a stream, in the order of revision numbers. Revisions of rows that may still
+come are left waiting; when a claim only waits, a larger one is tried, so that waiting revisions do not block later
+ones."""
 
 from __future__ import annotations
 
@@ -16,31 +20,31 @@ from errata.engine.failures import spark_errors_in_words
 from errata.model.batch import BadRevision, RevisionCounts
 
 SHOWN_REVISIONS = 5
-"""Revisions found wrong that a report quotes."""
+"""Refused revisions that a report quotes."""
 
 ProgressCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ReviseReport:
-    """What became of the pending revisions of a stream."""
+    """The outcome for the pending revisions of a stream."""
 
     stream: str
     commits: Sequence[int] = ()
     counts: RevisionCounts = field(default_factory=RevisionCounts)
     bad: Sequence[BadRevision] = ()
-    """The first few that were found wrong."""
+    """The first few that were refused."""
 
 
 def apply_revisions(
     site: Site, names: Sequence[str] = (), on_step: ProgressCallback = lambda _: None
 ) -> list[ReviseReport]:
-    """Apply what is pending: of the streams named, else of all."""
+    """Apply the pending revisions of the streams named, or of all."""
     return [apply_stream_revisions(site, name, on_step) for name in site.named(names)]
 
 
 def apply_stream_revisions(site: Site, name: str, on_step: ProgressCallback = lambda _: None) -> ReviseReport:
-    """Apply what is pending of one stream. What is of rows that may still come goes on waiting."""
+    """Apply the pending revisions of one stream. Those of rows that may still come stay pending."""
     report = ReviseReport(name)
     end = streams.stream_state(site.catalog, name).revisions
     while (done := _apply_claim(site, name, end, on_step)) is not None:

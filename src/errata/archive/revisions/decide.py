@@ -1,7 +1,10 @@
-"""Corrections: pending revisions read, the rows found that they speak of, each decided, and overlays written of them.
+"""Decides a claim of pending revisions: reads them, finds their rows, resolves each, and writes overlays.
 
-Revisions are few beside the rows that they are found among. So they are read and decided here, in memory; where rows
-have to be looked for in many buckets, Spark looks (locate.py).
+Revisions are few beside the rows that they are about, so they are read and decided in memory; only the search for rows
+in many buckets is left to Spark (`locate`).
+
+The last section reads the history of a key. Overlays stay as long as the rows that they correct, whatever is compacted
+and vacuumed, so the history is read from them; only a row that was never corrected is read from its bucket alone.
 """
 
 from __future__ import annotations
@@ -46,12 +49,12 @@ from errata.model.stream import RevisionPolicy, Stream
 from errata.model.time import EVERYTHING, HIGHEST, Interval
 
 CLAIM_ROWS = 1_000_000
-"""Revisions that are decided at once and settled in one commit; a single batch of more is not cut below a bucket."""
+"""Revisions that are decided together and settled in one commit, at most; a single bucket may have more."""
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectionContext:
-    """Where corrections are worked out: a stream as it stands, its warehouse and catalog, and Spark if it is needed."""
+    """What deciding needs: the stream's state, its warehouse and catalog, and a session if Spark is needed."""
 
     session: Callable[[], SparkSession]
     catalog: Catalog
@@ -68,7 +71,7 @@ class CorrectionContext:
 
 
 def claim_pending(place: CorrectionContext, most: int = CLAIM_ROWS) -> list[Bucket]:
-    """The first of the pending buckets, in the order of their revisions, with about so many of these at most."""
+    """The first pending buckets in the order of their revisions: as many as hold at most `most` of these, or one."""
     basis = place.basis
     pending = buckets.visible_buckets(place.catalog, basis.stream_id, basis.changed_in, role=Role.PENDING)
     claimed: list[Bucket] = []
@@ -82,7 +85,7 @@ def claim_pending(place: CorrectionContext, most: int = CLAIM_ROWS) -> list[Buck
 
 
 def decide_claim(place: CorrectionContext, claimed: Sequence[Bucket]) -> RevisionCommit:
-    """Find out what becomes of the claimed revisions, and write the overlays."""
+    """Decide the claimed revisions and write their overlays."""
     revisions = read_pending(place, claimed)
     if place.stream.on_revision is RevisionPolicy.IGNORE:
         return RevisionCommit(claimed, [], [], [], RevisionCounts(ignored=revisions.num_rows), {}, EVERYTHING)
@@ -111,7 +114,7 @@ def decide_claim(place: CorrectionContext, claimed: Sequence[Bucket]) -> Revisio
 
 
 def read_pending(place: CorrectionContext, claimed: Sequence[Bucket]) -> pa.Table:
-    """The revisions with their numbers, in that order, and the batch of each."""
+    """The revisions by number, with number and batch of each."""
     schema = numbered_pending_schema(place.stream)
     tables = []
     for source in bucket_sources(place.catalog, claimed):
@@ -125,13 +128,13 @@ def read_pending(place: CorrectionContext, claimed: Sequence[Bucket]) -> pa.Tabl
 
 
 def live_rows(place: CorrectionContext, wanted: pa.Table) -> pa.Table:
-    """The live rows of the keys, each with where it came from and the bucket that it lies in."""
+    """The live rows of the keys, each with its origin and its bucket."""
     key = list(place.stream.key)
     over = _overlays_of_keys(place, wanted)
     found = [_live_overlay_rows(place, over, wanted), _live_base_rows(place, over, wanted)]
     hinted = wanted.filter(pc.is_valid(wanted[PLACE]))
     if not place.stream.key_has_order and hinted.num_rows:
-        # An old place that was claimed may be wrong, and the row lie elsewhere: then it is not that it is not there.
+        # A claimed old place may be wrong and the row lie elsewhere: then its old value differs, but it is not missing.
         left, _ = match_rows(hinted.select(key), pa.concat_tables([each.select(key) for each in found]), key)
         missing = np.ones(hinted.num_rows, dtype=bool)
         missing[left] = False
@@ -148,7 +151,7 @@ def _live_row_schema(stream: Stream) -> pa.Schema:
 
 
 def _overlays_of_keys(place: CorrectionContext, wanted: pa.Table) -> Overlays:
-    """The overlays that may speak of the keys."""
+    """The overlays that may have rows of the keys."""
     basis = place.basis
     if not basis.applied:
         return Overlays(place.stream, read_overlays(place.stream, place.warehouse, []))
@@ -181,7 +184,7 @@ def _drop_aged(place: CorrectionContext, rows: pa.Table) -> pa.Table:
 
 
 def _place_hull(wanted: pa.Table) -> Interval:
-    """From the first place at which a key is sought to the last; everything, when that of one is not known."""
+    """The interval from the first place of a wanted key to the last; everything, if the place of one is unknown."""
     places = wanted[PLACE]
     if places.null_count:
         return EVERYTHING
@@ -192,12 +195,12 @@ def _place_hull(wanted: pa.Table) -> Interval:
 
 
 def _write_waiting(place: CorrectionContext, revisions: pa.Table, indexes: np.ndarray) -> list[tuple[int, NewBucket]]:
-    """What still waits, as pending buckets, one batch after the other in the order of their numbers."""
+    """Write the revisions that still wait as pending buckets, each of one batch, in the order of their numbers."""
     if not len(indexes):
         return []
     rows = revisions.take(pa.array(np.sort(indexes)))
     batch = rows[BATCH].to_numpy()
-    # Numbers of different batches may be interleaved once some have waited before: runs keep the order.
+    # Numbers of different batches may be interleaved if some have waited before: each run becomes a bucket.
     cuts = [0, *(np.flatnonzero(np.diff(batch)) + 1).tolist(), len(batch)]
     schema = numbered_pending_schema(place.stream)
     written = []
@@ -209,7 +212,7 @@ def _write_waiting(place: CorrectionContext, revisions: pa.Table, indexes: np.nd
 
 
 def _bad_revisions(place: CorrectionContext, revisions: pa.Table, resolved: Resolution) -> Iterator[BadRevision]:
-    """The revisions that were found wrong, as a person can read them, and take them in again."""
+    """The refused revisions, with texts that can be read and ingested again."""
     rows, reasons = revisions.take(pa.array(resolved.refused)), resolved.reasons.to_pylist()
     texts = _revision_texts(place.stream, rows)
     numbers, batches, places = (rows[name].to_pylist() for name in (NUMBER, BATCH, POS))
@@ -220,7 +223,7 @@ def _bad_revisions(place: CorrectionContext, revisions: pa.Table, resolved: Reso
 
 
 def _revision_texts(stream: Stream, rows: pa.Table) -> list[str]:
-    """Revisions as objects of a JSON-lines file: what they gave, and nothing else."""
+    """Revisions as JSON objects with the members that they gave, and no others."""
     shown: Mapping[str, list[str | None]] = {
         name: canonical_text(rows[name]).to_pylist() for column in stream.names for name in (column, old_column(column))
     }
@@ -234,26 +237,23 @@ def _revision_texts(stream: Stream, rows: pa.Table) -> list[str]:
     return texts
 
 
-# The story of a key: everything that overlays tell of the rows that have borne it, and what is there now.
-#
-# Overlays stay for as long as the rows that they corrected, whatever was compacted and vacuumed since. So the story is
-# told from them, and only a row that nothing ever corrected is told from its bucket alone.
+# The history of a key: all versions in overlays of the rows that have had it, and the live rows.
 
 
 @dataclass(frozen=True, slots=True)
 class KeyVersions:
-    """What is known of a key."""
+    """The history of a key."""
 
     overlays: pa.Table
-    """Of the rows that have borne it, by revision, as `overlay_schema` has them."""
+    """Rows of overlays (`overlay_schema`) about rows that have had the key, by revision."""
     row: np.ndarray
-    """For each of these the number of the row that it tells of."""
+    """For each of these, the number of the row that it is a version of."""
     live: pa.Table
-    """The live rows of the keys that these rows have had, with where each came from."""
+    """The live rows of all keys that these rows have had, with their origins."""
 
 
 def key_versions(place: CorrectionContext, key: pa.Table, undoing: Collection[int]) -> KeyVersions:
-    """The story of a key, a table of one row; `undoing` are the batches that undid others."""
+    """The history of a key, given as a table of one row; `undoing` are the batches that undid others."""
     keys = key
     while True:
         rows = _overlay_rows_of(place, keys)
@@ -263,17 +263,17 @@ def key_versions(place: CorrectionContext, key: pa.Table, undoing: Collection[in
         more = _keys_borne(place.stream, rows, key)
         if more.num_rows == keys.num_rows:
             return KeyVersions(rows, row, live_rows(place, _lookup_keys(place.stream, keys)))
-        # The rows have had other keys, before or since: what is told of these belongs to the story.
+        # The rows have had other keys before or since, whose versions belong to the history.
         keys = more
 
 
 def pending_for_key(place: CorrectionContext, key: pa.Table) -> pa.Table:
-    """The pending revisions that speak of a key or would make it, by number."""
+    """The pending revisions of the row of a key, and those that would give a row the key, by number."""
     stream = place.stream
     pending = buckets.visible_buckets(place.catalog, place.basis.stream_id, place.basis.changed_in, role=Role.PENDING)
     if not pending:
         return claim_schema(stream).empty_table()
-    # Where the row is that a pending revision speaks of, the index does not tell: only what it would be.
+    # All are read: the index knows only the places that pending revisions give, not those of their rows.
     revisions = read_pending(place, pending)
     said = RevisionFlags.by(stream, revisions)
     names = list(stream.key)
@@ -285,7 +285,7 @@ def pending_for_key(place: CorrectionContext, key: pa.Table) -> pa.Table:
 
 
 def _overlay_rows_of(place: CorrectionContext, keys: pa.Table) -> pa.Table:
-    """The rows of overlays, folded or not, that mask or make a row of one of the keys, by revision."""
+    """The rows of overlays, folded or not, that mask or add a row of one of the keys, by revision."""
     stream, stream_id = place.stream, place.basis.stream_id
     if stream.key_has_order:
         moments = np.sort(keys[stream.order].cast(pa.int64()).to_numpy())
@@ -306,7 +306,7 @@ def _overlay_rows_of(place: CorrectionContext, keys: pa.Table) -> pa.Table:
 
 
 def _has_keys(stream: Stream, rows: pa.Table, keys: pa.Table) -> np.ndarray:
-    """Which rows of overlays mask or make a row of one of the keys."""
+    """Which rows of overlays mask or add a row of one of the keys."""
     names, bearing = list(stream.key), np.zeros(rows.num_rows, dtype=bool)
     for flag, columns in ((LIVE, names), (MASKS, list(map(old_column, names)))):
         there = np.flatnonzero(rows[flag].to_numpy())
@@ -316,7 +316,7 @@ def _has_keys(stream: Stream, rows: pa.Table, keys: pa.Table) -> np.ndarray:
 
 
 def _keys_borne(stream: Stream, rows: pa.Table, key: pa.Table) -> pa.Table:
-    """The key, and all others that the rows have had, each once."""
+    """The key and all other keys that the rows have had, each once."""
     names = list(stream.key)
     every = [key.select(names)]
     for flag, columns in ((LIVE, names), (MASKS, list(map(old_column, names)))):
@@ -326,7 +326,7 @@ def _keys_borne(stream: Stream, rows: pa.Table, key: pa.Table) -> pa.Table:
 
 
 def _lookup_keys(stream: Stream, keys: pa.Table) -> pa.Table:
-    """The keys, and their places as far as they tell them."""
+    """The keys with their places, NULL if the key does not tell it."""
     if stream.key_has_order:
         return keys.append_column(PLACE, pc.cast(keys[stream.order], pa.int64()))
     return keys.append_column(PLACE, pa.nulls(keys.num_rows, pa.int64()))

@@ -1,4 +1,9 @@
-"""Which rows revisions speak of: what each gives and claims, the keys to look for, and keys as small numbers."""
+"""Pending revisions: what each gives and claims, which keys have to be looked up, and whether any can be applied now.
+
+A revision gives new values of some columns and may claim old values of some. The key of its row is the claimed old key,
+or else the given one. Everything here is computed on whole columns. No Spark is needed, so that the sensor and `status`
+can ask whether revisions can be applied.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +31,21 @@ NUMBER, PLACE = "_number", "_place"
 
 
 def claim_schema(stream: Stream) -> pa.Schema:
-    """Pending revisions that are being decided: their numbers, ascending, their batches, and what they say."""
+    """Pending revisions that are being decided, by number: with their numbers and batches."""
     return pa.schema([pa.field(NUMBER, pa.int64()), pa.field(BATCH, pa.int64()), *pending_schema(stream)])
 
 
 @dataclass(frozen=True, slots=True)
 class RevisionFlags:
-    """What each revision does and says, as truth values: those of two dimensions are by revision and column."""
+    """The operation of each revision, and its given and claimed columns, as booleans by revision and column."""
 
     inserts: np.ndarray
     deletes: np.ndarray
     given: np.ndarray
-    """The columns that take a new value: all of an insert's, none of a deletion's."""
+    """The columns that get a new value: all for an insert, none for a deletion."""
     claimed: np.ndarray
-    """The columns of which an old value is claimed. A key or order that is claimed to have been NULL claims nothing,
-    and there is nothing old to claim of an insert."""
+    """The columns of which an old value is claimed. A key or order field claimed to be NULL counts as not claimed, and
+    inserts claim nothing."""
 
     @classmethod
     def by(cls, stream: Stream, revisions: pa.Table) -> RevisionFlags:
@@ -61,7 +66,7 @@ class RevisionFlags:
 
 
 def revision_keys(stream: Stream, revisions: pa.Table, said: RevisionFlags | None = None) -> pa.Table:
-    """The key of the row that each revision speaks of, and its place in the order as far as the revision tells it."""
+    """The key of each revision's row, and its place if the revision tells it."""
     said = said or RevisionFlags.by(stream, revisions)
     key = {name: _old_values(stream, revisions, said, name) for name in stream.key}
     at = stream.names.index(stream.order)
@@ -70,7 +75,7 @@ def revision_keys(stream: Stream, revisions: pa.Table, said: RevisionFlags | Non
 
 
 def new_keys(stream: Stream, revisions: pa.Table, said: RevisionFlags, index: np.ndarray) -> pa.Table:
-    """The keys of the rows as some revisions, given by index, would leave them."""
+    """The keys that rows would have after some revisions, given by index."""
     some = revisions.take(pa.array(index))
     keys = {}
     for name in stream.key:
@@ -82,9 +87,9 @@ def new_keys(stream: Stream, revisions: pa.Table, said: RevisionFlags, index: np
 def keys_to_find(stream: Stream, revisions: pa.Table) -> pa.Table:
     """The keys that have to be looked up before revisions can be decided, each once.
 
-    `_place` is where the row stands if all that speak of the key agree about it; NULL means anywhere. Where a key does
-    not tell the place, that of an old value is believed, and a new one is not: a row that is to be moved, or whose key
-    is to be taken, stands somewhere else.
+    `_place` is the place of the row if all revisions of the key agree on it; NULL means anywhere. If the key does not
+    tell the place, a claimed old place is used and a given one is not, since a row that is moved, or whose key is
+    taken, lies elsewhere.
     """
     said = RevisionFlags.by(stream, revisions)
     mine = revision_keys(stream, revisions, said)
@@ -98,13 +103,13 @@ def keys_to_find(stream: Stream, revisions: pa.Table) -> pa.Table:
         mine = mine.set_column(len(stream.key), PLACE, _known_places(mine[PLACE], said.claimed[:, at]))
     every = pa.concat_tables([mine, theirs.append_column(PLACE, places)])
     numbers = key_numbers(every.select(list(stream.key)))
-    # A key that was given as it was is not a second key, which might stand anywhere.
+    # A key that is given unchanged is not a second key.
     counts = np.append(np.ones(mine.num_rows, dtype=bool), numbers[mine.num_rows :] != numbers[moving])
     return _distinct_keys(every.filter(pa.array(counts)), numbers[counts])
 
 
 def _distinct_keys(keys: pa.Table, numbers: np.ndarray) -> pa.Table:
-    """Each key once, with its place where all its rows say the same one."""
+    """Each key once, with its place if all its rows have the same one."""
     if not len(numbers):
         return keys
     by_key = np.argsort(numbers, kind="stable")
@@ -118,7 +123,7 @@ def _distinct_keys(keys: pa.Table, numbers: np.ndarray) -> pa.Table:
 
 
 def _has_names(texts: pa.ChunkedArray, names: Sequence[str]) -> np.ndarray:
-    """Which of the names each text, names joined by commas, holds. There are few distinct texts, however many rows."""
+    """Which of the names each text (names joined by commas) has. There are few distinct texts, however many rows."""
     patterns = pc.unique(texts)
     table = np.zeros((len(patterns), len(names)), dtype=bool)
     for row, pattern in enumerate(patterns.to_pylist()):
@@ -129,7 +134,7 @@ def _has_names(texts: pa.ChunkedArray, names: Sequence[str]) -> np.ndarray:
 
 
 def _old_values(stream: Stream, revisions: pa.Table, said: RevisionFlags, name: str) -> pa.ChunkedArray:
-    """A column of the rows spoken of: as claimed, or else as given, since what identifies a row is then unchanged."""
+    """A column of the revisions' rows: as claimed, or else as given, since identifying columns are then unchanged."""
     claimed = said.claimed[:, stream.names.index(name)]
     if not claimed.any():
         return revisions[name]
@@ -142,17 +147,17 @@ def _known_places(values: pa.ChunkedArray, known: np.ndarray) -> pa.ChunkedArray
 
 
 def _flags(values: pa.ChunkedArray) -> np.ndarray:
-    """Truth values as NumPy has them, and free to be changed."""
+    """Booleans as a NumPy array that may be changed."""
     flags: np.ndarray = np.array(values.to_numpy(), dtype=bool)
     return flags
 
 
-# Pending corrections of rows that are not there yet: they wait for their rows, and nothing but those can settle them.
-# Looked up without Spark, so that to ask is cheap; where that cannot be told for certain, they count as early.
+# Whether pending revisions can be applied now, or only wait for rows that may still come. Looked up without Spark; if
+# that cannot be told for certain, they count as waiting.
 
 
 def can_settle_any(site: Site, of: StreamState) -> bool:
-    """Whether to apply what is pending of a stream would settle any of it, and not leave all of it waiting."""
+    """Whether applying the pending revisions of a stream would settle any of them, and not leave all waiting."""
     found = buckets.visible_buckets(site.catalog, of.stream_id, of.changed_in, role=Role.PENDING)
     if of.stream.on_revision is RevisionPolicy.IGNORE:
         return bool(found)
@@ -164,7 +169,7 @@ def _can_settle(site: Site, of: StreamState, pending: Bucket) -> bool:
     rows = conform(source.read(site.warehouse), numbered_pending_schema(of.stream))
     spoken = revision_keys(of.stream, rows, RevisionFlags.by(of.stream, rows))
     places = spoken[PLACE]
-    # A place that is not told is not waited for.
+    # A revision that does not tell its place does not wait.
     early = pc.and_(pc.not_equal(rows[OPERATION], Op.INSERT.value), places.is_valid())
     if of.stable is not None:
         early = pc.and_(early, pc.fill_null(pc.greater_equal(places, of.stable), False))
@@ -173,7 +178,7 @@ def _can_settle(site: Site, of: StreamState, pending: Bucket) -> bool:
 
 
 def _any_row_exists(site: Site, of: StreamState, spoken: pa.Table) -> bool:
-    """Whether any of these rows, all of which may still come, is there already."""
+    """Whether any of these rows, all of which may still come, exists already."""
     stream = of.stream
     if not stream.key_has_order or not spoken.num_rows:
         return False
@@ -193,7 +198,7 @@ def _any_row_exists(site: Site, of: StreamState, spoken: pa.Table) -> bool:
 
 
 def _rows_with_keys(stream: Stream, rows: pa.Table, spoken: pa.Table) -> pa.Table:
-    """Those rows whose keys are spoken of."""
+    """The rows whose keys are among those of the revisions."""
     key = list(stream.key)
     left, _ = match_rows(rows.select(key), spoken.select(key), key)
     return rows.take(pa.array(np.unique(left)))
