@@ -298,13 +298,13 @@ def test_a_run_of_an_earlier_state_than_a_sweep(begin: Begin, monkeypatch: pytes
     go, swept = Rounds.run, list[ResultArchive]()
 
     def after_a_sweep(rounds: Rounds) -> Any:
-        monkeypatch.setattr(Rounds, "go", go)
+        monkeypatch.setattr(Rounds, "run", go)
         there.take(quotes=["10,a,50"])
         assert corrected(sweep(there.site)).keys() == {"sums"}
         swept.append(there.of("sums"))
         return go(rounds)
 
-    monkeypatch.setattr(Rounds, "go", after_a_sweep)
+    monkeypatch.setattr(Rounds, "run", after_a_sweep)
     there.run()
     assert swept[0].last.revisions == there.of("sums").last.revisions == {"quotes": 1}
     there.run()

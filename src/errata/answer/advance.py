@@ -34,7 +34,7 @@ from errata.declare.site import Site
 from errata.engine.plans import tails
 from errata.engine.plans.compile import compile_plan
 from errata.engine.plans.node_rows import AdvanceResult
-from errata.engine.plans.partial_groups import advance_group, rebuild_state
+from errata.engine.plans.partial_groups import MovingRows, advance_group, rebuild_state
 from errata.errors import ErrataError
 from errata.language.plan import Plan
 from errata.language.route import Route, RouteKind
@@ -125,7 +125,9 @@ def advance(plan: Plan, route: Route, step: EvaluationSpan, given: StepInput) ->
     if route.partial is not None:
         leaving = given.frames.get(LEAVING)
         parts = route.keeps_parts and given.keeps_windows
-        return advance_group(route.partial, arriving, leaving, state, since, until, scope, parts=parts)
+        return advance_group(
+            route.partial, MovingRows(arriving, leaving), state, EvaluationSpan(since, until), scope, parts=parts
+        )
     if route.tail is None:
         raise AssertionError(route.kind)
     match route.kind:

@@ -1,5 +1,8 @@
-"""One query taken as far as its streams reach: what is new is read, worked out, compared with what is published, and
-committed."""
+"""Evaluates one task: reads the step's rows, computes its results, merges them with open ones, writes and commits.
+
+The work runs on the engine that suits its size and has no effect until the commit; a failure of the near engine is
+tried again on the far one. A failure there is searched for its row: if a row is at fault, the query stops. Results that
+replace others are computed in parts, too, but in one commit."""
 
 from __future__ import annotations
 
@@ -58,18 +61,18 @@ from errata.model.results import VS, have_same_key
 from errata.model.time import LOWEST
 
 LOCAL_STEP_ROWS = 200_000
-"""Steps that read about so many rows are brought here whole; larger ones are settled in Spark's tasks."""
+"""Rows read by a step up to which its results are fetched and merged in this process; above, in Spark's tasks."""
 
 STEP_TASK_ROWS = 500_000
-"""A task of a larger one has about so many rows."""
+"""Rows read per task, about, where results are merged in tasks."""
 
 _TRANSIENT_ROLES = (Role.OPEN, Role.TIP, Role.STATE, Role.FEED)
-"""What a part writes and the next one takes up or brings anew."""
+"""Roles of buckets of a part that the next part replaces."""
 
 
 @dataclass(frozen=True)
 class _StepReads:
-    """All that a step reads."""
+    """What a step has read, and what the evaluation before has left."""
 
     parts: dict[str, dict[str, SourceRows]]
     former: PriorEvaluation
@@ -80,12 +83,12 @@ class _StepReads:
 
     @property
     def rows(self) -> int:
-        """About how many rows of streams, relations and queries these are."""
+        """About how many rows were read."""
         return sum(each.rows for each in self.all)
 
     @property
     def nothing(self) -> bool:
-        """Whether nothing has come that could make a result."""
+        """Whether no bucket was read, so that there are no rows to make results of."""
         return not any(each.buckets for each in self.all)
 
     def frames(self) -> dict[str, dict[str, DataFrame]]:
@@ -93,7 +96,7 @@ class _StepReads:
 
 
 def evaluate(task: EvaluationTask, inputs: RunInputs) -> EvaluationOutcome:
-    """Do what there is to do for a query, and commit it."""
+    """Carry out a task, and commit."""
     began = time.perf_counter()
     before = load_prior_evaluation(inputs.site, task)
     (read, deposit), choice = inputs.run(task.demand(inputs), partial(_run_task, task, before))
@@ -109,7 +112,7 @@ def evaluate(task: EvaluationTask, inputs: RunInputs) -> EvaluationOutcome:
 
 
 def _run_task(task: EvaluationTask, before: PriorEvaluation, inputs: RunInputs) -> tuple[list[_StepReads], StepOutput]:
-    """What a task's step, or all of its parts, has read and written."""
+    """Carry out a task's step: what was read for it and written."""
     if task.replaces is not None:
         return _run_replacement(task, task.replaces, inputs)
     read = _read_inputs(task, inputs, before)
@@ -119,11 +122,11 @@ def _run_task(task: EvaluationTask, before: PriorEvaluation, inputs: RunInputs) 
 def _run_replacement(
     task: EvaluationTask, was: ResultArchive, inputs: RunInputs
 ) -> tuple[list[_StepReads], StepOutput]:
-    """The same for what takes the place of other results, in one commit: were it less than all, what they say of later
-    instants would be withdrawn. So it is only worked out in parts, each from what the one before it has left."""
+    """The same for results that replace others. They are one commit, since after a part of them the replaced results of
+    later instants would be withdrawn; they are computed in parts, each from what the part before has left."""
     read, made, before = [], list[NewBucket](), PriorEvaluation()
     steps = split_step(task.rewritten, task.route, task.step, task.begins, inputs)
-    # What is told of the instant between two parts by both is told once only if it is of two evaluations.
+    # Two parts both write lineage of the instant between them, and only two evaluations' rows could be told apart.
     for step in [task.step] if stored_lineage.stores_lineage(task) else steps:
         part = replace(task, step=step)
         read.append(_read_inputs(part, inputs, before))
@@ -143,12 +146,12 @@ def _run_replacement(
 
 
 def _written_state(inputs: RunInputs, made: Sequence[NewBucket]) -> pa.Table | None:
-    """What the strategy has kept."""
+    """The state that a part has written."""
     return next((read_new_bucket(inputs.site.warehouse, each) for each in made if each.role is Role.STATE), None)
 
 
 def _try_step(task: EvaluationTask, inputs: RunInputs, read: _StepReads) -> StepOutput:
-    """Work a step out; where that fails, tell at what."""
+    """Compute and write a step. Where that fails, find the row at fault."""
     try:
         with quiet_loggers():
             return _write_step(task, inputs, read)
@@ -162,7 +165,7 @@ def _try_step(task: EvaluationTask, inputs: RunInputs, read: _StepReads) -> Step
 
 
 def _interruption_error(task: EvaluationTask, error: Exception) -> ErrataError:
-    """What is told where it is not for the rows, so that to run it again may help."""
+    """The error where no row is at fault, so that a retry may succeed."""
     return ErrataError(
         f"query {task.name} could not be taken further",
         why=last_line(error),
@@ -186,8 +189,8 @@ def _read_inputs(task: EvaluationTask, inputs: RunInputs, before: PriorEvaluatio
 
 
 def _write_step(task: EvaluationTask, inputs: RunInputs, read: _StepReads) -> StepOutput:
-    """Work the step out, and write what comes of it."""
-    # Of results that are only added, those from before count from their own beginnings.
+    """Compute the step's results, state, window parts and lineage, and write them."""
+    # At the beginning results that are only added are written wherever they began.
     since = LOWEST if _is_beginning(task, read.former) and not task.route.covering else task.step.since
     depositor, before = _make_sink(task, inputs, since), read.former
     writer = depositor.writer
@@ -237,14 +240,14 @@ def _make_sink(task: EvaluationTask, inputs: RunInputs, since: int) -> ResultSin
 
 
 def _is_beginning(task: EvaluationTask, before: PriorEvaluation) -> bool:
-    """Whether it is the beginning of the results."""
+    """Whether no result has been written yet."""
     return task.basis is None and not before.is_part
 
 
 def _results_of_windows(
     task: EvaluationTask, inputs: RunInputs, given: StepInput, windows: DataFrame
 ) -> tuple[AdvanceResult, pa.Table]:
-    """The same results from what is kept of their windows, and that: rows are added up once, and not for each."""
+    """The results computed from fetched window parts, and these: the rows are aggregated once, not for each of both."""
     if task.route.partial is None:
         raise AssertionError("only groups keep windows")
     rows = fetch_rows(windows)
@@ -256,7 +259,7 @@ def _results_of_windows(
 def _add_difference_records(
     task: EvaluationTask, was: ResultArchive, inputs: RunInputs, written: Sequence[NewBucket]
 ) -> StepOutput:
-    """What has been written, with change records that lead from the answer of the query's former form to this one."""
+    """What has been written, with change records that lead from the results of the former form to the new ones."""
     made = [each for each in written if each.role is not Role.FEED]
     if not have_same_key(was.shape, task.shape):
         return StepOutput(made)
@@ -275,14 +278,14 @@ def _add_difference_records(
 
 
 def _unsettled_table(task: EvaluationTask, inputs: RunInputs, before: PriorEvaluation) -> pa.Table:
-    """Results that were open or at the tip."""
+    """The results that the evaluation before left open or at the tip."""
     schema, warehouse = result_schema(task.shape), inputs.site.warehouse
     written = [conform(read_new_bucket(warehouse, each), schema) for each in before.unsettled]
     return pa.concat_tables([results_table(inputs.site.catalog, warehouse, task.shape, before.results), *written])
 
 
 def _unsettled_frame(task: EvaluationTask, inputs: RunInputs, before: PriorEvaluation) -> DataFrame:
-    """The same for Spark."""
+    """The same as a frame."""
     site = inputs.site
     if before.is_part:
         return new_buckets_frame(inputs.session, site.warehouse, result_schema(task.shape), before.unsettled)
@@ -290,14 +293,14 @@ def _unsettled_frame(task: EvaluationTask, inputs: RunInputs, before: PriorEvalu
 
 
 def _state_frame(inputs: RunInputs, before: PriorEvaluation) -> DataFrame | None:
-    """What the strategy has kept the last time."""
+    """The state that the evaluation before has left."""
     if before.state is None:
         return None
     return frame_of_rows(inputs.session, before.state, arrow_ddl(before.state.schema))
 
 
 def _known_results(task: EvaluationTask, inputs: RunInputs, before: PriorEvaluation) -> DataFrame | None:
-    """Results so far, for the strategy that has to know which there are."""
+    """The results so far, for the route that needs them."""
     if task.route.kind is not RouteKind.NEW_VALUES:
         return None
     fields = [each.name for each in task.plan.fields]
@@ -308,7 +311,7 @@ def _known_results(task: EvaluationTask, inputs: RunInputs, before: PriorEvaluat
 
 
 def _fault_of_step(task: EvaluationTask, read: _StepReads, error: Exception) -> Fault:
-    """The row and the expression that a query stopped at, as far as they can be found."""
+    """The row and the expression that caused a failure, as far as they can be found."""
     frames: dict[str, DataFrame] = {}
     for part in read.frames().values():
         for name, frame in part.items():

@@ -1,5 +1,8 @@
-"""Because of what a query is worked out anew, in place of the results that it has: it was edited, a stream or a query
-that it reads is another one now, or somebody asked for it."""
+"""The commit of an evaluation, and what it says beside its buckets: why results change, and what the query's result
+table is told.
+
+The cause of an ordinary evaluation is the batches that have come. Results that replace others have the reason for it:
+the query was edited, a stream or a query that it reads is another one now, or a person asked for it."""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ from errata.model.time import LOWEST, Interval
 
 @dataclass(frozen=True)
 class EvaluationOutcome:
-    """What came of a task."""
+    """A committed evaluation or correction."""
 
     name: str
     commit_id: int
@@ -51,7 +54,7 @@ class EvaluationOutcome:
 
     @property
     def swept(self) -> SweepSummary | None:
-        """What was corrected, if that was the task."""
+        """What was corrected, if it was a correction."""
         return self.published.last.swept
 
 
@@ -83,7 +86,7 @@ def commit_task(
 
 
 def commit_or_discard(done: EvaluationCommit, flow: str, inputs: RunInputs) -> EvaluationOutcome:
-    """What has been written made visible; where another runner has come first it is removed."""
+    """Make what has been written visible. Where another runner has committed first, remove it and raise."""
     site = inputs.site
     with site.discard_on_conflict(done.made):
         now = result_archives.commit_evaluation(site.catalog, done, site.caused_by(flow, inputs.spark.opened))
@@ -91,7 +94,7 @@ def commit_or_discard(done: EvaluationCommit, flow: str, inputs: RunInputs) -> E
 
 
 def new_revisions_read(task: EvaluationTask, inputs: RunInputs) -> dict[int, int]:
-    """Streams of which the query has consumed revisions for the first time, or more than before."""
+    """By stream id, the revision up to which the query has read it, where that is new."""
     known = {} if task.basis is None else task.basis.last.revisions
     return {
         inputs.standings[name].stream_id: revision
@@ -104,7 +107,7 @@ def new_revisions_read(task: EvaluationTask, inputs: RunInputs) -> dict[int, int
 
 
 def cause_of_replacement(task: EvaluationTask, was: ResultArchive, inputs: RunInputs) -> dict[str, object]:
-    """Type and id of what caused it, as the cause of an evaluation has them."""
+    """Type and id of what caused a replacement of results."""
     replaced = [each.name for each in upstream_results(inputs, task.plan) if each.added_in > was.last.commit_id]
     if task.anew:
         return {"type": "query", "id": replaced[0]} if replaced else {"type": "query", "id": task.name, "anew": True}
@@ -117,7 +120,7 @@ def cause_of_replacement(task: EvaluationTask, was: ResultArchive, inputs: RunIn
 
 
 class _FormDifference:
-    """What is different between the form that a query had and the one it has."""
+    """The difference between a query's former form and its current one."""
 
     def __init__(self, task: EvaluationTask, was: ResultArchive, inputs: RunInputs) -> None:
         catalog = inputs.site.catalog
@@ -130,14 +133,14 @@ class _FormDifference:
 
     @property
     def edited(self) -> bool:
-        """Whether what is declared of the query itself makes the difference."""
+        """Whether the query's own declaration is different."""
         own, former = self._now.query, self._then.query
         options = (own.since, own.lineage, own.on_revision) == (former.since, former.lineage, former.on_revision)
         return not options or self._fingerprint(self._declared) != self._now.fingerprint
 
     @property
     def redeclared(self) -> list[str]:
-        """The streams whose declarations make the difference."""
+        """The streams whose declarations are different in a way that matters to the query."""
         return [
             name
             for name, stream in self._before.items()
@@ -147,15 +150,14 @@ class _FormDifference:
         ]
 
     def _fingerprint(self, declared: Mapping[str, Stream]) -> str | None:
-        """What the former text means over these streams; None if nothing."""
+        """The fingerprint of the former text over these streams; None if it does not fit them."""
         applied: dict[str, CheckedQuery] = {**self._known, self._then.name: self._then}
         found = with_fingerprints(applied, [self._then.name], declared)
         return found[self._then.name].fingerprint if found else None
 
 
 def cause_of_evaluation(task: EvaluationTask, inputs: RunInputs) -> dict[str, Any]:
-    """Why results change: the batches that have come; of results that take the place of others, what made that
-    necessary."""
+    """Why results change: the batches that have come, or the reason for a replacement."""
     told: dict[str, Any] = {"feed": "whole" if task.route.covering else "rows"}
     if task.rows_left:
         told["part"] = True
@@ -166,7 +168,7 @@ def cause_of_evaluation(task: EvaluationTask, inputs: RunInputs) -> dict[str, An
 
 
 def _last_full_data_commit(task: EvaluationTask, inputs: RunInputs) -> int:
-    """The state of the streams up to which the answer had gone on, all the way: a correction in between did not."""
+    """The commit as of which the last evaluation read the streams that was neither a correction nor a part."""
     if task.basis is None:
         return LOWEST
     if task.basis.last.swept is None and not task.basis.last.is_part:
@@ -175,14 +177,14 @@ def _last_full_data_commit(task: EvaluationTask, inputs: RunInputs) -> int:
     return max((each.data_commit for each in told if each.swept is None and not each.is_part), default=LOWEST)
 
 
-# Result tables of queries, brought up to date in the commit of an evaluation.
+# Updates of result tables.
 
 
 def result_table_update(
     task: EvaluationTask, inputs: RunInputs, made: Sequence[NewBucket], *, whole: bool, corrects: bool = False
 ) -> ResultTableUpdate | None:
-    """What the query's result table is to be told in the commit; None if it has none. `whole` tells that the feed has
-    all change records, `corrects` that what has been published stays, but for what is masked."""
+    """The update of the query's result table in the commit; None if it has none. `whole`: the feed has all change
+    records. `corrects`: published results stay, except masked ones."""
     table = task.query.checked.query.serve
     if table is None:
         return None
@@ -208,7 +210,7 @@ def _change_batches(
 def _current_batches(
     task: EvaluationTask, inputs: RunInputs, made: Sequence[NewBucket], *, corrects: bool
 ) -> Iterator[pa.RecordBatch]:
-    """What counts at the frontier, as if all of it had just come."""
+    """All results that are valid at the frontier, as insertions."""
     warehouse, frontier, schema = inputs.site.warehouse, task.step.until, result_schema(task.shape)
     instants = Interval(frontier, frontier + 1)
     fresh = (conform(read_new_bucket(warehouse, each), schema) for each in made if each.role in PUBLISHED_ROLES)
@@ -228,7 +230,7 @@ def _remaining_results(
     *,
     corrects: bool,
 ) -> Iterator[pa.Table]:
-    """Results from before that the evaluation neither replaces nor masks."""
+    """Earlier results that the evaluation neither replaces nor masks."""
     catalog, warehouse, shape = inputs.site.catalog, inputs.site.warehouse, task.shape
     results, masks = split_masks(buckets_by_instant(catalog, basis, basis.last.commit_id, instants))
     schema = result_mask_schema(shape)
@@ -240,7 +242,7 @@ def _remaining_results(
 
 
 def insert_records(rows: pa.Table, shape: ResultShape) -> pa.Table:
-    """Results as the records of a feed by which they come."""
+    """Results as change records that insert them."""
     named = {name: rows[name] for name in rows.column_names}
     ops = pa.repeat("insert", rows.num_rows)
     columns = [

@@ -1,4 +1,8 @@
-"""What a row is called: by the stream that it is a row of if there is one, else by the key of its node."""
+"""Why a query stopped, as a person is told of it: the row, named by the stream that it comes from, and the expression.
+
+A row of a node that passes rows on one by one is named by the stream, relation or query that it is a row of, with that
+one's key; a row made of several rows is named by the key of its node. The expression is found by computing each
+fallible expression alone over the rows that it reads, see `failing_rows`."""
 
 from __future__ import annotations
 
@@ -56,7 +60,7 @@ _KINDS = {SourceKind.STREAM: "stream", SourceKind.QUERY: "query"}
 
 @dataclass(frozen=True, slots=True)
 class RowDescription:
-    """A row as a person is told of it."""
+    """A row for a message: its key, and the values that an expression read."""
 
     row: Mapping[str, str]
     values: Mapping[str, str]
@@ -67,14 +71,15 @@ class RowDescription:
 
 @dataclass(frozen=True, slots=True)
 class RowOrigin:
-    """A scan that rows come from one by one, and what its columns are called further up."""
+    """The scan that a node's rows come from one by one, and the names of its columns at the node."""
 
     scan: Scan
     columns: Mapping[str, str]
 
 
 def describe_row(plan: Plan, row: pa.Table, expr: Expr | None = None) -> RowDescription:
-    """What a row of a node is called, a table of one row. Of a join's, the side that the expression reads."""
+    """Describe a row of a node, given as a table of one row. A row of a join is described by the side that the
+    expression reads."""
     texts = {each.name: cell_text(row, each.name, each.type) for each in plan.fields}
     read = {name: texts[name] for name in sorted(refs(expr))} if expr is not None else {}
     vs = row.column(VS)[0].as_py()
@@ -104,7 +109,7 @@ def cell_text(row: pa.Table, name: str, kind: ColumnType) -> str:
 
 
 def moment_text(micros: int) -> str:
-    """An instant as text, also one that no calendar has."""
+    """An instant as text, also one outside of the calendar."""
     try:
         return format_instant(micros)
     except OverflowError:
@@ -112,7 +117,8 @@ def moment_text(micros: int) -> str:
 
 
 def _visible_columns(key: Mapping[str, str]) -> dict[str, str]:
-    """Columns without what is hidden in their names. A union's rows have NULL in the key columns of other branches."""
+    """Key columns without hidden parts of their names. Rows of a union have NULL in the key columns of other branches,
+    which are left out."""
     told = {
         _NUMBERED.sub(r"\1", _BRANCH_PREFIX.sub("", name)): value
         for name, value in key.items()
@@ -129,8 +135,8 @@ def _unqualified(name: str) -> str:
 
 
 def row_origin(plan: Plan, read: frozenset[str], texts: Mapping[str, str]) -> RowOrigin | None:
-    """The scan that a row comes from, as far as the columns go that are read of it; None if it was made of several
-    rows. The row's values tell which branch of a union it is from."""
+    """The scan that a row comes from, where the columns in `read` all come from one; None if the row was made of
+    several rows. The row's values tell which branch of a union it is from."""
     return _origin_in(plan, read, texts)
 
 
@@ -143,7 +149,7 @@ def _origin_in(plan: Plan, _read: frozenset[str], _texts: Mapping[str, str]) -> 
 @_origin_in.register(Intersect)
 @_origin_in.register(Group)
 def _(_plan: Plan, _read: frozenset[str], _texts: Mapping[str, str]) -> RowOrigin | None:
-    # A row of these is made of rows that no one of them stands for.
+    # A row of these is made of several rows.
     return None
 
 
@@ -199,11 +205,11 @@ def _rename_origin(below: RowOrigin | None, above: Mapping[str, str]) -> RowOrig
     return RowOrigin(below.scan, {name: above[mine] for name, mine in below.columns.items() if mine in above})
 
 
-# Why a query stopped: the row and the expression, found by computing each expression alone over what it reads.
+# The search for the expression and the row.
 
 
 class QueryStoppedError(Exception):
-    """The query cannot go on."""
+    """The query stops at a row."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.reason)
@@ -211,14 +217,14 @@ class QueryStoppedError(Exception):
 
 
 _MAYBE_ROW_ERRORS = (AnalysisException, SparkRuntimeException)
-"""What is also raised because of a row: of a pattern that is none Spark tells only when it is used."""
+"""Errors that a row may have caused, too: Spark refuses an invalid pattern only when it is used."""
 
 
 def find_fault(plan: Plan, frames: Mapping[str, DataFrame], error: Exception, *, until: int) -> Fault:
-    """The first expression, from the scans up, that fails for some row when nothing else is computed, and that row.
+    """Find the first expression, from the scans up, that fails for some row when computed alone, and that row.
 
-    Rows after `until` do not count. Where no expression fails by itself, or another job fails on the way, the reason is
-    all that is known.
+    Rows after `until` are left out. Where no expression fails alone, or a job of the search fails, the fault has only
+    the reason.
     """
     unknown = Fault(error_reason(error))
     if not is_row_error(error) and not isinstance(error, _MAYBE_ROW_ERRORS):
@@ -227,12 +233,12 @@ def find_fault(plan: Plan, frames: Mapping[str, DataFrame], error: Exception, *,
         with quiet_loggers():
             return _first_fault(plan, _frames_until(plan, frames, until), unknown)
     except (*JOB_FAILURES, ErrataError):
-        # What is asked about is the first failure; that another one hides its cause is no news.
+        # The fault is the first failure; one of the search is not reported.
         return unknown
 
 
 def _frames_until(plan: Plan, frames: Mapping[str, DataFrame], until: int) -> dict[str, DataFrame]:
-    """The rows of what is read that count by then."""
+    """The frames without rows after an instant."""
     sources = {each.source.name: each.source for each in scans_of(plan)}
     return {
         name: frame.filter(_until_condition(sources[name], until)) if name in sources else frame
@@ -282,7 +288,7 @@ def _fault_in_rows(found: FallibleExpressions, frames: Mapping[str, DataFrame]) 
 
 
 def _fault_in_sums(found: OverflowRisk, frames: Mapping[str, DataFrame], reason: str) -> Fault | None:
-    """The first group whose sum is too large."""
+    """The first group whose sum overflows."""
     tried = found.tried
     rows = compile_rows(tried, frames)
     total, count = rows.columns[-2:]
@@ -296,7 +302,7 @@ def _fault_in_sums(found: OverflowRisk, frames: Mapping[str, DataFrame], reason:
 
 
 def fault_error(fault: Fault, query: str, *, timed: bool = True) -> ErrataError:
-    """A query's fault as a person is told of it. `timed`: whether its event time is a time."""
+    """The error that a person is shown for a fault. `timed`: whether the query's event time is a time."""
     if not fault.expression:
         return ErrataError(
             f"query {query} stopped: its answer cannot be worked out",

@@ -1,4 +1,9 @@
-"""Spark for a run that may not need it: opened when something first asks for it, and set up for what it is to do."""
+"""The sources of a run as of one commit: rows of streams, versions of relations and results of other queries, and the
+session that they are read in.
+
+Queries of a run that need the same rows share them: bucket lookups, scans and batches are asked once, see
+`RunInputs.once`. A stream with corrections that several queries read is read once for all of them where the near engine
+works and the stream is small. Spark is started only when something first needs it, see `LazySession`."""
 
 from __future__ import annotations
 
@@ -43,7 +48,7 @@ from errata.model.time import LOWEST, Interval, hull, merge_intervals
 
 
 class LazySession:
-    """A session that is opened once, by whichever thread first needs it."""
+    """A Spark session that is opened once, by the thread that first needs it."""
 
     def __init__(self, site: Site, on_opening: Callable[[], None] = lambda: None) -> None:
         self._site, self._on_opening = site, on_opening
@@ -52,11 +57,11 @@ class LazySession:
         self._conf: Mapping[str, str] = {}
         self._for_a_while: ExitStack | None = None
         self.engines = site.engines_with(self.open)
-        """What chooses between the near engine and this session."""
+        """Chooses between the near engine and this session."""
 
     @property
     def opened(self) -> SparkSession | None:
-        """The session, if anything has needed it."""
+        """The session, if it has been opened."""
         return self._opened
 
     def open(self) -> SparkSession:
@@ -70,7 +75,7 @@ class LazySession:
 
     @contextmanager
     def configured(self, conf: Mapping[str, str]) -> Iterator[None]:
-        """Other settings for a while, also if the session is opened only then."""
+        """Use other settings within the block, also if the session is opened there."""
         with ExitStack() as stack:
             with self._lock:
                 self._conf, self._for_a_while = conf, stack
@@ -82,20 +87,19 @@ class LazySession:
                 self._conf, self._for_a_while = {}, None
 
 
-# What queries read in a run: rows of streams, versions of relations, results of other queries, each as of the state
-# that the run works on. Queries that need the same rows share them.
+# The sources of a run.
 
 T = TypeVar("T")
 
 
 SHARED_SCAN_VALUES = 1_000_000
-"""Values, of rows by columns, of a corrected stream up to which the near engine reads it once for several queries. To
-hand 10,000 rows to it takes some 2 ms, to put corrections into as many some 20 ms."""
+"""Values (rows times columns) of a corrected stream up to which the near engine reads it once for several queries.
+Handing 10,000 rows to the engine takes about 2 ms, applying corrections to them about 20 ms."""
 
 
 @dataclass(frozen=True)
 class SourceRows:
-    """Rows of a source, and what it takes to read them."""
+    """Rows of a source, and the cost of reading them."""
 
     frame: DataFrame
     rows: int
@@ -109,14 +113,14 @@ class RunInputs:
 
     site: Site
     commit_id: int
-    """The state of the streams that the run works on."""
+    """The state of the streams that the run reads."""
     standings: Mapping[str, StreamState]
     published: dict[str, ResultArchive]
-    """The results of queries, as far as they are."""
+    """The results of queries that have any; brought up to date as the run commits."""
     plans: Mapping[str, Plan]
     spark: LazySession
     session_of: SparkSession | None = None
-    """The session of the engine that a piece of work is done on; None: nothing is being worked out."""
+    """The session of the engine that a piece of work runs on; None outside of such."""
     _shared: dict[object, SourceRows] = field(default_factory=dict)
     _found: dict[object, ScanBuckets] = field(default_factory=dict)
     _batches: dict[int, list[tuple[int, int, str]]] = field(default_factory=dict)
@@ -126,12 +130,12 @@ class RunInputs:
 
     @property
     def session(self) -> SparkSession:
-        """The session of the engine that works; outside of a piece of work the far engine's."""
+        """The session of the working engine; outside of a piece of work the far engine's."""
         return self.spark.open() if self.session_of is None else self.session_of
 
     @property
     def near(self) -> bool:
-        """Whether the near engine works. What it makes is taken into this process whole."""
+        """Whether the near engine works. What it computes is fetched into this process whole."""
         return self.session_of is not None and is_near(self.session_of)
 
     def choice(self, demand: EngineDemand) -> EngineChoice:
@@ -139,19 +143,20 @@ class RunInputs:
         return self.spark.engines.choice(demand)
 
     def run(self, demand: EngineDemand, work: Callable[[RunInputs], T]) -> tuple[T, EngineChoice]:
-        """Do a piece of work, which has no effect until it is committed, on the engine that suits its size."""
+        """Do a piece of work on the engine that suits its size. It must have no effect until it is committed, since it
+        is done again on the far engine where the near one fails."""
         return self.spark.engines.run(demand, lambda session: work(replace(self, session_of=session)))
 
     def once(self, key: object, find: Callable[[], T]) -> T:
-        """What is the same for all queries of the run, found once."""
+        """Something that is the same for all queries of the run, computed once."""
         with self._lock:
             if key not in self._known:
                 self._known[key] = find()
             return cast("T", self._known[key])
 
     def expect(self, reads: Iterable[tuple[str, Sequence[Extent], int]]) -> None:
-        """Be told what queries are going to read, with the last instant that counts: what several ask for is read once
-        where that is less work."""
+        """Announce what queries are going to read, with the last instant of each step. What several ask for is read
+        once where that is less work."""
         asked: dict[str, list[Interval]] = {}
         for name, reaches, until in reads:
             standing = self.standings.get(name)
@@ -165,11 +170,11 @@ class RunInputs:
         self._expected.update({name: hull(some) for name, some in asked.items() if len(some) > 1})
 
     def size(self, name: str, reach: Extent, until: int) -> int:
-        """About how many rows there are to read."""
+        """About how many rows an extent has."""
         return estimate_rows(*self.buckets_for(name, reach, until))
 
     def buckets_for(self, name: str, reach: Extent, until: int) -> tuple[Sequence[Bucket], Interval]:
-        """The buckets that can hold the rows to read, and where these begin."""
+        """The buckets that can hold the rows of an extent, and the interval in which these begin."""
         interval = Interval(reach.interval.start, min(reach.interval.end, until + 1))
         if interval.empty:
             return (), interval
@@ -185,7 +190,7 @@ class RunInputs:
         return find(self.site.catalog, of, of.last.commit_id, interval), interval
 
     def size_of_all(self, name: str, reaches: Sequence[Extent], until: int) -> int:
-        """The same for what any of several reaches asks for, each row once."""
+        """About how many rows are in any of several extents."""
         if name not in self.standings or len(reaches) <= 1:
             return self.size(name, reduce(or_, reaches, NO_ROWS), until)
         standing = self.standings[name]
@@ -196,7 +201,7 @@ class RunInputs:
 
     @staticmethod
     def _start_intervals(standing: StreamState, reaches: Iterable[Extent], until: int) -> list[Interval]:
-        """Where the rows begin that reaches ask for."""
+        """The intervals in which the rows of extents begin."""
         from_ever = standing.stream.relation is not None
         return [
             Interval(LOWEST if from_ever or each.axis is ExtentAxis.INSTANT else each.interval.start, end)
@@ -205,14 +210,14 @@ class RunInputs:
         ]
 
     def read(self, name: str, reach: Extent, until: int, revision: int | None) -> SourceRows:
-        """Rows of a stream, relation or query; nothing that begins after `until` counts."""
+        """Rows of a stream, relation or query that begin up to `until`."""
         interval = Interval(reach.interval.start, min(reach.interval.end, until + 1))
         if name in self.standings:
             return self._of_stream(self.standings[name], reach, interval, revision)
         return self._of_query(self.published[name], reach, interval)
 
     def read_all(self, name: str, reaches: Sequence[Extent], until: int, revision: int | None) -> SourceRows:
-        """Rows of a source that any of several reaches asks for, each row once."""
+        """Rows of a source that are in any of several extents, each once."""
         if name not in self.standings or len(reaches) <= 1:
             return self.read(name, reduce(or_, reaches, NO_ROWS), until, revision)
         standing = self.standings[name]
@@ -226,7 +231,7 @@ class RunInputs:
     def _of_stream(self, standing: StreamState, reach: Extent, interval: Interval, revision: int | None) -> SourceRows:
         stream = standing.stream
         if not interval.empty and (reach.axis is ExtentAxis.INSTANT or stream.relation is not None):
-            # What counts at an instant may have begun at any time before.
+            # A row that is valid at an instant may have begun at any time before.
             interval = Interval(LOWEST, interval.end)
         return self._shared_scan(standing, interval, groups_of_extent(stream, reach), revision)
 
@@ -235,7 +240,7 @@ class RunInputs:
     ) -> SourceRows:
         up_to = None if revision is None or revision >= standing.applied else revision
         key = (id(self.session_of), standing.stream_id, interval, groups, up_to)
-        # One at a time: the second that needs the same rows finds them.
+        # Under the lock, so that a second query that needs the same rows finds them.
         with self._lock:
             if key not in self._shared:
                 self._shared[key] = self._scanned(ArchiveScan(standing, self.commit_id, interval, groups, up_to))
@@ -246,8 +251,7 @@ class RunInputs:
         return SourceRows(self._frame(scan, found), estimate_rows(found.all, scan.interval), tuple(found.all))
 
     def _frame(self, scan: ArchiveScan, found: ScanBuckets) -> DataFrame:
-        """The rows of a scan. Of a corrected stream that several queries read the near engine is handed what has been
-        read for all of them."""
+        """The rows of a scan. Where possible the near engine is handed rows that were read once for several queries."""
         at = (self.site.catalog, self.site.warehouse)
         stream, expected = scan.state.stream, self._expected.get(scan.state.stream.name)
         if not self.near or not found.overlays or scan.groups is not None or expected is None:
@@ -291,7 +295,7 @@ class RunInputs:
         )
 
     def _candidates(self, scan: ArchiveScan) -> ScanBuckets:
-        """What the index has for a scan: asked once, though first for its size."""
+        """The buckets for a scan, looked up once for its size and its rows."""
         if scan.interval.empty:
             return ScanBuckets(())
         key = (scan.state.stream_id, scan.interval, scan.groups, scan.omits_revisions and scan.revisions_up_to)
@@ -301,7 +305,7 @@ class RunInputs:
             return self._found[key]
 
     def results_of(self, of: ResultArchive, fields: Sequence[str]) -> DataFrame:
-        """All that has been published of a query, under the names of its plan."""
+        """All published results of a query, with the names of its plan."""
         site = self.site
         some = buckets_by_start(site.catalog, of, of.last.commit_id)
         rows = results_frame(self.session, site.catalog, site.warehouse, of.shape, some)
@@ -330,12 +334,12 @@ class RunInputs:
         """Stream, commit and id of the batches that have come after a commit."""
         with self._lock:
             if since not in self._batches:
-                # Most queries stand at the same commit.
+                # Most queries were evaluated as of the same commit.
                 self._batches[since] = ledger.appended_batches(self.site.catalog, since, self.commit_id)
             return self._batches[since]
 
     def batches(self, names: Iterable[str], since: int) -> dict[str, str]:
-        """Which batches have come to these streams after a commit: one by its id, several by their commits."""
+        """The batches that have come to these streams after a commit, as a cause: one by its id, several by commits."""
         wanted = {self.standings[name].stream_id for name in names}
         found = [(commit, batch) for stream, commit, batch in self.batches_since(since) if stream in wanted]
         if len(found) == 1:
@@ -363,14 +367,14 @@ def _in_intervals(stream: Stream, intervals: Iterable[Interval]) -> str:
 
 
 def groups_of_extent(stream: Stream, reach: Extent) -> frozenset[GroupKey] | None:
-    """The group that all the rows are of, if that is known."""
+    """The group that all rows of an extent belong to, if its constants tell it."""
     if not stream.group or any(not isinstance(reach.values.get(name), str) for name in stream.group):
         return None
     return frozenset([tuple(str(reach.values[name]) for name in stream.group)])
 
 
 def _groups_of_extents(stream: Stream, reaches: Iterable[Extent]) -> frozenset[GroupKey] | None:
-    """The groups that the rows are of, if those of all reaches are known."""
+    """The groups that the rows of extents belong to, if the constants of each tell one."""
     found = [groups_of_extent(stream, each) for each in reaches if not each.interval.empty]
     return None if any(each is None for each in found) else frozenset(group for each in found for group in each or ())
 
@@ -381,7 +385,7 @@ def estimate_rows(found: Iterable[Bucket], interval: Interval) -> int:
 
 
 def measure_reads(some: Iterable[SourceRows]) -> EvaluationCost:
-    """What it takes to read all of them, each bucket once."""
+    """The cost of reading all of them, each bucket counted once."""
     opened = {(each.bucket_id): each for read in some for each in read.buckets}
     return EvaluationCost(
         len(opened), sum(each.rows for each in opened.values()), sum(each.size for each in opened.values())

@@ -1,5 +1,9 @@
-"""What is due: how far the streams of a query reach, whether anything has come that its answers do not contain, and
-which corrections they cannot take up by going on."""
+"""How far the sources of a query reach, whether the query is behind, which corrections only a sweep can take up, and
+what a reader is told of a query that has no results or has stopped.
+
+Light: no Spark, no SQL. A query goes from its frontier, the last instant that it has answered, up to its watermark,
+the least stable point of its streams. A revision that concerns rows before the frontier is deferred to a sweep; those
+after it wait, too, since revisions are taken up in their order."""
 
 from __future__ import annotations
 
@@ -19,34 +23,34 @@ ProgressCallback = Callable[[str], None]
 
 
 def input_watermark(bases: Iterable[StreamState]) -> int | None:
-    """The least stable point of the streams; None where one of them has none yet. Relations have no say: their versions
-    are valid until others come, which may be never."""
+    """The least stable point of the streams; None where one of them has none yet. Relations are left out, since their
+    versions are valid until others come, which may be never."""
     stable = [each.stable for each in bases if each.stream.relation is None]
     known = [each for each in stable if each is not None]
     return min(known) if len(known) == len(stable) and known else None
 
 
 def limit_to_upstream(until: int | None, below: Iterable[ResultArchive]) -> int | None:
-    """The same, but not further than the queries that are read: they may have gone a part of the way only."""
+    """The watermark, but not after the frontier of a query that is read, whose step may have been taken in part."""
     return None if until is None else min([until, *(each.frontier for each in below)])
 
 
 def is_behind(basis: ResultArchive, bases: Iterable[StreamState], until: int, came: Collection[int]) -> bool:
-    """Whether anything has come since a query was evaluated: further instants, or rows of the last one. `came`: the ids
-    of the streams that batches have come to since. Compaction and ageing move a stream, too, and bring nothing."""
+    """Whether anything has come since a query was evaluated: later instants, or rows of the last one. `came`: the ids
+    of the streams that batches have come to since. Compaction and ageing change a stream, too, and bring no rows."""
     return until > basis.frontier or any(each.stream_id in came for each in bases)
 
 
 def revision_to_read(standing: StreamState, overlays: Sequence[Bucket], known: int, answered: int) -> int:
-    """Up to which revision a query reads a stream when it goes on: those that reach behind what it has answered, and
+    """The revision up to which the next evaluation of a query reads a stream. Revisions of rows before `answered`, and
     all after them, wait for a sweep."""
     waiting = deferred_overlays(overlays, known, answered)
     return standing.applied if not waiting else max(known, (waiting[0].revision_first or 1) - 1)
 
 
 def deferred_overlays(overlays: Sequence[Bucket], known: int, answered: int) -> list[Bucket]:
-    """Of the overlays that came after a revision those that a query does not take up by going on: from the first one
-    that reaches behind what it has answered. Revisions are taken up in their order, so all later ones wait with it."""
+    """The overlays after revision `known` that the next evaluation does not take up: from the first one on that has or
+    masks rows before `answered`. Revisions are taken up in their order, so that all later ones wait with it."""
     later = sorted((each for each in overlays if (each.revision_last or 0) > known), key=_first_revision)
     for at, each in enumerate(later):
         if any(ends[0] < answered for ends in (each.masks, each.content) if ends is not None):
@@ -55,8 +59,8 @@ def deferred_overlays(overlays: Sequence[Bucket], known: int, answered: int) -> 
 
 
 def transitive_inputs(name: str, reads: Mapping[str, Sequence[str]]) -> list[str]:
-    """What a query reads, directly or through others: streams, relations and queries. `reads`: what each query reads
-    itself."""
+    """The streams, relations and queries that a query reads, directly or through others. `reads`: what each query reads
+    directly."""
     found: dict[str, None] = {}
     waiting = [name]
     while waiting:
@@ -71,12 +75,11 @@ def _first_revision(overlay: Bucket) -> int:
     return overlay.revision_first or 0
 
 
-# Queries as those know them who read their results: which is meant, whether it has results, and what is to be said of
-# them.
+# Queries as readers of results name them.
 
 
 def resolve_query(catalog: Catalog, said: str, commit_id: int) -> str:
-    """The name of the query that is meant: one that there is, or one that had results at a commit."""
+    """The name of a query, from one written in any case: a current query, or one that had results at a commit."""
     known = queries.recorded_queries(catalog)
     written = {name.lower(): name for name in known}
     if said.lower() in written:
@@ -91,7 +94,7 @@ def resolve_query(catalog: Catalog, said: str, commit_id: int) -> str:
 
 
 def no_results_error(catalog: Catalog, name: str) -> ErrataError:
-    """Why a query that is there has no results."""
+    """Why a current query has no results."""
     fault = queries.stopped_queries(catalog).get(queries.recorded_queries(catalog)[name].query_id)
     if fault is None:
         return ErrataError(
@@ -106,7 +109,7 @@ def no_results_error(catalog: Catalog, name: str) -> ErrataError:
 
 
 def reader_notes(catalog: Catalog, some: Sequence[ResultArchive]) -> list[str]:
-    """What a reader of the newest results has to know of the queries."""
+    """What a reader of the newest results has to know: that a query was edited since, or has stopped."""
     known, halted = queries.recorded_queries(catalog), queries.stopped_queries(catalog)
     notes = []
     for of in some:
@@ -126,11 +129,11 @@ def reader_notes(catalog: Catalog, some: Sequence[ResultArchive]) -> list[str]:
 
 
 def result_horizon(catalog: Catalog) -> int:
-    """For how long past states of results stay readable: as long as those of any stream."""
+    """For how long past states of results stay readable, in microseconds: as long as those of any stream."""
     with catalog.reading() as connection:
         return longest_horizon(connection)
 
 
 def event_time_text(at: int, of: ResultArchive) -> str:
-    """An event time of a query."""
+    """An event time of a query, as text."""
     return format_instant(at) if of.shape.timed else str(at)

@@ -1,4 +1,8 @@
-"""How two forms of a query differ in their answers: published when the edited one takes the former one's place."""
+"""Writes the results of a step as buckets, in this process or in Spark's tasks, and the change records between two
+forms of a query.
+
+Few results are fetched and written here; many are repartitioned by time (where they are only added) or by key, so that
+each task has all that decides about its results, old and new. Both ways call `publication.settle_results`."""
 
 from __future__ import annotations
 
@@ -26,8 +30,9 @@ _OLD_PREFIX, _IS_NOW, _WAS_BEFORE = "_o_", "_there", "_was_there"
 def difference_records(
     was: DataFrame, was_shape: ResultShape, now: DataFrame, shape: ResultShape, run: int
 ) -> DataFrame:
-    """The change records that lead from the one answer to the other, both in their kept forms. The former one may have
-    reached further: what it says of later instants is withdrawn, too. Columns that it did not have were NULL."""
+    """The change records that lead from a former form's results to the current ones, both with the names of results.
+    Former results of later instants than the current ones reach are withdrawn. Columns that the former form did not
+    have were NULL."""
     types = {each.name: each.type for each in was_shape.columns}
     payload = [name for name in shape.payload if types.get(name) == type_of_column(shape, name)]
     former = {_former_column(name): quote_name(name) for name in (*shape.key, *payload, VS, VE)}
@@ -71,33 +76,32 @@ def _record_columns(shape: ResultShape, known: Sequence[str], run: int) -> dict[
     return {OP: op, **told, OLD_VE: _former_column(VE), **before, EVALUATION: f"{run}L"}
 
 
-# From the frame of a step's results to buckets: in this process where they are few, in Spark's tasks where they may be
-# many. What is settled, open, at the tip and told by the feed is decided in one place for both.
+# The sink.
 
 _STATE_STRUCT, _IS_STATE, _BEFORE = "_state", "_is_state", "_before"
 
 
 @dataclass(frozen=True)
 class StepOutput:
-    """What became of a step's results."""
+    """The buckets that a step has written."""
 
     buckets: list[NewBucket] = field(default_factory=list)
 
     def rows(self, *roles: Role) -> int:
-        """How many rows there are in buckets of these roles."""
+        """The number of rows in buckets of these roles."""
         return sum(each.rows for each in self.buckets if each.role in roles)
 
 
 @dataclass(frozen=True, slots=True)
 class ResultSink:
-    """Deposits results of one step. It crosses to Spark's workers."""
+    """Writes the results of one step. It crosses to Spark's workers."""
 
     writer: ResultWriter
     shape: ResultShape
     context: StepContext
 
     def write_local(self, rows: pa.Table, before: pa.Table) -> StepOutput:
-        """Results that are at hand, `before` being those that were open or at the tip."""
+        """Write results in this process. `before`: the results that were open or at the tip."""
         return StepOutput(list(self._written(settle_results(rows, before, self.context, self.shape))))
 
     def _written(self, settled: RowsByRole) -> Iterator[NewBucket]:
@@ -107,8 +111,8 @@ class ResultSink:
         yield from self.writer.write(Role.FEED, settled.feed)
 
     def write_in_tasks(self, rows: DataFrame, before: DataFrame, tasks: int) -> StepOutput:
-        """The same in as many tasks. Where results are only added each task has a range of time; else it has some keys,
-        and sees all that is said of them."""
+        """Write results in so many tasks. Where results are only added a task has a range of time; else it has all rows
+        of some keys."""
         whole = select_sql(rows, "*", f"0L AS {EVALUATION}", f"FALSE AS {_BEFORE}")
         whole = whole.unionByName(select_sql(before, "*", f"TRUE AS {_BEFORE}"))
         told = self.context
@@ -123,11 +127,11 @@ class ResultSink:
         return StepOutput([bucket_from_row(each) for each in found.to_pylist()])
 
     def write_changes(self, records: DataFrame) -> list[NewBucket]:
-        """Buckets of change records, written in this process."""
+        """Write change records in this process."""
         return self.writer.write(Role.FEED, conform(fetch_rows(records), feed_schema(self.shape)))
 
     def write_changes_in_tasks(self, records: DataFrame) -> list[NewBucket]:
-        """The same, written by tasks."""
+        """Write change records in tasks."""
         writer, schema = self.writer, feed_schema(self.shape)
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -155,13 +159,13 @@ class ResultSink:
 def collect_results(
     rows: DataFrame, state: DataFrame | pa.Table | None, schema: pa.Schema
 ) -> tuple[pa.Table, pa.Table | None]:
-    """Results and state in memory, by one job. A state that has been fetched stays as it is."""
+    """Fetch results and state in one job. A state that has been fetched stays as it is."""
     if state is None or isinstance(state, pa.Table):
         return conform(fetch_rows(rows), schema), state
     if is_near(rows.sparkSession):
-        # Two jobs there cost less than one that packs both: nothing is planned by a JVM.
+        # Two jobs of the near engine cost less than one that packs both.
         return conform(fetch_rows(rows), schema), fetch_rows(state)
-    # A struct of NULLs and not NULL itself, or Arrow would find NULLs within that a column of the state cannot have.
+    # A struct of NULLs and not NULL: of a NULL struct Arrow would refuse the fields that cannot be NULL.
     nothing = sf.struct(*(sf.lit(None).cast(each.dataType).alias(each.name) for each in state.schema))
     packed = state.select(sf.struct(*(sf.col(quote_name(name)) for name in state.columns)).alias(_STATE_STRUCT))
     plain = rows.select("*", nothing.alias(_STATE_STRUCT), sf.lit(False).alias(_IS_STATE))
@@ -178,6 +182,6 @@ def collect_results(
 def select_result_columns(
     rows: DataFrame, shape: ResultShape, fields: list[str], scope: list[str] | None = None
 ) -> DataFrame:
-    """Results of a plan under the names by which they are kept."""
+    """Results of a plan with the names of results."""
     named = [f"{quote_name(field)} AS {quote_name(name)}" for field, name in zip(fields, shape.names, strict=True)]
     return select_sql(rows, *named, VS, VE, *map(quote_name, scope or ()))

@@ -1,5 +1,7 @@
-"""Steps that cover very much history are done in parts, each a commit. Where to cut one is told from the bucket index
-alone: no rows are read for it."""
+"""Cuts a step that reads very much history into parts, each a commit, so that memory does not grow with the archive.
+
+Where to cut is estimated from the bucket index alone: the rows of a bucket are taken to be spread evenly over its
+event times, and a binary search finds the event time up to which about STEP_PART_ROWS rows are read."""
 
 from __future__ import annotations
 
@@ -20,31 +22,31 @@ from errata.model.extent import Extent, ExtentAxis
 from errata.model.time import HIGHEST, LOWEST, Interval
 
 STEP_PART_ROWS = 20_000_000
-"""A step reads about so many rows. What it makes may be brought here whole, results and the partial aggregates of all
-windows that rows lie in, so that it must not grow with the archive. With far fewer rows it would begin to show what a
-part costs whatever it reads: its jobs, its commit, and the rows of open windows that it reads again."""
+"""Rows that a part of a step reads, about. Its results, and the partial aggregates of all windows that rows lie in, may
+be fetched into this process, which bounds it. With far fewer rows the fixed cost of a part would show: its jobs, its
+commit, and the rows of open windows that are read again."""
 
 
 _PartSource = tuple[str, str]
-"""A part of what is read, and the source."""
+"""A part of the read (see `source_reads`), and the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepPart:
-    """A step as far as it is taken at once."""
+    """A step, or a part of one that is a commit of its own."""
 
     step: EvaluationSpan
     rows_left: int = 0
-    """About how many rows are left for those that follow; 0 where it is the whole."""
+    """About how many rows are left for the parts that follow; 0 where it is the whole step."""
 
 
 def first_part(
     plan: Plan, route: Route, step: EvaluationSpan, begins: int, inputs: RunInputs, *, beginning: bool
 ) -> StepPart:
-    """A step, or the first part of it if it reads very many rows. `plan` has been rewritten; the part goes to `begins`
-    at least, the first instant that is answered; `beginning` tells that no result has been published yet."""
+    """A step, or the first part of it where it reads very many rows. `plan` has been rewritten. The part ends after
+    `begins`, the first instant that is answered. `beginning`: no result has been published yet."""
     if _stored_rows(plan, inputs) <= STEP_PART_ROWS:
-        return StepPart(step)  # mostly, and the index need not be asked for that
+        return StepPart(step)  # the usual case, decided without the index
     ahead = _StepEstimate(plan, route, step, inputs, beginning=beginning)
     rows = ahead.rows(step.until)
     if rows <= STEP_PART_ROWS or ahead.reads_all_each_time:
@@ -57,7 +59,7 @@ def first_part(
 def split_step(
     plan: Plan, route: Route, step: EvaluationSpan, begins: int, inputs: RunInputs
 ) -> Iterator[EvaluationSpan]:
-    """The first step of a query in all its parts."""
+    """All parts of a query's first step."""
     part = first_part(plan, route, step, begins, inputs, beginning=True)
     while part.rows_left:
         yield part.step
@@ -67,9 +69,9 @@ def split_step(
 
 
 def find_cut(rows: Callable[[int], int], low: int, until: int, most: int) -> int | None:
-    """An event time behind `low` up to which about so many rows are read, in parts that are about alike; None if it is
-    not worth a cut. `rows` tells how many are read up to an event time, and never falls. What is read also by those who
-    go no further than `low` is read by each part: so none has fewer rows that are new."""
+    """An event time after `low` up to which about `most` rows are read, such that all parts are about equal; None where
+    a cut is not worth it. `rows` gives the number of rows read up to an event time, and never decreases. Rows up to
+    `low` are read by each part, so that no part has fewer new rows than these."""
     known, every = rows(low), rows(until)
     size = max(most, known)
     number = round((every - known) / size)
@@ -80,19 +82,19 @@ def find_cut(rows: Callable[[int], int], low: int, until: int, most: int) -> int
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if rows(middle) < aim else (low, middle)
-    # The first instant that brings as many: it is behind the beginning, however many it brings by itself.
+    # The first instant with as many rows. It is after `low`, however many rows a single instant has.
     return high if high < until else None
 
 
 def _stored_rows(plan: Plan, inputs: RunInputs) -> int:
-    """The rows of all that a plan reads, whenever they begin."""
+    """The number of rows of all sources that a plan reads."""
     names = {scan.source.name for scan in scans_of(plan)}
     return sum((inputs.standings if name in inputs.standings else inputs.published)[name].rows for name in names)
 
 
 @dataclass(frozen=True, slots=True)
 class RowDensity:
-    """What the index tells of the rows of a source."""
+    """How the rows of a source lie in time, by the bucket index."""
 
     begins: npt.NDArray[np.float64]
     ends: npt.NDArray[np.float64]
@@ -105,19 +107,19 @@ class RowDensity:
 
     @property
     def lowest(self) -> int:
-        """No row begins before."""
+        """The first event time of a row."""
         return int(self.begins.min()) if len(self.begins) else HIGHEST
 
     def within(self, interval: Interval) -> float:
-        """About how many lie in an interval."""
+        """About how many rows begin in an interval."""
         low, high = np.maximum(self.begins, interval.start), np.minimum(self.ends, interval.end)
         return float((self.rows * np.maximum(0.0, high - low) / np.maximum(1.0, self.ends - self.begins)).sum())
 
 
 @dataclass
 class _StepEstimate:
-    """The rows that a step reads, by how far it goes: those of all inputs together, but for relations, which are read
-    whole each time."""
+    """The rows that a step reads, by where it ends: of all sources together, except relations, which are read whole
+    each time."""
 
     plan: Plan
     route: Route
@@ -133,19 +135,19 @@ class _StepEstimate:
 
     @property
     def lowest(self) -> int:
-        """No row that is read begins before."""
+        """The first event time of a row that is read."""
         return min((each.lowest for each in self._held.values()), default=HIGHEST)
 
     @property
     def reads_all_each_time(self) -> bool:
-        """Whether a source is read from its beginning, however little one goes on: then parts would read it again and
-        again, and the results of such are not brought here."""
+        """Whether a source is read from its beginning however short the step is. Parts would then read it again and
+        again; results of such steps are not fetched into this process."""
         until = self.step.until
         later = self._needed(EvaluationSpan(until, until), beginning=False)
         return any(not reach.interval.empty and self._start(key, reach) == LOWEST for key, reach in later.items())
 
     def rows(self, until: int) -> int:
-        """About how many are read up to an event time."""
+        """About how many rows are read up to an event time."""
         found = 0.0
         for key, reach in self._reaches(until).items():
             interval = Interval(self._start(key, reach), min(reach.interval.end, until + 1))
@@ -166,6 +168,6 @@ class _StepEstimate:
         }
 
     def _start(self, key: _PartSource, reach: Extent) -> int:
-        """Where the rows of a source begin: those of a stream that count at an instant, at any time before."""
+        """Where the rows of an extent begin: rows of a stream that are valid at an instant began at any time before."""
         counting = reach.axis is ExtentAxis.INSTANT and key[1] in self.inputs.standings
         return LOWEST if counting else reach.interval.start

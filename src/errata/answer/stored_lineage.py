@@ -1,5 +1,9 @@
-"""Stored lineage: of which rows results were made, as evaluation finds it (replay-revisions, 2008, section 3.2.2); and
-windows of rows worked out again from just their own rows."""
+"""Stored lineage: of which rows results were made, computed by a step or a correction and written beside the results
+(replay-revisions, 2008, section 3.2.2); and row windows recomputed from just their own rows.
+
+A row of lineage has a result's key and vs, and for each scan of the plan the event times of the first and the last of
+its rows; of a row window also a hash of the first row's key, which tells that row from others of its time. Writing it
+takes a second job over the rows that are read."""
 
 from __future__ import annotations
 
@@ -58,12 +62,12 @@ _SEQUENCE_ID, _SEQUENCE_START, _SEQUENCE_END, _FIRST_HASH, _FIRST_NUMBER = "_q",
 
 
 def lineage_columns(plan: Plan) -> list[str]:
-    """The columns of stored lineage beside a result's key and vs."""
+    """The columns of stored lineage, except a result's key and vs."""
     return [*stored_columns(plan), LINEAGE_FIRST_KEY]
 
 
 def lineage_of_step(plan: Plan, route: Route, step: EvaluationSpan, given: StepInput) -> DataFrame:
-    """Of which rows the results of a step were made, and perhaps of others; by the names of the plan."""
+    """The lineage of a step's results, and perhaps of others, with the names of the plan."""
     if route.kind is not RouteKind.ROW_WINDOWS:
         return lineage_of_rows(plan, route, given.frames[WHOLE], _lineage_since(step, given))
     rows = _rows_between(_row_window_tail(route), given.frames[ARRIVING], step.since, step.until)
@@ -73,12 +77,12 @@ def lineage_of_step(plan: Plan, route: Route, step: EvaluationSpan, given: StepI
 
 
 def _lineage_since(step: EvaluationSpan, given: StepInput) -> int | None:
-    """At the beginning only what counts then is worked out."""
+    """From which instant on results are computed: at the beginning, only those valid then."""
     return None if step.first or not given.beginning else step.since
 
 
 def lineage_of_rows(plan: Plan, route: Route, frames: Mapping[str, DataFrame], since: int | None = None) -> DataFrame:
-    """Of which rows the results were made that some rows make; without those that have ended by an instant."""
+    """The lineage of the results that some rows make, without results that have ended by the instant `since`."""
     if route.kind is not RouteKind.ROW_WINDOWS:
         rows = compile_plan(plan, frames, lineage=True, since=since)
         columns = map(quote_name, (*plan.key, VS, *stored_columns(plan)))
@@ -107,7 +111,7 @@ def _rows_between(found: TailOperator[Group], frames: Mapping[str, DataFrame], s
 
 
 def _with_open_windows(rows: NodeRows, found: TailOperator[Group], step: EvaluationSpan, given: StepInput) -> NodeRows:
-    """Rows that arrive, and those of open windows: as they were kept, or else all that came before."""
+    """Arriving rows, and those of open windows: from the state, or else all earlier rows."""
     unknown = {_KNOWN: "CAST(NULL AS BIGINT)"}
     frame = select_columns(rows.frame, [*rows.columns, VS, VE], **unknown)
     if STATE_SOURCE in given.frames:
@@ -121,14 +125,14 @@ def _with_open_windows(rows: NodeRows, found: TailOperator[Group], step: Evaluat
 
 
 def _lineage_of_windows(plan: Plan, found: TailOperator[Group], rows: NodeRows) -> DataFrame:
-    """Of which rows windows were made that are full."""
+    """The lineage of full windows."""
     window = _row_window(found)
     by = {f"_g{number}": rows.key(expr) for number, expr in enumerate(found.node.by)}
     placed = assign_row_windows(select_columns(rows.frame, ["*"], **by), window, list(by), rows.order, _KNOWN)
     first = f"min_by({_row_hash(rows)}, {struct_sql(rows.order)}) AS {LINEAGE_FIRST_KEY}"
     times = [f"min({VS}) AS {_START}", f"max({VS}) AS {_LAST_VS}", f"count(1) AS {_COUNT}"]
     whole = group_sql(placed, [*by, WINDOW_COLUMN], [*times, first]).filter(f"{_COUNT} = {window.size}")
-    # The key goes through what stands above unchanged, whatever its columns are called there.
+    # The operators above pass the key on unchanged, whatever its columns are called there.
     told = {quote_name(name): inner for inner, name in zip((*by, WINDOW_COLUMN), plan.key, strict=True)}
     told[VS] = _LAST_VS
     for number, span in enumerate(input_spans(found.input)):
@@ -138,17 +142,17 @@ def _lineage_of_windows(plan: Plan, found: TailOperator[Group], rows: NodeRows) 
 
 
 def _row_hash(rows: NodeRows) -> str:
-    """What tells a row from others of the same time."""
+    """A hash that tells a row from others of the same time."""
     return f"xxhash64({', '.join(map(rows.column, rows.plan.key))})"
 
 
 def replay_sequences(route: Route, rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The sequences of rows that make some windows of rows, told by their lineage. `key`: the names in there of the
-    plan's key. A sequence has the group's columns, `_q0` and on, and a number; and it is told where its first row lies,
-    the hash of that and its number among the rows of its group, and where its last row lies.
+    """The sequences of rows that make some row windows, by their lineage. `key`: the names of the plan's key there.
+    A sequence has the group's columns (`_q0` and on) and an id; the event time of its first row, the hash of that and
+    its number among the rows of its group; and the event time of its last row.
 
     Windows that share rows, or of which one begins where the other ends, are one sequence. Others are replayed apart:
-    from one to the next rows are missing, and to count over the gap would shift all windows behind it.
+    rows are missing between them, and counting over the gap would shift all windows after it.
     """
     found = _row_window_tail(route)
     window, spans = _row_window(found), input_spans(found.input)
@@ -164,7 +168,7 @@ def replay_sequences(route: Route, rows: pa.Table, key: Sequence[str]) -> pa.Tab
     lasts = np.append(heads[1:], len(order))[: len(heads)] - 1
     at = pa.array(heads)
     columns = {f"_q{place}": ordered[name].take(at) for place, name in enumerate(group)}
-    # Of windows in the order of their numbers none ends before the one before it.
+    # In the order of their numbers windows end one after the other.
     ends = ordered[VS].to_numpy()[lasts]
     told_by = {
         _SEQUENCE_ID: np.arange(len(heads)),
@@ -179,14 +183,14 @@ def replay_sequences(route: Route, rows: pa.Table, key: Sequence[str]) -> pa.Tab
 def recompute_results(
     plan: Plan, route: Route, frames: Mapping[str, DataFrame], lineage: pa.Table, key: Sequence[str]
 ) -> DataFrame:
-    """The results whose lineage is told, and perhaps others, from the rows that they were made of."""
+    """The results whose lineage is given, and perhaps others, from the rows that they were made of."""
     if route.kind is RouteKind.ROW_WINDOWS:
         return replay_row_windows(route, frames, replay_sequences(route, lineage, key))
     return compile_plan(plan, frames)
 
 
 def replay_row_windows(route: Route, frames: Mapping[str, DataFrame], of: pa.Table) -> DataFrame:
-    """The results of all windows that lie wholly in the sequences, by the names of the plan."""
+    """The results of all windows that lie wholly in the sequences, with the names of the plan."""
     found = _row_window_tail(route)
     rows = compile_rows(found.input, frames)
     session = rows.frame.sparkSession
@@ -213,25 +217,24 @@ def replay_row_windows(route: Route, frames: Mapping[str, DataFrame], of: pa.Tab
     return named_frame(apply_operators(found.above, filled), [_SEQUENCE_ID]).drop(_SEQUENCE_ID)
 
 
-# Stored lineage of a query's results, written beside them: by steps that bring results, and by corrections.
+# Lineage written beside results.
 
 
 def stores_lineage(task: EvaluationTask) -> bool:
-    """Whether lineage is kept beside the query's results."""
+    """Whether lineage is stored for the query's results."""
     declared = task.query.checked.query.lineage is LineageMode.STORED
     return declared and why_no_stored_lineage(task.rewritten, task.route) is None
 
 
 def stored_lineage_schema(task: EvaluationTask) -> pa.Schema:
-    """The lineage of a query's results as it is kept."""
+    """The schema of stored lineage."""
     return lineage_schema(task.shape, lineage_columns(task.rewritten))
 
 
 def write_step_lineage(
     task: EvaluationTask, given: StepInput, since: int, writer: ResultWriter, tasks: int
 ) -> list[NewBucket]:
-    """The buckets of the lineage of a step's results, which begin from `since` on; written here, or in so many of
-    Spark's tasks."""
+    """Write the lineage of a step's results that begin from `since` on: in this process, or in `tasks` Spark tasks."""
     found = _lineage_frame(task, lineage_of_step(task.rewritten, task.route, task.step, given))
     since = max(since, task.results_from)
     after = f"{VS} <= {task.step.until}L" + (f" AND {VS} >= {since}L" if since > LOWEST else "")
@@ -241,7 +244,7 @@ def write_step_lineage(
 def write_region_lineage(
     task: EvaluationTask, frames: Mapping[str, DataFrame], regions: Sequence[Extent], writer: ResultWriter, tasks: int
 ) -> list[NewBucket]:
-    """The same of the results in regions, which are told by the names under which results are kept."""
+    """Write the lineage of the results in regions, which have the names of results."""
     start, end = min(each.interval.start for each in regions), max(each.interval.end for each in regions)
     hull = f"{VS} < {min(end, task.step.until + 1)}L" + (f" AND {VS} >= {start}L" if start > LOWEST else "")
     found = _lineage_frame(task, lineage_of_rows(task.rewritten, task.route, frames)).where(hull)
@@ -249,7 +252,7 @@ def write_region_lineage(
 
 
 def _lineage_frame(task: EvaluationTask, rows: DataFrame) -> DataFrame:
-    """Lineage under the names by which results are kept."""
+    """Lineage with the names of results."""
     key = [f"{quote_name(name)} AS {quote_name(task.kept_names[name])}" for name in task.plan.key]
     return select_sql(rows, *key, VS, *lineage_columns(task.rewritten))
 
@@ -262,7 +265,7 @@ class _LineageWriter:
     schema: pa.Schema
     run: int
     regions: tuple[Extent, ...] | None = None
-    """Only of results in here, if told."""
+    """Only lineage of results in these is written; None: all."""
 
     def written(self, rows: DataFrame, tasks: int) -> list[NewBucket]:
         if not tasks:

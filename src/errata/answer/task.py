@@ -1,4 +1,8 @@
-"""What there is to do for a query: how far its streams reach, and how it is taken there."""
+"""What is due for one query as a value: the step, the route, and the revisions and upstream evaluations that it reads.
+
+A task is planned from the catalog and the bucket index, without reading rows. Its `basis` is the results that it
+continues. It has none where the query has no results, or where others replace them: the query was edited, results that
+it reads were replaced, or a person asked for it. The step then begins at the first instant that can be answered."""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ from errata.model.time import LOWEST
 
 @dataclass(frozen=True)
 class EvaluationTask:
-    """A query that is behind, and what taking it further needs."""
+    """One evaluation of a query."""
 
     query: RecordedQuery
     plan: Plan
@@ -40,13 +44,13 @@ class EvaluationTask:
     route: Route
     step: EvaluationSpan
     basis: ResultArchive | None
-    """Its results so far; None where this form of the query has none."""
+    """Its results so far, which the step continues; None where there are none."""
     replaces: ResultArchive | None
     """The results of the form that it had before."""
     revisions: Mapping[str, int]
     shape: ResultShape
     begins: int
-    """Its answers are whole from this instant on."""
+    """The first instant that is answered."""
     inputs: Mapping[str, int] = field(default_factory=dict)
     """Of each query that is read, the number of its last evaluation that has a say."""
     results_from: int = LOWEST
@@ -65,17 +69,17 @@ class EvaluationTask:
 
     @property
     def kept_names(self) -> dict[str, str]:
-        """By the fields of the plan, the names under which results keep them."""
+        """For the fields of the plan, their names in the results."""
         return dict(zip((each.name for each in self.plan.fields), self.shape.names, strict=True))
 
     @property
     def anew(self) -> bool:
-        """Whether it takes the place of results that this very form of the query has."""
+        """Whether it replaces results of the same form of the query."""
         return self.replaces is not None and self.replaces.query_id == self.query.query_id
 
     @property
     def closes(self) -> tuple[str, int] | None:
-        """What of the results is final once it has closed."""
+        """A column that holds a beginning, and the span after which a result that has it is final."""
         return closing_column(self.plan, self.route, self.shape)
 
     def size(self, inputs: RunInputs) -> int:
@@ -84,25 +88,25 @@ class EvaluationTask:
 
     @cached_property
     def reads(self) -> Sequence[tuple[str, Extent]]:
-        """The rows that it reads of each source, one time for each part of the step."""
+        """The extents that it reads of each source, one for each part of the read."""
         parts = reads_of_step(self.rewritten, self.route, self.step, beginning=self.basis is None).values()
         return [each for part in parts for each in part.items()]
 
     def demand(self, inputs: RunInputs) -> EngineDemand:
-        """What the step asks of an engine."""
+        """What the step demands of an engine."""
         known = self.basis.rows if self.basis is not None and self.route.kind is RouteKind.NEW_VALUES else 0
         return EngineDemand(self.size(inputs) + known, obstacle=self.obstacle)
 
     @property
     def obstacle(self) -> str | None:
-        """Why the near engine cannot be asked, whatever the size."""
+        """Why the near engine cannot do it, whatever the size; None where it can."""
         hashed = self.query.checked.query.lineage is LineageMode.STORED and self.route.kind is RouteKind.ROW_WINDOWS
         return near_obstacle(self.rewritten) or (near_hash_obstacle(self.route.input) if hashed else None)
 
 
 def task_for(query: RecordedQuery, plan: Plan, inputs: RunInputs, *, anew: bool = False) -> EvaluationTask | None:
-    """What there is to do for a query; None where it is as far as its streams reach. `anew`: from the beginning, for an
-    archive that takes the place of the one there is."""
+    """The evaluation that is due for a query; None where it is up to date. `anew`: from the first instant, for an
+    archive that replaces the query's."""
     bases = {name: inputs.standings[name] for name in base_inputs(plan)}
     until = limit_to_upstream(input_watermark(bases.values()), upstream_results(inputs, plan))
     if until is None:
@@ -120,7 +124,7 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: RunInputs, *, anew: bool 
     chosen = choose_route(rewritten)
     step = first_step(chosen, begins, until) if basis is None else EvaluationSpan(basis.frontier, until)
     replaces = there if basis is None else None
-    # What takes the place of other results is no part: what they say of later instants would be withdrawn.
+    # A replacement is one commit: after a part of it the replaced results of later instants would be withdrawn.
     part = StepPart(step)
     if replaces is None:
         part = first_part(rewritten, chosen, step, begins, inputs, beginning=basis is None)
@@ -142,30 +146,30 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: RunInputs, *, anew: bool 
 
 
 def last_evaluation_read(inputs: RunInputs, of: ResultArchive, basis: ResultArchive | None) -> int:
-    """Up to which evaluation the results of a query that is read have a say: all, unless some have been corrected since
-    and the results that were made of them have not."""
+    """The last evaluation of a query that is read that is taken into account: the newest, unless corrections have come
+    that the results `basis` have not taken up."""
     unread = [] if basis is None else unread_corrections(of, basis, inputs)
     return unread[0].number - 1 if unread else of.last.number
 
 
 def upstream_results(inputs: RunInputs, plan: Plan) -> list[ResultArchive]:
-    """The results of the queries that a plan reads itself."""
+    """The results of the queries that a plan reads directly."""
     return [inputs.published[name] for name in sorted(_upstream_queries(plan)) if name in inputs.published]
 
 
 def _upstream_queries(plan: Plan) -> set[str]:
-    """The queries that a plan reads itself."""
+    """The queries that a plan reads directly."""
     return {scan.source.name for scan in scans_of(plan) if scan.source.plan is not None}
 
 
 def upstream_was_replaced(inputs: RunInputs, plan: Plan, there: ResultArchive | None) -> bool:
-    """Whether other results have taken the place of those that ours were made of: who goes on would mix the two."""
+    """Whether results that `there` was made of have been replaced. Continuing it would mix the two."""
     return there is not None and any(each.added_in > there.last.commit_id for each in upstream_results(inputs, plan))
 
 
 def _first_instant(query: RecordedQuery, plan: Plan, inputs: RunInputs) -> int | None:
-    """The first instant that is to be answered: not before those that are read answer; None where one of these does not
-    yet."""
+    """The first instant that is answered: not before that of a query that is read; None where one of these has no
+    results yet."""
     read = upstream_results(inputs, plan)
     if len(read) < len(_upstream_queries(plan)):
         return None
@@ -181,13 +185,13 @@ def _first_instant(query: RecordedQuery, plan: Plan, inputs: RunInputs) -> int |
 
 
 def _age_limits(plan: Plan, inputs: RunInputs) -> dict[str, int | None]:
-    """Where the streams now begin that a plan reads itself."""
+    """For each stream that a plan reads directly, the place before which rows have been aged out."""
     names = {scan.source.name for scan in scans_of(plan)}
     return {name: inputs.standings[name].aged_to for name in names if name in inputs.standings}
 
 
 def result_shape(plan: Plan) -> ResultShape:
-    """How the results of a plan are kept."""
+    """The columns and the kind of a plan's results."""
     fields = [(each.name, each.type, each.hidden) for each in plan.fields]
     return make_shape(fields, plan.key, update_pattern(plan), timed=has_timestamps(plan))
 
@@ -195,7 +199,7 @@ def result_shape(plan: Plan) -> ResultShape:
 def _is_due(
     basis: ResultArchive, bases: Mapping[str, StreamState], until: int, revisions: Mapping[str, int], inputs: RunInputs
 ) -> bool:
-    """Whether anything has come, or been corrected, that the answer does not contain and that it can go on to."""
+    """Whether rows have come, or revisions, that the results do not contain and the next evaluation takes up."""
     came = {stream_id for stream_id, _, _ in inputs.batches_since(basis.last.data_commit)}
     return is_behind(basis, bases.values(), until, came) or revisions != basis.last.revisions
 
@@ -203,15 +207,15 @@ def _is_due(
 def _revisions_to_read(
     inputs: RunInputs, plan: Plan, bases: Mapping[str, StreamState], basis: ResultArchive | None
 ) -> dict[str, int]:
-    """Up to which revision each stream is read: no further than by the queries that are read, or two pasts would be
-    mixed."""
+    """For each stream the revision up to which it is read: no further than by the queries that are read, or two states
+    of the past would be mixed."""
     queries = upstream_results(inputs, plan)
     read = {scan.source.name for scan in scans_of(plan)}
     waits = basis is not None and any(unread_corrections(each, basis, inputs) for each in queries)
     found = {}
     for name, each in bases.items():
         told = [other.last.revisions[name] for other in queries if name in other.last.revisions]
-        # What is read through queries alone is known as far as they know it, once their corrections are taken up.
+        # A stream that is read only through queries is read as far as by them, once their corrections are taken up.
         through = name not in read and bool(told) and not waits
         own = (
             []
@@ -223,7 +227,7 @@ def _revisions_to_read(
 
 
 def _stream_revision(inputs: RunInputs, of: StreamState, known: int | None, basis: ResultArchive | None) -> int:
-    """Up to which revision a stream could be read."""
+    """The revision up to which the next evaluation could read a stream."""
     if basis is None or known is None or known >= of.applied:
         return of.applied if known is None else known
     return revision_to_read(of, inputs.overlays(of), known, basis.frontier)

@@ -27,15 +27,16 @@ from errata.archive.schemas import computed_schema, conform
 from errata.archive.tables import match_rows
 from errata.catalog import buckets
 from errata.engine.frames import arrow_ddl, fetch_rows, frame_of_rows, stream_ddl
-from errata.engine.plans.adjustment import REMOVED, UNCHANGED, UNDECIDED, VERDICT, adjust_windows
+from errata.engine.plans.adjustment import REMOVED, UNCHANGED, UNDECIDED, VERDICT, CorrectedRows, adjust_windows
 from errata.engine.plans.node_rows import quote_name
-from errata.engine.plans.partial_groups import advance_group, final_results
+from errata.engine.plans.partial_groups import MovingRows, advance_group, final_results
 from errata.intake.types import arrow_schema
 from errata.language.incremental import PartialGroup
 from errata.language.nodes import scans_of
 from errata.language.plan import Plan
 from errata.language.source_reads import source_extents
 from errata.model.bucket import Bucket, Role
+from errata.model.commit import EvaluationSpan
 from errata.model.extent import Extent, ExtentAxis
 from errata.model.results import EVALUATION, VS
 from errata.model.time import HIGHEST, LOWEST, Interval, hull
@@ -158,7 +159,7 @@ def _replay_slice(
     if not any(each.buckets for each in read.values()):
         return ReplayedWindows(schema.empty_table(), _vanished_parts(before, correction.task.number))
     frames = {name: each.frame for name, each in read.items()}
-    done = advance_group(found, frames, None, None, LOWEST, until, parts=True)
+    done = advance_group(found, MovingRows(frames), None, EvaluationSpan(LOWEST, until), parts=True)
     made, beside = done.rows, done.windows
     if beside is not None and (inputs.near or sum(each.rows for each in read.values()) > REUSE_PARTS_ROWS):
         # Rows are aggregated once, and the results computed from the parts.
@@ -195,7 +196,7 @@ def _adjust_parts(correction: CorrectionPlan, inputs: RunInputs, parts: pa.Table
     """Results and windows, from stored parts and the rows that revisions remove and add."""
     gone, came = (revised_rows(correction, inputs, which) for which in ("gone", "came"))
     known = _parts_frame(correction, inputs, parts)
-    done = adjust_windows(_partial_group(correction), gone, came, known, correction.task.step.until)
+    done = adjust_windows(_partial_group(correction), CorrectedRows(gone, came), known, correction.task.step.until)
     return _fetch_windows(correction, done.rows, done.windows)
 
 
@@ -204,7 +205,9 @@ def _parts_frame(correction: CorrectionPlan, inputs: RunInputs, parts: pa.Table)
     if parts.column_names:
         return frame_of_rows(inputs.session, parts, arrow_ddl(parts.schema))
     found, empty = _partial_group(correction), revised_rows(correction, inputs, None)
-    windows = advance_group(found, empty, None, None, LOWEST, correction.task.step.until, parts=True).windows
+    windows = advance_group(
+        found, MovingRows(empty), None, EvaluationSpan(LOWEST, correction.task.step.until), parts=True
+    ).windows
     if windows is None:
         raise AssertionError("the parts of final windows were asked for")
     return windows
