@@ -1,0 +1,1 @@
+SELECT time, symbol, price FROM quotes WHERE price > 30
