@@ -32,10 +32,6 @@ MANY_PARAMETERS = {
     "catalog.quarantine.quarantined_rows": 8,
     "catalog.declarations.apply_changes": 7,
     "cli.results.print_rows": 7,
-    "engine.plans.adjustment.adjust_windows": 7,
-    "engine.plans.partial_groups.advance_group": 8,
-    "language.reading.mistakes._rebuild_error": 7,
-    "language.reading.select._StatementLowering._grouped": 7,
     "model.compaction.due_compaction": 7,
     "read.stream_scan.stream_frame": 7,
     "table": 7,  # `errata.table`, for notebooks: each parameter is an option of the scan

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from errata.engine.plans.adjustment import REMOVED, UNCHANGED, UNDECIDED, VERDICT, adjust_windows
-from errata.engine.plans.partial_groups import advance_group
+from errata.engine.plans.adjustment import REMOVED, UNCHANGED, UNDECIDED, VERDICT, CorrectedRows, adjust_windows
+from errata.engine.plans.partial_groups import MovingRows, advance_group
 from errata.engine.plans.partial_state import GroupState
 from errata.engine.plans.partial_sums import group_state_of
 from errata.language.expr import BIGINT, BOOLEAN, DOUBLE, Call, Expr, Lit
@@ -344,8 +344,8 @@ def test_what_cannot_be_adjusted_is_told_from_the_plan(either: SparkSession) -> 
     assert found is not None
     nothing = either.createDataFrame([], "_w BIGINT")
     with pytest.raises(PlanError, match="depends on other rows"):
-        adjust_windows(found, {}, {}, nothing, 10)
+        adjust_windows(found, CorrectedRows({}, {}), nothing, 10)
     early = find_partial_group(grouped(COUNT, window=TimeWindow(4, 2, early=True)))
     assert early is not None
     with pytest.raises(PlanError, match="final windows"):
-        advance_group(early, {}, None, None, LOWEST, 10, parts=True)
+        advance_group(early, MovingRows({}), None, EvaluationSpan(LOWEST, 10), parts=True)

@@ -55,10 +55,20 @@ class WindowAdjustment:
         return self.windows.filter(f"{VERDICT} = '{UNDECIDED}'").drop(VERDICT)
 
 
+@dataclass(frozen=True)
+class CorrectedRows:
+    """The rows that a correction removes and adds, as the frames of a group's sources. Each row is in either at most
+    once; a row that is the same in both does no harm."""
+
+    gone: InputFrames
+    """Over these the group's input yields the rows as the results contain them."""
+    came: InputFrames
+    """Over these, the rows as the results shall contain them."""
+
+
 def adjust_windows(
     found: PartialGroup,
-    gone: InputFrames,
-    came: InputFrames,
+    corrected: CorrectedRows,
     parts: DataFrame,
     until: int,
     scope: Sequence[str] = (),
@@ -66,12 +76,11 @@ def adjust_windows(
 ) -> WindowAdjustment:
     """The windows that have closed by `until` and that rows are removed from or added to.
 
-    Over `gone` the group's input yields the rows as the results contain them, over `came` as they shall contain them,
-    each row at most once in either; a row that is the same in both does no harm. `parts` are those of the windows of
-    these rows, and may be more; a window that is missing has no rows. With `state`, which covers rows before `until`,
-    windows that are still open are adjusted, too: then `windows` also has all of the state, those with `_vs >= until`,
-    as long as none of them is undecided; otherwise the state has to be rebuilt.
+    `parts` are those of the windows of these rows, and may be more; a window that is missing has no rows. With `state`,
+    which covers rows before `until`, windows that are still open are adjusted, too: then `windows` also has all of the
+    state, those with `_vs >= until`, as long as none of them is undecided; otherwise the state has to be rebuilt.
     """
+    gone, came = corrected.gone, corrected.came
     if (why := adjustment_obstacle(found)) is not None:
         raise PlanError(why, where="Group")
     work = _WindowAdjuster(found, group_state_of(found), tuple(scope), is_any_near(came), until, open=state is not None)

@@ -35,6 +35,7 @@ from errata.engine.plans.partial_sums import group_state_of
 from errata.language.incremental import PartialGroup
 from errata.language.nodes import TimeWindow
 from errata.language.plan import PlanError
+from errata.model.commit import EvaluationSpan
 from errata.model.time import LOWEST
 
 CARRIED_COUNT = "_turns"
@@ -208,25 +209,32 @@ def partition_clause(group: Sequence[str]) -> str:
 _NEXT_TIME = "_next"
 
 
+@dataclass(frozen=True)
+class MovingRows:
+    """The rows that a step of a group reads, as the frames of its sources."""
+
+    arriving: InputFrames
+    """Over these the group's input yields all rows with an own time in `[since, until]`."""
+    leaving: InputFrames | None = None
+    """Over these, all rows with an own time in `[since - span, until - span]`; None where rows count for ever."""
+
+
 def advance_group(
     found: PartialGroup,
-    arriving: InputFrames,
-    leaving: InputFrames | None,
+    moving: MovingRows,
     state: DataFrame | None,
-    since: int,
-    until: int,
+    span: EvaluationSpan,
     scope: Sequence[str] = (),
     *,
     parts: bool = False,
 ) -> AdvanceResult:
-    """The group's results at the instants `[since, until]`.
+    """The group's results at the instants `[since, until]` of a span.
 
-    Over `arriving` the group's input yields all rows with an own time in `[since, until]`, over `leaving` all with one
-    in `[since - span, until - span]`; where rows count for ever none leaves. The results are all those that count at an
-    instant from `since` on; of final windows those that end in `[since, until]`, of early ones those that end after
-    `since`, since no others can change. With `parts` the state of final windows that have ended is returned, too, from
-    the same pass over the rows.
+    The results are all those that count at an instant from `since` on; of final windows those that end in `[since,
+    until]`, of early ones those that end after `since`, since no others can change. With `parts` the state of final
+    windows that have ended is returned, too, from the same pass over the rows.
     """
+    arriving, leaving, since, until = moving.arriving, moving.leaving, span.since, span.until
     if parts and found.covering:
         raise PlanError("only what is kept of final windows is told when they close", where="Group")
     step = _GroupAdvance(found, group_state_of(found), tuple(scope), is_any_near(arriving), since, until)

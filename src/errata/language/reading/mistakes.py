@@ -7,6 +7,7 @@ Messages are part of the interface: tests and docs/language.md repeat them.
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from sqlglot import exp
 
@@ -45,13 +46,8 @@ class LanguageError(UsageError):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_error, (self.what, self.where, self.why, self.how, self.line, self.column, self.excerpt))
-
-
-def _rebuild_error(
-    what: str, where: str | None, why: str | None, how: str | None, line: int, column: int, excerpt: str
-) -> LanguageError:
-    return LanguageError(what, where=where, why=why, how=how, line=line, column=column, excerpt=excerpt)
+        rebuild = partial(LanguageError, self.what, where=self.where, why=self.why, how=self.how)
+        return (partial(rebuild, line=self.line, column=self.column, excerpt=self.excerpt), ())
 
 
 class SqlText:

@@ -157,7 +157,11 @@ class _StatementLowering:
             expressions = expressions_over(self.statement, scope, plan)
             plan = Filter(plan, expressions.condition(where.this))
         if _is_grouped(node):
-            plan = self._grouped(node, prefix, plan, scope, names, number, early=outermost and self.early)
+            early = outermost and self.early
+            aliases = {each.alias.lower(): each.this for each in node.expressions if isinstance(each, exp.Alias)}
+            grouping = GroupClause(self.statement, scope, plan, aliases, number, early)
+            plan = self._grouped(node, prefix, scope, names, grouping)
+            self.windows += early and isinstance(grouping.window, TimeWindow)
         else:
             over = expressions_over(self.statement, scope, plan)
             plan = self._project(plan, prefix, self._items(node, scope, names, over.lower))
@@ -171,22 +175,11 @@ class _StatementLowering:
         return self.statement.next_window()
 
     def _grouped(
-        self,
-        node: exp.Select,
-        prefix: str,
-        plan: Plan,
-        scope: SelectScope,
-        names: Sequence[str],
-        number: int,
-        *,
-        early: bool,
+        self, node: exp.Select, prefix: str, scope: SelectScope, names: Sequence[str], grouping: GroupClause
     ) -> Plan:
-        aliases = {each.alias.lower(): each.this for each in node.expressions if isinstance(each, exp.Alias)}
-        grouping = GroupClause(self.statement, scope, plan, aliases, number, early)
         if (group := node.args.get("group")) is not None:
             refuse_unknown_parts(self.text, group, {"expressions"})
             grouping.group_by(group.expressions)
-        self.windows += early and isinstance(grouping.window, TimeWindow)
         for each in node.expressions:
             if each.is_star:
                 raise self.text.mistake(
