@@ -1,11 +1,14 @@
-"""A range of a query's results worked out again from history: for a backfill, or where somebody is in doubt. Only what
-comes out different is published."""
+"""Recomputes a range of a query's published results from history: for a backfill, or to verify them. Only results that
+are different are published.
+
+A replay goes in parts that each read about REPLAY_PART_ROWS rows. The catalog notes how far it has come, so that one
+that was broken off is resumed by asking for the same range again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from errata.answer.correction import compute_correction
 from errata.answer.correction_commit import commit_correction
@@ -32,15 +35,15 @@ from errata.model.technique import Technique
 from errata.model.time import Interval, parse_event_time
 
 REPLAY_PART_ROWS = 5_000_000
-"""A part of a replay reads about so many rows; each is a commit, if anything comes out different."""
+"""Rows that a part of a replay reads, about. Each part is a commit, if any result is different."""
 
 REPLAY_WAIT_SECONDS = 3600.0
-"""Seconds that a replay waits for others that are at work on its query."""
+"""Seconds that a replay waits for other runners that work on its query."""
 
 
 @dataclass(frozen=True)
 class ReplayRange:
-    """What is asked for: results of event times from the one to before the other."""
+    """The range: results of event times from `since` to before `until`."""
 
     query: str
     since: str
@@ -50,22 +53,22 @@ class ReplayRange:
 
 @dataclass(frozen=True)
 class ReplayReport:
-    """What came of a replay."""
+    """The outcome of a replay, or what it would read."""
 
     query: str
     interval: Interval
     timed: bool
     rows: int
-    """About how many rows it reads."""
+    """About how many rows are read."""
     results: int = 0
-    """So many results were worked out again."""
+    """Results that were recomputed."""
     done: list[EvaluationOutcome] = field(default_factory=list)
-    """Parts of which something came out different."""
+    """Commits of the parts with different results."""
     changed: int = 0
     resumed: bool = False
-    """Whether it went on with one that had been broken off."""
+    """Whether a replay that had been broken off was resumed."""
     fault: Fault | None = None
-    """Why the query has stopped: here, or before, and then the results lack what it could not take up."""
+    """Why the query has stopped, in the replay or before; the results then lack what it could not take up."""
 
     @property
     def verified(self) -> bool:
@@ -81,15 +84,15 @@ def replay_range(
     on_step: ProgressCallback = lambda _: None,
     patience: WaitPolicy | None = None,
 ) -> ReplayReport:
-    """Work a range of results out again; `dry`: only tell what that takes. `patience`: how long the query is waited for
-    while another runner is at work on it."""
+    """Recompute a range of results; `dry`: only estimate what is read. `patience`: how long to wait for another runner
+    that works on the query."""
     recorded = queries.recorded_queries(site.catalog)
     if wanted.query not in recorded:
         raise unknown_name_error("query", wanted.query, list(recorded))
     of = _ReplayRun(site, wanted, recorded, on_step)
     name = f"query {wanted.query}"
     if dry or name in leases.living_lease_names(site.catalog):
-        # What cannot be meant is told before anything is waited for.
+        # A range that is not answered is refused before anything is waited for.
         report = of.planned()
         if dry:
             return report
@@ -105,7 +108,7 @@ def replay_range(
 
 @dataclass(frozen=True)
 class _ReplayRun:
-    """A replay that is asked for."""
+    """One call of `replay_range`."""
 
     site: Site
     wanted: ReplayRange
@@ -113,12 +116,12 @@ class _ReplayRun:
     on_step: ProgressCallback
 
     def planned(self) -> ReplayReport:
-        """What it takes."""
+        """What would be read."""
         with self._pinned() as inputs:
             return self._plan(inputs)
 
     def done(self, lease: Lease) -> ReplayReport:
-        """The same, done. It begins behind the lease: what was published before that is what it compares with."""
+        """Replay. The commit is pinned after the lease was taken, so that the published results are the newest."""
         with self._pinned() as inputs:
             query = self.recorded[self.wanted.query]
             return _replay_parts(inputs, query, self._plan(inputs), self.wanted.technique, self.on_step, lease)
@@ -159,9 +162,11 @@ def _replay_parts(
     except QueryStoppedError as stop:
         until = inputs.published[report.query].frontier
         queries.record_fault(site.catalog, query.query_id, inputs.commit_id, until, stop.fault)
-        return _replay_report(report, begun, done, resumed=resumed, fault=stop.fault)
-    known = queries.stopped_queries(site.catalog).get(query.query_id)
-    return _replay_report(report, begun, done, resumed=resumed, fault=None if known is None else known.fault)
+        fault: Fault | None = stop.fault
+    else:
+        known = queries.stopped_queries(site.catalog).get(query.query_id)
+        fault = None if known is None else known.fault
+    return replace(report, results=begun.results, done=done, changed=begun.changed, resumed=resumed, fault=fault)
 
 
 def _check_lease(lease: Lease) -> None:
@@ -173,27 +178,6 @@ def _check_lease(lease: Lease) -> None:
         )
 
 
-def _replay_report(
-    report: ReplayReport,
-    begun: ReplayProgress,
-    done: list[EvaluationOutcome],
-    *,
-    resumed: bool,
-    fault: Fault | None = None,
-) -> ReplayReport:
-    return ReplayReport(
-        report.query,
-        report.interval,
-        report.timed,
-        report.rows,
-        begun.results,
-        done,
-        begun.changed,
-        resumed,
-        fault,
-    )
-
-
 def _replay_part(
     inputs: RunInputs,
     query: RecordedQuery,
@@ -202,7 +186,7 @@ def _replay_part(
     technique: Technique,
     done: list[EvaluationOutcome],
 ) -> ReplayProgress:
-    """Replay a part. Killed before its progress is noted it is replayed again, and nothing comes out different."""
+    """Replay a part. A part whose progress was not noted is replayed again, and no result is different then."""
 
     def attempt(_: int) -> ReplayProgress:
         result = compute_correction(_plan_part(inputs, query, part, technique), inputs)
@@ -224,8 +208,7 @@ def _replay_part(
 
 
 def _check_not_later(inputs: RunInputs, name: str) -> None:
-    """Whether the results are of no later state of the streams than is read here: rows would be missing from what is
-    worked out again."""
+    """Refuse results of a later state of the streams than is read here: rows would be missing from the replay."""
     if inputs.published[name].last.data_commit > inputs.commit_id:
         raise ErrataError(
             f"another runner has meanwhile answered query {name} from rows that came after the replay began",
@@ -267,13 +250,13 @@ def _published_results(site: Site, inputs: RunInputs, query: RecordedQuery) -> R
 
 
 def _answered_interval(of: ResultArchive, wanted: ReplayRange, inputs: RunInputs) -> Interval:
-    """The range, as far as it is answered."""
+    """The part of the range that is answered."""
     since, until = (parse_event_time(each, timed=of.shape.timed) for each in (wanted.since, wanted.until))
     if since >= until:
         raise UsageError(
             f"there is nothing from {wanted.since} to before {wanted.until}", how="give the earlier time first"
         )
-    # The last instant is to be worked out again by the next run if more rows of it have come.
+    # The next run recomputes the last instant if more rows of it have come.
     last = of.frontier if has_newer_rows(of, inputs) else of.frontier + 1
     begins, ends = max(since, of.last.begins), min(until, last)
     if begins >= ends:
@@ -300,7 +283,7 @@ def _plan_part(inputs: RunInputs, query: RecordedQuery, interval: Interval, tech
 
 
 def _remaining_parts(begun: ReplayProgress, rows: int) -> Iterator[Interval]:
-    """What is left, in parts that each read a bearable number of rows."""
+    """What is left of the range, in parts that each read about REPLAY_PART_ROWS rows."""
     left = begun.left
     number = max(1, -(-rows // REPLAY_PART_ROWS))
     length = max(1, -(-(begun.interval.end - begun.interval.start) // number))

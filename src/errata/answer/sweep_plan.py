@@ -1,5 +1,8 @@
-"""What a sweep would do: which results it would work out again, by which technique, and at what cost. Nothing is
-applied, and Spark is not started."""
+"""What a sweep would do and what it would cost (`errata sweep --plan`). Nothing is applied, and Spark is not started.
+
+Applied revisions are planned as a sweep plans them. Pending ones are planned from what they say of their rows, since
+former versions are looked up only when they are applied; those that do not say where their rows lie are counted as
+unplaced. Queries are planned after those that they read, whose results that would change are revisions for them."""
 
 from __future__ import annotations
 
@@ -43,20 +46,20 @@ class PlannedCorrection:
 
     query: str
     revisions: int
-    """So many corrections and late rows its results do not contain."""
+    """Corrections and late rows that its results do not contain."""
     technique: Technique
     why: str
     regions: int
-    """So many stretches of its results would be worked out again."""
+    """Regions of its results that would be recomputed."""
     rows: int
-    """About so many rows would be read for it."""
+    """Rows that would be read, about."""
     all_rows: int
-    """About so many would be to replay everything."""
+    """Rows that a replay of everything would read, about."""
     refused: Sequence[RefusedRevisions] = ()
     waits: str | None = None
-    """Why `errata run` would leave them for now, if it would."""
+    """What `errata run` would wait for, if it would leave them for now."""
     choice: EngineChoice | None = None
-    """The engine that would do it, where there is anything to do."""
+    """The engine that would be used, where there is anything to compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,9 @@ class SweepPlan:
     """What a sweep would do."""
 
     pending: Mapping[str, int]
-    """Of each stream what waits to become history."""
+    """For each stream the number of pending revisions."""
     unplaced: Mapping[str, int] = field(default_factory=dict)
-    """Of these, corrections that do not say where their rows lie, and are not in the plan."""
+    """The number of these that do not say where their rows lie, and are not planned."""
     queries: Sequence[PlannedCorrection] = ()
     current: Sequence[str] = ()
 
@@ -74,7 +77,7 @@ class SweepPlan:
 def plan_sweep(
     site: Site, names: Sequence[str] = (), *, technique: Technique = Technique.AUTO, narrowed: bool = True
 ) -> SweepPlan:
-    """What a sweep of these queries and of those that they read would do; without names, of all."""
+    """What a sweep of these queries and of those that they read would do; of all, if none is named."""
     known = queries_with_inputs(queries.recorded_queries(site.catalog), names)
     with pins.hold_pin(site.catalog, commits.newest_commit(site.catalog), "sweep plan") as pin:
         standings = {each.stream.name: each for each in streams.stream_states(site.catalog, pin.commit_id)}
@@ -102,7 +105,7 @@ class _SweepPlanner:
     current: list[str] = field(default_factory=list)
 
     def add(self, query: RecordedQuery, plan: Plan) -> None:
-        """What would be done for a query; those that it reads are known."""
+        """Plan a query; those that it reads have been planned."""
         name, state = query.checked.name, QueryState.of(query, plan, self.inputs)
         if state.basis is None:
             return
@@ -157,7 +160,7 @@ class _SweepPlanner:
 
 
 def _result_changes(query: str, work: ReplaySequence) -> list[RevisionCluster]:
-    """The results of a query that would be worked out again, as changes for those that read it."""
+    """The results of a query that would be recomputed, as clusters of revisions for its readers."""
     return [
         RevisionCluster(query, rows_starting_in(each.interval, each.values, last_end=each.interval.end), 0, 0, 0)
         for each in work.regions
@@ -165,7 +168,7 @@ def _result_changes(query: str, work: ReplaySequence) -> list[RevisionCluster]:
 
 
 def _pending_revisions(site: Site, standing: StreamState) -> SourceRevisions:
-    """What is pending, as far as it says of which rows it is."""
+    """The pending revisions of a stream that say where their rows lie."""
     place = CorrectionContext(site.session, site.catalog, site.warehouse, standing)
     stream = standing.stream
     claimed = claim_pending(place, HIGHEST)
@@ -186,9 +189,9 @@ def _pending_revisions(site: Site, standing: StreamState) -> SourceRevisions:
 
 
 def _columns_given(stream: Stream, rows: pa.Table) -> dict[int, frozenset[str]]:
-    """By the numbers of replacements the columns that they may change."""
+    """For the numbers of replacements the columns that they may change."""
     said = RevisionFlags.by(stream, rows)
-    # What only tells which row is meant stays as it is.
+    # Columns that only identify the row stay as they are.
     telling = set(stream.key) | ({stream.order} if stream.key_has_order else set())
     found = {}
     for at, number in enumerate(rows[NUMBER].to_pylist()):

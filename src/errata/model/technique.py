@@ -1,4 +1,6 @@
-"""Techniques by which published results are corrected (replay-revisions-2008, sections 2.1 and 3.2)."""
+"""The techniques by which results that revisions touch are recomputed (replay-revisions, 2008, sections 2.1 and 3.2).
+
+They are a module of their own, and light, since the command line, jobs and the Airflow page name them."""
 
 from __future__ import annotations
 
@@ -6,15 +8,15 @@ from enum import StrEnum
 
 
 class Technique(StrEnum):
-    """How the results that revisions affect are computed again."""
+    """How results that revisions touch are recomputed."""
 
     AUTO = "auto"
-    """The one with the lowest estimated cost."""
+    """The one with the least expected cost."""
     ALL = "all"
-    """All rows of the affected groups are replayed."""
+    """All rows of the touched groups are replayed."""
     MINIMAL = "minimal"
-    """The rows that take part in affected results are replayed."""
+    """Only rows that make touched results are replayed."""
     DIRECT = "direct"
-    """Published results are adjusted, and nothing is replayed."""
+    """Published results are adjusted by the revisions, and no row is replayed."""
     NONE = "none"
     """Nothing is corrected, as the query declares."""
