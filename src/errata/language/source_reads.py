@@ -26,13 +26,12 @@ def source_extents(plan: Plan, axis: ExtentAxis, interval: Interval) -> dict[str
     which nothing is needed have an empty extent."""
     read = scans_of(plan)
     found: dict[str, Extent] = {}
-    for place, region in backward(plan, Extent(axis, interval)).items():
+    for place, extent in backward(plan, Extent(axis, interval)).items():
         scan = read[place]
-        if region.empty:
+        if extent.empty:
             continue
-        reach = region.renamed(scan.of_source)
-        name = scan.source.name
-        found[name] = found[name] | reach if name in found else reach
+        name, read_extent = scan.source.name, extent.renamed(scan.of_source)
+        found[name] = found[name] | read_extent if name in found else read_extent
     return {scan.source.name: found.get(scan.source.name, NO_ROWS) for scan in read}
 
 
@@ -101,18 +100,18 @@ def base_reads_at(plan: Plan, at: int) -> dict[str, Interval]:
     if _count_paths(plan, {}) > MAX_PATHS:
         return dict.fromkeys(base_inputs(plan), Interval(LOWEST, until))
     found = dict.fromkeys(base_inputs(plan), Interval(until, until))
-    for path, region in reads_through_queries(
+    for path, extent in reads_through_queries(
         plan, backward(plan, Extent(ExtentAxis.INSTANT, Interval(at, until)))
     ).items():
         name = _path_source(plan, path).name
-        start = _start_interval(region).start
+        start = _start_interval(extent).start
         found[name] = Interval(min(start, found[name].start), until)
     return found
 
 
-def _start_interval(region: Extent) -> Interval:
+def _start_interval(extent: Extent) -> Interval:
     """Where rows begin. Those that count at an instant may have begun at any time before."""
-    return region.interval if region.axis is ExtentAxis.START else EVERYTHING
+    return extent.interval if extent.axis is ExtentAxis.START else EVERYTHING
 
 
 def _path_source(plan: Plan, path: QueryPath) -> Source:
@@ -186,9 +185,9 @@ def oldest_places_read(plan: Plan, route: Route, frontier: int) -> dict[str, int
     `plan` has been rewritten; `frontier` is the last answered instant."""
     found: dict[str, int] = {}
     for part in reads_of_step(plan, route, EvaluationSpan(frontier, frontier)).values():
-        for name, reach in part.items():
-            if not reach.interval.empty:
-                found[name] = min(found.get(name, HIGHEST), reach.interval.start)
+        for name, extent in part.items():
+            if not extent.interval.empty:
+                found[name] = min(found.get(name, HIGHEST), extent.interval.start)
     return found
 
 
@@ -201,15 +200,15 @@ def sources_only_in_state(plan: Plan, route: Route, frontier: int, aged_to: AgeL
     )
     return [
         name
-        for name, reach in kept.items()
-        if not reach.interval.empty and (place := aged_to.get(name)) is not None and reach.interval.start < place
+        for name, extent in kept.items()
+        if not extent.interval.empty and (place := aged_to.get(name)) is not None and extent.interval.start < place
     ]
 
 
 def _aged_sources_read(plan: Plan, aged_to: AgeLimits) -> dict[str, int]:
     """By source that is read and has been aged: the place before which nothing is left."""
     read = source_extents(plan, ExtentAxis.INSTANT, Interval(LOWEST))
-    places = {name: aged_to.get(name) for name, reach in read.items() if not reach.interval.empty}
+    places = {name: aged_to.get(name) for name, extent in read.items() if not extent.interval.empty}
     return {name: place for name, place in places.items() if place is not None and place > LOWEST}
 
 
@@ -240,5 +239,5 @@ def _bisect_instant(plan: Plan, axis: ExtentAxis, name: str, place: int) -> int 
 
 def _read_start(plan: Plan, axis: ExtentAxis, name: str, since: int) -> int:
     """Where the rows of a source begin that an instant and all later ones need."""
-    reach: Extent = source_extents(plan, axis, Interval(since)).get(name, NO_ROWS)
-    return HIGHEST if reach.interval.empty else reach.interval.start
+    extent: Extent = source_extents(plan, axis, Interval(since)).get(name, NO_ROWS)
+    return HIGHEST if extent.interval.empty else extent.interval.start

@@ -264,14 +264,14 @@ def _reads_by_column(plan: Plan) -> Mapping[str, Mapping[int, Extent]]:
     return {name: backward(plan, Extent(extent_axis(plan), values={name: _ANY_CONSTANT})) for name in exactly}
 
 
-def _has_marker(region: Extent | None, value: Value) -> list[str]:
-    return [] if region is None else [name for name, each in region.values.items() if each == value]
+def _has_marker(extent: Extent | None, value: Value) -> list[str]:
+    return [] if extent is None else [name for name, each in extent.values.items() if each == value]
 
 
 def _fixed_constants(plan: Plan, place: int) -> ColumnValues:
     """The constants of all rows that can make an output."""
-    region = _reads_of_all(plan).get(place)
-    return {} if region is None else region.values
+    extent = _reads_of_all(plan).get(place)
+    return {} if extent is None else extent.values
 
 
 @cached_fact
@@ -300,26 +300,26 @@ def _replay_words(plan: Plan, place: int) -> list[str]:
     if found is None:
         return []
     parts = []
-    for other, region in sorted(found.reads.items()):
-        if other == place and set(scan.key) <= set(region.values):
+    for other, extent in sorted(found.reads.items()):
+        if other == place and set(scan.key) <= set(extent.values):
             continue
         between = -distance[other] + distance[place]
         parts.append(
             f"{_rows_words(read[other])} "
-            f"{_words_around(between, _amount_words(scan))}{_replayed_words(read[other], region)}"
+            f"{_words_around(between, _amount_words(scan))}{_replayed_words(read[other], extent)}"
         )
     return [f"to replay it takes {_listed_names(parts)}"] if parts else []
 
 
-def _replayed_words(scan: Scan, region: Extent) -> str:
+def _replayed_words(scan: Scan, extent: Extent) -> str:
     told = {
         name: value
-        for name, value in region.values.items()
+        for name, value in extent.values.items()
         if isinstance(value, str) and value.startswith(_ANY_CONSTANT)
     }
     pairs = {scan.of_source(name): str(value).removeprefix(_ANY_CONSTANT) for name, value in told.items()}
     same = [name for name, theirs in pairs.items() if name == theirs]
     parts = [f"with the same {_listed_names(same)}"] if same else []
     parts += [f"whose {name} is its {theirs}" for name, theirs in pairs.items() if name != theirs]
-    parts += _constant_words(scan, {name: value for name, value in region.values.items() if name not in told})
+    parts += _constant_words(scan, {name: value for name, value in extent.values.items() if name not in told})
     return f" {' and '.join(parts)}" if parts else ""

@@ -124,31 +124,31 @@ def lifetime_range(plan: Plan) -> OffsetRange:
     return OffsetRange(0, HIGHEST if longest is None else longest - 1)
 
 
-def instants_of(plan: Plan, region: Extent) -> Interval:
+def instants_of(plan: Plan, extent: Extent) -> Interval:
     """The instants at which rows of an extent count."""
-    if region.axis is ExtentAxis.INSTANT:
-        return region.interval
-    return lifetime_range(plan).after(region.interval) & region.during
+    if extent.axis is ExtentAxis.INSTANT:
+        return extent.interval
+    return lifetime_range(plan).after(extent.interval) & extent.during
 
 
-def normalized_extent(plan: Plan, region: Extent | None) -> Extent | None:
+def normalized_extent(plan: Plan, extent: Extent | None) -> Extent | None:
     """An extent as the node's rows lie in time, as narrow as its constants allow; None if it is empty.
 
     Of a relation only constants of its key are kept: when a version goes, another one of the key takes its place, and
     that one may differ in everything else.
     """
-    if region is None or region.empty:
+    if extent is None or extent.empty:
         return None
-    interval, values = region.interval, region.values
+    interval, values = extent.interval, extent.values
     if isinstance(plan, Scan) and plan.source.kind.is_relation:
         values = {name: value for name, value in values.items() if plan.of_source(name) in plan.source.key}
-    during = instants_of(plan, region)
+    during = instants_of(plan, extent)
     if during.empty:
         return None
     if extent_axis(plan) is ExtentAxis.INSTANT:
         return Extent(ExtentAxis.INSTANT, during, values)
     within = lifetime_range(plan).before(during)
-    interval = within if region.axis is ExtentAxis.INSTANT else interval & within
+    interval = within if extent.axis is ExtentAxis.INSTANT else interval & within
     for name, lag in time_lags(plan).items():
         value = values.get(name)
         if isinstance(value, int):

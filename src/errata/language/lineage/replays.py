@@ -66,9 +66,9 @@ def forward(plan: Plan, change: InputChange) -> Extent | None:
     return None if touched is None else touched.without_during
 
 
-def backward(plan: Plan, region: Extent) -> dict[int, Extent]:
+def backward(plan: Plan, extent: Extent) -> dict[int, Extent]:
     """The rows that make the outputs of an extent. Over these rows alone the plan gives the same outputs there."""
-    return _scan_extents(plan, normalized_extent(plan, replace(region, values=exact_values(region.values, plan))), 0)
+    return _scan_extents(plan, normalized_extent(plan, replace(extent, values=exact_values(extent.values, plan))), 0)
 
 
 def replay_scope(plan: Plan, change: InputChange, *, whole: bool = False) -> ReplayScope | None:
@@ -107,10 +107,10 @@ def _scan_at(plan: Plan, scan: int) -> Scan:
     return read[scan]
 
 
-def extent_trail(plan: Plan, scan: int, region: Extent) -> list[Extent | None]:
+def extent_trail(plan: Plan, scan: int, extent: Extent) -> list[Extent | None]:
     """The rows that rows of a scan touch, at each node from the root down to the scan."""
     node = _scan_at(plan, scan)
-    moved = normalized_extent(node, replace(region, values=exact_values(region.values, node)))
+    moved = normalized_extent(node, replace(extent, values=exact_values(extent.values, node)))
     found = [moved]
     for above, place in reversed(path_to_scan(plan, scan)):
         moved = None if moved is None else _touched_extent(above, place, moved)
@@ -139,12 +139,12 @@ def _input_with_scan(plan: Plan, scan: int) -> tuple[int, int]:
     raise PlanError(f"no input holds scan {scan}", where=type(plan).__name__)
 
 
-def _touched_extent(plan: Plan, place: int, region: Extent) -> Extent | None:
+def _touched_extent(plan: Plan, place: int, extent: Extent) -> Extent | None:
     """The rows of a node that rows of one of its inputs can touch."""
-    values = constants_up(plan, place, region.values)
+    values = constants_up(plan, place, extent.values)
     window = plan.window if isinstance(plan, Group) else None
-    if values is not None and isinstance(window, TimeWindow) and region.axis is ExtentAxis.START:
-        ends = window_ends_of_rows(window, region.interval)
+    if values is not None and isinstance(window, TimeWindow) and extent.axis is ExtentAxis.START:
+        ends = window_ends_of_rows(window, extent.interval)
         if ends.empty:
             return None
         if ends.end == ends.start + 1:
@@ -152,11 +152,11 @@ def _touched_extent(plan: Plan, place: int, region: Extent) -> Extent | None:
             values = merged_values(values, dict(zip(columns, (ends.start - window.size, ends.start), strict=True)))
     if values is None:
         return None
-    interval = output_interval(plan, place, region.interval)
+    interval = output_interval(plan, place, extent.interval)
     if extent_axis(plan) is ExtentAxis.INSTANT:
-        return normalized_extent(plan, Extent(ExtentAxis.INSTANT, interval & region.during, values))
+        return normalized_extent(plan, Extent(ExtentAxis.INSTANT, interval & extent.during, values))
     # A row made of single rows counts only while they do.
-    during = region.during if is_row_by_row(plan) else EVERYTHING
+    during = extent.during if is_row_by_row(plan) else EVERYTHING
     return normalized_extent(plan, Extent(ExtentAxis.START, interval, values, during))
 
 
@@ -165,43 +165,43 @@ def _window_columns(plan: Plan) -> tuple[str, ...]:
     return tuple(each.name for each in plan.window_fields) if isinstance(plan, Group) else ()
 
 
-def _needed_extents(plan: Plan, region: Extent) -> tuple[Extent | None, ...]:
+def _needed_extents(plan: Plan, extent: Extent) -> tuple[Extent | None, ...]:
     """For each input of a node: the rows that make the node's rows in an extent; None where none are needed."""
     found: list[Extent | None] = []
-    for place, (below, values) in enumerate(zip(plan.inputs, constants_down(plan, region.values), strict=True)):
-        interval = input_interval(plan, place, region.interval)
+    for place, (below, values) in enumerate(zip(plan.inputs, constants_down(plan, extent.values), strict=True)):
+        interval = input_interval(plan, place, extent.interval)
         window = plan.window if isinstance(plan, Group) else None
-        begins = next((region.values.get(name) for name in _window_columns(plan)), None)
+        begins = next((extent.values.get(name) for name in _window_columns(plan)), None)
         if isinstance(window, TimeWindow) and isinstance(begins, int) and extent_axis(below) is ExtentAxis.START:
             interval = interval & Interval(begins, begins + window.size)
         found.append(
-            None if values is None else normalized_extent(below, _live_rows(plan, region, below, interval, values))
+            None if values is None else normalized_extent(below, _live_rows(plan, extent, below, interval, values))
         )
     return tuple(found)
 
 
-def _live_rows(plan: Plan, region: Extent, below: Plan, interval: Interval, values: ColumnValues) -> Extent:
+def _live_rows(plan: Plan, extent: Extent, below: Plan, interval: Interval, values: ColumnValues) -> Extent:
     """Rows of an input, in an interval, that count while rows of the node's extent do."""
     if extent_axis(below) is ExtentAxis.INSTANT:
         return Extent(ExtentAxis.INSTANT, interval, values)
     if extent_axis(plan) is ExtentAxis.INSTANT:
-        return Extent(ExtentAxis.START, interval, values, region.interval)
-    return Extent(ExtentAxis.START, interval, values, region.during if is_row_by_row(plan) else EVERYTHING)
+        return Extent(ExtentAxis.START, interval, values, extent.interval)
+    return Extent(ExtentAxis.START, interval, values, extent.during if is_row_by_row(plan) else EVERYTHING)
 
 
-def _scan_extents(plan: Plan, region: Extent | None, first: int) -> dict[int, Extent]:
+def _scan_extents(plan: Plan, extent: Extent | None, first: int) -> dict[int, Extent]:
     """The rows that make an extent, by the places of scans counted from `first`."""
-    if region is None:
+    if extent is None:
         return {}
     if isinstance(plan, Scan):
-        return {first: region.without_during}
-    return _extents_below(plan, _needed_extents(plan, region), first)
+        return {first: extent.without_during}
+    return _extents_below(plan, _needed_extents(plan, extent), first)
 
 
 def _extents_below(plan: Plan, needs: tuple[Extent | None, ...], first: int) -> dict[int, Extent]:
     found: dict[int, Extent] = {}
-    for child, region in zip(plan.inputs, needs, strict=True):
-        found |= _scan_extents(child, region, first)
+    for child, extent in zip(plan.inputs, needs, strict=True):
+        found |= _scan_extents(child, extent, first)
         first += len(scans_of(child))
     return found
 
@@ -255,11 +255,11 @@ def reads_through_queries(plan: Plan, reads: ScanExtents) -> dict[QueryPath, Ext
     for place, scan in enumerate(scans_of(plan)):
         if place not in reads:
             continue
-        region, inner = reads[place], scan.source.plan
+        extent, inner = reads[place], scan.source.plan
         if inner is None:
-            found[place,] = region
+            found[place,] = extent
             continue
-        below = backward(inner, region.renamed(scan.of_source))
+        below = backward(inner, extent.renamed(scan.of_source))
         found |= {(place, *path): each for path, each in reads_through_queries(inner, below).items()}
     return found
 
@@ -272,7 +272,7 @@ def forward_through_queries(plan: Plan, path: QueryPath, change: InputChange) ->
     scan = scans_of(plan)[place]
     if scan.source.plan is None:
         raise PlanError(f"{scan.source.name} is not a query", how="a path ends at a stream or a relation")
-    region = forward_through_queries(scan.source.plan, tuple(rest), change)
-    if region is None:
+    extent = forward_through_queries(scan.source.plan, tuple(rest), change)
+    if extent is None:
         return None
-    return extent_trail(plan, place, region.renamed(scan.column))[0]
+    return extent_trail(plan, place, extent.renamed(scan.column))[0]
