@@ -60,7 +60,7 @@ def _plan_job(prepared: PreparedBatch, session: SparkSession) -> tuple[AppendCon
 def _plan_without_shuffle(
     session: SparkSession, context: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]]
 ) -> SlotPlan | None:
-    """What each slot's task would read if nothing were shuffled; None when the rows must be."""
+    """The parts that each slot's task reads if nothing is shuffled; None if the rows have to be."""
     if not context.stream.key_has_order:
         return None
     spans = order_ranges([split for split, _ in work], [layout for _, layout in work], context.stream)
@@ -72,7 +72,7 @@ def _plan_without_shuffle(
 
 @dataclass(frozen=True, slots=True)
 class SlotPlan:
-    """Where slots begin and end, and which pieces each one's task reads."""
+    """The bounds of slots, and the parts that each slot's task reads."""
 
     bounds: tuple[int, ...]
     pieces: Mapping[int, Sequence[SlotPiece]]
@@ -81,7 +81,7 @@ class SlotPlan:
 def plan_slots(
     context: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]], spans: Mapping[int, OrderRange], cores: int
 ) -> SlotPlan | None:
-    """The short way, if there is one: None when tasks would read too much twice, hold too much, or be too few."""
+    """The plan without a shuffle; None if tasks would read too much twice, hold too much, or be too few."""
     sizes = {split.number: _split_rows(split, layout) for split, layout in work}
     bounds = slot_bounds(spans, sizes, context.stream.bucket_rows)
     total = sum(sizes.values())
@@ -95,8 +95,8 @@ def plan_slots(
 
 
 def slot_bounds(spans: Mapping[int, OrderRange], sizes: Mapping[int, int], bucket_rows: int) -> tuple[int, ...]:
-    """Bounds at beginnings of pieces, so that few lie across one, and a slot has a bucket's rows and not more,
-    unless a single piece has."""
+    """Bounds at beginnings of parts, so that few parts cross one; a slot has at most a bucket's rows, unless a single
+    part has more."""
     cuts: list[int] = []
     rows = 0
     for number, (low, _) in sorted(spans.items(), key=lambda item: item[1]):
@@ -115,7 +115,7 @@ def _split_rows(split: FileSplit, layout: FileLayout) -> int:
 def _assign_pieces(
     context: AppendContext, work: Sequence[tuple[FileSplit, FileLayout]], spans: Mapping[int, OrderRange]
 ) -> dict[int, list[SlotPiece]]:
-    """Which slot's task reads which pieces."""
+    """The parts that each slot's task reads."""
     pieces: dict[int, list[SlotPiece]] = {slot: [] for slot in range(context.aside_slot)}
     for split, layout in work:
         touched = _touched_slots(context, spans.get(split.number))

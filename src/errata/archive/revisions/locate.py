@@ -1,8 +1,11 @@
-"""Looking for the rows of given keys in one bucket: as little of it is read as may hold them.
+"""Finds the base rows of given keys, reading as little as may hold them.
 
-Of a row whose place is known, the statistics of the order field tell the row groups; of one whose place is not known,
-Bloom filters do. Of these row groups the order field or the key is read first, and the other columns only where a row
-has been found.
+The index names the buckets: by place, for keys whose place is known, and by groups. In a bucket, statistics of the
+order field choose the row groups for keys whose place is known, Bloom filters those for the others. Of these row groups
+the order field or the key is read first, and the other columns only if a row was found.
+
+This process reads a few row groups sooner than a Spark job would start; larger searches are Spark's, one bucket a task.
+The same function looks into a bucket in both.
 """
 
 from __future__ import annotations
@@ -36,28 +39,28 @@ from errata.model.time import HIGHEST, LOWEST
 BATCH, REVISION, BUCKET, FLOOR = "_batch", "_revision", "_bucket", "_floor"
 
 UNKNOWN_PLACE = LOWEST
-"""The place of a row of which only the key is known; no row is ever there."""
+"""The place of a key whose place is not known; no row is ever there."""
 
 _PLACE = "_place"
 
 DICTIONARY_DIVISOR = 8
-"""Text whose dictionary is less than this part of a column is read as a dictionary."""
+"""Text columns whose dictionary takes less than this part of their bytes are read as dictionaries."""
 
 ReadColumns = Callable[[Sequence[str]], pa.Table]
-"""Gives columns of a stretch of rows, always the same rows."""
+"""Reads the named columns of always the same rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedKeys:
-    """The keys that are sought."""
+    """The keys to find."""
 
     keys: pa.Table
     """The key columns, in their declared types, without NULL."""
     places: np.ndarray | None = None
-    """The order field of each key's row, or UNKNOWN; None when the key tells all of them, or none is known."""
+    """The order field of each key's row, or UNKNOWN_PLACE; None if the key tells it, or no place is known."""
 
     def with_places(self, stream: Stream) -> WantedKeys:
-        """The same with all places filled in: a key that has the order field tells its row's place."""
+        """The same with all places filled in, from the key if it has the order field."""
         if stream.key_has_order:
             return WantedKeys(self.keys, order_values(self.keys[stream.order]))
         if self.places is None:
@@ -73,27 +76,27 @@ class WantedKeys:
 
 @dataclass(frozen=True, slots=True)
 class BucketLookup:
-    """The wanted keys, by number, that a bucket may hold."""
+    """The wanted keys, by index, that a bucket may hold."""
 
     bucket: Bucket
     known: np.ndarray
-    """Those whose place is known, in order of it."""
+    """Those whose place is known, sorted by place."""
     unknown: np.ndarray
 
 
 def located_schema(stream: Stream) -> pa.Schema:
-    """Rows as they are found: with their origin, what made them as they are, and the bucket that holds them."""
+    """Found rows: with their origin, the revision that made them, and their bucket with its floor."""
     return pa.schema([*arrow_schema(stream), *((name, pa.int64()) for name in (POS, BATCH, REVISION, BUCKET, FLOOR))])
 
 
 @dataclass(frozen=True, slots=True)
 class _RowGroupLookup:
-    """What of the sought a stretch of rows may hold."""
+    """The wanted keys that some rows, a row group or all of a bucket, may hold."""
 
     known: np.ndarray
-    """Keys of known place by number, in order of it."""
+    """Keys of known place by index, sorted by place."""
     unknown: pa.Table
-    """The others themselves."""
+    """The keys of unknown place themselves."""
 
     def __bool__(self) -> bool:
         return bool(len(self.known) or self.unknown.num_rows)
@@ -101,18 +104,18 @@ class _RowGroupLookup:
 
 @dataclass(frozen=True, slots=True)
 class BucketProbe:
-    """Looks for wanted keys of a stream, whose places are filled in."""
+    """Finds wanted keys, whose places are filled in, in one bucket at a time."""
 
     stream: Stream
     wanted: WantedKeys
 
     def find_in_rows(self, sought: BucketLookup, rows: pa.Table) -> pa.Table:
-        """What is sought among rows at hand."""
+        """The wanted rows among rows in memory."""
         found = self._found(lambda names: rows.select(list(names)), rows.column_names, self._whole_part(sought))
         return self._told(sought.bucket, [found])
 
     def find_in_file(self, sought: BucketLookup, path: str) -> pa.Table:
-        """What is sought among the rows of a file."""
+        """The wanted rows in a file."""
         whole = self._whole_part(sought)
         hashed = key_hashes(whole.unknown) if 0 < whole.unknown.num_rows <= MAX_FILTER_VALUES else {}
         tables = []
@@ -146,7 +149,7 @@ class BucketProbe:
         return _RowGroupLookup(known, unknown)
 
     def _found(self, read: ReadColumns, stored: Sequence[str], part: _RowGroupLookup) -> pa.Table:
-        """The rows of one stretch that are sought, with all that is stored of them."""
+        """The wanted rows of a row group or table, with all their stored columns."""
         stream = self.stream
         schema = located_schema(stream)
         others = [name for name in stream.key if name != stream.order]
@@ -168,7 +171,7 @@ class BucketProbe:
         return _join_columns(seen.take(chosen), read(rest).take(chosen))
 
     def _agreeing(self, here: pa.Table, order: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """Which of the rows at wanted places have a key that is wanted there."""
+        """Which of the rows at wanted places have the key that is wanted there."""
         others = [name for name in self.stream.key if name != self.stream.order]
         sought = self.wanted.keys.take(pa.array(known)).append_column(_PLACE, pa.array(self.wanted.all_places[known]))
         return match_rows(here.append_column(_PLACE, pa.array(order)), sought, [_PLACE, *others])[0]
@@ -189,7 +192,8 @@ class BucketProbe:
 
 
 def _rows_at_places(order: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """The rows at one of the places, which are sorted. Most buckets are sorted too, and then only places are sought."""
+    """The rows at one of the sorted places. If the rows are sorted, too, as in most buckets, this is a binary
+    search."""
     if not len(places):
         return np.zeros(0, dtype=np.int64)
     if np.all(order[1:] >= order[:-1]):
@@ -207,7 +211,7 @@ def _join_columns(left: pa.Table, right: pa.Table) -> pa.Table:
 
 
 def _statistics_range(group: pq.RowGroupMetaData, name: str) -> tuple[int, int]:
-    """The least and greatest value of a column of integers, or of times or dates, in a row group, as far as told."""
+    """The range of a column of integers, times or dates in a row group by its statistics; everything if it has none."""
     for number in range(group.num_columns):
         column = group.column(number)
         if column.path_in_schema == name:
@@ -218,8 +222,8 @@ def _statistics_range(group: pq.RowGroupMetaData, name: str) -> tuple[int, int]:
 
 
 def _is_in_statistics(group: pq.RowGroupMetaData, keys: pa.Table) -> np.ndarray:
-    """Which of the keys lie between the least and the greatest of the row group, in columns of whole numbers: such
-    keys are often given out in order."""
+    """Which of the keys lie in the row group's ranges of integer and time columns. Such keys are often assigned in
+    order, so that few row groups remain."""
     held = np.ones(keys.num_rows, dtype=bool)
     for field in keys.schema:
         if pa.types.is_integer(field.type) or pa.types.is_temporal(field.type):
@@ -231,7 +235,7 @@ def _is_in_statistics(group: pq.RowGroupMetaData, keys: pa.Table) -> np.ndarray:
 
 
 def _dictionary_columns(metadata: pq.FileMetaData) -> list[str]:
-    """The text columns of few values, as the first row group tells."""
+    """The text columns with few distinct values, judged by the first row group."""
     if not metadata.num_row_groups:
         return []
     group = metadata.row_group(0)
@@ -250,26 +254,23 @@ def _read_group(parquet: pq.ParquetFile, number: int, names: Sequence[str]) -> p
     return parquet.read_row_group(number, columns=list(names), use_threads=False)
 
 
-# Finding the base rows of given keys: the index says in which buckets they may be, and only these are looked into.
-#
-# A few row groups are read by this process, since a Spark job takes longer to begin than they take to read. What is
-# more is done by Spark's tasks, one bucket at a time; the same function looks into a bucket in both.
+# Which buckets may hold the keys, and where they are read.
 
 MAX_LOCAL_BYTES = 256 * 1024 * 1024
 MAX_LOCAL_ROWS = 20_000_000
-"""What may have to be read is left to Spark when it is more than one of these."""
+"""Bytes and rows that may have to be read, above which Spark reads them."""
 
 MAX_PRUNED_GROUPS = 4_096
-"""Keys of more groups than this are in nearly every bucket: no bucket is then ruled out by its groups."""
+"""Groups of the wanted keys above which buckets are not ruled out by groups: nearly all would have one of them."""
 
 OPEN_COST_BYTES = 256 * 1024
-"""What opening a file costs, in bytes that could be read instead."""
+"""Bytes that could be read in the time in which a file is opened."""
 
 FILTER_BYTES_PER_ROW = 2
-"""Bytes of Bloom filters for each row and key, about."""
+"""Bytes of Bloom filters for each row and key column, about."""
 
 TASKS_PER_CORE = 4
-"""Tasks for each core, so that none is left alone with a large part."""
+"""Tasks of a job for each core, so that large buckets are spread evenly."""
 
 _THREADS = min(4, os.cpu_count() or 1)
 
@@ -282,8 +283,8 @@ def locate_rows(
     wanted: WantedKeys,
     buckets: Sequence[Bucket],
 ) -> pa.Table:
-    """All rows of the buckets that have one of the wanted keys, and are at its place if that is known; rows that
-    overlays mask are among them. The columns are those of `located_schema`, the rows in no particular order."""
+    """All rows of the buckets with one of the wanted keys, at its place if that is known, in no particular order and
+    with the columns of `located_schema`. Rows that overlays mask are included."""
     sought = plan_lookups(stream, wanted, buckets)
     inline = [each for each in sought if each.bucket.inline]
     files = [(warehouse.path(each.bucket.path), each) for each in sought if each.bucket.path is not None]
@@ -298,7 +299,7 @@ def locate_rows(
 
 
 def plan_lookups(stream: Stream, wanted: WantedKeys, buckets: Sequence[Bucket]) -> list[BucketLookup]:
-    """Which of the wanted keys may be in which of the buckets; buckets that can hold none are left out."""
+    """The wanted keys that each bucket may hold; buckets that can hold none are left out."""
     places = wanted.with_places(stream).all_places
     by_place = np.argsort(places, kind="stable")
     ordered = places[by_place]
@@ -316,7 +317,7 @@ def plan_lookups(stream: Stream, wanted: WantedKeys, buckets: Sequence[Bucket]) 
 
 
 def is_local_lookup(sought: Iterable[BucketLookup]) -> bool:
-    """Whether so little has to be read that this process does it."""
+    """Whether so little may have to be read that this process reads it."""
     read, rows = 0, 0
     for each in sought:
         share = _read_share(each)
@@ -337,7 +338,7 @@ def _read_share(sought: BucketLookup) -> float:
 
 
 def probe_locally(probe: BucketProbe, files: Sequence[tuple[str, BucketLookup]]) -> list[pa.Table]:
-    """What files hold of the sought, read here; Arrow lets several be decoded at once."""
+    """The wanted rows in files, read by a few threads of this process."""
     if len(files) == 1:
         return [probe.find_in_file(sought, path) for path, sought in files]
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -345,7 +346,7 @@ def probe_locally(probe: BucketProbe, files: Sequence[tuple[str, BucketLookup]])
 
 
 def probe_by_spark(session: SparkSession, probe: BucketProbe, files: Sequence[tuple[str, BucketLookup]]) -> pa.Table:
-    """The same, read by Spark's tasks."""
+    """The wanted rows in files, read by Spark's tasks."""
 
     def look(numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
         for path, sought in (files[number] for number in numbers):
@@ -359,11 +360,11 @@ def probe_by_spark(session: SparkSession, probe: BucketProbe, files: Sequence[tu
 
 @dataclass(frozen=True, slots=True)
 class _KeyGroups:
-    """The groups of the wanted keys, where the key tells them."""
+    """The groups of the wanted keys, if the key has all group columns."""
 
     members: Sequence[tuple[str | None, ...]] = ()
     number: np.ndarray | None = None
-    """Which of them each key is of; None when buckets are not to be ruled out by it."""
+    """The index of each key's group; None if buckets are not ruled out by groups."""
 
     @classmethod
     def of(cls, stream: Stream, wanted: WantedKeys) -> _KeyGroups:
@@ -377,7 +378,7 @@ class _KeyGroups:
         return cls(list(zip(*listed, strict=True)), match_rows(texts, members, stream.group)[1])
 
     def within(self, bucket: Bucket, keys: np.ndarray) -> np.ndarray:
-        """Those of the keys whose group the bucket may hold."""
+        """The keys whose group the bucket may hold."""
         if self.number is None or not 0 < len(keys) <= MAX_FILTER_VALUES:
             return keys
         numbers = self.number[keys]

@@ -1,8 +1,10 @@
-"""What becomes of each revision, decided by whole columns.
+"""Resolves many revisions at once: what each does to the rows that are live when its turn comes.
 
-Every value becomes a small number, equal for equal values. A version of a row is, for each column, the number of the
-row that the value was taken from: so nothing is copied before it is known what stands in the end.
-"""
+Revisions are decided in rounds, one after the other. Those of one round have no key in common, so their order does not
+matter; most claims need one round. `tests/fixtures/oracle/revision.py` states the result one revision at a time.
+
+Every value becomes a small integer, equal for equal values. A version of a row is, for each column, the index of the
+row that the value is taken from, so that values are copied only once it is known which are needed."""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ from errata.model.time import LOWEST
 
 
 class Verdict(IntEnum):
-    """What became of a revision, with the reasons told apart; from AGED on it was refused."""
+    """What becomes of a revision. From AGED on it is refused, each for another reason."""
 
     INSERTED = 0
     REPLACED = 1
@@ -50,18 +52,18 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowVersions:
-    """The rows that are live, and behind them a row for each revision: the version that it makes, if it makes one."""
+    """The live rows, followed by a row for each revision: the version that it makes, if it makes one."""
 
     rows: int
-    """How many were live; the version of revision i is number rows + i."""
+    """How many rows were live; the version of revision i has the index rows + i."""
     values: tuple[pa.ChunkedArray, ...]
-    """What each row says, by column. What a revision leaves as it was is not there, but in `sources`."""
+    """The values of each row, by column. Values that a revision does not give are found through `sources`."""
     codes: np.ndarray
-    """The same as numbers, by row and column."""
+    """The values as integers, by row and column."""
     claims: np.ndarray
-    """The old values that revisions claim, as numbers of the same meaning."""
+    """The old values that revisions claim, as integers with the same meaning."""
     sources: np.ndarray
-    """By version and column, the row in which the value stands."""
+    """By version and column, the row that has the value."""
     order: np.ndarray
     """The order field of each row."""
 
@@ -82,12 +84,12 @@ class RowVersions:
         return cls(rows, values, numbers, claims, sources, order)
 
     def image(self, column: int, versions: np.ndarray, absent: np.ndarray) -> pa.ChunkedArray:
-        """A column of some versions, NULL for those that are absent."""
+        """A column of some versions, NULL for the absent ones."""
         return self.values[column].take(pa.array(self.sources[versions, column], mask=absent))
 
 
 class RevisionResolver:
-    """Revisions being decided, and what is live in between. They are taken in pieces that have no key twice."""
+    """Decides revisions in pieces without a common key, and keeps which versions are live in between."""
 
     def __init__(
         self,
@@ -101,21 +103,22 @@ class RevisionResolver:
         self._said = said
         self._versions = versions
         self._own, self._new = own, new
-        """The keys, as numbers, of the rows that revisions speak of, and of what they would leave."""
+        """The key numbers of the revisions' rows, and of these rows after the revision."""
         count = len(own)
         self._current = np.full(max(live.max(initial=-1), own.max(initial=-1), new.max(initial=-1)) + 1, -1)
-        """By key, the version that is live."""
+        """By key number, the version that is live, or -1."""
         self._current[live] = np.arange(len(live))
         self.outcome = np.zeros(count, dtype=np.uint8)
         self.live_before = np.full(count, -1)
-        """The version that was live when a revision had its turn."""
+        """The version that was live before each revision."""
         self._columns = np.arange(len(stream.columns))
         self._order = stream.names.index(stream.order)
         self._unsaid = stream.names.index(ARRIVAL_COLUMN) if stream.ordered_on_arrival else None
         self._first_stands = stream.on_duplicate is DuplicatePolicy.QUARANTINE
 
     def decide(self, index: np.ndarray, absent: np.ndarray, aged_to: int) -> None:
-        """Decide these revisions and carry them out; `absent` is what becomes of those whose row is not there."""
+        """Decide these revisions and carry them out; `absent` has the verdicts for revisions whose row does not
+        exist."""
         there = self._current[self._own[index]]
         self.live_before[index] = there
         outcome = absent[index]
@@ -131,7 +134,7 @@ class RevisionResolver:
         self._current[self._new[index[made]]] = self._versions.rows + index[made]
 
     def _compared(self, index: np.ndarray, there: np.ndarray, aged_to: int) -> np.ndarray:
-        """What becomes of revisions whose row is there. What is found wrong first is written last."""
+        """The verdicts for revisions whose row exists. Later assignments override earlier ones."""
         versions, said = self._versions, self._said
         sources = versions.sources[there]
         found = versions.codes[sources, self._columns]
@@ -156,7 +159,7 @@ class RevisionResolver:
         return outcome
 
     def mismatched(self, index: np.ndarray) -> np.ndarray:
-        """The columns in which revisions claim old values that the rows they met did not have."""
+        """The columns in which revisions claim old values that their rows did not have."""
         versions = self._versions
         found = versions.codes[versions.sources[self.live_before[index]], self._columns]
         wrong: np.ndarray = self._said.claimed[index] & (versions.claims[index] != found)
@@ -164,7 +167,7 @@ class RevisionResolver:
 
 
 def verdict_if_absent(said: RevisionFlags, identities: pa.Table, stable: int | None, aged_to: int) -> np.ndarray:
-    """What becomes of each revision if there is no row of its key when its turn comes."""
+    """The verdict for each revision if no row has its key when its turn comes."""
     known = np.asarray(identities[PLACE].is_valid())
     place = identities[PLACE].fill_null(LOWEST).to_numpy()
     aged = known & (place < aged_to)
@@ -176,10 +179,10 @@ def verdict_if_absent(said: RevisionFlags, identities: pa.Table, stable: int | N
 
 
 def decision_rounds(own: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """The round in which each revision is decided: one later than whatever spoke of its keys last.
+    """The round in which each revision is decided: one after that of the last earlier revision with one of its keys.
 
-    `own` and `new` are the keys that each speaks of, as numbers. Where no row changes its key, a revision's round is
-    how many of the same key came before it.
+    `own` and `new` are the key numbers before and after each revision. If no row changes its key, a revision's round is
+    the number of earlier revisions of the same key.
     """
     count = len(own)
     moved = own != new
@@ -199,7 +202,7 @@ def decision_rounds(own: np.ndarray, new: np.ndarray) -> np.ndarray:
 
 
 def _chained_rounds(own: list[int], new: list[int], keys: int) -> list[int]:
-    """The rounds of revisions among which rows change keys: where one leads is known only from those before it."""
+    """The rounds of revisions that change keys, or share keys with such: each depends on those before it."""
     spoken_of = [-1] * keys
     level = []
     for one, other in zip(own, new, strict=True):
@@ -208,17 +211,14 @@ def _chained_rounds(own: list[int], new: list[int], keys: int) -> list[int]:
     return level
 
 
-# Many revisions decided at once: what each of them does to the rows that are live when its turn comes.
-#
-# `tests/fixtures/oracle/revision.py` says what is right, one revision after another. Here revisions are taken in
-# rounds. Those of one round have no key in common, so it does not matter which comes first; most claims are one round.
+# A claim of revisions resolved: overlays, waiting ones, and refusals with their reasons.
 
 BUCKET = "_bucket"
 MAX_ROUND_ROWS = 1 << 16
-"""Revisions compared in one go: few enough for what is compared to stay near the processor."""
+"""Revisions compared at once, so that the arrays stay in the processor's caches."""
 
 _OPS = pa.array([Op.INSERT.value, Op.REPLACE.value, Op.DELETE.value])
-"""What applied revisions did, by Verdict."""
+"""The operations of applied revisions, by verdict."""
 
 _REASONS = {
     Verdict.AGED: aged_out_reason(),
@@ -230,10 +230,10 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What became of a claim of revisions. Those that were not applied are named by their index in the claim."""
+    """The outcome for a claim of revisions. Those that were not applied are given by their index in the claim."""
 
     overlay: pa.Table
-    """The applied ones, by number, as `overlay_schema` has them."""
+    """The applied revisions, by number (`overlay_schema`)."""
     masked: dict[int, int]
     """By bucket, how many of its rows have been superseded."""
     waiting: np.ndarray
@@ -241,7 +241,7 @@ class Resolution:
     reasons: pa.Array
     """Why, for each of the refused ones."""
     dropped: int
-    """How many said what was there already."""
+    """How many changed nothing, since their row had their values already."""
     inserted: int
     replaced: int
     deleted: int
@@ -250,10 +250,10 @@ class Resolution:
 def resolve_revisions(
     stream: Stream, revisions: pa.Table, live: pa.Table, stable: int | None, aged_to: int | None
 ) -> Resolution:
-    """Decide revisions (`claim_schema`) by number, each against what the ones before it have left.
+    """Decide revisions (`claim_schema`) by number, each on the rows that the ones before it have left.
 
-    `live` has the live rows of the keys that `sought` names, each key once: the declared columns, `_batch`, `_pos` and
-    `_revision`, which say where they came from, and `_bucket`, the bucket that they are in.
+    `live` has the live rows of the keys that `keys_to_find` names, each key once: the declared columns, their origin
+    (`_batch`, `_pos`, `_revision`), and their bucket (`_bucket`).
     """
     said = RevisionFlags.by(stream, revisions)
     mine = revision_keys(stream, revisions, said)
@@ -283,7 +283,7 @@ def resolve_revisions(
 def _number_keys(
     stream: Stream, revisions: pa.Table, live: pa.Table, said: RevisionFlags, mine: pa.Table
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The keys of the live rows, of the rows spoken of, and of what revisions would make of these, as numbers."""
+    """The key numbers of the live rows, of the revisions' rows, and of these rows after the revisions."""
     names = list(stream.key)
     moving = said.moving(stream)
     every = [live.select(names), mine.select(names), new_keys(stream, revisions, said, moving)]
@@ -295,7 +295,7 @@ def _number_keys(
 
 
 def _round_pieces(level: np.ndarray) -> Iterator[np.ndarray]:
-    """Round by round, the indexes of revisions, not too many in one piece."""
+    """The indexes of revisions, round by round, in pieces of at most MAX_ROUND_ROWS."""
     by_level = np.argsort(level, kind="stable")
     ends = np.cumsum(np.bincount(level)).tolist()
     start = 0
@@ -341,7 +341,7 @@ def _overlay_rows(
 
 
 def _masked_counts(live: pa.Table, old: np.ndarray) -> dict[int, int]:
-    """What was made within the claim is in no bucket yet, and masks nothing of one when it is superseded."""
+    """By bucket, how many rows the claim masks. Versions made within the claim are in no bucket yet."""
     stored = pa.array(old[(old >= 0) & (old < live.num_rows)])
     buckets = live[BUCKET].take(stored).drop_null().to_numpy()
     return dict(zip(*(each.tolist() for each in np.unique(buckets, return_counts=True)), strict=True))
@@ -350,7 +350,7 @@ def _masked_counts(live: pa.Table, old: np.ndarray) -> dict[int, int]:
 def _refusal_reasons(
     stream: Stream, revisions: pa.Table, versions: RowVersions, course: RevisionResolver, refused: np.ndarray
 ) -> pa.Array:
-    """Why each was refused; of old values that do not match, the first in the order of the declaration."""
+    """Why each was refused; for old values that differ, the first such column in the order of the declaration."""
     words = np.array([_REASONS.get(outcome, "") for outcome in Verdict], dtype=object)
     said = words[course.outcome[refused]]
     unequal = np.flatnonzero(course.outcome[refused] == Verdict.MISMATCH)

@@ -1,7 +1,7 @@
-"""Undoing a batch: everything that it brought or changed is given back, by revisions of a batch of its own.
+"""Undoes a batch: all that it added or changed is reversed, by revisions of a batch of their own.
 
-Two commits: the first enters the undo and its revisions, the second applies them. What is killed in between is done by
-the next `undo` or `revise`.
+Two commits: the first records the undo and its pending revisions, the second applies them. If it is killed in between,
+the next `undo` or `revise` applies them.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ ProgressCallback = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class UndoPlan:
-    """What undoing a batch does, or would do as things are now."""
+    """What undoing a batch does, or would do now."""
 
     stream: str
     batch_id: str
     undo_id: str
-    """The batch that the undo is itself."""
+    """The id of the batch of the undo's revisions."""
     undone_in: int | None = None
-    """The commit in which it was undone before; nothing is to be done then."""
+    """The commit that undid the batch before; nothing is done then."""
     deleted: int = 0
-    """Rows that it brought."""
+    """Rows that it added, to be deleted."""
     restored: int = 0
-    """Rows that it changed."""
+    """Rows that it changed, to be restored."""
     put_back: int = 0
-    """Rows that it deleted."""
+    """Rows that it deleted, to be inserted again."""
     kept: int = 0
-    """Rows left as they are, because others changed them since, or took their key."""
+    """Rows left as they are, because later batches changed them or took their key."""
     later: Sequence[Mapping[str, str]] = ()
     """The keys of the first few of these."""
     since: Sequence[str] = ()
-    """The batches that did so."""
+    """The later batches that did so."""
     aged: int = 0
     """Rows left as they are, because they have been aged out."""
     withdrawn: int = 0
-    """Its revisions that were still waiting, and will never be applied."""
+    """Its revisions that are still pending, and will not be applied."""
     pending: int = 0
     """Revisions of the stream that are applied before."""
     quarantined: int = 0
@@ -68,26 +68,26 @@ class UndoPlan:
 
 @dataclass(frozen=True, slots=True)
 class UndoReport:
-    """What came of undoing a batch."""
+    """The outcome of undoing a batch."""
 
     plan: UndoPlan
     commit_id: int
-    """The commit that entered the undo."""
+    """The commit that recorded the undo."""
     commits: Sequence[int] = ()
     """Those in which its revisions were applied."""
     already: bool = False
     """It had been undone before."""
     refused: int = 0
-    """Rows left as they are, because they have changed while the undo was at work."""
+    """Rows left as they are, because they changed while the undo was running."""
 
     @property
     def finished(self) -> bool:
-        """Whether an undo that had been killed in between was carried through."""
+        """Whether this completed an undo that had been killed in between."""
         return self.already and bool(self.commits)
 
 
 def plan_undo(site: Site, stream: str, batch: str, on_step: ProgressCallback = lambda _: None) -> UndoPlan:
-    """What undoing a batch (its id, or the beginning of it) would do; nothing is changed."""
+    """What undoing a batch (given by its id or the beginning of it) would do; nothing is changed."""
     with pinned_stream(site, stream, "undo in") as basis, spark_errors_in_words():
         undoable = _find_undoable(site, basis, batch)
         if undoable.undone_in is not None:
@@ -100,9 +100,9 @@ def plan_undo(site: Site, stream: str, batch: str, on_step: ProgressCallback = l
 def undo_batch(
     site: Site, stream: str, batch: str, *, keep_later: bool = False, on_step: ProgressCallback = lambda _: None
 ) -> UndoReport:
-    """Undo a batch. `keep_later` leaves rows that have been changed since as they are; else these are a refusal.
+    """Undo a batch. Rows that were changed since are an error, unless `keep_later` leaves them as they are.
 
-    The same again changes nothing, and finishes what was not.
+    Repeated, it changes nothing, and completes what was not completed.
     """
 
     def attempt(_: int) -> UndoReport:
@@ -153,7 +153,7 @@ def _find_undoable(site: Site, basis: StreamState, batch: str) -> UndoCandidate:
 def _plan_revisions(
     site: Site, basis: StreamState, undoable: UndoCandidate, *, write: bool, keep_later: bool = True
 ) -> tuple[UndoPlan, list[NewBucket]]:
-    """What is to be done, and the revisions that do it if they are to be written; none is visible yet."""
+    """The plan, and its revisions if they are to be written; none is visible yet."""
     place = CorrectionContext(site.session, site.catalog, site.warehouse, basis)
     undoes = ledger.undo_batches(site.catalog, basis.stream_id)
     corrected = undo_corrected_rows(place, undoable.batch_no, undoable.commit_id, undoes)
@@ -171,7 +171,7 @@ def _plan_revisions(
 
 
 def _refused_count(site: Site, stream_id: int, undoable: UndoCandidate) -> int:
-    """How many revisions of an undo could not be applied, since their rows had changed meanwhile."""
+    """How many revisions of an undo were refused, since their rows had changed meanwhile."""
     return ledger.find_undo_candidate(site.catalog, stream_id, undoable.undo_id).quarantined
 
 
@@ -196,7 +196,7 @@ def _undo_plan(
 
 
 def refuse_later(plan: UndoPlan) -> None:
-    """Refuse to undo what others have built upon."""
+    """Raise if rows of the batch have been changed since."""
     if not plan.kept:
         return
     keys = [", ".join(f"{name}={value}" for name, value in key.items()) for key in plan.later]

@@ -1,7 +1,11 @@
-"""Rows that stand as a batch brought them: to undo the batch, each of them is deleted.
+"""The revisions that undo a batch.
 
-There may be as many as a batch can bring, so the tasks that find them also write the revisions that delete them. None
-of the rows comes to this process.
+Rows that are still as the batch added them are deleted. There may be very many, so the tasks that find them in base
+buckets also write the revisions that delete them; the rows do not come to this process.
+
+All other rows that the batch made or changed are in overlays, and few enough to be held in memory, as they were when
+they were applied. Each is given back the version before the batch, unless a later batch has changed it or has its key,
+or rows have been aged out there. `tests/fixtures/oracle/undoing.py` states the result row by row.
 """
 
 from __future__ import annotations
@@ -47,7 +51,7 @@ from errata.model.time import LOWEST, Interval
 
 @dataclass(frozen=True, slots=True)
 class DeletionTask:
-    """What every task needs to know; it travels to all of them."""
+    """What every task needs; it travels to all of them."""
 
     stream: Stream
     warehouse: Warehouse
@@ -70,7 +74,7 @@ def delete_batch_rows(
     *,
     write: bool,
 ) -> tuple[int, list[NewBucket]]:
-    """How many rows stand as the batch brought them, and pending deletions of them if these are to be written."""
+    """How many rows are still as the batch added them; and pending revisions that delete them, if `write`."""
     asked = (catalog, basis.stream_id, basis.changed_in, interval)
     found = [each for each in buckets.visible_buckets(*asked) if each.batch_no in (batch_no, None)]
     overlays = buckets.visible_buckets(*asked, role=Role.OVERLAY) if basis.applied else []
@@ -103,7 +107,7 @@ def _delete_rows(work: DeletionTask, numbers: Iterable[int]) -> Iterator[pa.Reco
 
 
 def _rows_as_brought(work: DeletionTask, source: BucketSource) -> pa.Table:
-    """The rows of a bucket that are live, and as the batch brought them."""
+    """The rows of a bucket that are live and as the batch added them."""
     bucket, stream = source.bucket, work.stream
     rows = source.read(work.warehouse)
     if BATCH in rows.column_names:
@@ -121,7 +125,7 @@ def _rows_as_brought(work: DeletionTask, source: BucketSource) -> pa.Table:
 
 
 def deletion_revisions(stream: Stream, rows: pa.Table) -> pa.Table:
-    """Revisions that delete these rows, if they still say what they say now."""
+    """Revisions that delete these rows, if they still have their present values."""
     required = {name: rows[name] for name in stream.names if name in stream.required}
     return inverse_revisions(stream, Op.DELETE, stream.key, required, rows)
 
@@ -155,35 +159,31 @@ def inverse_revisions(
     return pa.table(arrays, schema=schema)
 
 
-# Undoing a batch: what became of the rows that it made or changed, and the revisions that give them back.
-#
-# `tests/fixtures/oracle/undoing.py` says what is right, row by row. Rows that stand as the batch brought them are
-# deleted where they are (brought.py). Of all others overlays tell, and these are few enough to be held in memory, as
-# when they were applied.
+# Rows in overlays that the batch made or changed.
 
 SHOWN_KEYS = 5
-"""Keys of rows changed since that are named."""
+"""Keys of rows changed since that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class UndoRevisions:
-    """What is to become of the corrected rows that a batch made or changed."""
+    """The reversal of the corrected rows that a batch made or changed."""
 
     revisions: tuple[pa.Table, ...]
-    """Pending: deletions, then replacements, then insertions, so that keys are given free before they are taken."""
+    """Pending revisions: deletions, replacements, then insertions, so that keys are freed before they are taken."""
     deleted: int
     restored: int
-    """Rows that are as they were before; some have their former key again."""
+    """Rows that get their former values again, some also their former key."""
     put_back: int
-    """Rows that had been deleted."""
+    """Rows that are inserted again, since the batch had deleted them."""
     aged: int
-    """Rows that have been aged out, or would go back to where rows have been."""
+    """Rows that have been aged out, or would go back to a place that has been."""
     changed_later: pa.Table
-    """Keys of the first few rows that others have changed since, or whose former key is taken."""
+    """Keys of the first few rows that later batches changed, or whose former key is taken."""
     kept: int
-    """How many of these there are."""
+    """How many such rows there are."""
     changed_by: tuple[int, ...]
-    """The batches that did so."""
+    """The later batches."""
 
     def write(self, writer: BucketWriter) -> list[NewBucket]:
         """The revisions as pending buckets."""
@@ -201,7 +201,8 @@ class UndoRevisions:
 
 @dataclass(frozen=True, slots=True)
 class _VersionTable:
-    """Versions of rows, row by row and oldest first. `image` is the index of what each says in `values`, or NONE."""
+    """Versions of rows, row by row, oldest first. `image` is the index of each one's values, or NO_VERSION if
+    deleted."""
 
     row: np.ndarray
     batch: np.ndarray
@@ -216,19 +217,19 @@ class _VersionTable:
 
     @property
     def content(self) -> np.ndarray:
-        """A number for what each says, equal where the values are, or NONE."""
+        """A number for the values of each, equal for equal values, or NO_VERSION."""
         numbers = key_numbers(self.values)
         content: np.ndarray = np.where(self.image == NO_VERSION, NO_VERSION, numbers[self.image])
         return content
 
     def says(self, chosen: np.ndarray) -> pa.Table:
-        """The values of some of the versions, all of which say something."""
+        """The values of some versions, none of which is a deletion."""
         return self.values.take(pa.array(self.image[chosen]))
 
 
 @dataclass(frozen=True, slots=True)
 class _RowReversals:
-    """Rows of the batch, by their newest version and the one before the batch, as indexes of versions, or NONE."""
+    """Rows of the batch, by the indexes of their newest version and of the one before the batch (or NO_VERSION)."""
 
     newest: np.ndarray
     former: np.ndarray
@@ -240,7 +241,7 @@ class _RowReversals:
 def undo_corrected_rows(
     place: CorrectionContext, batch_no: int, commit_id: int, undoes: Mapping[int, int]
 ) -> UndoRevisions:
-    """What is to be done about the rows of a batch of that commit of which overlays tell."""
+    """The reversal of the rows in overlays that the batch of this commit made or changed."""
     stream = place.stream
     found = buckets.all_overlays(place.catalog, place.basis.stream_id, since=commit_id) if place.basis.applied else []
     overlays = (
@@ -274,7 +275,7 @@ def undo_corrected_rows(
 
 
 def _batch_versions(stream: Stream, overlays: pa.Table, batch_no: int, undoes: Mapping[int, int]) -> _VersionTable:
-    """All versions that overlays know of the rows that the batch made or changed."""
+    """All versions in overlays of the rows that the batch made or changed."""
     count = overlays.num_rows
     number = chain_heads(overlays, undoes)
     first = np.flatnonzero((number == np.arange(count)) & overlays[MASKS].to_numpy())
@@ -295,7 +296,7 @@ def _live_rows_of(place: CorrectionContext, versions: _VersionTable, rows: _RowR
     now = versions.says(rows.newest[versions.image[rows.newest] != NO_VERSION])
     before = versions.says(rows.former[rows.former != NO_VERSION])
     keys = pa.concat_tables([now.select(list(stream.key)), before.select(list(stream.key))])
-    # Where a row is now, is known; who may have its former key by now, may be anywhere.
+    # The place of a row is known, but not that of a row that may have taken its former key.
     elsewhere = before[stream.order].cast(pa.int64())
     if not stream.key_has_order:
         elsewhere = pa.chunked_array([pa.nulls(before.num_rows, pa.int64())])
@@ -305,7 +306,7 @@ def _live_rows_of(place: CorrectionContext, versions: _VersionTable, rows: _RowR
 
 
 def _would_be_aged(place: CorrectionContext, versions: _VersionTable, former: np.ndarray) -> np.ndarray:
-    """Which rows would go back to where rows have been aged out."""
+    """Which rows would go back to a place that has been aged out."""
     aged_to = LOWEST if place.basis.aged_to is None else place.basis.aged_to
     behind = np.zeros(len(former), dtype=bool)
     there = np.flatnonzero(former != NO_VERSION)
@@ -316,7 +317,7 @@ def _would_be_aged(place: CorrectionContext, versions: _VersionTable, former: np
 def _blocked_by_keys(
     stream: Stream, versions: _VersionTable, rows: _RowReversals, live: pa.Table, going: np.ndarray
 ) -> tuple[np.ndarray, list[int]]:
-    """Which rows cannot go back because their former key is taken by now, and the batches of those that have it."""
+    """Which rows cannot go back because their former key is taken, and the batches of the rows that have it."""
     returning = np.flatnonzero(going & (rows.former != NO_VERSION))
     wanted_keys = versions.says(rows.former[returning]).select(list(stream.key))
     numbers = key_numbers(pa.concat_tables([live.select(list(stream.key)), wanted_keys]))
@@ -330,7 +331,7 @@ def _blocked_by_keys(
         if not stuck.any():
             return returning[~free], sorted(by)
         by |= set(holder[staying & np.isin(there, wanted[stuck])].tolist())
-        # Who stays where it is keeps its own key from others.
+        # A row that stays keeps its own key from others.
         leaving[returning[stuck]] = False
         free &= ~stuck
 
@@ -338,7 +339,7 @@ def _blocked_by_keys(
 def _reversal_revisions(
     stream: Stream, versions: _VersionTable, rows: _RowReversals
 ) -> tuple[tuple[pa.Table, ...], int, int, int]:
-    """What gives rows back, and how many are deleted, restored and put back by it."""
+    """The revisions that reverse rows, and how many rows they delete, restore and insert again."""
     alive, had = versions.image[rows.newest] != NO_VERSION, rows.former != NO_VERSION
     both = np.flatnonzero(alive & had)
     keys = [versions.says(each[both]).select(list(stream.key)) for each in (rows.newest, rows.former)]
@@ -364,6 +365,6 @@ def _reversal_revisions(
 
 
 def _current_keys(stream: Stream, versions: _VersionTable, rows: _RowReversals) -> pa.Table:
-    """The keys that rows have now, or had when they were deleted."""
+    """The keys that rows have, or had when they were deleted."""
     last = np.where(versions.image[rows.newest] == NO_VERSION, rows.newest - 1, rows.newest)
     return versions.says(last).select(list(stream.key))
