@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from errata.answer.row_comparison import BoolArray, IntArray, group_starts, sort_arrays
 from errata.model.extent import Extent, ExtentAxis, Value
-from errata.model.time import Interval
+from errata.model.time import Interval, hull
 from errata.model.time import merge_intervals as in_order
 
 KeyConstants = tuple[tuple[str, Value], ...]
@@ -156,8 +156,7 @@ def _merge_overlapping(spans: IntervalsByKey) -> IntervalsByKey | None:
     for cluster in clusters.members():
         intervals = [flat[number][1] for number in cluster]
         shared = set(flat[cluster[0]][0]).intersection(*(flat[number][0] for number in cluster))
-        whole = Interval(min(each.start for each in intervals), max(each.end for each in intervals))
-        found[tuple(sorted(shared, key=lambda item: item[0]))].append(whole)
+        found[tuple(sorted(shared, key=lambda item: item[0]))].append(hull(intervals))
     return {constants: in_order(intervals) for constants, intervals in found.items()}
 
 

@@ -191,7 +191,7 @@ def extent_in_scope(of: ResultScope, region: Extent) -> Extent:
     if region.axis is not of.axis:
         region = Extent(of.axis, instants_of(of.plan, region), region.values)
     span = of.span
-    interval = Interval(max(region.interval.start, span.start), min(region.interval.end, span.end))
+    interval = region.interval & span
     if interval.start > of.until:
         interval = Interval(0, 0)
     elif interval.end > of.until + 1:
@@ -202,7 +202,7 @@ def extent_in_scope(of: ResultScope, region: Extent) -> Extent:
 
 def _extent_for_plan(of: ResultScope, region: Extent) -> Extent:
     """A region clipped to the last instant that is answered, for the plan."""
-    return replace(region, interval=Interval(region.interval.start, min(region.interval.end, of.until + 1)))
+    return region.clipped(Interval(end=of.until + 1))
 
 
 def _why_aged_out(plan: Plan, reads: Sequence[ScanExtents], aged_to: AgeLimits) -> str | None:

@@ -63,13 +63,7 @@ def time_slices(opened: Sequence[Bucket], rows: int, regions: Sequence[Extent], 
 
 def regions_in_slice(regions: Sequence[Extent], stretch: Interval) -> list[Extent]:
     """Regions clipped to a slice."""
-    some = (
-        replace(
-            each,
-            interval=Interval(max(each.interval.start, stretch.start), min(each.interval.end, stretch.end)),
-        )
-        for each in regions
-    )
+    some = (each.clipped(stretch) for each in regions)
     return [each for each in some if not each.interval.empty]
 
 
