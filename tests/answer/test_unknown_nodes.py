@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from errata.answer.failing_rows import fallible_expressions
-from errata.answer.faults import _origin_in
+from errata.answer.faults import row_origin
 from errata.language.nodes import Scan
 from errata.language.plan import PlanError, Unary
 from fixtures.plans.choices import pool
@@ -28,4 +28,4 @@ def test_what_can_fail_in_it_is_not_guessed() -> None:
 
 def test_where_its_rows_come_from_is_not_guessed() -> None:
     with pytest.raises(PlanError, match="Sampled"):
-        _origin_in(NODE, frozenset(NODE.key), {})
+        row_origin(NODE, frozenset(NODE.key), {})

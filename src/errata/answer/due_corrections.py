@@ -11,12 +11,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from graphlib import TopologicalSorter
 from typing import assert_never
 
 import pyarrow.compute as pc
 
-from errata.answer.progress import transitive_inputs
+from errata.answer.progress import evaluation_order, transitive_inputs
 from errata.answer.source_revisions import SourceRevisions
 from errata.answer.unread_changes import (
     LateVersions,
@@ -249,8 +248,7 @@ class _DueSearch:
                 self._add_stream(name, DueRevisions(of.revisions - of.applied, of.applied + 1, of.revisions))
                 self._works.append(f"stream {name} {of.revisions}")
         pending = set(self.streams)
-        reads = {name: [other for other in self._reads[name] if other in self._known] for name in self._wanted}
-        for name in TopologicalSorter(reads).static_order():
+        for name in evaluation_order({name: self._reads[name] for name in self._wanted}):
             self._add_query(name, pending)
 
     def _add_query(self, name: str, pending: set[str]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce, singledispatch
+from typing import assert_never
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -210,7 +211,10 @@ def _can_fail(expr: Expr) -> bool:
             return not never_fails(replace(expr, args=tuple(map(known, expr.args))))
         case Cast():
             return not never_fails(replace(expr, arg=known(expr.arg)))
-    return False
+        case Ref() | Lit() | Case():
+            return False
+        case _:
+            assert_never(expr)
 
 
 def _null_on_failure(expr: Expr) -> Expr:

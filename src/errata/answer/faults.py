@@ -55,7 +55,12 @@ _QUALIFIED = re.compile(r"[A-Za-z]\w*\.([A-Za-z]\w*)", re.ASCII)
 _BRANCH_PREFIX = re.compile(rf"{BRANCH}(?:_\d+)*(\.|$)")
 """Before the names of a union's hidden columns."""
 _NUMBERED = re.compile(r"(window_(?:start|end|no))_\d+")
-_KINDS = {SourceKind.STREAM: "stream", SourceKind.QUERY: "query"}
+_KIND_NAMES = {
+    SourceKind.STREAM: "stream",
+    SourceKind.QUERY: "query",
+    SourceKind.RETROACTIVE: "relation",
+    SourceKind.NRR: "relation",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,7 @@ def describe_row(plan: Plan, row: pa.Table, expr: Expr | None = None) -> RowDesc
         vs = row.column(order).cast(pa.int64())[0].as_py()
     elif len(scans_of(plan)) > 1:
         vs = None
-    return RowDescription(_visible_columns(key), read, vs, source.name, _KINDS.get(source.kind, "relation"))
+    return RowDescription(_visible_columns(key), read, vs, source.name, _KIND_NAMES[source.kind])
 
 
 def cell_text(row: pa.Table, name: str, kind: ColumnType) -> str:
@@ -134,58 +139,54 @@ def _unqualified(name: str) -> str:
     return found[1] if found else name
 
 
-def row_origin(plan: Plan, read: frozenset[str], texts: Mapping[str, str]) -> RowOrigin | None:
+@singledispatch
+def row_origin(plan: Plan, _read: frozenset[str], _texts: Mapping[str, str]) -> RowOrigin | None:
     """The scan that a row comes from, where the columns in `read` all come from one; None if the row was made of
     several rows. The row's values tell which branch of a union it is from."""
-    return _origin_in(plan, read, texts)
-
-
-@singledispatch
-def _origin_in(plan: Plan, _read: frozenset[str], _texts: Mapping[str, str]) -> RowOrigin | None:
     raise PlanError(f"where rows of {type(plan).__name__} come from is not known")
 
 
-@_origin_in.register(Distinct)
-@_origin_in.register(Intersect)
-@_origin_in.register(Group)
+@row_origin.register(Distinct)
+@row_origin.register(Intersect)
+@row_origin.register(Group)
 def _(_plan: Plan, _read: frozenset[str], _texts: Mapping[str, str]) -> RowOrigin | None:
     # A row of these is made of several rows.
     return None
 
 
-@_origin_in.register
+@row_origin.register
 def _(plan: Scan, _read: frozenset[str], _texts: Mapping[str, str]) -> RowOrigin | None:
     return RowOrigin(plan, {name: name for name in plan.types})
 
 
-@_origin_in.register(Sliding)
-@_origin_in.register(SlidingRows)
-@_origin_in.register(Filter)
+@row_origin.register(Sliding)
+@row_origin.register(SlidingRows)
+@row_origin.register(Filter)
 def _(plan: Sliding | SlidingRows | Filter, read: frozenset[str], texts: Mapping[str, str]) -> RowOrigin | None:
-    return _origin_in(plan.input, read, texts)
+    return row_origin(plan.input, read, texts)
 
 
-@_origin_in.register
+@row_origin.register
 def _(plan: Negation, read: frozenset[str], texts: Mapping[str, str]) -> RowOrigin | None:
-    return _origin_in(plan.left, read, texts)
+    return row_origin(plan.left, read, texts)
 
 
-@_origin_in.register
+@row_origin.register
 def _(plan: Projection, read: frozenset[str], texts: Mapping[str, str]) -> RowOrigin | None:
     below = {name for each in plan.outputs if each.name in read for name in refs(each.expr)}
     above = {**{name: name for name in plan.carried}, **plan.kept}
     told = {name: texts[higher] for name, higher in above.items() if higher in texts}
-    return _rename_origin(_origin_in(plan.input, frozenset(below | (read & set(plan.carried))), told), above)
+    return _rename_origin(row_origin(plan.input, frozenset(below | (read & set(plan.carried))), told), above)
 
 
-@_origin_in.register(Join)
-@_origin_in.register(RelationJoin)
+@row_origin.register(Join)
+@row_origin.register(RelationJoin)
 def _(plan: Join | RelationJoin, read: frozenset[str], texts: Mapping[str, str]) -> RowOrigin | None:
     side = next((each for each in plan.inputs if read and read <= each.types.keys()), None)
-    return None if side is None else _origin_in(side, read, texts)
+    return None if side is None else row_origin(side, read, texts)
 
 
-@_origin_in.register
+@row_origin.register
 def _(plan: Union, read: frozenset[str], texts: Mapping[str, str]) -> RowOrigin | None:
     number = texts.get(plan.branch_column, "")
     if not number.isdigit():
@@ -196,7 +197,7 @@ def _(plan: Union, read: frozenset[str], texts: Mapping[str, str]) -> RowOrigin 
         above = {**{name: plan.key_column(int(number), name) for name in branch.key}, **above}
     below = frozenset(name for name, higher in above.items() if higher in read)
     told = {name: texts[higher] for name, higher in above.items() if higher in texts}
-    return _rename_origin(_origin_in(branch, below, told), above)
+    return _rename_origin(row_origin(branch, below, told), above)
 
 
 def _rename_origin(below: RowOrigin | None, above: Mapping[str, str]) -> RowOrigin | None:

@@ -8,6 +8,7 @@ after it wait, too, since revisions are taken up in their order."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from graphlib import TopologicalSorter
 
 from errata.catalog import queries, streams
 from errata.catalog.database import Catalog
@@ -69,6 +70,12 @@ def transitive_inputs(name: str, reads: Mapping[str, Sequence[str]]) -> list[str
                 found[other] = None
                 waiting.append(other)
     return list(found)
+
+
+def evaluation_order(reads: Mapping[str, Sequence[str]]) -> list[str]:
+    """The queries, each after those that it reads. `reads`: what each query reads directly."""
+    graph = {name: [other for other in some if other in reads] for name, some in reads.items()}
+    return list(TopologicalSorter(graph).static_order())
 
 
 def _first_revision(overlay: Bucket) -> int:

@@ -20,7 +20,6 @@ from errata.archive.revisions.apply import ReviseReport, apply_stream_revisions
 from errata.catalog import commits, pins, queries, streams
 from errata.catalog.leases import LeaseHolder, WaitPolicy
 from errata.catalog.streams import StreamState
-from errata.declare.query_plans import with_inputs
 from errata.declare.site import Site
 from errata.errors import EXIT_DECISION, EXIT_FAILED, EXIT_QUARANTINE, ErrataError, UsageError
 from errata.model.commit import Fault
@@ -114,7 +113,7 @@ def _pending_streams_of(site: Site, reads: Mapping[str, Sequence[str]], names: S
     some = streams_with_pending(streams.stream_states(site.catalog))
     if not names:
         return some
-    read = {other for name in with_inputs(names, reads) for other in reads[name]}
+    read = {other for name in names for other in transitive_inputs(name, reads)}
     return [name for name in some if name in read]
 
 

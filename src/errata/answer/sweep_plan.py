@@ -6,9 +6,8 @@ unplaced. Queries are planned after those that they read, whose results that wou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from graphlib import TopologicalSorter
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ from errata.answer.correction_plan import TechniqueRequest, choose_technique, cl
 from errata.answer.due_corrections import Deferrals
 from errata.answer.inputs import LazySession, RunInputs
 from errata.answer.lineage_lookup import lineage_request, rows_to_read
+from errata.answer.progress import evaluation_order
 from errata.answer.query_state import QueryState, scope_of_results, unread_revisions
 from errata.answer.replay_sequence import ReplaySequence
 from errata.answer.rounds import queries_with_inputs
@@ -86,7 +86,7 @@ def plan_sweep(
         plans = read_plans(declared, {name: each.checked.query for name, each in known.items()}, list(known))
         inputs = RunInputs(site, pin.commit_id, standings, read_archives(site.catalog), plans, LazySession(site))
         found = _SweepPlanner(inputs, waiting, Deferrals(site), technique, narrowed)
-        for name in _topological_order(known):
+        for name in evaluation_order({name: each.checked.reads for name, each in known.items()}):
             found.add(known[name], plans[name])
     counts = {name: standings[name].revisions - standings[name].applied for name in waiting}
     unplaced = {name: counts[name] - each.count for name, each in waiting.items() if counts[name] > each.count}
@@ -199,8 +199,3 @@ def _columns_given(stream: Stream, rows: pa.Table) -> dict[int, frozenset[str]]:
             told = zip(stream.names, said.given[at], said.claimed[at], strict=True)
             found[number] = frozenset(name for name, given, was in told if given and (was or name not in telling))
     return found
-
-
-def _topological_order(known: Mapping[str, RecordedQuery]) -> Iterable[str]:
-    reads = {name: [other for other in each.checked.reads if other in known] for name, each in known.items()}
-    return TopologicalSorter(reads).static_order()
