@@ -1,4 +1,4 @@
-"""The only place that reads the wall clock; everything else is told the time."""
+"""The only place that reads the wall clock; everything else gets the time as an argument."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time in microseconds since 1970, UTC."""
+    """Returns the time in microseconds since 1970, UTC."""
 
     def now(self) -> int: ...
 

@@ -1,4 +1,4 @@
-"""What a person reads when something is wrong: what, where, why and how to mend it."""
+"""Errors as a person reads them: what is wrong, where, why, and how to mend it; and exit codes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_QUARANTINE = 3
 EXIT_DECISION = 4
-"""Of jobs alone: what could be done is done, and what is left waits for a person. To try again would not help."""
+"""Exit code of jobs: the rest of the work needs a person's decision, and a retry would not help."""
 
 
 class ErrataError(Exception):
-    """A failure that a person can act on; the command line prints it without a traceback."""
+    """A failure that a person can act on. The command line prints it without a traceback."""
 
     exit_code = EXIT_FAILED
 
@@ -46,21 +46,21 @@ class ErrataError(Exception):
 
 
 class UsageError(ErrataError):
-    """What was asked for cannot be meant as it stands: a wrong name, value or declaration."""
+    """A wrong name, value or declaration."""
 
     exit_code = EXIT_USAGE
 
 
 class RefusedError(ErrataError):
-    """What was asked for is understood and not done, because it would lose or contradict something."""
+    """A valid request that is not carried out, because it would lose or contradict data."""
 
 
 NO_SPACE_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What the system says when there is no room for more: none on the disk, none of a quota, none in one file."""
+"""Error numbers for no space: on the disk, in a quota, in one file."""
 
 
 def disk_full_error(where: str, why: str, what: str = "the disk is full") -> ErrataError:
-    """That there is no room to write."""
+    """The error that there is no space to write."""
     return ErrataError(
         what,
         where=where,
@@ -70,10 +70,10 @@ def disk_full_error(where: str, why: str, what: str = "the disk is full") -> Err
 
 
 class BadFileError(ErrataError):
-    """A source file of which nothing can be taken in, whatever else is delivered with it: `where` is its name."""
+    """A source file of which nothing can be taken in, while others of the batch can; `where` is its name."""
 
     also: Sequence[BadFileError] = ()
-    """Others that were found with it."""
+    """Further bad files that were found with it."""
 
 
 def _rebuild_error(
@@ -83,7 +83,7 @@ def _rebuild_error(
 
 
 def candidates_text(name: str, known: Iterable[str]) -> str:
-    """What may have been meant, nearest first, and what there is: a sequence as it stands, anything else by name."""
+    """Similar names, nearest first, and all names: a sequence in its order, others sorted."""
     names = list(known) if isinstance(known, Sequence) else sorted(known)
     if not names:
         return "there are none yet"
@@ -94,5 +94,5 @@ def candidates_text(name: str, known: Iterable[str]) -> str:
 
 
 def unknown_name_error(kind: str, name: str, known: Iterable[str], where: str | None = None) -> UsageError:
-    """The error for a name that nothing bears, with the candidates."""
+    """The error for an unknown name, with candidates."""
     return UsageError(f"unknown {kind} {name!r}", where=where, how=candidates_text(name, known))

@@ -228,8 +228,8 @@ buckets = Table(
     Index(None, "path"),
 )
 """The bucket index. span_class is the bit length of vs_max - vs_min: see `catalog/buckets.py`. The vs range of an
-overlay covers its mask range and its content range. No revision up to `floor` concerns the rows of a base bucket; those up to
-`folded` may be worked into them. `masked` is the number of rows that are superseded now."""
+overlay covers its mask range and its content range. No revision up to `floor` concerns the rows of a base bucket;
+those up to `folded` may be worked into them. `masked` is the number of rows that are superseded now."""
 
 bucket_data = Table(
     "bucket_data",

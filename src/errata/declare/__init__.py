@@ -1,4 +1,4 @@
-"""What a person declares in errata.yaml, read strictly into the model. May import the model.
+"""What errata.yaml declares, read strictly into the model; `errata apply`; the open project (`Site`).
 
-Its doors are `project` (load_project, Project, SparkSettings) and `differences` (plan_changes and what it returns).
+May import intake, engine, catalog, language and model.
 """

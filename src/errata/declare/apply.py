@@ -1,7 +1,8 @@
-"""Where a project says that things are: whether they can be there at all, before anything is planned or done.
+"""`errata apply`: check the places of a project, plan the changes, and record them in one commit.
 
-The catalog's file, the warehouse and the landing folders need not be there yet. But what can never be made, written or
-watched is refused, and so is a landing folder in which files would be taken in that nobody has delivered.
+The catalog's file, the warehouse and the landing folders need not exist yet. Places that can never be made, written or
+watched are refused, and so is a landing folder that contains files of Errata itself or of another stream. The plan is
+made again on the current catalog before it is recorded, and again after each conflict.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from errata.model.query import CheckedQuery, Query
 from errata.model.stream import Stream
 
 SYSTEM_FOLDERS = ("/proc", "/sys", "/dev")
-"""Folders whose files are no files: they are without end, or something happens when they are read."""
+"""Folders with special files, which never end or have effects when they are read."""
 
 UNWATCHED_SCHEMES = ("http", "https", "data", "memory")
-"""What cannot be watched for new files, or not by another process, even where a driver is installed."""
+"""Schemes of places that another process cannot watch for new files, even with a driver installed."""
 
 
 def check_project_places(project: Project) -> None:
-    """Refuse the project if something of it is where it cannot be; all that is wrong is told."""
+    """Refuse the project if one of its places is impossible; the error lists all of them."""
     mistakes = [*_warehouse_mistakes(project), *_landing_mistakes(project)]
     if len(mistakes) == 1:
         raise mistakes[0]
@@ -47,7 +48,7 @@ def check_project_places(project: Project) -> None:
 
 
 def _warehouse_mistakes(project: Project) -> Iterator[UsageError]:
-    """What is wrong with the places of the catalog and the warehouse."""
+    """Mistakes in the places of the catalog and the warehouse."""
     file = database_file(project.catalog)
     if file is not None and (why := _folder_obstacle(file.parent)):
         yield _place_mistake(project, "catalog", f"the catalog cannot be at {display_path(file)}", why)
@@ -61,7 +62,7 @@ def _warehouse_mistakes(project: Project) -> Iterator[UsageError]:
 
 
 def _landing_mistakes(project: Project) -> Iterator[UsageError]:
-    """What is wrong with the landing folders."""
+    """Mistakes in the landing folders."""
     warehouse = os.path.realpath(project.warehouse) if url_scheme(project.warehouse) is None else None
     folders: dict[str, str] = {}
     for name, stream in project.streams.items():
@@ -83,7 +84,7 @@ def _landing_mistakes(project: Project) -> Iterator[UsageError]:
 
 
 def _landing_obstacle(folder: str, warehouse: str | None) -> str | None:
-    """Why files that lie there are not what a source has delivered."""
+    """Why files in this folder are not deliveries of a source."""
     if folder == "/":
         return "it is the whole disk"
     if warehouse is not None and _is_within(folder, warehouse):
@@ -133,29 +134,27 @@ def _place_mistake(project: Project, key: str, what: str, why: str) -> UsageErro
     return UsageError(what, where=f"{project.file} ({key})", why=why, how="name another place")
 
 
-# Making the catalog agree with what is declared: first the plan, then, if it is wanted, one commit.
-
 MAX_NAMES_IN_COMMIT = 20
-"""A commit names so many queries; of more it says how many they are."""
+"""Queries that the summary of a commit names; of more it has the number."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyPlan:
-    """What applying would do."""
+    """The changes that `errata apply` would make."""
 
     project: Project
     tables: str | None
-    """The catalog whose tables would be made or brought up to date; None when they are as they should be."""
+    """The catalog whose tables would be made or migrated; None when they are up to date."""
     changes: StreamChanges
     planned_on: Mapping[str, int] = field(default_factory=dict)
-    """The streams there were, and the commit that had last moved each."""
+    """The streams in the catalog, each with the last commit that changed it."""
     query_changes: QueryChanges = field(default_factory=QueryChanges)
     texts: Mapping[str, Query] = field(default_factory=dict)
     """The declared queries as they were read."""
     checked: Mapping[str, CheckedQuery] = field(default_factory=dict)
     """The same, checked."""
     queries_on: Mapping[str, int] = field(default_factory=dict)
-    """The queries there were, and the commit that had recorded each."""
+    """The queries in the catalog, each with the commit that recorded it."""
 
     @property
     def nothing(self) -> bool:
@@ -163,21 +162,21 @@ class ApplyPlan:
 
     @property
     def agreed(self) -> bool:
-        """Whether all that is declared is recorded."""
+        """Whether the catalog agrees with the declarations."""
         return self.changes.nothing and self.query_changes.nothing
 
 
 @dataclass(frozen=True, slots=True)
 class _CatalogContents:
-    """What a catalog holds."""
+    """The streams and queries in a catalog."""
 
     streams: Mapping[str, StreamState] = field(default_factory=dict)
     queries: Mapping[str, RecordedQuery] = field(default_factory=dict)
 
 
 def plan_apply(project: Project, drop: Collection[str] = (), shown: ApplyPlan | None = None) -> ApplyPlan:
-    """Compare what is declared with what is there; nothing is touched. `shown` is a plan that was made just before:
-    the texts of the queries are taken from it."""
+    """Compare the declarations with the catalog; nothing is changed. `shown` is a plan that was made just before, whose
+    texts of queries are used again."""
     check_project_places(project)
     catalog = open_if_current(project.catalog)
     if catalog is None:
@@ -200,7 +199,7 @@ def plan_apply(project: Project, drop: Collection[str] = (), shown: ApplyPlan | 
     changes = plan_stream_changes(project.streams, recorded, rows, drop)
     applied = {name: each.checked for name, each in there.queries.items()}
     texts = _load_texts(project, refused=bool(changes.refusals)) if shown is None else shown.texts
-    # What is refused anyway need not be understood.
+    # Queries need not be checked when streams are refused anyway.
     checked = (
         {}
         if changes.refusals
@@ -232,7 +231,7 @@ def _check_droppable(project: Project, catalog: Catalog, there: _CatalogContents
 
 
 def _load_texts(project: Project, *, refused: bool) -> Mapping[str, Query]:
-    """The declared queries. Where files cannot be read, the mistakes of the others are told, too, unless the streams
+    """The declared queries. If files cannot be read, the error also lists the mistakes in the others, unless streams
     are refused anyway."""
     texts, problems = project.readable_texts()
     try:
@@ -251,7 +250,7 @@ def _check_queries(
 ) -> Mapping[str, CheckedQuery]:
     if not texts:
         return {}
-    # Whoever declares no queries need not load what reads them.
+    # A project without queries does not import the parser.
     from errata.declare.query_plans import check_queries  # noqa: PLC0415
 
     return check_queries(project, texts, known)
@@ -260,7 +259,7 @@ def _check_queries(
 def _with_comparable_fingerprints(
     applied: Mapping[str, CheckedQuery], checked: Mapping[str, CheckedQuery], recorded: Mapping[str, Stream]
 ) -> Mapping[str, CheckedQuery]:
-    """The applied queries, with fingerprints where older versions have left none and they are to be compared."""
+    """The applied queries, with fingerprints added to records of older versions that are to be compared."""
     wanted = [name for name, each in applied.items() if not each.fingerprint and name in checked]
     wanted = [name for name in wanted if checked[name].fingerprint]
     if not wanted:
@@ -271,13 +270,13 @@ def _with_comparable_fingerprints(
 
 
 def apply_plan(planned: ApplyPlan, drop: Collection[str] = (), clock: Clock = SYSTEM) -> int | None:
-    """Carry a plan out: the commit, or None when declarations and catalog agreed. Refusals raise before anything."""
+    """Carry a plan out; the commit, or None when the catalog already agreed. Refusals are raised before any change."""
     planned.changes.check()
     project = planned.project
     catalog = prepare_catalog(project.catalog, clock)
 
     def attempt(_: int) -> int | None:
-        # Planned again on what is there now: tables may have been made, and streams moved, since it was shown.
+        # Planned again on the current catalog: tables may have been made, and streams changed, since it was shown.
         current = plan_apply(project, drop, planned)
         current.changes.check()
         return None if current.agreed else _record_plan(catalog, current)
@@ -321,5 +320,5 @@ def _record_plan(catalog: Catalog, planned: ApplyPlan) -> int:
 
 
 def _names_or_count(names: Sequence[str]) -> list[str] | int:
-    """Names for a commit to bear, or how many there are."""
+    """Names for the summary of a commit, or their number if they are many."""
     return list(names) if len(names) <= MAX_NAMES_IN_COMMIT else len(names)

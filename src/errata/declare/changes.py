@@ -1,4 +1,7 @@
-"""What applying a declaration would change, and what it would lose: that is refused, with the way to do it."""
+"""What applying would change, in words: streams, queries, and declarations that differ from what is applied.
+
+A change of a stream that would lose data or contradict its rows is refused, with the way to do it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _NEW_STREAM_ADVICE = "declare a new stream under another name and take the files
 
 @dataclass(frozen=True, slots=True)
 class StreamCreation:
-    """A stream that is declared and not yet there."""
+    """A stream that is declared and not in the catalog."""
 
     stream: Stream
 
@@ -42,7 +45,7 @@ class StreamDrop:
 
 @dataclass(frozen=True, slots=True)
 class RefusedChange:
-    """A change that would lose data or contradict what is there."""
+    """A change that would lose data or contradict rows in the archive."""
 
     name: str
     what: str
@@ -60,7 +63,7 @@ class RefusedChange:
 
 @dataclass(frozen=True, slots=True)
 class StreamChanges:
-    """The plan: what would be done, in order of names within each kind, and what will not be done."""
+    """The changes of streams and the refusals, each kind in the order of names."""
 
     creates: tuple[StreamCreation, ...] = ()
     changes: tuple[StreamChange, ...] = ()
@@ -73,7 +76,7 @@ class StreamChanges:
         return not (self.creates or self.changes or self.drops or self.refusals)
 
     def check(self) -> None:
-        """Raise when anything is refused; a plan is carried out whole or not at all."""
+        """Raise if anything is refused: a plan is carried out completely or not at all."""
         if len(self.refusals) == 1:
             raise self.refusals[0].error
         if self.refusals:
@@ -87,8 +90,8 @@ def plan_stream_changes(
     rows: Mapping[str, int],
     drop: Collection[str] = (),
 ) -> StreamChanges:
-    """Compare what is declared with what is recorded. `rows` counts each recorded stream's rows, `drop` names streams
-    that may be dropped with theirs; one that is gone already is no mistake, so that applying can be repeated."""
+    """Compare declared with recorded streams. `rows` is the number of rows of each recorded stream. `drop` names streams
+    that may be dropped with their rows; an unknown one is no mistake, so that applying can be repeated."""
     changes: list[StreamChange] = []
     drops: list[StreamDrop] = []
     refusals = [_still_declared_refusal(declared[name]) for name in sorted(drop) if name in declared]
@@ -110,7 +113,7 @@ def plan_stream_changes(
 
 
 def refused_losses(before: Stream, after: Stream) -> list[RefusedChange]:
-    """What a stream with rows cannot become."""
+    """The changes that a stream with rows cannot have."""
     refusals = []
     for column in before.columns:
         if column.name not in after.names:
@@ -239,8 +242,6 @@ def _still_declared_refusal(stream: Stream) -> RefusedChange:
     )
 
 
-# What applying would change of the queries, in words.
-
 _PROJECT_DEFAULT = "as in the project"
 
 
@@ -251,12 +252,12 @@ class QueryChange:
     after: CheckedQuery
     details: tuple[str, ...]
     keeps_results: bool
-    """Whether it is another wording of the same form."""
+    """Whether the form stays the same, and with it the results."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryChanges:
-    """What would be done about queries, in order of names within each kind."""
+    """The changes of queries, each kind in the order of names."""
 
     creates: tuple[CheckedQuery, ...] = ()
     changes: tuple[QueryChange, ...] = ()
@@ -322,13 +323,11 @@ def _query_column_details(before: CheckedQuery, after: CheckedQuery) -> list[str
     return details
 
 
-# Queries whose declarations are no longer what was applied. Of each, its own file is read and nothing more.
-
 _APPLY_ADVICE = "`errata apply` makes it count"
 
 
 def drifted_queries(project: Project, applied: Mapping[str, CheckedQuery], names: Iterable[str]) -> dict[str, str]:
-    """Of some queries that have been applied those that are declared otherwise now, and how, in words."""
+    """The applied queries whose declarations differ now, and how, in words. Only their own files are read."""
     found = {name: _drift_text(project, applied[name]) for name in names}
     return {name: told for name, told in found.items() if told is not None}
 

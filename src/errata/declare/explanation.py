@@ -1,4 +1,7 @@
-"""Explaining a query that is declared, or a text: nothing is read but declarations and, for estimates, the catalog."""
+"""`errata explain`: the plan of a query or text, statistics from the catalog, and the strategy.
+
+Only declarations and, for estimates, the catalog are read.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ from errata.model.query import Query
 from errata.model.time import SECOND
 
 MAX_BUCKETS_READ = 1_000
-"""An archive of more buckets than this is not asked how many groups it has: a look should be quick."""
+"""Buckets of an archive up to which its groups are counted: an explanation should be quick."""
 
 
 def explain_query(project: Project, name: str | None, text: str = "", where: str = "the query") -> Explanation:
-    """What there is to know about a declared query, by name, or about a text."""
+    """The explanation of a declared query, by name, or of a text."""
     written = {each.lower(): each for each in project.queries}
     if name is not None:
         if name.lower() not in written:
@@ -47,7 +50,7 @@ def explain_query(project: Project, name: str | None, text: str = "", where: str
 
 
 def evaluation_section(explanation: Explanation) -> str:
-    """How `errata run` takes the query further, as a section of the explanation."""
+    """How `errata run` evaluates the query, as a section of the explanation."""
     chosen = choose_route(explanation.after.plan)
     why_far = near_obstacle(explanation.after.plan)
     engine = "near while a step is small, far when it is large" if why_far is None else f"far, for {why_far}"
@@ -55,7 +58,7 @@ def evaluation_section(explanation: Explanation) -> str:
 
 
 def _load_query_texts(project: Project, names: Iterable[str], written: Mapping[str, str]) -> dict[str, Query]:
-    """The queries named and those that they read, also through others; no other file is opened."""
+    """These queries and those that they read, also through others; no other file is opened."""
     found: dict[str, Query] = {}
     waiting = set(names)
     while waiting:
@@ -72,20 +75,20 @@ class StreamStatistics:
 
     rows: float
     span: int
-    """From its first place to its last."""
+    """The difference of its last and first place."""
     timed: bool
     distinct: Mapping[str, float] = field(default_factory=dict)
-    """How many values a column has, where buckets list them."""
+    """The number of values of a column, if buckets list them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogStatistics:
-    """Statistics of archives, told from the index alone."""
+    """Statistics of archives, from the index alone."""
 
     seen: Mapping[str, StreamStatistics]
 
     def rate(self, source: str) -> float | None:
-        """Rows for each second of event time, or for each unit of a plain number."""
+        """Rows per second of event time, or per unit of a plain number."""
         found = self.seen.get(source)
         if found is None or not found.rows or found.span <= 0:
             return None
@@ -101,7 +104,7 @@ class CatalogStatistics:
 
 
 def catalog_statistics(project: Project) -> CatalogStatistics | None:
-    """What the project's catalog knows of its streams; None when there is none yet."""
+    """Statistics of the project's streams from its catalog; None if there is no catalog yet."""
     catalog = open_if_current(project.catalog)
     if catalog is None:
         return None

@@ -1,4 +1,8 @@
-"""Where things are: paths and addresses as written, made independent of the folder a command is run in."""
+"""Paths and addresses of a project made absolute, and bounded reading of text files.
+
+Paths in errata.yaml are relative to its folder, not to the folder in which a command runs. Text files are read up to a
+limit, and only regular files are: a device or a pipe may never end, or never answer.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,11 @@ _SHOWN_LETTERS = 60
 
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 4096
-"""What Linux lets a file's name and its path have at most, the path with its ending NUL."""
+"""Linux's limits on the bytes of a file name and of a path, the latter with its ending NUL."""
 
 
 def resolve_location(text: str, root: Path) -> str:
-    """An absolute local path, or the URI as it is. What is relative is relative to the project's folder."""
+    """An absolute local path, or the URI as it is. A relative path is relative to the project's folder."""
     if text.startswith("file://"):
         text = text.removeprefix("file://")
     elif _URI_SCHEME.match(text):
@@ -32,7 +36,7 @@ def resolve_location(text: str, root: Path) -> str:
 
 
 def resolve_path(text: str, root: Path) -> Path:
-    """The path of this machine that a text means; one that no file can have is refused."""
+    """The local path in a text; one that no file can have is refused."""
     _check_nul(text)
     path = root / expand_home(text)
     if len(os.fsencode(path)) >= MAX_PATH_BYTES or any(len(os.fsencode(part)) > MAX_NAME_BYTES for part in path.parts):
@@ -45,7 +49,7 @@ def resolve_path(text: str, root: Path) -> Path:
 
 
 def expand_home(text: str) -> Path:
-    """The path with ~ filled in."""
+    """The path with ~ expanded."""
     try:
         return Path(text).expanduser()
     except RuntimeError:
@@ -68,7 +72,7 @@ def catalog_url(text: str, root: Path) -> str:
         return f"postgresql+psycopg2://{text[scheme.end() :]}"
     path, mark, options = text.removeprefix(_SQLITE_PREFIX).partition("?")
     if not text.startswith(_SQLITE_PREFIX) or path in ("", ":memory:"):
-        # Only the scheme is repeated: the rest may hold a password.
+        # The message repeats only the scheme: the rest may contain a password.
         shown = f"{scheme[1]}://…" if scheme is not None else "this"
         raise UsageError(
             f"{shown} is not a catalog",
@@ -78,17 +82,15 @@ def catalog_url(text: str, root: Path) -> str:
     return f"{_SQLITE_PREFIX}{resolve_location(path, root)}{mark}{options}"
 
 
-# Text files that a person writes, read within a bound: what is no regular file may never end, or never answer.
-
 MAX_PROJECT_BYTES = 16 * 1024 * 1024
-"""Bytes of the longest errata.yaml that is read. One of ten thousand queries has about 1 MiB."""
+"""Bytes of errata.yaml at most. A file with ten thousand queries has about 1 MiB."""
 
 MAX_QUERY_BYTES = 4 * 1024 * 1024
-"""Bytes of the longest file of SQL that is read: four for each of the letters that a query may have at most."""
+"""Bytes of an SQL file at most: four for each letter of the longest query."""
 
 
 def is_file(path: Path) -> bool:
-    """Whether the path is a file; a text that can be no path is none."""
+    """Whether the path is a file; False for a text that cannot be a path."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -96,7 +98,7 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """The same of a folder."""
+    """Whether the path is a folder; False for a text that cannot be a path."""
     try:
         return path.is_dir()
     except (OSError, ValueError):
@@ -104,7 +106,7 @@ def is_folder(path: Path) -> bool:
 
 
 def read_text_file(path: Path, shown: str, most: int) -> str:
-    """The text of a regular file of at most so many bytes; a FileNotFoundError is left to the caller."""
+    """The text of a regular file of limited size; FileNotFoundError is raised to the caller."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -124,7 +126,7 @@ def read_text_file(path: Path, shown: str, most: int) -> str:
 
 
 def read_text_stream(stream: TextIO, shown: str, most: int) -> str:
-    """The same of a stream such as the standard input, counted in letters."""
+    """The same for a stream such as standard input, limited in letters."""
     try:
         text = stream.read(most + 1)
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""The project: errata.yaml found, read strictly, and turned into the model."""
+"""The project: the whole of errata.yaml, found, read strictly, and converted to the model."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ DEFAULT_WAREHOUSE = "./warehouse"
 
 
 class NearMode(StrEnum):
-    """Whether the near engine is used."""
+    """Which work the near engine does."""
 
     AUTO = "auto"
-    """For work that is small, where it is installed."""
+    """Small work, if it is installed."""
     OFF = "off"
-    """Spark does everything."""
+    """None: Spark does everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class NearSettings:
-    """Which work the near engine is given; None: as much as it is given unless somebody says otherwise."""
+    """The limits of work for the near engine; None: the default."""
 
     use: NearMode = NearMode.AUTO
     rows: int | None = None
-    """Rows at most."""
+    """Rows of one job at most."""
     size: int | None = None
-    """Bytes in buckets at most."""
+    """Bytes of its buckets at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class SparkSettings:
     remote: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     near: NearSettings = NearSettings()
-    """What is done without Spark."""
+    """Which work is done without Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +85,27 @@ class Project:
     warehouse: str
     spark: SparkSettings
     streams: Mapping[str, Stream]
-    """Relations, too: they are kept as streams."""
+    """By name; also relations, which are kept as streams."""
     root: Path
     """The folder of errata.yaml."""
     queries: Mapping[str, QueryFile] = field(default_factory=dict)
-    """Without their texts, which `texts` reads."""
+    """By name, without their texts, which `texts` reads."""
     sweep: Deferral = DEFAULT_DEFERRAL
-    """When corrections are worked into the results of queries that do not say themselves."""
+    """When corrections are worked into results of queries that do not declare it."""
     file: str = field(default=FILE_NAME, compare=False)
-    """The name of errata.yaml in mistakes."""
+    """The name of errata.yaml in messages."""
 
     def texts(self) -> Mapping[str, Query]:
         """The queries with their texts."""
         return load_queries(self.queries.values(), self.file)
 
     def readable_texts(self) -> tuple[Mapping[str, Query], YamlProblems]:
-        """The queries whose texts can be read, and what is wrong with the other files."""
+        """The queries whose texts can be read, and the mistakes in the other files."""
         return load_readable_queries(self.queries.values(), self.file)
 
 
 def load_project(path: Path | None = None, environ: Mapping[str, str] | None = None) -> Project:
-    """Read the project's file: the one given, or named by ERRATA_PROJECT, or the nearest from here upwards."""
+    """Read the project's file: the one given, or in ERRATA_PROJECT, or the nearest in this folder and those above."""
     environ = os.environ if environ is None else environ
     file = _find_file(path, environ)
     shown = file.name if file.parent == Path.cwd() else str(file)
@@ -163,7 +163,7 @@ def _read_project(section: YamlSection, root: Path, environ: Mapping[str, str]) 
 
 
 def _read_spark(section: YamlSection | None, environ: Mapping[str, str]) -> SparkSettings:
-    """What is declared; what the environment says comes before it."""
+    """The declared settings; environment variables take precedence."""
     named = environ.get(REMOTE_VARIABLE) or None
     if section is None:
         return SparkSettings(remote=named, near=_read_near(None, environ))
@@ -199,13 +199,13 @@ def _read_near(section: YamlSection | None, environ: Mapping[str, str]) -> NearS
 
 @dataclass(slots=True)
 class _UsedNames:
-    """The names that are taken: in SQL, streams, relations and queries are named alike."""
+    """The names that are in use: streams, relations and queries share one namespace in SQL."""
 
     taken: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """What bears each name, and how it is written, by the name in lower case."""
+    """The kind and the spelling of each name, by the name in lower case."""
 
     def take(self, section: YamlSection, noun: str, name: str) -> bool:
-        """Whether the name can be borne; a mistake is noted."""
+        """Whether the name is free; if not, a mistake is noted."""
         try:
             check_name(noun, name)
         except UsageError as error:

@@ -1,4 +1,4 @@
-"""The queries of errata.yaml: where each one's text is, and its options. Texts are read only for those who ask."""
+"""The queries of errata.yaml: the file of the text and the options of each. Texts are read on demand."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class QueryFile:
     sweep: Deferral | None = None
     lineage: LineageMode = LineageMode.DERIVED
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)
-    """Where errata.yaml says what."""
+    """The places of its keys in errata.yaml."""
 
     def place(self, option: str) -> YamlPlace:
-        """Where errata.yaml says it; of what it does not say, where it names the file."""
+        """The place of a key in errata.yaml, or of the query's file if the key is absent."""
         return YamlPlace(self.lines.get(option) or self.lines.get("sql", 1), f"queries.{self.name}.{option}")
 
 
 def read_query_file(name: str, section: YamlSection, root: Path) -> QueryFile | None:
-    """The query that a section declares; None when something in it is wrong, which is then noted."""
+    """The query that a section declares; None if it has mistakes, which are noted."""
     before = len(section.problems)
     file = section.required("sql", f"name the file of its text: {name}: {{sql: queries/{name}.sql}}")
     if file is not None and _SQL_START.match(file):
@@ -71,11 +71,11 @@ def read_query_file(name: str, section: YamlSection, root: Path) -> QueryFile | 
 
 
 def read_deferral(section: YamlSection) -> Deferral | None:
-    """When a project's or a query's results are swept, if the section says; what is wrong is noted."""
+    """When results are corrected, if the section says; mistakes are noted."""
     swept = section.section("sweep", "when")
     if swept is None:
         return None
-    # Where `when` is misspelt, that is told and no more.
+    # A misspelt `when` is the only mistake that is reported.
     given = swept.has("when") or not swept.names()
     text = swept.required("when", f"say when: sweep: {{when: {EXAMPLE_RULE}}}, or always, or never") if given else None
     when = None if text is None else swept.read("when", Deferral.parse)
@@ -97,7 +97,7 @@ def _read_table(section: YamlSection, name: str) -> str | None:
 
 
 def check_result_tables(files: Iterable[QueryFile], problems: YamlProblems) -> None:
-    """Note which queries are served in each other's tables."""
+    """Note a mistake for queries that are served in each other's tables."""
     taken: dict[str, QueryFile] = {}
     for each in files:
         if each.serve is None:
@@ -138,14 +138,14 @@ def _parse_since(text: str) -> str:
 
 
 def load_queries(files: Iterable[QueryFile], shown: str) -> Mapping[str, Query]:
-    """The queries with their texts, by name; every file that cannot be read is told. `shown` is errata.yaml's name."""
+    """The queries with their texts, by name; the error lists all unreadable files. `shown` is errata.yaml's name."""
     queries, problems = load_readable_queries(files, shown)
     problems.check()
     return queries
 
 
 def load_readable_queries(files: Iterable[QueryFile], shown: str) -> tuple[Mapping[str, Query], YamlProblems]:
-    """The queries whose files can be read, by name, and what is wrong with the others."""
+    """The queries whose files can be read, by name, and the mistakes of the others."""
     problems = YamlProblems(shown)
     queries = {}
     for each in files:
@@ -171,7 +171,7 @@ def load_readable_queries(files: Iterable[QueryFile], shown: str) -> tuple[Mappi
 
 
 def read_sql_file(path: Path) -> str:
-    """The text of a file of SQL."""
+    """The text of an SQL file."""
     return _read_query_text(path, str(path))
 
 
@@ -183,7 +183,7 @@ def _read_query_text(path: Path, shown: str) -> str:
 
 
 def _file_candidates(path: Path) -> str:
-    """What may have been meant: the folder's files of SQL."""
+    """The SQL files of the folder, as candidates."""
     if not is_folder(path.parent):
         return f"there is no folder {path.parent.name} either; paths are relative to the folder of errata.yaml"
     names = sorted(each.name for each in path.parent.glob("*.sql"))[:20]

@@ -1,5 +1,8 @@
-"""The queries that are declared, read and found good, or all that is wrong with them; what has not changed since it was
-found good is not read again."""
+"""Declared queries parsed, checked and fingerprinted; unchanged ones are not parsed again.
+
+Each query has a digest of all that decides about it: its text, its options, and what it reads. While the digest is that
+of the applied query, the recorded properties hold.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +33,18 @@ from errata.model.query import CheckedQuery, EmitMode, LineageMode, Query
 from errata.model.stream import RevisionPolicy, Stream
 
 MAX_CACHED_PLANS = 1_000
-"""Queries up to which what was read together stays for the next who asks for the same."""
+"""Queries up to which their plans are cached for the next call with the same ones."""
 
 _PLAN_CACHE: deque[tuple[object, dict[str, Plan]]] = deque(maxlen=4)
 
 READING_VERSION = 1
-"""Which reading this is: to be raised when a text comes to mean something else, so that all are read again."""
+"""The version of parsing and checking: raised when the meaning of a text changes, so that all are parsed again."""
 
 
 def check_queries(
     project: Project, declared: Mapping[str, Query], known: Mapping[str, CheckedQuery]
 ) -> dict[str, CheckedQuery]:
-    """All declared queries, checked; `known` are some that were. Every mistake is told, in one error."""
+    """All declared queries, checked; `known` are checked ones. The error lists all mistakes."""
     digests = _QueryDigests(project.streams)
     good = _unchanged_queries(declared, known, digests)
     anew = {name: query for name, query in declared.items() if name not in good}
@@ -58,7 +61,7 @@ def check_queries(
 
 
 def add_other_mistakes(project: Project, texts: Mapping[str, Query], unread: UsageError) -> UsageError:
-    """That some files cannot be read, and all that is wrong with the queries that read none of theirs."""
+    """The error for unreadable files, with the mistakes in all queries that do not read theirs."""
     lost = {name.lower() for name in project.queries if name not in texts}
     names = {name: {each.lower() for each in _names_read(query)} for name, query in texts.items()}
     while more := {name for name in names if name.lower() not in lost and names[name] & lost}:
@@ -73,18 +76,18 @@ def add_other_mistakes(project: Project, texts: Mapping[str, Query], unread: Usa
 def read_plans(
     known_streams: Mapping[str, Stream], declared: Mapping[str, Query], names: Iterable[str], others: Iterable[str] = ()
 ) -> dict[str, Plan]:
-    """The plans of some queries, each after those that it reads; these must be among them. `others`: names of queries
-    that are not given, and may be meant when one is not found."""
+    """The plans of some queries, each after those that it reads, which must be among them. `others`: names of further
+    queries, as candidates in messages."""
     wanted = [declared[name] for name in names]
     early = EmitMode.EARLY
     texts = [QueryText(each.name, each.text, each.sql_file, early=each.emit is early) for each in wanted]
     asked = (dict(known_streams), texts, [*declared, *others])
-    # A process that runs again and again reads the same queries: their plans, and all that is known of them, stay.
+    # A long-running process reads the same queries again and again, so plans and their properties are cached.
     found = next((plans for known, plans in _PLAN_CACHE if known == asked), None)
     if found is None:
         found = read_queries(texts, stream_sources(known_streams.values()), [*declared, *others])
         for plan in found.values():
-            # Of each after those that it reads, so that no chain of queries is too long for Python's stack.
+            # In the order of reading, so that no chain of queries is too long for Python's stack.
             update_pattern(plan)
             _plan_fingerprint(plan)
         if len(found) <= MAX_CACHED_PLANS:
@@ -93,15 +96,15 @@ def read_plans(
 
 
 def _plan_fingerprint(plan: Plan) -> str:
-    """Tells apart plans that differ in what they read or in what they make of it."""
+    """A hash of a plan: what it reads and how it computes."""
     return fingerprint(over_needed_columns(plan))
 
 
 def with_fingerprints(
     applied: Mapping[str, CheckedQuery], wanted: Iterable[str], recorded: Mapping[str, Stream]
 ) -> dict[str, CheckedQuery]:
-    """Applied queries as this version tells them apart, read over the streams as they were recorded; those that can no
-    longer be read are left out."""
+    """Applied queries with fingerprints of this version, over the recorded streams; those that cannot be parsed any
+    more are left out."""
     declared = {name: each.query for name, each in applied.items()}
     reads = {name: each.reads for name, each in applied.items()}
     found = {}
@@ -115,12 +118,12 @@ def with_fingerprints(
 
 
 def stream_sources(known: Iterable[Stream]) -> dict[str, Source]:
-    """Streams and relations as queries see them."""
+    """Streams and relations as inputs of queries."""
     return {each.name: stream_source(each) for each in known}
 
 
 def with_inputs(names: Iterable[str], reads: Mapping[str, Iterable[str]]) -> list[str]:
-    """The queries named and all that they read, directly or through others; `reads` tells of each what it reads."""
+    """These queries and all that they read, directly or through others; `reads` has the inputs of each."""
     found: dict[str, None] = {}
     waiting = [name for name in names if name in reads]
     while waiting:
@@ -132,7 +135,7 @@ def with_inputs(names: Iterable[str], reads: Mapping[str, Iterable[str]]) -> lis
 
 
 def _queries_to_read(anew: Mapping[str, Query], good: Mapping[str, CheckedQuery]) -> list[str]:
-    """What has to be read for these: they themselves, and of the good ones those that they read."""
+    """The queries to parse for these: themselves, and the checked ones that they read."""
     if not good:
         return list(anew)
     written = {name.lower(): name for name in good}
@@ -145,22 +148,22 @@ def _queries_to_read(anew: Mapping[str, Query], good: Mapping[str, CheckedQuery]
 def _names_read(query: Query) -> tuple[str, ...]:
     try:
         return read_names(query.text, query.sql_file)
-    except LanguageError:  # it will be told when the query is read
+    except LanguageError:  # it is reported when the query is parsed
         return ()
 
 
 class _QueryDigests:
-    """What decides about each stream and query, as a hash."""
+    """Hashes of all that decides about each stream and query."""
 
     def __init__(self, known: Mapping[str, Stream]) -> None:
         self._known = {name: _json_hash(_semantic_record(stream)) for name, stream in known.items()}
 
     def add(self, query: Query, reads: Iterable[str]) -> str | None:
-        """The digest of a query; None when something that it reads has none."""
+        """The digest of a query; None if one of its inputs has none."""
         inputs = [(name, self._known.get(name)) for name in sorted(reads)]
         if any(digest is None for _, digest in inputs):
             return None
-        # The place of the file has never had a say, and is in the hash as nothing.
+        # The place of the file does not count, and is an empty value in the hash.
         options = {**queries.semantic_options(query), "sql_file": None}
         digest = _json_hash([READING_VERSION, query.name, query.text, options, inputs])
         self._known[query.name] = digest
@@ -168,7 +171,7 @@ class _QueryDigests:
 
 
 def _semantic_record(stream: Stream) -> dict[str, object]:
-    """What a query's meaning depends on."""
+    """What the meaning of a query depends on."""
     record = streams.stream_to_record(stream)
     decides = ("columns", "key", "order", "relation", "deleted", "on_revision")
     return {"name": stream.name, **{name: _ordered_items(record.get(name)) for name in decides}}
@@ -185,7 +188,7 @@ def _json_hash(value: object) -> str:
 def _unchanged_queries(
     declared: Mapping[str, Query], known: Mapping[str, CheckedQuery], digests: _QueryDigests
 ) -> dict[str, CheckedQuery]:
-    """The queries about which nothing that decides has changed."""
+    """The queries whose digests have not changed."""
     same = {name: each for name, each in known.items() if name in declared and each.query.text == declared[name].text}
     reads = {name: [other for other in each.reads if other in same] for name, each in same.items()}
     good = {}
@@ -197,14 +200,14 @@ def _unchanged_queries(
 
 
 def _renamed_query(was: CheckedQuery, query: Query) -> CheckedQuery:
-    """The same from another file, or served or swept otherwise."""
+    """The checked query with other options that do not affect the answer."""
     return replace(was, query=query)
 
 
 def _queries_in_order(reads: Mapping[str, Iterable[str]]) -> Iterator[str]:
     try:
         yield from TopologicalSorter(reads).static_order()
-    except CycleError:  # what reads itself through what has changed is read again, and told
+    except CycleError:  # a cycle through changed queries is parsed again, and reported
         return
 
 

@@ -1,4 +1,8 @@
-"""Environment variables in values: ${NAME}, ${NAME:-default}; $$ is a dollar sign."""
+"""Reading a YAML mapping key by key: expanded variables, parsed values, and all mistakes of a file in one error.
+
+A key is read by its name; a key that has not been read when the section is closed is a mistake. Values may contain
+environment variables: ${NAME} or ${NAME:-default}; $$ is a dollar sign.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ _VARIABLE_REFERENCE = re.compile(
 
 
 def expand_variables(text: str, environ: Mapping[str, str]) -> str:
-    """The text with its references filled in. As in a shell, a default also stands in for an empty variable."""
+    """The text with its references replaced. As in a shell, a default also replaces an empty variable."""
 
     def value(reference: re.Match[str]) -> str:
         if reference["dollar"]:
@@ -42,22 +46,20 @@ def expand_variables(text: str, environ: Mapping[str, str]) -> str:
     return _VARIABLE_REFERENCE.sub(value, text)
 
 
-# Reading a mapping key by key: every key is asked for by name, and what nobody asked for is an error.
-
 T = TypeVar("T")
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True)
 class YamlPlace:
-    """Where in a file something stands: the line, and the path of keys."""
+    """A place in a file: the line, and the path of keys."""
 
     line: int
     path: str
 
 
 class YamlProblems:
-    """All that is wrong with a file, to be told at once and in the order of its lines."""
+    """All mistakes of a file, raised as one error in the order of the lines."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -71,7 +73,7 @@ class YamlProblems:
         self._found.append((place.line, UsageError(error.what, where=where, why=error.why, how=error.how)))
 
     def check(self) -> None:
-        """Raise what was found, if anything was."""
+        """Raise the mistakes that were found, if any."""
         if not self._found:
             return
         errors = [error for _, error in sorted(self._found, key=lambda found: found[0])]
@@ -81,7 +83,7 @@ class YamlProblems:
 
 
 class YamlSection:
-    """A mapping of the file. A value that is absent or wrong reads as None; what is wrong is noted in `problems`."""
+    """A mapping of the file. A value that is absent or wrong reads as None; mistakes are noted in `problems`."""
 
     def __init__(
         self, table: YamlMapping, place: YamlPlace, problems: YamlProblems, environ: Mapping[str, str]
@@ -93,15 +95,15 @@ class YamlSection:
         self._asked: set[str] = set()
 
     def has(self, name: str) -> bool:
-        """Whether the key is written here."""
+        """Whether the section has the key."""
         return self._entry(name) is not None
 
     def names(self) -> tuple[str, ...]:
-        """The keys as written, where they are names that a person chose."""
+        """The keys as written, for sections whose keys are names."""
         return tuple(self._table.entries)
 
     def where(self, name: str) -> YamlPlace:
-        """The place of a key, or of the section when it is not written."""
+        """The place of a key, or of the section if it does not have the key."""
         entry = self._table.entries.get(name)
         path = f"{self.place.path}.{name}" if self.place.path else name
         return YamlPlace(entry.line if entry else self.place.line, path)
@@ -114,7 +116,7 @@ class YamlSection:
         return self.read(name, str)
 
     def required(self, name: str, how: str) -> str | None:
-        """The text of a key that must be there."""
+        """The text of a required key."""
         before = len(self.problems)
         text = self.text(name)
         if text is None and len(self.problems) == before:
@@ -123,12 +125,12 @@ class YamlSection:
         return text
 
     def read(self, name: str, parse: Callable[[str], T]) -> T | None:
-        """The value that the text stands for. Text that is empty once variables are filled in counts as absent."""
+        """The parsed value of a key. Text that is empty after expansion counts as absent."""
         entry = self._entry(name)
         return None if entry is None else self._parsed(entry.value, self.where(name), parse)
 
     def choice(self, name: str, choices: type[Choice]) -> Choice | None:
-        """One of a few words."""
+        """The value of a key that is one of a few words."""
 
         def parse(text: str) -> Choice:
             if text not in {choice.value for choice in choices}:
@@ -157,13 +159,13 @@ class YamlSection:
         return read
 
     def is_empty_list(self, name: str) -> bool:
-        """Whether the key is written with a list of nothing."""
+        """Whether the key has an empty list."""
         entry = self._entry(name)
         return entry is not None and isinstance(entry.value, YamlList) and not entry.value.items
 
     def section(self, name: str, only: str | None = None) -> YamlSection | None:
-        """The mapping below the key; a key with nothing after it is an empty one. With `only`, a plain value stands for
-        a mapping that has it under that key."""
+        """The mapping under the key; a key without a value has an empty one. With `only`, a plain value means a mapping
+        with that one key."""
         entry = self._entry(name)
         if entry is None:
             return None
@@ -178,7 +180,7 @@ class YamlSection:
         return YamlSection(value, place, self.problems, self._environ)
 
     def finish(self) -> None:
-        """Refuse every key that was not asked for."""
+        """Note a mistake for every key that has not been read."""
         for name in self._table.entries:
             if name not in self._asked:
                 self.mistake(name, UsageError(f"unknown key {name!r}", how=candidates_text(name, self._asked)))
@@ -204,7 +206,7 @@ class YamlSection:
 
 
 def parse_whole_number(text: str) -> int:
-    """A whole number of at least 1, as people write it: 500000 or 500_000."""
+    """A whole number of at least 1, such as 500000 or 500_000."""
     digits = text.replace("_", "")
     if not (digits.isascii() and digits.isdecimal()) or not digits.strip("0"):
         raise UsageError(f"{text!r} is not a number", how="write a whole number of 1 or more, such as 500000")

@@ -1,4 +1,4 @@
-"""One stream or relation of errata.yaml, read into the model."""
+"""The streams and relations of errata.yaml, read into the model."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ DEFAULT_HORIZON = 7 * DAY
 NONE_WORD = "none"
 
 DeclaredColumns = dict[str, ColumnType | None]
-"""The declared columns; None for a type that is wrong, so that nothing more is said of it."""
+"""The declared columns; None for a wrong type, which causes no further messages."""
 
 _ROWS_RULE = re.compile(r"([\d_]+)\s*rows?")
 UNITS_RULE = re.compile(r"([\d_]+)\s*units?")
 
 
 def read_stream(name: str, section: YamlSection, root: Path) -> Stream | None:
-    """The stream that a section declares; None when something in it is wrong, which is then noted."""
+    """The stream that a section declares; None if it has mistakes, which are noted."""
     before = len(section.problems)
     columns = _read_columns(section)
     order = _read_order(section, columns)
@@ -56,7 +56,7 @@ def read_stream(name: str, section: YamlSection, root: Path) -> Stream | None:
 
 
 def read_relation(name: str, section: YamlSection, root: Path) -> Stream | None:
-    """The same for a relation: a stream of the versions of things, each valid from its order field on."""
+    """The relation that a section declares: a stream of versions, each valid from its order field on."""
     before = len(section.problems)
     columns = _read_columns(section)
     if not section.has("kind"):
@@ -78,7 +78,7 @@ def read_relation(name: str, section: YamlSection, root: Path) -> Stream | None:
 
 @dataclass(frozen=True, slots=True)
 class StreamRoles:
-    """What streams and relations declare each in their own way."""
+    """What streams and relations declare differently."""
 
     name: str
     key: tuple[str, ...]
@@ -129,7 +129,7 @@ def _make_stream(
 
 
 def is_time_order(order: ColumnType | None) -> bool:
-    """Whether an order column is a time; one that is wrong is taken for one."""
+    """Whether an order column is a time; a wrong one counts as a time."""
     return order is None or order.kind is not TypeKind.BIGINT
 
 
@@ -154,7 +154,7 @@ def _check_no_retention(section: YamlSection) -> None:
 
 
 def _read_deleted(section: YamlSection, columns: DeclaredColumns, key: tuple[str, ...]) -> str | None:
-    """The column that says that a thing is gone."""
+    """The column that marks tombstones."""
     name = section.text("deleted")
     if name is None:
         return None
@@ -170,7 +170,7 @@ def _read_deleted(section: YamlSection, columns: DeclaredColumns, key: tuple[str
 
 
 def parse_retention(text: str, timed: bool) -> Retention:
-    """How much a stream keeps: rows, or a span in the measure of its order field."""
+    """The retention of a stream: rows, or a span of its order field."""
     folded = text.lower()
     if (rows := _ROWS_RULE.fullmatch(folded)) is not None:
         return Retention(rows=parse_whole_number(rows[1]))
@@ -193,7 +193,7 @@ def parse_retention(text: str, timed: bool) -> Retention:
 
 
 def parse_span(text: str, timed: bool) -> int:
-    """A stretch of the order field: a duration, or units of a bigint."""
+    """A span of the order field: a duration, or units of a bigint."""
     if timed:
         return parse_duration(text)
     number = UNITS_RULE.fullmatch(text.lower())

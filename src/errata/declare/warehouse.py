@@ -1,4 +1,8 @@
-"""The warehouse: where files of buckets live. Names are never used twice, and no file is ever renamed or changed."""
+"""The warehouse: the folder or object store with the files of buckets.
+
+A name is never used twice, and no file is renamed or changed, so a file that a commit names is complete and constant. A
+file is written and flushed to disk before the commit that names it.
+"""
 
 from __future__ import annotations
 
@@ -33,40 +37,40 @@ NAME_PATTERNS = {
     ),
     "retried": (re.compile(r"[0-9a-f]{12}"), re.compile(r"\d+\.(csv|jsonl)")),
 }
-"""What lies in the folder of a stream, and how the folders in there, and the files in these, are called. Of `retried`
-nothing is needed once its batch has been taken in, or has failed."""
+"""The kinds of folders in the folder of a stream, with the patterns of the names of their folders and files. Files in
+`retried` are not needed once their batch has been taken in or has failed."""
 _MARKS = re.compile(r"[\[\]{}*?\\%#]")
-"""What some readers take for a pattern, or for letters of a URI."""
+"""Characters that some readers interpret as a pattern, or as part of a URI."""
 _PATTERN_MARKS = re.compile(r"[\[\]{}*?\\]")
 
 
 @dataclass(frozen=True, slots=True)
 class FolderEntry:
-    """Something that lies in a folder."""
+    """An entry of a folder."""
 
     name: str
     folder: bool
     file: bool
-    """An ordinary file: a link is neither."""
+    """Whether it is a regular file; a link is neither file nor folder."""
     size: int
 
 
 @dataclass(frozen=True, slots=True)
 class Warehouse:
-    """A folder, by path or URI. It crosses to Spark's workers as it is."""
+    """A folder, by path or URI. It is sent to Spark's workers as it is."""
 
     uri: str
 
     def path(self, relative: str) -> str:
-        """The path of a file as Spark and fsspec take it."""
+        """The path of a file for Spark and fsspec."""
         return f"{self.uri.rstrip('/')}/{relative}"
 
     def spark_path(self, relative: str) -> str:
-        """The same for Spark's readers, which take what they are given for a pattern."""
+        """The same for Spark's readers, which interpret it as a pattern."""
         return _PATTERN_MARKS.sub(r"\\\g<0>", self.path(relative))
 
     def plain_size(self, relative: str) -> int | None:
-        """The size of a file that lies on a disk of this machine, if its path means the same to every reader."""
+        """The size of a local file, if its path means the same to every reader."""
         path = UPath(self.path(relative))
         if path.protocol not in _LOCAL or _MARKS.search(str(path)) is not None:
             return None
@@ -76,17 +80,17 @@ class Warehouse:
             return None
 
     def new_name(self, stream: Stream, vs: int, kind: str = "base", ending: str = "parquet") -> str:
-        """A name never used before, in a folder of the stream and of the day on which its rows begin, if they say."""
+        """A new name, in a folder of the stream and of the day on which the rows begin, if they have one."""
         return self.name_in(stream.name, vs if stream.timed else None, kind, ending)
 
     def name_in(self, folder: str, vs: int | None, kind: str, ending: str = "parquet") -> str:
-        """The same in a folder of this name; `vs` is None where event time is a plain number."""
+        """The same in a folder of this name; `vs` is None if event time is a plain number."""
         dated = vs is not None and _FIRST <= vs <= _LAST
         day = to_datetime(vs).date().isoformat() if vs is not None and dated else "all"
         return f"{folder}/{kind}/{day}/{uuid.uuid4().hex}.{ending}"
 
     def check(self) -> None:
-        """Refuse a warehouse that cannot be written, before any work is done for it."""
+        """Refuse a warehouse that cannot be written, before any work is done."""
         try:
             with path_errors(self.uri):
                 root = UPath(self.uri)
@@ -104,14 +108,14 @@ class Warehouse:
         return ErrataError("the warehouse cannot be written", where=self.uri, why=why, how=how)
 
     def write(self, relative: str, data: bytes) -> None:
-        """Write a file and see it safely on disk: a commit must never be more durable than what it names."""
+        """Write a file and flush it to disk: a commit must not be more durable than its files."""
         target = UPath(self.path(relative))
         for last in (False, False, True):
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 file = target.open("wb")
             except FileNotFoundError:
-                # Vacuum removes folders that it finds empty, and has taken this one for such.
+                # Vacuum removes empty folders, and has just removed this one.
                 if last:
                     raise
                 continue
@@ -130,30 +134,30 @@ class Warehouse:
             return
 
     def read(self, relative: str) -> bytes:
-        """A whole file."""
+        """The content of a file."""
         content: bytes = UPath(self.path(relative)).read_bytes()
         return content
 
     def opened(self, relative: str) -> IO[bytes]:
-        """A file to be read in parts."""
+        """A file opened for reading parts of it."""
         opened: IO[bytes] = UPath(self.path(relative)).open("rb")
         return opened
 
     def read_table(self, relative: str) -> pa.Table:
-        """A whole Parquet file."""
+        """The rows of a Parquet file."""
         return pq.read_table(pa.BufferReader(self.read(relative)), use_threads=False)
 
     def remove(self, relative: str) -> None:
-        """Remove a file; one that is gone already is no error."""
+        """Remove a file; a missing one is no error."""
         UPath(self.path(relative)).unlink(missing_ok=True)
 
     @property
     def local(self) -> bool:
-        """Whether it lies on a disk of this machine, where folders are things of their own."""
+        """Whether it is on a disk of this machine, where folders exist by themselves."""
         return UPath(self.uri).protocol in _LOCAL
 
     def entries(self, folder: str = "") -> list[FolderEntry]:
-        """What lies in a folder, as it is now; nothing in one that is not there."""
+        """The current entries of a folder; none if it does not exist."""
         with path_errors(self.uri):
             place = UPath(self.path(folder))
             place.fs.invalidate_cache()
@@ -177,7 +181,7 @@ class Warehouse:
         ]
 
     def modified(self, relative: str) -> int | None:
-        """When a file was last written, in microseconds since 1970; None when it is gone."""
+        """The modification time of a file in microseconds since 1970; None if it does not exist."""
         file = UPath(self.path(relative))
         try:
             return to_micros(file.fs.modified(file.path))
@@ -185,14 +189,14 @@ class Warehouse:
             return None
 
     def days(self, stream: str) -> Iterator[str]:
-        """The folders in which files of a stream lie, by kind and day."""
+        """The folders with files of a stream, by kind and day."""
         kinds = {entry.name for entry in self.entries(stream) if entry.folder}
         for kind in (kind for kind in NAME_PATTERNS if kind in kinds):
             found = (f"{stream}/{kind}/{entry.name}" for entry in self.entries(f"{stream}/{kind}") if entry.folder)
             yield from (folder for folder in found if _is_day(folder, (stream,)))
 
     def elsewhere(self, streams: Collection[str], within: Iterable[str] = ("",)) -> Iterator[int]:
-        """How many files lie in each folder that is not one of these streams' days."""
+        """The number of files in each folder that is not a day of one of these streams."""
         waiting = list(within)
         while waiting:
             folder = waiting.pop()
@@ -202,13 +206,13 @@ class Warehouse:
             waiting += [each for each in inner if not _is_day(each, streams)]
 
     def remove_if_empty(self, folder: str) -> bool:
-        """Remove a folder if nothing is in it, on a local disk; elsewhere folders are only parts of names."""
+        """Remove an empty folder on a local disk; in object stores folders are only parts of names."""
         if not self.local:
             return False
         try:
             UPath(self.path(folder)).rmdir()
         except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):  # a writer is using it, or it is gone
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):  # a writer uses it, or it is removed
                 return False
             raise
         return True
@@ -222,17 +226,17 @@ def _is_day(folder: str, streams: Collection[str]) -> bool:
 
 
 def is_own_name(day: str, name: str) -> bool:
-    """Whether a file in one of the folders of `days` bears a name that Errata gives."""
+    """Whether a file in one of the day folders has a name that Errata gives."""
     return NAME_PATTERNS[day.split("/")[1]][1].fullmatch(name) is not None
 
 
 def _disk_full_error(target: UPath, error: OSError) -> Exception:
-    """In words, that the disk is full; another error as it is."""
+    """The readable error for a full disk; other errors as they are."""
     return disk_full_error(str(target), error.strerror or str(error)) if error.errno in NO_SPACE_ERRNOS else error
 
 
 def _sync_folder(path: str) -> None:
-    """A file's name is safe when the folder that lists it is."""
+    """Flush a folder to disk: only then is the name of a new file in it durable."""
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -1,4 +1,4 @@
-"""YAML whose values remember where they stand, so that every complaint can name a line."""
+"""YAML as a tree whose values keep their line and column, so that every message can name the place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 from errata.errors import UsageError
 
 MAX_FAST_NESTING = 200
-"""What is nested more deeply than this is read by Python, which notices when it becomes too much."""
+"""Depth of nesting above which Python's parser is used instead of libyaml, which has no limit and could crash."""
 
 _MERGE_KEY = "<<"
 _NULL_TAG = "tag:yaml.org,2002:null"
@@ -20,10 +20,10 @@ _NULL_TAG = "tag:yaml.org,2002:null"
 
 @dataclass(frozen=True, slots=True)
 class YamlScalar:
-    """A single value as it was written, without YAML's own guesses at what yes, 1e3 and 12:30 are."""
+    """A single value as text, without YAML's interpretation of yes, 1e3 and 12:30."""
 
     text: str | None
-    """None where nothing, ~ or null is written."""
+    """None for an empty value, ~ or null."""
     line: int
     column: int
 
@@ -39,7 +39,7 @@ class YamlList:
 
 @dataclass(frozen=True, slots=True)
 class YamlEntry:
-    """A key, where it stands, and its value."""
+    """A key with its place, and its value."""
 
     key: str
     line: int
@@ -60,7 +60,7 @@ YamlNode = YamlScalar | YamlList | YamlMapping
 
 
 def parse_yaml(text: str, file: str) -> YamlNode:
-    """The file's one document; what is wrong with it as YAML is said with its line."""
+    """The single document of the file; mistakes in its YAML are raised with their lines."""
     root = _parse_fast(text)
     try:
         root = root or _parse_strict(text, file)
@@ -74,8 +74,8 @@ def parse_yaml(text: str, file: str) -> YamlNode:
 
 
 def _parse_fast(text: str) -> yaml.Node | None:
-    """The document as libyaml reads it, where that is there and has nothing to say against it: five times faster for a
-    file of thousands of queries. It has no bounds for nesting, and less to tell about mistakes."""
+    """The document as libyaml parses it, if it is installed and finds no mistake: five times faster for a file with thousands
+    of queries. It does not bound nesting, and says less about mistakes."""
     quick = getattr(yaml, "CSafeLoader", None)
     if quick is None or _max_nesting(text) > MAX_FAST_NESTING:
         return None
@@ -92,7 +92,7 @@ def _parse_fast(text: str) -> yaml.Node | None:
 
 
 def _max_nesting(text: str) -> int:
-    """How deeply a text can be nested, at most."""
+    """An upper bound of the depth of nesting in a text."""
     brackets = accumulate((1 if each in "[{" else -1 for each in re.findall(r"[\[\]{}]", text)), initial=0)
     return max(brackets) + max((line.count("- ") + line.count("? ") for line in text.splitlines()), default=0)
 
@@ -111,7 +111,7 @@ def _parse_strict(text: str, file: str) -> yaml.Node | None:
 
 
 class _TreeBuilder:
-    """The walk over YAML's nodes. A node with an anchor is walked once, however often it is named."""
+    """The conversion of YAML's nodes. A node with an anchor is converted once, however often it is referenced."""
 
     def __init__(self, file: str) -> None:
         self._file = file
