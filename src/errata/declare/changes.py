@@ -90,7 +90,7 @@ def plan_stream_changes(
     rows: Mapping[str, int],
     drop: Collection[str] = (),
 ) -> StreamChanges:
-    """Compare declared with recorded streams. `rows` is the number of rows of each recorded stream. `drop` names streams
+    """Compare declared with recorded streams. `rows` has the number of rows of each recorded one. `drop` names streams
     that may be dropped with their rows; an unknown one is no mistake, so that applying can be repeated."""
     changes: list[StreamChange] = []
     drops: list[StreamDrop] = []

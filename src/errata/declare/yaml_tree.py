@@ -74,8 +74,8 @@ def parse_yaml(text: str, file: str) -> YamlNode:
 
 
 def _parse_fast(text: str) -> yaml.Node | None:
-    """The document as libyaml parses it, if it is installed and finds no mistake: five times faster for a file with thousands
-    of queries. It does not bound nesting, and says less about mistakes."""
+    """The document as libyaml parses it, if it is installed and finds no mistake: five times faster for a file with
+    thousands of queries. It does not bound nesting, and says less about mistakes."""
     quick = getattr(yaml, "CSafeLoader", None)
     if quick is None or _max_nesting(text) > MAX_FAST_NESTING:
         return None
