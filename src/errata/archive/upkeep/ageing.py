@@ -1,5 +1,7 @@
-"""Ageing: whole buckets past their stream's retention are dropped, on schedule or lazily, before something reads; and
-of queries, results past theirs. What queries have still to read stays.
+"""Ageing: whole buckets of streams, and of query results, past their retention are dropped.
+
+Streams age on schedule or lazily, just before a correction reads the archive. Rows before the new limit that lie in
+buckets which stay no longer count either. Rows that some query has still to read stay (`retention`).
 """
 
 from __future__ import annotations
@@ -31,25 +33,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AgeOutReport:
-    """What was dropped of one stream or of one query's results, and in which commit; None and nothing when nothing was
+    """What was dropped of one stream or of one query's results, and in which commit; None and empty if nothing was
     due."""
 
     stream: str
-    """Its name, or the query's."""
+    """The name of the stream or query."""
     commit_id: int | None
     buckets: Sequence[Bucket]
     rows: int = 0
-    """How many live rows no longer count."""
+    """How many live rows count no longer."""
     aged_to: int | None = None
-    """The place before which nothing counts any more; of results the first instant whose answer is whole."""
+    """The place before which no rows count; for results, the first instant whose results are complete."""
     timed: bool = True
     hold: RetentionHold | None = None
-    """The query for which rows stay that are past the retention."""
+    """The query because of which rows past the retention stay."""
 
 
 def age_out(site: Site, names: Sequence[str] = ()) -> list[AgeOutReport]:
-    """Drop what is due: of the streams and queries named, else of all streams that age on schedule and of all queries
-    that have a retention."""
+    """Age out the streams and queries named, or all streams that age on schedule and all queries with a retention."""
     standings = {each.stream.name: each for each in streams.stream_states(site.catalog)}
     known = queries.recorded_queries(site.catalog)
     for name in names:
@@ -64,8 +65,8 @@ def age_out(site: Site, names: Sequence[str] = ()) -> list[AgeOutReport]:
 
 
 def age_out_if_lazy(site: Site, name: str) -> AgeOutReport:
-    """The paper's other mode (replay-revisions-2008, footnote 5): ageing waits until the archive is about to be read
-    for a correction, and costs arrivals nothing. Streams declared `age_out: lazy` are aged here and only here."""
+    """Age out a stream declared `age_out: lazy`, just before its archive is read for a correction, so that ageing costs
+    arrivals nothing (replay-revisions-2008, footnote 5). Such streams are aged only here."""
     standing = streams.stream_state(site.catalog, name)
     if standing.stream.age_out is not AgeOutMode.LAZY:
         return AgeOutReport(name, None, ())
@@ -94,7 +95,7 @@ def _age_stream(site: Site, name: str) -> AgeOutReport:
 
 
 def _age_results(site: Site, query: RecordedQuery) -> AgeOutReport:
-    """Drop results past the query's retention; those of a form that it had before go with their archive."""
+    """Age out results past the query's retention. Results of a former form of the query go with their archive."""
     name, retention, catalog = query.checked.name, query.checked.query.retention, site.catalog
 
     def attempt(_: int) -> AgeOutReport:
@@ -119,8 +120,8 @@ def _age_results(site: Site, query: RecordedQuery) -> AgeOutReport:
 
 
 def oldest_hold(site: Site, name: str) -> RetentionHold | None:
-    """The query for which rows must stay the longest. One that has not been evaluated yet needs none: it begins where
-    there are rows."""
+    """The query for which rows must stay the longest. A query that was never evaluated needs none: it begins where the
+    rows begin."""
     answered = read_archives(site.catalog)
     readers = [
         each.checked.name
@@ -137,13 +138,13 @@ def oldest_hold(site: Site, name: str) -> RetentionHold | None:
 
 
 def _aged_row_counts(site: Site, basis: StreamState, aged: AgeOutPlan) -> dict[int, int]:
-    """How many rows cease to count in each bucket that stays, and in each overlay."""
+    """How many rows cease to count, by bucket that stays and by overlay."""
     if not aged.overlays and not aged.beside:
         return {}
     stream, warehouse = basis.stream, site.warehouse
     with pins.hold_pin(site.catalog, basis.changed_in, f"ageing of {stream.name}"):
         if streams.stream_state(site.catalog, stream.name).changed_in != basis.changed_in:
-            raise BasisConflict  # what is to be read may have been removed before it was pinned
+            raise BasisConflict  # buckets to read may have been removed before they were pinned
         overlays = Overlays(stream, read_overlays(stream, warehouse, bucket_sources(site.catalog, aged.overlays)))
         brought = overlays.live_rows()
         ceasing = _is_newly_aged(brought[stream.order], basis, aged)
@@ -158,7 +159,7 @@ def _aged_row_counts(site: Site, basis: StreamState, aged: AgeOutPlan) -> dict[i
 
 
 def _is_newly_aged(order: pa.ChunkedArray, basis: StreamState, aged: AgeOutPlan) -> np.ndarray:
-    """Which rows have not been aged out so far and will be."""
+    """Which rows count now and will be aged out."""
     places = order_values(order)
     former = LOWEST if basis.aged_to is None else basis.aged_to
     ceasing: np.ndarray = (places >= former) & (places < aged.aged_to)

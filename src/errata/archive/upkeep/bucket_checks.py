@@ -1,7 +1,8 @@
-"""Buckets looked at for their health: each file read once, whole, and compared with nothing but itself.
+"""The inspection of many buckets by tasks, and the check that base buckets and overlays agree.
 
-What is found is told as `Seen`; what is to be thought of it is decided in the model. Small archives are looked at
-here, large ones by Spark's tasks.
+Each bucket is read once. What is found is a `BucketInspection`; whether it is a fault is decided in `model.findings`.
+Small archives are inspected by this process, large ones by Spark's tasks. The agreement of revisions is checked on what
+the inspections report: each revision masks exactly one row, and each key has at most one row that counts.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ from errata.model.stream import Stream
 from errata.model.time import LOWEST
 
 INSPECTION_TASK_BYTES = 64 * 1024 * 1024
-"""Buckets share a task until it has this much to read."""
+"""Bytes that a task has to read before it gets no further bucket."""
 
 TASKS_PER_JOB = 32
-"""Tasks of one job; between jobs it is told how far things are."""
+"""Tasks of one job; progress is reported between jobs."""
 
 _REPORT_SCHEMA = pa.schema([("bucket", pa.int64()), ("seen", pa.string()), ("hits", pa.binary())])
 
@@ -68,14 +69,14 @@ DoneCallback = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class InspectionResult:
-    """What was seen of each bucket, and where revisions mask."""
+    """The inspection of each bucket, and the rows of base buckets at places of masks."""
 
     seen: dict[int, BucketInspection]
     hits: pa.Table = field(default_factory=MASK_HIT_SCHEMA.empty_table)
 
 
 def inspect_sizes(warehouse: Warehouse, found: Iterable[Bucket], inline: dict[int, int]) -> dict[int, BucketInspection]:
-    """What can be told without opening anything: whether it is there, and its size. Each folder is listed once."""
+    """Whether each bucket is there, and its size, without opening it. Each folder is listed once."""
     folders: defaultdict[str, list[Bucket]] = defaultdict(list)
     seen = {}
     for bucket in found:
@@ -96,7 +97,7 @@ def inspect_buckets(
     found: Sequence[Bucket],
     on_done: DoneCallback = lambda _: None,
 ) -> InspectionResult:
-    """Read buckets and tell what is in them."""
+    """Read and inspect buckets."""
     size, told = sum(bucket.size for bucket in found), [_REPORT_SCHEMA.empty_table()]
     tasks = list(_batch_sources(bucket_sources(catalog, found)))
     for start in range(0, len(tasks), TASKS_PER_JOB):
@@ -107,7 +108,7 @@ def inspect_buckets(
 
 
 def _batch_sources(wanted: Sequence[BucketSource]) -> Iterator[list[BucketSource]]:
-    """Neighbours share a task, since mostly the same overlays speak of them."""
+    """Tasks of neighbouring buckets, since mostly the same overlays mask their rows."""
     task: list[BucketSource] = []
     size = 0
     for source in sorted(wanted, key=lambda each: (each.bucket.vs_min, each.bucket.bucket_id)):
@@ -167,10 +168,10 @@ def _seen_from_json(text: str) -> BucketInspection:
     return BucketInspection(figures=figures, **plain)
 
 
-# Whether buckets and overlays agree: each revision masks one row, and each key has one.
+# Whether buckets and overlays agree.
 
 MAX_SUSPECT_HASHES = 1_000
-"""So many hashes that occur twice are looked at by their keys."""
+"""Hashes occurring more than once whose keys are compared, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ class LiveOverlays:
     def read(
         cls, catalog: Catalog, warehouse: Warehouse, standing: StreamState, overlays: Sequence[Bucket]
     ) -> LiveOverlays:
-        """All of these."""
+        """Read these overlays."""
         stream = standing.stream
         return cls(stream, read_overlays(stream, warehouse, bucket_sources(catalog, overlays)), standing.aged_to)
 
@@ -194,7 +195,7 @@ class LiveOverlays:
         return Overlays(self.stream, self.rows)
 
     def added_counts(self) -> Counter[int]:
-        """By overlay, how many rows it brought, also those that its own commit superseded."""
+        """By overlay, how many rows it added, including those that its own commit superseded."""
         return Counter(self.rows.filter(self.rows[LIVE])[BUCKET].to_pylist())
 
     def live_counts(self) -> Counter[int]:
@@ -202,8 +203,8 @@ class LiveOverlays:
         return Counter(self.overlays.live_rows(self.aged_to)[BUCKET].to_pylist())
 
     def findings(self, inspected: InspectedStream, hits: pa.Table) -> Iterator[Finding]:
-        """Revisions that are there twice, and those that mask no row, or several. `hits` are the rows of base buckets
-        that lie where one masks."""
+        """Revisions that occur twice, and those that mask no row or several. `hits` are the rows of base buckets at
+        places of masks."""
         numbers = self.rows[REVISION].to_numpy()
         single, counts = np.unique(numbers, return_counts=True)
         if len(twice := single[counts > 1]):
@@ -225,8 +226,8 @@ class LiveOverlays:
                 )
 
     def _left_at_masks(self, hits: pa.Table) -> tuple[pa.Table, np.ndarray]:
-        """The masks of places that have not been aged out, and how many rows are left at each place once it has masked
-        one: as history went, rows came to the place and were masked, by number."""
+        """The masks at places that have not been aged out, and how many rows are left at the place after each:
+        additions and masks of a place are counted in the order of their revision numbers."""
         columns, least = identity_columns(self.stream), LOWEST if self.aged_to is None else self.aged_to
         masks, brought = mask_rows(self.stream, self.rows), self.rows.filter(self.rows[LIVE])
         places = pa.concat_tables([masks.select(columns), brought.select(columns)])
@@ -236,7 +237,7 @@ class LiveOverlays:
         by_number = np.argsort(numbers)
         at = by_number[np.searchsorted(numbers[by_number], hits["revision"].to_numpy())]
         code = np.concatenate([own, new, own[at]])
-        # A row of a base bucket came after the revision of its floor, and what a revision brings after what it masks.
+        # A base row came after the revision of its floor, and a row that a revision adds after the one that it masks.
         came = [2 * brought[REVISION].to_numpy() + 1, 2 * hits["floor"].to_numpy() + 1]
         when = np.concatenate([2 * numbers, *came])
         change = np.ones(len(code), dtype=np.int64)
@@ -261,7 +262,7 @@ def duplicate_key_findings(
 ) -> Iterator[Finding]:
     """Keys of which more than one row counts."""
     stream = scan.state.stream
-    # A scan looks no further where an overlay is said to have no superseded rows; here that is not believed.
+    # A scan does not mask rows of overlays that have no superseded rows by the index; the index is not trusted here.
     doubted = replace(opened, overlays=[replace(each, masked=max(each.masked, 1)) for each in opened.overlays])
     found, _ = engines.run(
         EngineDemand.of(opened.all),
@@ -278,7 +279,8 @@ def duplicate_key_findings(
 
 
 def _duplicate_keys(rows: DataFrame, stream: Stream) -> pa.Table:
-    """First by one number for each key, which is little to move; by the keys themselves only where it occurs twice."""
+    """Keys that occur more than once: first by a hash, which is little to shuffle, then by the keys of repeated
+    hashes."""
     key = [quote_name(name) for name in stream.key]
     hashed = select_sql(rows, "*", f"xxhash64({', '.join(key)}) AS _hash")
     hashes = fetch_rows(_repeated_rows(hashed, ["_hash"]).limit(MAX_SUSPECT_HASHES))["_hash"].to_pylist()

@@ -1,4 +1,8 @@
-"""Compaction: overlays worked in and small buckets merged, as far as it is worth it; one commit for each stream."""
+"""Compaction: overlays are folded into base buckets and small buckets are merged; one commit for each stream.
+
+What is due is decided in `model.compaction` from the index; `rewrite` plans and writes. Scans see the same rows before
+and after. An overlay whose revisions a query has still to read waits.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +31,17 @@ class CompactionReport:
 
     stream: str
     commit_id: int | None = None
-    """None when nothing was due, or when it was only looked at."""
+    """None if nothing was due, or if it was only planned."""
     replaced: Sequence[Bucket] = ()
-    """Base buckets that were rewritten, or would be looked through."""
+    """Base buckets that were rewritten, or would be examined."""
     folded: Sequence[Bucket] = ()
-    """Overlays that were worked in."""
+    """Overlays that were folded."""
     written: Sequence[NewBucket] = ()
-    """What stands there instead."""
+    """The buckets that replace them."""
     reasons: Sequence[tuple[RewriteReason, Sequence[Bucket]]] = ()
-    """The base buckets that were looked through, by the reason."""
+    """The base buckets that were examined, by reason."""
     held: Sequence[Bucket] = ()
-    """Overlays that have to wait for who still has to consume their revisions."""
+    """Overlays that wait for queries that have still to read their revisions."""
 
     @property
     def is_empty(self) -> bool:
@@ -52,7 +56,7 @@ def compact_streams(
     plan_only: bool = False,
     on_step: ProgressCallback = lambda _: None,
 ) -> list[CompactionReport]:
-    """Compact the streams named, or all; `everything` also where it is hardly worth it."""
+    """Compact the streams named, or all; with `everything`, also where it is hardly worth it."""
     return [_compact_stream(site, name, everything, plan_only, on_step) for name in site.named(names)]
 
 
@@ -81,7 +85,7 @@ def _compact_stream(
 
 
 def _due_plan(site: Site, basis: StreamState, everything: bool) -> tuple[DueCompaction, CompactionPlan]:
-    """What is due, and which buckets it concerns."""
+    """What is due, and the buckets to rewrite."""
     wanted = due_compaction(
         buckets.visible_buckets(site.catalog, basis.stream_id, basis.changed_in),
         _live_overlays(site, basis),
@@ -107,7 +111,7 @@ def _plan_report(name: str, wanted: DueCompaction, plan: CompactionPlan) -> Comp
 
 
 def _rewrite_plan(site: Site, basis: StreamState, plan: CompactionPlan, on_step: ProgressCallback) -> CompactionCommit:
-    """The compaction, written and not committed."""
+    """Write the compaction, without committing it."""
     count = sum(len(run.buckets) for run in plan.runs)
     on_step(f"rewriting {count:,} bucket{'' if count == 1 else 's'} of {basis.stream.name}")
     overlays = _live_overlays(site, basis)

@@ -1,4 +1,8 @@
-"""One bucket looked at: what it is, what its rows tell of it, and which of them overlays mask."""
+"""The inspection of one bucket, for the doctor: whether it is what was written, and what its own rows tell.
+
+A bucket is read whole. If its checksum is right, its figures (rows, ranges, groups, order, Bloom filters) are computed
+from its rows, to be compared with the index; for base buckets also which rows overlays mask.
+"""
 
 from __future__ import annotations
 
@@ -39,25 +43,25 @@ from errata.model.stream import Stream
 from errata.model.time import HIGHEST, LOWEST
 
 MASK_HIT_SCHEMA = pa.schema([("revision", pa.int64()), ("floor", pa.int64())])
-"""A row of a base bucket that lies where some revision masks one, and the floor of its bucket."""
+"""For each row of a base bucket that has the key and place of a mask: the mask's revision, and the bucket's floor."""
 
 
 @dataclass(frozen=True, slots=True)
 class InspectionContext:
-    """What is needed to look at a stream's buckets; it travels to every task."""
+    """What the inspection of a stream's buckets needs; it travels to every task."""
 
     stream: Stream
     warehouse: Warehouse
     aged_to: int | None
     overlays: tuple[BucketSource, ...] | None
-    """The live overlays, to see what they mask; None: that is not asked."""
+    """The live overlays, to find the rows that they mask; None if that is not asked."""
 
 
 def inspect_bucket(
     context: InspectionContext, source: BucketSource, cache: dict[int, pa.Table]
 ) -> tuple[BucketInspection, pa.Table]:
-    """What a bucket is, and its rows where revisions mask some; what it holds only when it is what was written.
-    `cache` keeps what overlays mask from one bucket to the next."""
+    """Inspect a bucket of a stream: its figures, if it is what was written, and its rows at places of masks. `cache`
+    keeps the masks of overlays from one bucket to the next."""
     bucket = source.bucket
     known, data = read_content(context.warehouse, source)
     if data is None:
@@ -73,7 +77,7 @@ def inspect_bucket(
 
 
 def read_content(warehouse: Warehouse, source: BucketSource) -> tuple[BucketInspection, bytes | None]:
-    """What lies where a bucket should lie; and its content, only if it is what was written."""
+    """Size and checksum of a bucket as it is found; and its content, only if the checksum is right."""
     bucket = source.bucket
     try:
         data = _read_data(warehouse, source)
@@ -126,7 +130,7 @@ def _inspect_base(
 
 
 def _inspect_pending(stream: Stream, rows: pa.Table, known: BucketInspection) -> BucketInspection:
-    # One that does not tell its place may be of any.
+    # A revision that does not tell its place may be of any.
     ends = (LOWEST, HIGHEST) if rows[stream.order].null_count else _value_range(rows, stream.order)
     wrong = not np.array_equal(rows["_ordinal"].to_numpy(), np.arange(rows.num_rows))
     return replace(known, figures=BucketFigures(rows.num_rows, *ends), disordered=wrong, counting=rows.num_rows)
@@ -143,7 +147,7 @@ def _stream_schema_of(stream: Stream, role: Role) -> pa.Schema:
 
 
 def _schema_fault(stream: Stream, role: Role, wanted: pa.Schema, found: pa.Schema) -> str:
-    """Why stored rows cannot be read as they are declared; columns that were added since may be absent."""
+    """Why stored rows are not of the declared columns, if so; columns that were added later may be absent."""
     may_lack = {name for column in stream.names for name in (column, old_column(column))}
     if role is Role.BASE:
         may_lack -= stream.required
@@ -151,7 +155,7 @@ def _schema_fault(stream: Stream, role: Role, wanted: pa.Schema, found: pa.Schem
 
 
 def schema_mismatch(wanted: pa.Schema, found: pa.Schema, may_lack: Collection[str] = ()) -> str:
-    """Why stored rows are not of the wanted columns; nothing if they are."""
+    """Why stored rows are not of the wanted columns; empty if they are."""
     for field in wanted:
         if field.name in found.names:
             kind = found.field(field.name).type
@@ -164,14 +168,14 @@ def schema_mismatch(wanted: pa.Schema, found: pa.Schema, may_lack: Collection[st
 
 
 def _value_range(rows: pa.Table, name: str) -> Bounds:
-    """The least and greatest value of a column that has some."""
+    """The least and greatest value of a column; everything if it has none."""
     ends = pc.min_max(rows[name].cast(pa.int64()))
     low, high = ends["min"].as_py(), ends["max"].as_py()
     return (LOWEST, HIGHEST) if low is None else (low, high)
 
 
 def is_ordered(rows: pa.Table, stream: Stream, layout: Layout) -> bool:
-    """Whether rows lie as their layout says."""
+    """Whether rows are sorted as their layout requires."""
     if layout is Layout.PLAIN or rows.num_rows < 2:
         return True
     rises = np.diff(order_values(rows[stream.order])) >= 0
@@ -185,7 +189,7 @@ def is_ordered(rows: pa.Table, stream: Stream, layout: Layout) -> bool:
 
 
 def _columns_without_bloom(stream: Stream, bucket: Bucket, data: bytes) -> tuple[str, ...]:
-    """The columns of the key that have no Bloom filters, where the key alone cannot tell where a row lies."""
+    """The key columns without Bloom filters, if the key does not tell the place of a row."""
     if bucket.inline or stream.key_has_order or bucket.layout is Layout.PLAIN:
         return ()
     metadata = pq.read_metadata(pa.BufferReader(data))
@@ -217,7 +221,7 @@ def _inspect_overlay(stream: Stream, rows: pa.Table, known: BucketInspection) ->
 def _mask_hits(
     context: InspectionContext, bucket: Bucket, rows: pa.Table, cache: dict[int, pa.Table]
 ) -> tuple[int | None, pa.Table]:
-    """How many rows of a live base bucket do not count, and those that lie where a revision masks one."""
+    """How many rows of a live base bucket do not count, and its rows at places of masks."""
     if context.overlays is None or bucket.removed_in is not None:
         return None, MASK_HIT_SCHEMA.empty_table()
     stream = context.stream
@@ -236,7 +240,7 @@ def _mask_hits(
 
 
 def _masks_near(context: InspectionContext, bucket: Bucket, cache: dict[int, pa.Table]) -> pa.Table:
-    """What the overlays mask that may mask a row of the bucket; read once for buckets side by side."""
+    """The masks of overlays that may mask a row of the bucket; read once for neighbouring buckets."""
     near = {
         each.bucket.bucket_id: each
         for each in context.overlays or ()
@@ -252,25 +256,25 @@ def _masks_near(context: InspectionContext, bucket: Bucket, cache: dict[int, pa.
 
 
 def mask_rows(stream: Stream, overlays: pa.Table) -> pa.Table:
-    """The places that overlays mask, and the revision that does it."""
+    """Keys and places that overlays mask, with the revision of each mask."""
     rows = overlays.filter(overlays[MASKS])
     columns = {name: rows[old_column(name)] for name in identity_columns(stream)}
     return pa.table({**columns, REVISION: rows[REVISION]})
 
 
-# One bucket of a query's results looked at: what it is, and what its rows tell of it.
+# Buckets of a query's results.
 
 
 @dataclass(frozen=True, slots=True)
 class ResultInspectionContext:
-    """What is needed to look at the buckets of results; it travels to every task."""
+    """What the inspection of buckets of results needs; it travels to every task."""
 
     shape: ResultShape
     warehouse: Warehouse
 
 
 def inspect_result_bucket(context: ResultInspectionContext, source: BucketSource) -> BucketInspection:
-    """What a bucket is, and what it holds if it is what was written."""
+    """Inspect a bucket of results: its figures, if it is what was written."""
     bucket = source.bucket
     known, data = read_content(context.warehouse, source)
     if data is None:
@@ -279,7 +283,7 @@ def inspect_result_bucket(context: ResultInspectionContext, source: BucketSource
     if isinstance(stored, str):
         return replace(known, fault=stored)
     if bucket.role is Role.STATE:
-        # What is in it only its strategy knows.
+        # Only the strategy that wrote it knows its columns.
         return replace(known, figures=replace(BucketFigures.told(bucket), rows=stored.num_rows))
     schema = _result_schema_of(context.shape, bucket.role)
     if fault := schema_mismatch(schema, stored.schema):
@@ -293,11 +297,11 @@ def inspect_result_bucket(context: ResultInspectionContext, source: BucketSource
 
 
 def _result_schema_of(shape: ResultShape, role: Role) -> pa.Schema:
-    """The columns that rows of this role have at least."""
+    """The columns that rows of this role must have."""
     if role is Role.FEED:
         return feed_schema(shape)
     if role is Role.PARTS:
-        # What the aggregates are made of only their strategy knows.
+        # Only the strategy that wrote them knows the columns of aggregates.
         return pa.schema([pa.field(name, pa.int64()) for name in (VS, EVALUATION)])
     if role is Role.LINEAGE:
         return lineage_schema(shape)

@@ -1,4 +1,4 @@
-"""The doctor's look at the results of a query."""
+"""The doctor's check of a query's results: its buckets, its counters, and the order of its evaluations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ProgressBar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]
 
 @dataclass(frozen=True, slots=True)
 class ResultCheck:
-    """A look at the results of a query."""
+    """A check of the results of a query."""
 
     case: ResultInventory
     answers: InspectedResults
@@ -49,7 +49,7 @@ class ResultCheck:
 
     @classmethod
     def inspect(cls, site: Site, stream_id: int, kept_from: int, bar: ProgressBar, *, deep: bool) -> ResultCheck:
-        """Look at all buckets; at what is in them only when told."""
+        """Inspect all buckets: whole if `deep`, else their sizes."""
         case = result_inventory(site.catalog, stream_id, kept_from)
         if deep:
             context = ResultInspectionContext(case.shape, site.warehouse)
@@ -63,7 +63,7 @@ class ResultCheck:
 
     @property
     def basis(self) -> ResultInventory:
-        """What a mending goes by."""
+        """The state of the archive that a repair is based on."""
         return self.case
 
     def findings(self) -> Iterator[Finding]:
@@ -82,7 +82,7 @@ class ResultCheck:
         yield from abandoned_finding(answers, case.names)
 
     def repair(self) -> ArchiveRepair:
-        """What of it can be noted as it is."""
+        """The repair of figures that the catalog has wrong, and of a state that can be computed again."""
         figures = {}
         for bucket in self.case.buckets:
             told = self.seen[bucket.bucket_id]
@@ -93,7 +93,7 @@ class ResultCheck:
         if self.case.dropped:
             return ArchiveRepair(figures=figures)
         forget = [each for each in self.case.live if is_droppable_cache(self.answers, each, self.seen[each.bucket_id])]
-        # What is inline and goes is no longer counted, whatever was.
+        # Inline buckets that go are no longer counted.
         inline = self._inline_bytes - sum(each.size for each in forget if each.inline)
         return ArchiveRepair(
             self._rows if self._rows != self.case.now.rows else None,
@@ -105,7 +105,7 @@ class ResultCheck:
 
     @property
     def _rows(self) -> int:
-        """How many results are settled."""
+        """How many results are final."""
         return sum(self._count(each.bucket_id, each.rows) for each in self.case.live if each.role is Role.BASE)
 
     def _count(self, bucket_id: int, noted: int) -> int:
@@ -118,7 +118,7 @@ class ResultCheck:
 
 
 def _lost_state_sources(site: Site, case: ResultInventory, seen: dict[int, BucketInspection]) -> Sequence[str]:
-    """Where the state is broken: the sources from which it cannot be made anew."""
+    """If the state is damaged: the sources from which it cannot be computed again."""
     broken = [
         each for each in case.live if each.role is Role.STATE and content_loss(each, seen[each.bucket_id]) is not None
     ]

@@ -1,4 +1,8 @@
-"""Small buckets of a query's results merged into few, and what masks take back worked out of them."""
+"""Compaction of a query's results: small buckets are merged, and masked results are removed.
+
+Done by an evaluation as part of its commit, every `BUCKETS_PER_MERGE` evaluations or when there are many masks. Masks
+that no longer concern any bucket go, and small buckets of masks keep only the latest mask of each result.
+"""
 
 from __future__ import annotations
 
@@ -28,41 +32,41 @@ from errata.model.bucket import Bucket, NewBucket, Role, relevant_masks
 from errata.model.results import EVALUATION, VS
 
 SMALL_BUCKET_ROWS = 50_000
-"""A bucket of fewer rows is small."""
+"""Rows below which a bucket is small."""
 
 BUCKETS_PER_MERGE = 32
-"""So many small buckets are merged into one."""
+"""Evaluations between merges, and small buckets of masks at which a merge is due; half as many are merged."""
 
 MASKED_SHARE = 0.1
-"""A bucket of which about this share of rows is masked is written anew, without them."""
+"""Share of masked rows, estimated, from which a bucket is rewritten without them."""
 
 REWRITES_PER_MERGE = 8
-"""So many of these at a time: each is read whole."""
+"""Buckets that are rewritten in one merge, at most: each is read whole."""
 
 
 @dataclass
 class MergedBuckets:
-    """Buckets that go, and those into which what counts of them has come."""
+    """Buckets that are replaced, and the buckets that replace them."""
 
     gone: list[Bucket] = field(default_factory=list)
     into: list[NewBucket] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
-        """How many more settled rows there are: those that are masked are left out."""
+        """By how many final results the count of rows changes, since masked ones are left out."""
         made = sum(each.rows for each in self.into if each.role is Role.BASE)
         return made - sum(each.rows for each in self.gone if each.role is Role.BASE)
 
 
 def is_merge_due(of: ResultArchive, number: int, masks: Iterable[Bucket]) -> bool:
-    """Whether the evaluation that will have this number is to merge: every so often, or because there are many masks.
-    Corrections take numbers, too, and do not merge."""
+    """Whether the evaluation with this number is to merge: periodically, or because there are many masks. Corrections
+    take numbers, too, and do not merge; the evaluation after one merges for it."""
     numbers = [number, *([of.last.number] if of.last.swept is not None else [])]
     return any(each % BUCKETS_PER_MERGE == 0 for each in numbers) or len(_small_buckets(masks)) >= BUCKETS_PER_MERGE
 
 
 def merge_results(site: Site, of: ResultArchive, number: int, standing: Iterable[Bucket] = ()) -> MergedBuckets:
-    """What there is to merge. `standing`: results beside the settled ones that stay as they are."""
+    """Merge what is due. `standing`: buckets of results beside the final ones, which stay as they are."""
     merge = _ResultMerge(site, of, number)
     merge.settled(standing)
     merge.small_ones(Role.FEED)
@@ -72,7 +76,7 @@ def merge_results(site: Site, of: ResultArchive, number: int, standing: Iterable
 
 
 class _ResultMerge:
-    """A merge of the buckets of a query, for the evaluation of a number."""
+    """A merge of the buckets of a query, for the evaluation with a number."""
 
     def __init__(self, site: Site, of: ResultArchive, number: int) -> None:
         self._site, self._of, self._number = site, of, number
@@ -81,12 +85,12 @@ class _ResultMerge:
 
     def _there(self, role: Role) -> list[Bucket]:
         found = buckets.visible_buckets(self._site.catalog, self._of.stream_id, self._of.last.commit_id, role=role)
-        # What has aged out since is still to be seen as of that commit.
+        # Buckets that have aged out since are still visible as of that commit.
         return [each for each in found if each.removed_in is None]
 
     def settled(self, standing: Iterable[Bucket]) -> None:
-        """Settled results and masks: small buckets become one, and of others those in which much is masked become
-        smaller. Masks go that there is nothing left for."""
+        """Final results and masks: small buckets are merged, and buckets with many masked results are rewritten. Masks
+        that no bucket needs go."""
         base, masks = self._there(Role.BASE), self._there(Role.MASK)
         small = _small_buckets(base)
         merging = small if len(small) >= BUCKETS_PER_MERGE // 2 else []
@@ -114,7 +118,7 @@ class _ResultMerge:
         )
 
     def _masks(self, masks: Sequence[Bucket], staying: Sequence[Bucket]) -> None:
-        """Masks that results which stay as they are can need: small buckets of them become one."""
+        """Masks that the remaining buckets need: small buckets of them are merged."""
         needed = relevant_masks(masks, staying)
         small = _small_buckets(needed)
         self.done.gone += [each for each in masks if each not in needed]
@@ -125,7 +129,7 @@ class _ResultMerge:
             self.done.into += self._writer.write(Role.MASK, latest_masks(_masks_of_results(told, staying), shape))
 
     def small_ones(self, role: Role) -> None:
-        """Small buckets of a role become one, as they are."""
+        """Merge small buckets of a role without leaving out rows."""
         small = _small_buckets(self._there(role))
         if len(small) >= BUCKETS_PER_MERGE // 2:
             self.done.gone += small
@@ -145,7 +149,7 @@ def _small_buckets(some: Iterable[Bucket]) -> list[Bucket]:
 
 
 def _masked_buckets(results: Sequence[Bucket], masks: Iterable[Bucket]) -> list[Bucket]:
-    """Those of which so much may be masked, as far as the index tells, that they are to be written anew."""
+    """The buckets to rewrite, since by the index about MASKED_SHARE or more of their rows are masked; worst first."""
     masked: dict[int, float] = defaultdict(float)
     for mask in masks:
         lying = {each.bucket_id: _rows_under_masks(each, mask) for each in results if mask.may_mask(each)}
@@ -157,13 +161,13 @@ def _masked_buckets(results: Sequence[Bucket], masks: Iterable[Bucket]) -> list[
 
 
 def _rows_under_masks(results: Bucket, masks: Bucket) -> float:
-    """About how many results lie where the masks do."""
+    """About how many results of a bucket lie in the range of a bucket of masks."""
     low, high = max(masks.vs_min, results.vs_min), min(masks.vs_max, results.vs_max)
     return results.rows * (high - low + 1) / (results.vs_max - results.vs_min + 1)
 
 
 def _masks_of_results(masks: pa.Table, results: Iterable[Bucket]) -> pa.Table:
-    """Masks that may be of results in some of these buckets, in order of the results' beginnings."""
+    """The masks that may be of results in these buckets, by the results' beginnings."""
     masks = masks.sort_by(VS)
     begins, runs = masks[VS].to_numpy(), masks[EVALUATION].to_numpy()
     needed = np.zeros(masks.num_rows, np.bool_)

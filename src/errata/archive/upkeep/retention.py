@@ -1,4 +1,7 @@
-"""What ageing has to leave, since queries that are answered have still to read it."""
+"""Which rows ageing has to leave, since a query has still to read them; and which sources its state alone still knows.
+
+A query with results holds the oldest place that its next evaluation, or a correction of its results, reads of a source.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ from errata.model.time import LOWEST
 
 @dataclass(frozen=True, slots=True)
 class RetentionHold:
-    """A query that needs rows from a place on."""
+    """A query that has still to read rows from a place on."""
 
     query: str
     start: int
-    """LOWEST: each of its evaluations needs all there is."""
+    """LOWEST: each of its evaluations reads all rows."""
 
 
 def first_reader(site: Site, name: str, readers: Collection[str]) -> RetentionHold | None:
@@ -39,7 +42,7 @@ def first_reader(site: Site, name: str, readers: Collection[str]) -> RetentionHo
         rewritten = rewritten_plan(plans[each])
         chosen = choose_route(rewritten)
         if each == name:
-            # Which values have come is known from the results alone.
+            # Only the results tell which values have come.
             start = LOWEST if chosen.kind is RouteKind.NEW_VALUES else None
         else:
             start = oldest_places_read(rewritten, chosen, answered[each].frontier).get(name)
@@ -49,7 +52,7 @@ def first_reader(site: Site, name: str, readers: Collection[str]) -> RetentionHo
 
 
 def unrecoverable_sources(catalog: Catalog, plan: Plan, chosen: Route, of: ResultArchive) -> list[str]:
-    """The streams and queries of which rows have been aged out, since the results began, that only the state knows."""
+    """The sources of which rows have been aged out since the results began that are only in the query's state."""
     with catalog.reading() as connection:
         archives = streams.archive_ages(connection, {each.source.name for each in scans_of(plan)})
     now = {name: each.aged_to for name, each in archives.items()}

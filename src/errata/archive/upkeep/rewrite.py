@@ -1,8 +1,9 @@
-"""Compaction: overlays worked into the buckets that they touch, and small buckets merged. Nothing else is rewritten.
+"""The rewriting of buckets for compaction: overlays folded into the buckets that they touch, and small buckets merged.
 
-Each run of buckets is rewritten by one task: read, what is masked left out, what overlays bring put in, sorted, cut,
-written. Runs do not know of each other, so nothing is shuffled.
-"""
+A run is some buckets that are rewritten together by one task: their rows are read, masked ones are left out, rows that
+overlays add there are put in, and all is sorted, cut and written. Every place at which an overlay adds rows belongs to
+exactly one run, so runs are independent and nothing is shuffled. A rewritten row keeps its batch and revision in
+columns, since its bucket no longer tells them."""
 
 from __future__ import annotations
 
@@ -33,40 +34,40 @@ from errata.model.stream import Stream
 from errata.model.time import HIGHEST, LOWEST, Interval
 
 TASK_BYTES = 8 * 1024 * 1024
-"""Small runs share a task until it has this much to read."""
+"""Bytes that a task has to read before it gets no further run."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionRun:
-    """Buckets that become one stretch of new ones."""
+    """Buckets that are rewritten together."""
 
     buckets: tuple[Bucket, ...]
     why: RewriteReason
     floor: int
-    """What the new ones have for a floor."""
+    """The floor of the new buckets."""
     taken_places: tuple[Interval, ...] = ()
-    """Where rows of overlays come to lie in it."""
+    """Where rows that overlays add belong to this run."""
 
     @property
     def always_rewritten(self) -> bool:
-        """Whether it is rewritten in any case, and not only if an overlay masks a row of it or brings one."""
+        """Whether it is rewritten in any case, and not only if an overlay masks one of its rows or adds one."""
         return self.why is not RewriteReason.CORRECTED
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """What is to be rewritten, and what is then no longer needed."""
+    """What to rewrite, and what is then no longer needed."""
 
     runs: tuple[CompactionRun, ...]
     overlays: tuple[Bucket, ...]
-    """Overlays that are worked in, whole."""
+    """Overlays that are folded completely."""
     up_to: int
-    """The last revision that is worked in; 0 for none."""
+    """The last revision that is folded; 0 for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewrittenRun:
-    """What came of a run: new buckets instead of old ones."""
+    """New buckets in place of old ones."""
 
     replaced: tuple[Bucket, ...]
     written: tuple[NewBucket, ...]
@@ -75,7 +76,7 @@ class RewrittenRun:
 
 @dataclass(frozen=True, slots=True)
 class _RewriteTask:
-    """What every task needs to know; it travels to all of them."""
+    """What every task needs; it travels to all of them."""
 
     stream: Stream
     warehouse: Warehouse
@@ -89,13 +90,13 @@ class _RewriteTask:
 
 
 def compacted_schema(stream: Stream) -> pa.Schema:
-    """Rows of a bucket that compaction has made: each tells itself where it came from."""
+    """Rows of a compacted bucket, with the origin of each."""
     origin = [pa.field(name, pa.int64()) for name in (POS, BATCH, REVISION)]
     return pa.schema([*arrow_schema(stream), *origin])
 
 
 def plan_compaction(catalog: Catalog, warehouse: Warehouse, basis: StreamState, due: DueCompaction) -> CompactionPlan:
-    """Which buckets overlays touch, and where the rows that they bring come to lie."""
+    """The buckets that overlays touch, and the runs to which the rows that they add belong."""
     runs = [CompactionRun(each.buckets, each.why, each.floor) for each in due.merge]
     if not due.fold:
         return CompactionPlan(tuple(runs), (), 0)
@@ -111,7 +112,7 @@ def plan_compaction(catalog: Catalog, warehouse: Warehouse, basis: StreamState, 
 def _overlay_places(
     basis: StreamState, warehouse: Warehouse, overlays: Sequence[BucketSource]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where overlays mask rows and where they bring some, sorted."""
+    """The places at which overlays mask rows, and those at which they add some, sorted."""
     new, old = basis.stream.order, old_column(basis.stream.order)
     masked, brought = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     for source in overlays:
@@ -127,9 +128,9 @@ def _first_kept_place(aged_to: int | None) -> int:
 
 
 def _assign_places(runs: Sequence[CompactionRun], up_to: int) -> list[CompactionRun]:
-    """The runs with the places for whose rows each is: those that it spans, and those behind it up to the next. Of
-    runs that overlap, the one that begins last. One whose floor is too high takes none: revisions that are still
-    overlays would not mask there what they mask."""
+    """The runs with the places whose added rows each takes: its own range, and the gap up to the next run. Where runs
+    overlap, the one that begins last takes them. A run whose floor is above `up_to` takes none: revisions that stay in
+    overlays could not mask rows there."""
     able = [run for run in runs if run.floor <= up_to]
     ordered = sorted(((*_run_ends(run), run) for run in able), key=lambda each: each[:2])
     takes: dict[int, list[Interval]] = {id(run): [] for run in able}
@@ -145,13 +146,13 @@ def _assign_places(runs: Sequence[CompactionRun], up_to: int) -> list[Compaction
 
 
 def _run_ends(run: CompactionRun) -> tuple[int, int]:
-    """The first and last place of a run; an empty one lies nowhere and begins with everything."""
+    """The first and last place of a run; LOWEST for a run without buckets."""
     low = min((bucket.vs_min for bucket in run.buckets), default=LOWEST)
     return low, max((bucket.vs_max for bucket in run.buckets), default=LOWEST)
 
 
 def _touched_runs(runs: Sequence[CompactionRun], masked: np.ndarray, brought: np.ndarray) -> list[bool]:
-    """Which runs have a place at which something is masked, or take one at which something is brought."""
+    """Which runs have a place at which a row is masked, or take one at which a row is added."""
     spans = [(bucket.vs_min, bucket.vs_max + 1, at) for at, run in enumerate(runs) for bucket in run.buckets]
     takes = [(each.start, each.end, at) for at, run in enumerate(runs) for each in run.taken_places]
     met = np.zeros(len(runs), dtype=bool)
@@ -171,7 +172,7 @@ def rewrite_runs(
     plan: CompactionPlan,
     overlays: Sequence[Bucket],
 ) -> list[RewrittenRun]:
-    """Carry a plan out. `overlays` are all that are live: what is not worked in yet still masks."""
+    """Carry out a plan. `overlays` are all live ones, since those that are not folded still mask rows."""
     found = bucket_sources(catalog, (bucket for run in plan.runs for bucket in run.buckets))
     data = {each.bucket.bucket_id: each for each in found}
     work = _RewriteTask(
@@ -212,14 +213,14 @@ def _rewrite_tasks(work: _RewriteTask, tasks: Iterable[int]) -> Iterator[pa.Reco
 
 
 class _OverlayCache:
-    """The overlays that one run after the other asks for; runs side by side mostly ask for the same."""
+    """The overlays read for the last run; neighbouring runs mostly need the same."""
 
     def __init__(self, work: _RewriteTask) -> None:
         self._work = work
         self._read: dict[int, pa.Table] = {}
 
     def known(self, run: CompactionRun, found: Sequence[BucketSource]) -> Overlays:
-        """All that may mask a row of the run, or bring one to it."""
+        """The overlays that may mask a row of the run or add one to it."""
         low, high = _run_range(run, found)
         wanted = [each for each in self._work.overlays if _overlay_touches(each.bucket, low, high)]
         self._read = {each.bucket.bucket_id: self._rows(each) for each in wanted}
@@ -236,7 +237,7 @@ class _OverlayCache:
 
 
 def _run_range(run: CompactionRun, found: Sequence[BucketSource]) -> tuple[int, int]:
-    """From where to where its rows can lie, both included."""
+    """The range of places of its rows, both ends included."""
     starts = [each.bucket.vs_min for each in found] + [each.start for each in run.taken_places]
     ends = [each.bucket.vs_max for each in found] + [each.end - 1 for each in run.taken_places]
     return min(starts), max(ends)
@@ -247,7 +248,7 @@ def _overlay_touches(overlay: Bucket, low: int, high: int) -> bool:
 
 
 def _rows_near(rows: pa.Table, stream: Stream, low: int, high: int) -> pa.Table:
-    """The rows of an overlay that mask or bring something between two places, both included."""
+    """The rows of an overlay that mask or add a row between two places, both included."""
     near = np.zeros(rows.num_rows, dtype=bool)
     for name, flag in ((stream.order, LIVE), (old_column(stream.order), MASKS)):
         places = pc.fill_null(rows[name].cast(pa.int64()), LOWEST).to_numpy()
@@ -283,7 +284,7 @@ def _rewrite_run(work: _RewriteTask, number: int, cache: _OverlayCache) -> Itera
 
 
 def _cut_evenly(rows: pa.Table, bucket_rows: int) -> Iterator[pa.Table]:
-    """The rows in buckets as even as can be: none is a splinter that would be small again."""
+    """The rows in buckets of even size, so that none is small again."""
     pieces = -(-rows.num_rows // bucket_rows)
     cuts = np.linspace(0, rows.num_rows, pieces + 1).astype(int).tolist()
     for low, high in pairwise(cuts):
@@ -291,7 +292,7 @@ def _cut_evenly(rows: pa.Table, bucket_rows: int) -> Iterator[pa.Table]:
 
 
 def _rows_brought(within: Overlays, run: CompactionRun, work: _RewriteTask) -> pa.Table:
-    """The rows of overlays that are worked in here."""
+    """The rows that overlays add to this run."""
     if not run.taken_places:
         return compacted_schema(work.stream).empty_table()
     rows = within.live_rows(work.aged_to)

@@ -1,6 +1,8 @@
-"""Vacuum: what nobody needs any more is removed, index rows first and files after them, then what was left lying about.
+"""Vacuum: removes buckets and records that no commit within the horizon needs, and files that no index row names.
 
-Running it again, or twice at once, or after it was killed, does no harm: see `catalog.vacuum` for the order of things.
+Index rows go first and their files after them; a list in the catalog keeps what is still to be removed, so that vacuum
+may be killed, repeated, or run twice at once (`catalog.vacuum` has the protocol). Orphaned files are removed after a
+grace period, since younger ones may belong to a batch that is being ingested.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from errata.model.bucket import Role
 from errata.model.time import DAY
 
 DEFAULT_GRACE = DAY
-"""What no index row names and is younger may belong to a batch that is being taken in."""
+"""Microseconds for which files that no index row names stay: a running batch may commit them."""
 
 ProgressCallback = Callable[[str], None]
 
@@ -31,14 +33,14 @@ class VacuumReason(StrEnum):
     SUPERSEDED = "superseded"
     """A bucket that no commit within the horizon and no reader sees."""
     UNFINISHED = "unfinished"
-    """The file of such a bucket, left by a vacuum that was killed."""
+    """The file of such a bucket that a killed vacuum left."""
     ORPHANED = "orphaned"
-    """A file that no index row names, left by whatever was killed before its commit."""
+    """A file that no index row names, left by a run that was killed before its commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreedSpace:
-    """What was removed of one stream, of one kind, for one reason; or would be."""
+    """What was, or would be, removed of one archive, of one kind, for one reason."""
 
     stream: str
     reason: VacuumReason
@@ -50,19 +52,19 @@ class FreedSpace:
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """What came of it."""
+    """The outcome of a vacuum, or of its plan."""
 
     freed: Sequence[FreedSpace]
     commits: Sequence[int]
-    """One for each stream that lost index rows."""
+    """A commit for each archive that lost index rows."""
     folders: int
-    """Folders of days that were left empty."""
+    """Empty folders of days that were removed."""
     young: int
-    """Files that no index row names and that stay, because they may be in use."""
+    """Files that no index row names and that stay, since they are younger than the grace period."""
     foreign: int
-    """Files that are not Errata's, and stay."""
+    """Files that are not Errata's; they stay."""
     forgotten: RecordCounts
-    """Records of the past that no commit within the horizon needs, and pins that have expired."""
+    """Catalog records that no commit within the horizon needs, and expired pins."""
     failed: Sequence[str]
     """Files that could not be removed, with the reason; the next vacuum tries again."""
 
@@ -70,7 +72,7 @@ class VacuumReport:
 def plan_vacuum(
     site: Site, names: Sequence[str] = (), grace: int = DEFAULT_GRACE, on_step: ProgressCallback = lambda _: None
 ) -> VacuumReport:
-    """What vacuum would do now. Nothing is touched."""
+    """What vacuum would do now; nothing is changed."""
     chosen = _select_recorded(site, names)
     run = _VacuumRun(site, grace, on_step, act=False)
     for path, size in _unfinished_files(site):
@@ -90,7 +92,7 @@ def plan_vacuum(
 def run_vacuum(
     site: Site, names: Sequence[str] = (), grace: int = DEFAULT_GRACE, on_step: ProgressCallback = lambda _: None
 ) -> VacuumReport:
-    """Remove what the streams named no longer need, or all there are and were, and what has been left lying about."""
+    """Remove what the archives named, or all that the catalog knows, no longer need, and their orphaned files."""
     chosen = _select_recorded(site, names)
     run = _VacuumRun(site, grace, on_step, act=True)
     expired = pins.drop_expired_pins(site.catalog)
@@ -117,7 +119,7 @@ def _select_recorded(site: Site, names: Sequence[str]) -> list[ArchiveEntry]:
 
 
 def _unfinished_files(site: Site) -> Iterator[tuple[str, int]]:
-    """The list that a vacuum left which did not end."""
+    """The files on the list that a killed vacuum left."""
     path = ""
     while found := index.doomed_files(site.catalog, path):
         yield from found
@@ -126,14 +128,14 @@ def _unfinished_files(site: Site) -> Iterator[tuple[str, int]]:
 
 @dataclass
 class _VacuumRun:
-    """A run of vacuum, or of its plan, and what it has come upon."""
+    """A run of vacuum, or of its plan, with its counts."""
 
     site: Site
     grace: int
     on_step: ProgressCallback
     act: bool
     going: set[str] = field(default_factory=set)
-    """In a plan: what would be gone by the time the warehouse is looked through."""
+    """In a plan: files that would be gone before the warehouse is searched for orphans."""
     tally: dict[tuple[str, VacuumReason, str], list[int]] = field(
         default_factory=lambda: defaultdict(lambda: [0, 0, 0])
     )
@@ -160,12 +162,12 @@ class _VacuumRun:
 
     def count_unfinished(self, path: str, size: int) -> None:
         stream, kind, *_ = path.split("/")
-        # Each evaluation of a query leaves the state of the one before to vacuum.
+        # Each evaluation of a query replaces the state of the one before, and leaves that to vacuum.
         what = VacuumReason.SUPERSEDED if kind == Role.STATE else VacuumReason.UNFINISHED
         self.count(stream, what, kind, 0, 1, size)
 
     def remove_doomed(self, on_removed: Callable[[str, int], None] = lambda *_: None) -> None:
-        """Work off the list of files that are to go: ours, and that of a vacuum which was killed."""
+        """Remove the files on the list: of this run, and of a vacuum that was killed."""
         removed = 0
         path = ""
         while found := index.doomed_files(self.site.catalog, path):
@@ -178,7 +180,7 @@ class _VacuumRun:
             path = found[-1][0]
 
     def remove(self, path: str) -> bool:
-        """Whether the file is gone now."""
+        """Remove a file; whether it is gone now."""
 
         def gone(path: str) -> bool:
             self.site.warehouse.remove(path)
@@ -187,7 +189,7 @@ class _VacuumRun:
         return self.attempt(path, gone)
 
     def attempt(self, path: str, removing: Callable[[str], bool]) -> bool:
-        """What cannot be removed is no reason to keep the rest."""
+        """Remove something; a failure is recorded and does not stop the rest."""
         try:
             return removing(path)
         except OSError as error:
@@ -195,7 +197,7 @@ class _VacuumRun:
             return False
 
     def sweep(self, streams: Collection[str], *, everywhere: bool) -> None:
-        """Look through the folders of the streams for what nobody knows, and through others only to count."""
+        """Search the archives' folders for orphans, and other folders only to count foreign files."""
         warehouse = self.site.warehouse
         for stream in sorted(streams):
             for day in warehouse.days(stream):
@@ -219,8 +221,8 @@ class _VacuumRun:
             self.folders += not self.act or self.attempt(day, self.site.warehouse.remove_if_empty)
 
     def orphans(self, paths: Sequence[str]) -> Iterator[str]:
-        """Those that no index row names, and that are old enough not to be in use. The age is asked of these alone:
-        it may be a request for each file. A file whose index row comes only now is younger than the grace."""
+        """The files that no index row names and that are older than the grace period. Only these are asked for their
+        age, since that may be a request for each file. A file whose index row is only being committed is younger."""
         for path in index.unreferenced_paths(self.site.catalog, paths):
             modified = self.site.warehouse.modified(path)
             if modified is None:
