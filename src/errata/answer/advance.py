@@ -79,10 +79,10 @@ def window_tombstones(before: pa.Table, now: pa.Table, run: int) -> pa.Table:
     """Tombstones for windows that had rows before and have none now."""
     names = [*group_columns(before), VS]
     both = pa.concat_tables([before.select(names), now.select(names)])
-    told = sort_arrays(both, names)
-    order = np.lexsort(told[::-1])
+    lanes = sort_arrays(both, names)
+    order = np.lexsort(lanes[::-1])
     number = np.empty(both.num_rows, np.int64)
-    number[order] = np.cumsum(group_starts([lane[order] for lane in told], both.num_rows))
+    number[order] = np.cumsum(group_starts([lane[order] for lane in lanes], both.num_rows))
     gone = ~np.isin(number[: before.num_rows], number[before.num_rows :])
     return part_rows(before.filter(pa.array(gone)).drop_columns([EMPTY_WINDOW, EVALUATION]), run, empty=True)
 

@@ -65,15 +65,15 @@ def commit_correction(result: CorrectionResult, inputs: RunInputs) -> Evaluation
 
 def cause_of_correction(correction: CorrectionPlan) -> dict[str, Any]:
     """Why results change, for the commit's cause: which revisions of which sources."""
-    told = [
+    changes = [
         f"late versions of {each.source}"
         if each.came_late
         else f"{each.source} {_number_range(each.since + 1, each.up_to)}"
         for each in correction.revisions
     ]
-    if not told:
+    if not changes:
         return {"type": "replay", "id": correction.name, "feed": "whole"}
-    return {"type": "revisions", "id": ", ".join(told), "feed": "whole"}
+    return {"type": "revisions", "id": ", ".join(changes), "feed": "whole"}
 
 
 def _number_range(first: int, last: int) -> str:

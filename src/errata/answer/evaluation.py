@@ -99,16 +99,16 @@ def evaluate(task: EvaluationTask, inputs: RunInputs) -> EvaluationOutcome:
     """Carry out a task, and commit."""
     began = time.perf_counter()
     before = load_prior_evaluation(inputs.site, task)
-    (read, deposit), choice = inputs.run(task.demand(inputs), partial(_run_task, task, before))
+    (read, output), choice = inputs.run(task.demand(inputs), partial(_run_task, task, before))
     micros = round((time.perf_counter() - began) * 1e6)
-    told = (Role.FEED,) if task.route.covering else (Role.BASE, Role.TIP)
-    rows, asked = deposit.rows(*told), sum(each.rows for each in read)
+    roles = (Role.FEED,) if task.route.covering else (Role.BASE, Role.TIP)
+    rows, asked = output.rows(*roles), sum(each.rows for each in read)
     cost = measure_reads(each for some in read for each in some.all)
     route = task.route.kind.value
     measures = replace(
         cost, rows_asked=asked, rows=rows, micros=micros, route=route, engine=choice.engine.value, engine_why=choice.why
     )
-    return commit_task(task, inputs, deposit, before, measures)
+    return commit_task(task, inputs, output, before, measures)
 
 
 def _run_task(task: EvaluationTask, before: PriorEvaluation, inputs: RunInputs) -> tuple[list[_StepReads], StepOutput]:
@@ -192,11 +192,11 @@ def _write_step(task: EvaluationTask, inputs: RunInputs, read: _StepReads) -> St
     """Compute the step's results, state, window parts and lineage, and write them."""
     # At the beginning results that are only added are written wherever they began.
     since = LOWEST if _is_beginning(task, read.former) and not task.route.covering else task.step.since
-    depositor, before = _make_sink(task, inputs, since), read.former
-    writer = depositor.writer
+    sink, before = _make_sink(task, inputs, since), read.former
+    writer = sink.writer
     if read.nothing and not task.route.keeps_state:
         rows = computed_schema(task.shape).empty_table()
-        return depositor.write_local(rows, _unsettled_table(task, inputs, before))
+        return sink.write_local(rows, _unsettled_table(task, inputs, before))
     beginning = _is_beginning(task, before)
     given = StepInput(
         read.frames(),
@@ -215,21 +215,21 @@ def _write_step(task: EvaluationTask, inputs: RunInputs, read: _StepReads) -> St
     here = inputs.near or read.rows <= LOCAL_STEP_ROWS
     if here or results.windows is not None:
         rows, state = collect_results(rows_frame, beside, computed_schema(task.shape))
-        deposit = depositor.write_local(rows, _unsettled_table(task, inputs, before))
+        output = sink.write_local(rows, _unsettled_table(task, inputs, before))
     else:
-        deposit = depositor.write_in_tasks(
+        output = sink.write_in_tasks(
             rows_frame, _unsettled_frame(task, inputs, before), max(2, read.rows // STEP_TASK_ROWS)
         )
         state = beside if beside is None or isinstance(beside, pa.Table) else fetch_rows(beside)
     if state is not None and results.windows is not None:
         parts, state = split_closed_windows(state, task.step, task.number)
-        deposit.buckets.extend(writer.write(Role.PARTS, parts))
+        output.buckets.extend(writer.write(Role.PARTS, parts))
     if state is not None:
-        deposit.buckets.extend(writer.write_state(state, task.step.until))
+        output.buckets.extend(writer.write_state(state, task.step.until))
     if stored_lineage.stores_lineage(task):
         tasks = 0 if here else max(2, read.rows // STEP_TASK_ROWS)
-        deposit.buckets.extend(stored_lineage.write_step_lineage(task, given, since, writer, tasks))
-    return deposit
+        output.buckets.extend(stored_lineage.write_step_lineage(task, given, since, writer, tasks))
+    return output
 
 
 def _make_sink(task: EvaluationTask, inputs: RunInputs, since: int) -> ResultSink:
@@ -271,10 +271,8 @@ def _add_difference_records(
     answer = [each for each in made if each.role in PUBLISHED_ROLES]
     after = new_buckets_frame(inputs.session, site.warehouse, result_schema(task.shape), answer)
     records = difference_records(before, was.shape, after, task.shape, task.number)
-    depositor = _make_sink(task, inputs, task.step.since)
-    return StepOutput(
-        [*made, *(depositor.write_changes(records) if inputs.near else depositor.write_changes_in_tasks(records))]
-    )
+    sink = _make_sink(task, inputs, task.step.since)
+    return StepOutput([*made, *(sink.write_changes(records) if inputs.near else sink.write_changes_in_tasks(records))])
 
 
 def _unsettled_table(task: EvaluationTask, inputs: RunInputs, before: PriorEvaluation) -> pa.Table:

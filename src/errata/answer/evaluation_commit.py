@@ -59,10 +59,10 @@ class EvaluationOutcome:
 
 
 def commit_task(
-    task: EvaluationTask, inputs: RunInputs, deposit: StepOutput, before: PriorEvaluation, measures: EvaluationCost
+    task: EvaluationTask, inputs: RunInputs, output: StepOutput, before: PriorEvaluation, measures: EvaluationCost
 ) -> EvaluationOutcome:
     cause = cause_of_evaluation(task, inputs)
-    made: list[NewBucket] = [*deposit.buckets, *before.merged_into]
+    made: list[NewBucket] = [*output.buckets, *before.merged_into]
     done = EvaluationCommit(
         task.name,
         task.query.query_id,
@@ -76,10 +76,10 @@ def commit_task(
         task.begins,
         made,
         merged=before.merged,
-        rows=deposit.rows(Role.BASE) + before.rows,
+        rows=output.rows(Role.BASE) + before.rows,
         replaces=task.replaces,
         holds=new_revisions_read(task, inputs),
-        serves=result_table_update(task, inputs, deposit.buckets, whole=cause["feed"] == "whole"),
+        serves=result_table_update(task, inputs, output.buckets, whole=cause["feed"] == "whole"),
         inputs=task.inputs,
     )
     return commit_or_discard(done, "run", inputs)
@@ -158,13 +158,13 @@ class _FormDifference:
 
 def cause_of_evaluation(task: EvaluationTask, inputs: RunInputs) -> dict[str, Any]:
     """Why results change: the batches that have come, or the reason for a replacement."""
-    told: dict[str, Any] = {"feed": "whole" if task.route.covering else "rows"}
+    extra: dict[str, Any] = {"feed": "whole" if task.route.covering else "rows"}
     if task.rows_left:
-        told["part"] = True
+        extra["part"] = True
     if task.replaces is not None:
         alike = have_same_key(task.replaces.shape, task.shape)
         return {**cause_of_replacement(task, task.replaces, inputs), "feed": "whole" if alike else "reset"}
-    return {**inputs.batches(task.revisions, _last_full_data_commit(task, inputs)), **told}
+    return {**inputs.batches(task.revisions, _last_full_data_commit(task, inputs)), **extra}
 
 
 def _last_full_data_commit(task: EvaluationTask, inputs: RunInputs) -> int:
@@ -173,8 +173,8 @@ def _last_full_data_commit(task: EvaluationTask, inputs: RunInputs) -> int:
         return LOWEST
     if task.basis.last.swept is None and not task.basis.last.is_part:
         return task.basis.last.data_commit
-    told = evaluations_of(inputs.site.catalog, task.basis.stream_id)
-    return max((each.data_commit for each in told if each.swept is None and not each.is_part), default=LOWEST)
+    history = evaluations_of(inputs.site.catalog, task.basis.stream_id)
+    return max((each.data_commit for each in history if each.swept is None and not each.is_part), default=LOWEST)
 
 
 # Updates of result tables.
@@ -235,10 +235,10 @@ def _remaining_results(
     results, masks = split_masks(buckets_by_instant(catalog, basis, basis.last.commit_id, instants))
     schema = result_mask_schema(shape)
     fresh = [conform(read_new_bucket(warehouse, each), schema) for each in made if each.role is Role.MASK]
-    told = pa.concat_tables([read_masks(catalog, warehouse, shape, masks), *fresh])
+    tombstones = pa.concat_tables([read_masks(catalog, warehouse, shape, masks), *fresh])
     stay = PUBLISHED_ROLES if corrects else (Role.BASE,)
     for each in bucket_sources(catalog, [bucket for bucket in results if bucket.role in stay]):
-        yield drop_masked(conform(each.read(warehouse), result_schema(shape)), told, shape)
+        yield drop_masked(conform(each.read(warehouse), result_schema(shape)), tombstones, shape)
 
 
 def insert_records(rows: pa.Table, shape: ResultShape) -> pa.Table:

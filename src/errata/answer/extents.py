@@ -206,10 +206,10 @@ def _number_constants(rows: pa.Table, sets: Sequence[KeyConstants]) -> tuple[Int
         for place, name in enumerate(names)
     }
     both = pa.concat_tables([pa.table(columns), rows.select(names)])
-    told = sort_arrays(both, names)
-    order = np.lexsort(told[::-1])
+    lanes = sort_arrays(both, names)
+    order = np.lexsort(lanes[::-1])
     numbers = np.empty(both.num_rows, np.int64)
-    numbers[order] = np.cumsum(group_starts([lane[order] for lane in told], both.num_rows))
+    numbers[order] = np.cumsum(group_starts([lane[order] for lane in lanes], both.num_rows))
     return numbers[: len(sets)], numbers[len(sets) :]
 
 

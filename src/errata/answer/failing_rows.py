@@ -282,9 +282,9 @@ def find_failing_row(rows: NodeRows, found: FallibleExpressions) -> FailingRow |
     """The first row, in the order of time and key, for which any of the expressions fails, if it can be found."""
     probe = _probe_sql(rows, [each.expr for each in found.all])
     doubts = [suspect_condition(each.expr) for each in found.all]
-    told = any_condition([each for each in doubts if each is not None]) if None not in doubts else None
-    if told is not None:
-        suspects = _first_rows(rows, rows.frame.filter(rows.sql(told)))
+    suspect = any_condition([each for each in doubts if each is not None]) if None not in doubts else None
+    if suspect is not None:
+        suspects = _first_rows(rows, rows.frame.filter(rows.sql(suspect)))
         if suspects.num_rows and (place := _first_failing(rows, suspects, probe)) is not None:
             return _explain_row(rows, found, suspects.slice(place, 1))
     suspects = _narrow_rows(rows, probe)

@@ -124,14 +124,14 @@ def moment_text(micros: int) -> str:
 def _visible_columns(key: Mapping[str, str]) -> dict[str, str]:
     """Key columns without hidden parts of their names. Rows of a union have NULL in the key columns of other branches,
     which are left out."""
-    told = {
+    visible = {
         _NUMBERED.sub(r"\1", _BRANCH_PREFIX.sub("", name)): value
         for name, value in key.items()
         if not _BRANCH_PREFIX.match(name) or value != _NULL
     }
-    told.pop("", None)
-    short = [_unqualified(name) for name in told]
-    return dict(zip(short, told.values(), strict=True)) if len(set(short)) == len(short) else told
+    visible.pop("", None)
+    short = [_unqualified(name) for name in visible]
+    return dict(zip(short, visible.values(), strict=True)) if len(set(short)) == len(short) else visible
 
 
 def _unqualified(name: str) -> str:
@@ -175,8 +175,8 @@ def _(plan: Negation, read: frozenset[str], texts: Mapping[str, str]) -> RowOrig
 def _(plan: Projection, read: frozenset[str], texts: Mapping[str, str]) -> RowOrigin | None:
     below = {name for each in plan.outputs if each.name in read for name in refs(each.expr)}
     above = {**{name: name for name in plan.carried}, **plan.kept}
-    told = {name: texts[higher] for name, higher in above.items() if higher in texts}
-    return _rename_origin(row_origin(plan.input, frozenset(below | (read & set(plan.carried))), told), above)
+    below_texts = {name: texts[higher] for name, higher in above.items() if higher in texts}
+    return _rename_origin(row_origin(plan.input, frozenset(below | (read & set(plan.carried))), below_texts), above)
 
 
 @row_origin.register(Join)
@@ -196,8 +196,8 @@ def _(plan: Union, read: frozenset[str], texts: Mapping[str, str]) -> RowOrigin 
     if plan.key_positions is None:
         above = {**{name: plan.key_column(int(number), name) for name in branch.key}, **above}
     below = frozenset(name for name, higher in above.items() if higher in read)
-    told = {name: texts[higher] for name, higher in above.items() if higher in texts}
-    return _rename_origin(row_origin(branch, below, told), above)
+    below_texts = {name: texts[higher] for name, higher in above.items() if higher in texts}
+    return _rename_origin(row_origin(branch, below, below_texts), above)
 
 
 def _rename_origin(below: RowOrigin | None, above: Mapping[str, str]) -> RowOrigin | None:
@@ -328,8 +328,8 @@ def _row_text(fault: Fault, *, timed: bool) -> str:
 
 def _reason_text(fault: Fault) -> str:
     values = " and ".join(f"{name} is {value}" for name, value in fault.values.items())
-    told = ", where ".join(part for part in (fault.where, values) if part)
-    return f"{told}: {fault.reason}" if told else fault.reason
+    details = ", where ".join(part for part in (fault.where, values) if part)
+    return f"{details}: {fault.reason}" if details else fault.reason
 
 
 def _remedy_text(fault: Fault, query: str) -> str:

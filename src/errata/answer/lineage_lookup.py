@@ -65,14 +65,14 @@ class InPlaceChange:
     """The event times of the rows, in order."""
 
 
-def touched_results(of: ResultScope, moved: InPlaceChange, lineage: pa.Table, names: KeptNames) -> BoolArray:
+def touched_results(of: ResultScope, change: InPlaceChange, lineage: pa.Table, names: KeptNames) -> BoolArray:
     """Which results, by their lineage, were made of revised rows among others."""
     found = np.zeros(lineage.num_rows, np.bool_)
     begins = lineage[VS].to_numpy()
-    for place, region in _reachable_extents(of, moved.cluster):
+    for place, region in _reachable_extents(of, change.cluster):
         values = {names[name]: value for name, value in region.values.items() if name in of.plan.key}
         mine = rows_with_constants(lineage, replace(region, values=values)) & _made_of_moments(
-            moved.moments, lineage, place
+            change.moments, lineage, place
         )
         found |= mine & (begins >= region.interval.start) & (begins < region.interval.end)
     return found
@@ -102,7 +102,7 @@ def _made_of_moments(moments: np.ndarray, lineage: pa.Table, place: int) -> Bool
 def sequence_by_stored_lineage(
     of: ResultScope,
     rest: ReplaySequence,
-    told: Sequence[tuple[InPlaceChange, BoolArray]],
+    touched: Sequence[tuple[InPlaceChange, BoolArray]],
     lineage: pa.Table,
     names: KeptNames,
     aged_to: AgeLimits,
@@ -112,13 +112,13 @@ def sequence_by_stored_lineage(
     old = _results_of_aged_rows(of.plan, lineage, aged_to)
     refused: list[RefusedRevisions] = []
     good: list[tuple[RevisionCluster, BoolArray]] = []
-    for moved, which in told:
+    for change, which in touched:
         if too_old := sorted({source for source, flags in old.items() if (flags & which).any()}):
             why = f"the results are made of rows of {', '.join(too_old)} that have been aged out"
-            refused.append(cluster_refusal(moved.cluster, why))
+            refused.append(cluster_refusal(change.cluster, why))
         else:
             # Results that other revisions touch are recomputed with these.
-            good.append((moved.cluster, which & ~_results_in_regions(rest.regions, lineage, names)))
+            good.append((change.cluster, which & ~_results_in_regions(rest.regions, lineage, names)))
     chosen = np.zeros(lineage.num_rows, np.bool_)
     for _, which in good:
         chosen |= which
@@ -261,11 +261,11 @@ def cheaper_sequence(
 ) -> tuple[ReplaySequence, str] | None:
     """The sequence by stored lineage, and why it is used, if it is less than the one found by derived lineage."""
     names = wanted.task.kept_names
-    moved = [each for revised in wanted.in_place for each in _in_place_changes(revised)]
-    lineage = _current_lineage(wanted, inputs, of, moved)
-    told = [(each, touched_results(of, each, lineage, names)) for each in moved]
+    changes = [each for revised in wanted.in_place for each in _in_place_changes(revised)]
+    lineage = _current_lineage(wanted, inputs, of, changes)
+    touched = [(each, touched_results(of, each, lineage, names)) for each in changes]
     rest = replay_sequence.sequence_for_changes(of, wanted.rest, aged)
-    done = sequence_by_stored_lineage(of, rest, told, lineage, names, aged)
+    done = sequence_by_stored_lineage(of, rest, touched, lineage, names, aged)
     if done is None:
         return None
     rows, derived = (rows_to_read(inputs, each, of.until) for each in (done, found))
@@ -290,13 +290,13 @@ def _in_place_changes(revised: SourceRevisions) -> Iterator[InPlaceChange]:
 
 
 def _current_lineage(
-    wanted: LineageRequest, inputs: RunInputs, of: ResultScope, moved: Sequence[InPlaceChange]
+    wanted: LineageRequest, inputs: RunInputs, of: ResultScope, changes: Sequence[InPlaceChange]
 ) -> pa.Table:
     """The current lineage of all results that revisions can touch, and of some others."""
-    schema, spans = stored_lineage_schema(wanted.task), merge_intervals(each.cluster.rows.interval for each in moved)
+    schema, spans = stored_lineage_schema(wanted.task), merge_intervals(each.cluster.rows.interval for each in changes)
     rows = _read_lineage(wanted, inputs, schema, spans)
     some = np.zeros(rows.num_rows, np.bool_)
-    for each in moved:
+    for each in changes:
         some |= touched_results(of, each, rows, wanted.task.kept_names)
     # Later lineage of a result may lie in other buckets, since the result is made of other rows now.
     begins = np.unique(rows[VS].to_numpy()[some])

@@ -85,19 +85,19 @@ def _first_revision(overlay: Bucket) -> int:
 # Queries as readers of results name them.
 
 
-def resolve_query(catalog: Catalog, said: str, commit_id: int) -> str:
+def resolve_query(catalog: Catalog, name_given: str, commit_id: int) -> str:
     """The name of a query, from one written in any case: a current query, or one that had results at a commit."""
     known = queries.recorded_queries(catalog)
     written = {name.lower(): name for name in known}
-    if said.lower() in written:
-        return written[said.lower()]
-    if read_archive(catalog, said, commit_id) is not None:
-        return said
+    if name_given.lower() in written:
+        return written[name_given.lower()]
+    if read_archive(catalog, name_given, commit_id) is not None:
+        return name_given
     for each in streams.stream_states(catalog):
-        if said.lower() == each.stream.name.lower():
+        if name_given.lower() == each.stream.name.lower():
             how = f"`errata archive scan {each.stream.name}` reads its rows"
             raise UsageError(f"{each.stream.name} is a {each.stream.noun}, and no query", how=how)
-    raise unknown_name_error("query", said, known)
+    raise unknown_name_error("query", name_given, known)
 
 
 def no_results_error(catalog: Catalog, name: str) -> ErrataError:
@@ -107,10 +107,10 @@ def no_results_error(catalog: Catalog, name: str) -> ErrataError:
         return ErrataError(
             f"query {name} has not been evaluated yet", how="run `errata run`; `errata ask` answers it at once"
         )
-    told = fault.fault
+    found = fault.fault
     return ErrataError(
         f"query {name} has stopped before its first result",
-        why=told.reason + (f" in {told.expression}" if told.expression else ""),
+        why=found.reason + (f" in {found.expression}" if found.expression else ""),
         how="correct the row or change the query, then run `errata run`",
     )
 

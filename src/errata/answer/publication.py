@@ -48,16 +48,16 @@ class ChangeArrays:
     """The rank of the key."""
 
 
-def change_records(table: pa.Table, said: ChangeArrays, run: int, shape: ResultShape) -> pa.Table:
+def change_records(table: pa.Table, changes: ChangeArrays, run: int, shape: ResultShape) -> pa.Table:
     """The change records about rows of a table, in the order of vs and key."""
-    order = np.lexsort((said.place, said.vs))
-    row, past, op = said.row[order], said.past[order], said.op[order]
+    order = np.lexsort((changes.place, changes.vs))
+    row, past, op = changes.row[order], changes.past[order], changes.op[order]
     gone, none = op == DELETE, past == NO_ROW
     there, known = pa.array(row), pa.array(past, mask=none)
     present = pa.array(row, mask=gone) if gone.any() else there
     columns = [_OP_NAMES.take(pa.array(op))]
     columns += [table[each.name].take(there if each.key else present) for each in shape.columns]
-    columns += [pa.array(said.vs[order]), pa.array(said.ve[order]), pa.array(said.was[order], mask=none)]
+    columns += [pa.array(changes.vs[order]), pa.array(changes.ve[order]), pa.array(changes.was[order], mask=none)]
     if none.all():
         columns += [pa.nulls(len(row), table[name].type) for name in shape.payload]
     else:
@@ -162,25 +162,25 @@ class RowsByRole:
     feed: pa.Table
 
 
-def settle_results(new: pa.Table, before: pa.Table, told: StepContext, shape: ResultShape) -> RowsByRole:
+def settle_results(new: pa.Table, before: pa.Table, context: StepContext, shape: ResultShape) -> RowsByRole:
     """Merge new results with the published rows that were open or at the tip.
 
     Change records are for a reader who holds results by key and vs, and for whom a result lasts until its `_ve` or
     until the next result of its key begins, whichever comes first. A reader sees rows that are only added by the rows
     themselves; the change records then tell what has become of the tip from before.
     """
-    rows = _combine_rows(new, before, told, shape)
-    answer = _whole_results(rows, told) if told.covering else _appended_results(rows)
+    rows = _combine_rows(new, before, context, shape)
+    answer = _whole_results(rows, context) if context.covering else _appended_results(rows)
     alone = answer.old == NO_ROW
     other = np.flatnonzero(~alone & (answer.old != answer.first))
     changed = np.zeros(len(alone), np.bool_)
     changed[other] = ~same_values(rows.table, shape.payload, answer.first[other], answer.old[other])
     stays = ~alone & ~changed
-    run = np.full(len(alone), told.run)
+    run = np.full(len(alone), context.run)
     run[stays] = rows.run[answer.old[stays]]
-    feed = _feed_records(rows, answer, changed, told, shape)
+    feed = _feed_records(rows, answer, changed, context, shape)
     results = ResultArrays(answer.first, rows.vs[answer.first], answer.ve, run)
-    return RowsByRole(*split_by_role(rows.table, results, told, shape), feed)
+    return RowsByRole(*split_by_role(rows.table, results, context, shape), feed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,14 +219,14 @@ class _StepResults:
     """The rank of each row in the order of key and vs, where there is a change record for it."""
 
 
-def _combine_rows(new: pa.Table, before: pa.Table, told: StepContext, shape: ResultShape) -> _StepRows:
+def _combine_rows(new: pa.Table, before: pa.Table, context: StepContext, shape: ResultShape) -> _StepRows:
     schema = result_schema(shape)
     before = conform(before, schema, missing_as_null=False)
     new = conform(new, schema.remove(schema.get_field_index(EVALUATION)), missing_as_null=False)
     vs, ve = instant_array(new, VS), instant_array(new, VE)
-    if told.covering:
-        vs = np.maximum(vs, told.since)
-    counts = (vs >= told.since) & (vs <= told.until) & (ve > vs)
+    if context.covering:
+        vs = np.maximum(vs, context.since)
+    counts = (vs >= context.since) & (vs <= context.until) & (ve > vs)
     if not counts.all():
         new, vs, ve = new.filter(pa.array(counts)), vs[counts], ve[counts]
     was = instant_array(before, VS)
@@ -239,7 +239,7 @@ def _combine_rows(new: pa.Table, before: pa.Table, told: StepContext, shape: Res
         np.concatenate([was, vs]),
         np.concatenate([instant_array(before, VE), ve]),
         instant_array(before, EVALUATION),
-        np.concatenate([was >= told.since, np.zeros(len(vs), np.bool_)]),
+        np.concatenate([was >= context.since, np.zeros(len(vs), np.bool_)]),
     )
 
 
@@ -262,11 +262,11 @@ def _appended_results(rows: _StepRows) -> _StepResults:
     return _StepResults(mine, rows.ve[mine], old[mine], never, never, gone, place)
 
 
-def _whole_results(rows: _StepRows, told: StepContext) -> _StepResults:
+def _whole_results(rows: _StepRows, context: StepContext) -> _StepResults:
     """Results that are the whole answer from `since` on: open rows end there, unless a new row continues them."""
     order, fresh = _order_by_key(rows, np.arange(len(rows.vs)))
     ends = rows.ve.copy()
-    ends[: rows.published] = np.minimum(ends[: rows.published], told.since)
+    ends[: rows.published] = np.minimum(ends[: rows.published], context.since)
     old = np.full(len(rows.vs), NO_ROW)
     old[: rows.published] = np.arange(rows.published)
     met = _republished_places(rows, order, fresh)
@@ -296,10 +296,10 @@ def _whole_results(rows: _StepRows, told: StepContext) -> _StepResults:
 
 def _order_by_key(rows: _StepRows, which: IntArray) -> tuple[IntArray, BoolArray]:
     """Some rows in the order of key and vs, published ones first, and which of them are the first of their key."""
-    told = sort_arrays(rows.table if len(which) == len(rows.vs) else rows.table.take(pa.array(which)), rows.names)
+    lanes = sort_arrays(rows.table if len(which) == len(rows.vs) else rows.table.take(pa.array(which)), rows.names)
     # The sort keeps published rows before new ones of the same key and vs.
-    order = np.lexsort((rows.vs[which], *reversed(told)))
-    return which[order], group_starts([lane[order] for lane in told], len(which))
+    order = np.lexsort((rows.vs[which], *reversed(lanes)))
+    return which[order], group_starts([lane[order] for lane in lanes], len(which))
 
 
 def _republished_places(rows: _StepRows, order: IntArray, fresh: BoolArray) -> IntArray:
@@ -325,7 +325,7 @@ def _adjacent_rows(rows: _StepRows, live: IntArray, keys: SortArray, ends: IntAr
 
 
 def _feed_records(
-    rows: _StepRows, answer: _StepResults, changed: BoolArray, told: StepContext, shape: ResultShape
+    rows: _StepRows, answer: _StepResults, changed: BoolArray, context: StepContext, shape: ResultShape
 ) -> pa.Table:
     ended = rows.ve[answer.old]
     moved = (answer.ve != ended) & ~(answer.followed & (ended >= answer.ve))
@@ -333,10 +333,10 @@ def _feed_records(
     loose = (answer.ve == ended) & answer.was_followed & ~answer.followed
     published = answer.old != NO_ROW
     replaced = published & (changed | moved | loose)
-    said = np.flatnonzero(replaced | (~published & told.covering))
+    changed_now = np.flatnonzero(replaced | (~published & context.covering))
     gone = answer.gone
-    row, past = np.concatenate([answer.first[said], gone]), np.concatenate([answer.old[said], gone])
-    op = np.concatenate([np.where(published[said], REPLACE, INSERT), np.full(len(gone), DELETE)])
-    ve = np.concatenate([answer.ve[said], rows.vs[gone]])
-    said_of = ChangeArrays(op, row, past, rows.vs[row], ve, rows.ve[past], answer.place[row])
-    return change_records(rows.table, said_of, told.run, shape)
+    row, past = np.concatenate([answer.first[changed_now], gone]), np.concatenate([answer.old[changed_now], gone])
+    op = np.concatenate([np.where(published[changed_now], REPLACE, INSERT), np.full(len(gone), DELETE)])
+    ve = np.concatenate([answer.ve[changed_now], rows.vs[gone]])
+    records = ChangeArrays(op, row, past, rows.vs[row], ve, rows.ve[past], answer.place[row])
+    return change_records(rows.table, records, context.run, shape)

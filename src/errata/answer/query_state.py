@@ -77,9 +77,9 @@ class QueryState:
         queries = [each.last.revisions for each in upstream_results(inputs, self.plan)]
         found = {}
         for name in base_inputs(self.plan):
-            told = [some[name] for some in queries if name in some]
-            own = [inputs.standings[name].applied] if name in self.read or not told else []
-            found[name] = min([*own, *told])
+            upstream = [some[name] for some in queries if name in some]
+            own = [inputs.standings[name].applied] if name in self.read or not upstream else []
+            found[name] = min([*own, *upstream])
         return found
 
     def age_limits(self, inputs: RunInputs) -> dict[str, int | None]:
@@ -113,19 +113,19 @@ class QueryState:
         )
 
 
-def unread_revisions(stands: QueryState, inputs: RunInputs) -> Iterator[SourceRevisions]:
+def unread_revisions(state: QueryState, inputs: RunInputs) -> Iterator[SourceRevisions]:
     """The row versions of all changes of its sources that a query's results do not contain."""
-    if stands.basis is None:
+    if state.basis is None:
         return
-    for change in unread_changes(stands.read, stands.basis, inputs):
+    for change in unread_changes(state.read, state.basis, inputs):
         match change:
             case UnreadRevisions():
                 key = ("revised", change.state.stream_id, change.known, change.up_to)
                 yield inputs.once(key, partial(read_revisions, inputs.site, change))
             case LateVersions():
-                yield from _late_rows(change, stands.basis, inputs)
+                yield from _late_rows(change, state.basis, inputs)
             case UpstreamCorrections():
-                yield from _corrected_results(change, stands.basis, inputs)
+                yield from _corrected_results(change, state.basis, inputs)
             case _:
                 assert_never(change)
 

@@ -152,11 +152,11 @@ def _extend_open_end(region: Extent, until: int) -> Extent:
 
 def _number_keys(table: pa.Table, names: Sequence[str]) -> IntArray:
     """Numbers for the rows' keys, in the order of these."""
-    told = sort_arrays(table, names)
+    lanes = sort_arrays(table, names)
     numbers = np.zeros(table.num_rows, np.int64)
-    if told:
-        order = np.lexsort(told[::-1])
-        numbers[order] = np.cumsum(group_starts([lane[order] for lane in told], len(order)))
+    if lanes:
+        order = np.lexsort(lanes[::-1])
+        numbers[order] = np.cumsum(group_starts([lane[order] for lane in lanes], len(order)))
     return numbers
 
 
@@ -237,11 +237,11 @@ def _time_points(rows: _DiffRows) -> _TimePoints:
 def _row_at_points(row: IntArray, begins: IntArray, ends: IntArray, size: int) -> IntArray:
     """For each point the row that is valid from there on, of rows that begin and end at some points and do not
     overlap."""
-    told = np.zeros(size, np.bool_)
-    told[ends] = told[begins] = True
+    is_point = np.zeros(size, np.bool_)
+    is_point[ends] = is_point[begins] = True
     found = np.full(size, NO_ROW)
     found[begins] = row
-    last: IntArray = np.maximum.accumulate(np.where(told, np.arange(size), 0))
+    last: IntArray = np.maximum.accumulate(np.where(is_point, np.arange(size), 0))
     return found[last]
 
 

@@ -64,7 +64,7 @@ def _same_value_sql(name: str) -> str:
 
 def _record_columns(shape: ResultShape, known: Sequence[str], run: int) -> dict[str, str]:
     either = {name: f"coalesce({quote_name(name)}, {_former_column(name)})" for name in (*shape.key, VS)}
-    told = {quote_name(name): either.get(name, quote_name(name)) for name in (*shape.names, VS, VE)}
+    columns = {quote_name(name): either.get(name, quote_name(name)) for name in (*shape.names, VS, VE)}
     before = {
         quote_name(old_column(each.name)): _former_column(each.name)
         if each.name in known
@@ -73,7 +73,7 @@ def _record_columns(shape: ResultShape, known: Sequence[str], run: int) -> dict[
         if not each.key
     }
     op = f"CASE WHEN {_IS_NOW} IS NULL THEN 'delete' WHEN {_WAS_BEFORE} IS NULL THEN 'insert' ELSE 'replace' END"
-    return {OP: op, **told, OLD_VE: _former_column(VE), **before, EVALUATION: f"{run}L"}
+    return {OP: op, **columns, OLD_VE: _former_column(VE), **before, EVALUATION: f"{run}L"}
 
 
 # The sink.
@@ -115,9 +115,9 @@ class ResultSink:
         of some keys."""
         whole = select_sql(rows, "*", f"0L AS {EVALUATION}", f"FALSE AS {_BEFORE}")
         whole = whole.unionByName(select_sql(before, "*", f"TRUE AS {_BEFORE}"))
-        told = self.context
-        if not told.covering:
-            whole = whole.where(f"{VS} >= {told.since}L AND {VS} <= {told.until}L").repartitionByRange(tasks, VS)
+        context = self.context
+        if not context.covering:
+            whole = whole.where(f"{VS} >= {context.since}L AND {VS} <= {context.until}L").repartitionByRange(tasks, VS)
         elif self.shape.key:
             whole = whole.repartition(tasks, *map(quote_name, self.shape.key))
         else:

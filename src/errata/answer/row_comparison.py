@@ -69,17 +69,17 @@ def sort_arrays(rows: pa.Table, names: Sequence[str]) -> list[SortArray]:
 
 
 def _column_sort_arrays(column: pa.Array) -> list[SortArray]:
-    told: list[SortArray] = []
+    lanes: list[SortArray] = []
     if column.null_count:
-        told.append(pc.is_valid(column).to_numpy(zero_copy_only=False))
+        lanes.append(pc.is_valid(column).to_numpy(zero_copy_only=False))
     if pa.types.is_string(column.type):
-        return [*told, _text_ranks(column)]
+        return [*lanes, _text_ranks(column)]
     if pa.types.is_decimal(column.type):
-        return [*told, *_decimal_halves(column)]
+        return [*lanes, *_decimal_halves(column)]
     if (plain := _integer_type(column.type)) is not None:
         column = column.cast(plain)
     values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
-    return [*told, _float_bits(values) if pa.types.is_floating(column.type) else values]
+    return [*lanes, _float_bits(values) if pa.types.is_floating(column.type) else values]
 
 
 def _integer_type(kind: pa.DataType) -> pa.DataType | None:

@@ -237,10 +237,10 @@ def _is_in_place(plan: Plan, revised: SourceRevisions) -> BoolArray:
         # The row stays as it was in all columns that the revision does not give.
         stays = {number for number, given in revised.gives.items() if not given & names}
         return np.isin(rows[REVISION].to_numpy(), sorted(stays))
-    told = sort_arrays(rows, [REVISION, VS, VE, *sorted(names)])
-    order = np.lexsort(told[::-1])
+    lanes = sort_arrays(rows, [REVISION, VS, VE, *sorted(names)])
+    order = np.lexsort(lanes[::-1])
     number = np.empty(rows.num_rows, np.int64)
-    number[order] = np.cumsum(group_starts([lane[order] for lane in told], rows.num_rows)) - 1
+    number[order] = np.cumsum(group_starts([lane[order] for lane in lanes], rows.num_rows)) - 1
     gone = rows[OLD_VERSION].to_numpy()
     pairs = np.bincount(number, gone) == 1
     pairs &= np.bincount(number, ~gone) == 1

@@ -102,8 +102,8 @@ class RowDensity:
 
     @classmethod
     def of(cls, some: Sequence[Bucket]) -> RowDensity:
-        told = np.array([(each.vs_min, each.vs_max, each.rows) for each in some], np.float64).reshape(-1, 3)
-        return cls(told[:, 0], told[:, 1] + 1, told[:, 2])
+        figures = np.array([(each.vs_min, each.vs_max, each.rows) for each in some], np.float64).reshape(-1, 3)
+        return cls(figures[:, 0], figures[:, 1] + 1, figures[:, 2])
 
     @property
     def lowest(self) -> int:

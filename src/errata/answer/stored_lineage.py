@@ -133,12 +133,12 @@ def _lineage_of_windows(plan: Plan, found: TailOperator[Group], rows: NodeRows) 
     times = [f"min({VS}) AS {_START}", f"max({VS}) AS {_LAST_VS}", f"count(1) AS {_COUNT}"]
     whole = group_sql(placed, [*by, WINDOW_COLUMN], [*times, first]).filter(f"{_COUNT} = {window.size}")
     # The operators above pass the key on unchanged, whatever its columns are called there.
-    told = {quote_name(name): inner for inner, name in zip((*by, WINDOW_COLUMN), plan.key, strict=True)}
-    told[VS] = _LAST_VS
+    columns = {quote_name(name): inner for inner, name in zip((*by, WINDOW_COLUMN), plan.key, strict=True)}
+    columns[VS] = _LAST_VS
     for number, span in enumerate(input_spans(found.input)):
-        told[f"_from_{number}"] = shift_instant(_START, -span.high)
-        told[f"_to_{number}"] = shift_instant(_LAST_VS, -span.low)
-    return select_columns(whole, [], **told, **{LINEAGE_FIRST_KEY: LINEAGE_FIRST_KEY})
+        columns[f"_from_{number}"] = shift_instant(_START, -span.high)
+        columns[f"_to_{number}"] = shift_instant(_LAST_VS, -span.low)
+    return select_columns(whole, [], **columns, **{LINEAGE_FIRST_KEY: LINEAGE_FIRST_KEY})
 
 
 def _row_hash(rows: NodeRows) -> str:
@@ -157,12 +157,12 @@ def replay_sequences(route: Route, rows: pa.Table, key: Sequence[str]) -> pa.Tab
     found = _row_window_tail(route)
     window, spans = _row_window(found), input_spans(found.input)
     group, number = key[:-1], rows[key[-1]].to_numpy()
-    told = sort_arrays(rows, group)
-    order = np.lexsort((number, *reversed(told)))
+    lanes = sort_arrays(rows, group)
+    order = np.lexsort((number, *reversed(lanes)))
     ordered = rows.take(pa.array(order))
     begins = ordered[f"{LINEAGE_FROM}0"].to_numpy() + spans[0].high
     first = number[order] * window.step
-    fresh = group_starts([lane[order] for lane in told], len(order)) if told else np.arange(len(order)) == 0
+    fresh = group_starts([lane[order] for lane in lanes], len(order)) if lanes else np.arange(len(order)) == 0
     fresh[1:] |= first[1:] > first[:-1] + window.size
     heads = np.flatnonzero(fresh)
     lasts = np.append(heads[1:], len(order))[: len(heads)] - 1

@@ -190,12 +190,14 @@ def _pending_revisions(site: Site, standing: StreamState) -> SourceRevisions:
 
 def _columns_given(stream: Stream, rows: pa.Table) -> dict[int, frozenset[str]]:
     """For the numbers of replacements the columns that they may change."""
-    said = RevisionFlags.by(stream, rows)
+    flags = RevisionFlags.by(stream, rows)
     # Columns that only identify the row stay as they are.
-    telling = set(stream.key) | ({stream.order} if stream.key_has_order else set())
+    identifying = set(stream.key) | ({stream.order} if stream.key_has_order else set())
     found = {}
     for at, number in enumerate(rows[NUMBER].to_pylist()):
-        if not (said.inserts[at] or said.deletes[at]):
-            told = zip(stream.names, said.given[at], said.claimed[at], strict=True)
-            found[number] = frozenset(name for name, given, was in told if given and (was or name not in telling))
+        if not (flags.inserts[at] or flags.deletes[at]):
+            columns = zip(stream.names, flags.given[at], flags.claimed[at], strict=True)
+            found[number] = frozenset(
+                name for name, given, was in columns if given and (was or name not in identifying)
+            )
     return found

@@ -214,15 +214,15 @@ def _revisions_to_read(
     waits = basis is not None and any(unread_corrections(each, basis, inputs) for each in queries)
     found = {}
     for name, each in bases.items():
-        told = [other.last.revisions[name] for other in queries if name in other.last.revisions]
+        upstream = [other.last.revisions[name] for other in queries if name in other.last.revisions]
         # A stream that is read only through queries is read as far as by them, once their corrections are taken up.
-        through = name not in read and bool(told) and not waits
+        through = name not in read and bool(upstream) and not waits
         own = (
             []
             if through
             else [_stream_revision(inputs, each, None if basis is None else basis.last.revisions.get(name), basis)]
         )
-        found[name] = min([*own, *told])
+        found[name] = min([*own, *upstream])
     return found
 
 

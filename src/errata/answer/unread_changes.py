@@ -192,10 +192,10 @@ def unread_corrections(of: ResultArchive, basis: ResultArchive, view: SourceCata
     known = basis.last.inputs.get(of.name)
     if known == of.last.number:
         return []
-    told = view.evaluations(of)
+    history = view.evaluations(of)
     if known is None:
-        known = max((each.number for each in told if each.commit_id < basis.last.commit_id), default=0)
-    return [each for each in told if each.number > known and each.swept is not None and each.swept.changed]
+        known = max((each.number for each in history if each.commit_id < basis.last.commit_id), default=0)
+    return [each for each in history if each.number > known and each.swept is not None and each.swept.changed]
 
 
 def has_newer_rows(basis: ResultArchive, view: SourceCatalog) -> bool:
