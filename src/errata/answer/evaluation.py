@@ -181,9 +181,10 @@ def _read_inputs(task: EvaluationTask, inputs: RunInputs, before: PriorEvaluatio
     needed = reads_of_step(
         task.rewritten, task.route, task.step, state_lost=lost, beginning=_is_beginning(task, before)
     )
-    for part, reaches in needed.items():
+    for part, extents in needed.items():
         parts[part] = {
-            name: inputs.read(name, reach, task.step.until, task.revisions.get(name)) for name, reach in reaches.items()
+            name: inputs.read(name, extent, task.step.until, task.revisions.get(name))
+            for name, extent in extents.items()
         }
     return _StepReads(parts, before)
 

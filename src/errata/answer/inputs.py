@@ -158,82 +158,82 @@ class RunInputs:
         """Announce what queries are going to read, with the last instant of each step. What several ask for is read
         once where that is less work."""
         asked: dict[str, list[Interval]] = {}
-        for name, reaches, until in reads:
+        for name, extents, until in reads:
             standing = self.standings.get(name)
-            if standing is None or not standing.applied or _groups_of_extents(standing.stream, reaches) is not None:
+            if standing is None or not standing.applied or _groups_of_extents(standing.stream, extents) is not None:
                 continue
             whole = standing.rows * len(standing.stream.names) <= SHARED_SCAN_VALUES
-            some = [each for each in self._start_intervals(standing, reaches, until) if whole or each.start > LOWEST]
+            some = [each for each in self._start_intervals(standing, extents, until) if whole or each.start > LOWEST]
             if some:
                 asked.setdefault(name, []).append(hull(some))
         self._expected.clear()
         self._expected.update({name: hull(some) for name, some in asked.items() if len(some) > 1})
 
-    def size(self, name: str, reach: Extent, until: int) -> int:
+    def size(self, name: str, extent: Extent, until: int) -> int:
         """About how many rows an extent has."""
-        return estimate_rows(*self.buckets_for(name, reach, until))
+        return estimate_rows(*self.buckets_for(name, extent, until))
 
-    def buckets_for(self, name: str, reach: Extent, until: int) -> tuple[Sequence[Bucket], Interval]:
+    def buckets_for(self, name: str, extent: Extent, until: int) -> tuple[Sequence[Bucket], Interval]:
         """The buckets that can hold the rows of an extent, and the interval in which these begin."""
-        interval = Interval(reach.interval.start, min(reach.interval.end, until + 1))
+        interval = Interval(extent.interval.start, min(extent.interval.end, until + 1))
         if interval.empty:
             return (), interval
         if name in self.standings:
-            if reach.axis is ExtentAxis.INSTANT:
+            if extent.axis is ExtentAxis.INSTANT:
                 interval = Interval(LOWEST, interval.end)
             scan = ArchiveScan(
-                self.standings[name], self.commit_id, interval, groups_of_extent(self.standings[name].stream, reach)
+                self.standings[name], self.commit_id, interval, groups_of_extent(self.standings[name].stream, extent)
             )
             return self._candidates(scan).all, interval
         of = self.published[name]
-        find = buckets_by_start if reach.axis is ExtentAxis.START else buckets_by_instant
+        find = buckets_by_start if extent.axis is ExtentAxis.START else buckets_by_instant
         return find(self.site.catalog, of, of.last.commit_id, interval), interval
 
-    def size_of_all(self, name: str, reaches: Sequence[Extent], until: int) -> int:
+    def size_of_all(self, name: str, extents: Sequence[Extent], until: int) -> int:
         """About how many rows are in any of several extents."""
-        if name not in self.standings or len(reaches) <= 1:
-            return self.size(name, reduce(or_, reaches, NO_ROWS), until)
+        if name not in self.standings or len(extents) <= 1:
+            return self.size(name, reduce(or_, extents, NO_ROWS), until)
         standing = self.standings[name]
-        groups = _groups_of_extents(standing.stream, reaches)
-        intervals = merge_intervals(self._start_intervals(standing, reaches, until))
+        groups = _groups_of_extents(standing.stream, extents)
+        intervals = merge_intervals(self._start_intervals(standing, extents, until))
         scans = [ArchiveScan(standing, self.commit_id, each, groups) for each in intervals]
         return sum(estimate_rows(self._candidates(each).all, each.interval) for each in scans)
 
     @staticmethod
-    def _start_intervals(standing: StreamState, reaches: Iterable[Extent], until: int) -> list[Interval]:
+    def _start_intervals(standing: StreamState, extents: Iterable[Extent], until: int) -> list[Interval]:
         """The intervals in which the rows of extents begin."""
         from_ever = standing.stream.relation is not None
         return [
             Interval(LOWEST if from_ever or each.axis is ExtentAxis.INSTANT else each.interval.start, end)
-            for each in reaches
+            for each in extents
             if (end := min(each.interval.end, until + 1)) > each.interval.start
         ]
 
-    def read(self, name: str, reach: Extent, until: int, revision: int | None) -> SourceRows:
+    def read(self, name: str, extent: Extent, until: int, revision: int | None) -> SourceRows:
         """Rows of a stream, relation or query that begin up to `until`."""
-        interval = Interval(reach.interval.start, min(reach.interval.end, until + 1))
+        interval = Interval(extent.interval.start, min(extent.interval.end, until + 1))
         if name in self.standings:
-            return self._of_stream(self.standings[name], reach, interval, revision)
-        return self._of_query(self.published[name], reach, interval)
+            return self._of_stream(self.standings[name], extent, interval, revision)
+        return self._of_query(self.published[name], extent, interval)
 
-    def read_all(self, name: str, reaches: Sequence[Extent], until: int, revision: int | None) -> SourceRows:
+    def read_all(self, name: str, extents: Sequence[Extent], until: int, revision: int | None) -> SourceRows:
         """Rows of a source that are in any of several extents, each once."""
-        if name not in self.standings or len(reaches) <= 1:
-            return self.read(name, reduce(or_, reaches, NO_ROWS), until, revision)
+        if name not in self.standings or len(extents) <= 1:
+            return self.read(name, reduce(or_, extents, NO_ROWS), until, revision)
         standing = self.standings[name]
-        intervals = merge_intervals(self._start_intervals(standing, reaches, until))
+        intervals = merge_intervals(self._start_intervals(standing, extents, until))
         if len(intervals) <= 1:
             whole = intervals[0] if intervals else Interval(0, 0)
-            groups = _groups_of_extents(standing.stream, reaches)
+            groups = _groups_of_extents(standing.stream, extents)
             return self._shared_scan(standing, whole, groups, revision)
-        return self._of_stretches(standing, reaches, intervals, revision)
+        return self._of_stretches(standing, extents, intervals, revision)
 
-    def _of_stream(self, standing: StreamState, reach: Extent, interval: Interval, revision: int | None) -> SourceRows:
+    def _of_stream(self, standing: StreamState, extent: Extent, interval: Interval, revision: int | None) -> SourceRows:
         stream = standing.stream
-        if not interval.empty and (reach.axis is ExtentAxis.INSTANT or stream.relation is not None):
+        if not interval.empty and (extent.axis is ExtentAxis.INSTANT or stream.relation is not None):
             # A row that is valid at an instant may have begun at any time before.
             interval = Interval(LOWEST, interval.end)
-        return self._shared_scan(standing, interval, groups_of_extent(stream, reach), revision)
+        return self._shared_scan(standing, interval, groups_of_extent(stream, extent), revision)
 
     def _shared_scan(
         self, standing: StreamState, interval: Interval, groups: frozenset[GroupKey] | None, revision: int | None
@@ -270,13 +270,13 @@ class RunInputs:
     def _of_stretches(
         self,
         standing: StreamState,
-        reaches: Sequence[Extent],
+        extents: Sequence[Extent],
         intervals: Sequence[Interval],
         revision: int | None,
     ) -> SourceRows:
         """Rows of a stream in several intervals."""
         whole = Interval(intervals[0].start, intervals[-1].end)
-        groups = _groups_of_extents(standing.stream, reaches)
+        groups = _groups_of_extents(standing.stream, extents)
         up_to = None if revision is None or revision >= standing.applied else revision
         scan = ArchiveScan(standing, self.commit_id, whole, groups, up_to)
         base: dict[int, Bucket] = {}
@@ -346,14 +346,14 @@ class RunInputs:
             return {"type": "batch", "id": found[0][1]}
         return {"type": "batches", "id": f"commits {found[0][0]} to {found[-1][0]}" if found else ""}
 
-    def _of_query(self, of: ResultArchive, reach: Extent, interval: Interval) -> SourceRows:
+    def _of_query(self, of: ResultArchive, extent: Extent, interval: Interval) -> SourceRows:
         plan = self.plans[of.name]
         fields = [each.name for each in plan.fields]
         commit_id = of.last.commit_id
-        find = buckets_by_start if reach.axis is ExtentAxis.START else buckets_by_instant
+        find = buckets_by_start if extent.axis is ExtentAxis.START else buckets_by_instant
         some = find(self.site.catalog, of, commit_id, interval)
         rows = results_frame(self.session, self.site.catalog, self.site.warehouse, of.shape, some)
-        narrowed = (starting_in if reach.axis is ExtentAxis.START else valid_in)(rows, interval)
+        narrowed = (starting_in if extent.axis is ExtentAxis.START else valid_in)(rows, interval)
         return SourceRows(as_plan_source(narrowed, of.shape, fields), estimate_rows(some, interval), tuple(some))
 
 
@@ -366,16 +366,16 @@ def _in_intervals(stream: Stream, intervals: Iterable[Interval]) -> str:
     )
 
 
-def groups_of_extent(stream: Stream, reach: Extent) -> frozenset[GroupKey] | None:
+def groups_of_extent(stream: Stream, extent: Extent) -> frozenset[GroupKey] | None:
     """The group that all rows of an extent belong to, if its constants tell it."""
-    if not stream.group or any(not isinstance(reach.values.get(name), str) for name in stream.group):
+    if not stream.group or any(not isinstance(extent.values.get(name), str) for name in stream.group):
         return None
-    return frozenset([tuple(str(reach.values[name]) for name in stream.group)])
+    return frozenset([tuple(str(extent.values[name]) for name in stream.group)])
 
 
-def _groups_of_extents(stream: Stream, reaches: Iterable[Extent]) -> frozenset[GroupKey] | None:
+def _groups_of_extents(stream: Stream, extents: Iterable[Extent]) -> frozenset[GroupKey] | None:
     """The groups that the rows of extents belong to, if the constants of each tell one."""
-    found = [groups_of_extent(stream, each) for each in reaches if not each.interval.empty]
+    found = [groups_of_extent(stream, each) for each in extents if not each.interval.empty]
     return None if any(each is None for each in found) else frozenset(group for each in found for group in each or ())
 
 

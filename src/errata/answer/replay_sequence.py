@@ -150,13 +150,13 @@ def touches_kept_state(of: ResultScope, revised: Iterable[SourceRevisions]) -> b
     return any(_reaches_kept_rows(each, kept.get(each.source), of.until) for each in revised)
 
 
-def _reaches_kept_rows(revised: SourceRevisions, reach: Extent | None, until: int) -> bool:
+def _reaches_kept_rows(revised: SourceRevisions, extent: Extent | None, until: int) -> bool:
     """Whether revised rows lie in the extent that the state is made of."""
-    if reach is None or reach.interval.empty:
+    if extent is None or extent.interval.empty:
         return False
     begins = revised.rows[VS]
-    start = LOWEST if reach.axis is ExtentAxis.INSTANT else reach.interval.start
-    inside = pc.and_(pc.greater_equal(begins, start), pc.less(begins, min(reach.interval.end, until)))
+    start = LOWEST if extent.axis is ExtentAxis.INSTANT else extent.interval.start
+    inside = pc.and_(pc.greater_equal(begins, start), pc.less(begins, min(extent.interval.end, until)))
     return bool(pc.any(inside).as_py())
 
 

@@ -129,8 +129,8 @@ class _StepEstimate:
     _held: dict[_PartSource, RowDensity] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for (part, name), reach in self._reaches(self.step.until).items():
-            buckets, _ = self.inputs.buckets_for(name, reach, self.step.until)
+        for (part, name), extent in self._reaches(self.step.until).items():
+            buckets, _ = self.inputs.buckets_for(name, extent, self.step.until)
             self._held[part, name] = RowDensity.of(buckets)
 
     @property
@@ -144,14 +144,14 @@ class _StepEstimate:
         again; results of such steps are not fetched into this process."""
         until = self.step.until
         later = self._needed(EvaluationSpan(until, until), beginning=False)
-        return any(not reach.interval.empty and self._start(key, reach) == LOWEST for key, reach in later.items())
+        return any(not extent.interval.empty and self._start(key, extent) == LOWEST for key, extent in later.items())
 
     def rows(self, until: int) -> int:
         """About how many rows are read up to an event time."""
         found = 0.0
-        for key, reach in self._reaches(until).items():
-            interval = Interval(self._start(key, reach), min(reach.interval.end, until + 1))
-            if key in self._held and not reach.interval.empty:
+        for key, extent in self._reaches(until).items():
+            interval = Interval(self._start(key, extent), min(extent.interval.end, until + 1))
+            if key in self._held and not extent.interval.empty:
                 found += self._held[key].within(interval)
         return round(found)
 
@@ -161,13 +161,13 @@ class _StepEstimate:
     def _needed(self, step: EvaluationSpan, *, beginning: bool) -> Mapping[_PartSource, Extent]:
         relations = {scan.source.name for scan in scans_of(self.plan) if scan.source.kind.is_relation}
         return {
-            (part, name): reach
-            for part, reaches in reads_of_step(self.plan, self.route, step, beginning=beginning).items()
-            for name, reach in reaches.items()
+            (part, name): extent
+            for part, extents in reads_of_step(self.plan, self.route, step, beginning=beginning).items()
+            for name, extent in extents.items()
             if name not in relations
         }
 
-    def _start(self, key: _PartSource, reach: Extent) -> int:
+    def _start(self, key: _PartSource, extent: Extent) -> int:
         """Where the rows of an extent begin: rows of a stream that are valid at an instant began at any time before."""
-        counting = reach.axis is ExtentAxis.INSTANT and key[1] in self.inputs.standings
-        return LOWEST if counting else reach.interval.start
+        counting = extent.axis is ExtentAxis.INSTANT and key[1] in self.inputs.standings
+        return LOWEST if counting else extent.interval.start

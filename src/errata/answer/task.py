@@ -84,7 +84,7 @@ class EvaluationTask:
 
     def size(self, inputs: RunInputs) -> int:
         """About how many rows it reads."""
-        return sum(inputs.size(name, reach, self.step.until) for name, reach in self.reads)
+        return sum(inputs.size(name, extent, self.step.until) for name, extent in self.reads)
 
     @cached_property
     def reads(self) -> Sequence[tuple[str, Extent]]:

@@ -72,7 +72,7 @@ class QueryTurn:
                 (name, some, self.correction.task.step.until) for name, some in self.correction.sequence.reads.items()
             )
         if self.task is not None:
-            yield from ((name, [reach], self.task.step.until) for name, reach in self.task.reads)
+            yield from ((name, [extent], self.task.step.until) for name, extent in self.task.reads)
 
     def size(self, inputs: RunInputs) -> int:
         """About how many rows the larger step reads."""

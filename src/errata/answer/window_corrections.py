@@ -75,9 +75,9 @@ def reads_for_slice(
     return {name: _narrow_read(name, each, asked[name], inputs) for name, each in read.items()}
 
 
-def _narrow_read(name: str, read: SourceRows, reach: Extent, inputs: RunInputs) -> SourceRows:
-    interval = reach.interval
-    if reach.axis is ExtentAxis.INSTANT or interval.empty:
+def _narrow_read(name: str, read: SourceRows, extent: Extent, inputs: RunInputs) -> SourceRows:
+    interval = extent.interval
+    if extent.axis is ExtentAxis.INSTANT or interval.empty:
         return read  # rows beyond those that are needed change nothing
     if name not in inputs.standings:
         return replace(read, frame=starting_in(read.frame, interval))
