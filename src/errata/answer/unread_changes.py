@@ -32,7 +32,7 @@ from errata.model.bucket import Bucket, Role
 from errata.model.commit import Evaluation
 
 
-class SourceCatalog(Protocol):
+class SourceStates(Protocol):
     """The look-ups that it takes, of streams and results as of one state of the catalog."""
 
     @property
@@ -126,7 +126,7 @@ class UpstreamCorrections:
 UnreadChange = UnreadRevisions | LateVersions | UpstreamCorrections
 
 
-def current_basis(query: RecordedQuery, reads: Iterable[str], view: SourceCatalog) -> ResultArchive | None:
+def current_basis(query: RecordedQuery, reads: Iterable[str], view: SourceStates) -> ResultArchive | None:
     """The results of a query that can be corrected. None where there are none, or where an evaluation replaces them
     all: the query was edited, or results that they were made of have been replaced."""
     there = view.published.get(query.checked.name)
@@ -136,12 +136,12 @@ def current_basis(query: RecordedQuery, reads: Iterable[str], view: SourceCatalo
     return None if replaced else there
 
 
-def upstream_archives(reads: Iterable[str], view: SourceCatalog) -> list[ResultArchive]:
+def upstream_archives(reads: Iterable[str], view: SourceStates) -> list[ResultArchive]:
     """The results of the queries among some sources."""
     return [view.published[name] for name in reads if name not in view.standings and name in view.published]
 
 
-def unread_changes(reads: Sequence[str], basis: ResultArchive, view: SourceCatalog) -> Iterator[UnreadChange]:
+def unread_changes(reads: Sequence[str], basis: ResultArchive, view: SourceStates) -> Iterator[UnreadChange]:
     """What results lack of the sources that their query reads itself."""
     below = upstream_archives(reads, view)
     for name in reads:
@@ -167,7 +167,7 @@ def readable_revision(of: StreamState, below: Iterable[ResultArchive]) -> int:
 
 
 def unread_revisions(
-    of: StreamState, basis: ResultArchive, view: SourceCatalog, up_to: int, answered: int
+    of: StreamState, basis: ResultArchive, view: SourceStates, up_to: int, answered: int
 ) -> UnreadRevisions | None:
     """The revisions of a stream that results lack, if any of them concerns rows before `answered`: others are read by
     the next evaluation."""
@@ -180,14 +180,14 @@ def unread_revisions(
     return UnreadRevisions(of, known, up_to, tuple(found)) if deferred_overlays(found, known, answered) else None
 
 
-def late_versions(of: StreamState, basis: ResultArchive, view: SourceCatalog) -> LateVersions | None:
+def late_versions(of: StreamState, basis: ResultArchive, view: SourceStates) -> LateVersions | None:
     """The versions of a relation that came late for results."""
     came = [each for each in view.added_since(of, basis.last.data_commit) if each.vs_min < basis.frontier]
     known = basis.last.revisions.get(of.stream.name, of.applied)
     return LateVersions(of, known, tuple(came)) if came else None
 
 
-def unread_corrections(of: ResultArchive, basis: ResultArchive, view: SourceCatalog) -> list[Evaluation]:
+def unread_corrections(of: ResultArchive, basis: ResultArchive, view: SourceStates) -> list[Evaluation]:
     """Corrections of a query's results that others, made of them, have not taken up."""
     known = basis.last.inputs.get(of.name)
     if known == of.last.number:
@@ -198,7 +198,7 @@ def unread_corrections(of: ResultArchive, basis: ResultArchive, view: SourceCata
     return [each for each in history if each.number > known and each.swept is not None and each.swept.changed]
 
 
-def has_newer_rows(basis: ResultArchive, view: SourceCatalog) -> bool:
+def has_newer_rows(basis: ResultArchive, view: SourceStates) -> bool:
     """Whether rows of the instant at the frontier have come that the results lack: the next evaluation reads them."""
     read = [view.standings[name] for name in basis.last.revisions if name in view.standings]
     came = (each for of in read for each in view.added_since(of, basis.last.data_commit))
