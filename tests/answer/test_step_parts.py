@@ -90,7 +90,7 @@ def test_every_route_in_parts_is_what_it_is_at_once(
         assert [each.step for each in report.evaluated if each.name == name] == [each.step for each in later]
     # Of a row that came with a later part the batch is told that brought it.
     (value,) = explain_result(there.site, "dear", {"of": "c", "at": 16}, 16).values
-    (cause,) = value.causes.causes
+    (cause,) = value.causes.shown
     assert isinstance(cause, BatchCause)
     assert (cause.stream, cause.brings) == ("quotes", True)
     assert there.run().evaluated == []

@@ -52,7 +52,7 @@ def redeclare(there: Answering, *changes: tuple[str, str]) -> None:
 
 def last_causes(there: Answering, query: str, instant: int, **key: Any) -> list[ProvenanceCause]:
     """Of the last value that the answer has had at an instant."""
-    return list(explain_result(there.site, query, key, instant).values[-1].causes.causes)
+    return list(explain_result(there.site, query, key, instant).values[-1].causes.shown)
 
 
 def test_a_correction_after_a_column_was_added_is_a_correction(there: Answering) -> None:

@@ -79,7 +79,7 @@ def said(story: ResultProvenance) -> list[Any]:
 
 
 def causes(story: ResultProvenance) -> list[list[ProvenanceCause]]:
-    return [list(each.causes.causes) for each in story.values]
+    return [list(each.causes.shown) for each in story.values]
 
 
 def rows(behind: SourceProvenance) -> list[tuple[str, Any, Any]]:
@@ -142,7 +142,7 @@ def test_a_correction_of_a_query_that_is_read_has_its_own_cause(there: Answering
     assert isinstance(result, UpstreamResultCause)
     assert (result.query, result.key, result.vs) == ("sums", {"of": "a"}, 3)
     assert (result.was, result.now) == ({"n": 2, "s": 14}, {"n": 3, "s": 20})
-    (revision,) = result.causes.causes
+    (revision,) = result.causes.shown
     assert isinstance(revision, RevisionCause)
     assert revision.revision == 4
     (behind,) = story.sources
@@ -208,10 +208,10 @@ def test_every_story_ends_with_what_is_published_and_every_correction_has_its_ca
         commits = [each.commit.commit_id for each in story.values]
         assert commits == sorted(set(commits)), (key, at)
         for each in story.values:
-            assert each.causes.causes, (key, at)
+            assert each.causes.shown, (key, at)
             corrected_so = each.commit.cause.flow == "sweep"
             kinds = (RevisionCause, UpstreamResultCause) if corrected_so else (BatchCause,)
-            assert all(isinstance(cause, kinds) for cause in each.causes.causes), (key, at, each.causes)
+            assert all(isinstance(cause, kinds) for cause in each.causes.shown), (key, at, each.causes)
 
 
 def test_null_is_an_empty_value(there: Answering) -> None:

@@ -112,7 +112,7 @@ ProvenanceCause = (
 class CauseList:
     """Causes, and how many more there are."""
 
-    causes: Sequence[ProvenanceCause] = ()
+    shown: Sequence[ProvenanceCause] = ()
     more: int = 0
 
 

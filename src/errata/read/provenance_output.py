@@ -87,7 +87,7 @@ def _time_json(at: int, timed: bool) -> object:
 
 
 def _causes_json(causes: CauseList) -> list[JsonRecord]:
-    return [_cause_json(each) for each in causes.causes]
+    return [_cause_json(each) for each in causes.shown]
 
 
 def _cause_json(cause: ProvenanceCause) -> JsonRecord:
@@ -209,7 +209,7 @@ def _value_sentence(value: ResultValue, before: ResultValue | None, *, timed: bo
 
 
 def _cause_list_lines(causes: CauseList, indent: str) -> Iterator[str]:
-    for cause in causes.causes:
+    for cause in causes.shown:
         first, *rest = _cause_lines(cause)
         yield f"{indent}because {first}"
         yield from (f"{indent}   {line}" for line in rest)

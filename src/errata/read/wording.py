@@ -78,7 +78,7 @@ def commit_author(cause: Cause) -> str:
 
 
 def commit_summary(commit: Commit) -> str:
-    """What a commit did."""
+    """What a commit did. The counts of a flow without a text of its own are listed by name."""
     say = _SUMMARIES.get(commit.cause.flow)
     if say is not None:
         return say(commit.summary)
