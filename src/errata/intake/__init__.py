@@ -1,4 +1,4 @@
-"""Files from outside made into typed rows, or into an explanation of why not.
+"""Files to typed rows, or to the reason why a line is none: bytes, formats, layouts, types and conversions.
 
-Knows pyarrow and no Spark; may import the model.
+Uses pyarrow and no Spark; may import the model.
 """

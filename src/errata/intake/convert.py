@@ -1,4 +1,7 @@
-"""Columns of text or of foreign types made into declared types; what cannot be made is told apart, value by value."""
+"""Columns of text, or of a file's own types, converted to declared types, with a mask of the values that cannot be.
+
+A column is cast as a whole; if that fails, its distinct values are cast in halves down to the ones that fail. So a
+clean column costs one cast, and bad values cost in proportion to their number."""
 
 from __future__ import annotations
 
@@ -16,13 +19,14 @@ _FIRST_INSTANT = -62_135_596_800_000_000
 _LAST_INSTANT = 253_402_300_799_999_999
 _FIRST_DAY = -719_162
 _LAST_DAY = 2_932_896
-"""The years 1 to 9999: what Python, Spark and the databases can all hold."""
+"""The years 1 to 9999, which Python, Spark and the databases can all hold."""
 
 CastFunction = Callable[[pa.Array], pa.Array]
 
 
 def convert(values: pa.Array | pa.ChunkedArray, kind: ColumnType) -> tuple[pa.Array, np.ndarray | None]:
-    """The values as the declared type, NULL where one cannot be, and the mask of those (None: there are none)."""
+    """The values in the declared type, NULL if one cannot be converted; and the mask of those, None if there are
+    none."""
     plain = plain_array(values)
     if not is_convertible(plain.type, kind):
         result = pa.nulls(len(plain), arrow_type(kind))
@@ -40,13 +44,13 @@ def convert(values: pa.Array | pa.ChunkedArray, kind: ColumnType) -> tuple[pa.Ar
 
 
 def bool_mask(flags: pa.Array) -> np.ndarray:
-    """A boolean array without NULLs as numpy has it."""
+    """A boolean array without NULLs as a NumPy array."""
     mask: np.ndarray = flags.to_numpy(zero_copy_only=False)
     return mask.astype(bool, copy=False)
 
 
 def plain_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """One plain array: no chunks, no dictionary, one kind of string."""
+    """The values as one array without chunks and dictionaries, and with one string type."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
     if pa.types.is_dictionary(values.type):
@@ -57,7 +61,7 @@ def plain_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def is_convertible(source: pa.DataType, kind: ColumnType) -> bool:
-    """Whether values of a file's type can be of the declared type at all."""
+    """Whether values of a file's type can be converted to the declared type at all."""
     if pa.types.is_dictionary(source):
         source = source.value_type
     if pa.types.is_null(source) or pa.types.is_large_string(source) or pa.types.is_string_view(source):
@@ -83,7 +87,7 @@ _SOURCES: dict[TypeKind, tuple[Callable[[pa.DataType], bool], ...]] = {
 def _to_string(values: pa.Array) -> pa.Array:
     if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
         return values.cast(pa.string())
-    # By way of bytes, since Arrow checks that text is UTF-8 only when it is made from bytes.
+    # By way of bytes, since Arrow validates UTF-8 only when text is cast from bytes.
     return _cast_or_null(values.cast(pa.binary()), pa.string(), lambda part: part.cast(pa.string()))
 
 
@@ -108,7 +112,7 @@ def _from_text(texts: pa.Array, kind: ColumnType) -> pa.Array:
 
 
 def _narrow_integers(numbers: pa.Array, target: pa.DataType) -> pa.Array:
-    """Integers that the narrower type holds, as it."""
+    """The integers in the narrower type, NULL if it cannot hold one."""
     narrow = numbers.cast(target, safe=False)
     return pc.if_else(pc.equal(narrow.cast(numbers.type), numbers), narrow, pa.scalar(None, target))
 
@@ -128,7 +132,7 @@ def _from_typed(values: pa.Array, kind: ColumnType) -> pa.Array:
 
 def _from_floating(values: pa.Array, kind: ColumnType) -> pa.Array:
     if kind.kind is TypeKind.DECIMAL:
-        # A double stands for the shortest decimal that it prints as; its binary digits were never meant.
+        # A double stands for the shortest decimal that it prints as, not for its binary digits.
         return _from_text(values.cast(pa.string()), kind)
     if kind.kind in (TypeKind.INT, TypeKind.BIGINT):
         return _integers_of_floats(values, arrow_type(kind))
@@ -136,7 +140,7 @@ def _from_floating(values: pa.Array, kind: ColumnType) -> pa.Array:
 
 
 def _dates_of_midnights(values: pa.Array) -> pa.Array:
-    """Timestamps at midnight, as their dates."""
+    """Timestamps at midnight as dates; NULL for others."""
     utc = pa.timestamp("us", "UTC")
     moments = _cast_or_null(values, utc, lambda part: part.cast(utc))
     days = moments.cast(pa.date32())
@@ -145,7 +149,7 @@ def _dates_of_midnights(values: pa.Array) -> pa.Array:
 
 
 def _integers_of_floats(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Floating point numbers that are whole, as integers."""
+    """Whole floating point numbers as integers; NULL for others."""
     finite = pc.if_else(pc.is_finite(values), values, pa.scalar(None, values.type))
     return _cast_or_null(finite, target, lambda part: part.cast(target))
 
@@ -158,7 +162,7 @@ def _cast_or_none(values: pa.Array, target: pa.DataType) -> pa.Array | None:
 
 
 def _cast_or_null(values: pa.Array, target: pa.DataType, cast: CastFunction) -> pa.Array:
-    """The cast of what can be cast: halves that fail are halved again, and a single value that fails is NULL."""
+    """The cast, with NULL for values that fail: distinct values are cast in halves down to single ones."""
     try:
         return cast(values)
     except pa.ArrowInvalid:
@@ -181,7 +185,7 @@ def _cast_halves(values: pa.Array, target: pa.DataType, cast: CastFunction, part
 
 
 def _exact_decimals(texts: pa.Array, result: pa.Array, kind: ColumnType) -> pa.Array:
-    """Decimals that Arrow gave up on, or was not asked for, and that fit all the same."""
+    """The result with decimals that Arrow could not read, or was not given, and that fit all the same."""
     lost = pc.and_(pc.is_valid(texts), pc.is_null(result))
     encoded = texts.filter(lost).dictionary_encode()
     found = pa.array([exact_decimal(text, kind) for text in encoded.dictionary.to_pylist()], result.type)
@@ -189,7 +193,7 @@ def _exact_decimals(texts: pa.Array, result: pa.Array, kind: ColumnType) -> pa.A
 
 
 def _drop_overflow(result: pa.Array, source: pa.Array) -> pa.Array:
-    """Without the infinities that stand for numbers too large."""
+    """The result without infinities that stand for numbers too large."""
     if not pa.types.is_floating(result.type) or not pc.any(pc.is_inf(result)).as_py():
         return result
     if pa.types.is_floating(source.type):

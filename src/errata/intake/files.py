@@ -1,4 +1,7 @@
-"""Paths and URLs that people give: which of them can be looked at, and in words why others cannot."""
+"""Paths, folders and patterns that people give, and what each file is: format, size, hash, modification time.
+
+A file's format is known by its name's ending. Only regular files are read. Errors about paths say what is wrong in
+words."""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from errata.model.batch import FileFormat, FileVersion, SourceFile
 from errata.model.stream import LandingFolder
 
 MAX_PATH_LETTERS = 200
-"""Letters of a path that a message shows; one that is longer is cut, so that the rest of the message can be seen."""
+"""Letters of a path that a message shows; longer paths are cut, so that the rest of the message stays visible."""
 
 _ACCOUNT = re.compile(r"(?<=//)[^/@]*@")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -26,8 +29,8 @@ _LOCAL = ("", "file", "local")
 
 
 def display_path(path: object) -> str:
-    """A path as a message, the catalog and JSON can hold it: bytes that are not UTF-8 as escapes, no account of a URL,
-    cut where it is very long."""
+    """A path for messages, the catalog and JSON: with escapes for bytes that are not UTF-8, without the account of a
+    URL, and cut if it is very long."""
     text = _ACCOUNT.sub("", utf8_path(path))
     return text if len(text) <= MAX_PATH_LETTERS else f"{text[:MAX_PATH_LETTERS]}… ({len(text):,} letters)"
 
@@ -39,7 +42,7 @@ def utf8_path(path: object) -> str:
 
 @contextmanager
 def path_errors(text: str) -> Iterator[None]:
-    """What is wrong with a path or URL that cannot even be looked at, in words."""
+    """Turns errors about a path or URL that cannot be accessed into errors in words."""
     try:
         yield
     except ErrataError:
@@ -71,7 +74,7 @@ def is_local_path(path: UPath) -> bool:
 
 
 def check_regular_file(path: UPath) -> None:
-    """Refuse what is no regular file: a pipe or a device may never end, or never answer."""
+    """Refuse anything but a regular file: reading a pipe or a device may never end."""
     if not is_local_path(path):
         return
     kind = _special_kind(path.stat().st_mode)
@@ -82,7 +85,7 @@ def check_regular_file(path: UPath) -> None:
 
 
 def _special_kind(mode: int) -> str | None:
-    """What a path is that is no regular file."""
+    """What a path is that is not a regular file; None for a regular file."""
     kinds = (
         (stat.S_ISDIR, "a folder"),
         (stat.S_ISFIFO, "a pipe"),
@@ -93,10 +96,10 @@ def _special_kind(mode: int) -> str | None:
     return next((kind for test, kind in kinds if test(mode)), None)
 
 
-# Which files are meant by names, folders and patterns; what has landed; and what each file is.
+# Files meant by names, folders and patterns, landed files, and what each file is.
 
 TAKEN_FOLDER = "taken"
-"""Where in a landing folder the files go that have been taken in."""
+"""The folder in a landing folder to which ingested files are moved."""
 
 _ENDINGS: dict[str, tuple[FileFormat, bool]] = {
     ".csv": (FileFormat.CSV, False),
@@ -126,11 +129,9 @@ def resolve_paths(paths: Sequence[str]) -> list[UPath]:
 
 
 def list_landed(landing: LandingFolder) -> dict[UPath, tuple[int, int]]:
-    """What lies in the landing folder, with size and modification time; what is no regular file, too, so that somebody
-    is told of it.
-
-    Names that do not end like a format are left where they are: a stray file must not hold up the rest.
-    """
+    """The files in the landing folder, with size and modification time. Anything that is not a regular file is
+    included, so that it is reported; names without a known ending are ignored, so that a stray file does not block the
+    rest."""
     folder = landing_folder(landing)
     with path_errors(landing.path):
         if not folder.is_dir():
@@ -143,7 +144,7 @@ def list_landed(landing: LandingFolder) -> dict[UPath, tuple[int, int]]:
 
 
 def landing_folder(landing: LandingFolder) -> UPath:
-    """The folder, which may not be there yet; what stands in its place is an error."""
+    """The folder, which need not exist yet; a file in its place is an error."""
     with path_errors(landing.path):
         folder = _absolute_path(landing.path)
         if folder.exists() and not folder.is_dir():
@@ -156,7 +157,7 @@ def landing_folder(landing: LandingFolder) -> UPath:
 
 
 def file_stat(path: UPath) -> tuple[int, int] | None:
-    """A file's size, and when it last changed in microseconds; None when it is gone."""
+    """A file's size, and its modification time in microseconds; None if it is gone."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -167,7 +168,7 @@ def file_stat(path: UPath) -> tuple[int, int] | None:
 
 
 def inspect_file(path: UPath) -> SourceFile:
-    """What the file is; its content is read once, a little at a time."""
+    """Inspect a file; its content is read once, in chunks."""
     kind, gzip = _format_of(path)
     if utf8_path(path) != str(path):
         raise BadFileError(
@@ -189,18 +190,18 @@ def inspect_file(path: UPath) -> SourceFile:
 
 
 def is_unchanged(file: FileVersion) -> bool:
-    """Whether the file still is the one that was inspected, by its size and the time of its last change."""
+    """Whether size and modification time of a file are still those that were inspected."""
     return file_stat(UPath(file.name)) == (file.bytes, file.changed)
 
 
 def inspect_files(paths: Iterable[UPath]) -> list[SourceFile]:
-    """What the files are, sorted by name."""
+    """Inspect files; the result is sorted by name."""
     with ThreadPoolExecutor(_THREADS) as threads:
         return sorted(threads.map(inspect_file, paths), key=lambda file: file.name)
 
 
 def inspect_or_fault(paths: Iterable[UPath]) -> list[tuple[UPath, SourceFile | BadFileError]]:
-    """The same of files that need not be sound: what each is, or why nothing of it can be taken in."""
+    """Inspect files; for each, what it is or why nothing of it can be ingested."""
 
     def told(path: UPath) -> tuple[UPath, SourceFile | BadFileError]:
         try:
@@ -213,7 +214,7 @@ def inspect_or_fault(paths: Iterable[UPath]) -> list[tuple[UPath, SourceFile | B
 
 
 def _absolute_path(path: str) -> UPath:
-    # A worker may run in another folder, so a local path is made whole here.
+    # A worker may run in another folder, so local paths are made absolute here.
     return UPath(path).absolute()
 
 

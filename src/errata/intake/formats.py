@@ -1,7 +1,11 @@
-"""CSV: one record a line, quoted as in RFC 4180; each line is good or bad by itself.
+"""One parser for each format, from bytes to untyped columns (`source.ParsedRows`). A new format goes here.
 
-Clean text goes through Arrow's reader in one go. Arrow ends a record at a bare carriage return, and lets a quote that
-is not closed run over the line's end, so text with either is looked at line by line first, in numpy.
+CSV has one record a line, quoted as in RFC 4180; each line is good or bad by itself. Clean text goes through Arrow's
+reader at once. Arrow ends a record at a bare carriage return, and lets an open quote run across the end of a line, so
+text with either is checked line by line first, with NumPy.
+
+JSON lines have one object a line; values become text, so that the same rules of conversion serve both formats. Parquet
+has runs of row groups, whose columns have types already.
 """
 
 from __future__ import annotations
@@ -34,14 +38,14 @@ _QUOTES = "quotes that do not pair: a value in quotes begins and ends with one, 
 
 
 def parse_header(line: bytes) -> list[str]:
-    """The names that a header line gives."""
+    """The names in a header line."""
     text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
     rows = list(csv.reader([text], strict=True))
     return rows[0] if rows else []
 
 
 def parse_csv(data: bytes, names: Sequence[str]) -> ParsedRows:
-    """The cells of whole lines as strings."""
+    """The values of whole CSV lines, as strings."""
     if b'"' not in data and data.count(b"\r") == data.count(b"\r\n"):
         columns = _read_cells(data, names, _BLOCK)
         lines = count_lines(data)
@@ -73,7 +77,7 @@ def _parse_checked(data: bytes, names: Sequence[str]) -> ParsedRows:
 
 
 def _read_cells(data: bytes | pa.Buffer, names: Sequence[str], block: int) -> dict[str, pa.Array] | None:
-    """What Arrow reads, or None when it refuses."""
+    """The values as Arrow reads them; None if it refuses the text."""
     if not data:
         return {name: pa.array([], pa.string()) for name in names}
     try:
@@ -99,7 +103,7 @@ def _cells_of_lines(lines: LineIndex, rows: np.ndarray, names: Sequence[str]) ->
     if not count:
         return _read_cells(b"", names, _BLOCK)
     if not kept.endswith(b"\n"):
-        # Arrow takes an empty last value for a quoted one when a quoted one precedes it and the text ends there.
+        # Without a newline at the end, Arrow takes an empty last value after a quoted one for a quoted one, too.
         kept += b"\n"
     longest = int((lines.nexts - lines.starts).max(initial=0))
     columns = _read_cells(kept, names, max(_BLOCK, longest + 2))
@@ -124,7 +128,7 @@ def _blank_lines(lines: LineIndex) -> np.ndarray:
 def _lines_with_stray_returns(lines: LineIndex) -> np.ndarray:
     returns = np.flatnonzero(lines.content == _RETURN)
     where = lines.of(returns)
-    # One at the end of a line that has its newline is half of CRLF; at the end of the text it is forgiven as well.
+    # A carriage return before the newline is part of CRLF; at the end of the text it is accepted, too.
     return np.unique(where[returns != lines.ends[where] - 1])
 
 
@@ -148,10 +152,10 @@ def _is_utf8(line: bytes) -> bool:
 
 
 def _lines_with_bad_quotes(lines: LineIndex) -> np.ndarray:
-    """Lines whose quotes are not those of whole values.
+    """Lines whose quotes do not enclose whole values.
 
-    Within a line quotes pair off in order. The first of a pair stands at a value's beginning or right behind the
-    last of the pair before (a doubled quote); the last of a pair at a value's end or right before the next pair.
+    The quotes of a line pair off in order. The first of a pair is at the beginning of a value or right after the
+    previous pair (a doubled quote); the second is at the end of a value or right before the next pair.
     """
     quotes = np.flatnonzero(lines.content == _QUOTE)
     where = lines.of(quotes)
@@ -169,7 +173,7 @@ def _lines_with_bad_quotes(lines: LineIndex) -> np.ndarray:
 
 
 def _value_counts(lines: LineIndex, rows: np.ndarray) -> np.ndarray:
-    """How many values each of the marked lines has: its commas outside quotes, and one."""
+    """How many values each of the marked lines has: its commas outside of quotes, plus one."""
     commas = np.flatnonzero(lines.content == _COMMA)
     where = lines.of(commas)
     quotes = np.flatnonzero(lines.content == _QUOTE)
@@ -179,13 +183,13 @@ def _value_counts(lines: LineIndex, rows: np.ndarray) -> np.ndarray:
     return counts
 
 
-# JSON lines: one object a line, every value kept as text so that the rules for text serve it too.
+# JSON lines.
 
 _SHOWN = 80
 
 
 class _RepeatedMemberError(ValueError):
-    """An object that says the same thing twice."""
+    """An object that has a member twice."""
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -201,7 +205,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_members, parse_int=str, parse_flo
 
 
 def parse_json(data: bytes, names: Sequence[str]) -> ParsedRows:
-    """The members of whole lines as strings, one column for each of the known names that some row gives."""
+    """The members of whole JSON lines as strings, with a column for each known name that some row gives."""
     raw = data.split(b"\n")
     if raw and not raw[-1]:
         raw.pop()
@@ -229,7 +233,7 @@ def parse_json(data: bytes, names: Sequence[str]) -> ParsedRows:
 
 
 def parse_object(line: bytes) -> dict[str, Any] | str:
-    """The line's object, or why it has none."""
+    """The object of a line, or why it is none."""
     try:
         value = _DECODER.decode(line.decode("utf-8"))
     except UnicodeDecodeError:
@@ -246,7 +250,7 @@ def parse_object(line: bytes) -> dict[str, Any] | str:
 
 
 def _convert_members(row: dict[str, Any], known: frozenset[str], line: bytes) -> dict[str, str]:
-    """Make the row's values text, and say of which columns they cannot be."""
+    """Convert the row's values to text in place; returns faults by column."""
     faults: dict[str, str] = {}
     for name, value in row.items():
         if name not in known:
@@ -264,7 +268,7 @@ def _convert_members(row: dict[str, Any], known: frozenset[str], line: bytes) ->
 
 @lru_cache(maxsize=1024)
 def _unknown_column_fault(name: str, known: frozenset[str]) -> str:
-    """The fault of a name; looking for near ones is slow, and a file repeats its mistake in every row."""
+    """The fault of an unknown name. Cached, since finding candidates is slow and a file repeats its mistakes."""
     return f"unknown column {name!r}: {candidates_text(name, known)}"
 
 
@@ -276,7 +280,7 @@ def _is_encodable(text: str) -> bool:
     return True
 
 
-# Parquet: runs of row groups, whose columns have types already.
+# Parquet.
 
 
 @contextmanager
@@ -298,14 +302,14 @@ def parse_parquet(table: pa.Table) -> ParsedRows:
 
 
 def row_json(table: pa.Table, row: int, kinds: Mapping[str, ColumnType]) -> str:
-    """A row as a line of JSON, from which the rules for text read the values that Parquet's types had."""
+    """A row as a line of JSON, from which conversion reads the same values as from Parquet."""
     values = table.slice(row, 1)
     members = {name: _json_value(values.column(name), kinds.get(name)) for name in table.column_names}
     return json.dumps(members, default=str)
 
 
 def _json_value(value: pa.ChunkedArray, kind: ColumnType | None) -> object:
-    """A value of the declared type as it would be written for it; one that cannot be of the type as it is shown."""
+    """A value as JSON of its declared type; one that cannot be converted as it is displayed."""
     if kind is None:
         return display_value(value, 0)
     typed, wrong = convert(value, kind)
@@ -317,7 +321,7 @@ def _json_value(value: pa.ChunkedArray, kind: ColumnType | None) -> object:
 
 
 def display_value(values: pa.Array | pa.ChunkedArray, row: int) -> object:
-    """A value as a person reads it, even if it is text in a broken encoding."""
+    """A value for display, with escapes for text that is not UTF-8."""
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or pa.types.is_binary(values.type):
         try:
             value = values[row].as_py()

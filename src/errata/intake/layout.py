@@ -1,4 +1,8 @@
-"""What a file's beginning tells: its columns and where its rows are; and from that, who reads what."""
+"""The layout of a file, read from its beginning (for Parquet, its footer), and the splits that tasks read.
+
+A file is refused as a whole only for what its layout shows: unknown, repeated or missing columns, types that cannot be
+converted, a document instead of lines. All other faults are those of single rows.
+"""
 
 from __future__ import annotations
 
@@ -21,35 +25,35 @@ from errata.model.stream import Stream
 OP, SEQ, OLD_PREFIX = "_op", "_seq", "_old_"
 SPLIT_BYTES = 32 * 1024 * 1024
 HEADER_BYTES = 1024 * 1024
-"""Bytes of the longest header of CSV: what is longer is no header, and would be a mistake of that many columns."""
+"""Bytes of the longest CSV header. A longer first line is no header."""
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """What the beginning of a file (for Parquet: its footer) tells."""
+    """What the beginning of a file (for Parquet, its footer) tells."""
 
     columns: tuple[str, ...]
-    """As the header names them; empty for JSON lines, where each row names its own."""
+    """The names in the header; empty for JSON lines, where each row names its own."""
     data_start: int = 0
-    """The byte behind the header, in the content as it was before compression."""
+    """The byte after the header, in the content before compression."""
     row_groups: tuple[int, ...] = ()
     """The rows of each row group of a Parquet file."""
     gives_order: bool = True
-    """Whether the rows bring their order column; JSON lines with an order given on arrival go by their first."""
+    """Whether rows give the order column; for JSON lines of a stream ordered on arrival, judged by the first row."""
     default_op: Op = Op.INSERT
-    """What a row that does not say it does."""
+    """The operation of rows that do not give one."""
     header: str | None = None
-    """The first line of CSV as it stands there: without it no other can be read."""
+    """The first line of a CSV file as it is, which is needed to read any other line."""
 
     @property
     def may_correct(self) -> bool:
-        """Whether rows may be other than plain inserts, as far as a header tells."""
+        """Whether rows may be other than plain inserts, by the header."""
         return OP in self.columns or self.default_op is not Op.INSERT
 
 
 def reserved_columns(stream: Stream) -> dict[str, ColumnType]:
-    """The columns that a correction may have besides the stream's own."""
+    """The columns that a correction may have beside the stream's own."""
     old = {OLD_PREFIX + column.name: column.type for column in stream.columns}
     return {OP: ColumnType(TypeKind.STRING), SEQ: ColumnType(TypeKind.BIGINT), **old}
 
@@ -60,7 +64,7 @@ def known_columns(stream: Stream) -> dict[str, ColumnType]:
 
 
 def read_layout(file: SourceFile, stream: Stream, default_op: Op = Op.INSERT) -> FileLayout:
-    """The file's layout, or the error that says why nothing of it can be taken."""
+    """The file's layout; raises if nothing of the file can be ingested."""
     match file.format:
         case FileFormat.CSV:
             layout = _csv_layout(file)
@@ -126,7 +130,7 @@ def _refuse_gzip(file: SourceFile, beginning: bytes) -> None:
 
 
 def _refuse_document(file: SourceFile, line: bytes) -> None:
-    """An array or an object over several lines would otherwise be bad rows, every line of it but the odd good one."""
+    """Refuse an array, or an object over several lines, of which nearly every line would be a bad row."""
     text = line.strip()
     if text.startswith(b"[") or text == b"{":
         what = "one JSON array" if text.startswith(b"[") else "a JSON object over several lines"
@@ -176,7 +180,7 @@ def _check_columns(file: SourceFile, layout: FileLayout, stream: Stream) -> None
 
 
 def _header_hint(file: SourceFile, columns: Sequence[str], stream: Stream) -> str | None:
-    """What may have happened to a header that knows no name of the stream."""
+    """A guess at what is wrong with a header that has no column of the stream."""
     if file.format is not FileFormat.CSV or set(columns) & set(stream.names):
         return None
     other = next((mark for mark in (";", "\t", "|") if len(columns) == 1 and mark in columns[0]), None)
@@ -186,10 +190,10 @@ def _header_hint(file: SourceFile, columns: Sequence[str], stream: Stream) -> st
 
 
 def required_columns(layout: FileLayout, stream: Stream) -> list[str]:
-    """The columns that a header must name: the key, and the order unless it is given on arrival.
+    """The columns that a header must name: the key, and the order field unless it is given on arrival.
 
-    A file of corrections may leave out an order that is not part of the key, since what is not given does not change;
-    and it may tell which row is meant by the old value of a key column alone.
+    A file of corrections may leave out an order field that is not part of the key, since columns that are not given do
+    not change; and it may give the old value of a key column instead of the column.
     """
     names = [column.name for column in stream.columns if column.name in stream.required]
     if stream.ordered_on_arrival or (layout.may_correct and not stream.key_has_order):
@@ -203,7 +207,8 @@ def plan_splits(
     target_bytes: int = SPLIT_BYTES,
     most_rows: int | None = None,
 ) -> list[FileSplit]:
-    """The pieces of about `target_bytes`, of Parquet also of about `most_rows`, that tasks read; in file order."""
+    """The splits that tasks read, in file order: of about `target_bytes`, and for Parquet of about `most_rows` at
+    most."""
     splits: list[FileSplit] = []
     for file, layout in zip(files, layouts, strict=True):
         for start, end in _split_ranges(file, layout, target_bytes, most_rows):
@@ -237,12 +242,12 @@ def _group_ranges(file: SourceFile, layout: FileLayout, target: int, most_rows: 
 
 
 def first_record_line(file: SourceFile) -> int:
-    """The number of a file's first record: behind the header for CSV, else 1."""
+    """The line number of a file's first record: 2 for CSV, after the header, else 1."""
     return 2 if file.format is FileFormat.CSV else 1
 
 
 def number_lines(splits_with_lines: list[tuple[FileSplit, int]]) -> list[ReadSplit]:
-    """Where in its file each split begins, now that the lines of those before it are known."""
+    """The splits with the line at which each begins, given how many lines each has."""
     passed: dict[str, int] = defaultdict(int)
     numbered: list[ReadSplit] = []
     for split, lines in sorted(splits_with_lines, key=lambda pair: pair[0].number):

@@ -1,4 +1,8 @@
-"""What the footers of Parquet files tell of the order field: exactly between which values each piece lies."""
+"""Where the order values of files lie, which is needed to cut a batch into slots of about a bucket's rows.
+
+For Parquet, footers tell the exact range of each split. For other files, and where footers do not tell, about `blocks`
+small parts are read as a sample, which estimates the number of rows and the distribution of their order values.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ OrderRange = tuple[int, int]
 def order_ranges(
     splits: Sequence[FileSplit], layouts: Sequence[FileLayout], stream: Stream
 ) -> dict[int, OrderRange] | None:
-    """For each split the span of its order field. None when any file cannot tell, or brings more than plain inserts."""
+    """The range of each split's order field; None if some file does not tell it, or has more than plain inserts."""
     by_file: dict[str, list[FileSplit]] = {}
     layout_of: dict[str, FileLayout] = {}
     for split, layout in zip(splits, layouts, strict=True):
@@ -57,10 +61,10 @@ def _row_group_ranges(file: SourceFile, stream: Stream) -> list[OrderRange | Non
 
 
 def row_group_range(parquet: pq.ParquetFile, group: int, stream: Stream) -> OrderRange | None:
-    """By the row group's statistics, as integers of the order field; None where they do not tell surely.
+    """The range of a row group by its statistics, as integers of the order field; None if they are not reliable.
 
-    Only numbers that Parquet itself stores as signed integers are trusted: the statistics of text are of its spelling,
-    and those of a type that is converted can lie beyond what Python can hold.
+    Only values that Parquet stores as signed integers are used: statistics of text are about its spelling, and those of
+    converted types may be beyond what Python can hold.
     """
     index = parquet.schema_arrow.names.index(stream.order)
     unit = _order_unit(parquet, index, stream)
@@ -69,12 +73,12 @@ def row_group_range(parquet: pq.ParquetFile, group: int, stream: Stream) -> Orde
         return None
     ends = int(statistics.min_raw), int(statistics.max_raw)
     low, high = (end * unit.numerator // unit.denominator for end in ends)
-    # Many milliseconds can be more microseconds than 64 bits hold; where such rows belong nobody need know.
+    # Milliseconds may overflow 64 bits as microseconds; such rows are refused later, wherever they are.
     return (low, high) if low >= LOWEST and high <= HIGHEST else None
 
 
 def _order_unit(parquet: pq.ParquetFile, index: int, stream: Stream) -> Fraction | None:
-    """How many units of the order field one of the stored integers is."""
+    """How many units of the order field one unit of the stored integers is; None if they cannot be compared."""
     column = parquet.schema.column(index)
     if column.physical_type not in ("INT32", "INT64") or column.path != stream.order:
         return None
@@ -85,7 +89,7 @@ def _order_unit(parquet: pq.ParquetFile, index: int, stream: Stream) -> Fraction
     return Fraction(1) if signed else None
 
 
-# A glance over the files: about how many rows there are, and how their order values are spread.
+# Samples: about how many rows there are, and how their order values are distributed.
 
 _TEXT_BLOCK = 4 * 1024
 _GZIP_BLOCK = 256 * 1024
@@ -97,7 +101,7 @@ _MOST_RANGES = 4096
 
 @dataclass(frozen=True, slots=True)
 class OrderSample:
-    """Order values in ascending order, and for how many rows each stands."""
+    """Ascending order values, and how many rows each stands for."""
 
     rows: int
     values: np.ndarray
@@ -106,7 +110,7 @@ class OrderSample:
 
 @dataclass(frozen=True, slots=True)
 class _FileSample:
-    """What one file's glance gave."""
+    """The sample of one file or row group."""
 
     rows: float
     values: np.ndarray
@@ -118,7 +122,7 @@ class _FileSample:
 def sample_order(
     files: Sequence[SourceFile], layouts: Sequence[FileLayout], stream: Stream, blocks: int = 64
 ) -> OrderSample:
-    """Look at about `blocks` small pieces of the files."""
+    """Read about `blocks` small parts of the files."""
     total = sum(file.bytes for file in files) or 1
     glances: list[_FileSample] = []
     for file, layout in zip(files, layouts, strict=True):
@@ -131,13 +135,13 @@ def sample_order(
 
 
 def range_bounds(sample: OrderSample, bucket_rows: int, fill: float = 0.97) -> list[int]:
-    """Where to cut the order so that each range has about `bucket_rows * fill` rows; each cut begins a range."""
+    """The values at which ranges of about `bucket_rows * fill` rows begin, without the first."""
     if sample.rows <= bucket_rows or not len(sample.values):
         return []
     ranges = min(_MOST_RANGES, math.ceil(sample.rows / max(1.0, bucket_rows * fill)))
     passed = np.cumsum(sample.weights)
     targets = passed[-1] * np.arange(1, ranges) / ranges
-    # A value's rows count as passed when half of them are: it begins a range when the target lies in them.
+    # A value counts as passed when half of its rows are.
     cuts = np.unique(sample.values[np.searchsorted(passed - sample.weights / 2, targets).clip(max=len(passed) - 1)])
     return [int(cut) for cut in cuts if cut > sample.values[0]]
 
@@ -168,7 +172,7 @@ def _sample_gzip(file: SourceFile, layout: FileLayout, stream: Stream) -> _FileS
     with open_source(file) as content:
         found = content.read(_GZIP_BLOCK)
         at_end = len(found) < _GZIP_BLOCK
-        # The stream under the gzip tells how many compressed bytes the block took.
+        # The position of the compressed stream tells how many compressed bytes the block took.
         taken = file.bytes if at_end else max(1, _compressed_position(content))
     lines = _whole_lines(found[layout.data_start :], first=True, last=at_end)
     size = len(found) * max(1.0, file.bytes / taken) - layout.data_start
@@ -182,7 +186,7 @@ def _compressed_position(content: object) -> int:
 
 
 def _whole_lines(found: bytes, first: bool, last: bool) -> list[bytes]:
-    """The lines that begin and end in the block."""
+    """The lines that begin and end in a block."""
     lines = found.split(b"\n")
     tail = lines.pop()
     if last and tail:
@@ -210,7 +214,7 @@ def _json_values(lines: list[bytes], stream: Stream) -> list[str]:
 
 
 def _order_integers(values: pa.Array | pa.ChunkedArray, stream: Stream) -> np.ndarray:
-    """Those that can be read, as integers."""
+    """The values that can be converted, as integers."""
     typed, _ = convert(values, stream.order_type)
     numbers: np.ndarray = typed.drop_null().view(pa.int64()).to_numpy()
     return numbers
@@ -234,7 +238,7 @@ def _group_values(parquet: pq.ParquetFile, group: int, stream: Stream) -> np.nda
 
 
 def _evenly_spread(parquet: pq.ParquetFile, group: int, stream: Stream, blocks: int) -> np.ndarray:
-    """Values spread evenly from the group's least to its greatest, by its statistics if they tell."""
+    """Values spread evenly over the row group's range, if its statistics tell it; else a sample."""
     span = row_group_range(parquet, group, stream)
     if span is None:
         return _group_values(parquet, group, stream)

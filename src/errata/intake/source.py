@@ -1,4 +1,8 @@
-"""Bytes of source files: opened, decompressed, cut into whole lines."""
+"""The bytes of source files: opened, decompressed, and cut into whole lines; and rows before their values have types.
+
+A split of a text file is a range of bytes; a line belongs to the split in which its first byte lies. A gzipped file is
+one split, unpacked in pieces of `PIECE_BYTES`.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,14 @@ from errata.errors import BadFileError, ErrataError
 from errata.model.batch import FileSplit, SourceFile
 
 PIECE_BYTES = 32 * 1024 * 1024
-"""How much of a compressed file is held as text at a time."""
+"""Bytes of text of a compressed file that are held at a time."""
 
 LINE_BYTES = 16 * 1024 * 1024
-"""Bytes of the longest line of CSV or JSON that is read. A file with a longer one is refused: a line is held whole, and
-several times over, so that without a bound one line of a gzipped file could take all memory there is."""
+"""Bytes of the longest line of CSV or JSON. A file with a longer line is refused: a line is held whole, several times
+over, so that without a limit one line of a gzipped file could take all memory."""
 
 UNPACKED_BYTES = 4 * 1024 * 1024 * 1024
-"""Bytes of text to which a gzipped file may unpack. A larger one is refused: one task reads it and holds its rows."""
+"""Bytes to which a gzipped file may unpack. A larger file is refused: one task reads it and holds its rows."""
 
 _RESEND_ADVICE = "get it again from where it came, or leave it out"
 
@@ -33,7 +37,7 @@ BOM = b"\xef\xbb\xbf"
 
 @contextmanager
 def open_source(file: SourceFile) -> Iterator[IO[bytes]]:
-    """The file's content as it was before compression; what fails while it is read names the file."""
+    """The file's content before compression. Errors while it is read name the file."""
     try:
         with UPath(file.name).open("rb") as raw:
             if file.gzip:
@@ -56,7 +60,7 @@ def open_source(file: SourceFile) -> Iterator[IO[bytes]]:
 
 
 def read_pieces(split: FileSplit, data_start: int) -> Iterator[bytes]:
-    """The split's lines, whole, in runs; a line is in the split in which its first byte lies."""
+    """The split's lines, in pieces of whole lines."""
     with open_source(split.file) as stream:
         if split.file.gzip:
             stream.read(data_start)
@@ -66,7 +70,7 @@ def read_pieces(split: FileSplit, data_start: int) -> Iterator[bytes]:
 
 
 def read_line(stream: IO[bytes], file: SourceFile, start: int) -> bytes:
-    """The line that begins here, at byte `start`."""
+    """The line at the stream's position, which is byte `start`."""
     line = stream.readline(LINE_BYTES + 1)
     if len(line) > LINE_BYTES:
         raise _long_line_error(file, start)
@@ -103,7 +107,7 @@ def _unpack_pieces(stream: IO[bytes], file: SourceFile, start: int) -> Iterator[
 
 
 def _complete_last_line(stream: IO[bytes], file: SourceFile, data: bytes, start: int) -> bytes:
-    """Text that begins with a line at byte `start`, and the rest of its last line; no line is longer than the bound."""
+    """Text that begins with a line at byte `start`, completed to the end of its last line; raises for a long line."""
     if data and not data.endswith(b"\n"):
         data += stream.readline(LINE_BYTES + 1)
     at = 0
@@ -126,31 +130,31 @@ def _long_line_error(file: SourceFile, start: int) -> BadFileError:
 
 
 def decode_line(line: bytes) -> str:
-    """A line as a person reads it; bytes that are no text are shown as escapes."""
+    """A line as text, with escapes for bytes that are not UTF-8."""
     return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", errors="backslashreplace")
 
 
-# What a piece of a file says before its values have types.
+# Rows of a piece before their values have types.
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedRows:
-    """Rows as they were written, and the lines that are no rows."""
+    """Rows as they were written, and the lines that are not rows."""
 
     columns: dict[str, pa.Array]
     ordinals: np.ndarray
     """For each row, its line in the piece, from 0."""
     lines: int
     bad: dict[int, str] = field(default_factory=dict)
-    """Lines that could not be taken apart, and why."""
+    """Lines that could not be parsed, and why."""
     value_faults: dict[int, dict[str, str]] = field(default_factory=dict)
-    """What is wrong with rows that could be taken apart, by row (not line) and column."""
+    """Faults of rows that could be parsed, by row (not line) and column."""
     not_given: dict[str, np.ndarray] = field(default_factory=dict)
-    """The rows in which a column of `columns` is not given, for formats in which that differs by row."""
+    """For formats in which rows may omit columns: the rows in which a column of `columns` is not given."""
 
 
 class LineIndex:
-    """The lines of a piece, found when first asked for."""
+    """The positions of the lines of a piece."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data

@@ -1,4 +1,8 @@
-"""Rows as written made into typed rows: plain inserts, corrections, and rows with their faults."""
+"""Reads one split: typed rows, typed corrections, and text and reason for each line that is neither.
+
+Each line is judged by itself. A row with several faults reports all of them. Texts of bad rows are kept while the split
+is read, or read again from the file if they would be too much to keep.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ _SHOWN_LETTERS = 80
 
 @dataclass(frozen=True, slots=True)
 class TypedRows:
-    """A piece's rows, each in one of three places."""
+    """The rows of a piece: plain inserts, corrections, or bad."""
 
     rows: pa.Table
     ordinals: np.ndarray
@@ -50,7 +54,7 @@ class TypedRows:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnFault:
-    """What is wrong with the marked rows, in words that may name a row's value."""
+    """A fault of the marked rows, with a function that words it for a row."""
 
     column: str
     mask: np.ndarray
@@ -65,7 +69,7 @@ def correction_schema(stream: Stream) -> pa.Schema:
 
 
 def insert_schema(stream: Stream, layout: FileLayout) -> pa.Schema:
-    """The columns of plain inserts: the declared ones, without an order that is still to be given."""
+    """The columns of plain inserts: the declared ones, without an order field that is given on arrival."""
     schema = arrow_schema(stream)
     if stream.ordered_on_arrival and not layout.gives_order:
         schema = schema.remove(schema.get_field_index(stream.order))
@@ -73,7 +77,7 @@ def insert_schema(stream: Stream, layout: FileLayout) -> pa.Schema:
 
 
 def type_rows(parsed: ParsedRows, layout: FileLayout, stream: Stream) -> TypedRows:
-    """Give each row its types and its place."""
+    """Convert the rows' values, and separate inserts, corrections and bad rows."""
     typed, faults = _convert_columns(parsed, stream)
     count = len(parsed.ordinals)
     if OP in typed:
@@ -125,7 +129,7 @@ def _is_in(values: pa.Array, words: tuple[str, ...]) -> np.ndarray:
 
 
 def _operations(said: pa.Array, default: Op) -> pa.Array:
-    """What each row does; one that does not say it does what is the default."""
+    """The operation of each row, with the default for rows that do not give one."""
     silent = pc.equal(pc.fill_null(said, ""), "")
     return pc.if_else(silent, pa.scalar(default.value), said)
 
@@ -138,7 +142,7 @@ def _unknown_op_fault(ops: pa.Array) -> _ColumnFault:
 def _missing_value_faults(
     parsed: ParsedRows, typed: dict[str, pa.Array], corrects: np.ndarray, layout: FileLayout, stream: Stream
 ) -> list[_ColumnFault]:
-    """Rows without a key, or without the order that they need."""
+    """The faults of rows without a key, or without the order field that they need."""
     arrives = stream.ordered_on_arrival and not layout.gives_order
     faults: list[_ColumnFault] = []
     for name in (column.name for column in stream.columns if column.name in stream.required):
@@ -149,16 +153,16 @@ def _missing_value_faults(
                     _ColumnFault(name, given, lambda _: f"{stream.order}: the file's first row does not give it")
                 )
             if name in stream.key and corrects.any():
-                # What arrives now is given its order, but not what has arrived before and is to be corrected.
+                # A new row gets its order on arrival; a correction has to name the order of its row.
                 unnamed = corrects & ~given & _is_null(parsed, typed, OLD_PREFIX + name)
                 faults.append(_ColumnFault(name, unnamed, _missing_value_text(name, given, "is part of the key")))
             continue
         empty = _is_null(parsed, typed, name)
         role = "is part of the key" if name in stream.key else "is the order"
         if corrects.any():
-            # A correction does not change what it does not give, and a deletion changes nothing.
+            # A correction does not change columns that it does not give, and a deletion changes none.
             unchanged = corrects & ~(given & ~_is_in(typed[OP], (Op.DELETE.value,)))
-            # But a key that it does not give it names by the old value.
+            # But a key column that it does not give must have an old value.
             named = ~_is_null(parsed, typed, OLD_PREFIX + name) if name in stream.key else np.True_
             empty &= ~(unchanged & named)
         if empty.any():
@@ -171,7 +175,7 @@ def _missing_value_text(name: str, given: np.ndarray, role: str) -> Callable[[in
 
 
 def _is_given(parsed: ParsedRows, name: str) -> np.ndarray:
-    """The rows that have the column, whatever its value."""
+    """The rows that give the column, whatever its value."""
     count = len(parsed.ordinals)
     if name not in parsed.columns:
         return np.zeros(count, dtype=bool)
@@ -179,7 +183,7 @@ def _is_given(parsed: ParsedRows, name: str) -> np.ndarray:
 
 
 def _is_null(parsed: ParsedRows, typed: dict[str, pa.Array], name: str) -> np.ndarray:
-    """The rows in which the column is NULL as written, not for a value that could not be read."""
+    """The rows in which the column was written as NULL, unlike a value that could not be converted."""
     if name not in typed:
         return np.ones(len(parsed.ordinals), dtype=bool)
     if not parsed.columns[name].null_count:
@@ -198,7 +202,7 @@ def _fault_reasons(parsed: ParsedRows, faults: list[_ColumnFault], wrong: np.nda
 
 
 def _select_rows(typed: dict[str, pa.Array], schema: pa.Schema, wanted: np.ndarray) -> pa.Table:
-    """The wanted rows of the schema's columns, NULL where the file has none."""
+    """The wanted rows with the schema's columns, NULL for columns that the file does not have."""
     count = len(wanted)
     arrays = [typed[field.name] if field.name in typed else pa.nulls(count, field.type) for field in schema]
     table = pa.table(arrays, schema=schema)
@@ -216,7 +220,7 @@ def _correction_table(parsed: ParsedRows, typed: dict[str, pa.Array], wanted: np
 
 
 def _join_names(names: Sequence[str], given: Sequence[np.ndarray]) -> pa.Array:
-    """For each row the names, joined by commas, of the columns that it gives. Few sets of columns differ."""
+    """For each row the names of the columns that it gives, joined by commas. There are few distinct sets of columns."""
     digits = np.column_stack(given).astype(np.uint8) + ord("0")
     patterns, which = np.unique(digits.view(f"S{len(names)}").ravel(), return_inverse=True)
     marks = [pattern.decode() for pattern in patterns.tolist()]
@@ -224,11 +228,11 @@ def _join_names(names: Sequence[str], given: Sequence[np.ndarray]) -> pa.Array:
     return pa.array(texts, pa.string()).take(pa.array(which))
 
 
-# The second pass over files with bad rows: what their lines say.
+# Texts of bad lines, read from their file in a second pass.
 
 
 def fetch_lines(file: SourceFile, lines: AbstractSet[int], stream: Stream) -> dict[int, str]:
-    """The text of the lines with these numbers, from 1; of Parquet, the rows as JSON. One pass, one line in memory."""
+    """The texts of lines by number, from 1; for Parquet, the rows as JSON. One pass, with one line in memory."""
     if not lines:
         return {}
     return (
@@ -239,7 +243,7 @@ def fetch_lines(file: SourceFile, lines: AbstractSet[int], stream: Stream) -> di
 
 
 def is_lossy_text(reason: str) -> bool:
-    """Whether the text of a row that is bad for this reason is not what the file says, but a picture of it."""
+    """Whether the kept text of a row that is bad for this reason differs from the file, which is not UTF-8 there."""
     return reason == NOT_UTF8 or f" is not {NOT_TEXT}" in reason
 
 
@@ -270,44 +274,44 @@ def _fetch_parquet_rows(file: SourceFile, lines: AbstractSet[int], stream: Strea
     return found
 
 
-# One split read: its typed rows, its corrections, and an explanation of each line that is neither.
+# A whole split.
 
 _KEPT_BYTES = 2 * PIECE_BYTES
-"""Text of a compressed file beyond this is not kept but read again when asked for."""
+"""Bytes of text of a compressed file above which it is not kept, but read again when needed."""
 
 
 class RowTexts(Protocol):
-    """Tells what rows said."""
+    """Finds the texts of rows."""
 
     def texts(self, ordinals: Collection[int]) -> dict[int, str]: ...
 
 
 @dataclass(frozen=True)
 class SplitRows:
-    """What a split holds."""
+    """The rows of a split."""
 
     rows: pa.Table
     """Plain inserts."""
     ordinals: np.ndarray
-    """Where in the split each of `rows` stands, counted in lines from 0."""
+    """The line in the split of each of `rows`, from 0."""
     corrections: pa.Table
     correction_ordinals: np.ndarray
     bad: list[tuple[int, str, str]]
-    """Ordinal, text and reason of each line that is no row."""
+    """Ordinal, text and reason of each line that is not a row."""
     lines: int
     source: RowTexts
 
     def text(self, ordinal: int) -> str:
-        """What the line said; Parquet's rows as JSON."""
+        """The text of a line; for Parquet, the row as JSON."""
         return self.texts([ordinal])[ordinal]
 
     def texts(self, ordinals: Collection[int]) -> dict[int, str]:
-        """What several lines said, in one pass."""
+        """The texts of several lines, in one pass."""
         return self.source.texts(ordinals)
 
 
 def read_split(split: FileSplit, layout: FileLayout, stream: Stream) -> SplitRows:
-    """Read one split, whole."""
+    """Read a whole split."""
     if split.file.format is FileFormat.PARQUET:
         table = read_row_groups(split)
         source: RowTexts = _TableTexts(table, stream)
@@ -349,7 +353,7 @@ def _join_pieces(parts: list[TypedRows], source: RowTexts) -> SplitRows:
 
 
 class _PieceTexts:
-    """The text of a split's pieces, as long as it is not too much to keep."""
+    """The text of a split's pieces, unless it is too much to keep."""
 
     def __init__(self, starts: list[int], kept: list[bytes]) -> None:
         self.starts = starts

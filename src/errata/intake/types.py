@@ -1,4 +1,10 @@
-"""The Arrow type of each declared type."""
+"""The Arrow type of each declared type, and the rules by which text is read as it.
+
+One set of rules serves CSV and JSON. Arrow casts a whole column at once, but accepts a little more than the rules (0x1F
+as an int, 1 as a boolean, nan(12) as a double, an hour as a timestamp) and reads 1e-311 as a decimal zero. So each rule
+has a cheap test of the whole column that tells whether Arrow's result, if it has one, is the rule's, and a pattern for
+single values when it is not.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +31,18 @@ _ARROW_TYPES: dict[TypeKind, pa.DataType] = {
 
 
 def arrow_type(kind: ColumnType) -> pa.DataType:
-    """What values of a declared type are in Arrow."""
+    """The Arrow type of a declared type."""
     if kind.kind is TypeKind.DECIMAL:
         return pa.decimal128(kind.precision, kind.scale)
     return _ARROW_TYPES[kind.kind]
 
 
 def arrow_schema(stream: Stream) -> pa.Schema:
-    """A stream's rows in Arrow, in the order of the declaration."""
+    """The Arrow schema of a stream's rows, in the order of the declaration."""
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in stream.columns])
 
 
-# How text is read as each type: one set of rules for CSV and JSON.
-#
-# Arrow reads a whole column in one cast, but a little more than the rules allow (0x1F as an int, 1 as a boolean,
-# nan(12) as a double, an hour as a timestamp, 1e-311 as
-# a decimal zero). Each rule therefore has `surely`, a cheap look at the whole column that says whether Arrow's answer,
-# if it has one, is the rule's too, and a pattern for when it does not.
+# The rules for text.
 
 _INTEGER = r"^[+-]?[0-9]+$"
 _BOOLEAN = r"^(?i:true|false)$"
@@ -60,17 +61,17 @@ class TextRule:
     """How one type is read from text."""
 
     pattern: str
-    """What a value looks like; what does not is bad without trying."""
+    """The pattern of a value; text that does not match is bad."""
     arrow_agrees: Callable[[pa.Array], bool]
-    """Whether Arrow's reading of the whole column, if it succeeds, is the rule's."""
+    """Whether Arrow's cast of the whole column, if it succeeds, is what the rule says."""
     first_type: pa.DataType | None = None
-    """A type to read as on the first attempt, when it is not the declared one."""
+    """The type of the first attempt, if it is not the declared one."""
     wider_type: pa.DataType | None = None
-    """A type that holds what is too large for the declared one, so that only the range is left to be checked."""
+    """A type that also holds values too large for the declared one, so that only the range has to be checked."""
     range_pattern: str | None = None
-    """A second pattern, of what the declared precision can hold."""
+    """A second pattern: what the declared precision can hold."""
     respell: Callable[[pa.Array], pa.Array] = lambda texts: texts
-    """Text that fits the pattern, spelt as Arrow reads it."""
+    """Makes text that matches the pattern readable for Arrow."""
 
 
 def _always(_: pa.Array) -> bool:
@@ -106,7 +107,7 @@ def _plain_decimals(texts: pa.Array) -> bool:
 
 
 def _plain_or_null(texts: pa.Array) -> pa.Array:
-    """Arrow overflows on more than 38 digits and makes 1e-311 zero without a word: `exact_decimal` reads these."""
+    """Without texts that `exact_decimal` reads: Arrow overflows on more than 38 digits, and reads 1e-311 as zero."""
     odd = pc.or_(pc.match_substring_regex(texts, "[eE]"), pc.greater(pc.binary_length(texts), MAX_PRECISION))
     return pc.if_else(odd, pa.scalar(None, pa.string()), texts)
 
@@ -125,13 +126,13 @@ _RULES = {
     TypeKind.DOUBLE: TextRule(_REAL, _has_none_of(b"(")),
     TypeKind.DECIMAL: TextRule(_DECIMAL, _plain_decimals, respell=_plain_or_null),
     TypeKind.DATE: TextRule(_DATE, _always),
-    # Without a zone Arrow also takes a date, an hour and a minute, all shorter than a whole time.
+    # Without a zone Arrow also accepts a date, an hour or a minute; all are shorter than a whole time.
     TypeKind.TIMESTAMP: TextRule(_TIMESTAMP, _has_min_length(19), first_type=pa.timestamp("us"), respell=_with_zone),
 }
 
 
 def text_rule(kind: ColumnType) -> TextRule:
-    """The rule of every type but string, which takes all text as it is."""
+    """The rule of a type; string has none, since it takes all text as it is."""
     rule = _RULES[kind.kind]
     if kind.kind is not TypeKind.DECIMAL:
         return rule
@@ -140,7 +141,7 @@ def text_rule(kind: ColumnType) -> TextRule:
 
 
 def exact_decimal(text: str, kind: ColumnType) -> Decimal | None:
-    """A decimal that Arrow cannot read for its length or its exponent, if it fits the type without loss."""
+    """A decimal that Arrow cannot read because of its length or exponent; None if it does not fit without loss."""
     try:
         value = Decimal(text)
         fitted = value.quantize(Decimal(1).scaleb(-kind.scale), context=_DECIMAL_CONTEXT)
