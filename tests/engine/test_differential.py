@@ -1,5 +1,5 @@
-"""The near engine gives what Spark gives, for all that `language.near` says so of; and for what it does not, there is
-a row that tells why."""
+"""The near engine gives Spark's results wherever `language.near_support` says so; for each difference that it declares
+there is a row that shows it."""
 
 from __future__ import annotations
 

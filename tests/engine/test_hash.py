@@ -38,4 +38,4 @@ def test_hashes_are_the_same_on_both_engines(spark: SparkSession, near: SparkSes
         for session in (spark, near)
     )
     differ = [name for name in far.column_names if far[name].to_pylist() != close[name].to_pylist()]
-    assert differ == ["w"], "language.near.hash_obstacle tells which are not"
+    assert differ == ["w"], "language.near_support.near_hash_obstacle says which are not"

@@ -24,7 +24,7 @@ LOCAL_TASK_BYTES = 16 * 1024 * 1024
 
 
 def runs_in_process(size: int) -> bool:
-    """Whether tasks that read so many bytes together run in this process, without an engine."""
+    """Whether tasks that read `size` bytes in total run in this process, without an engine."""
     return size <= LOCAL_TASK_BYTES
 
 
@@ -34,7 +34,7 @@ def near_is_installed() -> bool:
 
 
 class EngineKind(Enum):
-    """What runs a plan."""
+    """The engines."""
 
     NEAR = "near"
     FAR = "far"
@@ -42,7 +42,7 @@ class EngineKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NearBudget:
-    """What the near engine is given at most."""
+    """The largest piece of work that the near engine gets."""
 
     rows: int = NEAR_MAX_ROWS
     size: int = NEAR_MAX_BYTES
@@ -50,7 +50,7 @@ class NearBudget:
 
 @dataclass(frozen=True, slots=True)
 class EngineDemand:
-    """What a piece of work reads, as the bucket index tells."""
+    """The size of what a piece of work reads, by the bucket index."""
 
     rows: int = 0
     size: int = 0

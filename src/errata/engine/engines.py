@@ -1,7 +1,8 @@
-"""Which engine does a piece of work: near, beside this process, or far, Spark; and the change to far where near fails.
+"""Runs pieces of work on the engine that suits them: near, in a process beside this one, or far, Spark; and again on
+the far one where the near one fails.
 
 A piece of work is a function of a session that has no effect until its caller commits, so that it can be repeated. The
-decision itself is in `engine.budget`.
+choice itself is in `engine.budget`.
 """
 
 from __future__ import annotations

@@ -135,7 +135,8 @@ class QuoteFeed:
         return second, self.start + second * SECOND + place * self.slot + jitter, symbol
 
     def _turn(self, second: IntArray) -> IntArray:
-        """How far the order of symbols is turned in a second; few seconds, many rows."""
+        """The rotation of the order of symbols in a second. There are few seconds and many rows, so it is computed per
+        second."""
         first, last = int(second.min()), int(second.max())
         if last - first > len(second):
             return (self.hashes("turn", second) % np.uint64(self.symbols)).astype(np.int64)
@@ -170,9 +171,10 @@ class QuoteFeed:
         return cents
 
     def _anchor(self, block: IntArray, symbol: IntArray) -> IntArray:
-        """Where a symbol's walk stands when a block begins: noise at scales that double, the slow ones the larger.
+        """The price of a symbol's walk at the beginning of a block: noise at scales that double, the slow ones larger.
 
-        A sum over scales and not over all the blocks before keeps every place of the feed equally near.
+        It is a sum over scales and not over all earlier blocks, so that every place of the feed is equally cheap to
+        compute.
         """
         most = 32 * (1 + self._base[symbol] // 4_000)
         height = np.zeros(len(block), np.int64)

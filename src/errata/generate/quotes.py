@@ -22,10 +22,10 @@ DEFAULT_START = 1_794_960_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class QuoteSpec:
-    """What to generate. The same specification always gives the same bytes.
+    """The specification of a feed. The same specification always gives the same bytes.
 
     Every symbol reports a price every second, so 200 symbols are the paper's 200 rows a second. With `after` the feed
-    goes on where as many rows have been generated before, from the same seed, symbols and start.
+    continues where as many rows have been generated before, from the same seed, symbols and start.
     """
 
     rows: int

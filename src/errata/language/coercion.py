@@ -1,4 +1,5 @@
-"""Which types can be combined and what type results: Spark's rules in ANSI mode, where they lose nothing."""
+"""The common types of values, and the result types of arithmetic: Spark's rules in ANSI mode, where they lose
+nothing."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class NodeEstimate:
     premature_share: float
     """The share of results that end without notice."""
     values: Mapping[str, float]
-    """How many different values a column has."""
+    """By column: the number of its distinct values."""
 
     def distinct(self, columns: Iterable[str]) -> float:
         """The expected number of distinct combinations of values at one time."""
@@ -304,7 +304,7 @@ class Estimator:
         return NodeEstimate(rate, size, _either_probability(left.premature_share, shared), left.values)
 
     def negation_value_counts(self, plan: Negation) -> tuple[float, float]:
-        """How many different values of the negation's columns there are on the left and on the right."""
+        """The numbers of distinct values of the negation's columns on the left and on the right."""
         left = self.estimate(plan.left).distinct(name for name, _ in plan.columns)
         return left, self.estimate(plan.right).distinct(name for _, name in plan.columns)
 

@@ -175,7 +175,7 @@ class TailOperator(Generic[TailNode]):
 
     @property
     def input(self) -> Plan:
-        """What the operator reads: rows that happened and count for ever."""
+        """The operator's input: rows that happened and count for ever."""
         return self.node.input
 
     @property

@@ -194,7 +194,7 @@ def _near_nullif(expr: Call) -> Expr:
 
 
 def _near_extreme(expr: Call) -> Expr:
-    """Of zeros with different signs Spark takes the first."""
+    """Keeps Spark's choice among zeros with different signs: the first."""
     if expr.type.kind not in FLOATING_KINDS:
         return expr
     expr, zero = _with_equal_nans(expr), _zero_of(expr.type)

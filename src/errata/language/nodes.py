@@ -63,7 +63,7 @@ class Sliding(Unary):
 
 @dataclass(frozen=True)
 class SlidingRows(Unary):
-    """A window over rows: a row counts until so many have come after it, in the order (vs, key)."""
+    """A window over rows: a row counts until `rows` more have come after it, in the order (vs, key)."""
 
     rows: int
 

@@ -38,7 +38,7 @@ _PREDICTABLE = (UpdatePattern.MONOTONIC, UpdatePattern.WEAKEST, UpdatePattern.WE
 
 @cached_fact
 def update_pattern(plan: Plan) -> UpdatePattern:
-    """How the results of the node come and go."""
+    """The update pattern of the node's results."""
     return _node_pattern(plan)
 
 
@@ -145,7 +145,7 @@ HASH_TABLE = "hash table, negative tuples for every end"
 
 @dataclass(frozen=True, slots=True)
 class OperatorChoice:
-    """How a node is evaluated continuously."""
+    """The operator and the state for a node."""
 
     operator: str
     """Its sign in the algebra, and its name."""

@@ -39,7 +39,7 @@ class Field:
 
 
 class SourceKind(StrEnum):
-    """What a query can read."""
+    """The kinds of source that a query can read."""
 
     STREAM = "stream"
     QUERY = "query"

@@ -18,7 +18,7 @@ from errata.model.extent import NO_ROWS, Extent, ExtentAxis
 from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval
 
 SourceExtents = Mapping[str, Extent]
-"""By the names of the sources."""
+"""By name of a source: the rows needed of it."""
 
 
 def source_extents(plan: Plan, axis: ExtentAxis, interval: Interval) -> dict[str, Extent]:

@@ -52,7 +52,7 @@ class RowTimes:
 
     own: OwnTime
     longest: int | None = None
-    """The longest lifetime of a row that happened; None: without bound, or it cannot be told."""
+    """The longest lifetime of a row that happened; None: unbounded or unknown."""
     exact: bool = False
     """Whether each row counts for just as long as `longest` (None: for ever)."""
     columns: Mapping[str, int] = field(default_factory=dict)

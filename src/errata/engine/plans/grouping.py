@@ -77,7 +77,7 @@ def number_rows(frame: DataFrame, group: Sequence[str], order: Sequence[str], kn
 
 
 def _rows_back(frame: DataFrame, moment: str, size: int, step: int) -> DataFrame:
-    """How many rows before the row the windows begin that it is in; rows in no window are dropped."""
+    """Adds the distances, in rows, from a row back to the beginnings of its windows; rows in no window are dropped."""
     into = f"pmod({moment}, {step}L)"
     if step >= size:
         return select_sql(frame, "*", f"{into} AS {_WINDOWS_BACK}").filter(f"{_WINDOWS_BACK} < {size}L")

@@ -99,7 +99,7 @@ def columns_at(count: int, start: int = 0) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationMode:
-    """How a plan is evaluated."""
+    """The mode of evaluation of a plan."""
 
     at: int | None
     """The instant of the answer; None: the whole history."""

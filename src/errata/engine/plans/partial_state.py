@@ -26,7 +26,8 @@ OWN_TIME = "_own"
 INFINITE_SQL, NAN_SQL = "CAST('Infinity' AS DOUBLE)", "CAST('NaN' AS DOUBLE)"
 _LARGE_DOUBLE = f"{1 << 20}D"
 _WORN_LIMIT = f"{1 << 12}D"
-"""Of 53 bits these 12 are lost, and some more in adding up; 30 tell the ninth digit."""
+"""Ratio of all that was ever added to the result's measure above which a sum is rebuilt. Up to it 12 of a double's 53
+bits are lost, and some more in adding up; 30 bits give nine digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,7 @@ def clean_state(kept: GroupState) -> list[str]:
 TIME_COLUMN = "_at"
 _BLOCK_COLUMN, _LATE_COLUMN, _OLDER_COLUMN, _BEST_COLUMN = "_b", "_late", "_e", "_best"
 BLOCK_ORDER = f"{_BLOCK_COLUMN}, {TIME_COLUMN}"
-"""What the rows of a group go by in one pass over all blocks."""
+"""The order of a group's rows in one pass over all blocks."""
 _COMPARISONS = {"max": ">", "min": "<"}
 
 
@@ -287,7 +288,7 @@ class ExtremeWork:
         ]
 
     def unexceeded_rows(self, rows: DataFrame) -> DataFrame:
-        """Of rows with their group, own time and values those that no later one outdoes; other values become NULL."""
+        """The rows whose values no later row exceeds, with group and own time; other values become NULL."""
         partition = f"PARTITION BY {', '.join(self.group)} " if self.group else ""
         after = f"OVER ({partition}ORDER BY {OWN_TIME} DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
         best = [f"{self._merge_sql(name, name)} {after} AS {_BEST_COLUMN}{name}" for name in self.extremes]

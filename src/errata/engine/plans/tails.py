@@ -37,8 +37,6 @@ from errata.model.time import LOWEST
 
 _KNOWN_COUNT, _NEWER_COUNT, _NEWEST_NUMBER, _GROUP_SIZE = "_known", "_newer", "_newest", "_count"
 
-"""What the operator's input reads, as `compile_plan` takes it."""
-
 
 def advance_row_windows(
     found: TailOperator[Group],

@@ -165,7 +165,7 @@ def _node_svg(node: PlacedBlock) -> Iterator[str]:
 
 
 def _leaf_svg(block: OperatorBlock, x: float, y: float) -> Iterator[str]:
-    """What is read: streams and queries in a rounded box, relations, which are tables, in one with corners."""
+    """The box of a source: rounded for streams and queries, with corners for relations, which are tables."""
     is_table = "relation" in block.symbol
     wide, name = block.width, block.leaf or ""
     box = f'x="{x - wide / 2:.1f}" y="{y:.1f}" width="{wide:.1f}" height="42"'

@@ -247,7 +247,7 @@ def place_blocks(
 
 
 def _row_tops(operators: Sequence[ExplainedOperator], blocks: Sequence[OperatorBlock], gap: float) -> list[float]:
-    """Where each row begins: all operators of one depth begin at one height."""
+    """The top of each row: all operators of one depth begin at one height."""
     tallest = [0.0] * (1 + max(each.depth for each in operators))
     for operator, block in zip(operators, blocks, strict=True):
         tallest[operator.depth] = max(tallest[operator.depth], block.height)
@@ -258,7 +258,7 @@ def _row_tops(operators: Sequence[ExplainedOperator], blocks: Sequence[OperatorB
 
 
 Outline = list[tuple[float, float]]
-"""Of each row of a subtree the left and the right edge, relative to its root."""
+"""The left and the right edge of each row of a subtree, relative to its root."""
 
 
 def _block_centers(blocks: Sequence[OperatorBlock], children: Sequence[Sequence[int]]) -> list[float]:

@@ -26,7 +26,7 @@ class ExplainedOperator:
     node: Plan
     depth: int
     pattern: UpdatePattern
-    """How its results come and go: the pattern of the edge above it."""
+    """The update pattern of the edge above it."""
     operator: str
     """The implementation chosen for it."""
     state: str

@@ -40,7 +40,7 @@ class InputChange:
     """Rows of an input that come, go or differ."""
 
     scan: int
-    """Which input: its place in `scans_of(plan)`."""
+    """The input: its place in `scans_of(plan)`."""
     rows: Extent
     """Whole rows, by the scan's names of the columns. When the last of them ends need not be known where beginnings
     tell the ends."""
@@ -129,7 +129,7 @@ def path_to_scan(plan: Plan, scan: int) -> list[tuple[Plan, int]]:
 
 
 def _input_with_scan(plan: Plan, scan: int) -> tuple[int, int]:
-    """Which input holds a scan, and how many scans stand before that input."""
+    """The input that holds a scan, and the number of scans before that input."""
     before = 0
     for place, child in enumerate(plan.inputs):
         count = len(scans_of(child))

@@ -257,7 +257,7 @@ def _aggregate_argument(text: SqlText, node: exp.Expression, function: str) -> t
 
 
 def _distinct_argument(text: SqlText, node: exp.Distinct) -> exp.Expression:
-    """What stands after DISTINCT."""
+    """The arguments after DISTINCT."""
     if node.args.get("on") is not None or len(node.expressions) != 1:
         raise text.mistake(
             node, "one value is counted at a time", None, "write count(*) FROM (SELECT DISTINCT a, b FROM ...) AS c"

@@ -46,7 +46,7 @@ class UsingColumn:
     left: Ref
     right: Ref
     whole: Ref
-    """What stands for both."""
+    """The expression for both columns."""
 
 
 class SelectScope:

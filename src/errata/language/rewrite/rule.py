@@ -171,7 +171,7 @@ class VisibleTraits:
     order: bool = False
     """The order of its key's columns, which breaks ties between rows of the same time."""
     key: bool = False
-    """Which columns are its key."""
+    """The set of its key's columns."""
     own: bool = False
     """The own times of its rows."""
 

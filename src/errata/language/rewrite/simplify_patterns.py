@@ -17,7 +17,8 @@ from errata.language.rewrite.rule import VisibleTraits, none_can_fail, rebuild_w
 
 
 def simplify_patterns(plan: Plan) -> Plan:
-    """The plan with its joins in the order of their inputs' patterns, where nobody sees the order of the columns."""
+    """The plan with its joins in the order of their inputs' patterns, where no operator observes the order of the
+    columns."""
     return rebuild_with_traits(plan, _simplify_node)
 
 
@@ -53,7 +54,7 @@ def _connects_inputs(condition: Expr, one: Plan, other: Plan) -> bool:
 
 
 def _reorder_joins(plan: Join) -> Plan:
-    """The joins from here down, in the order of the patterns of what they join."""
+    """The joins from here down, ordered by the patterns of their inputs."""
     inputs, parts = _join_inputs(plan)
     ordered = _order_inputs(inputs, parts)
     if all(new is old for new, old in zip(ordered, inputs, strict=True)) or not none_can_fail(parts):
@@ -106,7 +107,7 @@ def _left_deep_join(inputs: list[Plan], parts: list[Expr]) -> Plan:
 
 
 def _unconditional_joins(plan: Plan) -> int:
-    """How many of the joins from here down have no condition between their sides."""
+    """The number of joins from here down without a condition between their sides."""
     if not isinstance(plan, Join):
         return 0
     here = not any(_connects_inputs(each, plan.left, plan.right) for each in conjuncts(plan.condition))
