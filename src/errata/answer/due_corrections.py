@@ -232,13 +232,15 @@ class _DueSearch:
         # The streams that these queries read, or all where none is named.
         self._sources = {name for name in self._view.standings if not names or name in wanted}
         self._blocked: set[str] = set()
-        self._works: list[str] = []
+        self._fingerprint_parts: list[str] = []
         self.streams: dict[str, DueRevisions] = {}
         self.queries: set[str] = set()
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256("\n".join(self._works).encode()).hexdigest()[:16] if self._works else ""
+        if not self._fingerprint_parts:
+            return ""
+        return hashlib.sha256("\n".join(self._fingerprint_parts).encode()).hexdigest()[:16]
 
     def run(self) -> None:
         """Find what is due: first what is to be applied to history, then what is to reach results."""
@@ -246,7 +248,7 @@ class _DueSearch:
             of = self._view.standings[name]
             if name in self._sources and can_settle_any(self._site, of):
                 self._add_stream(name, DueRevisions(of.revisions - of.applied, of.applied + 1, of.revisions))
-                self._works.append(f"stream {name} {of.revisions}")
+                self._fingerprint_parts.append(f"stream {name} {of.revisions}")
         pending = set(self.streams)
         for name in evaluation_order({name: self._reads[name] for name in self._wanted}):
             self._add_query(name, pending)
@@ -268,7 +270,7 @@ class _DueSearch:
                 self._add_stream(each.source, each.arrived)
         if found:
             number = published[name].last.number
-            self._works.append(" ".join([f"query {name} {number}", *(each.work for each in found)]))
+            self._fingerprint_parts.append(" ".join([f"query {name} {number}", *(each.work for each in found)]))
         if name in published:
             self.queries.add(name)
 

@@ -75,21 +75,21 @@ class _StepReads:
     """What a step has read, and what the evaluation before has left."""
 
     parts: dict[str, dict[str, SourceRows]]
-    former: PriorEvaluation
+    prior: PriorEvaluation
 
     @property
-    def all(self) -> list[SourceRows]:
+    def sources(self) -> list[SourceRows]:
         return [read for part in self.parts.values() for read in part.values()]
 
     @property
     def rows(self) -> int:
         """About how many rows were read."""
-        return sum(each.rows for each in self.all)
+        return sum(each.rows for each in self.sources)
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether no bucket was read, so that there are no rows to make results of."""
-        return not any(each.buckets for each in self.all)
+        return not any(each.buckets for each in self.sources)
 
     def frames(self) -> dict[str, dict[str, DataFrame]]:
         return {part: {name: each.frame for name, each in reads.items()} for part, reads in self.parts.items()}
@@ -103,7 +103,7 @@ def evaluate(task: EvaluationTask, inputs: RunInputs) -> EvaluationOutcome:
     micros = round((time.perf_counter() - began) * 1e6)
     roles = (Role.FEED,) if task.route.covering else (Role.BASE, Role.TIP)
     rows, asked = output.rows(*roles), sum(each.rows for each in read)
-    cost = measure_reads(each for some in read for each in some.all)
+    cost = measure_reads(each for some in read for each in some.sources)
     route = task.route.kind.value
     measures = replace(
         cost, rows_asked=asked, rows=rows, micros=micros, route=route, engine=choice.engine.value, engine_why=choice.why
@@ -192,10 +192,10 @@ def _read_inputs(task: EvaluationTask, inputs: RunInputs, before: PriorEvaluatio
 def _write_step(task: EvaluationTask, inputs: RunInputs, read: _StepReads) -> StepOutput:
     """Compute the step's results, state, window parts and lineage, and write them."""
     # At the beginning results that are only added are written wherever they began.
-    since = LOWEST if _is_beginning(task, read.former) and not task.route.covering else task.step.since
-    sink, before = _make_sink(task, inputs, since), read.former
+    since = LOWEST if _is_beginning(task, read.prior) and not task.route.covering else task.step.since
+    sink, before = _make_sink(task, inputs, since), read.prior
     writer = sink.writer
-    if read.nothing and not task.route.keeps_state:
+    if read.is_empty and not task.route.keeps_state:
         rows = computed_schema(task.shape).empty_table()
         return sink.write_local(rows, _unsettled_table(task, inputs, before))
     beginning = _is_beginning(task, before)

@@ -55,7 +55,7 @@ class LazySession:
         self._lock = threading.Lock()
         self._opened: SparkSession | None = None
         self._conf: Mapping[str, str] = {}
-        self._for_a_while: ExitStack | None = None
+        self._settings_stack: ExitStack | None = None
         self.engines = site.engines_with(self.open)
         """Chooses between the near engine and this session."""
 
@@ -69,8 +69,8 @@ class LazySession:
             if self._opened is None:
                 self._on_opening()
                 self._opened = self._site.session()
-                if self._for_a_while is not None:
-                    self._for_a_while.enter_context(temporary_settings(self._opened, self._conf))
+                if self._settings_stack is not None:
+                    self._settings_stack.enter_context(temporary_settings(self._opened, self._conf))
             return self._opened
 
     @contextmanager
@@ -78,13 +78,13 @@ class LazySession:
         """Use other settings within the block, also if the session is opened there."""
         with ExitStack() as stack:
             with self._lock:
-                self._conf, self._for_a_while = conf, stack
+                self._conf, self._settings_stack = conf, stack
                 if self._opened is not None:
                     stack.enter_context(temporary_settings(self._opened, conf))
             try:
                 yield
             finally:
-                self._conf, self._for_a_while = {}, None
+                self._conf, self._settings_stack = {}, None
 
 
 # The sources of a run.

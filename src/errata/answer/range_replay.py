@@ -89,11 +89,11 @@ def replay_range(
     recorded = queries.recorded_queries(site.catalog)
     if wanted.query not in recorded:
         raise unknown_name_error("query", wanted.query, list(recorded))
-    of = _ReplayRun(site, wanted, recorded, on_step)
+    replay = _ReplayRun(site, wanted, recorded, on_step)
     name = f"query {wanted.query}"
     if dry or name in leases.living_lease_names(site.catalog):
         # A range that is not answered is refused before anything is waited for.
-        report = of.planned()
+        report = replay.plan()
         if dry:
             return report
     with leases.hold_lease(site.catalog, name, site.cause.owner, patience) as lease:
@@ -103,7 +103,7 @@ def replay_range(
                 why=f"it is {lease.by.words}",
                 how="run it again when that has ended",
             )
-        return of.done(lease)
+        return replay.run(lease)
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,12 @@ class _ReplayRun:
     recorded: Mapping[str, RecordedQuery]
     on_step: ProgressCallback
 
-    def planned(self) -> ReplayReport:
+    def plan(self) -> ReplayReport:
         """What would be read."""
         with self._pinned() as inputs:
             return self._plan(inputs)
 
-    def done(self, lease: Lease) -> ReplayReport:
+    def run(self, lease: Lease) -> ReplayReport:
         """Replay. The commit is pinned after the lease was taken, so that the published results are the newest."""
         with self._pinned() as inputs:
             query = self.recorded[self.wanted.query]

@@ -204,7 +204,7 @@ class _TimePoints:
     """The published row that is valid."""
     taken: BoolArray
     """Whether it lies in a region."""
-    said: IntArray
+    recomputed: IntArray
     """The recomputed row that is valid in a region."""
 
 
@@ -250,12 +250,12 @@ def _results_by_instant(rows: _DiffRows) -> _CurrentResults:
     values that meet become one result."""
     points = _time_points(rows)
     stays = (points.published != NO_ROW) & ~points.taken
-    if (clash := np.flatnonzero(stays & (points.said != NO_ROW))).size:
-        raise_duplicate_key(rows.table, rows.names, int(points.said[clash[0]]), int(points.time[clash[0]]))
+    if (clash := np.flatnonzero(stays & (points.recomputed != NO_ROW))).size:
+        raise_duplicate_key(rows.table, rows.names, int(points.recomputed[clash[0]]), int(points.time[clash[0]]))
     # A published row stays wherever the recomputed one has the same values, so that it is not masked and added again.
-    both = np.flatnonzero(points.taken & (points.said != NO_ROW))
-    same = both[same_values(rows.table, rows.payload, points.published[both], points.said[both], rows.rough)]
-    says = np.where(stays, points.published, points.said)
+    both = np.flatnonzero(points.taken & (points.recomputed != NO_ROW))
+    same = both[same_values(rows.table, rows.payload, points.published[both], points.recomputed[both], rows.rough)]
+    says = np.where(stays, points.published, points.recomputed)
     says[same] = points.published[same]
 
     there = np.flatnonzero(says != NO_ROW)

@@ -126,17 +126,17 @@ class _StepEstimate:
     step: EvaluationSpan
     inputs: RunInputs
     beginning: bool
-    _held: dict[_PartSource, RowDensity] = field(default_factory=dict)
+    _densities: dict[_PartSource, RowDensity] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for (part, name), extent in self._reaches(self.step.until).items():
             buckets, _ = self.inputs.buckets_for(name, extent, self.step.until)
-            self._held[part, name] = RowDensity.of(buckets)
+            self._densities[part, name] = RowDensity.of(buckets)
 
     @property
     def lowest(self) -> int:
         """The first event time of a row that is read."""
-        return min((each.lowest for each in self._held.values()), default=HIGHEST)
+        return min((each.lowest for each in self._densities.values()), default=HIGHEST)
 
     @property
     def reads_all_each_time(self) -> bool:
@@ -151,8 +151,8 @@ class _StepEstimate:
         found = 0.0
         for key, extent in self._reaches(until).items():
             interval = Interval(self._start(key, extent), min(extent.interval.end, until + 1))
-            if key in self._held and not extent.interval.empty:
-                found += self._held[key].within(interval)
+            if key in self._densities and not extent.interval.empty:
+                found += self._densities[key].within(interval)
         return round(found)
 
     def _reaches(self, until: int) -> Mapping[_PartSource, Extent]:
