@@ -149,7 +149,7 @@ class ErrataJob(SparkSubmitOperator):
         told = dict(zip(CAUSE[::2], (self.application_args or [])[2 : 2 + len(CAUSE)][1::2], strict=True))
         return "/".join(told[name] for name in ("--dag-id", "--run-id", "--task-id", "--try-number"))
 
-    # How a job runs
+    # Running a job.
 
     def _submit(self, context: Context) -> None:
         self._hook = hook = self._get_hook()
@@ -163,12 +163,12 @@ class ErrataJob(SparkSubmitOperator):
             if process is None or not process.returncode:
                 raise
             code = process.returncode
-        if code:  # not where the other error is, which would be told along
+        if code:  # raised here, so that the other error is not its context
             self._fail(code, hook._last_submit_log_lines)
 
     def _run_beside(self, remote: str) -> None:
         """Run the job as a process whose session is on the Connect server."""
-        # By the environment: the address may carry a token.
+        # Passed in the environment, since the address may contain a token.
         environ = {**os.environ, "ERRATA_SPARK_REMOTE": remote, "PYTHONUNBUFFERED": "1"}
         self.log.info("running jobs/%s.py against the Spark Connect server", self.job)
         lines: deque[str] = deque(maxlen=TAIL)
@@ -196,7 +196,7 @@ class ErrataJob(SparkSubmitOperator):
 
         return work.queries_behind(settings.project_path())
 
-    # What is told, and what is given back
+    # Reports after a try, and leases that are released.
 
     def _tell(self, context: Context) -> None:
         if not self.tells:

@@ -74,7 +74,7 @@ def net_revisions(stream: Stream, rows: pa.Table, undoing: Collection[int]) -> N
     rows = rows.combine_chunks()
     first, of_row = np.unique(chain_heads(rows, undoing), return_inverse=True)
     last = np.zeros(len(first), dtype=np.int64)
-    last[of_row] = np.arange(rows.num_rows)  # of several the last is what stays
+    last[of_row] = np.arange(rows.num_rows)  # of several, the last one is kept
     order = np.argsort(last)
     first, last = first[order], last[order]
     began, ended = rows.take(pa.array(first)), rows.take(pa.array(last))

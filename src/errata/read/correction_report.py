@@ -124,7 +124,7 @@ def correction_report(site: Site, query: str, commit_id: int, page: int = 1) -> 
         try:
             records = records if gone else _change_records(site, shape, of, found)
             told = list(_correction_sources(site, of, entry))
-        except OSError as error:  # the API server may run where the warehouse is not to be seen
+        except OSError as error:  # the API server may lack access to the warehouse
             gone = gone or f"The warehouse cannot be read from here: {error.strerror or error}."
     pages = max(1, -(-records.num_rows // CHANGES_PER_PAGE))
     page = min(max(1, page), pages)

@@ -201,7 +201,7 @@ def task_asset_changes(site: Site, dag_id: str, run_id: str, task_id: str, try_n
     for each in commits:
         query = each.summary.get("query")
         name = each.stream if query is None else str(query)
-        if name is None:  # a mend, or declarations applied: nothing that readers wait for
+        if name is None:  # a repair, or applied declarations: no change of rows
             continue
         rows = next((int(str(each.summary[key])) for key in _ROW_COUNTS if key in each.summary), 0)
         kind = "streams" if query is None else "queries"

@@ -102,7 +102,7 @@ class QueryForms:
         return self._known[of.stream_id]
 
     def _read(self, of: ResultArchive) -> QueryForm:
-        # Nothing is evaluated in a form that is no longer declared.
+        # A form that is no longer declared has no evaluations after its last one.
         then = of.last.commit_id
         checked = {name: each.checked for name, each in queries.recorded_queries(self.catalog, then).items()}
         declared = {each.stream.name: each.stream for each in streams.stream_states(self.catalog, then)}

@@ -208,7 +208,7 @@ class _QueryStatusReader:
         due = found.state in DUE_PROGRESS or bool(found.pending or found.missing_revisions)
         if found.holder is None or not due:
             return False
-        # Whoever lives renews when two thirds of the term are left.
+        # A living holder renews its lease when two thirds of the term are left.
         silent = found.holder.until - self._now < leases.LEASE_MICROS // 2
         return silent or found.holder.life is Liveness.DEAD or self._now - found.holder.since >= LONG_LEASE_MICROS
 
@@ -230,7 +230,7 @@ class _QueryStatusReader:
     def _batches(self, there: ResultArchive) -> list[tuple[int, int, str]]:
         since = there.last.data_commit
         if since not in self._batches_since:
-            # Most queries have been answered as of the same commit.
+            # Most queries were last evaluated as of the same commit.
             self._batches_since[since] = ledger.appended_batches(self._catalog, since, self._newest)
         return self._batches_since[since]
 

@@ -61,7 +61,7 @@ def plan_scan(catalog: Catalog, wanted: StreamScanRequest) -> ArchiveScan:
     commit_id = commits.resolve_as_of(catalog, wanted.as_of)
     if wanted.as_of is None:
         standing = streams.stream_state(catalog, wanted.stream)
-        if standing.changed_in > commit_id:  # it has just been moved
+        if standing.changed_in > commit_id:  # a commit has moved it since
             standing = streams.stream_state(catalog, wanted.stream, commit_id)
     else:
         standing = streams.stream_state(catalog, wanted.stream, commit_id)
