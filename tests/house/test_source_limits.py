@@ -20,8 +20,6 @@ PARAMETERS = 6
 
 MANY_PARAMETERS = {
     "answer.runs.sweep": 7,
-    "archive.bucket_frames.bucket_frame": 7,
-    "archive.revisions.undo_plan.delete_batch_rows": 7,
     "catalog.maintenance.commit_age_out": 7,
     "catalog.maintenance.commit_result_age_out": 7,
     "catalog.quarantine.quarantined_rows": 8,

@@ -69,11 +69,11 @@ def bucket_frame(
     warehouse: Warehouse,
     found: Sequence[Bucket],
     schema: pa.Schema,
-    declared: str,
     wanted: tuple[str, Interval] | None = None,
 ) -> DataFrame:
-    """The rows of some buckets, with a schema that is also given as Spark declares it (`declared`). With `wanted`, only
-    the rows whose column lies in the interval are needed; others may be among them."""
+    """The rows of some buckets, with these columns. With `wanted`, only the rows whose column lies in the interval are
+    needed; others may be among them."""
+    declared = arrow_ddl(schema)
     by_name, here = split_by_access(session, warehouse, found)
     if wanted is not None and is_near(session):
         by_name, little = _split_by_share(by_name, wanted[1], len(schema))
@@ -88,7 +88,7 @@ def bucket_frame(
 def files_frame(
     session: SparkSession, warehouse: Warehouse, found: Iterable[Bucket | NewBucket], declared: str
 ) -> DataFrame | None:
-    """All rows of buckets that are files; None where there are none."""
+    """All rows of buckets that are files; None if there are none."""
     paths = [warehouse.spark_path(each.path or "") for each in found]
     return session.read.schema(declared).parquet(*paths) if paths else None
 

@@ -123,7 +123,7 @@ def masks_frame(
     """The masks in some buckets as a frame."""
     schema = result_mask_schema(shape)
     if sum(each.rows for each in masks) > LOCAL_ROWS:
-        return bucket_frame(session, catalog, warehouse, masks, schema, arrow_ddl(schema))
+        return bucket_frame(session, catalog, warehouse, masks, schema)
     return broadcast_frame(frame_of_rows(session, read_masks(catalog, warehouse, shape, masks), arrow_ddl(schema)))
 
 
@@ -228,13 +228,13 @@ def results_frame(
 ) -> DataFrame:
     """The results in some buckets, without those that masks among these buckets mask."""
     schema = result_schema(shape)
-    given, declared = (session, catalog, warehouse), arrow_ddl(schema)
+    given = (session, catalog, warehouse)
     results, masks = split_masks(found)
     some, free = split_by_masks(results, masks)
     if not some:
-        return bucket_frame(*given, free, schema, declared)
-    rows = drop_masked_frame(bucket_frame(*given, some, schema, declared), masks_frame(*given, shape, masks), shape)
-    return rows.unionByName(bucket_frame(*given, free, schema, declared)) if free else rows
+        return bucket_frame(*given, free, schema)
+    rows = drop_masked_frame(bucket_frame(*given, some, schema), masks_frame(*given, shape, masks), shape)
+    return rows.unionByName(bucket_frame(*given, free, schema)) if free else rows
 
 
 def results_table(catalog: Catalog, warehouse: Warehouse, shape: ResultShape, found: Iterable[Bucket]) -> pa.Table:

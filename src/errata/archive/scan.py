@@ -30,7 +30,6 @@ from errata.engine.frames import (
     frame_of_rows,
     join_sql,
     select_sql,
-    stream_ddl,
     union_by_name,
 )
 from errata.engine.plans.node_rows import instant_sql, quote_name
@@ -193,9 +192,7 @@ def base_frame(
 ) -> DataFrame:
     """The rows of base buckets, at least those of an interval. Columns that were added later are NULL in older
     buckets."""
-    return bucket_frame(
-        session, catalog, warehouse, found, arrow_schema(stream), stream_ddl(stream), (stream.order, interval)
-    )
+    return bucket_frame(session, catalog, warehouse, found, arrow_schema(stream), (stream.order, interval))
 
 
 def overlay_frame(
@@ -207,7 +204,7 @@ def overlay_frame(
     told = {REVISION, OLD_REVISION, MASKS, LIVE, *stream.names, *old}
     schema = pa.schema([column for column in overlay_schema(stream) if column.name in told])
     if sum(bucket.rows for bucket in found) > LOCAL_ROWS:
-        return bucket_frame(session, catalog, warehouse, found, schema, arrow_ddl(schema))
+        return bucket_frame(session, catalog, warehouse, found, schema)
     rows = read_overlays(stream, warehouse, bucket_sources(catalog, found), schema.names)
     return frame_of_rows(session, rows.select(schema.names), arrow_ddl(schema))
 

@@ -144,14 +144,13 @@ def _missing_value_faults(
 ) -> list[_ColumnFault]:
     """The faults of rows without a key, or without the order field that they need."""
     arrives = stream.ordered_on_arrival and not layout.gives_order
+    unexpected = f"{stream.order}: the file's first row does not give it"
     faults: list[_ColumnFault] = []
     for name in (column.name for column in stream.columns if column.name in stream.required):
         given = _is_given(parsed, name)
         if name == stream.order and arrives:
             if given.any():
-                faults.append(
-                    _ColumnFault(name, given, lambda _: f"{stream.order}: the file's first row does not give it")
-                )
+                faults.append(_ColumnFault(name, given, lambda _: unexpected))
             if name in stream.key and corrects.any():
                 # A new row gets its order on arrival; a correction has to name the order of its row.
                 unnamed = corrects & ~given & _is_null(parsed, typed, OLD_PREFIX + name)
@@ -235,11 +234,9 @@ def fetch_lines(file: SourceFile, lines: AbstractSet[int], stream: Stream) -> di
     """The texts of lines by number, from 1; for Parquet, the rows as JSON. One pass, with one line in memory."""
     if not lines:
         return {}
-    return (
-        _fetch_parquet_rows(file, lines, stream)
-        if file.format is FileFormat.PARQUET
-        else _fetch_text_lines(file, lines)
-    )
+    if file.format is FileFormat.PARQUET:
+        return _fetch_parquet_rows(file, lines, stream)
+    return _fetch_text_lines(file, lines)
 
 
 def is_lossy_text(reason: str) -> bool:

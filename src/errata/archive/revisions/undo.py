@@ -162,9 +162,7 @@ def _plan_revisions(
         refuse_later(plan)
     brought, buckets = 0, list[NewBucket]()
     if undoable.on_time is not None:
-        brought, buckets = delete_batch_rows(
-            site.session, site.catalog, site.warehouse, basis, undoable.batch_no, undoable.on_time, write=write
-        )
+        brought, buckets = delete_batch_rows(place, undoable.batch_no, undoable.on_time, write=write)
     if write:
         buckets += corrected.write(place.writer)
     return replace(plan, deleted=plan.deleted + brought), buckets

@@ -10,7 +10,7 @@ or rows have been aged out there. `tests/fixtures/oracle/undoing.py` states the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -18,7 +18,6 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from errata.archive.bucket_frames import run_tasks
 from errata.archive.bucket_writer import POS, BucketWriter, order_values
@@ -38,8 +37,6 @@ from errata.archive.schemas import BATCH, LIVE, MASKS, OLD_BATCH, REVISION, conf
 from errata.archive.tables import concat_columns, key_numbers
 from errata.archive.task_reports import ReportKind, bucket_from_row, bucket_report, report_row, report_schema
 from errata.catalog import buckets
-from errata.catalog.database import Catalog
-from errata.catalog.streams import StreamState
 from errata.declare.warehouse import Warehouse
 from errata.intake.types import arrow_schema
 from errata.model.batch import Op
@@ -65,22 +62,16 @@ class DeletionTask:
 
 
 def delete_batch_rows(
-    session: Callable[[], SparkSession],
-    catalog: Catalog,
-    warehouse: Warehouse,
-    basis: StreamState,
-    batch_no: int,
-    interval: Interval,
-    *,
-    write: bool,
+    place: CorrectionContext, batch_no: int, interval: Interval, *, write: bool
 ) -> tuple[int, list[NewBucket]]:
     """How many rows are still as the batch added them; and pending revisions that delete them, if `write`."""
+    catalog, basis = place.catalog, place.basis
     asked = (catalog, basis.stream_id, basis.changed_in, interval)
     found = [each for each in buckets.visible_buckets(*asked) if each.batch_no in (batch_no, None)]
     overlays = buckets.visible_buckets(*asked, role=Role.OVERLAY) if basis.applied else []
     work = DeletionTask(
         basis.stream,
-        warehouse,
+        place.warehouse,
         batch_no,
         basis.aged_to,
         basis.inline_bytes < MAX_INLINE_STREAM_BYTES // 2,
@@ -89,7 +80,7 @@ def delete_batch_rows(
         tuple(bucket_sources(catalog, overlays)),
     )
     size = sum(bucket.size for bucket in found)
-    said = run_tasks(session, size, len(found), partial(_delete_rows, work), report_schema())
+    said = run_tasks(place.session, size, len(found), partial(_delete_rows, work), report_schema())
     told_rows = sorted(said.to_pylist(), key=lambda row: row["slot"])
     count = sum(row["rows"] for row in told_rows if row["said"] == ReportKind.COUNT.value)
     return count, [bucket_from_row(row) for row in told_rows if row["said"] == ReportKind.PENDING.value]
