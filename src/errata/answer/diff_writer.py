@@ -48,7 +48,7 @@ class DiffWriter:
         return WrittenDiff(list(_write_diff(self.writer, done)), done.changed, done.compared)
 
     def write_in_tasks(self, new: DataFrame, before: DataFrame, tasks: int) -> WrittenDiff:
-        """Compare frames, and write in so many tasks."""
+        """Compare frames, and write in `tasks` Spark tasks."""
         whole = select_sql(new, "*", f"0L AS {EVALUATION}", f"FALSE AS {_BEFORE}")
         whole = whole.unionByName(select_sql(before, "*", f"TRUE AS {_BEFORE}"))
         key = list(map(quote_name, self.shape.key))

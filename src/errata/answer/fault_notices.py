@@ -32,7 +32,7 @@ def notify_faults(site: Site, call: FaultCallback) -> int:
     catalog notes it causes a second call with the same `fault_id`. After a call that fails, the next run calls again.
     """
     with leases.hold_lease(site.catalog, NOTICE_LEASE, site.cause.owner, WaitPolicy(LEASE_WAIT_SECONDS)) as lease:
-        if not lease.ours:
+        if not lease.is_held:
             return 0  # the next run reports what is left
         begun, over = queries.due_fault_notices(site.catalog)
         for each in over:

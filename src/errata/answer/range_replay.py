@@ -97,10 +97,10 @@ def replay_range(
         if dry:
             return report
     with leases.hold_lease(site.catalog, name, site.cause.owner, patience) as lease:
-        if lease.by is not None:
+        if lease.other_holder is not None:
             raise ErrataError(
                 f"query {wanted.query} is being evaluated or corrected by another runner",
-                why=f"it is {lease.by.words}",
+                why=f"it is {lease.other_holder.words}",
                 how="run it again when that has ended",
             )
         return replay.run(lease)

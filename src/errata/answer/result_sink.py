@@ -111,7 +111,7 @@ class ResultSink:
         yield from self.writer.write(Role.FEED, settled.feed)
 
     def write_in_tasks(self, rows: DataFrame, before: DataFrame, tasks: int) -> StepOutput:
-        """Write results in so many tasks. Where results are only added a task has a range of time; else it has all rows
+        """Write results in Spark tasks. Where results are only added a task has a range of time; else it has all rows
         of some keys."""
         whole = select_sql(rows, "*", f"0L AS {EVALUATION}", f"FALSE AS {_BEFORE}")
         whole = whole.unionByName(select_sql(before, "*", f"TRUE AS {_BEFORE}"))

@@ -236,10 +236,10 @@ class Rounds:
         while left is not None:
             owner, patience = self._site.cause.owner, self._request.patience
             with leases.hold_lease(self._site.catalog, lease_name(turn), owner, patience) as lease:
-                if lease.ours:
+                if lease.is_held:
                     self._take_steps(left, outcome, lease)
                 else:
-                    outcome.busy, outcome.holder = True, lease.by
+                    outcome.busy, outcome.holder = True, lease.other_holder
             left = self._remaining_turn(turn, outcome)
         return outcome
 

@@ -52,7 +52,7 @@ class EvaluationTask:
     begins: int
     """The first instant that is answered."""
     inputs: Mapping[str, int] = field(default_factory=dict)
-    """Of each query that is read, the number of its last evaluation that has a say."""
+    """For each query that is read, the last of its evaluations that is taken into account."""
     results_from: int = LOWEST
     """Results that begin earlier may be made of a part of their rows only, and are left out."""
     rows_left: int = 0
