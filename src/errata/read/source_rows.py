@@ -191,7 +191,7 @@ class ProvenanceReader:
 
     def _of_stream(self, name: str, moment: ResultState, reads: Sequence[Extent], *, past: bool) -> _SourceRows:
         site = self.site
-        # The present rows are read as of the newest commit, without revisions later than those that the evaluation took up.
+        # The present rows are read as of the newest commit, without revisions that the evaluation did not take up.
         commit_id = moment.commit_id if past else commits.newest_commit(site.catalog)
         standing = streams.stream_state(site.catalog, name, commit_id)
         if past:
