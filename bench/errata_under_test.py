@@ -90,7 +90,7 @@ def take_in_corrections(site: Site, file: Path) -> int:
 def apply_corrections(site: Site, count: int) -> None:
     """Apply what is pending: as many corrections, none of them wrong."""
     report = apply_stream_revisions(site, STREAM)
-    if report.settled.replaced != count:
+    if report.counts.replaced != count:
         raise AssertionError(f"{count} corrections of rows that are there are all applied, these were not: {report}")
 
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from errata.archive.bloom import bloom_options
 from errata.declare.warehouse import Warehouse
 from errata.intake.convert import canonical_text
-from errata.model.bucket import MAX_INLINE_BYTES, MAX_LISTED_GROUPS, Groups, Layout, NewBucket, Role
+from errata.model.bucket import MAX_INLINE_BYTES, MAX_LISTED_GROUPS, Bounds, Groups, Layout, NewBucket, Role
 from errata.model.stream import Stream
 from errata.model.time import HIGHEST, LOWEST
 
@@ -79,13 +79,10 @@ class BucketWriter:
         """The columns that get Bloom filters: the key, if it does not tell the place of its row."""
         return self.stream.key if role is Role.BASE and not self.stream.key_has_order else ()
 
-    def _range(self, rows: pa.Table) -> tuple[int, int]:
+    def _range(self, rows: pa.Table) -> Bounds:
         """The least and greatest order field; everything, if a correction does not give it."""
         column = rows[self.stream.order]
-        if column.null_count:
-            return LOWEST, HIGHEST
-        ends = pc.min_max(column.cast(pa.int64()))
-        return ends["min"].as_py(), ends["max"].as_py()
+        return (None if column.null_count else value_range(column)) or (LOWEST, HIGHEST)
 
 
 def cut_into_buckets(tables: Iterator[pa.Table], bucket_rows: int) -> Iterator[pa.Table]:
@@ -184,3 +181,10 @@ def order_values(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """The order field as integers: microseconds, or the bigint itself."""
     values: np.ndarray = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return values
+
+
+def value_range(column: pa.ChunkedArray | pa.Array) -> Bounds | None:
+    """The least and greatest value of a column of integers or times, as integers; None if it has no values."""
+    ends = pc.min_max(column.cast(pa.int64()))
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    return None if low is None else (low, high)

@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from errata.archive.bucket_writer import POS, BucketWriter, groups_in, order_values
+from errata.archive.bucket_writer import POS, BucketWriter, groups_in, order_values, value_range
 from errata.archive.schemas import BATCH, LIVE, MASKS, OLD_REVISION, REVISION, conform, overlay_schema, unpack_table
 from errata.archive.tables import match_rows
 from errata.catalog import buckets
 from errata.catalog.database import Catalog
 from errata.declare.warehouse import Warehouse
-from errata.model.bucket import Bounds, Bucket, NewBucket, Role
+from errata.model.bucket import Bucket, NewBucket, Role
 from errata.model.results import old_column
 from errata.model.stream import Stream
 from errata.model.time import HIGHEST, LOWEST
@@ -99,14 +99,20 @@ def read_overlays(
     return pa.concat_tables(tables)
 
 
+def identity_columns(stream: Stream) -> list[str]:
+    """The columns that identify a row at one revision: its key and its place."""
+    return [*stream.key] if stream.key_has_order else [*stream.key, stream.order]
+
+
 class Overlays:
     """Overlays in memory, with the revisions up to a number."""
 
     def __init__(self, stream: Stream, rows: pa.Table, up_to: int = HIGHEST) -> None:
         self._stream = stream
+        self._columns = identity_columns(stream)
         self._rows = rows.filter(pc.less_equal(rows[REVISION], up_to)) if up_to < HIGHEST else rows
         masks = self._rows.filter(self._rows[MASKS])
-        columns = {name: masks[old_column(name)] for name in self._places}
+        columns = {name: masks[old_column(name)] for name in self._columns}
         self._masks = pa.table(columns)
         self._numbers = masks[REVISION].to_numpy()
 
@@ -121,16 +127,12 @@ class Overlays:
         reach = np.maximum(*(each.to_numpy() for each in ends))
         return Overlays(self._stream, self._rows.filter(pa.array(reach >= start)))
 
-    @property
-    def _places(self) -> list[str]:
-        return list(dict.fromkeys([*self._stream.key, self._stream.order]))
-
     def masked(self, rows: pa.Table, above: int | np.ndarray) -> np.ndarray:
         """Which of the rows are masked by a revision with a number above `above`, which is one floor or one for each
         row."""
         result = np.zeros(rows.num_rows, dtype=bool)
         if self._masks.num_rows and rows.num_rows:
-            left, right = match_rows(rows.select(self._places), self._masks, self._places)
+            left, right = match_rows(rows.select(self._columns), self._masks, self._columns)
             floors = above if isinstance(above, int) else above[left]
             result[left[self._numbers[right] > floors]] = True
         return result
@@ -183,7 +185,7 @@ def _superseded_count(rows: pa.Table, stands: np.ndarray, low: int, high: int) -
 def _write_overlay(writer: BucketWriter, rows: pa.Table) -> NewBucket:
     stream = writer.stream
     masked, brought = rows.filter(rows[MASKS]), rows.filter(rows[LIVE])
-    masks, content = _place_range(masked[old_column(stream.order)]), _place_range(brought[stream.order])
+    masks, content = value_range(masked[old_column(stream.order)]), value_range(brought[stream.order])
     both = [ends for ends in (masks, content) if ends is not None]
     low, high = min((low for low, _ in both), default=LOWEST), max((high for _, high in both), default=HIGHEST)
     # A reader of a group needs both the rows that leave it and the rows that come to it.
@@ -192,13 +194,6 @@ def _write_overlay(writer: BucketWriter, rows: pa.Table) -> NewBucket:
     written = writer.store(rows, Role.OVERLAY, low, high, groups)
     numbers = pc.min_max(rows[REVISION])
     return replace(written, revisions=(numbers["min"].as_py(), numbers["max"].as_py()), masks=masks, content=content)
-
-
-def _place_range(column: pa.ChunkedArray) -> Bounds | None:
-    if not len(column):
-        return None
-    ends = pc.min_max(column.cast(pa.int64()))
-    return ends["min"].as_py(), ends["max"].as_py()
 
 
 # Chains of versions: which rows of overlays are versions of the same row, whatever its key was at the time.

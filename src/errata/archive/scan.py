@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive.bucket_frames import LOCAL_ROWS, bucket_frame
-from errata.archive.overlays import bucket_sources, read_overlays
+from errata.archive.overlays import bucket_sources, identity_columns, read_overlays
 from errata.archive.scan_plan import ArchiveScan, GroupKey, ScanBuckets, candidate_buckets
 from errata.archive.schemas import LIVE, MASKS, OLD_REVISION, REVISION, overlay_schema
 from errata.catalog.database import Catalog
@@ -171,11 +171,6 @@ class _OverlayMasks:
     def _places(self) -> list[str]:
         """Rows are masked by key and place, since a key that was freed may be taken at another place."""
         return identity_columns(self.stream)
-
-
-def identity_columns(stream: Stream) -> list[str]:
-    """The columns that identify a row at one revision: its key and its place."""
-    return [*stream.key] if stream.key_has_order else [*stream.key, stream.order]
 
 
 def _mask_column(name: str) -> str:

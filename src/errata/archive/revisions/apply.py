@@ -51,7 +51,7 @@ def apply_stream_revisions(site: Site, name: str, on_step: ProgressCallback = la
         commit_id, decided = done
         commits = [*report.commits, *([] if commit_id is None else [commit_id])]
         bad = [*report.bad, *decided.bad][:SHOWN_REVISIONS]
-        report = ReviseReport(name, commits, report.counts + decided.settled, bad)
+        report = ReviseReport(name, commits, report.counts + decided.counts, bad)
         if commit_id is None or streams.stream_state(site.catalog, name).applied >= end:
             break
     return report

@@ -114,7 +114,7 @@ def _age_results(site: Site, query: RecordedQuery) -> AgeOutReport:
             return done
         cause = site.caused_by("age-out")
         commit_id = maintenance.commit_result_age_out(catalog, of, retention, aged, cause, held=held, seen=seen)
-        return replace(done, commit_id=commit_id, buckets=aged.gone, rows=aged.rows, aged_to=aged.aged_to)
+        return replace(done, commit_id=commit_id, buckets=aged.dropped, rows=aged.rows, aged_to=aged.aged_to)
 
     return optimistic(attempt, give_up(f"writer moved query {name} first; nothing was aged out", "run it again"))
 
@@ -139,7 +139,7 @@ def oldest_hold(site: Site, name: str) -> RetentionHold | None:
 
 def _aged_row_counts(site: Site, basis: StreamState, aged: AgeOutPlan) -> dict[int, int]:
     """How many rows cease to count, by bucket that stays and by overlay."""
-    if not aged.overlays and not aged.beside:
+    if not aged.overlays and not aged.partly_aged:
         return {}
     stream, warehouse = basis.stream, site.warehouse
     with pins.hold_pin(site.catalog, basis.changed_in, f"ageing of {stream.name}"):
@@ -150,7 +150,7 @@ def _aged_row_counts(site: Site, basis: StreamState, aged: AgeOutPlan) -> dict[i
         ceasing = _is_newly_aged(brought[stream.order], basis, aged)
         numbers, counts = np.unique(brought[BUCKET].to_numpy()[ceasing], return_counts=True)
         hidden: dict[int, int] = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
-        for source in bucket_sources(site.catalog, aged.beside):
+        for source in bucket_sources(site.catalog, aged.partly_aged):
             rows = source.read(warehouse, list(dict.fromkeys((*stream.key, stream.order))))
             ceasing = _is_newly_aged(rows[stream.order], basis, aged) & ~overlays.masked(rows, source.bucket.floor)
             if count := int(ceasing.sum()):

@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive.bucket_frames import run_tasks
 from errata.archive.bucket_writer import order_values
-from errata.archive.overlays import BUCKET, BucketSource, Overlays, bucket_sources, read_overlays
-from errata.archive.scan import identity_columns, scan_rows
+from errata.archive.overlays import BUCKET, BucketSource, Overlays, bucket_sources, identity_columns, read_overlays
+from errata.archive.scan import scan_rows
 from errata.archive.scan_plan import ArchiveScan, ScanBuckets
 from errata.archive.schemas import LIVE, REVISION, pack_table, unpack_table
 from errata.archive.tables import key_numbers

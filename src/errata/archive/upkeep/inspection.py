@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from errata.archive.bloom import supports_bloom_filter
-from errata.archive.bucket_writer import POS, groups_in, order_values
-from errata.archive.overlays import BucketSource, read_overlays
-from errata.archive.scan import identity_columns
+from errata.archive.bucket_writer import POS, groups_in, order_values, value_range
+from errata.archive.overlays import BucketSource, identity_columns, read_overlays
 from errata.archive.schemas import (
     LIVE,
     MASKS,
@@ -121,7 +119,7 @@ def _inspect_base(
     nulls = tuple(name for name in stream.names if name in stream.required and rows[name].null_count)
     return replace(
         known,
-        figures=BucketFigures(rows.num_rows, *_value_range(rows, stream.order), groups_in(rows, stream.group)),
+        figures=BucketFigures(rows.num_rows, *_range_or_everything(rows, stream.order), groups_in(rows, stream.group)),
         nulls=nulls,
         disordered=stream.order not in nulls and not is_ordered(rows, stream, bucket.layout),
         unfiltered=_columns_without_bloom(stream, bucket, data),
@@ -131,7 +129,7 @@ def _inspect_base(
 
 def _inspect_pending(stream: Stream, rows: pa.Table, known: BucketInspection) -> BucketInspection:
     # A revision that does not tell its place may be of any.
-    ends = (LOWEST, HIGHEST) if rows[stream.order].null_count else _value_range(rows, stream.order)
+    ends = (LOWEST, HIGHEST) if rows[stream.order].null_count else _range_or_everything(rows, stream.order)
     wrong = not np.array_equal(rows["_ordinal"].to_numpy(), np.arange(rows.num_rows))
     return replace(known, figures=BucketFigures(rows.num_rows, *ends), disordered=wrong, counting=rows.num_rows)
 
@@ -167,11 +165,8 @@ def schema_mismatch(wanted: pa.Schema, found: pa.Schema, may_lack: Collection[st
     return ""
 
 
-def _value_range(rows: pa.Table, name: str) -> Bounds:
-    """The least and greatest value of a column; everything if it has none."""
-    ends = pc.min_max(rows[name].cast(pa.int64()))
-    low, high = ends["min"].as_py(), ends["max"].as_py()
-    return (LOWEST, HIGHEST) if low is None else (low, high)
+def _range_or_everything(rows: pa.Table, name: str) -> Bounds:
+    return value_range(rows[name]) or (LOWEST, HIGHEST)
 
 
 def is_ordered(rows: pa.Table, stream: Stream, layout: Layout) -> bool:
@@ -211,9 +206,9 @@ def _inspect_overlay(stream: Stream, rows: pa.Table, known: BucketInspection) ->
     figures = BucketFigures.of_overlay(
         rows.num_rows,
         groups_in(pa.concat_tables([taken_from, brought.select(list(stream.group))]), stream.group),
-        _value_range(rows, REVISION),
-        _value_range(masked, old_column(stream.order)) if masked.num_rows else None,
-        _value_range(brought, stream.order) if brought.num_rows else None,
+        _range_or_everything(rows, REVISION),
+        _range_or_everything(masked, old_column(stream.order)) if masked.num_rows else None,
+        _range_or_everything(brought, stream.order) if brought.num_rows else None,
     )
     return replace(known, figures=figures, counting=brought.num_rows)
 
@@ -284,7 +279,7 @@ def inspect_result_bucket(context: ResultInspectionContext, source: BucketSource
         return replace(known, fault=stored)
     if bucket.role is Role.STATE:
         # Only the strategy that wrote it knows its columns.
-        return replace(known, figures=replace(BucketFigures.told(bucket), rows=stored.num_rows))
+        return replace(known, figures=replace(BucketFigures.from_bucket(bucket), rows=stored.num_rows))
     schema = _result_schema_of(context.shape, bucket.role)
     if fault := schema_mismatch(schema, stored.schema):
         return replace(known, fault=fault)
@@ -311,13 +306,7 @@ def _result_schema_of(shape: ResultShape, role: Role) -> pa.Schema:
 def _with_figures(rows: pa.Table, needed: Sequence[str], known: BucketInspection) -> BucketInspection:
     if nulls := tuple(name for name in needed if rows[name].null_count):
         return replace(known, nulls=nulls)
-    begins, ends = _range_or_none(rows, VS), _range_or_none(rows, VE if VE in rows.column_names else VS)
+    begins, ends = value_range(rows[VS]), value_range(rows[VE if VE in rows.column_names else VS])
     if begins is None:
         return replace(known, fault="there are no rows in it")
     return replace(known, figures=BucketFigures(rows.num_rows, *begins, ends=ends), counting=rows.num_rows)
-
-
-def _range_or_none(rows: pa.Table, name: str) -> Bounds | None:
-    ends = pc.min_max(rows[name])
-    low, high = ends["min"].as_py(), ends["max"].as_py()
-    return None if low is None else (low, high)

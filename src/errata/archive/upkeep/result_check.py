@@ -87,7 +87,11 @@ class ResultCheck:
         for bucket in self.case.buckets:
             told = self.seen[bucket.bucket_id]
             if differing_figures(bucket, told) or bucket.bucket_id in self.case.misclassed:
-                right = told.figures if told.figures is not None and told.whole(bucket) else BucketFigures.told(bucket)
+                right = (
+                    told.figures
+                    if told.figures is not None and told.whole(bucket)
+                    else BucketFigures.from_bucket(bucket)
+                )
                 size = bucket.size if told.size is None or not told.whole(bucket) else told.size
                 figures[bucket.bucket_id] = FigureRepair(bucket.role, right, size)
         if self.case.dropped:

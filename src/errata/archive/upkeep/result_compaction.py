@@ -61,7 +61,7 @@ class MergedBuckets:
 def is_merge_due(of: ResultArchive, number: int, masks: Iterable[Bucket]) -> bool:
     """Whether the evaluation with this number is to merge: periodically, or because there are many masks. Corrections
     take numbers, too, and do not merge; the evaluation after one merges for it."""
-    numbers = [number, *([of.last.number] if of.last.swept is not None else [])]
+    numbers = [number, *([of.last.number] if of.last.correction is not None else [])]
     return any(each % BUCKETS_PER_MERGE == 0 for each in numbers) or len(_small_buckets(masks)) >= BUCKETS_PER_MERGE
 
 
