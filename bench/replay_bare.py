@@ -61,7 +61,7 @@ class BareDepositor(ResultSink):
 def _committed(
     commit: Callable[[Catalog, EvaluationCommit, Cause], int], catalog: Catalog, done: EvaluationCommit, cause: Cause
 ) -> int:
-    return commit(catalog, replace(done, revisions={}, holds={}, serves=None), cause)
+    return commit(catalog, replace(done, revisions={}, consumed={}, table_update=None), cause)
 
 
 def _without_parts(plan: Plan, route: Route, step: EvaluationSpan, given: StepInput) -> AdvanceResult:

@@ -258,7 +258,7 @@ class ErrataJob(SparkSubmitOperator):
                 state = _state(ask, holder.owner)
                 if state is not None and state not in LIVE and leases.revoke_lease(site.catalog, holder):
                     self.log.info(
-                        "gave back the lease on %s, held by %s, which is %s", holder.name, holder.words, state
+                        "gave back the lease on %s, held by %s, which is %s", holder.name, holder.description, state
                     )
 
     def _release(self, tries: Iterable[int]) -> None:

@@ -145,7 +145,7 @@ def test_corrections_of_rows_that_have_not_come(tmp_path: Path) -> None:
         swept(there)
         there.take(quotes=["12,a,9;replace"])
         assert find_due_corrections(there.site).streams["quotes"].count == 3, "that row is there, though not stable yet"
-        assert [each.settled.replaced for each in swept(there).revised] == [1]
+        assert [each.counts.replaced for each in swept(there).revised] == [1]
         # The overlay's row is there, too; the one that is deleted no longer is.
         there.take(quotes=["12,a,;delete"])
         assert find_due_corrections(there.site)
@@ -156,7 +156,7 @@ def test_corrections_of_rows_that_have_not_come(tmp_path: Path) -> None:
         # Now one is behind the stable point, and wrong.
         there.take(quotes=["15,a,1"])
         assert find_due_corrections(there.site)
-        assert [each.settled.refused for each in swept(there).revised] == [1]
+        assert [each.counts.refused for each in swept(there).revised] == [1]
         there.take(quotes=["12,c,3", "20,a,1"])
         swept(there)
 

@@ -84,9 +84,9 @@ class Correction:
             of.last.begins,
             made,
             rows=sum(each.rows for each in made if each.role is Role.BASE),
-            swept=SweepSummary("all", "", {}),
+            correction=SweepSummary("all", "", {}),
             keeps_state=True,
-            serves=result_table_update(task, inputs, made, whole=True, corrects=True),
+            table_update=result_table_update(task, inputs, made, whole=True, corrects=True),
         )
         return commit_evaluation(site.catalog, done, Cause("sweep"))
 

@@ -293,7 +293,7 @@ class TestBadInput:
 
     def test_of_what_another_one_is_at_work_on(self, there: Answering) -> None:
         with leases.hold_lease(there.site.catalog, "query sums", "replay/r/t/1") as lease:
-            assert lease.ours
+            assert lease.is_held
             with pytest.raises(ErrataError, match="by another runner") as caught:
                 of_range(there, "sums")
         assert "it is replay/r/t/1 (process " in str(caught.value)

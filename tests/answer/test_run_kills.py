@@ -137,10 +137,10 @@ def test_a_transaction_that_is_killed_at_every_statement(
     prepared = tmp_path / "done.pickle"
 
     def keep(_catalog: object, done: EvaluationCommit, _cause: object) -> int:
-        serves = done.serves
+        serves = done.table_update
         assert serves is not None
         told = ResultTableUpdate(serves.table, Listed(list(serves.changes())), Listed(list(serves.current())))
-        prepared.write_bytes(pickle.dumps((None, replace(done, serves=told))))
+        prepared.write_bytes(pickle.dumps((None, replace(done, table_update=told))))
         raise KilledError
 
     with monkeypatch.context() as patched:

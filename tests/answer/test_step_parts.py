@@ -159,7 +159,7 @@ def test_what_has_come_and_was_corrected_between_parts(there: Answering, monkeyp
     assert frontier > 3
     there.run()
     there.check()
-    assert all(each.swept is None for each in evaluations(there, "sums"))
+    assert all(each.correction is None for each in evaluations(there, "sums"))
     there.edit({**CHAIN, "top": "SELECT max(s) AS top FROM sums"})
     there.run()
     there.check()
@@ -176,7 +176,7 @@ def test_corrections_are_swept_before_a_query_goes_on(
     there.take(quotes=LONGER)
     there.run()
     there.check()
-    swept = [each.swept is not None for each in evaluations(there, "sums")]
+    swept = [each.correction is not None for each in evaluations(there, "sums")]
     assert swept[2], "it is swept where it stands"
     assert not any(swept[3:])
     # What came before the kill, and what came after it, is the cause of what follows.

@@ -169,10 +169,10 @@ def test_a_transaction_that_is_killed_at_every_statement(
     prepared = tmp_path / "done.pickle"
 
     def keep(_catalog: object, done: EvaluationCommit, _cause: object) -> int:
-        serves = done.serves
+        serves = done.table_update
         assert serves is not None
         told = ResultTableUpdate(serves.table, Listed(list(serves.changes())), Listed(list(serves.current())))
-        prepared.write_bytes(pickle.dumps((None, replace(done, serves=told))))
+        prepared.write_bytes(pickle.dumps((None, replace(done, table_update=told))))
         raise KilledError
 
     with monkeypatch.context() as patched:
@@ -275,7 +275,7 @@ def test_two_sweepers_without_leases(
     same_as(there, course.after, *TEXTS)
     for name in TEXTS:
         told = evaluations_of(there.site.catalog, there.of(name).stream_id)
-        assert [(each.number, each.swept is not None) for each in told] == [(1, False), (2, False), (3, True)]
+        assert [(each.number, each.correction is not None) for each in told] == [(1, False), (2, False), (3, True)]
     there.close()
 
 
@@ -284,7 +284,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, query: str, do: Callable[[], obje
     left = [do]
 
     def later(catalog: Any, done: EvaluationCommit, cause: Any) -> Any:
-        if done.query == query and done.swept is not None and left:
+        if done.query == query and done.correction is not None and left:
             left.pop()()
         return commit_evaluation(catalog, done, cause)
 

@@ -272,7 +272,7 @@ def test_rows_that_come_with_a_correction_are_told_as_the_cause(begin: Begin) ->
     there.take(quotes=["3,a,9;replace"])
     there.take(quotes=["14,a,9", "15,b,3"])
     there.run()
-    assert there.of("sums").last.swept is None
+    assert there.of("sums").last.correction is None
     # The correction came with one commit, and has been swept; the rows came with the next.
     ((_, commit, batch),) = ledger.appended_batches(there.site.catalog, 5, 7)
     assert commit == 7

@@ -73,8 +73,12 @@ class TestPolicies:
                 assert (there.rows(name), there.feed(name)) == before[name]
             for name in stays:
                 last = there.of(name).last
-                assert last.swept is not None
-                assert (last.revisions, last.swept.technique, last.swept.changed) == ({"quotes": 5}, "none", 0)
+                assert last.correction is not None
+                assert (last.revisions, last.correction.technique, last.correction.changed) == (
+                    {"quotes": 5},
+                    "none",
+                    0,
+                )
                 # What is kept is of rows that have been revised: it is made anew when it is needed.
                 assert there.buckets(name, Role.STATE) == []
             there.take(quotes=["13,a,4", "14,b,5", "17,a,1"])
@@ -206,10 +210,10 @@ class TestTooOld:
             assert corrected(sweep(there.site)) == {"dear", "sums", "closed"}
             # Of one row by itself, and of windows that are adjusted, no others are needed.
             for name in ("dear", "closed"):
-                assert there.of(name).last.swept is not None
-                assert there.of(name).last.swept.refused == ()
+                assert there.of(name).last.correction is not None
+                assert there.of(name).last.correction.refused == ()
                 assert there.rows(name) != before[name][0]
-            swept = there.of("sums").last.swept
+            swept = there.of("sums").last.correction
             assert swept is not None
             (refused,) = swept.refused
             assert (refused.source, refused.first, refused.last, refused.count) == ("quotes", 1, 1, 1)
@@ -222,8 +226,8 @@ class TestTooOld:
             there.run()
             there.take(quotes=["12,a,2;replace"])
             assert corrected(sweep(there.site)) == set(texts)
-            assert there.of("sums").last.swept is not None
-            assert there.of("sums").last.swept.refused == ()
+            assert there.of("sums").last.correction is not None
+            assert there.of("sums").last.correction.refused == ()
             there.check("sums", "most", since=12)
 
     def test_some_are_and_others_go_through(self, tmp_path: Path) -> None:
@@ -232,7 +236,7 @@ class TestTooOld:
             before = there.rows("sums")
             there.take(quotes=["6,b,3;replace", "12,a,2;replace"])
             assert corrected(sweep(there.site)) == {"sums"}
-            swept = there.of("sums").last.swept
+            swept = there.of("sums").last.correction
             assert swept is not None
             assert [(each.first, each.last, each.count) for each in swept.refused] == [(1, 1, 1)]
             assert swept.changed > 0
@@ -417,9 +421,9 @@ def test_every_correction_is_one_commit_of_a_query(tmp_path: Path, spark: SparkS
         assert commits.newest_commit(there.site.catalog) == newest + history + len(TEXTS)
         for name in TEXTS:
             last = evaluations_of(there.site.catalog, there.of(name).stream_id)[-1]
-            assert last.swept is not None
+            assert last.correction is not None
             if name != "most":
-                assert last.swept.revisions == {"quotes": (0, 6)}
+                assert last.correction.revisions == {"quotes": (0, 6)}
                 assert last.cause == {"type": "revisions", "id": "quotes 1 to 6", "feed": "whole"}
         told: list[Row] = there.feed("dear")
         assert {each["op"] for each in told} == {"insert", "delete", "replace"}

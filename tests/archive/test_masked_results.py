@@ -345,7 +345,7 @@ def test_partial_aggregates_are_merged_as_they_are(archive: Archive, monkeypatch
     assert [row["_s0"]["y"] for row in source.read(archive.warehouse).to_pylist()] == [[3], [5], [5], [9]]
     assert inspect_result_bucket(
         ResultInspectionContext(SHAPE, archive.warehouse), source
-    ).figures == BucketFigures.told(bucket)
+    ).figures == BucketFigures.from_bucket(bucket)
 
 
 def test_masks_are_looked_at(archive: Archive) -> None:
@@ -353,7 +353,7 @@ def test_masks_are_looked_at(archive: Archive) -> None:
     (mask, *_) = buckets.visible_buckets(archive.catalog, 1, archive.of.last.commit_id, role=Role.MASK)
     (source,) = bucket_sources(archive.catalog, [mask])
     ward = ResultInspectionContext(SHAPE, archive.warehouse)
-    assert inspect_result_bucket(ward, source).figures == BucketFigures.told(mask)
+    assert inspect_result_bucket(ward, source).figures == BucketFigures.from_bucket(mask)
     kinds = {each.name: each for each in SHAPE.columns}
     other = ResultShape((replace(kinds["x"], type=ColumnType.parse("string")),), UpdatePattern.STRICT, timed=False)
     assert "x" in inspect_result_bucket(replace(ward, shape=other), source).fault
@@ -362,7 +362,7 @@ def test_masks_are_looked_at(archive: Archive) -> None:
 def test_merging_is_due_every_so_often_and_when_there_are_many_masks(archive: Archive) -> None:
     grown(archive, "ec")
     of, many = archive.of, result_compaction.BUCKETS_PER_MERGE
-    swept = replace(of, last=replace(of.last, number=many, swept=SweepSummary("all", "", {})))
+    swept = replace(of, last=replace(of.last, number=many, correction=SweepSummary("all", "", {})))
     masks = buckets.visible_buckets(archive.catalog, 1, of.last.commit_id, role=Role.MASK)
     assert [is_merge_due(of, number, masks) for number in (1, many - 1, many, many + 1)] == [False, False, True, False]
     assert is_merge_due(swept, many + 1, masks), "a correction has taken the number at which it was due"

@@ -113,7 +113,7 @@ def test_ageing_drops_whole_buckets_and_old_commits_keep_them(catalog: Catalog) 
     assert aged is not None
     assert ([each.vs_max for each in aged.buckets], aged.aged_to) == ([60, 89], 90)
     # Of the bucket that begins before the others end, eight rows turned out to lie there.
-    [beside] = aged.beside
+    [beside] = aged.partly_aged
     assert (beside.vs_min, aged.overlays) == (80, [])
     commit_id = maintenance.commit_age_out(catalog, standing, aged, {beside.bucket_id: 8}, CAUSE)
     assert [each.vs_max for each in buckets.visible_buckets(catalog, basis.stream_id, commit_id)] == [120, 200]

@@ -78,10 +78,14 @@ def real(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Catalog:
 
 def test_one_holder_at_a_time(catalog: Catalog) -> None:
     with leases.hold_lease(catalog, "query one", OWNER) as first, leases.hold_lease(catalog, "query one") as second:
-        assert (first.ours, second.ours) == (True, False)
-        assert second.by is not None
-        assert (second.by.owner, second.by.process, second.by.life) == (OWNER, this_process(), Liveness.LIVING)
-        assert second.by.words.startswith(f"{OWNER} (process {os.getpid()} of ")
+        assert (first.is_held, second.is_held) == (True, False)
+        assert second.other_holder is not None
+        assert (second.other_holder.owner, second.other_holder.process, second.other_holder.life) == (
+            OWNER,
+            this_process(),
+            Liveness.LIVING,
+        )
+        assert second.other_holder.description.startswith(f"{OWNER} (process {os.getpid()} of ")
         assert leases.living_lease_names(catalog) == {"query one"}
         assert rows(catalog)["query one"][2] == OWNER
     assert rows(catalog) == {}
@@ -89,11 +93,11 @@ def test_one_holder_at_a_time(catalog: Catalog) -> None:
 
 def test_what_a_killed_holder_left_is_taken_when_its_term_is_over(catalog: Catalog, clock: FixedClock) -> None:
     with leases.hold_lease(catalog, "query one", OWNER) as first:
-        assert first.ours
+        assert first.is_held
         clock.advance(leases.LEASE_MICROS)
         assert leases.living_lease_names(catalog) == set()
         with leases.hold_lease(catalog, "query one", "other") as second:
-            assert second.ours
+            assert second.is_held
             assert rows(catalog)["query one"][::2] == (2, "other")
     assert rows(catalog) == {}
 
@@ -101,14 +105,14 @@ def test_what_a_killed_holder_left_is_taken_when_its_term_is_over(catalog: Catal
 def test_what_a_process_that_was_killed_here_left_is_taken_at_once(catalog: Catalog, catalog_url: str) -> None:
     with a_process_that_holds(catalog_url, "query one") as process:
         with leases.hold_lease(catalog, "query one") as theirs:
-            assert theirs.by is not None
-            assert (theirs.by.process.pid, theirs.by.life) == (process.pid, Liveness.LIVING)
+            assert theirs.other_holder is not None
+            assert (theirs.other_holder.process.pid, theirs.other_holder.life) == (process.pid, Liveness.LIVING)
         process.send_signal(signal.SIGKILL)
         # A process that has ended and that nobody has asked how is dead, too.
-        assert until(lambda: theirs.by is not None and theirs.by.life is Liveness.DEAD)
+        assert until(lambda: theirs.other_holder is not None and theirs.other_holder.life is Liveness.DEAD)
         began = time.monotonic()
         with leases.hold_lease(catalog, "query one") as ours:
-            assert ours.ours
+            assert ours.is_held
         assert time.monotonic() - began < leases.LEASE_MICROS / SECOND / 3
     assert rows(catalog) == {}
 
@@ -125,7 +129,7 @@ def test_a_holder_elsewhere_that_died_is_waited_for_and_no_longer_than_a_term(re
     said: list[str] = []
     left_elsewhere(real, "query one", OWNER, lasts=SHORT)
     with leases.hold_lease(real, "query one", patience=WaitPolicy(0, said.append)) as lease:
-        assert lease.ours
+        assert lease.is_held
         assert rows(real)["query one"][0] == 2
     (line,) = said
     assert line.startswith(f"query one: held by {OWNER} (process 4711 of ")
@@ -136,7 +140,7 @@ def test_a_holder_elsewhere_that_died_is_waited_for_and_no_longer_than_a_term(re
 def test_a_holder_elsewhere_whose_clock_is_wrong_is_waited_for_no_longer(real: Catalog) -> None:
     left_elsewhere(real, "query one", lasts=3600 * SECOND)
     with leases.hold_lease(real, "query one") as lease:
-        assert lease.ours
+        assert lease.is_held
 
 
 def test_a_holder_elsewhere_that_renews_its_lease_lives(real: Catalog) -> None:
@@ -162,7 +166,7 @@ def test_who_is_patient_waits_for_a_holder_that_lives(catalog: Catalog, monkeypa
 
     def second() -> bool:
         with leases.hold_lease(catalog, "query one", "second", WaitPolicy(60, tell)) as lease:
-            return lease.ours
+            return lease.is_held
 
     with ThreadPoolExecutor(1) as pool:
         with leases.hold_lease(catalog, "query one", OWNER):
@@ -179,7 +183,7 @@ def test_patience_has_an_end(catalog: Catalog) -> None:
         leases.hold_lease(catalog, "query one"),
         leases.hold_lease(catalog, "query one", "", WaitPolicy(0.05)) as lease,
     ):
-        assert not lease.ours
+        assert not lease.is_held
 
 
 def test_only_what_is_held_for_an_owner_is_released(catalog: Catalog) -> None:
@@ -194,7 +198,7 @@ def test_only_what_is_held_for_an_owner_is_released(catalog: Catalog) -> None:
         assert leases.release_owned(catalog, OWNER) == []
         assert leases.living_lease_names(catalog) == {"query three", "query four"}
         with leases.hold_lease(catalog, "query one", "other") as again:
-            assert again.ours
+            assert again.is_held
 
 
 def test_a_lease_is_taken_away_from_the_holder_that_was_looked_at_only(catalog: Catalog) -> None:
@@ -209,10 +213,10 @@ def test_a_lease_is_taken_away_from_the_holder_that_was_looked_at_only(catalog: 
 
 def test_a_lease_is_renewed_while_it_is_held(real: Catalog) -> None:
     with leases.hold_lease(real, "query one") as ours:
-        assert ours.ours
+        assert ours.is_held
         time.sleep(0.8)
         with leases.hold_lease(real, "query one") as theirs:
-            assert not theirs.ours, "it has been held for longer than its term"
+            assert not theirs.is_held, "it has been held for longer than its term"
         assert not ours.lost
 
 
@@ -229,7 +233,7 @@ def test_leases_are_taken_and_given_back_together_but_for_those_that_somebody_ha
     with leases.hold_lease(real, "query two", OWNER):
         with leases.hold_free_leases(real, ["query one", "query two", "query three"], "run") as held:
             assert sorted(held) == ["query one", "query three"]
-            assert all(each.ours for each in held.values())
+            assert all(each.is_held for each in held.values())
             time.sleep(0.8)  # longer than a term: they are renewed
             assert {name: row[2] for name, row in rows(real).items()} == {
                 "query one": "run",
@@ -300,7 +304,7 @@ def test_a_catalog_that_stays_away_keeps_nobody_for_longer_than_the_lease_lasts(
 def hold(url: str, name: str) -> None:
     """Hold a lease until killed."""
     with leases.hold_lease(open_catalog(url), name) as lease:
-        assert lease.ours
+        assert lease.is_held
         sys.stdout.write("held\n")
         sys.stdout.flush()
         time.sleep(600)

@@ -106,7 +106,7 @@ def test_what_is_worded_otherwise_is_no_other_form(catalog: Catalog) -> None:
     assert queries.recorded_queries(catalog)["a"] == RecordedQuery(1, reworded, 1)
     # Of one whose record does not tell, whoever has read it says so.
     told = replace(reworded, fingerprint="0" * 64)
-    write(catalog, told, planned_on={"a": 1}, keeps=["a"])
+    write(catalog, told, planned_on={"a": 1}, same_form=["a"])
     assert queries.recorded_queries(catalog)["a"] == RecordedQuery(1, told, 1)
     assert queries.query_by_id(catalog, 1) == told
 

@@ -68,7 +68,11 @@ def pending(first: int, last: int, number: int = 1, **changes: Any) -> Bucket:
 
 def seen(bucket: Bucket, **changes: Any) -> BucketInspection:
     known = BucketInspection(
-        bucket.size, bucket.checksum, figures=BucketFigures.told(bucket), counting=bucket.rows, masked=bucket.masked
+        bucket.size,
+        bucket.checksum,
+        figures=BucketFigures.from_bucket(bucket),
+        counting=bucket.rows,
+        masked=bucket.masked,
     )
     return replace(known, **changes)
 
@@ -86,9 +90,9 @@ BUCKET = a_bucket()
         (seen(BUCKET), []),
         (BucketInspection(100), []),
         (BucketInspection(), [FindingKind.MISSING]),
-        (BucketInspection(99), [FindingKind.CUT]),
+        (BucketInspection(99), [FindingKind.SIZE]),
         (seen(BUCKET, size=99), [FindingKind.FIGURES]),
-        (BucketInspection(100, "sha256:01"), [FindingKind.CHANGED]),
+        (BucketInspection(100, "sha256:01"), [FindingKind.CHECKSUM]),
         (seen(BUCKET, fault="it cannot be opened"), [FindingKind.UNREADABLE]),
         (seen(BUCKET, nulls=("at",)), [FindingKind.NULLS]),
         (seen(BUCKET, disordered=True), [FindingKind.DISORDER]),
@@ -96,7 +100,7 @@ BUCKET = a_bucket()
         (seen(BUCKET, masked=1), [FindingKind.MASKED]),
         (seen(BUCKET, masked=None), []),
         (seen(BUCKET, figures=BucketFigures(9, 0, 9)), [FindingKind.FIGURES]),
-        (seen(BUCKET, figures=BucketFigures(9, 0, 9), checksum="sha256:01", masked=3), [FindingKind.CHANGED]),
+        (seen(BUCKET, figures=BucketFigures(9, 0, 9), checksum="sha256:01", masked=3), [FindingKind.CHECKSUM]),
     ],
 )
 def test_of_a_bucket_the_worst_is_told_or_all_that_is_known(

@@ -73,9 +73,9 @@ class Place:
             cause={},
             measures=EvaluationCost(),
             begins=LOWEST,
-            made=(),
+            new_buckets=(),
             replaces=replaces,
-            swept=swept,
+            correction=swept,
         )
         commit_evaluation(catalog, done, Cause("run"))
 

@@ -54,10 +54,10 @@ def commit_correction(result: CorrectionResult, inputs: RunInputs) -> Evaluation
         basis.last.begins,
         made,
         rows=sum(each.rows for each in made if each.role is Role.BASE),
-        holds=new_revisions_read(task, inputs),
-        serves=result_table_update(task, inputs, made, whole=True, corrects=True),
+        consumed=new_revisions_read(task, inputs),
+        table_update=result_table_update(task, inputs, made, whole=True, corrects=True),
         inputs=correction.inputs,
-        swept=swept,
+        correction=swept,
         keeps_state=correction.keeps_state,
     )
     return commit_or_discard(done, "sweep", inputs)

@@ -329,7 +329,7 @@ class _DueSearch:
         """Late versions. Where rows at the frontier have come, too, a sweep leaves it to the next evaluation to record
         what was read. Until then each sweep takes the same versions up again, which changes nothing: not due."""
         since = basis.last.data_commit
-        if basis.last.swept is not None and has_newer_rows(basis, self._view):
+        if basis.last.correction is not None and has_newer_rows(basis, self._view):
             since = max(since, basis.last.commit_id)
         came = [each.added_in for each in change.buckets if each.added_in > since]
         if came:

@@ -55,7 +55,7 @@ class EvaluationOutcome:
     @property
     def swept(self) -> SweepSummary | None:
         """What was corrected, if it was a correction."""
-        return self.published.last.swept
+        return self.published.last.correction
 
 
 def commit_task(
@@ -75,11 +75,11 @@ def commit_task(
         measures,
         task.begins,
         made,
-        merged=before.merged,
+        merged_buckets=before.merged,
         rows=output.rows(Role.BASE) + before.rows,
         replaces=task.replaces,
-        holds=new_revisions_read(task, inputs),
-        serves=result_table_update(task, inputs, output.buckets, whole=cause["feed"] == "whole"),
+        consumed=new_revisions_read(task, inputs),
+        table_update=result_table_update(task, inputs, output.buckets, whole=cause["feed"] == "whole"),
         inputs=task.inputs,
     )
     return commit_or_discard(done, "run", inputs)
@@ -88,9 +88,9 @@ def commit_task(
 def commit_or_discard(done: EvaluationCommit, flow: str, inputs: RunInputs) -> EvaluationOutcome:
     """Make what has been written visible. Where another runner has committed first, remove it and raise."""
     site = inputs.site
-    with site.discard_on_conflict(done.made):
+    with site.discard_on_conflict(done.new_buckets):
         now = result_archives.commit_evaluation(site.catalog, done, site.caused_by(flow, inputs.spark.opened))
-    return EvaluationOutcome(done.query, now.last.commit_id, done.step, done.measures, now)
+    return EvaluationOutcome(done.query, now.last.commit_id, done.span, done.measures, now)
 
 
 def new_revisions_read(task: EvaluationTask, inputs: RunInputs) -> dict[int, int]:
@@ -171,10 +171,10 @@ def _last_full_data_commit(task: EvaluationTask, inputs: RunInputs) -> int:
     """The commit as of which the last evaluation read the streams that was neither a correction nor a part."""
     if task.basis is None:
         return LOWEST
-    if task.basis.last.swept is None and not task.basis.last.is_part:
+    if task.basis.last.correction is None and not task.basis.last.is_part:
         return task.basis.last.data_commit
     history = evaluations_of(inputs.site.catalog, task.basis.stream_id)
-    return max((each.data_commit for each in history if each.swept is None and not each.is_part), default=LOWEST)
+    return max((each.data_commit for each in history if each.correction is None and not each.is_part), default=LOWEST)
 
 
 # Updates of result tables.

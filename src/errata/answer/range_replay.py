@@ -100,7 +100,7 @@ def replay_range(
         if lease.other_holder is not None:
             raise ErrataError(
                 f"query {wanted.query} is being evaluated or corrected by another runner",
-                why=f"it is {lease.other_holder.words}",
+                why=f"it is {lease.other_holder.description}",
                 how="run it again when that has ended",
             )
         return replay.run(lease)

@@ -195,7 +195,7 @@ def unread_corrections(of: ResultArchive, basis: ResultArchive, view: SourceStat
     history = view.evaluations(of)
     if known is None:
         known = max((each.number for each in history if each.commit_id < basis.last.commit_id), default=0)
-    return [each for each in history if each.number > known and each.swept is not None and each.swept.changed]
+    return [each for each in history if each.number > known and each.correction is not None and each.correction.changed]
 
 
 def has_newer_rows(basis: ResultArchive, view: SourceStates) -> bool:

@@ -314,7 +314,7 @@ def _select_corrections(catalog: Catalog, wanted: Select[Any]) -> list[Correctio
     return [
         CorrectionRecord(row.name, row.stream_id, row.removed_in is not None, evaluation, known[row.commit_id])
         for row in rows
-        if (evaluation := evaluation_from_row(row)).swept is not None
+        if (evaluation := evaluation_from_row(row)).correction is not None
     ]
 
 

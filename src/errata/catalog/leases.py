@@ -66,9 +66,9 @@ class LeaseHolder:
         return self.process.life
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """For a person: who it is, and since when."""
-        who = f"{self.owner} ({self.process.words})" if self.owner else self.process.words
+        who = f"{self.owner} ({self.process.description})" if self.owner else self.process.description
         return f"{who}, since {format_instant(self.since)[:19]}"
 
 
@@ -85,7 +85,7 @@ class Lease:
     """A lease that was asked for: held by this process until the block ends, or by another one."""
 
     name: str
-    by: LeaseHolder | None = None
+    other_holder: LeaseHolder | None = None
     """The other holder; None when the lease could be had."""
     lost: bool = False
     """Whether another process has taken it since: the same work may then be done twice."""
@@ -94,17 +94,17 @@ class Lease:
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
-    def ours(self) -> bool:
+    def is_held(self) -> bool:
         """Whether it could be had."""
-        return self.by is None
+        return self.other_holder is None
 
 
 @contextmanager
 def hold_lease(catalog: Catalog, name: str, owner: str = "", patience: WaitPolicy | None = None) -> Iterator[Lease]:
     """The lease, if it could be had: renewed until the block ends, and then returned."""
     lease = Lease(name)
-    lease.by = _wait_for_lease(catalog, lease, owner, patience or WaitPolicy())
-    if not lease.ours:
+    lease.other_holder = _wait_for_lease(catalog, lease, owner, patience or WaitPolicy())
+    if not lease.is_held:
         yield lease
         return
     with _renewal(catalog, [lease]):
@@ -220,9 +220,9 @@ def _wait_for_lease(catalog: Catalog, lease: Lease, owner: str, patience: WaitPo
 
 def _wait_message(holder: LeaseHolder, *, alive: bool) -> str:
     if alive:
-        return f"{holder.name}: waiting for {holder.words}"
+        return f"{holder.name}: waiting for {holder.description}"
     return (
-        f"{holder.name}: held by {holder.words}; waiting up to {LEASE_MICROS // SECOND} seconds to see "
+        f"{holder.name}: held by {holder.description}; waiting up to {LEASE_MICROS // SECOND} seconds to see "
         "whether that is alive"
     )
 

@@ -43,7 +43,7 @@ class CompactionCommit:
     """The last revision that was folded; 0 for none."""
 
     @property
-    def gone(self) -> list[Bucket]:
+    def removed(self) -> list[Bucket]:
         return [*self.replaced, *self.folded]
 
 
@@ -63,7 +63,7 @@ def commit_compaction(catalog: Catalog, basis: StreamState, made: CompactionComm
             cause=cause,
             summary=_compaction_summary(made),
             archive=now,
-            removes=made.gone,
+            removes=made.removed,
             adds=[BucketAddition(made.written, masked=made.masked)],
             state={"folded": max(basis.folded, made.up_to)},
         ).commit(connection, catalog.clock.now())
@@ -79,7 +79,7 @@ def _recheck_compaction(connection: Connection, now: Row[Any], basis: StreamStat
     consumed = streams.consumed_revision(connection, basis.stream_id)
     if consumed is not None and consumed < made.up_to:
         raise BasisConflict  # a new consumer has still to take revisions that were folded
-    if _count_masked(connection, made.gone) != sum(bucket.masked for bucket in made.gone):
+    if _count_masked(connection, made.removed) != sum(bucket.masked for bucket in made.removed):
         raise BasisConflict  # rows in the replaced buckets have been corrected since
 
 
@@ -101,7 +101,7 @@ def _compaction_summary(made: CompactionCommit) -> dict[str, object]:
         "folded": len(made.folded),
         "revisions": sum(bucket.rows for bucket in made.folded),
         "rows": sum(bucket.rows for bucket in made.written),
-        "bytes_before": sum(bucket.size for bucket in made.gone),
+        "bytes_before": sum(bucket.size for bucket in made.removed),
         "bytes": sum(bucket.size for bucket in made.written),
     }
 
@@ -118,11 +118,11 @@ class AgeOutPlan:
     """Base buckets that lie completely before `aged_to`."""
     aged_to: int
     """Rows before this place no longer count; all rows from it on do."""
-    beside: Sequence[Bucket]
+    partly_aged: Sequence[Bucket]
     """Base buckets that begin before it and end after it, and stay."""
     overlays: Sequence[Bucket]
     """Overlays that mask or bring rows which no longer count."""
-    gone: Sequence[Bucket]
+    dropped_overlays: Sequence[Bucket]
     """Overlays whose rows all no longer count, and which are dropped."""
 
     def rows(self, hidden: Mapping[int, int]) -> int:
@@ -156,7 +156,7 @@ def commit_age_out(
         if now.aged_to != basis.aged_to or _plan_age_out(connection, now, held) != aged:
             raise BasisConflict
         check_no_new_readers(connection, seen)
-        rows, gone = aged.rows(hidden), [*aged.buckets, *aged.gone]
+        rows, gone = aged.rows(hidden), [*aged.buckets, *aged.dropped_overlays]
         summary = {
             "dropped_buckets": len(aged.buckets),
             "dropped_rows": rows,
@@ -246,7 +246,7 @@ class ResultAgeOutPlan:
         return sum(each.rows for each in self.buckets)
 
     @property
-    def gone(self) -> list[Bucket]:
+    def dropped(self) -> list[Bucket]:
         """All buckets that are dropped."""
         return [*self.buckets, *self.feed, *self.parts, *self.masks]
 
@@ -283,7 +283,7 @@ def commit_result_age_out(
         if _plan_result_age_out(connection, of.stream_id, row.stable, retention, held) != aged:
             raise BasisConflict
         check_no_new_readers(connection, seen)
-        gone = aged.gone
+        gone = aged.dropped
         summary: dict[str, object] = {
             "query": of.name,
             "dropped_buckets": len(gone),

@@ -57,7 +57,7 @@ class ProcessIdentity:
         return asdict(self)
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """For a person: `process 4711 of ann on host vm`."""
         if not self.pid:
             return "a process that nothing is known of"

@@ -57,7 +57,7 @@ class QueryChangeSet:
     drop: Sequence[str] = ()
     planned_on: Mapping[str, int] | None = field(default=None)
     """The queries when this was planned, each with the commit that had recorded it; None: not checked."""
-    keeps: Collection[str] = ()
+    same_form: Collection[str] = ()
     """Queries to write that are known to have the recorded form, even if their records differ."""
 
 
@@ -94,7 +94,7 @@ def record_queries(connection: Connection, commit_id: int, writes: QueryChangeSe
     kept = {
         each.name
         for each in writes.write
-        if each.name in live and (each.name in writes.keeps or each.same_form(live[each.name].checked))
+        if each.name in live and (each.name in writes.same_form or each.same_form(live[each.name].checked))
     }
     gone = sorted(each.query_id for name, each in live.items() if name not in kept)
     for start in range(0, len(gone), _NAMES_PER_STATEMENT):

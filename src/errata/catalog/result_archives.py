@@ -88,41 +88,41 @@ class EvaluationCommit:
     shape: ResultShape
     basis: ResultArchive | None
     """The results that it goes on from; None for the first evaluation of this form of the query."""
-    step: EvaluationSpan
+    span: EvaluationSpan
     data_commit: int
     revisions: Mapping[str, int]
     cause: Mapping[str, Any]
     measures: EvaluationCost
     begins: int
-    made: Sequence[NewBucket]
-    merged: Sequence[Bucket] = ()
+    new_buckets: Sequence[NewBucket]
+    merged_buckets: Sequence[Bucket] = ()
     """Small buckets whose rows are in the new ones."""
     rows: int = 0
     """The change of the number of results, also ended ones."""
     replaces: ResultArchive | None = None
     """The results of the former form of the query, which end with this commit."""
-    holds: Mapping[int, int] = field(default_factory=dict)
+    consumed: Mapping[int, int] = field(default_factory=dict)
     """By id of a stream that is read, the revision up to which the query has consumed; only where it has changed."""
 
-    serves: ResultTableUpdate | None = None
+    table_update: ResultTableUpdate | None = None
     inputs: Mapping[str, int] = field(default_factory=dict)
     """For each query that is read, the number of its last evaluation that is worked in."""
-    swept: SweepSummary | None = None
+    correction: SweepSummary | None = None
     """What a correction did. Open results and those at the tip then stay, except masked ones."""
     keeps_state: bool = False
     """Whether the strategy's state is still correct after a correction."""
 
     @property
-    def takes_away(self) -> tuple[Role, ...]:
+    def removed_roles(self) -> tuple[Role, ...]:
         """The roles of buckets of the former evaluation that this one removes."""
-        if self.swept is None:
+        if self.correction is None:
             return _REPLACED_ROLES
         return () if self.keeps_state else (Role.STATE,)
 
     @property
     def is_replay(self) -> bool:
         """Whether it is a correction that works in no revision."""
-        return self.swept is not None and not self.swept.revisions
+        return self.correction is not None and not self.correction.revisions
 
     @property
     def number(self) -> int:
@@ -215,7 +215,7 @@ def commit_evaluation(catalog: Catalog, done: EvaluationCommit, cause: Cause) ->
     """Commit an evaluation, and return the new state of the results."""
     with catalog.writing() as connection:
         there = _lock_archive(connection, done)
-        for stream_id in sorted(done.holds):
+        for stream_id in sorted(done.consumed):
             streams.lock_stream(connection, stream_id)
         committed = _transaction(connection, done, there, cause).commit_archive(connection, catalog.clock.now())
         now, commit_id = committed.archive, committed.commit_id
@@ -225,10 +225,10 @@ def commit_evaluation(catalog: Catalog, done: EvaluationCommit, cause: Cause) ->
         connection.execute(_INSERT_EVALUATION, values)
         if not done.is_replay:
             connection.execute(_DELETE_FAULT, {"query": done.query_id})
-        for base, revision in done.holds.items():
+        for base, revision in done.consumed.items():
             streams.record_consumed(connection, base, queries.consumer_name(done.query), revision)
-        if done.serves is not None:
-            _update_result_table(connection, done, done.serves, commit_id)
+        if done.table_update is not None:
+            _update_result_table(connection, done, done.table_update, commit_id)
         counted = now["added_in"], now["rows"], now["inline_bytes"]
         last = _evaluation_from_values(values)
         return ResultArchive(now["stream_id"], done.query, done.query_id, done.shape, *counted, last)
@@ -240,12 +240,12 @@ def _update_result_table(
     """Bring the result table up to date; one that is not there, or is of another form, is made anew."""
     told = done.basis is not None or (done.replaces is not None and done.cause["feed"] == "whole")
     before = done.basis or done.replaces
-    further = before is not None and before.frontier <= done.step.until
+    further = before is not None and before.frontier <= done.span.until
     goes_on = told and further and result_tables.table_fits(connection, serves.table)
     if not goes_on:
         result_tables.create_table(connection, serves.table)
     records = serves.changes() if goes_on else serves.current()
-    result_tables.update_table(connection, serves.table, commit_id, done.cause, records, done.step.until)
+    result_tables.update_table(connection, serves.table, commit_id, done.cause, records, done.span.until)
 
 
 def _lock_archive(connection: Connection, done: EvaluationCommit) -> Row[Any] | None:
@@ -270,8 +270,8 @@ def _transaction(connection: Connection, done: EvaluationCommit, there: Row[Any]
     """The change of the archive. A new archive takes the place of that of the query's former form."""
     basis = None if done.basis is None else there
     former: list[Bucket] = []
-    if basis is not None and done.takes_away:
-        former = buckets.live_buckets(connection, basis.stream_id, *done.takes_away)
+    if basis is not None and done.removed_roles:
+        former = buckets.live_buckets(connection, basis.stream_id, *done.removed_roles)
     # Only the next evaluation reads a state, so no reader of an older commit needs a former one.
     states = [each for each in former if each.role is Role.STATE]
     return Transaction(
@@ -280,12 +280,14 @@ def _transaction(connection: Connection, done: EvaluationCommit, there: Row[Any]
         archive=NewArchive(done.query, done.query_id) if basis is None else basis,
         is_listed=False,
         ends=[] if done.replaces is None or basis is not None else [done.replaces.stream_id],
-        removes=[] if basis is None else [*(each for each in former if each.role is not Role.STATE), *done.merged],
+        removes=[]
+        if basis is None
+        else [*(each for each in former if each.role is not Role.STATE), *done.merged_buckets],
         deletes=states,
-        adds=[BucketAddition(done.made)],
+        adds=[BucketAddition(done.new_buckets)],
         state={
-            "stable": done.step.until,
-            "vs_max": done.step.until,
+            "stable": done.span.until,
+            "vs_max": done.span.until,
             "rows": done.rows + (0 if basis is None else basis.rows),
         },
     )
@@ -297,15 +299,15 @@ def _evaluation_values(done: EvaluationCommit, stream_id: int, commit_id: int) -
         "number": done.number,
         "commit_id": commit_id,
         "data_commit": done.data_commit,
-        "since": done.step.since,
-        "until": done.step.until,
+        "since": done.span.since,
+        "until": done.span.until,
         "begins": done.begins,
         "revisions": dict(done.revisions),
         "cause": dict(done.cause),
         "measures": done.measures.record(),
         "inputs": dict(done.inputs),
-        "swept": None if done.swept is None else done.swept.record(),
-        "refused": None if done.swept is None else done.swept.refusals or None,
+        "swept": None if done.correction is None else done.correction.record(),
+        "refused": None if done.correction is None else done.correction.refusals or None,
     }
 
 
@@ -313,7 +315,7 @@ def _evaluation_summary(done: EvaluationCommit) -> dict[str, object]:
     told: dict[str, object] = {"query": done.query, "data_commit": done.data_commit, "results": done.measures.rows}
     if done.measures.engine:
         told |= {"engine": done.measures.engine, "engine_why": done.measures.engine_why}
-    if (swept := done.swept) is not None:
+    if (swept := done.correction) is not None:
         told |= {"technique": swept.technique, "compared": swept.compared, "changed": swept.changed}
         if swept.refused:
             told["refused"] = swept.refusals

@@ -156,7 +156,7 @@ class RevisionCommit:
     waiting: Sequence[tuple[int, NewBucket]]
     """Revisions that go on waiting, with the number of their batch. They are numbered anew."""
     bad: Sequence[BadRevision]
-    settled: RevisionCounts
+    counts: RevisionCounts
     masked: Mapping[int, int]
     """How many more rows of which bucket are superseded."""
     reach: Interval | None
@@ -165,7 +165,7 @@ class RevisionCommit:
     @property
     def settles(self) -> bool:
         """Whether anything would change. Revisions that only go on waiting are left as they are."""
-        return self.count > self.settled.waiting
+        return self.count > self.counts.waiting
 
     @property
     def count(self) -> int:
@@ -186,7 +186,7 @@ def commit_revisions(
         now = lock_basis(connection, basis.stream_id)
         _recheck_revisions(connection, now, basis, decided)
         quarantine.quarantine_revisions(connection, basis.stream_id, decided.bad)
-        settled = decided.settled
+        settled = decided.counts
         waiting = [BucketAddition([bucket], batch_no) for batch_no, bucket in decided.waiting]
         return Transaction(
             cause=cause,
@@ -208,7 +208,7 @@ def _recheck_revisions(connection: Connection, now: Row[Any], basis: StreamState
         raise BasisConflict
     if streams.is_declared_since(connection, basis.stream_id, basis.changed_in):
         raise BasisConflict
-    if decided.settled.ignored:
+    if decided.counts.ignored:
         return  # no row was read
     if decided.waiting and now.revisions != basis.revisions:
         raise BasisConflict  # waiting revisions are numbered after all that there were when this was decided
@@ -222,6 +222,6 @@ def _recheck_revisions(connection: Connection, now: Row[Any], basis: StreamState
 
 
 def _revision_summary(decided: RevisionCommit) -> dict[str, object]:
-    counts = {name: count for name, count in asdict(decided.settled).items() if count}
+    counts = {name: count for name, count in asdict(decided.counts).items() if count}
     first = min(bucket.revision_first or 0 for bucket in decided.claimed)
     return counts | {"first_revision": first, "last_revision": decided.last}

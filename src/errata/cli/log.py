@@ -133,13 +133,13 @@ def leases(
             _print_leases(list_holders(site.catalog), kind)
             return 0
         holder = _find_lease(list_holders(site.catalog), name)
-        if not yes and not confirm(f"release {holder.name}, held by {holder.words} ({holder.life})?"):
+        if not yes and not confirm(f"release {holder.name}, held by {holder.description} ({holder.life})?"):
             print_message("nothing was done")
             return EXIT_FAILED
         if not revoke_lease(site.catalog, holder):
             print_message(f"{holder.name}: given back meanwhile; nothing was done")
             return 0
-    print_message(f"{holder.name}: released; it was held by {holder.words}")
+    print_message(f"{holder.name}: released; it was held by {holder.description}")
     return 0
 
 
@@ -164,7 +164,7 @@ def _lease_record(each: LeaseHolder) -> TableRecord:
     return {
         "lease": each.name,
         "owner": each.owner,
-        "process": each.process.words,
+        "process": each.process.description,
         "since": format_instant(each.since),
         "until": format_instant(each.until),
         "life": each.life.value,

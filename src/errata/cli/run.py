@@ -142,7 +142,7 @@ class UnfinishedQueries(Protocol):
 def unfinished_lines(report: UnfinishedQueries, faults: Sequence[ErrataError]) -> Iterator[str]:
     """What became of queries that were not taken further, in words. `faults`: why the first ones have stopped."""
     for name in report.busy[:MAX_FAULTS]:
-        by = f": {report.holders[name].words}" if name in report.holders else ""
+        by = f": {report.holders[name].description}" if name in report.holders else ""
         yield f"query {name} is being evaluated by another runner{by}"
     yield from _remaining_line(report.busy, "by another runner")
     for fault in faults:

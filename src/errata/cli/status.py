@@ -129,7 +129,9 @@ def _stopped_hint(each: QueryStatus) -> str:
 def _blocked_hint(each: QueryStatus) -> str:
     if each.holder is None:
         raise AssertionError("only of a query that somebody holds")
-    return f"query {each.name} waits for {each.holder.words} ({each.holder.life}): errata leases release {each.name}"
+    return (
+        f"query {each.name} waits for {each.holder.description} ({each.holder.life}): errata leases release {each.name}"
+    )
 
 
 def _left_out_hint(each: QueryStatus) -> str:
@@ -190,7 +192,7 @@ def _query_row(each: QueryStatus) -> TableRecord:
         "refused": ", ".join(f"{refusal.count:,} of {refusal.source}" for refusal in each.refused),
         "on_revision": _policy_words(each),
         "waits_for": each.waits_for or "",
-        "lease": "" if each.holder is None else each.holder.words,
+        "lease": "" if each.holder is None else each.holder.description,
         "declared": "" if each.declared is DeclarationState.AGREED else each.declared.value,
     }
 
@@ -198,7 +200,7 @@ def _query_row(each: QueryStatus) -> TableRecord:
 def _lease_words(holder: LeaseHolder) -> TableRecord:
     return {
         "owner": holder.owner,
-        "process": holder.process.words,
+        "process": holder.process.description,
         "since": format_instant(holder.since),
         "until": format_instant(holder.until),
         "life": holder.life.value,

@@ -314,7 +314,7 @@ def _record_plan(catalog: Catalog, planned: ApplyPlan) -> int:
             [*of_queries.creates, *(each.after for each in of_queries.changes)],
             of_queries.drops,
             planned.queries_on,
-            keeps=[each.after.name for each in of_queries.changes if each.keeps_results],
+            same_form=[each.after.name for each in of_queries.changes if each.keeps_results],
         ),
     )
 

@@ -190,7 +190,7 @@ def _print_sweep(each: EvaluationOutcome) -> None:
 def _print_blocked(report: RoundsReport, faults: Iterable[ErrataError]) -> None:
     """Print why queries were not evaluated, the gravest last, since a task's last line is its reason."""
     for name in report.busy:
-        by = f": {report.holders[name].words}" if name in report.holders else ""
+        by = f": {report.holders[name].description}" if name in report.holders else ""
         _print_line(f"{name}: another runner is at work on it{by}")
     for name, other in report.held:
         _print_line(f"{name}: waits for {other}")

@@ -160,7 +160,7 @@ class Evaluation:
     """Answers are complete from this instant on: rows for earlier ones had been aged out."""
     inputs: Mapping[str, int] = field(default_factory=dict)
     """For each query that is read, the number of its last evaluation that is worked in."""
-    swept: SweepSummary | None = None
+    correction: SweepSummary | None = None
     """What a correction did; None for an evaluation that goes on to later instants."""
 
     @property

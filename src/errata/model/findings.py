@@ -33,8 +33,8 @@ class FindingKind(StrEnum):
     """The kind of a finding, in a word that programs can use."""
 
     MISSING = "missing"
-    CUT = "size"
-    CHANGED = "checksum"
+    SIZE = "size"
+    CHECKSUM = "checksum"
     UNREADABLE = "unreadable"
     NULLS = "nulls"
     DISORDER = "order"
@@ -89,7 +89,7 @@ class BucketFigures:
     """Of results."""
 
     @classmethod
-    def told(cls, bucket: Bucket) -> BucketFigures:
+    def from_bucket(cls, bucket: Bucket) -> BucketFigures:
         """The figures in the index."""
         numbers = None
         if bucket.role is Role.OVERLAY and bucket.revision_first is not None and bucket.revision_last is not None:
@@ -106,7 +106,7 @@ class BucketFigures:
         low, high = min((low for low, _ in both), default=LOWEST), max((high for _, high in both), default=HIGHEST)
         return cls(rows, low, high, groups, numbers, masks, content)
 
-    def differing(self, other: BucketFigures) -> list[str]:
+    def differing_names(self, other: BucketFigures) -> list[str]:
         """The names of the figures that differ."""
         return [each.name for each in fields(self) if getattr(self, each.name) != getattr(other, each.name)]
 
@@ -229,7 +229,7 @@ def differing_figures(bucket: Bucket, seen: BucketInspection) -> list[str]:
     """The names of the index figures that differ from those of the bucket's rows."""
     if seen.figures is None or not seen.whole(bucket):
         return []
-    told = seen.figures.differing(BucketFigures.told(bucket))
+    told = seen.figures.differing_names(BucketFigures.from_bucket(bucket))
     return told if seen.size == bucket.size else [*told, "bytes"]
 
 
@@ -239,10 +239,10 @@ def content_loss(bucket: Bucket, seen: BucketInspection) -> tuple[FindingKind, s
     if seen.size is None:
         return FindingKind.MISSING, f"the {thing} {'are' if bucket.inline else 'is'} missing"
     if seen.checksum is None and seen.size != bucket.size:
-        return FindingKind.CUT, f"{seen.size:,} bytes are there, {bucket.size:,} were written"
+        return FindingKind.SIZE, f"{seen.size:,} bytes are there, {bucket.size:,} were written"
     if seen.checksum is not None and seen.checksum != bucket.checksum:
         return (
-            FindingKind.CHANGED,
+            FindingKind.CHECKSUM,
             f"the {thing} {'are' if bucket.inline else 'is'} not what was written: the checksum differs",
         )
     return (FindingKind.UNREADABLE, seen.fault) if seen.fault else None
@@ -252,7 +252,7 @@ def figure_findings(patient: NamedArchive, bucket: Bucket, seen: BucketInspectio
     """Findings about index figures that differ from those of the rows."""
     wrong = differing_figures(bucket, seen)
     if wrong and seen.figures is not None:
-        told = BucketFigures.told(bucket)
+        told = BucketFigures.from_bucket(bucket)
         pairs = [
             f"{name} {bucket.size if name == 'bytes' else _figure_text(getattr(told, name))} instead of "
             f"{seen.size if name == 'bytes' else _figure_text(getattr(seen.figures, name))}"

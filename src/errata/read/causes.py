@@ -138,8 +138,8 @@ class CauseTracer:
         region = form.region(result.key, result.vs, result.at)
         before = self._before(result.of, evaluation)
         found: list[ProvenanceCause] = []
-        if evaluation.swept is not None:
-            for name, (since, up_to) in evaluation.swept.revisions.items():
+        if evaluation.correction is not None:
+            for name, (since, up_to) in evaluation.correction.revisions.items():
                 found += self._taken_up(form, region, name, since, up_to, result) or _revision_range(name, since, up_to)
         else:
             reads, gone = form.reads(region), dict[str, pa.Table]()
@@ -170,7 +170,7 @@ class CauseTracer:
         """The commit of the streams' state that the answer had last been advanced over; corrections in between do not
         move it."""
         earlier = [each for each in self._numbered(of).values() if each.number < evaluation.number]
-        return max((each.data_commit for each in earlier if each.swept is None and not each.is_part), default=0)
+        return max((each.data_commit for each in earlier if each.correction is None and not each.is_part), default=0)
 
     def _numbered(self, of: ResultArchive) -> dict[int, Evaluation]:
         if of.stream_id not in self._evaluations:
@@ -319,7 +319,7 @@ class CauseTracer:
         """The corrected results of another query that lead to a region; `numbers` are two of its evaluations, the first
         exclusive."""
         known = self._numbered(of)
-        sweeps = [each for number, each in known.items() if numbers[0] < number <= numbers[1] and each.swept]
+        sweeps = [each for number, each in known.items() if numbers[0] < number <= numbers[1] and each.correction]
         if not sweeps:
             return []
         site, shape, inner = self.site, of.shape, self.forms.of(of)

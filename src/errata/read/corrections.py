@@ -126,7 +126,7 @@ def check_query_name(site: Site, name: str) -> None:
 
 
 def _correction_summary(each: CorrectionRecord) -> CorrectionSummary:
-    swept = each.evaluation.swept
+    swept = each.evaluation.correction
     if swept is None:
         raise AssertionError("only of an evaluation that corrects")
     cause = each.evaluation.cause

@@ -217,7 +217,7 @@ def _blocked_points(queries: Sequence[QueryStatus]) -> Iterator[AttentionPoint]:
     blocked = [each for each in queries if each.blocked]
     for each in blocked[:MAX_NAMED]:
         if each.holder is not None:
-            words = f"{each.name} waits for {each.holder.words}"
+            words = f"{each.name} waits for {each.holder.description}"
             yield AttentionPoint(words, f"errata leases release {each.name}", command=True, panel="health")
     if len(blocked) > MAX_NAMED:
         yield AttentionPoint(f"{len(blocked) - MAX_NAMED} more queries wait for who is at work on them", panel="health")

@@ -131,7 +131,7 @@ class ResultState:
         """The commit whose state of the streams it was made from. A correction reads what had been applied when it was
         committed."""
         evaluation = self.evaluation
-        return evaluation.data_commit if evaluation.swept is None else evaluation.commit_id
+        return evaluation.data_commit if evaluation.correction is None else evaluation.commit_id
 
 
 @dataclass(frozen=True, slots=True)

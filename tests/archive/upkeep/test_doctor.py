@@ -238,8 +238,8 @@ FILES: Mapping[str, tuple[Damage, FindingKind]] = {
     "a file of an overlay is gone": (lambda body: body.path(body.overlay).unlink(), FindingKind.MISSING),
     "a file of pending revisions is gone": (lambda body: body.path(body.pending).unlink(), FindingKind.MISSING),
     "rows in the catalog are gone": (without_data, FindingKind.MISSING),
-    "a file was cut": (lambda body: cut(body.path(body.base(8))), FindingKind.CHANGED),
-    "a bit has flipped": (lambda body: flip(body.path(body.base(8))), FindingKind.CHANGED),
+    "a file was cut": (lambda body: cut(body.path(body.base(8))), FindingKind.CHECKSUM),
+    "a bit has flipped": (lambda body: flip(body.path(body.base(8))), FindingKind.CHECKSUM),
     "it is no parquet": (lambda body: body.replace(body.base(20), b"nothing"), FindingKind.UNREADABLE),
     "a column is of another type": (other_type, FindingKind.UNREADABLE),
     "there is no key": (
@@ -265,7 +265,7 @@ def test_files_that_are_damaged_are_named(body: Body, name: str) -> None:
         ("a file is gone", [FindingKind.MISSING]),
         ("a file of an old commit is gone", [FindingKind.MISSING]),
         ("rows in the catalog are gone", [FindingKind.MISSING]),
-        ("a file was cut", [FindingKind.CUT]),
+        ("a file was cut", [FindingKind.SIZE]),
         ("a bit has flipped", []),
     ],
 )
