@@ -28,7 +28,7 @@ with errata.open(HERE) as project:
     story = project.why("mean", {"symbol": "IBM", "window_start": "2026-11-18T00:01:00"})
     print(len(story["values"]), "values so far")
     for version in project.history("quotes", {"symbol": "IBM", "time": "2026-11-18T00:01:20"}).versions:
-        print(version.what, version.values["price"])
+        print(version.origin, version.values["price"])
 
     # Of anything that the archive holds, once; as known now, or at any commit.
     dearest = "SELECT symbol, max(price) AS high FROM quotes GROUP BY symbol"
