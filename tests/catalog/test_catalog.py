@@ -271,3 +271,14 @@ def test_a_disk_without_any_room_is_told_where_sqlite_names_no_cause(
     with pytest.raises(ErrataError, match=says), readable_errors(catalog.engine):
         raise OperationalError("BEGIN", None, error)
     catalog.close()
+
+
+def test_sqlite_waits_for_the_disk_unless_rows_are_of_no_use_later(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/errata.db"
+    prepare_catalog(url)
+    catalog = open_catalog(url)
+    normal, full = 1, 2
+    for durable, mode in ((True, full), (False, normal), (True, full)):
+        with catalog.writing(durable=durable) as connection:
+            assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == mode
+    catalog.close()

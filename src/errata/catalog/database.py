@@ -86,9 +86,11 @@ class Catalog:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """One transaction: committed when the block ends, rolled back when it raises."""
-        writer = self.engine.execution_options(errata_writes=True)
+    def writing(self, *, durable: bool = True) -> Iterator[Connection]:
+        """One transaction: committed when the block ends, rolled back when it raises. `durable=False` is for rows that
+        have no use after the machine stops, as the leases of its processes: SQLite then does not wait for the disk.
+        PostgreSQL always does, since its server may stop while those processes go on."""
+        writer = self.engine.execution_options(errata_writes=True, errata_durable=durable)
         with readable_errors(self.engine), writer.begin() as connection:
             yield connection
 
@@ -200,13 +202,16 @@ def _sqlite_engine(url: str) -> Engine:
     def configure(connection: Any, _record: object) -> None:
         cursor = connection.cursor()
         cursor.execute("PRAGMA journal_mode=WAL")
-        cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
 
     def begin(connection: Connection) -> None:
-        writes = connection.get_execution_options().get("errata_writes", False)
-        if writes:
+        options = connection.get_execution_options()
+        if options.get("errata_writes", False):
+            synchronous = "FULL" if options.get("errata_durable", True) else "NORMAL"
+            if connection.info.get("synchronous") != synchronous:
+                connection.connection.cursor().execute(f"PRAGMA synchronous={synchronous}")
+                connection.info["synchronous"] = synchronous
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
             # BEGIN reads no file and cannot fail. Through SQLAlchemy it would take as long as most queries.

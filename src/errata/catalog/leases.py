@@ -118,7 +118,7 @@ def hold_free_leases(catalog: Catalog, names: Sequence[str], owner: str = "") ->
     asked = [Lease(name) for name in sorted(names)]
     taken = time.monotonic()
     try:
-        with catalog.writing() as connection:
+        with catalog.writing(durable=False) as connection:
             found = _take_free(connection, catalog, asked, owner)
     except IntegrityError:  # another process has just taken one
         yield {}
@@ -247,7 +247,7 @@ def _is_free(catalog: Catalog, row: Row[Any], silent: str) -> bool:
 
 
 def _take_lease(catalog: Catalog, lease: Lease, owner: str, silent: str) -> LeaseHolder | None:
-    with catalog.writing() as connection:
+    with catalog.writing(durable=False) as connection:
         return _take_within(connection, catalog, lease, owner, silent)
 
 
@@ -290,7 +290,7 @@ def _return_own(catalog: Catalog, held: Sequence[Lease]) -> None:
 
 
 def _return_where(catalog: Catalog, which: ColumnElement[bool]) -> list[str]:
-    with catalog.writing() as connection:
+    with catalog.writing(durable=False) as connection:
         gone: Iterable[str] = connection.execute(delete(leases).where(which).returning(leases.c.name)).scalars().all()
         if gone:
             # Wakes processes that wait for these leases.
@@ -322,7 +322,7 @@ def _renew_until_done(catalog: Catalog, held: Sequence[Lease], done: threading.E
 def _renew_tokens(catalog: Catalog, tokens: Sequence[str]) -> set[str]:
     """Renew the leases with these tokens; the tokens of those that are still held."""
     mine = leases.c.holder.in_(tokens)
-    with catalog.writing() as connection:
+    with catalog.writing(durable=False) as connection:
         later = (
             update(leases).where(mine).values(expires_at=catalog.clock.now() + LEASE_MICROS).returning(leases.c.holder)
         )

@@ -39,14 +39,14 @@ class Pin:
         self.pin_id = uuid.uuid4().hex
         self._lost = threading.Event()
         values = {"pin_id": self.pin_id, "commit_id": commit_id, "holder": holder}
-        with catalog.writing() as connection:
+        with catalog.writing(durable=False) as connection:
             connection.execute(insert(pins).values(values | {"expires_at": catalog.clock.now() + PIN_MICROS}))
 
     def renew(self) -> bool:
         """Extend the lease from now on; False when it had expired before."""
         now = self._catalog.clock.now()
         alive = (pins.c.pin_id == self.pin_id) & (pins.c.expires_at > now)
-        with self._catalog.writing() as connection:
+        with self._catalog.writing(durable=False) as connection:
             renewed = connection.execute(update(pins).where(alive).values(expires_at=now + PIN_MICROS)).rowcount
         if not renewed:
             self._lost.set()
@@ -68,7 +68,7 @@ class Pin:
 
     def drop(self) -> bool:
         """Give up the lease; False when it had expired before."""
-        with self._catalog.writing() as connection:
+        with self._catalog.writing(durable=False) as connection:
             expired = connection.execute(_DELETE_PIN, {"pin": self.pin_id}).scalar()
         return expired is not None and expired > self._catalog.clock.now() and not self._lost.is_set()
 
@@ -107,14 +107,14 @@ def hold_pin(catalog: Catalog, commit_id: int, holder: str) -> Iterator[Pin]:
 
 def oldest_needed_commit(catalog: Catalog) -> int:
     """The oldest commit that a living pin needs; the newest commit when there is none. Expired pins are cleared."""
-    with catalog.writing() as connection:
+    with catalog.writing(durable=False) as connection:
         oldest = oldest_pinned_locked(connection, catalog.clock.now())
         return int(connection.execute(select(head.c.commit_id)).scalar_one()) if oldest is None else oldest
 
 
 def drop_expired_pins(catalog: Catalog) -> int:
     """Delete the pins of readers that were killed, and return their number."""
-    with catalog.writing() as connection:
+    with catalog.writing(durable=False) as connection:
         return int(connection.execute(delete(pins).where(pins.c.expires_at <= catalog.clock.now())).rowcount)
 
 
