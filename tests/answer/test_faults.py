@@ -343,12 +343,12 @@ def test_plain_numbers(spark: SparkSession) -> None:
 
 def test_few_jobs(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: list[str] = []
-    for name in ("_job_fails", "_first"):
+    for name in ("_job_fails", "_first_rows"):
         run = getattr(failing_rows, name)
         monkeypatch.setattr(failing_rows, name, lambda *given, run=run, name=name: (jobs.append(name), run(*given))[1])
     text = "SELECT abs(by) AS a, size / parts AS each FROM trades AS t WHERE CAST(note AS INT) = 7"
     assert fault(spark, text, trades=[*GOOD, trade(5, parts=0)]).row == of_trade()
-    assert jobs == ["_job_fails", "_job_fails", "_first"]
+    assert jobs == ["_job_fails", "_job_fails", "_first_rows"]
 
 
 def test_among_many_rows_without_a_hint(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

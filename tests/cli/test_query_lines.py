@@ -47,11 +47,11 @@ def test_corrections_that_wait(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(query_hints([waits])) == [
         "query q: 2 corrections pending; it waits until 3 revisions have come; 2 have, or for errata sweep q"
     ]
-    applied = replace(waits, left_out={"quotes": 1}, deferred="waits for `errata sweep`")
+    applied = replace(waits, missing_revisions={"quotes": 1}, deferred="waits for `errata sweep`")
     assert list(query_hints([applied])) == [
         "query q: 1 correction of quotes is not in the answers; it waits for `errata sweep`"
     ]
-    due = replace(PLAIN, left_out={"quotes": 2})
+    due = replace(PLAIN, missing_revisions={"quotes": 2})
     assert list(query_hints([due])) == ["query q: 2 corrections of quotes are not in the answers: errata sweep q"]
 
 

@@ -166,7 +166,7 @@ class Life:
         words = sorted(each.reason.partition(":")[0] for each in done.outcomes if each.outcome is Outcome.REFUSED)
         assert sorted(each.row.reason.partition(":")[0] for each in held) == words
         if report.commits:  # a crash after the commit leaves nothing more to report
-            assert asdict(report.settled) == {each.value: became[each] for each in Outcome}
+            assert asdict(report.counts) == {each.value: became[each] for each in Outcome}
 
     def age(self, data: st.DataObject) -> None:
         if self.kind.stream.retention is None:
