@@ -48,12 +48,12 @@ class CatalogTrigger(BaseEventTrigger):
         """Ask until there is an answer."""
         questions = await asyncio.to_thread(import_module, "errata_airflow.questions")
         asked = questions.asked(self.question, self.arguments())
-        looks = questions.looks(
+        answers = questions.watch_catalog(
             Path(self.project), asked, self.poll, self._trouble, on_commits=self.on_commits, retry_refused=not self.once
         )
         known = None
-        async with aclosing(looks):
-            async for found in looks:
+        async with aclosing(answers):
+            async for found in answers:
                 if found is None or found["fingerprint"] == known:
                     continue
                 known = found["fingerprint"]
