@@ -59,9 +59,9 @@ def ask(
     `at` is the event time, by default the last that is certain; `as_of` is a commit or a moment of commit. The project
     is the nearest errata.yaml unless it is named. The session's time zone becomes UTC, and its ANSI mode is turned on.
     """
-    from errata.read import ask as asking  # noqa: PLC0415
+    from errata.read.ask import ask_frame  # noqa: PLC0415
 
-    return asking.ask_frame(spark, query, at=at, as_of=as_of, project=project)
+    return ask_frame(spark, query, at=at, as_of=as_of, project=project)
 
 
 @overload
@@ -103,9 +103,9 @@ def results(
     `aligned`, further queries by name, all of them are read as of one state of the streams and at one event time, and
     the DataFrames come by name. The project is the nearest errata.yaml unless it is named.
     """
-    from errata.read import results as reading  # noqa: PLC0415
+    from errata.read.results import results_frames  # noqa: PLC0415
 
-    found = reading.results_frames(spark, query, at=at, as_of=as_of, aligned=aligned or (), project=project)
+    found = results_frames(spark, query, at=at, as_of=as_of, aligned=aligned or (), project=project)
     return next(iter(found.values())) if aligned is None else found
 
 
@@ -121,9 +121,9 @@ def changes(
     A result is told by `key` and `vs`. It lasts until its `ve`, or until the next result of its key begins. `since`
     leaves out what commits up to it have changed. The project is the nearest errata.yaml unless it is named.
     """
-    from errata.read import changes as reading  # noqa: PLC0415
+    from errata.read.changes import query_changes_frame  # noqa: PLC0415
 
-    return reading.query_changes_frame(spark, query, since=since, project=project)
+    return query_changes_frame(spark, query, since=since, project=project)
 
 
 def why(
@@ -140,6 +140,6 @@ def why(
     `at` is an event time at which the one that is meant counts. The project is the nearest errata.yaml unless it is
     named.
     """
-    from errata.read import why as telling  # noqa: PLC0415
+    from errata.read.why import explain_result_json  # noqa: PLC0415
 
-    return telling.explain_result_json(spark, query, key, at=at, project=project)
+    return explain_result_json(spark, query, key, at=at, project=project)
