@@ -58,10 +58,10 @@ def answer_lost(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         writing = Catalog.writing
 
         @contextmanager
-        def committed(catalog: Catalog) -> Iterator[Connection]:
+        def committed(catalog: Catalog, *, durable: bool = True) -> Iterator[Connection]:
             with readable_errors(catalog.engine):
                 before = commits.newest_commit(catalog)
-                with writing(catalog) as connection:
+                with writing(catalog, durable=durable) as connection:
                     yield connection
                 if commits.newest_commit(catalog) == before:
                     return  # a pin, taken or dropped
