@@ -60,5 +60,5 @@ clean:  ## remove what was made here, the virtual environment too
 		bench-out build dist spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-lock: $(STAMP)  ## resolve requirements.lock anew from pyproject.toml
-	@.ci/setup --lock
+lock: $(STAMP)  ## bring requirements.lock up to pyproject.toml (ARGS=--upgrade: with the newest versions of all)
+	@.ci/setup --lock $(ARGS)

@@ -110,10 +110,12 @@ def say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-def lock(uv: str, environ: Mapping[str, str]) -> None:
-    """Resolve requirements.lock anew, for every platform; it carries hashes and no addresses."""
+def lock(uv: str, environ: Mapping[str, str], *, upgrade: bool) -> None:
+    """Resolve requirements.lock, for every platform; it carries hashes and no addresses. Without `upgrade` what is
+    locked keeps its version where it can."""
     compile_lock = [uv, "pip", "compile", "pyproject.toml", "--group", "dev", "--extra", "java", "--universal"]
-    compile_lock += ["--generate-hashes", "--python-version", "3.11", "--upgrade", "--quiet", "--no-emit-index-url"]
+    compile_lock += ["--generate-hashes", "--python-version", "3.11", "--quiet", "--no-emit-index-url"]
+    compile_lock += ["--upgrade"] * upgrade
     run([*compile_lock, "--no-emit-find-links", "-o", "requirements.lock"], environ)
 
 
@@ -121,7 +123,7 @@ def main() -> None:
     environ = environment()
     uv = find_uv()
     if "--lock" in sys.argv[1:]:
-        lock(uv, environ)
+        lock(uv, environ, upgrade="--upgrade" in sys.argv[1:])
         return
     python = VENV / "bin" / "python"
     if not runs(str(python)):
