@@ -13,6 +13,7 @@ DRAWING = HOUSE / "docs" / "house.svg"
 PURPOSES = {
     "cli": ("errata …", "arguments in, words out"),
     "flows": ("one function per job", "calls the rooms below, holds no logic"),
+    "psoup": ("registered queries", "matched in the background, answered on demand"),
     "read": ("results, changes, why", "reads everything, writes nothing"),
     "generate": ("generated feeds", "with the faults of real ones"),
     "answer": ("changes propagated", "evaluate, correct, replay, publish"),
