@@ -224,17 +224,19 @@ def test_masks_are_merged_and_age_with_what_they_are_of(there: Answering, monkey
     whole, catalog = there.rows("closed"), there.site.catalog
     oldest = min(whole, key=lambda row: row[VS])
     rows = Retention(rows=sum(row[VS] > oldest[VS] for row in whole))
-    assert maintenance.plan_result_age_out(catalog, there.of("closed"), rows) is not None
+    assert maintenance.plan_age_out(catalog, there.of("closed"), rows) is not None
     Correction(there, "closed", [oldest], []).commit()
     of = there.of("closed")
-    assert maintenance.plan_result_age_out(catalog, of, rows) is None, "a row that is masked is not one that is kept"
-    assert maintenance.plan_result_age_out(catalog, of, Retention(span=100)) is None
+    assert maintenance.plan_age_out(catalog, of, rows) is None, "a row that is masked is not one that is kept"
+    assert maintenance.plan_age_out(catalog, of, Retention(span=100)) is None
     retention, masks = Retention(span=1), there.buckets("closed", Role.MASK)
-    aged = maintenance.plan_result_age_out(catalog, of, retention)
+    aged = maintenance.plan_age_out(catalog, of, retention)
     assert aged is not None
-    assert aged.masks == masks
-    assert maintenance.plan_result_age_out(catalog, of, retention, held=oldest[VS]) is None
-    commit_id = maintenance.commit_result_age_out(catalog, of, retention, aged, Cause("age-out"))
+    assert [each for each in aged.buckets if each.role is Role.MASK] == masks
+    assert maintenance.plan_age_out(catalog, of, retention, held=oldest[VS]) is None
+    commit_id = maintenance.commit_age_out(catalog, of, aged, {}, Cause("age-out"))
     left = there.rows("closed", commit_id)
-    assert seen(left) == seen(row for row in whole if row[VS] > max(each.vs_max for each in aged.buckets))
+    assert seen(left) == seen(
+        row for row in whole if row[VS] > max(each.vs_max for each in aged.buckets if each.role is Role.BASE)
+    )
     assert unwell(there) == []

@@ -20,8 +20,6 @@ PARAMETERS = 6
 
 MANY_PARAMETERS = {
     "answer.runs.sweep": 7,
-    "catalog.maintenance.commit_age_out": 7,
-    "catalog.maintenance.commit_result_age_out": 7,
     "catalog.quarantine.quarantined_rows": 8,
     "catalog.declarations.apply_changes": 7,
     "cli.results.print_rows": 7,

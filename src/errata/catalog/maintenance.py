@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
@@ -110,59 +110,73 @@ BUCKETS_PER_FETCH = 1_000
 """Buckets that one fetch reads from the index when rows are counted: most often few are needed."""
 
 
+Archive = StreamState | ResultArchive
+"""An archive of a stream's rows or of a query's results, as ageing finds it."""
+
+
 @dataclass(frozen=True, slots=True)
 class AgeOutPlan:
-    """The rows of a stream that are past its retention."""
+    """The rows of an archive that are past the retention: whole buckets, and places in buckets that stay."""
 
     buckets: Sequence[Bucket]
-    """Base buckets that lie completely before `aged_to`."""
-    aged_to: int
-    """Rows before this place no longer count; all rows from it on do."""
-    partly_aged: Sequence[Bucket]
-    """Base buckets that begin before it and end after it, and stay."""
-    overlays: Sequence[Bucket]
+    """Buckets that are dropped: base buckets; of results also those with their change records, partial aggregates,
+    lineage and masks. A reader of changes from the beginning gets the current results instead."""
+    aged_to: int | None
+    """Rows before this place no longer count, and all rows from it on do. Of results: answers for earlier instants are
+    no longer complete; None: all are."""
+    former: int | None
+    """The same before."""
+    partly_aged: Sequence[Bucket] = ()
+    """Base buckets that begin before `aged_to` and end after it, and stay."""
+    overlays: Sequence[Bucket] = ()
     """Overlays that mask or bring rows which no longer count."""
-    dropped_overlays: Sequence[Bucket]
+    dropped_overlays: Sequence[Bucket] = ()
     """Overlays whose rows all no longer count, and which are dropped."""
+    retention: Retention | None = field(default=None, compare=False)
+    held: int | None = field(default=None, compare=False)
+    """The place from which on queries have still to read rows, as far as the plan goes by it."""
 
     def rows(self, hidden: Mapping[int, int]) -> int:
         """The number of live rows that no longer count, including those `hidden` in buckets that stay."""
-        return sum(bucket.rows - bucket.masked for bucket in self.buckets) + sum(hidden.values())
+        return sum(each.rows - each.masked for each in self.buckets if each.role is Role.BASE) + sum(hidden.values())
 
 
-def plan_age_out(catalog: Catalog, basis: StreamState, held: int | None = None) -> AgeOutPlan | None:
-    """The rows that are due in this state of the stream; None when there are none. `held`: the place from which on
-    queries have still to read rows."""
+def plan_age_out(
+    catalog: Catalog, basis: Archive, retention: Retention | None = None, held: int | None = None
+) -> AgeOutPlan | None:
+    """The rows that are due in this state of the archive; None when there are none. A stream declares its own
+    retention. `held`: the place from which on queries have still to read rows."""
     with catalog.reading() as connection:
-        return _plan_age_out(connection, basis, held)
+        return _plan_age_out(connection, basis, retention, held)
 
 
 def commit_age_out(
     catalog: Catalog,
-    basis: StreamState,
+    basis: Archive,
     aged: AgeOutPlan,
     hidden: Mapping[int, int],
     cause: Cause,
     *,
-    held: int | None = None,
     seen: int | None = None,
 ) -> int:
     """Drop what was found due on `basis`. `hidden` is the number of rows that no longer count in each bucket that stays
-    and in each overlay. `seen`: the commit as of which `held` was determined."""
+    and in each overlay. `seen`: the commit as of which it was determined what queries have still to read."""
     with catalog.writing() as connection:
         row = lock_basis(connection, basis.stream_id)
-        # Planned again under the lock: a correction, another ageing or a declaration may have come in between.
-        now = streams.current_state(connection, row)
-        if now.aged_to != basis.aged_to or _plan_age_out(connection, now, held) != aged:
+        # Planned again under the lock: a correction, an evaluation, another ageing or a declaration may have come.
+        now = streams.current_state(connection, row) if isinstance(basis, StreamState) else basis
+        if _plan_age_out(connection, now, aged.retention, aged.held) != aged:
             raise BasisConflict
         check_no_new_readers(connection, seen)
         rows, gone = aged.rows(hidden), [*aged.buckets, *aged.dropped_overlays]
-        summary = {
+        summary: dict[str, object] = {} if isinstance(basis, StreamState) else {"query": basis.name}
+        summary |= {
             "dropped_buckets": len(aged.buckets),
             "dropped_rows": rows,
             "dropped_bytes": sum(bucket.size for bucket in gone),
-            "to": aged.aged_to - 1,
         }
+        if aged.aged_to is not None:
+            summary["to"] = aged.aged_to - 1
         return Transaction(
             cause=cause,
             summary=summary,
@@ -184,12 +198,31 @@ def check_no_new_readers(connection: Connection, seen: int | None) -> None:
         raise BasisConflict
 
 
-def _plan_age_out(connection: Connection, standing: StreamState, held: int | None) -> AgeOutPlan | None:
+def results_aged_to(catalog: Catalog, of: ResultArchive, commit_id: int) -> int | None:
+    """The first instant whose answer was complete as of a commit; None: no result had been aged out."""
+    with catalog.reading() as connection:
+        return streams.aged_to_as_of(connection, of.stream_id, commit_id)
+
+
+def _plan_age_out(
+    connection: Connection, basis: Archive, retention: Retention | None, held: int | None
+) -> AgeOutPlan | None:
+    if isinstance(basis, StreamState):
+        retention = basis.stream.retention
+        aged = None if retention is None else _due_rows(connection, basis, retention, held)
+    else:
+        aged = None if retention is None else _due_results(connection, basis.stream_id, retention, held)
+    return None if aged is None else replace(aged, retention=retention, held=held)
+
+
+def _due_rows(
+    connection: Connection, standing: StreamState, retention: Retention, held: int | None
+) -> AgeOutPlan | None:
     stream, stream_id = standing.stream, standing.stream_id
-    if stream.retention is None or standing.stable is None:
+    if standing.stable is None:
         return None
     with closing(_base_youngest_first(connection, stream_id)) as youngest_first:
-        kept_from = horizon.retention_start(stream.retention, standing.stable, youngest_first)
+        kept_from = horizon.retention_start(retention, standing.stable, youngest_first)
     if kept_from is None:
         return None
     kept_from = kept_from if held is None else min(kept_from, held)
@@ -210,7 +243,7 @@ def _plan_age_out(connection: Connection, standing: StreamState, held: int | Non
     # Where the key does not contain the place, a row that has aged out may have freed its key for a row elsewhere,
     # which may still be read without that revision. Only compaction can fold such an overlay.
     gone = [overlay for overlay in overlays if overlay.vs_max < aged_to] if stream.key_has_order else []
-    return AgeOutPlan(found, aged_to, beside, overlays, gone)
+    return AgeOutPlan(found, aged_to, standing.aged_to, beside, overlays, gone)
 
 
 def _base_youngest_first(connection: Connection, stream_id: int) -> Generator[tuple[int, int], None, None]:
@@ -225,105 +258,29 @@ def _base_youngest_first(connection: Connection, stream_id: int) -> Generator[tu
         yield from found
 
 
-@dataclass(frozen=True, slots=True)
-class ResultAgeOutPlan:
-    """The results of a query that are past its retention."""
-
-    buckets: Sequence[Bucket]
-    """Base buckets whose results are all past."""
-    feed: Sequence[Bucket]
-    """Buckets of change records of such results. A reader from the beginning gets the current results instead."""
-    parts: Sequence[Bucket]
-    """Buckets of partial aggregates of such results, and of their lineage."""
-    masks: Sequence[Bucket]
-    """Buckets of masks that concern no result that stays."""
-    aged_to: int | None
-    """Answers for earlier instants are no longer complete; None: all are."""
-
-    @property
-    def rows(self) -> int:
-        """The number of results that are dropped."""
-        return sum(each.rows for each in self.buckets)
-
-    @property
-    def dropped(self) -> list[Bucket]:
-        """All buckets that are dropped."""
-        return [*self.buckets, *self.feed, *self.parts, *self.masks]
-
-
-def results_aged_to(catalog: Catalog, of: ResultArchive, commit_id: int) -> int | None:
-    """The first instant whose answer was complete as of a commit; None: no result had been aged out."""
-    with catalog.reading() as connection:
-        return streams.aged_to_as_of(connection, of.stream_id, commit_id)
-
-
-def plan_result_age_out(
-    catalog: Catalog, of: ResultArchive, retention: Retention, held: int | None = None
-) -> ResultAgeOutPlan | None:
-    """The results that are due; None when there are none. `held`: the place from which on other queries have still to
-    read results."""
-    with catalog.reading() as connection:
-        return _plan_result_age_out(connection, of.stream_id, of.frontier, retention, held)
-
-
-def commit_result_age_out(
-    catalog: Catalog,
-    of: ResultArchive,
-    retention: Retention,
-    aged: ResultAgeOutPlan,
-    cause: Cause,
-    *,
-    held: int | None = None,
-    seen: int | None = None,
-) -> int:
-    """Drop what was found due. `seen`: the commit as of which `held` was determined."""
-    with catalog.writing() as connection:
-        row = lock_basis(connection, of.stream_id)
-        # Planned again under the lock: an evaluation may have merged buckets.
-        if _plan_result_age_out(connection, of.stream_id, row.stable, retention, held) != aged:
-            raise BasisConflict
-        check_no_new_readers(connection, seen)
-        gone = aged.dropped
-        summary: dict[str, object] = {
-            "query": of.name,
-            "dropped_buckets": len(gone),
-            "dropped_rows": aged.rows,
-            "dropped_bytes": sum(each.size for each in gone),
-        }
-        if aged.aged_to is not None:
-            summary["to"] = aged.aged_to - 1
-        return Transaction(
-            cause=cause,
-            summary=summary,
-            archive=row,
-            removes=gone,
-            state={"rows": row.rows - aged.rows, "aged_to": aged.aged_to},
-        ).commit(connection, catalog.clock.now())
-
-
-def _plan_result_age_out(
-    connection: Connection, stream_id: int, frontier: int, retention: Retention, held: int | None
-) -> ResultAgeOutPlan | None:
-    base = buckets.live_buckets(connection, stream_id, Role.BASE)
-    standing = buckets.live_buckets(connection, stream_id, Role.OPEN, Role.TIP)
-    masks = buckets.live_buckets(connection, stream_id, Role.MASK)
+def _due_results(connection: Connection, stream_id: int, retention: Retention, held: int | None) -> AgeOutPlan | None:
+    live = buckets.live_buckets(connection, stream_id, *Role)
+    base, masks = ([each for each in live if each.role is role] for role in (Role.BASE, Role.MASK))
+    standing = [each for each in live if each.role in (Role.OPEN, Role.TIP)]
     youngest_first = sorted(((each.vs_min, each.rows) for each in (*base, *standing)), reverse=True)
+    columns = streams_table.c
+    query = select(columns.stable, columns.aged_to).where(columns.stream_id == stream_id)
+    frontier, former = connection.execute(query).one()
     kept_from = horizon.retention_start(_sparing_masked(retention, masks), frontier, youngest_first)
     if kept_from is None:
         return None
     kept_from = kept_from if held is None else min(kept_from, held)
     found = horizon.aged_result_buckets(base, kept_from)
-    former = streams.aged_to_now(connection, stream_id)
     aged_to = horizon.new_results_aged_to(found, former)
-    feed = [each for each in buckets.live_buckets(connection, stream_id, Role.FEED) if each.vs_max < kept_from]
+    feed = [each for each in live if each.role is Role.FEED and each.vs_max < kept_from]
     # Partial aggregates and lineage stay as long as their results.
-    kept = buckets.live_buckets(connection, stream_id, Role.PARTS, Role.LINEAGE)
+    kept = [each for each in live if each.role in (Role.PARTS, Role.LINEAGE)]
     parts = [each for each in kept if aged_to is not None and each.vs_max < aged_to]
     if not found and not feed and not parts:
         return None
     staying = relevant_masks(masks, [*(each for each in base if each not in found), *standing])
     idle = [each for each in masks if each not in staying]
-    return ResultAgeOutPlan(found, feed, parts, idle, aged_to)
+    return AgeOutPlan([*found, *feed, *parts, *idle], aged_to, former)
 
 
 def _sparing_masked(retention: Retention, masks: Sequence[Bucket]) -> Retention:

@@ -18,7 +18,7 @@ from errata.archive.overlays import BUCKET, Overlays, bucket_sources, read_overl
 from errata.catalog import commits, maintenance, pins, queries, streams
 from errata.catalog.maintenance import AgeOutPlan
 from errata.catalog.queries import RecordedQuery
-from errata.catalog.result_archives import read_archive, read_archives
+from errata.catalog.result_archives import ResultArchive, read_archive, read_archives
 from errata.catalog.streams import StreamState
 from errata.catalog.transaction import BasisConflict, give_up, optimistic
 from errata.declare.site import Site
@@ -59,7 +59,7 @@ def age_out(site: Site, names: Sequence[str] = ()) -> list[AgeOutReport]:
     on_schedule = [name for name, each in standings.items() if each.stream.age_out is AgeOutMode.SCHEDULED]
     limited = [name for name, each in known.items() if each.checked.query.retention is not None]
     return [
-        _age_stream(site, name) if name in standings else _age_results(site, known[name])
+        _age_archive(site, name, None if name in standings else known[name])
         for name in names or [*on_schedule, *limited]
     ]
 
@@ -70,53 +70,35 @@ def age_out_if_lazy(site: Site, name: str) -> AgeOutReport:
     standing = streams.stream_state(site.catalog, name)
     if standing.stream.age_out is not AgeOutMode.LAZY:
         return AgeOutReport(name, None, ())
-    return _age_stream(site, name)
+    return _age_archive(site, name)
 
 
-def _age_stream(site: Site, name: str) -> AgeOutReport:
-    def attempt(_: int) -> AgeOutReport:
-        basis = streams.stream_state(site.catalog, name)
-        done = AgeOutReport(name, None, (), timed=basis.stream.timed)
-        past = maintenance.plan_age_out(site.catalog, basis)
-        if past is None:
-            return done
-        seen, hold = commits.newest_commit(site.catalog), oldest_hold(site, name)
-        held = None if hold is None else hold.start
-        aged = maintenance.plan_age_out(site.catalog, basis, held)
-        done = done if aged == past else replace(done, hold=hold)
-        if aged is None:
-            return done
-        hidden = _aged_row_counts(site, basis, aged)
-        cause = site.caused_by("age-out")
-        commit_id = maintenance.commit_age_out(site.catalog, basis, aged, hidden, cause, held=held, seen=seen)
-        return replace(done, commit_id=commit_id, buckets=aged.buckets, rows=aged.rows(hidden), aged_to=aged.aged_to)
-
-    return optimistic(attempt, give_up(f"writer moved stream {name} first; nothing was aged out", "run it again"))
-
-
-def _age_results(site: Site, query: RecordedQuery) -> AgeOutReport:
-    """Age out results past the query's retention. Results of a former form of the query go with their archive."""
-    name, retention, catalog = query.checked.name, query.checked.query.retention, site.catalog
+def _age_archive(site: Site, name: str, query: RecordedQuery | None = None) -> AgeOutReport:
+    """Age out a stream, or the results of a query. Results of a former form of the query go with their archive."""
+    catalog, retention = site.catalog, None if query is None else query.checked.query.retention
 
     def attempt(_: int) -> AgeOutReport:
-        of = read_archive(catalog, name)
-        if of is None or retention is None or of.query_id != query.query_id:
+        basis = streams.stream_state(catalog, name) if query is None else read_archive(catalog, name)
+        if basis is None or (
+            isinstance(basis, ResultArchive) and query is not None and basis.query_id != query.query_id
+        ):
             return AgeOutReport(name, None, ())
-        done = AgeOutReport(name, None, (), timed=of.shape.timed)
-        past = maintenance.plan_result_age_out(catalog, of, retention)
+        timed = basis.stream.timed if isinstance(basis, StreamState) else basis.shape.timed
+        done = AgeOutReport(name, None, (), timed=timed)
+        past = maintenance.plan_age_out(catalog, basis, retention)
         if past is None:
             return done
         seen, hold = commits.newest_commit(catalog), oldest_hold(site, name)
-        held = None if hold is None else hold.start
-        aged = maintenance.plan_result_age_out(catalog, of, retention, held)
+        aged = maintenance.plan_age_out(catalog, basis, retention, None if hold is None else hold.start)
         done = done if aged == past else replace(done, hold=hold)
         if aged is None:
             return done
-        cause = site.caused_by("age-out")
-        commit_id = maintenance.commit_result_age_out(catalog, of, retention, aged, cause, held=held, seen=seen)
-        return replace(done, commit_id=commit_id, buckets=aged.dropped, rows=aged.rows, aged_to=aged.aged_to)
+        hidden = _aged_row_counts(site, basis, aged) if isinstance(basis, StreamState) else {}
+        commit_id = maintenance.commit_age_out(catalog, basis, aged, hidden, site.caused_by("age-out"), seen=seen)
+        return replace(done, commit_id=commit_id, buckets=aged.buckets, rows=aged.rows(hidden), aged_to=aged.aged_to)
 
-    return optimistic(attempt, give_up(f"writer moved query {name} first; nothing was aged out", "run it again"))
+    kind = "stream" if query is None else "query"
+    return optimistic(attempt, give_up(f"writer moved {kind} {name} first; nothing was aged out", "run it again"))
 
 
 def oldest_hold(site: Site, name: str) -> RetentionHold | None:
@@ -147,20 +129,20 @@ def _aged_row_counts(site: Site, basis: StreamState, aged: AgeOutPlan) -> dict[i
             raise BasisConflict  # buckets to read may have been removed before they were pinned
         overlays = Overlays(stream, read_overlays(stream, warehouse, bucket_sources(site.catalog, aged.overlays)))
         brought = overlays.live_rows()
-        ceasing = _is_newly_aged(brought[stream.order], basis, aged)
+        ceasing = _is_newly_aged(brought[stream.order], aged)
         numbers, counts = np.unique(brought[BUCKET].to_numpy()[ceasing], return_counts=True)
         hidden: dict[int, int] = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
         for source in bucket_sources(site.catalog, aged.partly_aged):
             rows = source.read(warehouse, list(dict.fromkeys((*stream.key, stream.order))))
-            ceasing = _is_newly_aged(rows[stream.order], basis, aged) & ~overlays.masked(rows, source.bucket.floor)
+            ceasing = _is_newly_aged(rows[stream.order], aged) & ~overlays.masked(rows, source.bucket.floor)
             if count := int(ceasing.sum()):
                 hidden[source.bucket.bucket_id] = count
     return hidden
 
 
-def _is_newly_aged(order: pa.ChunkedArray, basis: StreamState, aged: AgeOutPlan) -> np.ndarray:
+def _is_newly_aged(order: pa.ChunkedArray, aged: AgeOutPlan) -> np.ndarray:
     """Which rows count now and will be aged out."""
     places = order_values(order)
-    former = LOWEST if basis.aged_to is None else basis.aged_to
-    ceasing: np.ndarray = (places >= former) & (places < aged.aged_to)
+    former, aged_to = (LOWEST if each is None else each for each in (aged.former, aged.aged_to))
+    ceasing: np.ndarray = (places >= former) & (places < aged_to)
     return ceasing
