@@ -13,10 +13,12 @@ holds the rows whose order field is greater than t less ten minutes, and at most
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 from errata.model.columns import Column
+from errata.model.time import LOWEST, Interval
 
 Constant = int | float | str | bool | object
 """A constant in the type of the column it is compared with: times as microseconds, dates as days, decimals as
@@ -94,6 +96,10 @@ class Bound:
     value: int
     """The event time, or the distance: microseconds, or units of a bigint order field."""
 
+    def at(self, now: int) -> int:
+        """The first instant that is not before the bound, where NOW is the end of the instant `now`."""
+        return max(LOWEST, now + 1 - self.value) if self.relative else self.value
+
 
 @dataclass(frozen=True, slots=True)
 class RegisteredWindow:
@@ -104,6 +110,11 @@ class RegisteredWindow:
     rows: int | None = None
     """The number of rows of the stream, the youngest before the end, where the window counts rows; `begin` is then
     None."""
+
+    def interval(self, now: int) -> Interval:
+        """The window at an event time; what lies after `now` has not happened yet, and is in no window. Of a window
+        that counts rows, all that may be counted."""
+        return Interval(LOWEST if self.begin is None else self.begin.at(now), min(self.end.at(now), now + 1))
 
 
 class AggregateFunction(StrEnum):
@@ -165,3 +176,42 @@ class ResultStrategy(StrEnum):
     """Which rows match is kept; the window is applied when asked for."""
     COMPLETE = "complete"
     """The rows of the present window are kept."""
+
+
+HANDLE = re.compile(r"[a-z2-7]{16}")
+"""A handle: 80 random bits, so that nobody finds one by trying."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCost:
+    """What a registered query has cost so far."""
+
+    rows: int = 0
+    """Matching rows in the match segments."""
+    size: int = 0
+    """Bytes of the match segments; of conjunctions that several queries share, the whole for each."""
+    matching_micros: int = 0
+    """Microseconds that its conjunctions have been matched for, in the background."""
+    invocations: int = 0
+    invocation_micros: int = 0
+    last_asked: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredQuery:
+    """A query that has been registered."""
+
+    handle: str
+    number: int
+    """Consecutive: a query that became visible later has a greater one."""
+    owner: str
+    text: str
+    plan: RegisteredPlan
+    statement_id: int
+    conjunctions: tuple[int, ...]
+    """The number of each source's conjunction."""
+    strategy: ResultStrategy
+    registered_in: int
+    """The commit by which it became visible."""
+    registered_at: int
+    cost: QueryCost = QueryCost()
