@@ -33,8 +33,12 @@ def test_json_has_the_head_the_columns_and_the_rows() -> None:
     ]
     first, second, third = found["rows"]
     assert first == {
-        **{"name": 'b"\n,x', "price": 1.5, "at": "1970-01-01T00:00:00.000000"},
-        **{"exact": 1.1, "count": 2**53 + 1, "good": True},
+        "name": 'b"\n,x',
+        "price": 1.5,
+        "at": "1970-01-01T00:00:00.000000",
+        "exact": 1.1,
+        "count": 2**53 + 1,
+        "good": True,
     }
     assert second["price"] == "NaN"
     assert set(third.values()) == {None}
