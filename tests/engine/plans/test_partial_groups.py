@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
+from itertools import permutations
 from typing import Any
 
 import pyarrow as pa
@@ -201,3 +202,24 @@ def test_what_stands_above_the_group_is_asked_of_each_result(either: SparkSessio
     plan = Filter(group, Call(">", (group.ref("count(*)"), Lit(1, BIGINT)), BOOLEAN))
     rows, _ = go(either, plan, [event(0), event(3), event(4, src="t")], 2, 5)
     assert [(row.values, row.start) for row in rows] == [(("s", 2), 3)]
+
+
+@pytest.mark.parametrize("function", ["first", "last"])
+def test_rows_of_one_instant_are_ordered_by_key_and_null_is_the_least_key(either: SparkSession, function: str) -> None:
+    inner = grouped(LINK, of("max"), by=(SRC,), window=TimeWindow(4, 4))
+    outer = Group(inner, (), (of(function, inner.ref("max(a.x)")),), TimeWindow(8, 8), timed=False, number=2)
+    keys = {None: 1.0, "": 2.0, "s": 3.0}
+    cases = [
+        {"link1": [event(time, keys[src], src) for time, src in enumerate(chosen)]}
+        for count in (2, 3)
+        for chosen in permutations(keys, count)
+    ]
+    wanted = min if function == "first" else max
+    with configured(either, INTERPRETED):
+        whole = evaluate(either, [Asked(outer, cases)])[0]
+        run = Run(Trial(outer, cases), steps_to(2, 9))
+        steps = taken_out([(outer, step.rows) for step in run.advanced(either)])
+    for number, case in enumerate(cases):
+        expected = [(0, 8, wanted(row["x"] for row in case["link1"]))]
+        assert [row.values for row in whole[number]] == expected
+        assert [row.values for row in steps[-1][number]] == expected

@@ -119,9 +119,8 @@ class _WindowAdjuster(PartialGroupWork):
         touched = f"{_TAKEN_COUNT} + {_ADDED_COUNT} > 0"
         sums = sums.filter(f"{touched} OR {self.window_end} >= {instant_sql(self.until)}" if self.open else touched)
         extremes = {name: part for name, part in self.group_state.parts.items() if not part.subtractable}
-        lost = select_sql(
-            sums, "*", *(f"{_extreme_is_lost(name, part)} AS _x{name}" for name, part in extremes.items())
-        )
+        gone = (f"{_extreme_is_lost(name, part, near=self.near)} AS _x{name}" for name, part in extremes.items())
+        lost = select_sql(sums, "*", *gone)
         left = {name: f"IF(_x{name} OR {self._all_new}, _b{name}, {name})" for name in extremes}
         others = [name for name in (*self.group, *totals, *(f"_x{name}" for name in extremes)) if name not in left]
         whole = select_sql(lost, *others, *(f"{text} AS {name}" for name, text in left.items()))
@@ -136,7 +135,7 @@ class _WindowAdjuster(PartialGroupWork):
 
     def _fate(self, extremes: dict[str, StatePart]) -> str:
         doubts = [
-            f"_x{name} AND NOT ({self._all_new}) AND NOT {_is_as_extreme(name, part, '_b', '_l')}"
+            f"_x{name} AND NOT ({self._all_new}) AND NOT {_is_as_extreme(name, part, '_b', '_l', near=self.near)}"
             for name, part in extremes.items()
         ]
         taken = [*self.group_state.doubts, *doubts, f"{_KNOWN_COUNT} = 0"]
@@ -180,21 +179,13 @@ def _part_totals(name: str, part: StatePart, *, near: bool) -> dict[str, str]:
     return {f"{which}{name}": f"{whole} FILTER (WHERE {SIGN_COLUMN} {sign})" for which, sign in signs.items()}
 
 
-def _extreme_is_lost(name: str, part: StatePart) -> str:
+def _extreme_is_lost(name: str, part: StatePart, *, near: bool) -> str:
     """Whether the extreme was removed. Then it is the best of the added ones, or unknown."""
-    return _is_as_extreme(name, part, "_l", "")
+    return _is_as_extreme(name, part, "_l", "", near=near)
 
 
-def _is_as_extreme(name: str, part: StatePart, one: str, other: str) -> str:
+def _is_as_extreme(name: str, part: StatePart, one: str, other: str, *, near: bool) -> str:
     """Whether the one exists and is at least as extreme as the other."""
-    left, right = (_extreme_rank(f"{which}{name}", part) for which in (one, other))
+    left, right = (part.rank(f"{which}{name}", near=near) for which in (one, other))
     sign = "<=" if part.total == "min" else ">="
     return f"({one}{name} IS NOT NULL AND coalesce({left} {sign} {right}, TRUE))"
-
-
-def _extreme_rank(name: str, part: StatePart) -> str:
-    """The value by which extremes are compared."""
-    if not part.order_fields:
-        return name
-    fields = (f"'v{place}', {name}.v{place}" for place in range(part.order_fields))
-    return f"named_struct({', '.join(fields)})"

@@ -29,7 +29,6 @@ from errata.engine.plans.node_rows import (
     instant_sql,
     merged_lineage,
     select_columns,
-    struct_sql,
     summand_sql,
     window_sql,
 )
@@ -247,7 +246,7 @@ def _with_group_columns(plan: Group, below: NodeRows, by: Sequence[str]) -> Data
     if _needs_order(plan):
         if below.own is None:
             raise PlanError("rows without a time of their own have no first and no last", where="Group")
-        columns[_ORDER_COLUMN] = struct_sql(below.order)
+        columns[_ORDER_COLUMN] = below.rank
     return select_columns(below.frame, ["*"], **columns)
 
 

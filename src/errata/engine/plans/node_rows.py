@@ -4,7 +4,8 @@ that both engines compute alike; and the result of advancing a plan (`AdvanceRes
 Expressions of the language are written for the near engine by `language.near_dialect`; here are the aggregates, and the
 values that rows are compared by. The near engine adds up whole numbers without overflow checks, does not order NaN as
 the greatest number (a NaN made by arithmetic counts as the least), and distinguishes zeros by their sign where it
-partitions rows and where it compares structs.
+partitions rows and where it compares structs. Structs with NULL in a field it orders in one way within a batch and in
+another between batches.
 """
 
 from __future__ import annotations
@@ -51,6 +52,27 @@ def extreme_sql(function: str, text: str, kind: str, *, near: bool) -> str:
     if not near or function == "sum" or not _is_floating(kind):
         return f"{function}({text})"
     return f"{function}_by({text}, IF({text} IS NULL, NULL, named_struct('n', isnan({text}), 'v', {text})))"
+
+
+def rank_sql(columns: Mapping[str, str], *, near: bool) -> str:
+    """A struct by which rows are ordered, of columns and their types: NULL is the least value, NaN the greatest."""
+    fields: list[str] = []
+    for text, kind in columns.items():
+        if not near:
+            fields.append(text)
+            continue
+        fields.append(f"{text} IS NOT NULL")
+        if _is_floating(kind):
+            fields.append(f"coalesce(isnan({text}), FALSE)")
+            text = equal_nans(f"({text}) + CAST(0 AS {kind})", kind, near=near)  # noqa: PLW2901 - the same, comparable
+        fields.append(f"coalesce({text}, {_some_value(kind)})")
+    return struct_sql(fields)
+
+
+def _some_value(kind: str) -> str:
+    """A value of a type, which stands where there is none."""
+    text = {"STRING": "''", "BOOLEAN": "FALSE", "DATE": "'1970-01-01'", "TIMESTAMP": "'1970-01-01'"}
+    return f"CAST({text.get(kind.upper(), '0')} AS {kind})"
 
 
 def summand_sql(text: str, function: str, kind: ColumnType, *, near: bool) -> str:
@@ -180,6 +202,12 @@ class NodeRows:
         """The order of the rows: by own time if they have one, then by key."""
         own = [] if self.own is None else [self.own]
         return [*own, *(self.column(name) for name in self.plan.key)]
+
+    @property
+    def rank(self) -> str:
+        """The order of the rows as one value."""
+        types = [*([] if self.own is None else ["BIGINT"]), *(str(self.plan.types[name]) for name in self.plan.key)]
+        return rank_sql(dict(zip(self.order, types, strict=True)), near=self.near)
 
     def visible(self) -> list[str]:
         """The columns that are part of the answer."""

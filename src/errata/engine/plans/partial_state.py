@@ -16,7 +16,7 @@ from typing import TypeVar
 from pyspark.sql import DataFrame
 
 from errata.engine.frames import select_sql, union_by_position
-from errata.engine.plans.node_rows import extreme_sql, null_sql
+from errata.engine.plans.node_rows import extreme_sql, null_sql, rank_sql
 from errata.language.expr import Expr
 from errata.model.time import HIGHEST
 
@@ -48,8 +48,8 @@ class StatePart:
     """Whether a removed row adds to it, too: then it is the total ever added."""
     scale: int | None = None
     """For a decimal with more digits than Spark can negate: its digits after the point."""
-    order_fields: int = 0
-    """For a struct: how many of its fields order the rows; the others are only carried. 0: all."""
+    order_types: tuple[str, ...] = ()
+    """For a struct: the types of its first fields, which order the rows; the others are only carried."""
 
     @property
     def subtractable(self) -> bool:
@@ -65,7 +65,15 @@ class StatePart:
 
     def merge_sql(self, name: str, *, near: bool) -> str:
         """The aggregate that makes one of all in a column."""
+        if near and self.order_types:
+            return f"{self.total}_by({name}, IF({name} IS NULL, NULL, {self.rank(name, near=near)}))"
         return extreme_sql(self.total, name, self.type, near=near)
+
+    def rank(self, name: str, *, near: bool) -> str:
+        """The value by which extremes are compared."""
+        if not self.order_types:
+            return name
+        return rank_sql({f"{name}.v{place}": kind for place, kind in enumerate(self.order_types)}, near=near)
 
 
 @dataclass(frozen=True, slots=True)

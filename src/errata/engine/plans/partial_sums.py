@@ -184,7 +184,7 @@ def _first_or_last(kept: GroupState, aggregate: Aggregate, others: Iterable[Aggr
     row = ", ".join(f"'v{place}', IF({OWN_TIME} IS NULL, NULL, {name})" for place, name in enumerate(columns))
     total = "min" if aggregate.function == "first" else "max"
     part = kept.part_column(
-        StatePart(f"named_struct({row})", f"STRUCT<{fields}>", total=total, order_fields=len(kept.order))
+        StatePart(f"named_struct({row})", f"STRUCT<{fields}>", total=total, order_types=tuple(kept.order.values()))
     )
     mine = len(kept.order) + (list(texts).index(expr_sql(aggregate.argument)) if aggregate.argument is not None else 0)
     return f"named_struct('v', {part}.v{mine})"
