@@ -27,11 +27,11 @@ from typing import Protocol, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from errata.errors import ErrataError
 from errata.model.columns import FLOATING_KINDS, ColumnType, TypeKind
 from errata.model.registered import AggregateFunction
+from errata.psoup.value_words import SHORT_DIGITS, double_codes, doubles, present_rows, whole_words
 
 FANOUT = 64
 """Annotations that are folded into one. More make the tree flatter, and the ends of a range longer to read."""
@@ -44,8 +44,6 @@ _LIMB_MASK = (1 << _LIMB) - 1
 _HUGE_DOUBLE = 2.0**960
 """Doubles from here on are summed apart, scaled: a sum of 2^31 smaller ones is far from overflow."""
 _HUGE_SCALE = 2.0**-64
-_SHORT_DIGITS = 18
-"""Digits of a decimal whose scaled value fits into 64 bits."""
 _EXACT = Context(prec=100)
 
 
@@ -73,7 +71,7 @@ class Presence:
     """`count(column)`."""
 
     def leaves(self, values: pa.ChunkedArray) -> Arrays:
-        return (_present(values),)
+        return (present_rows(values),)
 
     def lift(self, leaves: Arrays) -> Arrays:
         return (leaves[0].astype(np.int64),)
@@ -90,11 +88,11 @@ class WholeSum:
 
     def __init__(self, kind: ColumnType, function: AggregateFunction, output: ColumnType, name: str) -> None:
         self._kind, self._function, self._output, self._name = kind, function, output, name
-        self._wide = kind.kind is TypeKind.DECIMAL and kind.precision > _SHORT_DIGITS
+        self._wide = kind.kind is TypeKind.DECIMAL and kind.precision > SHORT_DIGITS
 
     def leaves(self, values: pa.ChunkedArray) -> Arrays:
-        present = _present(values)
-        return (present, *(np.where(present, each, 0) for each in _whole_words(values, wide=self._wide)))
+        present = present_rows(values)
+        return (present, *(np.where(present, each, 0) for each in whole_words(values, wide=self._wide)))
 
     def lift(self, leaves: Arrays) -> Arrays:
         limbs = [part for word in leaves[1:] for part in (word & _LIMB_MASK, word >> _LIMB)]
@@ -142,7 +140,7 @@ class DoubleSum:
         self._average = function is AggregateFunction.AVG
 
     def leaves(self, values: pa.ChunkedArray) -> Arrays:
-        return (_present(values), _doubles(values))
+        return (present_rows(values), doubles(values))
 
     def lift(self, leaves: Arrays) -> Arrays:
         present, values = leaves
@@ -162,7 +160,7 @@ class DoubleSum:
 
     def fold(self, annotations: Arrays) -> Arrays:
         counts = tuple(_fold_with(np.add, each) for each in annotations[:4])
-        return (*counts, *_fold_doubles(*annotations[4:6]), *_fold_doubles(*annotations[6:8]))
+        return (*counts, *_folddoubles(*annotations[4:6]), *_folddoubles(*annotations[6:8]))
 
     def result(self, annotations: Arrays) -> object:
         count, missing, up, down = (int(each.sum()) for each in annotations[:4])
@@ -183,7 +181,7 @@ class Extreme:
         self._plain = _has_integer_codes(kind)
 
     def leaves(self, values: pa.ChunkedArray) -> Arrays:
-        present = _present(values)
+        present = present_rows(values)
         codes = _codes(values, self._kind)
         absent: object = _LAST if not self._greatest else _FIRST
         if self._plain:
@@ -224,31 +222,11 @@ def scaled_decimal(value: int, scale: int) -> Decimal:
     return Decimal(value).scaleb(-scale, _EXACT)
 
 
-# The words and codes of values.
-
-
-def _present(values: pa.ChunkedArray) -> np.ndarray:
-    found: np.ndarray = values.is_valid().to_numpy().astype(np.uint8)
-    return found
-
-
-def _doubles(values: pa.ChunkedArray) -> np.ndarray:
-    found: np.ndarray = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy()
-    return found
-
-
-def _whole_words(values: pa.ChunkedArray, *, wide: bool) -> Arrays:
-    """Whole numbers, or the scaled values of decimals: in 64 bits, or the lower and the upper 64 of 128. What NULLs
-    are is not defined."""
-    if not pa.types.is_decimal(values.type):
-        return (pc.fill_null(values.cast(pa.int64()), 0).to_numpy(),)
-    chunks = [np.frombuffer(each.buffers()[1], "<i8")[2 * each.offset :][: 2 * len(each)] for each in values.chunks]
-    words = np.concatenate([np.zeros(0, dtype=np.int64), *chunks]).reshape(-1, 2)
-    return (words[:, 0], words[:, 1]) if wide else (words[:, 0],)
+# The codes of values.
 
 
 def _has_integer_codes(kind: ColumnType) -> bool:
-    return kind.kind is not TypeKind.STRING and not (kind.kind is TypeKind.DECIMAL and kind.precision > _SHORT_DIGITS)
+    return kind.kind is not TypeKind.STRING and not (kind.kind is TypeKind.DECIMAL and kind.precision > SHORT_DIGITS)
 
 
 def _codes(values: pa.ChunkedArray, kind: ColumnType) -> np.ndarray:
@@ -257,25 +235,17 @@ def _codes(values: pa.ChunkedArray, kind: ColumnType) -> np.ndarray:
         case TypeKind.STRING:
             return np.array(values.cast(pa.string()).to_numpy(zero_copy_only=False), dtype=object)
         case TypeKind.FLOAT | TypeKind.DOUBLE:
-            return _double_codes(_doubles(values))
-        case TypeKind.DECIMAL if kind.precision > _SHORT_DIGITS:
-            low, high = _whole_words(values, wide=True)
+            return double_codes(doubles(values))
+        case TypeKind.DECIMAL if kind.precision > SHORT_DIGITS:
+            low, high = whole_words(values, wide=True)
             objects: np.ndarray = (high.astype(object) << 64) + low.view(np.uint64).astype(object)
             return objects
         case TypeKind.DECIMAL:
-            return _whole_words(values, wide=False)[0].copy()
+            return whole_words(values, wide=False)[0].copy()
         case TypeKind.DATE:
-            return _whole_words(values.cast(pa.int32()), wide=False)[0].copy()
+            return whole_words(values.cast(pa.int32()), wide=False)[0].copy()
         case TypeKind.INT | TypeKind.BIGINT | TypeKind.BOOLEAN | TypeKind.TIMESTAMP:
-            return _whole_words(values, wide=False)[0].copy()
-
-
-def _double_codes(values: np.ndarray) -> np.ndarray:
-    """Integers in the order of the doubles; all NaN are one, and the greatest."""
-    plain = np.where(np.isnan(values), np.nan, values + 0.0)
-    bits = np.abs(plain).view(np.int64)
-    codes: np.ndarray = np.where(np.signbit(plain) & ~np.isnan(plain), ~bits, bits)
-    return codes
+            return whole_words(values, wide=False)[0].copy()
 
 
 def _decode(code: object, kind: ColumnType) -> object:
@@ -325,7 +295,7 @@ def _fold_with(choose: np.ufunc, values: np.ndarray) -> np.ndarray:
     return folded
 
 
-def _fold_doubles(high: np.ndarray, low: np.ndarray) -> Arrays:
+def _folddoubles(high: np.ndarray, low: np.ndarray) -> Arrays:
     """Sums of two doubles each, added up in twice the precision, by halves."""
     groups = -(-len(high) // FANOUT)
     parts = np.zeros((2, groups * FANOUT))
