@@ -190,10 +190,16 @@ _DIALECT = _Dialect()
 
 def parse_sql(text: SqlText) -> exp.Query:
     """The tree of the text's one statement: a SELECT, a set operation, or either after WITH."""
-    tokens = _tokenize(text)
+    return parse_tokens(text, tokenize(text))
+
+
+def parse_tokens(text: SqlText, tokens: Sequence[Token]) -> exp.Query:
+    """The tree of the statement that these tokens of the text are."""
+    if (gap := first_gap(tokens)) is not None:
+        raise _mistake_at(text, *gap)
     parser = _Parser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT)
     try:
-        trees = [each for each in parser.parse(tokens, text.sql) if each is not None]
+        trees = [each for each in parser.parse(list(tokens), text.sql) if each is not None]
     except ParseError as error:
         raise _parse_mistake(text, error) from None
     except RecursionError:
@@ -213,7 +219,8 @@ def _single_statement(text: SqlText, trees: list[exp.Expr]) -> exp.Query:
     return trees[0]
 
 
-def _tokenize(text: SqlText) -> list[Token]:
+def tokenize(text: SqlText) -> list[Token]:
+    """The words and signs of the text, within the limits of a query."""
     sql = text.sql
     if len(sql) > MAX_LENGTH:
         raise text.mistake(0, f"the text has {len(sql):,} characters", why=f"a query has {MAX_LENGTH:,} at most")
@@ -245,8 +252,6 @@ def _check_tokens(text: SqlText, tokens: list[Token]) -> None:
             raise _mistake_at(text, token, *TOO_DEEP)
         if kind is TokenType.HINT:
             raise _mistake_at(text, token, *REFUSED_SYNTAX["hint"])
-    if (gap := first_gap(tokens)) is not None:
-        raise _mistake_at(text, *gap)
 
 
 def _mistake_at(

@@ -1,4 +1,5 @@
 """Registered texts: read, checked, and printed without their constants.
 
-`read` makes a plan of a text, `statement` prints a plan's statement, and `conditions` brings conditions to one form.
+`read.read_registered` makes a plan of a text, and is what other rooms call; `statement` prints a plan's statement, and
+`conditions` brings conditions to one form.
 """

@@ -91,9 +91,15 @@ def _distinct(factors: Iterable[Factor]) -> Iterable[Factor]:
 
 def column_factor(left: str, comparison: Comparison, right: str, offset: Constant = 0) -> ColumnFactor:
     """The factor `left comparison right + offset`, with the names in order where it can be turned round exactly."""
-    if left > right and _turns_round(offset):
+    if _turns_round(offset) and (left > right or (left == right and _is_turned(comparison, offset))):
         return ColumnFactor(right, mirrored(comparison), left, _negated(offset))
     return ColumnFactor(left, comparison, right, plain_offset(offset))
+
+
+def _is_turned(comparison: Comparison, offset: Constant) -> bool:
+    """Whether a comparison of a column with itself is in the one of its two forms that is not used."""
+    negative = isinstance(offset, (int, Decimal)) and offset < 0
+    return negative if comparison is Comparison.EQUAL else comparison in (Comparison.AT_LEAST, Comparison.GREATER)
 
 
 def relation_of(relation: Relation) -> Relation:
