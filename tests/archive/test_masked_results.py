@@ -33,7 +33,7 @@ from errata.archive.results import (
 )
 from errata.archive.schemas import result_mask_schema, result_schema
 from errata.archive.upkeep import result_compaction
-from errata.archive.upkeep.inspection import ResultInspectionContext, inspect_result_bucket
+from errata.archive.upkeep.inspection import InspectionContext, inspect_bucket
 from errata.archive.upkeep.result_compaction import is_merge_due, merge_results
 from errata.catalog import bucket_writes, buckets, commits, declarations
 from errata.catalog.bucket_writes import BucketAddition
@@ -343,20 +343,19 @@ def test_partial_aggregates_are_merged_as_they_are(archive: Archive, monkeypatch
     assert (bucket.rows, bucket.vs_min, bucket.vs_max, bucket.ends) == (4, 3, 9, (3, 9))
     (source,) = bucket_sources(archive.catalog, [bucket])
     assert [row["_s0"]["y"] for row in source.read(archive.warehouse).to_pylist()] == [[3], [5], [5], [9]]
-    assert inspect_result_bucket(
-        ResultInspectionContext(SHAPE, archive.warehouse), source
-    ).figures == BucketFigures.from_bucket(bucket)
+    seen, _ = inspect_bucket(InspectionContext(SHAPE, archive.warehouse), source, {})
+    assert seen.figures == BucketFigures.from_bucket(bucket)
 
 
 def test_masks_are_looked_at(archive: Archive) -> None:
     grown(archive, "ec")
     (mask, *_) = buckets.visible_buckets(archive.catalog, 1, archive.of.last.commit_id, role=Role.MASK)
     (source,) = bucket_sources(archive.catalog, [mask])
-    ward = ResultInspectionContext(SHAPE, archive.warehouse)
-    assert inspect_result_bucket(ward, source).figures == BucketFigures.from_bucket(mask)
+    ward = InspectionContext(SHAPE, archive.warehouse)
+    assert inspect_bucket(ward, source, {})[0].figures == BucketFigures.from_bucket(mask)
     kinds = {each.name: each for each in SHAPE.columns}
     other = ResultShape((replace(kinds["x"], type=ColumnType.parse("string")),), UpdatePattern.STRICT, timed=False)
-    assert "x" in inspect_result_bucket(replace(ward, shape=other), source).fault
+    assert "x" in inspect_bucket(replace(ward, of=other), source, {})[0].fault
 
 
 def test_merging_is_due_every_so_often_and_when_there_are_many_masks(archive: Archive) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from errata.model.bucket import Bounds, Bucket, Groups, Layout, Role
-from errata.model.columns import Column, ColumnType
 from errata.model.consistency import (
     LedgerEntry,
     StreamPosition,
@@ -23,7 +22,7 @@ from errata.model.findings import (
     BucketInspection,
     Finding,
     FindingKind,
-    InspectedStream,
+    InspectedArchive,
     Severity,
     bucket_findings,
     by_severity,
@@ -32,16 +31,9 @@ from errata.model.findings import (
     impact_text,
     restore_text,
 )
-from errata.model.stream import Stream
 from errata.model.time import DAY, HIGHEST, LOWEST
 
-
-def a_stream(moment: str = "bigint") -> Stream:
-    columns = (Column("at", ColumnType.parse(moment)), Column("who", ColumnType.parse("string")))
-    return Stream(name="feed", columns=columns, key=("at", "who"), order="at", group=("who",))
-
-
-PATIENT = InspectedStream(a_stream(), whole=3)
+PATIENT = InspectedArchive("feed", timed=False, whole=3)
 
 
 def a_bucket(low: int = 0, high: int = 9, number: int = 1, **changes: Any) -> Bucket:
@@ -169,10 +161,10 @@ def test_who_is_concerned_is_told() -> None:
         "commits 2 on need its 10 rows of batch b from 0 to 9; 3 live buckets of the stream are whole"
     )
     old = replace(BUCKET, removed_in=5, batch_id="", role=Role.PENDING, vs_min=LOWEST)
-    assert impact_text(InspectedStream(a_stream(), 1), old) == (
+    assert impact_text(InspectedArchive("feed", timed=False, whole=1), old) == (
         "commits 2 to 4 need its 10 pending revisions from anywhere to 9; 1 live bucket of the stream is whole"
     )
-    timed = InspectedStream(a_stream("timestamp"))
+    timed = InspectedArchive("feed", timed=True)
     assert timed.span(DAY, HIGHEST - 1) == f"from 1970-01-02T00:00:00.000000 to {HIGHEST - 1}"
 
 

@@ -25,7 +25,7 @@ from errata.archive.bucket_writer import checksum
 from errata.archive.schemas import unpack_table
 from errata.archive.tables import key_numbers, latest_indexes
 from errata.archive.upkeep.bucket_checks import inspect_buckets
-from errata.archive.upkeep.inspection import ResultInspectionContext
+from errata.archive.upkeep.inspection import InspectionContext
 from errata.archive.upkeep.result_compaction import is_merge_due, merge_results
 from errata.archive.upkeep.retention import unrecoverable_sources
 from errata.catalog import buckets
@@ -253,7 +253,5 @@ def check_state_can_be_rebuilt(task: EvaluationTask, inputs: RunInputs) -> None:
 def intact_buckets(inputs: RunInputs, of: ResultArchive, some: Sequence[Bucket]) -> list[Bucket]:
     """The buckets whose content is what was written. Results may be recomputed because some are damaged."""
     site = inputs.site
-    seen = inspect_buckets(
-        lambda: inputs.session, site.catalog, ResultInspectionContext(of.shape, site.warehouse), some
-    ).seen
+    seen = inspect_buckets(lambda: inputs.session, site.catalog, InspectionContext(of.shape, site.warehouse), some).seen
     return [each for each in some if seen[each.bucket_id].whole(each)]

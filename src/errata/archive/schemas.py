@@ -26,6 +26,7 @@ from errata.archive.bucket_writer import POS, BucketWriter, order_values
 from errata.archive.task_reports import ReportKind
 from errata.declare.warehouse import Warehouse
 from errata.intake.types import arrow_schema, arrow_type
+from errata.model.bucket import Role
 from errata.model.results import EVALUATION, LINEAGE_FROM, OLD_VE, OP, VE, VS, ResultShape, old_column
 from errata.model.stream import Stream
 
@@ -231,3 +232,18 @@ def feed_schema(shape: ResultShape) -> pa.Schema:
     before = [pa.field(old_column(each.name), arrow_type(each.type)) for each in shape.columns if not each.key]
     times = [pa.field(name, pa.int64()) for name in (VS, VE, OLD_VE)]
     return pa.schema([pa.field(OP, pa.string()), *fields, *times, *before, pa.field(EVALUATION, pa.int64())])
+
+
+def stored_schema(of: Stream | ResultShape, role: Role) -> pa.Schema:
+    """The columns that the stored rows of this role must have. A state has any: only the strategy that wrote it knows
+    them, as it does those of partial aggregates beside the time and the evaluation."""
+    if isinstance(of, Stream):
+        if role is Role.OVERLAY:
+            return overlay_schema(of)
+        return (
+            numbered_pending_schema(of) if role is Role.PENDING else arrow_schema(of).append(pa.field(POS, pa.int64()))
+        )
+    if role is Role.PARTS:
+        return pa.schema([pa.field(name, pa.int64()) for name in (VS, EVALUATION)])
+    schemas = {Role.FEED: feed_schema, Role.LINEAGE: lineage_schema, Role.MASK: result_mask_schema}
+    return schemas.get(role, result_schema)(of)

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
 
@@ -25,25 +26,20 @@ from errata.model.horizon import is_forgotten, is_spent
 from errata.model.results import ResultShape, shape_from_record
 
 
-@dataclass(frozen=True, slots=True)
-class StreamInventory:
-    """Everything that the catalog records about a stream."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveInventory:
+    """Everything that the catalog records about an archive."""
 
-    standing: StreamState
+    stream_id: int
+    name: str
     dropped: bool
-    vacuumed: bool
-    """Whether vacuum has removed index rows."""
-    buckets: Sequence[Bucket]
-    """Buckets that some readable commit sees, and overlays that are the history of rows."""
-    withdrawn: Sequence[Bucket]
-    """Pending buckets that an undo has withdrawn."""
-    withdrawn_before: int
-    """The number of withdrawn revisions that the index does not have any more."""
+    """Whether the stream has been dropped, or the archive of results has ended."""
+    changed_in: int
+    inline_bytes: int
     now: StreamPosition
     positions: Sequence[StreamPosition]
-    entries: Sequence[LedgerEntry]
-    rows: Mapping[int, int]
-    """The number of rows of each bucket in the index, also of those that no reader needs."""
+    buckets: Sequence[Bucket]
+    """Buckets that some readable commit sees, and overlays that are the history of rows."""
     misclassed: frozenset[int]
     """Buckets with a wrong span class, which look-ups by interval do not find."""
     newest: int
@@ -52,6 +48,34 @@ class StreamInventory:
     @property
     def live(self) -> list[Bucket]:
         return [bucket for bucket in self.buckets if bucket.removed_in is None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamInventory(ArchiveInventory):
+    """The inventory of a stream."""
+
+    standing: StreamState
+    vacuumed: bool
+    """Whether vacuum has removed index rows."""
+    withdrawn: Sequence[Bucket]
+    """Pending buckets that an undo has withdrawn."""
+    withdrawn_before: int
+    """The number of withdrawn revisions that the index does not have any more."""
+    entries: Sequence[LedgerEntry]
+    rows: Mapping[int, int]
+    """The number of rows of each bucket in the index, also of those that no reader needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultInventory(ArchiveInventory):
+    """The inventory of a query's results."""
+
+    query_id: int
+    """The form of the query."""
+    shape: ResultShape
+    advances: Sequence[EvaluationProgress]
+    names: frozenset[str]
+    """The names of all queries."""
 
 
 @contextmanager
@@ -71,26 +95,43 @@ def oldest_checked_commit(catalog: Catalog, stream_id: int) -> int:
         return oldest_whole_commit(connection, row, catalog.clock.now())
 
 
-def stream_inventory(catalog: Catalog, stream_id: int, kept_from: int) -> StreamInventory:
-    """What the catalog records about a stream, back to a pinned commit."""
+def archive_inventory(catalog: Catalog, stream_id: int, kept_from: int) -> StreamInventory | ResultInventory:
+    """What the catalog records about an archive, back to a pinned commit."""
     with snapshot_connection(catalog) as connection:
         row = connection.execute(select(t.streams).where(t.streams.c.stream_id == stream_id)).one()
         ever = buckets.all_buckets(connection, stream_id)
+        common: dict[str, Any] = {
+            "stream_id": stream_id,
+            "name": row.name,
+            "dropped": row.removed_in is not None,
+            "changed_in": row.changed_in,
+            "inline_bytes": row.inline_bytes,
+            "now": _position(row, row.changed_in),
+            "positions": read_positions(connection, stream_id),
+            "buckets": [each for each in ever if _is_checked(each, row, kept_from)],
+            "misclassed": frozenset(misclassed_buckets(connection, stream_id)),
+            "newest": connection.execute(select(t.head.c.commit_id)).scalar_one(),
+        }
+        if row.query_id is not None:
+            shape = connection.execute(select(t.shapes.c.shape).where(t.shapes.c.stream_id == stream_id)).scalar_one()
+            names = connection.execute(select(t.queries.c.name).where(t.queries.c.removed_in.is_(None))).scalars()
+            return ResultInventory(
+                **common,
+                query_id=row.query_id,
+                shape=shape_from_record(shape),
+                advances=_evaluation_progress(connection, stream_id),
+                names=frozenset(names),
+            )
         undone = _withdrawals(connection, stream_id)
         withdrawn = [each for each in ever if each.role is Role.PENDING and each.removed_in in undone]
         return StreamInventory(
-            current_state(connection, row),
-            row.removed_in is not None,
-            row.vacuumed is not None,
-            [each for each in ever if _is_checked(each, row, kept_from)],
-            withdrawn,
-            sum(undone.values()) - sum(each.rows for each in withdrawn),
-            StreamPosition(row.changed_in, row.stable, row.vs_max, row.rows, row.applied, row.aged_to, row.folded),
-            read_positions(connection, stream_id),
-            list(_ledger_entries(connection, stream_id, ever)),
-            {each.bucket_id: each.rows for each in ever},
-            frozenset(misclassed_buckets(connection, stream_id)),
-            connection.execute(select(t.head.c.commit_id)).scalar_one(),
+            **common,
+            standing=current_state(connection, row),
+            vacuumed=row.vacuumed is not None,
+            withdrawn=withdrawn,
+            withdrawn_before=sum(undone.values()) - sum(each.rows for each in withdrawn),
+            entries=list(_ledger_entries(connection, stream_id, ever)),
+            rows={each.bucket_id: each.rows for each in ever},
         )
 
 
@@ -103,9 +144,10 @@ def misclassed_buckets(connection: Connection, stream_id: int) -> Iterator[int]:
 
 
 def _is_checked(bucket: Bucket, stream: Row[tuple[object, ...]], kept_from: int) -> bool:
-    """Whether a reader may need it: a bucket that vacuum would remove is not checked."""
+    """Whether a reader may need it: a bucket that vacuum would remove is not checked, nor is a state that has been
+    replaced, which is read at no commit."""
     if not is_spent(bucket.removed_in, kept_from):
-        return True
+        return bucket.role is not Role.STATE or bucket.removed_in is None
     return bucket.role is Role.OVERLAY and not is_forgotten(
         bucket.vs_max, stream.aged_to, stream.removed_in is not None
     )
@@ -121,10 +163,11 @@ def _withdrawals(connection: Connection, stream_id: int) -> dict[int, int]:
 def read_positions(connection: Connection, stream_id: int) -> list[StreamPosition]:
     """The state of a stream after each of its commits."""
     query = select(t.positions).where(t.positions.c.stream_id == stream_id).order_by(t.positions.c.commit_id)
-    return [
-        StreamPosition(row.commit_id, row.stable, row.vs_max, row.rows, row.applied, row.aged_to, row.folded)
-        for row in connection.execute(query)
-    ]
+    return [_position(row, row.commit_id) for row in connection.execute(query)]
+
+
+def _position(row: Row[Any], commit_id: int) -> StreamPosition:
+    return StreamPosition(commit_id, row.stable, row.vs_max, row.rows, row.applied, row.aged_to, row.folded)
 
 
 def _ledger_entries(connection: Connection, stream_id: int, ever: Sequence[Bucket]) -> Iterator[LedgerEntry]:
@@ -237,63 +280,6 @@ def _doomed_findings(connection: Connection) -> Iterator[Finding]:
     for path in connection.execute(query).scalars():
         what, why = "it is listed to be removed, and a bucket needs it", "the next vacuum would remove it"
         yield Finding(None, FindingKind.DOOMED, what, path, why, "errata doctor --fix", True, Severity.DAMAGE)
-
-
-@dataclass(frozen=True, slots=True)
-class ResultInventory:
-    """Everything that the catalog records about an archive of results."""
-
-    stream_id: int
-    name: str
-    query_id: int
-    """The form of the query."""
-    shape: ResultShape
-    dropped: bool
-    """Whether the archive has ended."""
-    changed_in: int
-    inline_bytes: int
-    now: StreamPosition
-    positions: Sequence[StreamPosition]
-    advances: Sequence[EvaluationProgress]
-    buckets: Sequence[Bucket]
-    """Buckets that some readable commit sees."""
-    misclassed: frozenset[int]
-    names: frozenset[str]
-    """The names of all queries."""
-    newest: int
-
-    @property
-    def live(self) -> list[Bucket]:
-        return [bucket for bucket in self.buckets if bucket.removed_in is None]
-
-
-def result_inventory(catalog: Catalog, stream_id: int, kept_from: int) -> ResultInventory:
-    """What the catalog records about an archive of results, back to a pinned commit."""
-    with snapshot_connection(catalog) as connection:
-        row = connection.execute(select(t.streams).where(t.streams.c.stream_id == stream_id)).one()
-        shape = connection.execute(select(t.shapes.c.shape).where(t.shapes.c.stream_id == stream_id)).scalar_one()
-        names = select(t.queries.c.name).where(t.queries.c.removed_in.is_(None))
-        return ResultInventory(
-            stream_id,
-            row.name,
-            row.query_id,
-            shape_from_record(shape),
-            row.removed_in is not None,
-            row.changed_in,
-            row.inline_bytes,
-            StreamPosition(row.changed_in, row.stable, row.vs_max, row.rows, row.applied, row.aged_to, row.folded),
-            read_positions(connection, stream_id),
-            _evaluation_progress(connection, stream_id),
-            [each for each in buckets.all_buckets(connection, stream_id) if is_result_bucket_checked(each, kept_from)],
-            frozenset(misclassed_buckets(connection, stream_id)),
-            frozenset(connection.execute(names).scalars()),
-            connection.execute(select(t.head.c.commit_id)).scalar_one(),
-        )
-
-
-def is_result_bucket_checked(bucket: Bucket, kept_from: int) -> bool:
-    """Whether a reader may need it; a state that has been replaced is read at no commit."""
-    return bucket.removed_in is None or (bucket.role is not Role.STATE and not is_spent(bucket.removed_in, kept_from))
 
 
 def _evaluation_progress(connection: Connection, stream_id: int) -> list[EvaluationProgress]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
@@ -12,6 +12,7 @@ from errata.catalog import streams
 from errata.catalog import tables as t
 from errata.catalog.bucket_writes import span_class
 from errata.catalog.database import Catalog
+from errata.catalog.health import ArchiveInventory
 from errata.catalog.transaction import BasisConflict, Transaction
 from errata.model.bucket import Bucket, Role
 from errata.model.commit import Cause
@@ -55,17 +56,7 @@ class ArchiveRepair:
         return {name: count for name, count in counts.items() if count}
 
 
-class ArchiveBasis(Protocol):
-    """The state of an archive when it was checked."""
-
-    @property
-    def stream_id(self) -> int: ...
-
-    @property
-    def changed_in(self) -> int: ...
-
-
-def commit_repair(catalog: Catalog, basis: ArchiveBasis, mending: ArchiveRepair, cause: Cause) -> int:
+def commit_repair(catalog: Catalog, basis: ArchiveInventory, mending: ArchiveRepair, cause: Cause) -> int:
     """Write the corrections, if no other commit has changed the archive since, and return the commit's number."""
     with catalog.writing() as connection:
         row = streams.lock_stream(connection, basis.stream_id)

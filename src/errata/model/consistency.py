@@ -9,16 +9,13 @@ from itertools import pairwise
 
 from errata.model.bucket import Bucket, Layout, Role
 from errata.model.findings import (
+    ARCHIVE_ROW,
     MAX_EXAMPLES,
-    BucketInspection,
     Finding,
     FindingKind,
-    InspectedStream,
-    NamedArchive,
+    InspectedArchive,
     Severity,
     bucket_name,
-    content_loss,
-    figure_findings,
     order_text,
     repairable_finding,
 )
@@ -59,7 +56,7 @@ class LedgerEntry:
     """Number, file, first line and lines of each split; None for a file that the ledger does not have."""
 
 
-def overlap_findings(patient: InspectedStream, base: Iterable[Bucket]) -> Iterator[Finding]:
+def overlap_findings(patient: InspectedArchive, base: Iterable[Bucket]) -> Iterator[Finding]:
     """Buckets of one batch do not overlap, nor do live pieces of a clustered table."""
     batches: defaultdict[int, list[Bucket]] = defaultdict(list)
     clustered = []
@@ -98,7 +95,7 @@ def overlapping_pairs(buckets: Iterable[Bucket]) -> list[tuple[Bucket, Bucket]]:
 
 
 def number_findings(
-    patient: InspectedStream,
+    patient: InspectedArchive,
     position: StreamPosition,
     revisions: int,
     live: Iterable[Bucket],
@@ -153,7 +150,7 @@ def _missing_revisions(applied: int, revisions: int, pending: Iterable[Bucket]) 
     return [*found, (seen + 1, revisions)] if seen < revisions else found
 
 
-def _number_finding(patient: InspectedStream, what: str, where: str) -> Finding:
+def _number_finding(patient: InspectedArchive, what: str, where: str) -> Finding:
     why = "corrections are applied in the order of their numbers, each once"
     return Finding(
         patient.name,
@@ -167,7 +164,7 @@ def _number_finding(patient: InspectedStream, what: str, where: str) -> Finding:
 
 
 def position_findings(
-    patient: NamedArchive, now: StreamPosition, before: Sequence[StreamPosition], *, newest: int, rows: bool
+    patient: InspectedArchive, now: StreamPosition, before: Sequence[StreamPosition], *, newest: int, rows: bool
 ) -> Iterator[Finding]:
     """A stream stands where its last position says, and never goes back. `newest` is the newest commit; `rows`: whether
     their number is compared."""
@@ -199,13 +196,13 @@ def _went_back(later: int | None, earlier: int | None) -> bool:
     return earlier is not None and (later is None or later < earlier)
 
 
-def _position_finding(patient: NamedArchive, what: str, where: str, needs: str) -> Finding:
+def _position_finding(patient: InspectedArchive, what: str, where: str, needs: str) -> Finding:
     why = f"{needs} goes by it"
     return Finding(patient.name, FindingKind.STANDING, what, where, why, RESTORE_BACKUP, severity=Severity.DAMAGE)
 
 
 def ledger_findings(
-    patient: InspectedStream, entry: LedgerEntry, rows: Mapping[int, int], *, vacuumed: bool
+    patient: InspectedArchive, entry: LedgerEntry, rows: Mapping[int, int], *, vacuumed: bool
 ) -> Iterator[Finding]:
     """Whether a batch came in the commit that it names, with the rows that it counts, from lines that can be found.
     `rows` are those of each bucket; `vacuumed`: index rows may have gone."""
@@ -242,38 +239,8 @@ def _splits_follow(splits: Sequence[tuple[int, int | None, int, int]]) -> bool:
     return all(follows)
 
 
-def _ledger_finding(patient: InspectedStream, what: str, where: str, why: str) -> Finding:
+def _ledger_finding(patient: InspectedArchive, what: str, where: str, why: str) -> Finding:
     return Finding(patient.name, FindingKind.LEDGER, what, where, why, RESTORE_BACKUP, severity=Severity.DAMAGE)
-
-
-ARCHIVE_ROW = "the archive's own row"
-
-_ROW_NOUNS = {
-    **dict.fromkeys((Role.BASE, Role.PENDING, Role.OVERLAY, Role.OPEN, Role.TIP, Role.STATE), "results"),
-    Role.FEED: "changes of results",
-    Role.MASK: "masks of results",
-    Role.PARTS: "partial aggregates of results",
-    Role.LINEAGE: "rows of lineage",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class InspectedResults:
-    """The results that are checked."""
-
-    name: str
-    timed: bool
-    live: bool = True
-    """Whether they are what is published now: neither has their query been dropped, nor has another archive come."""
-    unmade: Sequence[str] = ()
-    """What the state cannot be made of any more: streams whose rows have been aged out."""
-    whole: int = 0
-    """The number of its live buckets that are undamaged."""
-
-    @property
-    def anew(self) -> str:
-        """The command that makes a new archive."""
-        return f"errata run --anew {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,102 +252,32 @@ class EvaluationProgress:
     until: int
 
 
-def result_findings(answers: InspectedResults, bucket: Bucket, seen: BucketInspection) -> Iterator[Finding]:
-    """Findings about a single bucket of results."""
-    worst = content_loss(bucket, seen)
-    if worst is None and seen.nulls:
-        worst = FindingKind.NULLS, f"there is NULL in {', '.join(seen.nulls)}"
-    if worst is None:
-        if seen.checksum is not None:
-            yield from figure_findings(answers, bucket, seen)
-        return
-    kind, what = worst
-    if bucket.role is Role.STATE:
-        yield _state_finding(answers, bucket, kind, what)
-    else:
-        why, how = _result_impact_text(answers, bucket), _result_restore_text(answers, bucket)
-        yield Finding(answers.name, kind, what, bucket_name(bucket), why, how, severity=Severity.DAMAGE)
-
-
-def is_droppable_cache(answers: InspectedResults, bucket: Bucket, seen: BucketInspection) -> bool:
-    """Whether a damaged bucket can be deleted without loss."""
-    return bucket.role is Role.STATE and content_loss(bucket, seen) is not None and not answers.unmade
-
-
-def _state_finding(answers: InspectedResults, bucket: Bucket, kind: FindingKind, what: str) -> Finding:
-    where = bucket_name(bucket)
-    if not answers.unmade:
-        why = "it is a cache; the next evaluation makes it anew, which takes a longer look at the streams"
-        return repairable_finding(answers, kind, what, where, why)
-    gone = ", ".join(answers.unmade)
-    why = f"the query cannot go on without it: rows of {gone} are known from it alone, having been aged out"
-    how = f"restore it from a backup; without one {answers.anew} works the answer out from the rows that are left"
-    return Finding(answers.name, kind, what, where, why, how, severity=Severity.DAMAGE)
-
-
-def _result_impact_text(answers: InspectedResults, bucket: Bucket) -> str:
-    """Which commits see a bucket's rows, and where these lie."""
-    until = "on" if bucket.removed_in is None else f"to {bucket.removed_in - 1}"
-    low, high = (order_text(each, timed=answers.timed) for each in (bucket.vs_min, bucket.vs_max))
-    rows = _ROW_NOUNS[bucket.role]
-    whole = f"{answers.whole:,} live bucket{'' if answers.whole == 1 else 's'} of the results"
-    are = "is" if answers.whole == 1 else "are"
-    return (
-        f"commits {bucket.added_in} {until} need its {bucket.rows:,} {rows} from {low} to {high}; {whole} {are} whole"
-    )
-
-
-def _result_restore_text(answers: InspectedResults, bucket: Bucket) -> str:
-    """What to do about a bucket whose content is lost."""
-    what = "the catalog from a backup that has" if bucket.inline else f"{bucket.path} from a backup of the warehouse:"
-    back = f"restore {what} these {bucket.size:,} bytes, {bucket.checksum}; without one"
-    if bucket.role is Role.FEED:
-        since = f"errata changes {answers.name} --since {bucket.added_in}"
-        return f"{back} changes can be read from commit {bucket.added_in} on: {since}"
-    if bucket.removed_in is None and answers.live:
-        return f"{back} {answers.anew} works the answer out from the streams, and publishes the difference"
-    return f"{back} read later commits; vacuum takes the bucket once it lies behind the horizon"
-
-
-def count_findings(answers: InspectedResults, name: str, noted: int, found: int) -> Iterator[Finding]:
-    """Findings about a counter of the archive."""
-    if noted != found:
-        what = f"{name} is {noted:,} and should be {found:,}"
-        yield repairable_finding(
-            answers,
-            FindingKind.COUNTER,
-            what,
-            ARCHIVE_ROW,
-            "it is shown to persons, and inline rows are kept few by it",
-        )
-
-
 def evaluation_findings(
-    answers: InspectedResults, found: Sequence[EvaluationProgress], stable: int | None
+    patient: InspectedArchive, found: Sequence[EvaluationProgress], stable: int | None
 ) -> Iterator[Finding]:
     """Evaluations follow each other without a gap, none goes back, and the last one says how far the answer reaches."""
     why = "each evaluation goes on where the one before it has ended"
-    how = f"{answers.anew} works the answer out from the beginning"
+    how = f"{patient.anew} works the answer out from the beginning"
     numbers = [each.number for each in found]
     # Vacuum forgets numbers behind the horizon, and never the first.
     if numbers[:1] != [1] or numbers != sorted(set(numbers)):
         what = f"its evaluations have the numbers {', '.join(map(str, numbers[:5])) or 'none'}, and should be from 1 on"
-        yield Finding(answers.name, FindingKind.NUMBERS, what, ARCHIVE_ROW, why, how, severity=Severity.DAMAGE)
+        yield Finding(patient.name, FindingKind.NUMBERS, what, ARCHIVE_ROW, why, how, severity=Severity.DAMAGE)
     for one, other in pairwise(found):
         if other.until < one.until or other.commit_id <= one.commit_id:
             what = f"evaluation {other.number} lies before evaluation {one.number}"
-            yield Finding(answers.name, FindingKind.STANDING, what, ARCHIVE_ROW, why, how, severity=Severity.DAMAGE)
+            yield Finding(patient.name, FindingKind.STANDING, what, ARCHIVE_ROW, why, how, severity=Severity.DAMAGE)
     if found and stable != found[-1].until:
-        until = order_text(found[-1].until, timed=answers.timed)
+        until = order_text(found[-1].until, timed=patient.timed)
         what = f"it stands at {stable}, and its last evaluation has answered up to {until}"
-        yield Finding(answers.name, FindingKind.STANDING, what, ARCHIVE_ROW, why, how, severity=Severity.DAMAGE)
+        yield Finding(patient.name, FindingKind.STANDING, what, ARCHIVE_ROW, why, how, severity=Severity.DAMAGE)
 
 
-def abandoned_finding(answers: InspectedResults, names: Collection[str]) -> Iterator[Finding]:
+def abandoned_finding(patient: InspectedArchive, names: Collection[str]) -> Iterator[Finding]:
     """An archive goes on only for as long as there is a query of its name."""
-    if answers.live and answers.name not in names:
+    if patient.live and patient.name not in names:
         what, why = (
             "its query has been dropped, and the archive goes on",
             "it is held to be published, and never vacuumed",
         )
-        yield repairable_finding(answers, FindingKind.STANDING, what, ARCHIVE_ROW, why)
+        yield repairable_finding(patient, FindingKind.STANDING, what, ARCHIVE_ROW, why)

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Protocol
 
 from errata.model.bucket import Bounds, Bucket, Groups, Role
-from errata.model.stream import Stream
 from errata.model.time import HIGHEST, LOWEST, format_instant
 
 MAX_EXAMPLES = 5
@@ -139,33 +137,36 @@ class BucketInspection:
         return self.size == bucket.size if self.checksum is None else self.checksum == bucket.checksum
 
 
-class NamedArchive(Protocol):
-    """An archive with the name that findings use."""
-
-    @property
-    def name(self) -> str: ...
-
-
 @dataclass(frozen=True, slots=True)
-class InspectedStream:
-    """The stream that is checked."""
+class InspectedArchive:
+    """The archive that is checked: that of a stream, or of a query's results."""
 
-    stream: Stream
+    name: str
+    timed: bool
     whole: int = 0
     """The number of its live buckets that are undamaged."""
-    dropped: bool = False
+    of_query: bool = False
+    live: bool = True
+    """Of results: whether they are what is published now: neither has their query been dropped, nor has another archive
+    come."""
+    unmade: Sequence[str] = ()
+    """Of results: what the state cannot be made of any more: streams whose rows have been aged out."""
 
     @property
-    def name(self) -> str:
-        return self.stream.name
+    def anew(self) -> str:
+        """The command that makes a new archive of results."""
+        return f"errata run --anew {self.name}"
 
     def place(self, value: int) -> str:
         """A value of the order field in words."""
-        return order_text(value, timed=self.stream.timed)
+        return order_text(value, timed=self.timed)
 
     def span(self, low: int, high: int) -> str:
         """Two values of the order field in words."""
         return f"from {self.place(low)} to {self.place(high)}"
+
+
+ARCHIVE_ROW = "the archive's own row"
 
 
 def order_text(value: int, *, timed: bool) -> str:
@@ -183,13 +184,25 @@ def bucket_name(bucket: Bucket) -> str:
     return f"bucket {bucket.bucket_id}, {bucket.path or 'in the catalog'}"
 
 
-def impact_text(patient: InspectedStream, bucket: Bucket) -> str:
+_ROW_NOUNS = {
+    Role.BASE: "rows",
+    Role.PENDING: "pending revisions",
+    Role.OVERLAY: "applied revisions",
+    **dict.fromkeys((Role.OPEN, Role.TIP, Role.STATE), "results"),
+    Role.FEED: "changes of results",
+    Role.MASK: "masks of results",
+    Role.PARTS: "partial aggregates of results",
+    Role.LINEAGE: "rows of lineage",
+}
+
+
+def impact_text(patient: InspectedArchive, bucket: Bucket) -> str:
     """Which commits need a bucket, the span of its rows, and how many other buckets are undamaged."""
     until = "on" if bucket.removed_in is None else f"to {bucket.removed_in - 1}"
-    rows = {Role.BASE: "rows", Role.PENDING: "pending revisions", Role.OVERLAY: "applied revisions"}[bucket.role]
+    rows = "results" if patient.of_query and bucket.role is Role.BASE else _ROW_NOUNS[bucket.role]
     of = f" of batch {bucket.batch_id}" if bucket.batch_id else ""
-    one = patient.whole == 1
-    others = f"{patient.whole:,} live bucket{'' if one else 's'} of the stream {'is' if one else 'are'} whole"
+    one, whose = patient.whole == 1, "results" if patient.of_query else "stream"
+    others = f"{patient.whole:,} live bucket{'' if one else 's'} of the {whose} {'is' if one else 'are'} whole"
     return (
         f"commits {bucket.added_in} {until} need its {bucket.rows:,} {rows}{of} "
         f"{patient.span(bucket.vs_min, bucket.vs_max)}; {others}"
@@ -207,13 +220,25 @@ def restore_text(bucket: Bucket) -> str:
     return f"restore {bucket.path} ({bucket.size:,} bytes, {bucket.checksum}) from a backup of the warehouse; {back}"
 
 
-def bucket_findings(patient: InspectedStream, bucket: Bucket, seen: BucketInspection) -> Iterator[Finding]:
+def restore_results_text(patient: InspectedArchive, bucket: Bucket) -> str:
+    """What to do about a bucket of results whose content is lost."""
+    what = "the catalog from a backup that has" if bucket.inline else f"{bucket.path} from a backup of the warehouse:"
+    back = f"restore {what} these {bucket.size:,} bytes, {bucket.checksum}; without one"
+    if bucket.role is Role.FEED:
+        since = f"errata changes {patient.name} --since {bucket.added_in}"
+        return f"{back} changes can be read from commit {bucket.added_in} on: {since}"
+    if bucket.removed_in is None and patient.live:
+        return f"{back} {patient.anew} works the answer out from the streams, and publishes the difference"
+    return f"{back} read later commits; vacuum takes the bucket once it lies behind the horizon"
+
+
+def bucket_findings(patient: InspectedArchive, bucket: Bucket, seen: BucketInspection) -> Iterator[Finding]:
     """Findings about a single bucket: the worst one, or all of them if its content is what was written."""
     worst = content_loss(bucket, seen)
+    if worst is None and patient.of_query and seen.nulls:
+        worst = FindingKind.NULLS, f"there is NULL in {', '.join(seen.nulls)}"
     if worst is not None:
-        kind, what = worst
-        where, why = bucket_name(bucket), impact_text(patient, bucket)
-        yield Finding(patient.name, kind, what, where, why, restore_text(bucket), severity=Severity.DAMAGE)
+        yield _loss_finding(patient, bucket, *worst)
         return
     if seen.checksum is None:
         return
@@ -223,6 +248,24 @@ def bucket_findings(patient: InspectedStream, bucket: Bucket, seen: BucketInspec
         what = f"{seen.masked:,} rows have been superseded or aged out, and {bucket.masked:,} are counted so"
         why = "ageing by rows, compaction and the count of live rows go by it"
         yield repairable_finding(patient, FindingKind.MASKED, what, bucket_name(bucket), why)
+
+
+def _loss_finding(patient: InspectedArchive, bucket: Bucket, kind: FindingKind, what: str) -> Finding:
+    where, why = bucket_name(bucket), impact_text(patient, bucket)
+    how = restore_results_text(patient, bucket) if patient.of_query else restore_text(bucket)
+    if bucket.role is Role.STATE:
+        if not patient.unmade:
+            why = "it is a cache; the next evaluation makes it anew, which takes a longer look at the streams"
+            return repairable_finding(patient, kind, what, where, why)
+        gone = ", ".join(patient.unmade)
+        why = f"the query cannot go on without it: rows of {gone} are known from it alone, having been aged out"
+        how = f"restore it from a backup; without one {patient.anew} works the answer out from the rows that are left"
+    return Finding(patient.name, kind, what, where, why, how, severity=Severity.DAMAGE)
+
+
+def is_droppable_cache(patient: InspectedArchive, bucket: Bucket, seen: BucketInspection) -> bool:
+    """Whether a damaged bucket can be deleted without loss."""
+    return bucket.role is Role.STATE and content_loss(bucket, seen) is not None and not patient.unmade
 
 
 def differing_figures(bucket: Bucket, seen: BucketInspection) -> list[str]:
@@ -248,7 +291,7 @@ def content_loss(bucket: Bucket, seen: BucketInspection) -> tuple[FindingKind, s
     return (FindingKind.UNREADABLE, seen.fault) if seen.fault else None
 
 
-def figure_findings(patient: NamedArchive, bucket: Bucket, seen: BucketInspection) -> Iterator[Finding]:
+def figure_findings(patient: InspectedArchive, bucket: Bucket, seen: BucketInspection) -> Iterator[Finding]:
     """Findings about index figures that differ from those of the rows."""
     wrong = differing_figures(bucket, seen)
     if wrong and seen.figures is not None:
@@ -270,7 +313,7 @@ def _figure_text(value: object) -> str:
     return " to ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _row_findings(patient: InspectedStream, bucket: Bucket, seen: BucketInspection) -> Iterator[Finding]:
+def _row_findings(patient: InspectedArchive, bucket: Bucket, seen: BucketInspection) -> Iterator[Finding]:
     where = bucket_name(bucket)
     if seen.nulls:
         what = f"there is NULL in {', '.join(seen.nulls)}"
@@ -291,26 +334,27 @@ def _row_findings(patient: InspectedStream, bucket: Bucket, seen: BucketInspecti
         yield Finding(patient.name, FindingKind.FILTERS, what, where, why, how, severity=Severity.LITTER)
 
 
-def repairable_finding(patient: NamedArchive, kind: FindingKind, what: str, where: str, why: str) -> Finding:
+def repairable_finding(patient: InspectedArchive, kind: FindingKind, what: str, where: str, why: str) -> Finding:
     """A finding that `errata doctor --fix` mends."""
     return Finding(patient.name, kind, what, where, why, f"errata doctor {patient.name} --fix", mendable=True)
 
 
-def misclassed_finding(patient: NamedArchive, bucket: Bucket) -> Finding:
+def misclassed_finding(patient: InspectedArchive, bucket: Bucket) -> Finding:
     """The finding that the index has a bucket in the wrong span class."""
     what, why = "the index has it in the class of another span", "scans of an interval pass it over"
     return repairable_finding(patient, FindingKind.FIGURES, what, bucket_name(bucket), why)
 
 
 def counter_findings(
-    patient: InspectedStream, name: str, noted: int, found: int, *, sure: bool = True
+    patient: InspectedArchive, name: str, noted: int, found: int, *, sure: bool = True
 ) -> Iterator[Finding]:
-    """Findings about a counter of the stream. `sure`: the rows themselves have been counted."""
+    """Findings about a counter of the archive. `sure`: the rows themselves have been counted."""
     if noted == found:
         return
     what = f"{name} is {noted:,} and should be {found:,}"
-    why = "status, ageing and the choice of what to compact go by it"
-    where = "the stream's own row"
+    where, why = "the stream's own row", "status, ageing and the choice of what to compact go by it"
+    if patient.of_query:
+        where, why = ARCHIVE_ROW, "it is shown to persons, and inline rows are kept few by it"
     if sure:
         yield repairable_finding(patient, FindingKind.COUNTER, what, where, why)
     else:

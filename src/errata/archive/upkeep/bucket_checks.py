@@ -25,14 +25,7 @@ from errata.archive.scan import scan_rows
 from errata.archive.scan_plan import ArchiveScan, ScanBuckets
 from errata.archive.schemas import LIVE, REVISION, pack_table, unpack_table
 from errata.archive.tables import key_numbers
-from errata.archive.upkeep.inspection import (
-    MASK_HIT_SCHEMA,
-    InspectionContext,
-    ResultInspectionContext,
-    inspect_bucket,
-    inspect_result_bucket,
-    mask_rows,
-)
+from errata.archive.upkeep.inspection import MASK_HIT_SCHEMA, InspectionContext, inspect_bucket, mask_rows
 from errata.catalog.database import Catalog
 from errata.catalog.streams import StreamState
 from errata.declare.warehouse import Warehouse
@@ -50,7 +43,7 @@ from errata.model.findings import (
     BucketInspection,
     Finding,
     FindingKind,
-    InspectedStream,
+    InspectedArchive,
     Severity,
 )
 from errata.model.stream import Stream
@@ -93,7 +86,7 @@ def inspect_sizes(warehouse: Warehouse, found: Iterable[Bucket], inline: dict[in
 def inspect_buckets(
     session: Callable[[], SparkSession],
     catalog: Catalog,
-    context: InspectionContext | ResultInspectionContext,
+    context: InspectionContext,
     found: Sequence[Bucket],
     on_done: DoneCallback = lambda _: None,
 ) -> InspectionResult:
@@ -122,16 +115,13 @@ def _batch_sources(wanted: Sequence[BucketSource]) -> Iterator[list[BucketSource
 
 
 def _inspect_tasks(
-    context: InspectionContext | ResultInspectionContext,
+    context: InspectionContext,
     tasks: Sequence[Sequence[BucketSource]],
     numbers: Iterable[int],
 ) -> Iterator[pa.RecordBatch]:
     cache: dict[int, pa.Table] = {}
     for source in (each for number in numbers for each in tasks[number]):
-        if isinstance(context, InspectionContext):
-            seen, hits = inspect_bucket(context, source, cache)
-        else:
-            seen, hits = inspect_result_bucket(context, source), MASK_HIT_SCHEMA.empty_table()
+        seen, hits = inspect_bucket(context, source, cache)
         row = {"bucket": source.bucket.bucket_id, "seen": _seen_to_json(seen), "hits": pack_table(hits)}
         yield pa.RecordBatch.from_pylist([row], schema=_REPORT_SCHEMA)
 
@@ -202,7 +192,7 @@ class LiveOverlays:
         """By overlay, how many of these count now."""
         return Counter(self.overlays.live_rows(self.aged_to)[BUCKET].to_pylist())
 
-    def findings(self, inspected: InspectedStream, hits: pa.Table) -> Iterator[Finding]:
+    def findings(self, inspected: InspectedArchive, hits: pa.Table) -> Iterator[Finding]:
         """Revisions that occur twice, and those that mask no row or several. `hits` are the rows of base buckets at
         places of masks."""
         numbers = self.rows[REVISION].to_numpy()
@@ -215,7 +205,8 @@ class LiveOverlays:
         masks, after = self._left_at_masks(hits)
         for wrong, told in ((after < 0, "no row"), (after > 0, "more than one row")):
             if wrong.any():
-                where = f"overlays, {_place_text(inspected, masks.filter(pa.array(wrong)))}"
+                places = order_values(masks.filter(pa.array(wrong))[self.stream.order])
+                where = f"overlays, {inspected.span(int(places.min()), int(places.max()))}"
                 why = "scans show what has been corrected, or leave out what has not been"
                 yield _damage_finding(
                     inspected,
@@ -256,7 +247,7 @@ def duplicate_key_findings(
     engines: Engines,
     catalog: Catalog,
     warehouse: Warehouse,
-    inspected: InspectedStream,
+    inspected: InspectedArchive,
     scan: ArchiveScan,
     opened: ScanBuckets,
 ) -> Iterator[Finding]:
@@ -294,15 +285,10 @@ def _repeated_rows(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return group_sql(rows, columns, ["count(*) AS _count"]).filter("_count > 1")
 
 
-def _place_text(inspected: InspectedStream, masks: pa.Table) -> str:
-    places = order_values(masks[inspected.stream.order])
-    return inspected.span(int(places.min()), int(places.max()))
-
-
 def _revision_list(numbers: np.ndarray) -> str:
     shown = ", ".join(map(str, np.sort(numbers)[:MAX_EXAMPLES].tolist()))
     return f"revisions {shown}{'' if len(numbers) <= MAX_EXAMPLES else f' and {len(numbers) - MAX_EXAMPLES:,} more'}"
 
 
-def _damage_finding(inspected: InspectedStream, kind: FindingKind, what: str, where: str, why: str) -> Finding:
+def _damage_finding(inspected: InspectedArchive, kind: FindingKind, what: str, where: str, why: str) -> Finding:
     return Finding(inspected.name, kind, what, where, why, RESTORE_BACKUP, severity=Severity.DAMAGE)

@@ -7,7 +7,7 @@ from its rows, to be compared with the index; for base buckets also which rows o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,22 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from errata.archive.bloom import supports_bloom_filter
-from errata.archive.bucket_writer import POS, groups_in, order_values, value_range
+from errata.archive.bucket_writer import groups_in, order_values, value_range
 from errata.archive.overlays import BucketSource, identity_columns, read_overlays
-from errata.archive.schemas import (
-    LIVE,
-    MASKS,
-    REVISION,
-    conform,
-    feed_schema,
-    lineage_extent,
-    lineage_schema,
-    numbered_pending_schema,
-    overlay_schema,
-    result_mask_schema,
-    result_schema,
-    unpack_table,
-)
+from errata.archive.schemas import LIVE, MASKS, REVISION, conform, lineage_extent, stored_schema, unpack_table
 from errata.archive.tables import match_rows
 from errata.declare.warehouse import Warehouse
 from errata.intake.types import arrow_schema
@@ -46,35 +33,52 @@ MASK_HIT_SCHEMA = pa.schema([("revision", pa.int64()), ("floor", pa.int64())])
 
 @dataclass(frozen=True, slots=True)
 class InspectionContext:
-    """What the inspection of a stream's buckets needs; it travels to every task."""
+    """What the inspection of an archive's buckets needs; it travels to every task."""
 
-    stream: Stream
+    of: Stream | ResultShape
     warehouse: Warehouse
-    aged_to: int | None
-    overlays: tuple[BucketSource, ...] | None
+    aged_to: int | None = None
+    overlays: tuple[BucketSource, ...] | None = None
     """The live overlays, to find the rows that they mask; None if that is not asked."""
 
 
 def inspect_bucket(
     context: InspectionContext, source: BucketSource, cache: dict[int, pa.Table]
 ) -> tuple[BucketInspection, pa.Table]:
-    """Inspect a bucket of a stream: its figures, if it is what was written, and its rows at places of masks. `cache`
-    keeps the masks of overlays from one bucket to the next."""
-    bucket = source.bucket
-    known, data = read_content(context.warehouse, source)
+    """Inspect a bucket: its figures, if it is what was written, and its rows at places of masks. `cache` keeps the
+    masks of overlays from one bucket to the next."""
+    bucket, of, hits = source.bucket, context.of, MASK_HIT_SCHEMA.empty_table()
+    known, stored, data = _read_rows(context, source)
+    if stored is None:
+        return known, hits
+    if isinstance(of, ResultShape):
+        return _inspect_results(bucket.role, stored, known), hits
+    rows = conform(stored, stored_schema(of, bucket.role))
+    if bucket.role is not Role.BASE:
+        return (_inspect_overlay if bucket.role is Role.OVERLAY else _inspect_pending)(of, rows, known), hits
+    masked, hits = _mask_hits(context, of, bucket, rows, cache)
+    return replace(_inspect_base(of, bucket, rows, known, data), masked=masked), hits
+
+
+def _read_rows(context: InspectionContext, source: BucketSource) -> tuple[BucketInspection, pa.Table | None, bytes]:
+    """What is known of a bucket as it is stored; and its rows and content, if they are what was written and have the
+    columns of their role."""
+    bucket, of = source.bucket, context.of
+    known, data = _read_content(context.warehouse, source)
     if data is None:
-        return known, MASK_HIT_SCHEMA.empty_table()
-    rows = _conformed_rows(context.stream, bucket, data)
-    if isinstance(rows, str):
-        return replace(known, fault=rows), MASK_HIT_SCHEMA.empty_table()
-    if bucket.role is Role.BASE:
-        masked, hits = _mask_hits(context, bucket, rows, cache)
-        return replace(_inspect_base(context.stream, bucket, rows, known, data), masked=masked), hits
-    tell = _inspect_overlay if bucket.role is Role.OVERLAY else _inspect_pending
-    return tell(context.stream, rows, known), MASK_HIT_SCHEMA.empty_table()
+        return known, None, b""
+    try:
+        stored = unpack_table(data) if bucket.inline else pq.read_table(pa.BufferReader(data), use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        return replace(known, fault=f"it cannot be opened: {error}"), None, b""
+    if bucket.role is Role.STATE:
+        # Only the strategy that wrote it knows its columns.
+        return replace(known, figures=replace(BucketFigures.from_bucket(bucket), rows=stored.num_rows)), None, data
+    fault = _schema_mismatch(stored_schema(of, bucket.role), stored.schema, _columns_added_later(of, bucket.role))
+    return (replace(known, fault=fault), None, data) if fault else (known, stored, data)
 
 
-def read_content(warehouse: Warehouse, source: BucketSource) -> tuple[BucketInspection, bytes | None]:
+def _read_content(warehouse: Warehouse, source: BucketSource) -> tuple[BucketInspection, bytes | None]:
     """Size and checksum of a bucket as it is found; and its content, only if the checksum is right."""
     bucket = source.bucket
     try:
@@ -94,23 +98,6 @@ def _read_data(warehouse: Warehouse, source: BucketSource) -> bytes | None:
         return warehouse.read(source.bucket.path)
     except FileNotFoundError:
         return None
-
-
-def parse_rows(bucket: Bucket, data: bytes) -> pa.Table | str:
-    """The rows as they were written, or why they cannot be read."""
-    try:
-        return unpack_table(data) if bucket.inline else pq.read_table(pa.BufferReader(data), use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        return f"it cannot be opened: {error}"
-
-
-def _conformed_rows(stream: Stream, bucket: Bucket, data: bytes) -> pa.Table | str:
-    """The rows, or why they cannot be read."""
-    stored = parse_rows(bucket, data)
-    if isinstance(stored, str):
-        return stored
-    schema = _stream_schema_of(stream, bucket.role)
-    return _schema_fault(stream, bucket.role, schema, stored.schema) or conform(stored, schema)
 
 
 def _inspect_base(
@@ -134,25 +121,15 @@ def _inspect_pending(stream: Stream, rows: pa.Table, known: BucketInspection) ->
     return replace(known, figures=BucketFigures(rows.num_rows, *ends), disordered=wrong, counting=rows.num_rows)
 
 
-def _stream_schema_of(stream: Stream, role: Role) -> pa.Schema:
-    if role is Role.OVERLAY:
-        return overlay_schema(stream)
-    return (
-        numbered_pending_schema(stream)
-        if role is Role.PENDING
-        else arrow_schema(stream).append(pa.field(POS, pa.int64()))
-    )
+def _columns_added_later(of: Stream | ResultShape, role: Role) -> set[str]:
+    """The columns that stored rows may lack, since they were declared later."""
+    if isinstance(of, ResultShape):
+        return set()
+    may_lack = {name for column in of.names for name in (column, old_column(column))}
+    return may_lack - of.required if role is Role.BASE else may_lack
 
 
-def _schema_fault(stream: Stream, role: Role, wanted: pa.Schema, found: pa.Schema) -> str:
-    """Why stored rows are not of the declared columns, if so; columns that were added later may be absent."""
-    may_lack = {name for column in stream.names for name in (column, old_column(column))}
-    if role is Role.BASE:
-        may_lack -= stream.required
-    return schema_mismatch(wanted, found, may_lack)
-
-
-def schema_mismatch(wanted: pa.Schema, found: pa.Schema, may_lack: Collection[str] = ()) -> str:
+def _schema_mismatch(wanted: pa.Schema, found: pa.Schema, may_lack: Collection[str] = ()) -> str:
     """Why stored rows are not of the wanted columns; empty if they are."""
     for field in wanted:
         if field.name in found.names:
@@ -214,16 +191,15 @@ def _inspect_overlay(stream: Stream, rows: pa.Table, known: BucketInspection) ->
 
 
 def _mask_hits(
-    context: InspectionContext, bucket: Bucket, rows: pa.Table, cache: dict[int, pa.Table]
+    context: InspectionContext, stream: Stream, bucket: Bucket, rows: pa.Table, cache: dict[int, pa.Table]
 ) -> tuple[int | None, pa.Table]:
     """How many rows of a live base bucket do not count, and its rows at places of masks."""
     if context.overlays is None or bucket.removed_in is not None:
         return None, MASK_HIT_SCHEMA.empty_table()
-    stream = context.stream
     if any(rows[name].null_count for name in stream.required):
         return None, MASK_HIT_SCHEMA.empty_table()
     columns = identity_columns(stream)
-    masks = _masks_near(context, bucket, cache)
+    masks = _masks_near(context, stream, bucket, cache)
     left, right = match_rows(rows.select(columns), masks.select(columns), columns)
     numbers = masks[REVISION].to_numpy()[right]
     places = order_values(rows[stream.order])
@@ -234,7 +210,7 @@ def _mask_hits(
     return int(gone.sum()), hits
 
 
-def _masks_near(context: InspectionContext, bucket: Bucket, cache: dict[int, pa.Table]) -> pa.Table:
+def _masks_near(context: InspectionContext, stream: Stream, bucket: Bucket, cache: dict[int, pa.Table]) -> pa.Table:
     """The masks of overlays that may mask a row of the bucket; read once for neighbouring buckets."""
     near = {
         each.bucket.bucket_id: each
@@ -245,8 +221,8 @@ def _masks_near(context: InspectionContext, bucket: Bucket, cache: dict[int, pa.
         del cache[bucket_id]
     for bucket_id, source in near.items():
         if bucket_id not in cache:
-            cache[bucket_id] = mask_rows(context.stream, read_overlays(context.stream, context.warehouse, [source]))
-    empty = mask_rows(context.stream, read_overlays(context.stream, context.warehouse, []))
+            cache[bucket_id] = mask_rows(stream, read_overlays(stream, context.warehouse, [source]))
+    empty = mask_rows(stream, read_overlays(stream, context.warehouse, []))
     return pa.concat_tables([empty, *cache.values()])
 
 
@@ -257,56 +233,14 @@ def mask_rows(stream: Stream, overlays: pa.Table) -> pa.Table:
     return pa.table({**columns, REVISION: rows[REVISION]})
 
 
-# Buckets of a query's results.
-
-
-@dataclass(frozen=True, slots=True)
-class ResultInspectionContext:
-    """What the inspection of buckets of results needs; it travels to every task."""
-
-    shape: ResultShape
-    warehouse: Warehouse
-
-
-def inspect_result_bucket(context: ResultInspectionContext, source: BucketSource) -> BucketInspection:
-    """Inspect a bucket of results: its figures, if it is what was written."""
-    bucket = source.bucket
-    known, data = read_content(context.warehouse, source)
-    if data is None:
-        return known
-    stored = parse_rows(bucket, data)
-    if isinstance(stored, str):
-        return replace(known, fault=stored)
-    if bucket.role is Role.STATE:
-        # Only the strategy that wrote it knows its columns.
-        return replace(known, figures=replace(BucketFigures.from_bucket(bucket), rows=stored.num_rows))
-    schema = _result_schema_of(context.shape, bucket.role)
-    if fault := schema_mismatch(schema, stored.schema):
-        return replace(known, fault=fault)
-    needed = [VS, EVALUATION] if bucket.role in (Role.FEED, Role.PARTS, Role.LINEAGE) else [VS, VE, EVALUATION]
-    told = _with_figures(conform(stored, schema), needed, known)
-    if bucket.role is Role.LINEAGE and told.figures is not None:
-        begins = lineage_extent(stored) or (told.figures.vs_min, told.figures.vs_max)
-        return replace(told, figures=replace(told.figures, vs_min=begins[0], vs_max=begins[1]))
-    return told
-
-
-def _result_schema_of(shape: ResultShape, role: Role) -> pa.Schema:
-    """The columns that rows of this role must have."""
-    if role is Role.FEED:
-        return feed_schema(shape)
-    if role is Role.PARTS:
-        # Only the strategy that wrote them knows the columns of aggregates.
-        return pa.schema([pa.field(name, pa.int64()) for name in (VS, EVALUATION)])
-    if role is Role.LINEAGE:
-        return lineage_schema(shape)
-    return result_mask_schema(shape) if role is Role.MASK else result_schema(shape)
-
-
-def _with_figures(rows: pa.Table, needed: Sequence[str], known: BucketInspection) -> BucketInspection:
+def _inspect_results(role: Role, rows: pa.Table, known: BucketInspection) -> BucketInspection:
+    needed = [VS, EVALUATION] if role in (Role.FEED, Role.PARTS, Role.LINEAGE) else [VS, VE, EVALUATION]
     if nulls := tuple(name for name in needed if rows[name].null_count):
         return replace(known, nulls=nulls)
     begins, ends = value_range(rows[VS]), value_range(rows[VE if VE in rows.column_names else VS])
     if begins is None:
         return replace(known, fault="there are no rows in it")
-    return replace(known, figures=BucketFigures(rows.num_rows, *begins, ends=ends), counting=rows.num_rows)
+    figures = BucketFigures(rows.num_rows, *begins, ends=ends)
+    if role is Role.LINEAGE and (extent := lineage_extent(rows)) is not None:
+        figures = replace(figures, vs_min=extent[0], vs_max=extent[1])
+    return replace(known, figures=figures, counting=rows.num_rows)
