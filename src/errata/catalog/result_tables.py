@@ -36,6 +36,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, InternalError
 
+from errata.catalog.registered_tables import registered_queries
 from errata.catalog.result_columns import (
     MARK_CONSTRAINT,
     NullPattern,
@@ -44,7 +45,6 @@ from errata.catalog.result_columns import (
     instant_text,
     write_change_records,
 )
-from errata.catalog.tables import metadata as catalog_tables
 from errata.errors import ErrataError, RefusedError, UsageError
 from errata.model.query import CheckedQuery
 from errata.model.results import (
@@ -58,7 +58,7 @@ from errata.model.results import (
 _PROGRAM_LIMIT_EXCEEDED = "54000"
 """PostgreSQL's error code for a value beyond its limits."""
 
-_CATALOG_TABLES = (*catalog_tables.tables, "alembic_version")
+_CATALOG_TABLES = (*registered_queries.metadata.tables, "alembic_version")
 
 
 def check_result_table_name(table: str, others: Iterable[str]) -> None:

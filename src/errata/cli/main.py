@@ -150,6 +150,7 @@ COMMANDS = {
     "changes": ("Tell how a query's results have changed.", "errata.cli.results:changes"),
     "why": ("Tell a result's story, and what made it.", "errata.cli.why:why"),
     "ask": ("Answer a query once, as of any time.", "errata.cli.ask:ask"),
+    "invoke": ("Give the current answer of a registered query.", "errata.cli.invoke:invoke"),
     "explain": ("Tell what a query does, and draw its plan.", "errata.cli.explain:explain"),
     "history": ("Show every version that a row has had.", "errata.cli.history:show_history"),
     "log": ("List commits: when, who, and what they did.", "errata.cli.log:log"),
@@ -174,6 +175,16 @@ GROUPS = {
             "age-out": ("Drop buckets that are past the retention.", "errata.cli.age_out:age_out"),
             "compact": ("Work corrections in, and merge small buckets.", "errata.cli.compact:compact"),
             "vacuum": ("Remove what nobody needs any more.", "errata.cli.archive:vacuum"),
+        },
+    ),
+    "query": (
+        "Register queries to be invoked, and list them.",
+        {
+            "register": ("Register queries, and print their handles.", "errata.cli.query:register_query"),
+            "unregister": ("Take a registered query back.", "errata.cli.query:unregister_query"),
+            "list": ("List registered queries, and what they cost.", "errata.cli.query:list_queries"),
+            "show": ("Show a registered query.", "errata.cli.query:show_query"),
+            "materialise": ("Match what has not been matched yet.", "errata.cli.query:materialise_queries"),
         },
     ),
     "quarantine": (
@@ -202,6 +213,8 @@ COMMAND_ORDER = (
     "changes",
     "why",
     "ask",
+    "query",
+    "invoke",
     "explain",
     "history",
     "log",

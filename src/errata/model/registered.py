@@ -196,6 +196,11 @@ class QueryCost:
     invocation_micros: int = 0
     last_asked: int | None = None
 
+    @property
+    def micros(self) -> int:
+        """Microseconds of matching and of invocations."""
+        return self.matching_micros + self.invocation_micros
+
 
 @dataclass(frozen=True, slots=True)
 class RegisteredQuery:

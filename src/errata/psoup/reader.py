@@ -1,0 +1,196 @@
+"""The reader of registered queries: a long-lived object that answers invocations, from memory where it can.
+
+    handle ─► query (kept until a commit may have changed it)
+    commit ─► a snapshot of each source (kept for the newest commit, and some earlier ones)
+    window ─► selected rows (kept by bucket) ─► joined, projected, aggregated
+
+Answers are those of one commit: all sources are read as of it, whatever is committed meanwhile. What the match segments
+say only saves work. An invocation that has all it needs in memory writes nothing; else the commit is pinned while the
+missing buckets are read. Threads may share a reader.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from errata.catalog import commits, registered, streams
+from errata.catalog.registered import InvocationCount
+from errata.catalog.transaction import give_up, optimistic
+from errata.declare.site import Site
+from errata.model.registered import RegisteredQuery, RegisteredWindow
+from errata.psoup.invoke import Invocation, answer_rows, needed_columns
+from errata.psoup.register import check_handle, unknown_handle_error
+from errata.psoup.segments import MatchStore
+from errata.psoup.selection import Selected, SelectedRows, Selector, SourceWindow, youngest_rows
+from errata.psoup.snapshot import SnapshotCache, SnapshotConflict, StreamSnapshot, stream_snapshot
+from errata.psoup.windows import check_not_aged, resolve_now, window_interval
+
+KEPT_COMMITS = 8
+"""Commits whose snapshots are kept."""
+
+MAX_KNOWN_QUERIES = 20_000
+"""Queries whose plans are kept."""
+
+FLUSH_SECONDS = 5.0
+"""Seconds after which invocations are added to the costs in the catalog."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRead:
+    """What an invocation has read of one source."""
+
+    window: SourceWindow
+    selected: SelectedRows
+
+
+@dataclass
+class _Knowledge:
+    """What is known as of the newest commit that has been seen."""
+
+    head: int = -1
+    queries: OrderedDict[str, RegisteredQuery] = field(default_factory=OrderedDict)
+
+
+class RegisteredReader:
+    """Answers invocations of registered queries."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self._cache = SnapshotCache(site)
+        self._selector = Selector(MatchStore(site))
+        self._lock = threading.Lock()
+        self._known = _Knowledge()
+        self._snapshots: OrderedDict[tuple[str, int], StreamSnapshot] = OrderedDict()
+        self._counts: dict[int, InvocationCount] = {}
+        self._flushed = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Record what has not been recorded yet of the costs."""
+        self._flush(0.0)
+
+    def query(self, handle: str) -> RegisteredQuery:
+        """The query in force with a handle."""
+        return self._query(check_handle(handle), commits.newest_commit(self.site.catalog))
+
+    def invoke(self, handle: str, *, at: str | int | None = None, as_of: str | int | None = None) -> Invocation:
+        """The answer of a query at an event time (else the least stable point of its sources), as of a commit (else the
+        newest)."""
+        given = check_handle(handle)
+        return optimistic(
+            lambda _: self._invoke(given, at, as_of),
+            give_up("run has removed old buckets before they were read", "invoke it again"),
+            on=SnapshotConflict,
+        )
+
+    def _invoke(self, given: str, at: str | int | None, as_of: str | int | None) -> Invocation:
+        begun = time.perf_counter()
+        newest = commits.newest_commit(self.site.catalog)
+        query = self._query(given, newest)
+        commit_id = newest if as_of is None else commits.resolve_as_of(self.site.catalog, as_of)
+        snapshots = self._query_snapshots(query, commit_id, newest)
+        states = [each.state for each in snapshots]
+        now = resolve_now(states, at, commit_id)
+        reads = self._read(query, snapshots, now)
+        rows = answer_rows(query.plan, [each.stream for each in states], [each.selected.rows for each in reads])
+        micros = int((time.perf_counter() - begun) * 1_000_000)
+        self._count(query, micros)
+        return Invocation(
+            query.handle,
+            commit_id,
+            now,
+            states[0].stream.timed,
+            tuple(each.window.interval for each in reads),
+            sum(each.selected.rows.num_rows for each in reads),
+            rows,
+            micros,
+        )
+
+    def _query(self, handle: str, newest: int) -> RegisteredQuery:
+        with self._lock:
+            if self._known.head != newest:
+                self._known = _Knowledge(newest)
+            known = self._known
+            if (found := known.queries.get(handle)) is not None:
+                return found
+        looked_up = registered.registration(self.site.catalog, handle)
+        if looked_up is None:
+            raise unknown_handle_error(self.site, handle)
+        with self._lock:
+            known.queries[handle] = looked_up
+            while len(known.queries) > MAX_KNOWN_QUERIES:
+                known.queries.popitem(last=False)
+        return looked_up
+
+    def _query_snapshots(self, query: RegisteredQuery, commit_id: int, newest: int) -> list[StreamSnapshot]:
+        names = [each.stream for each in query.plan.sources]
+        found = {name: self._snapshot(name, commit_id) for name in dict.fromkeys(names)}
+        if commit_id != newest:
+            live = {each.stream_id: each.stream for each in streams.stream_states(self.site.catalog)}
+            for name, each in found.items():
+                horizon = live.get(each.state.stream_id, each.state.stream).horizon
+                commits.check_readable(self.site.catalog, commit_id, horizon, name)
+        return [found[name] for name in names]
+
+    def _snapshot(self, name: str, commit_id: int) -> StreamSnapshot:
+        with self._lock:
+            if (known := self._snapshots.get((name, commit_id))) is not None:
+                self._snapshots.move_to_end((name, commit_id))
+                return known
+        made = stream_snapshot(self._cache, name, commit_id)
+        with self._lock:
+            self._snapshots[name, commit_id] = made
+            names = {each for each, _ in self._snapshots}
+            while len(self._snapshots) > KEPT_COMMITS * len(names):
+                self._snapshots.popitem(last=False)
+        return made
+
+    def _read(self, query: RegisteredQuery, snapshots: Sequence[StreamSnapshot], now: int) -> list[SourceRead]:
+        """The windows of the sources, and the rows in them."""
+        reads = []
+        for place, snapshot in enumerate(snapshots):
+            window = source_window(snapshot, query.plan.windows[place], now)
+            stream = snapshot.state.stream
+            columns = dict.fromkeys((*needed_columns(query.plan, place), stream.order, *stream.key))
+            wanted = Selected(query.conjunctions[place], query.plan.conjunctions[place], tuple(columns))
+            reads.append(SourceRead(window, self._selector.select(snapshot, wanted, window)))
+        return reads
+
+    def _count(self, query: RegisteredQuery, micros: int) -> None:
+        """Count an invocation; from time to time the counts go to the catalog."""
+        now = self.site.catalog.clock.now()
+        with self._lock:
+            before = self._counts.get(query.number, InvocationCount(query.number, 0, 0, now))
+            self._counts[query.number] = InvocationCount(
+                query.number, before.invocations + 1, before.micros + micros, now
+            )
+        self._flush(FLUSH_SECONDS)
+
+    def _flush(self, pause: float) -> None:
+        with self._lock:
+            if time.monotonic() - self._flushed < pause or not self._counts:
+                return
+            counts, self._counts = self._counts, {}
+            self._flushed = time.monotonic()
+        registered.record_invocations(self.site.catalog, counts.values())
+
+
+def source_window(snapshot: StreamSnapshot, window: RegisteredWindow, now: int) -> SourceWindow:
+    """The rows of a source that an answer at an event time is made of; refused if some have been aged out."""
+    interval = window_interval(window, now)
+    if window.rows is None:
+        check_not_aged(snapshot.state, interval, complete=True)
+        return SourceWindow(interval)
+    counted, complete = youngest_rows(snapshot, window.rows, interval.end)
+    check_not_aged(snapshot.state, counted.interval, complete=complete)
+    return counted
