@@ -50,6 +50,8 @@ def read_constant(text: SqlText, node: exp.Expression) -> Lit:
     def no_column(column: exp.Column) -> NoReturn:
         raise text.mistake(column, "this is not a constant")
 
+    if isinstance(node.unnest(), exp.Null):
+        raise _null_mistake(text, node)
     expr = ExpressionReader(text, no_column, lambda _: None).lower(node)
     value = _value_of(text, node, expr)
     if value is None:
@@ -63,10 +65,14 @@ def read_constant(text: SqlText, node: exp.Expression) -> Lit:
     return value
 
 
+def _null_mistake(text: SqlText, node: exp.Expression) -> Exception:
+    return text.mistake(node, "NULL compares with nothing", how="write IS NULL, or IS NOT NULL")
+
+
 def _value_of(text: SqlText, node: exp.Expression, expr: Expr) -> Lit | None:
     match expr:
         case Lit(value=None):
-            raise text.mistake(node, "NULL compares with nothing", how="write IS NULL, or IS NOT NULL")
+            raise _null_mistake(text, node)
         case Lit():
             return expr
         case Call(name="neg", args=(Cast() as inner,)):
@@ -81,7 +87,7 @@ def _value_of(text: SqlText, node: exp.Expression, expr: Expr) -> Lit | None:
 def _converted(text: SqlText, node: exp.Expression, given: Lit, kind: ColumnType) -> Lit | None:
     """The constant of CAST(given AS kind), of those that say what cannot be said otherwise."""
     if given.value is None:
-        raise text.mistake(node, "NULL compares with nothing", how="write IS NULL, or IS NOT NULL")
+        raise _null_mistake(text, node)
     if kind.kind in FLOATING_KINDS:
         return _floating(text, node, given, kind)
     if kind in (DATE, TIMESTAMP) and isinstance(given.value, str):

@@ -53,8 +53,14 @@ _OR = (
     _INDEX_REASON,
     "write x IN (1, 2) for alternatives of one column, or register a query for each alternative",
 )
+_SUBQUERY = (
+    "a subquery is not part of registered queries",
+    _INDEX_REASON,
+    "name the stream in FROM, and relate its columns; or " + _DECLARE,
+)
 _REFUSED: dict[type[exp.Expression], tuple[str, str, str]] = {
     exp.Or: _OR,
+    exp.Exists: _SUBQUERY,
     exp.NEQ: _NOT_EQUAL,
     exp.NullSafeEQ: ("<=> is not part of registered queries", _INDEX_REASON, "write =, or IS NULL"),
     exp.NullSafeNEQ: ("IS DISTINCT FROM is not part of registered queries", _INDEX_REASON, _DECLARE),
@@ -135,7 +141,7 @@ class ConditionReader:
         known = _REFUSED.get(type(node))
         if known is not None:
             return self.text.mistake(node, *known)
-        if isinstance(node, exp.Predicate | exp.SubqueryPredicate | exp.Query):
+        if isinstance(node, exp.Predicate):
             return unknown_construct(self.text, node)
         return self.text.mistake(node, "this is not a condition of registered queries", _INDEX_REASON, _CONDITIONS)
 
@@ -200,6 +206,8 @@ class ConditionReader:
             raise self.text.mistake(node, "IS asks for NULL, TRUE or FALSE", how="compare other values with =")
 
     def _read_in(self, node: exp.In) -> None:
+        if node.args.get("query") is not None:
+            raise self.text.mistake(node, *_SUBQUERY)
         refuse_unknown_parts(self.text, node, {"this", "expressions"})
         column = self._unwrapped(node.this)
         if not isinstance(column, exp.Column):
@@ -270,6 +278,8 @@ class ConditionReader:
         node = self._unwrapped(node)
         if isinstance(node, exp.Column):
             return _Operand(node, self.scope.column(node))
+        if node.find(exp.Query) is not None:
+            raise self.text.mistake(node, *_SUBQUERY)
         if node.find(exp.Column) is None:
             return _Operand(node)
         if isinstance(node, exp.Add | exp.Sub):
@@ -280,8 +290,6 @@ class ConditionReader:
             if isinstance(column, exp.Column) and added.find(exp.Column) is None:
                 sign = 1 if isinstance(node, exp.Add) else -1
                 return _Operand(node, self.scope.column(column), added, sign)
-        if isinstance(node, exp.Query | exp.Subquery):
-            raise unknown_construct(self.text, node)
         raise self.text.mistake(
             node,
             "an expression is compared here",

@@ -101,9 +101,10 @@ class FromReader:
         nodes, conditions = [begin.this], []
         for join in select.args.get("joins") or ():
             kind = {"kind"} if (join.kind or "").upper() in ("INNER", "CROSS") and not join.side else set()
-            if join.args.get("using"):
+            if join.args.get("using") or join.method:
+                word = join.method.upper() or "USING"
                 raise self.text.mistake(
-                    join, "USING is not part of registered queries", None, "write ON a.column = b.column"
+                    join.this, f"{word} is not part of registered queries", None, "write JOIN ... ON a.x = b.x"
                 )
             if join.side:
                 raise self.text.mistake(
@@ -160,7 +161,7 @@ class FromReader:
         if not isinstance(node.this, exp.Identifier):
             raise self.text.mistake(
                 node,
-                f"{node.name}(...) is not part of registered queries",
+                f"{node.this.name}(...) is not part of registered queries",
                 "FROM names streams, and the window stands at the end of the text",
                 "name the stream alone",
             )
