@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from errata.psoup.answer_text import arrow_answer, csv_answer, json_answer, json_change, ordered_rows, type_name
+from errata.psoup.answer_text import arrow_answer, csv_answer, json_answer, json_change, type_name
 from errata.psoup.following import Answer, AnswerChange
 
 ROWS = pa.table(
@@ -73,13 +73,6 @@ def test_no_rows_are_an_answer_too() -> None:
     assert json.loads(json_answer(Answer("h", 1, 0, True, empty), empty, {}))["rows"] == []
     assert csv_answer(empty) == b"name,price,at,exact,count,good\n"
     assert pa.ipc.open_stream(arrow_answer(empty)).read_all().num_rows == 0
-
-
-def test_rows_are_ordered_by_all_columns() -> None:
-    rows = pa.table([pa.array([2, 1, 1, None]), pa.array([1, 2, 1, 3])], names=["x", "x"])
-    assert ordered_rows(rows).column(0).to_pylist() == [None, 1, 1, 2]
-    assert ordered_rows(rows).column(1).to_pylist() == [3, 1, 2, 1]
-    assert ordered_rows(rows).schema.names == ["x", "x"]
 
 
 def test_types_have_their_declared_names() -> None:

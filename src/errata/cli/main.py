@@ -157,6 +157,7 @@ COMMANDS = {
     "status": ("Show how streams stand, and what waits.", "errata.cli.status:status"),
     "leases": ("Show who is at work on what; release it.", "errata.cli.log:leases"),
     "doctor": ("See whether archives are whole, and mend them.", "errata.cli.doctor:doctor"),
+    "serve": ("Serve registered queries over HTTP.", "errata.cli.serve:serve"),
     "demo": ("See it all at work, in under three minutes.", "errata.cli.demo:demo"),
     "bench": ("Measure Errata beside plain Spark.", "errata.cli.bench:bench"),
 }
@@ -187,6 +188,14 @@ GROUPS = {
             "materialise": ("Match what has not been matched yet.", "errata.cli.query:materialise_queries"),
         },
     ),
+    "token": (
+        "Say who may ask over HTTP: make, list, revoke tokens.",
+        {
+            "create": ("Make a token for a user, and show it once.", "errata.cli.token:create"),
+            "list": ("List tokens, their users and quotas.", "errata.cli.token:show_tokens"),
+            "revoke": ("End a token.", "errata.cli.token:revoke"),
+        },
+    ),
     "quarantine": (
         "See rows and files not taken in; retry or drop them.",
         {
@@ -215,6 +224,8 @@ COMMAND_ORDER = (
     "ask",
     "query",
     "invoke",
+    "serve",
+    "token",
     "explain",
     "history",
     "log",

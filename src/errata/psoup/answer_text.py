@@ -1,7 +1,4 @@
-"""Answers, and changes of answers, as JSON, CSV and Arrow. Rows are spelled as in every other output of Errata.
-
-Rows of a page are in the order of all their columns: the same answer then has the same pages, however it was found.
-"""
+"""Answers, and changes of answers, as JSON, CSV and Arrow. Rows are spelled as in every other output of Errata."""
 
 from __future__ import annotations
 
@@ -10,16 +7,9 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from errata.archive.tables import sort_by_columns
 from errata.intake.encoding import csv_header, csv_lines, json_lines
 from errata.model.time import format_instant
 from errata.psoup.following import Answer, AnswerChange
-
-
-def ordered_rows(rows: pa.Table) -> pa.Table:
-    """The rows in the order of all columns."""
-    places = [str(place) for place in range(rows.num_columns)]
-    return sort_by_columns(rows.rename_columns(places), places).rename_columns(rows.schema.names)
 
 
 def event_time(now: int, *, timed: bool) -> str | int:
