@@ -16,8 +16,8 @@ from errata.catalog import bucket_writes, buckets, declarations, streams
 from errata.catalog import commits as commits_of
 from errata.catalog.database import Catalog
 from errata.catalog.migration import prepare_catalog
-from errata.catalog.stream_commits import AppendCommit, commit_append
-from errata.model.batch import BatchCounts, FileFormat, SourceFile
+from errata.catalog.stream_commits import commit_append
+from errata.model.batch import Batch, BatchCounts, FileFormat, SourceFile
 from errata.model.bucket import Bucket, Groups, NewBucket, Role
 from errata.model.columns import Column, ColumnType, TypeKind
 from errata.model.commit import Cause
@@ -145,9 +145,8 @@ def commit_one(loaded: Loaded, number: int) -> None:
         for half in (0, 1)
     ]
     file = SourceFile(f"quotes-{number}.csv", FileFormat.CSV, False, 60_000_000, sha)
-    on_time = (low, low + 2 * BUCKET_SPAN - 1)
     counts = BatchCounts(read=1_000_000, appended=1_000_000)
-    commit_append(loaded.catalog, basis, AppendCommit(sha, sha, [file], [], counts, written, [], on_time), _CAUSE)
+    commit_append(loaded.catalog, basis, Batch(sha, sha, [file], counts=counts, buckets=written), _CAUSE)
 
 
 @contextmanager

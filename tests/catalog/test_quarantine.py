@@ -11,9 +11,9 @@ from errata.catalog import commits, declarations, quarantine, streams
 from errata.catalog.database import Catalog, make_engine
 from errata.catalog.migration import migration_config, prepare_catalog
 from errata.catalog.quarantine import QuarantineConflict, QuarantineState, RowSyntax
-from errata.catalog.stream_commits import AppendCommit, commit_append
+from errata.catalog.stream_commits import commit_append
 from errata.clock import SYSTEM
-from errata.model.batch import BadRevision, BadRow, Op
+from errata.model.batch import BadRevision, BadRow, Batch, Op
 from errata.model.commit import Cause
 from errata.model.stream import Stream
 from fixtures.catalog import a_batch, a_bucket, a_stream
@@ -25,7 +25,7 @@ def bad(line: int, file: str = "x.csv", reason: str = "of: empty") -> BadRow:
     return BadRow(file, line, f"{line},", reason)
 
 
-def take(catalog: Catalog, name: str, *rows: BadRow, header: str | None = None, **how: object) -> AppendCommit:
+def take(catalog: Catalog, name: str, *rows: BadRow, header: str | None = None, **how: object) -> Batch:
     arrived = a_batch(name, [a_bucket(1, 2)], rows)
     arrived = replace(arrived, files=[replace(arrived.files[0], header=header)], **how)
     commit_append(catalog, streams.stream_state(catalog, "ticks"), arrived, CAUSE)

@@ -55,9 +55,9 @@ def test_a_file_that_another_batch_has_just_brought_is_not_brought_again(catalog
     with pytest.raises(BatchConflict):
         commit_append(catalog, basis, replace(first, guarded=frozenset({first.content_hash})), CAUSE)
     # Where that was known when it was decided what to take in, it is another delivery.
-    seen = frozenset(each.batch_no for each in ledger.deliveries(catalog, basis.stream_id, [first.content_hash]))
+    seen = ledger.deliveries(catalog, basis.stream_id, [first.content_hash])
     commit_append(
-        catalog, streams.stream_state(catalog, "ticks"), replace(both, batch_id="seen", buckets=[], known=seen), CAUSE
+        catalog, streams.stream_state(catalog, "ticks"), replace(both, batch_id="seen", buckets=[], earlier=seen), CAUSE
     )
     # Insisted on, or in a stream of its own, it may come again.
     commit_append(catalog, streams.stream_state(catalog, "ticks"), replace(both, guarded=frozenset()), CAUSE)

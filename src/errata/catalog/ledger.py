@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from errata.catalog.database import Catalog
 from errata.catalog.tables import batch_files, batch_splits, batches
-from errata.model.batch import BatchCounts, Delivery, Op, ReadSplit, SourceFile, retake_id, split_and_ordinal
+from errata.model.batch import Batch, BatchCounts, Delivery, Op, retake_id, split_and_ordinal
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,23 +175,7 @@ def split_places(catalog: Catalog, stream_id: int, batch_id: str) -> dict[int, t
         return {row.split: (row.name, row.first_line) for row in connection.execute(query)}
 
 
-@dataclass(frozen=True, slots=True)
-class NewBatch:
-    """A batch to be entered in the ledger."""
-
-    batch_id: str
-    content_hash: str
-    counts: BatchCounts
-    files: Sequence[SourceFile] = ()
-    splits: Sequence[ReadSplit] = ()
-    default_op: Op = Op.INSERT
-    again_of: int | None = None
-    """The batch of which it is another take."""
-    undoes: int | None = None
-    """The batch that it undoes."""
-
-
-def insert_batch(connection: Connection, stream_id: int, entry: NewBatch) -> int:
+def insert_batch(connection: Connection, stream_id: int, entry: Batch) -> int:
     """Enter a batch and return its number; `set_batch_commit` completes the entry. A second one of the same id raises
     an IntegrityError."""
     values = {

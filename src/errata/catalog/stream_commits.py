@@ -7,7 +7,7 @@ checks that the rows that were found are still the live ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,49 +17,24 @@ from sqlalchemy.exc import IntegrityError
 from errata.catalog import buckets, ledger, quarantine, streams
 from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.database import Catalog
-from errata.catalog.ledger import NewBatch
 from errata.catalog.quarantine import QuarantineState
 from errata.catalog.streams import StreamState
 from errata.catalog.transaction import BasisConflict, BatchConflict, FilesConflict, Transaction, lock_basis
-from errata.model.batch import BadRevision, BadRow, BatchCounts, Op, ReadSplit, RevisionCounts, SourceFile
+from errata.model.batch import BadRevision, Batch, RevisionCounts
 from errata.model.bucket import Bucket, NewBucket, Role
 from errata.model.commit import Cause
 from errata.model.stream import DuplicatePolicy
 from errata.model.time import LOWEST, Interval
 
 
-@dataclass(frozen=True, slots=True)
-class AppendCommit:
-    """A batch whose buckets are written and wait to become visible."""
-
-    batch_id: str
-    content_hash: str
-    files: Sequence[SourceFile]
-    splits: Sequence[ReadSplit]
-    counts: BatchCounts
-    buckets: Sequence[NewBucket]
-    bad: Iterable[BadRow]
-    on_time: tuple[int, int] | None
-    """The least and greatest order field of the rows that were on time; None when none was."""
-    guarded: frozenset[str] = frozenset()
-    """Hashes of contents that no batch may have brought besides those in `known`."""
-    known: frozenset[int] = frozenset()
-    """The batches that had brought one of these contents when the files were chosen."""
-    again_of: int | None = None
-    """The batch of which it is another take."""
-    default_op: Op = Op.INSERT
-    """The operation of its rows that have none of their own."""
-    retried: Sequence[int] = ()
-    """The rows of quarantine that it takes in again."""
-
-
-def commit_append(catalog: Catalog, basis: StreamState, arrived: AppendCommit, cause: Cause) -> int:
+def commit_append(catalog: Catalog, basis: StreamState, arrived: Batch, cause: Cause) -> int:
     """Commit a batch that was arranged on `basis`, and return the commit's number."""
     with catalog.writing() as connection:
         now = streams.lock_stream(connection, basis.stream_id)
         # First the ledger: nothing else has to be checked for a batch that is in it.
         brought = ledger.deliveries_within(connection, basis.stream_id, arrived.guarded)
-        if any(each.batch_no not in arrived.known and each.batch_id != arrived.batch_id for each in brought):
+        known = {each.batch_no for each in arrived.earlier}
+        if any(each.batch_no not in known and each.batch_id != arrived.batch_id for each in brought):
             raise FilesConflict
         batch_no = _insert_batch(connection, basis, arrived)
         _recheck_append(connection, now, basis, arrived)
@@ -77,7 +52,7 @@ def commit_append(catalog: Catalog, basis: StreamState, arrived: AppendCommit, c
         return commit_id
 
 
-def _recheck_append(connection: Connection, now: Row[Any], basis: StreamState, arrived: AppendCommit) -> None:
+def _recheck_append(connection: Connection, now: Row[Any], basis: StreamState, arrived: Batch) -> None:
     """Raise if rows judged late, on time or new may not be any more: other commits can have changed that."""
     if now.removed_in is not None:
         raise BasisConflict
@@ -104,30 +79,21 @@ def _stable_or_lowest(basis: StreamState) -> int:
     return LOWEST if basis.stable is None else basis.stable
 
 
-def _was_compared(basis: StreamState, arrived: AppendCommit) -> bool:
+def _was_compared(basis: StreamState, arrived: Batch) -> bool:
     """Whether rows may have been compared with the archive that would now be late, and so be compared with nothing."""
     counts = arrived.counts
     replacing = counts.pending if basis.stream.on_duplicate is DuplicatePolicy.REPLACE else 0
     return counts.dropped + counts.replaced + counts.quarantined + replacing > 0
 
 
-def _insert_batch(connection: Connection, basis: StreamState, arrived: AppendCommit) -> int:
-    entry = NewBatch(
-        arrived.batch_id,
-        arrived.content_hash,
-        arrived.counts,
-        arrived.files,
-        arrived.splits,
-        arrived.default_op,
-        arrived.again_of,
-    )
+def _insert_batch(connection: Connection, basis: StreamState, arrived: Batch) -> int:
     try:
-        return ledger.insert_batch(connection, basis.stream_id, entry)
+        return ledger.insert_batch(connection, basis.stream_id, arrived)
     except IntegrityError:
         raise BatchConflict from None
 
 
-def _state_after(now: Row[Any], basis: StreamState, arrived: AppendCommit) -> dict[str, int | None]:
+def _state_after(now: Row[Any], basis: StreamState, arrived: Batch) -> dict[str, int | None]:
     """Rows that came late move neither the newest instant nor the stable point."""
     rows = now.rows + arrived.counts.appended
     if arrived.on_time is None:
@@ -138,7 +104,7 @@ def _state_after(now: Row[Any], basis: StreamState, arrived: AppendCommit) -> di
     return {"rows": rows, "vs_max": vs_max, "stable": stable}
 
 
-def _append_summary(arrived: AppendCommit) -> dict[str, object]:
+def _append_summary(arrived: Batch) -> dict[str, object]:
     counts = {name: count for name, count in asdict(arrived.counts).items() if count or name == "appended"}
     made = [bucket for bucket in arrived.buckets if bucket.role is Role.BASE]
     inline = sum(bucket.data is not None for bucket in made)

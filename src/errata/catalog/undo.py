@@ -16,14 +16,13 @@ from sqlalchemy import Connection, Row, func, select
 from errata.catalog import buckets, ledger, streams
 from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.database import Catalog
-from errata.catalog.ledger import NewBatch
 from errata.catalog.streams import StreamState
 from errata.catalog.tables import batches, quarantine
 from errata.catalog.tables import buckets as buckets_table
 from errata.catalog.tables import commits as commits_table
 from errata.catalog.transaction import BasisConflict, BatchConflict, Transaction, lock_basis
 from errata.errors import RefusedError, UsageError, candidates_text
-from errata.model.batch import MAX_BATCH_ID, BatchCounts
+from errata.model.batch import MAX_BATCH_ID, Batch, BatchCounts
 from errata.model.bucket import Bucket, NewBucket, Role
 from errata.model.commit import Cause
 from errata.model.time import EVERYTHING, LOWEST, Interval
@@ -146,7 +145,7 @@ def commit_undo(catalog: Catalog, basis: StreamState, undoing: UndoCommit, cause
         count = sum(bucket.rows for bucket in undoing.buckets)
         content = hashlib.sha256(undoable.undo_id.encode()).hexdigest()
         counts = BatchCounts(read=count, pending=count)
-        entry = NewBatch(undoable.undo_id, content, counts, undoes=undoable.batch_no)
+        entry = Batch(undoable.undo_id, content, counts=counts, undoes=undoable.batch_no)
         batch_no = ledger.insert_batch(connection, basis.stream_id, entry)
         # When nothing is left pending, all revisions that were ever numbered are settled.
         withdrawn = sum(bucket.rows for bucket in undoing.withdrawn)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 from errata.errors import UsageError
+from errata.model.bucket import NewBucket, Role
 
 
 class Op(StrEnum):
@@ -142,6 +143,11 @@ class BatchCounts:
     """Overwritten by a later row of the same key in the same batch."""
     quarantined: int = 0
 
+    @property
+    def settled(self) -> int:
+        """How many rows have an outcome."""
+        return self.appended + self.pending + self.dropped + self.replaced + self.quarantined
+
 
 @dataclass(frozen=True, slots=True)
 class RevisionCounts:
@@ -227,6 +233,39 @@ class Delivery:
             told_apart = now.startswith(file.sha256[:12]) and now.endswith(f"-{landed}")
             return unchanged and (now == landed or told_apart)
         return self.name == file.name
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch on its way: first its files and the id that they make; once it is written also its buckets and counts,
+    which wait to become visible."""
+
+    batch_id: str
+    content_hash: str
+    files: Sequence[SourceFile] = ()
+    splits: Sequence[ReadSplit] = ()
+    counts: BatchCounts = field(default_factory=BatchCounts)
+    buckets: Sequence[NewBucket] = ()
+    bad: Iterable[BadRow] = ()
+    """The rows for quarantine."""
+    guarded: frozenset[str] = frozenset()
+    """Hashes of contents that no batch may have brought besides those in `earlier`."""
+    earlier: Sequence[Delivery] = ()
+    """The deliveries with one of its contents when its files were chosen."""
+    again_of: int | None = None
+    """The batch of which it is another take."""
+    undoes: int | None = None
+    """The batch that it undoes."""
+    default_op: Op = Op.INSERT
+    """The operation of its rows that have none of their own."""
+    retried: Sequence[int] = ()
+    """The rows of quarantine that it takes in again."""
+
+    @property
+    def on_time(self) -> tuple[int, int] | None:
+        """The least and greatest order field of the rows that were on time; None when none was."""
+        base = [bucket for bucket in self.buckets if bucket.role is Role.BASE]
+        return (min(each.vs_min for each in base), max(each.vs_max for each in base)) if base else None
 
 
 def content_hash(files: Iterable[SourceFile]) -> str:

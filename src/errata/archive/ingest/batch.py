@@ -14,32 +14,30 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
-from errata.archive.ingest.batch_writer import WrittenBatch, prepare_batch, write_batch
+from errata.archive.ingest.batch_writer import BatchFaults, discard_batch, prepare_batch, write_batch
 from errata.archive.ingest.landing import (
-    DeliveryCheck,
-    NamedDelivery,
     any_missing,
     changed_content_error,
-    check_delivered,
     clear_files,
     hold_files,
     inspect_ready_files,
-    name_delivery,
-    name_delivery_as,
+    name_files,
+    name_files_as,
+    name_new_files,
 )
 from errata.archive.scan_plan import ArchiveScan
 from errata.archive.schemas import AppendContext
 from errata.catalog import ledger, streams
 from errata.catalog.ledger import LedgerBatch
 from errata.catalog.quarantine import QuarantineConflict, QuarantineFile
-from errata.catalog.stream_commits import AppendCommit, commit_append
+from errata.catalog.stream_commits import commit_append
 from errata.catalog.streams import StreamState
 from errata.catalog.transaction import BasisConflict, BatchConflict, FilesConflict, give_up, optimistic
 from errata.declare.site import Site, pinned_stream
 from errata.errors import BadFileError, ErrataError, RefusedError, UsageError
 from errata.intake.files import inspect_files, is_unchanged, resolve_paths
-from errata.intake.layout import FileLayout, read_layout
-from errata.model.batch import BadRow, BatchCounts, Delivery, Op, QuarantineRetry, SourceFile
+from errata.intake.layout import read_layout
+from errata.model.batch import BadRow, Batch, BatchCounts, Delivery, Op, QuarantineRetry, SourceFile
 from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Layout
 from errata.model.stream import Stream
 from errata.model.time import EVERYTHING, HIGHEST, Interval
@@ -104,87 +102,65 @@ class IngestReport:
         return bool(self.held_files) or (bool(self.counts.quarantined) and not self.already_ingested)
 
 
-def ingest_batch(site: Site, batch: IngestRequest, on_step: ProgressCallback = lambda _: None) -> IngestReport:
+def ingest_batch(site: Site, request: IngestRequest, on_step: ProgressCallback = lambda _: None) -> IngestReport:
     """Ingest a batch. The same delivery again changes nothing, and the report says so."""
-    _check_request(batch)
-    stream = site.declared(batch.stream)
+    _check_request(request)
+    stream = site.declared(request.stream)
     aside: list[QuarantineFile] = []
 
     def attempt(_: int) -> IngestReport:
         while True:
             on_step("looking at the files")
-            standing = streams.stream_state(site.catalog, batch.stream)
-            looked = _inspect_batch(site, batch, standing)
-            aside.extend(looked.set_aside)
+            standing = streams.stream_state(site.catalog, request.stream)
+            report, batch, known = _inspect_batch(site, request, standing)
+            files, left_out = () if batch is None else batch.files, report.skipped_files
+            aside.extend(report.held_files)
             try:
-                named = looked.named
-                report = looked.report if named is None else _write_and_commit(site, batch, named, on_step)
+                if batch is not None:
+                    report = _write_and_commit(site, request, batch, on_step)
             except ErrataError as error:
-                if bad := _hold_bad_files(site, batch, standing, looked, error):
+                if bad := _hold_bad_files(site, request, standing, files, error):
                     aside.extend(bad)
                     continue  # the other files can be ingested, and no other writer has come first
-                if batch.landed and any_missing(looked.files):
+                if request.landed and any_missing(files):
                     raise FilesConflict from error  # another run has even cleared them away
                 raise
-            whole = replace(report, held_files=aside, skipped_files=looked.left_out)
-            return _finish_batch(site, stream, looked, whole, on_step)
+            whole = replace(report, held_files=aside, skipped_files=left_out)
+            return _finish_batch(site, stream, [*known, *files] if request.landed else (), whole, on_step)
 
     # Another run has just taken some of the files: look again at what is left.
-    return optimistic(attempt, _give_up(batch), on=FilesConflict)
+    return optimistic(attempt, _give_up(request), on=FilesConflict)
 
 
-@dataclass(frozen=True, slots=True)
-class _BatchInspection:
-    """The files of a batch, inspected."""
-
-    report: IngestReport
-    """The report if nothing is to be ingested."""
-    named: NamedDelivery | None = None
-    """The delivery to ingest, if any."""
-    set_aside: Sequence[QuarantineFile] = ()
-    left_out: Sequence[Delivery] = ()
-    to_clear: Sequence[SourceFile] = ()
-    """Landed files that were ingested before."""
-    landed: bool = False
-
-    @property
-    def files(self) -> Sequence[SourceFile]:
-        return () if self.named is None else self.named.files
-
-
-def _inspect_batch(site: Site, batch: IngestRequest, standing: StreamState) -> _BatchInspection:
-    """Find which files there are, and which of them are new."""
-    nothing = IngestReport(batch.stream, batch.batch_id or "", None, stable=standing.stable)
-    if batch.landed:
-        stream = site.project.streams[batch.stream]
-        op = batch.default_op
-        files, aside = inspect_ready_files(site, standing, stream, batch.retried_files, op)
-        if aside and batch.strict:
+def _inspect_batch(
+    site: Site, request: IngestRequest, standing: StreamState
+) -> tuple[IngestReport, Batch | None, list[SourceFile]]:
+    """Find which files there are, and which of them are new: the report if nothing is to be ingested, the batch of the
+    new files, and landed files that were ingested before."""
+    nothing = IngestReport(request.stream, request.batch_id or "", None, stable=standing.stable)
+    if request.landed:
+        stream = site.project.streams[request.stream]
+        files, aside = inspect_ready_files(site, standing, stream, request.retried_files, request.default_op)
+        if aside and request.strict:
             raise _strict_error(aside)
-        found = check_delivered(site, standing, files, landed=True)
-        new = name_delivery(site, standing, found, landed=True) if found.new else None
-        return _BatchInspection(nothing, new, aside, (), [file for file, _ in found.known], landed=True)
-    files = inspect_files(resolve_paths(batch.paths))
-    if batch.batch_id is not None:
-        given = name_delivery_as(site, standing, files, batch.batch_id)
-        return (
-            _BatchInspection(nothing, given)
-            if isinstance(given, NamedDelivery)
-            else _BatchInspection(_repeated_report(standing, given, len(files)))
-        )
-    if batch.again:
-        return _BatchInspection(
-            nothing, name_delivery(site, standing, DeliveryCheck(files, (), ()), landed=False, guarded=False)
-        )
-    found = check_delivered(site, standing, files, landed=False)
-    known = [delivery for _, delivery in found.known]
-    if found.new:
-        return _BatchInspection(nothing, name_delivery(site, standing, found, landed=False), left_out=known)
-    last = max(known, key=lambda each: each.batch_no)
+        batch, known = name_new_files(site, standing, files, landed=True)
+        return replace(nothing, held_files=aside), batch, [file for file, _ in known]
+    files = inspect_files(resolve_paths(request.paths))
+    if request.batch_id is not None:
+        given = name_files_as(site, standing, files, request.batch_id)
+        if isinstance(given, Batch):
+            return nothing, given, []
+        return _repeated_report(standing, given, len(files)), None, []
+    if request.again:
+        return nothing, name_files(site, standing, files), []
+    batch, known = name_new_files(site, standing, files, landed=False)
+    if batch is not None:
+        return replace(nothing, skipped_files=[delivery for _, delivery in known]), batch, []
+    last = max((delivery for _, delivery in known), key=lambda each: each.batch_no)
     taken = ledger.find_batch(site.catalog, standing.stream_id, last.batch_id)
     if taken is None:
         raise AssertionError("a batch whose files are in the ledger is in it, too")
-    return _BatchInspection(_repeated_report(standing, taken, len(files)))
+    return _repeated_report(standing, taken, len(files)), None, []
 
 
 def _repeated_report(standing: StreamState, taken: LedgerBatch, files: int) -> IngestReport:
@@ -193,21 +169,21 @@ def _repeated_report(standing: StreamState, taken: LedgerBatch, files: int) -> I
 
 
 def _hold_bad_files(
-    site: Site, batch: IngestRequest, standing: StreamState, looked: _BatchInspection, error: ErrataError
+    site: Site, request: IngestRequest, standing: StreamState, files: Sequence[SourceFile], error: ErrataError
 ) -> Sequence[QuarantineFile]:
     """Hold the landed files because of which the batch failed; none if it failed for another reason."""
-    if not (batch.landed and isinstance(error, BadFileError)) or batch.strict:
+    if not (request.landed and isinstance(error, BadFileError)) or request.strict:
         return ()
-    return hold_files(site, standing, looked.files, error)
+    return hold_files(site, standing, files, error)
 
 
 def _finish_batch(
-    site: Site, stream: Stream, looked: _BatchInspection, report: IngestReport, on_step: ProgressCallback
+    site: Site, stream: Stream, landed: Sequence[SourceFile], report: IngestReport, on_step: ProgressCallback
 ) -> IngestReport:
     """Clear landed files whose rows are committed, and compact at once where the layout requires it."""
-    if looked.landed:
+    if landed:
         try:
-            clear_files(stream, [*looked.to_clear, *looked.files])
+            clear_files(stream, landed)
         except ErrataError as error:
             report = replace(report, clearing_error=error)
     if stream.layout is Layout.CLUSTERED and report.counts.appended and not report.already_ingested:
@@ -227,10 +203,10 @@ def _strict_error(aside: Sequence[QuarantineFile]) -> RefusedError:
     )
 
 
-def _check_request(batch: IngestRequest) -> None:
-    if batch.landed == bool(batch.paths):
+def _check_request(request: IngestRequest) -> None:
+    if request.landed == bool(request.paths):
         raise UsageError("name files, or take what has landed with --landed: one of the two")
-    if batch.landed and batch.batch_id is not None:
+    if request.landed and request.batch_id is not None:
         raise UsageError(
             "what has landed is named by its names, contents and times",
             why="between two tries more may land, and the same id must always be the same content",
@@ -238,54 +214,56 @@ def _check_request(batch: IngestRequest) -> None:
         )
 
 
-def _write_and_commit(site: Site, batch: IngestRequest, new: NamedDelivery, on_step: ProgressCallback) -> IngestReport:
-    count = len(new.files)
+def _write_and_commit(site: Site, request: IngestRequest, batch: Batch, on_step: ProgressCallback) -> IngestReport:
+    count = len(batch.files)
     site.warehouse.check()
+    retried = () if request.retried is None else request.retried.ids
+    new = replace(batch, default_op=request.default_op, retried=retried)
 
     def attempt(_: int) -> IngestReport:
-        with pinned_stream(site, batch.stream, "append to") as basis:
+        with pinned_stream(site, request.stream, "append to") as basis:
             # What can be refused by a look at the files' beginnings is, before Spark is started for it.
-            layouts = [read_layout(file, basis.stream, batch.default_op) for file in new.files]
-            prepared = prepare_batch(site.catalog, _append_context(site, basis), new.files, layouts, _known_rows(basis))
+            layouts = [read_layout(file, basis.stream, request.default_op) for file in new.files]
+            prepared = prepare_batch(site.catalog, _append_context(site, basis), new, layouts, _known_rows(basis))
             small = prepared.is_small(near=site.near_budget() is not None)
             if not small:
                 on_step("starting Spark")
             session = None if small else _start_spark(site)
             on_step(f"reading {count:,} file{'s' if count > 1 else ''} and writing buckets")
-            arranged = write_batch(prepared, session)
-        arranged = replace(arranged, faults=replace(arranged.faults, retried=batch.retried))
-        bad = _checked_bad_rows(batch, new, arranged)
-        arrived = _batch_commit(batch, new, arranged, bad, layouts)
+            written, faults = write_batch(prepared, session)
+        faults = replace(faults, retried=request.retried)
+        bad = _checked_bad_rows(request, written, faults)
+        written = replace(written, bad=bad if faults.count <= MAX_HELD_ROWS else faults.rows())
         on_step("committing")
         # Should the database fail here, nobody knows whether it has committed: the files then stay, for vacuum.
         try:
-            commit_id = commit_append(site.catalog, basis, arrived, site.caused_by("append", session))
+            commit_id = commit_append(site.catalog, basis, written, site.caused_by("append", session))
         except BasisConflict:
-            arranged.discard()
+            discard_batch(written, faults)
             on_step("another writer came first; reading again")
             raise
         except (FilesConflict, QuarantineConflict):
-            arranged.discard()
+            discard_batch(written, faults)
             raise
         except BatchConflict:
-            arranged.discard()
+            discard_batch(written, faults)
             return _repeated_report(basis, _concurrent_batch(site, basis, new), count)
         on_step("committed")
-        arranged.faults.discard()
-        stable = streams.stream_state(site.catalog, batch.stream).stable
+        faults.discard()
+        stable = streams.stream_state(site.catalog, request.stream).stable
         quoted = tuple(bad[:SHOWN_ROWS])
-        made = (batch.stream, new.batch_id, commit_id, arranged.counts, count)
+        made = (request.stream, new.batch_id, commit_id, written.counts, count)
         return IngestReport(*made, stable=stable, bad=quoted, repeated=new.earlier)
 
-    return optimistic(attempt, _give_up(batch))
+    return optimistic(attempt, _give_up(request))
 
 
-def _concurrent_batch(site: Site, basis: StreamState, new: NamedDelivery) -> LedgerBatch:
+def _concurrent_batch(site: Site, basis: StreamState, new: Batch) -> LedgerBatch:
     """The batch of the same id that another run has just taken in."""
     taken = ledger.find_batch(site.catalog, basis.stream_id, new.batch_id)
     if taken is None:
         raise AssertionError("whoever took the batch in has committed it") from None
-    if taken.content_hash != new.content:
+    if taken.content_hash != new.content_hash:
         raise changed_content_error(taken) from None
     return taken
 
@@ -297,8 +275,8 @@ def _start_spark(site: Site) -> SparkSession:
         return site.session()
 
 
-def _give_up(batch: IngestRequest) -> Callable[[], NoReturn]:
-    what = f"writer moved stream {batch.stream} first; nothing was committed"
+def _give_up(request: IngestRequest) -> Callable[[], NoReturn]:
+    what = f"writer moved stream {request.stream} first; nothing was committed"
     return give_up(what, "run it again, or take batches of one stream in one after the other")
 
 
@@ -318,18 +296,18 @@ def _known_rows(basis: StreamState) -> ArchiveScan | None:
     return ArchiveScan(basis, basis.changed_in, interval)
 
 
-def _checked_bad_rows(batch: IngestRequest, new: NamedDelivery, arranged: WrittenBatch) -> list[BadRow]:
+def _checked_bad_rows(request: IngestRequest, written: Batch, faults: BatchFaults) -> list[BadRow]:
     """The bad rows, read before anything is locked: all, or the first `MAX_HELD_ROWS`.
 
     Raises if a file has changed since it was hashed, or if the batch is strict and has bad rows.
     """
     try:
-        _check_unchanged(new.files)
-        if batch.strict:
-            _check_strict(arranged)
-        return list(islice(arranged.faults.rows(), MAX_HELD_ROWS))
+        _check_unchanged(written.files)
+        if request.strict:
+            _check_strict(written.counts, faults)
+        return list(islice(faults.rows(), MAX_HELD_ROWS))
     except ErrataError:
-        arranged.discard()
+        discard_batch(written, faults)
         raise
 
 
@@ -342,39 +320,14 @@ def _check_unchanged(files: Sequence[SourceFile]) -> None:
             )
 
 
-def _batch_commit(
-    batch: IngestRequest,
-    new: NamedDelivery,
-    arranged: WrittenBatch,
-    bad: Sequence[BadRow],
-    layouts: Sequence[FileLayout],
-) -> AppendCommit:
-    return AppendCommit(
-        new.batch_id,
-        new.content,
-        [replace(file, header=layout.header) for file, layout in zip(new.files, layouts, strict=True)],
-        arranged.splits,
-        arranged.counts,
-        arranged.buckets,
-        bad if arranged.faults.count <= MAX_HELD_ROWS else arranged.faults.rows(),
-        arranged.on_time,
-        frozenset(file.sha256 for file in new.files) if new.guarded else frozenset(),
-        new.known,
-        new.retake_of,
-        batch.default_op,
-        () if batch.retried is None else batch.retried.ids,
-    )
-
-
-def _check_strict(arranged: WrittenBatch) -> None:
-    if not arranged.counts.quarantined:
+def _check_strict(counts: BatchCounts, faults: BatchFaults) -> None:
+    if not counts.quarantined:
         return
-    quoted = [f"{row.file}, line {row.line}: {row.reason}" for row in islice(arranged.faults.rows(), SHOWN_ROWS)]
-    more = arranged.counts.quarantined - len(quoted)
+    quoted = [f"{row.file}, line {row.line}: {row.reason}" for row in islice(faults.rows(), SHOWN_ROWS)]
+    more = counts.quarantined - len(quoted)
     quoted += [f"and {more:,} more"] if more else []
     raise RefusedError(
-        f"{arranged.counts.quarantined:,} of {arranged.counts.read:,} rows are bad, and the batch is strict: "
-        "nothing was taken in",
+        f"{counts.quarantined:,} of {counts.read:,} rows are bad, and the batch is strict: nothing was taken in",
         why="\n    ".join(quoted),
         how="mend the rows, or leave --strict out: then they go to quarantine and the rest goes in",
     )

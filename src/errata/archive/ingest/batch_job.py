@@ -49,7 +49,7 @@ def _plan_job(prepared: PreparedBatch, session: SparkSession) -> tuple[AppendCon
     if short is not None:
         context = replace(context, bounds=short.bounds)
         return context, _slot_job(session, context, short, archived_sources(prepared))
-    sample = sample_order(prepared.files, prepared.layouts, context.stream)
+    sample = sample_order(prepared.batch.files, prepared.layouts, context.stream)
     context = replace(context, bounds=tuple(range_bounds(sample, context.stream.bucket_rows)))
     rows = None
     if known is not None and found.all:

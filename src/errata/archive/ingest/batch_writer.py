@@ -25,7 +25,16 @@ from errata.catalog.database import Catalog
 from errata.errors import BadFileError, ErrataError
 from errata.intake.layout import FileLayout, number_lines, plan_splits
 from errata.intake.split_reader import fetch_lines
-from errata.model.batch import BadRow, BatchCounts, FileSplit, QuarantineRetry, ReadSplit, SourceFile, split_and_ordinal
+from errata.model.batch import (
+    BadRow,
+    Batch,
+    BatchCounts,
+    FileSplit,
+    QuarantineRetry,
+    ReadSplit,
+    SourceFile,
+    split_and_ordinal,
+)
 from errata.model.bucket import NewBucket, Role
 from errata.model.time import Interval
 
@@ -45,28 +54,6 @@ MAX_LOCAL_ARCHIVE_ROWS = 1_000_000
 
 _GZIP_RATIO = 16
 """The size that a gzipped file is assumed to unpack to, as a multiple of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenBatch:
-    """A batch whose buckets are written and not committed."""
-
-    buckets: Sequence[NewBucket]
-    splits: Sequence[ReadSplit]
-    counts: BatchCounts
-    faults: BatchFaults
-
-    @property
-    def on_time(self) -> tuple[int, int] | None:
-        base = [bucket for bucket in self.buckets if bucket.role is Role.BASE]
-        return (min(each.vs_min for each in base), max(each.vs_max for each in base)) if base else None
-
-    def discard(self) -> None:
-        """Remove what was written, since it will not be committed. What a kill leaves behind, vacuum removes."""
-        self.faults.discard()
-        for bucket in self.buckets:
-            if bucket.path is not None:
-                self.faults.context.warehouse.remove(bucket.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +123,7 @@ class PreparedBatch:
     catalog: Catalog
     context: AppendContext
     """Without the bounds of slots, which are found when the batch is written."""
-    files: Sequence[SourceFile]
+    batch: Batch
     layouts: Sequence[FileLayout]
     splits: Sequence[tuple[FileSplit, FileLayout]]
     archived_scan: ArchiveScan | None
@@ -149,7 +136,7 @@ class PreparedBatch:
         field, since all of the archive may have them. `near`: whether there is a near engine."""
         if not self.context.stream.key_has_order:
             return False
-        size = sum(_GZIP_RATIO * file.bytes if file.gzip else file.bytes for file in self.files)
+        size = sum(_GZIP_RATIO * file.bytes if file.gzip else file.bytes for file in self.batch.files)
         told = sum(count for layout in self.layouts for count in layout.row_groups)
         beside = sum(bucket.rows for bucket in self.archived_buckets.all)
         most = LOCAL_FACTOR if near else 1
@@ -159,29 +146,31 @@ class PreparedBatch:
 def prepare_batch(
     catalog: Catalog,
     context: AppendContext,
-    files: Sequence[SourceFile],
+    batch: Batch,
     layouts: Sequence[FileLayout],
     known: ArchiveScan | None,
 ) -> PreparedBatch:
     """Plan the splits of a batch. `known`: where the archive may have rows with the key of a new one."""
+    files = [replace(file, header=layout.header) for file, layout in zip(batch.files, layouts, strict=True)]
     layout_of = {file.name: layout for file, layout in zip(files, layouts, strict=True)}
     # Splits of Parquet files are a quarter of a bucket at most, so that slots can be cut between them.
     splits = plan_splits(files, layouts, most_rows=max(1, context.stream.bucket_rows // 4))
     work = [(split, layout_of[split.file.name]) for split in splits]
     known = _narrow_known_rows(context, layouts, known)
     found = ScanBuckets([]) if known is None else candidate_buckets(catalog, known, indexed=True)
-    return PreparedBatch(catalog, context, files, layouts, work, known, found)
+    return PreparedBatch(catalog, context, replace(batch, files=files), layouts, work, known, found)
 
 
-def write_batch(prepared: PreparedBatch, session: SparkSession | None) -> WrittenBatch:
-    """Read, sort and write a batch: in this process if no session is given, else by a Spark job."""
+def write_batch(prepared: PreparedBatch, session: SparkSession | None) -> tuple[Batch, BatchFaults]:
+    """Read, sort and write a batch: in this process if no session is given, else by a Spark job. The batch gets its
+    buckets, counts and splits."""
     if session is None:
         context, told = prepared.context, _write_locally(prepared)
     else:
         from errata.archive.ingest.batch_job import run_batch_job  # noqa: PLC0415 - it imports PySpark: a small batch needs none
 
         context, told = run_batch_job(prepared, session)
-    return _collect_reports(context, [split for split, _ in prepared.splits], told)
+    return _collect_reports(context, prepared, told)
 
 
 def _write_locally(prepared: PreparedBatch) -> pa.Table:
@@ -217,8 +206,16 @@ def archived_sources(prepared: PreparedBatch) -> ArchivedRows:
     return ArchivedRows(base, Overlays(context.stream, rows).from_place(known.interval.start), known.state.aged_to)
 
 
-def _collect_reports(context: AppendContext, splits: Sequence[FileSplit], told: pa.Table) -> WrittenBatch:
-    """The batch that the tasks' reports describe."""
+def discard_batch(batch: Batch, faults: BatchFaults) -> None:
+    """Remove what was written, since it will not be committed. What a kill leaves behind, vacuum removes."""
+    faults.discard()
+    for bucket in batch.buckets:
+        if bucket.path is not None:
+            faults.context.warehouse.remove(bucket.path)
+
+
+def _collect_reports(context: AppendContext, prepared: PreparedBatch, told: pa.Table) -> tuple[Batch, BatchFaults]:
+    """The batch that the tasks' reports describe, and its rows for quarantine."""
     rows = told.to_pylist()
     said = {kind: [row for row in rows if row["said"] == kind.value] for kind in ReportKind}
     if said[ReportKind.FAILED]:
@@ -229,7 +226,10 @@ def _collect_reports(context: AppendContext, splits: Sequence[FileSplit], told: 
     written = _spill_inline(context, [bucket_from_row(row) for row in (*base, *pending)])
     lines = [stages.unpack_counts(row["data"]) for row in said[ReportKind.LINES]]
     lines_of = {each["split"]: each["lines"] for each in lines}
-    read = {each.split.number: each for each in number_lines([(split, lines_of[split.number]) for split in splits])}
+    read = {
+        each.split.number: each
+        for each in number_lines([(split, lines_of[split.number]) for split, _ in prepared.splits])
+    }
     faults = _batch_faults(context, read, said[ReportKind.BAD])
     totals: Counter[str] = Counter()
     for row in said[ReportKind.COUNT]:
@@ -242,9 +242,15 @@ def _collect_reports(context: AppendContext, splits: Sequence[FileSplit], told: 
         replaced=totals["replaced"],
         quarantined=faults.count,
     )
-    arranged = WrittenBatch(written, list(read.values()), counts, faults)
-    _check_counts(arranged)
-    return arranged
+    batch = replace(prepared.batch, splits=list(read.values()), counts=counts, buckets=written)
+    if counts.settled != counts.read:
+        discard_batch(batch, faults)
+        raise ErrataError(
+            f"{counts.read:,} rows were read and {counts.settled:,} accounted for; nothing was committed",
+            why="a part of the job went wrong without saying so",
+            how="run it again; if it happens again, report it with the batch's files",
+        )
+    return batch, faults
 
 
 def _worst_failure(failures: Sequence[ErrataError]) -> ErrataError:
@@ -289,16 +295,3 @@ def _discard_files(context: AppendContext, told: Iterable[dict[str, object]]) ->
     for row in told:
         if isinstance(row["path"], str):
             context.warehouse.remove(row["path"])
-
-
-def _check_counts(arranged: WrittenBatch) -> None:
-    """Check that every row that was read is counted exactly once."""
-    counts = arranged.counts
-    gone = counts.appended + counts.pending + counts.dropped + counts.replaced + counts.quarantined
-    if gone != counts.read:
-        arranged.discard()
-        raise ErrataError(
-            f"{counts.read:,} rows were read and {gone:,} accounted for; nothing was committed",
-            why="a part of the job went wrong without saying so",
-            how="run it again; if it happens again, report it with the batch's files",
-        )

@@ -35,7 +35,7 @@ from errata.intake.files import (
     utf8_path,
 )
 from errata.intake.layout import read_layout
-from errata.model.batch import Delivery, FileVersion, Op, SourceFile, check_batch_id, content_hash, delivery_hash
+from errata.model.batch import Batch, Delivery, FileVersion, Op, SourceFile, check_batch_id, content_hash, delivery_hash
 from errata.model.stream import LandedFileAction, LandingFolder, Stream
 
 
@@ -265,38 +265,10 @@ def _new_landed(site: Site, of: StreamState) -> tuple[tuple[str, int], ...]:
 # Which files of a batch are new, and under which id it is ingested.
 
 
-@dataclass(frozen=True, slots=True)
-class NamedDelivery:
-    """Inspected files, and the id of the batch that they make."""
-
-    batch_id: str
-    content: str
-    files: Sequence[SourceFile]
-    guarded: bool = True
-    """Whether a batch that is committed meanwhile may be the same delivery."""
-    earlier: Sequence[Delivery] = ()
-    """Earlier deliveries with one of these contents."""
-    retake_of: int | None = None
-    """The undone batch that it repeats."""
-
-    @property
-    def known(self) -> frozenset[int]:
-        """The batches that delivered one of the contents before."""
-        return frozenset(each.batch_no for each in self.earlier)
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryCheck:
-    """The files of a batch that are new, and those that earlier batches delivered."""
-
-    new: Sequence[SourceFile]
-    known: Sequence[tuple[SourceFile, Delivery]]
-    earlier: Sequence[Delivery]
-    """All earlier deliveries with a content of the new files."""
-
-
-def check_delivered(site: Site, of: StreamState, files: Sequence[SourceFile], *, landed: bool) -> DeliveryCheck:
-    """Separate files that have been delivered before from new ones."""
+def name_new_files(
+    site: Site, of: StreamState, files: Sequence[SourceFile], *, landed: bool
+) -> tuple[Batch | None, list[tuple[SourceFile, Delivery]]]:
+    """The batch of the files that are new, if any; and those that have been delivered before."""
     earlier = ledger.deliveries(site.catalog, of.stream_id, [file.sha256 for file in files])
     root = landing_root(of.stream) if landed else None
     # A file that stays in the folder must not come again after an undo: the undo would last until the next run.
@@ -311,21 +283,18 @@ def check_delivered(site: Site, of: StreamState, files: Sequence[SourceFile], *,
             new.append(file)
         else:
             known.append((file, delivery))
-    contents = {file.sha256 for file in new}
-    return DeliveryCheck(new, known, [each for each in earlier if each.sha256 in contents])
+    contents = frozenset(file.sha256 for file in new)
+    batch = name_files(site, of, new, landed=landed) if new else None
+    repeated = [each for each in earlier if each.sha256 in contents]
+    return None if batch is None else replace(batch, guarded=contents, earlier=repeated), known
 
 
-def name_delivery(
-    site: Site, of: StreamState, found: DeliveryCheck, *, landed: bool, guarded: bool = True
-) -> NamedDelivery:
-    """The new files of a batch without a given id. If an undone batch had the same, it repeats that batch."""
-    own = delivery_hash(found.new, landed=landed)
-    return _as_repeated_take(site, of, NamedDelivery(own, content_hash(found.new), found.new, guarded, found.earlier))
+def name_files(site: Site, of: StreamState, files: Sequence[SourceFile], *, landed: bool = False) -> Batch:
+    """The batch of some files without a given id. If an undone batch had the same, it repeats that batch."""
+    return _as_repeated_take(site, of, Batch(delivery_hash(files, landed=landed), content_hash(files), files))
 
 
-def name_delivery_as(
-    site: Site, of: StreamState, files: Sequence[SourceFile], batch_id: str
-) -> NamedDelivery | LedgerBatch:
+def name_files_as(site: Site, of: StreamState, files: Sequence[SourceFile], batch_id: str) -> Batch | LedgerBatch:
     """The files under the id that was given, or the batch of that id if it was ingested and not undone."""
     content = content_hash(files)
     takes = ledger.batch_takes(site.catalog, of.stream_id, check_batch_id(batch_id))
@@ -336,15 +305,15 @@ def name_delivery_as(
     if standing:
         return standing[-1]
     earlier = ledger.deliveries(site.catalog, of.stream_id, [file.sha256 for file in files])
-    return _as_repeated_take(site, of, NamedDelivery(batch_id, content, files, guarded=False, earlier=earlier))
+    return _as_repeated_take(site, of, Batch(batch_id, content, files, earlier=earlier))
 
 
-def _as_repeated_take(site: Site, of: StreamState, wanted: NamedDelivery) -> NamedDelivery:
+def _as_repeated_take(site: Site, of: StreamState, wanted: Batch) -> Batch:
     takes = ledger.batch_takes(site.catalog, of.stream_id, wanted.batch_id)
     if not takes:
         return wanted
     free = ledger.next_take_id(site.catalog, of.stream_id, wanted.batch_id)
-    return replace(wanted, batch_id=free, retake_of=takes[0].batch_no)
+    return replace(wanted, batch_id=free, again_of=takes[0].batch_no)
 
 
 def changed_content_error(taken: LedgerBatch) -> RefusedError:
