@@ -10,7 +10,7 @@ from errata.archive.ingest.landing import find_landed
 from errata.declare.site import open_site
 from errata.errors import UsageError, unknown_name_error
 from errata.model.time import format_instant, parse_event_time, to_micros
-from errata.read.status import DUE_PROGRESS, QueryStatus, query_statuses
+from errata.read.status import QueryStatus, query_statuses
 
 SHOWN = 3
 """Streams of a job that are named in its label; the rest are counted."""
@@ -45,7 +45,7 @@ def job_arguments(names: Sequence[str]) -> dict[str, Any]:
 def queries_behind(project: Path) -> list[str]:
     """Queries that are behind their streams and can be evaluated."""
     with open_site(project) as site:
-        return [each.name for each in query_statuses(site) if each.state in DUE_PROGRESS or each.may_resume]
+        return [each.name for each in query_statuses(site) if each.due or each.may_resume]
 
 
 def interval_of(context: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from errata.answer.inputs import LazySession
 from errata.answer.runs import sweep
 from errata.declare.project import NearMode, NearSettings
 from errata.declare.site import Site
+from errata.engine.session import LazySession
 from fixtures.runs import Answering
 
 OF_TEN = {"of_ten": "SELECT max(price) AS m, sum(price) AS s FROM quotes GROUP BY window(at, 10)"}
@@ -67,8 +65,7 @@ def test_a_small_correction_is_without_spark_unless_it_does_everything(
 @pytest.fixture
 def late(spark: SparkSession) -> tuple[LazySession, list[str]]:
     told: list[str] = []
-    site: Any = SimpleNamespace(session=lambda: spark, engines_with=lambda opening: opening)
-    return LazySession(site, lambda: told.append("opening")), told
+    return LazySession(lambda: spark, lambda: told.append("opening")), told
 
 
 def test_it_is_opened_once_whoever_asks(late: tuple[LazySession, list[str]]) -> None:

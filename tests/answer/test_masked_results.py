@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from errata.answer.catalog_view import CatalogView
 from errata.answer.evaluation_commit import result_table_update
-from errata.answer.inputs import LazySession, RunInputs
+from errata.answer.inputs import RunInputs
 from errata.archive.result_changes import ARCHIVE_ENDED, changes_frame
 from errata.archive.results import PUBLISHED_ROLES, ResultWriter, results_table
 from errata.archive.schemas import feed_schema, result_mask_schema, result_schema
@@ -67,7 +68,7 @@ class Correction:
         step, table = EvaluationSpan(of.frontier, of.frontier), f"{self.name}_now"
         query: Any = SimpleNamespace(checked=SimpleNamespace(query=SimpleNamespace(serve=table)))
         task: Any = SimpleNamespace(query=query, shape=of.shape, step=step, number=self.number, basis=of)
-        inputs = RunInputs(site, commits.newest_commit(site.catalog), {}, {}, {}, LazySession(site))
+        inputs = RunInputs.open(CatalogView(site), [])
         if remade:
             with site.catalog.writing() as connection:
                 result_tables.drop_table(connection, table)

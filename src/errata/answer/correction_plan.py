@@ -241,7 +241,7 @@ def plan_correction(
         chosen.technique,
         chosen.why,
         (is_lost or not impact.wrong) and not patches,
-        basis.last.data_commit if has_newer_rows(basis, inputs) else inputs.commit_id,
+        basis.last.data_commit if has_newer_rows(basis, inputs.view) else inputs.commit_id,
         aged,
         patches,
     )

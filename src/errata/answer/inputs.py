@@ -3,15 +3,14 @@ session that they are read in.
 
 Queries of a run that need the same rows share them: bucket lookups, scans and batches are asked once, see
 `RunInputs.once`. A stream with corrections that several queries read is read once for all of them where the near engine
-works and the stream is small. Spark is started only when something first needs it, see `LazySession`."""
+works and the stream is small. Spark is started only when something first needs it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import reduce
 from operator import or_
 from typing import TypeVar, cast
 
@@ -19,6 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from errata.answer.catalog_view import CatalogView
+from errata.answer.progress import ProgressCallback
 from errata.archive.results import (
     as_plan_source,
     buckets_by_instant,
@@ -29,65 +30,23 @@ from errata.archive.results import (
 )
 from errata.archive.scan import order_literal, scan_rows
 from errata.archive.scan_plan import ArchiveScan, GroupKey, ScanBuckets, candidate_buckets
-from errata.catalog import ledger
-from errata.catalog.buckets import added_between, all_overlays
-from errata.catalog.result_archives import ResultArchive, evaluations_of
+from errata.catalog.queries import RecordedQuery
+from errata.catalog.result_archives import ResultArchive
 from errata.catalog.streams import StreamState
+from errata.declare.query_plans import read_plans
 from errata.declare.site import Site
 from errata.engine.budget import EngineChoice, EngineDemand
+from errata.engine.engines import Engines
 from errata.engine.frames import fetch_rows, frame_of_rows, stream_ddl
 from errata.engine.near import is_near
 from errata.engine.plans.node_rows import quote_name
-from errata.engine.session import temporary_settings
+from errata.engine.session import LazySession
 from errata.language.plan import Plan
-from errata.model.bucket import Bucket, Role
-from errata.model.commit import Evaluation, EvaluationCost
+from errata.model.bucket import Bucket
+from errata.model.commit import EvaluationCost
 from errata.model.extent import NO_ROWS, Extent, ExtentAxis
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, Interval, hull, merge_intervals
-
-
-class LazySession:
-    """A Spark session that is opened once, by the thread that first needs it."""
-
-    def __init__(self, site: Site, on_opening: Callable[[], None] = lambda: None) -> None:
-        self._site, self._on_opening = site, on_opening
-        self._lock = threading.Lock()
-        self._opened: SparkSession | None = None
-        self._conf: Mapping[str, str] = {}
-        self._settings_stack: ExitStack | None = None
-        self.engines = site.engines_with(self.open)
-        """Chooses between the near engine and this session."""
-
-    @property
-    def opened(self) -> SparkSession | None:
-        """The session, if it has been opened."""
-        return self._opened
-
-    def open(self) -> SparkSession:
-        with self._lock:
-            if self._opened is None:
-                self._on_opening()
-                self._opened = self._site.session()
-                if self._settings_stack is not None:
-                    self._settings_stack.enter_context(temporary_settings(self._opened, self._conf))
-            return self._opened
-
-    @contextmanager
-    def configured(self, conf: Mapping[str, str]) -> Iterator[None]:
-        """Use other settings within the block, also if the session is opened there."""
-        with ExitStack() as stack:
-            with self._lock:
-                self._conf, self._settings_stack = conf, stack
-                if self._opened is not None:
-                    stack.enter_context(temporary_settings(self._opened, conf))
-            try:
-                yield
-            finally:
-                self._conf, self._settings_stack = {}, None
-
-
-# The sources of a run.
 
 T = TypeVar("T")
 
@@ -111,22 +70,45 @@ class SourceRows:
 class RunInputs:
     """The sources of a run."""
 
-    site: Site
-    commit_id: int
-    """The state of the streams that the run reads."""
-    standings: Mapping[str, StreamState]
-    published: dict[str, ResultArchive]
-    """The results of queries that have any; brought up to date as the run commits."""
+    view: CatalogView
     plans: Mapping[str, Plan]
     spark: LazySession
+    engines: Engines
     session_of: SparkSession | None = None
     """The session of the engine that a piece of work runs on; None outside of such."""
     _shared: dict[object, SourceRows] = field(default_factory=dict)
     _found: dict[object, ScanBuckets] = field(default_factory=dict)
-    _batches: dict[int, list[tuple[int, int, str]]] = field(default_factory=dict)
     _known: dict[object, object] = field(default_factory=dict)
     _expected: dict[str, Interval] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @classmethod
+    def open(
+        cls, view: CatalogView, known: Iterable[RecordedQuery], on_step: ProgressCallback = lambda _: None
+    ) -> RunInputs:
+        """The sources of these queries, which include those that they read."""
+        declared = {name: each.stream for name, each in view.standings.items()}
+        wanted = {each.checked.name: each.checked.query for each in known}
+        spark = LazySession(view.site.session, lambda: on_step("starting Spark"))
+        return cls(view, read_plans(declared, wanted, list(wanted)), spark, view.site.engines_with(spark.open))
+
+    @property
+    def site(self) -> Site:
+        return self.view.site
+
+    @property
+    def commit_id(self) -> int:
+        """The state of the streams that the run reads."""
+        return self.view.commit_id
+
+    @property
+    def standings(self) -> Mapping[str, StreamState]:
+        return self.view.standings
+
+    @property
+    def published(self) -> dict[str, ResultArchive]:
+        """The results of queries that have any; brought up to date as the run commits."""
+        return self.view.published
 
     @property
     def session(self) -> SparkSession:
@@ -140,12 +122,12 @@ class RunInputs:
 
     def choice(self, demand: EngineDemand) -> EngineChoice:
         """The engine that would do a piece of work."""
-        return self.spark.engines.choice(demand)
+        return self.engines.choice(demand)
 
     def run(self, demand: EngineDemand, work: Callable[[RunInputs], T]) -> tuple[T, EngineChoice]:
         """Do a piece of work on the engine that suits its size. It must have no effect until it is committed, since it
         is done again on the far engine where the near one fails."""
-        return self.spark.engines.run(demand, lambda session: work(replace(self, session_of=session)))
+        return self.engines.run(demand, lambda session: work(replace(self, session_of=session)))
 
     def once(self, key: object, find: Callable[[], T]) -> T:
         """Something that is the same for all queries of the run, computed once."""
@@ -311,37 +293,10 @@ class RunInputs:
         rows = results_frame(self.session, site.catalog, site.warehouse, of.shape, some)
         return as_plan_source(rows, of.shape, fields)
 
-    def overlays(self, of: StreamState) -> Sequence[Bucket]:
-        """All overlays of a stream, by what they revised first."""
-        return self.once(("overlays", of.stream_id), partial(all_overlays, self.site.catalog, of.stream_id))
-
-    def added_since(self, of: StreamState, commit_id: int) -> Sequence[Bucket]:
-        """The buckets that batches brought to a stream after a commit, as of the run's state."""
-        if of.stream_id not in {stream_id for stream_id, _, _ in self.batches_since(commit_id)}:
-            return ()
-
-        def find() -> list[Bucket]:
-            some = added_between(self.site.catalog, of.stream_id, (Role.BASE,), after=commit_id, up_to=self.commit_id)
-            return [each for each in some if each.batch_no is not None]
-
-        return self.once(("added", of.stream_id, commit_id), find)
-
-    def evaluations(self, of: ResultArchive) -> Sequence[Evaluation]:
-        """All evaluations of a query's results, in their order."""
-        return evaluations_of(self.site.catalog, of.stream_id, up_to=of.last.commit_id)
-
-    def batches_since(self, since: int) -> list[tuple[int, int, str]]:
-        """Stream, commit and id of the batches that have come after a commit."""
-        with self._lock:
-            if since not in self._batches:
-                # Most queries were evaluated as of the same commit.
-                self._batches[since] = ledger.appended_batches(self.site.catalog, since, self.commit_id)
-            return self._batches[since]
-
     def batches(self, names: Iterable[str], since: int) -> dict[str, str]:
         """The batches that have come to these streams after a commit, as a cause: one by its id, several by commits."""
         wanted = {self.standings[name].stream_id for name in names}
-        found = [(commit, batch) for stream, commit, batch in self.batches_since(since) if stream in wanted]
+        found = [(commit, batch) for stream, commit, batch in self.view.batches_since(since) if stream in wanted]
         if len(found) == 1:
             return {"type": "batch", "id": found[0][1]}
         return {"type": "batches", "id": f"commits {found[0][0]} to {found[-1][0]}" if found else ""}

@@ -1,17 +1,17 @@
-"""How far the sources of a query reach, whether the query is behind, which corrections only a sweep can take up, and
-what a reader is told of a query that has no results or has stopped.
+"""How far the sources of a query reach, which corrections only a sweep takes up, and what readers are told of a query
+without results.
 
-Light: no Spark, no SQL. A query goes from its frontier, the last instant that it has answered, up to its watermark,
-the least stable point of its streams. A revision that concerns rows before the frontier is deferred to a sweep; those
-after it wait, too, since revisions are taken up in their order."""
+Light: no Spark, no SQL. A revision that concerns rows before the frontier is deferred to a sweep; those after it wait,
+too, since revisions are taken up in their order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
 
 from errata.catalog import queries, streams
 from errata.catalog.database import Catalog
+from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import ResultArchive, read_archive
 from errata.catalog.streams import StreamState
 from errata.catalog.vacuum import longest_horizon
@@ -29,24 +29,6 @@ def input_watermark(bases: Iterable[StreamState]) -> int | None:
     stable = [each.stable for each in bases if each.stream.relation is None]
     known = [each for each in stable if each is not None]
     return min(known) if len(known) == len(stable) and known else None
-
-
-def limit_to_upstream(until: int | None, below: Iterable[ResultArchive]) -> int | None:
-    """The watermark, but not after the frontier of a query that is read, whose step may have been taken in part."""
-    return None if until is None else min([until, *(each.frontier for each in below)])
-
-
-def is_behind(basis: ResultArchive, bases: Iterable[StreamState], until: int, came: Collection[int]) -> bool:
-    """Whether anything has come since a query was evaluated: later instants, or rows of the last one. `came`: the ids
-    of the streams that batches have come to since. Compaction and ageing change a stream, too, and bring no rows."""
-    return until > basis.frontier or any(each.stream_id in came for each in bases)
-
-
-def revision_to_read(standing: StreamState, overlays: Sequence[Bucket], known: int, answered: int) -> int:
-    """The revision up to which the next evaluation of a query reads a stream. Revisions of rows before `answered`, and
-    all after them, wait for a sweep."""
-    waiting = deferred_overlays(overlays, known, answered)
-    return standing.applied if not waiting else max(known, (waiting[0].revision_first or 1) - 1)
 
 
 def deferred_overlays(overlays: Sequence[Bucket], known: int, answered: int) -> list[Bucket]:
@@ -70,6 +52,16 @@ def transitive_inputs(name: str, reads: Mapping[str, Sequence[str]]) -> list[str
                 found[other] = None
                 waiting.append(other)
     return list(found)
+
+
+def queries_with_inputs(known: Mapping[str, RecordedQuery], names: Sequence[str]) -> Mapping[str, RecordedQuery]:
+    """The queries named, and those that they read; all, if none is named."""
+    for name in names:
+        if name not in known:
+            raise unknown_name_error("query", name, list(known))
+    reads = {name: each.checked.reads for name, each in known.items()}
+    wanted = dict.fromkeys(other for name in names for other in (name, *transitive_inputs(name, reads)))
+    return {name: known[name] for name in wanted if name in known} if names else known
 
 
 def evaluation_order(reads: Mapping[str, Sequence[str]]) -> list[str]:

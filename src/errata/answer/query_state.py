@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import assert_never
 
 import numpy as np
@@ -33,7 +32,6 @@ from errata.answer.unread_changes import (
     UnreadRevisions,
     UpstreamCorrections,
     current_basis,
-    read_revisions,
     unread_changes,
 )
 from errata.archive.overlays import bucket_sources
@@ -70,7 +68,7 @@ class QueryState:
     @classmethod
     def of(cls, query: RecordedQuery, plan: Plan, inputs: RunInputs) -> QueryState:
         names = tuple(dict.fromkeys(scan.source.name for scan in scans_of(plan)))
-        return cls(query, plan, current_basis(query, names, inputs), names)
+        return cls(query, plan, current_basis(query, names, inputs.view), names)
 
     def revisions(self, inputs: RunInputs) -> dict[str, int]:
         """For each stream the revision up to which it is read now: no further than by the queries that are read."""
@@ -117,11 +115,10 @@ def unread_revisions(state: QueryState, inputs: RunInputs) -> Iterator[SourceRev
     """The row versions of all changes of its sources that a query's results do not contain."""
     if state.basis is None:
         return
-    for change in unread_changes(state.read, state.basis, inputs):
+    for change in unread_changes(state.read, state.basis, inputs.view):
         match change:
             case UnreadRevisions():
-                key = ("revised", change.state.stream_id, change.known, change.up_to)
-                yield inputs.once(key, partial(read_revisions, inputs.site, change))
+                yield inputs.view.revised(change)
             case LateVersions():
                 yield from _late_rows(change, state.basis, inputs)
             case UpstreamCorrections():

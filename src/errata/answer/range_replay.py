@@ -10,23 +10,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from errata.answer.catalog_view import CatalogView
 from errata.answer.correction import compute_correction
 from errata.answer.correction_commit import commit_correction
 from errata.answer.correction_plan import CorrectionPlan, plan_replay
 from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.faults import QueryStoppedError
-from errata.answer.inputs import LazySession, RunInputs
+from errata.answer.inputs import RunInputs
 from errata.answer.lineage_lookup import rows_to_read
-from errata.answer.progress import ProgressCallback, event_time_text, no_results_error
-from errata.answer.task import upstream_results, upstream_was_replaced
-from errata.answer.unread_changes import has_newer_rows, unread_corrections
-from errata.catalog import activity, commits, leases, pins, queries, streams
+from errata.answer.progress import ProgressCallback, event_time_text, no_results_error, queries_with_inputs
+from errata.answer.task import upstream_results
+from errata.answer.unread_changes import current_basis, has_newer_rows, unread_corrections
+from errata.catalog import activity, commits, leases, pins, queries
 from errata.catalog.activity import ReplayProgress
 from errata.catalog.leases import Lease, WaitPolicy
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import ResultArchive, read_archives
 from errata.catalog.transaction import BasisConflict, give_up, optimistic
-from errata.declare.query_plans import read_plans, with_inputs
 from errata.declare.site import Site
 from errata.engine.failures import quiet_loggers
 from errata.errors import ErrataError, UsageError, unknown_name_error
@@ -130,7 +130,8 @@ class _ReplayRun:
     def _pinned(self) -> Iterator[RunInputs]:
         site, name = self.site, self.wanted.query
         with pins.hold_pin(site.catalog, commits.newest_commit(site.catalog), f"replay of {name}") as pin:
-            yield _inputs_at(site, pin.commit_id, self.recorded, name, self.on_step)
+            known = queries_with_inputs(self.recorded, [name]).values()
+            yield RunInputs.open(CatalogView(site, pin.commit_id), known, self.on_step)
 
     def _plan(self, inputs: RunInputs) -> ReplayReport:
         query = self.recorded[self.wanted.query]
@@ -216,18 +217,6 @@ def _check_not_later(inputs: RunInputs, name: str) -> None:
         )
 
 
-def _inputs_at(
-    site: Site, commit_id: int, recorded: Mapping[str, RecordedQuery], name: str, on_step: ProgressCallback
-) -> RunInputs:
-    reads = {each: of.checked.reads for each, of in recorded.items()}
-    known = {each: recorded[each] for each in with_inputs([name], reads)}
-    standings = {each.stream.name: each for each in streams.stream_states(site.catalog, commit_id)}
-    declared = {each: of.stream for each, of in standings.items()}
-    plans = read_plans(declared, {each: of.checked.query for each, of in known.items()}, list(known))
-    spark = LazySession(site, lambda: on_step("starting Spark"))
-    return RunInputs(site, commit_id, standings, read_archives(site.catalog), plans, spark)
-
-
 def _published_results(site: Site, inputs: RunInputs, query: RecordedQuery) -> ResultArchive:
     of = inputs.published.get(query.checked.name)
     if of is None:
@@ -239,8 +228,8 @@ def _published_results(site: Site, inputs: RunInputs, query: RecordedQuery) -> R
         )
     _check_not_later(inputs, of.name)
     plan = inputs.plans[of.name]
-    if upstream_was_replaced(inputs, plan, of) or any(
-        unread_corrections(each, of, inputs) for each in upstream_results(inputs, plan)
+    if current_basis(query, query.checked.reads, inputs.view) is None or any(
+        unread_corrections(each, of, inputs.view) for each in upstream_results(inputs, plan)
     ):
         raise ErrataError(
             f"results that query {of.name} reads have been worked out anew or corrected since it was answered",
@@ -257,7 +246,7 @@ def _answered_interval(of: ResultArchive, wanted: ReplayRange, inputs: RunInputs
             f"there is nothing from {wanted.since} to before {wanted.until}", how="give the earlier time first"
         )
     # The next run recomputes the last instant if more rows of it have come.
-    last = of.frontier if has_newer_rows(of, inputs) else of.frontier + 1
+    last = of.frontier if has_newer_rows(of, inputs.view) else of.frontier + 1
     begins, ends = max(since, of.last.begins), min(until, last)
     if begins >= ends:
         raise UsageError(

@@ -8,30 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from graphlib import TopologicalSorter
 from typing import Any, TypeVar
 
+from errata.answer.catalog_view import CatalogView
 from errata.answer.correction_commit import correct_query
 from errata.answer.correction_plan import CorrectionPlan, plan_correction
+from errata.answer.due_evaluation import DueEvaluation
 from errata.answer.evaluation import evaluate
 from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.faults import QueryStoppedError
-from errata.answer.inputs import LazySession, RunInputs
-from errata.answer.progress import ProgressCallback, event_time_text, transitive_inputs
+from errata.answer.inputs import RunInputs
+from errata.answer.progress import ProgressCallback, event_time_text
+from errata.answer.steps import Step, StepKind, StepList, StepRequest
 from errata.answer.task import EvaluationTask, task_for
 from errata.answer.turns import QueryTurn, TurnOutcome, batches_by_size, lease_name
-from errata.catalog import leases, queries, streams
+from errata.catalog import leases, queries
 from errata.catalog.leases import Lease, LeaseHolder, WaitPolicy
-from errata.catalog.queries import RecordedQuery, StoppedQuery
-from errata.catalog.result_archives import read_archive, read_archives
+from errata.catalog.queries import RecordedQuery
+from errata.catalog.result_archives import read_archive
 from errata.catalog.transaction import BasisConflict, optimistic
-from errata.declare.query_plans import read_plans, with_inputs
-from errata.declare.site import Site
 from errata.engine.failures import lost_spark_error, quiet_loggers
-from errata.errors import ErrataError, unknown_name_error
-from errata.language.plan import Plan
+from errata.errors import ErrataError
 from errata.model.commit import Fault
 from errata.model.technique import Technique
 from errata.model.time import LOWEST
@@ -49,15 +49,10 @@ STEP_TRIES = 3
 class RoundsRequest:
     """Which of the steps that are due are carried out, and how."""
 
-    evaluates: bool = True
-    """Whether queries are evaluated; otherwise they are only corrected."""
-    is_due: Callable[[CorrectionPlan], bool] = lambda _: True
-    """Whether a correction that could wait is due."""
+    steps: StepRequest
     technique: Technique = Technique.AUTO
     narrowed: bool = True
     """See `TechniqueRequest`."""
-    anew: frozenset[str] = frozenset()
-    """Queries to be recomputed from their first instant, in place of their results."""
     patience: WaitPolicy = field(default_factory=WaitPolicy)
     """How long to wait for a query that another runner works on."""
 
@@ -65,24 +60,13 @@ class RoundsRequest:
 class Rounds:
     """One run over some queries."""
 
-    def __init__(
-        self,
-        site: Site,
-        commit_id: int,
-        known: Mapping[str, RecordedQuery],
-        on_step: ProgressCallback,
-        request: RoundsRequest,
-    ) -> None:
-        standings = {each.stream.name: each for each in streams.stream_states(site.catalog, commit_id)}
-        declared = {name: each.stream for name, each in standings.items()}
-        plans = read_plans(declared, {name: each.checked.query for name, each in known.items()}, list(known))
-        spark = LazySession(site, lambda: on_step("starting Spark"))
-        self._inputs = RunInputs(site, commit_id, standings, read_archives(site.catalog), plans, spark)
-        self._site, self._known, self._on_step, self._request = site, known, on_step, request
-        self._stopped_before = queries.stopped_queries(site.catalog)
-        self._reads = {name: each.checked.reads for name, each in known.items()}
+    def __init__(self, view: CatalogView, on_step: ProgressCallback, request: RoundsRequest) -> None:
+        self._steps = StepList(view, replace(request.steps, retries_stopped=request.technique is not Technique.AUTO))
+        self._known = self._steps.queries
+        self._inputs = RunInputs.open(view, self._known.values(), on_step)
+        self._site, self._on_step, self._request = view.site, on_step, request
         self.evaluated: list[EvaluationOutcome] = []
-        self.deferred: list[CorrectionPlan] = []
+        self.deferred: list[Step] = []
         """Corrections that are not due yet, and wait."""
         self.current: list[str] = []
         self.busy: list[str] = []
@@ -134,13 +118,16 @@ class Rounds:
             if self._is_ahead(name):
                 self.busy.append(name)
                 continue
-            turn = self._next_turn(name)
+            query, steps = self._known[name], self._steps.of_query(name)
+            self._note_deferred(steps)
+            ready = [each for each in steps if each.waits is None]
+            if ready and ready[0].held_by is not None:
+                self.stopped[name] = self._inputs.view.stopped[query.query_id].fault
+                continue
+            due = next((each.evaluation for each in ready if each.evaluation is not None), None)
+            turn = QueryTurn(query, self._inputs.plans[name], self._correction(query, ready), self._task(query, due))
             if turn.idle:
                 self.current.append(name)
-            elif (known := self._stopped_before.get(turn.query.query_id)) is not None and self._still_stopped(
-                turn, known
-            ):
-                self.stopped[name] = known.fault
             else:
                 turns.append(turn)
         if not turns:
@@ -159,37 +146,19 @@ class Rounds:
                 for turn, outcome in zip(some, outcomes, strict=True):
                     self._record_outcome(turn.name, outcome)
 
-    def _next_turn(self, name: str) -> QueryTurn:
-        query, plan, request = self._known[name], self._inputs.plans[name], self._request
-        anew = name in request.anew
-        correction = None if anew else self._correction(query, plan)
-        goes_on = request.evaluates or self._may_resume(name)
-        task = task_for(query, plan, self._inputs, anew=anew) if goes_on else None
-        return QueryTurn(query, plan, correction, task)
+    def _note_deferred(self, steps: Iterable[Step]) -> None:
+        self.deferred += [replace(each, revisions=self._steps.count(each)) for each in steps if each.waits is not None]
 
-    def _may_resume(self, name: str) -> bool:
-        """Whether a query, or one that it reads, had stopped and something has come since. A sweep then evaluates it,
-        too: the corrections may have mended what stopped it."""
-        if not self._stopped_before:
-            return False
-        return any(
-            self._has_changed(each) for each in (name, *transitive_inputs(name, self._reads)) if each in self._known
-        )
+    def _correction(self, query: RecordedQuery, steps: Iterable[Step]) -> CorrectionPlan | None:
+        """How the query is corrected, where a step asks for it and the changes have rows."""
+        if not any(each.kind is StepKind.CORRECT and each.waits is None for each in steps):
+            return None
+        plan, request = self._inputs.plans[query.checked.name], self._request
+        return plan_correction(query, plan, self._inputs, request.technique, narrowed=request.narrowed)
 
-    def _has_changed(self, name: str) -> bool:
-        known = self._stopped_before.get(self._known[name].query_id)
-        if known is None:
-            return False
-        bases = [each for each in transitive_inputs(name, self._reads) if each in self._inputs.standings]
-        return any(self._inputs.standings[each].changed_in > known.data_commit for each in bases)
-
-    def _correction(self, query: RecordedQuery, plan: Plan) -> CorrectionPlan | None:
-        """The correction to be made now. One that is not due is noted, and waits."""
-        found = plan_correction(query, plan, self._inputs, self._request.technique, narrowed=self._request.narrowed)
-        if found is None or found.cannot_wait or self._request.is_due(found):
-            return found
-        self.deferred.append(found)
-        return None
+    def _task(self, query: RecordedQuery, due: DueEvaluation | None) -> EvaluationTask | None:
+        """How the query is evaluated, where that is due."""
+        return None if due is None else task_for(query, self._inputs.plans[query.checked.name], self._inputs, due)
 
     def _is_ahead(self, name: str) -> bool:
         """Whether a query's results are of a later state of the streams than this run's. Queries that read it must not
@@ -200,13 +169,6 @@ class Rounds:
         revised = there.last.revisions.items()
         later = any(number > standings[each].applied for each, number in revised if each in standings)
         return later or there.last.data_commit > self._inputs.commit_id
-
-    def _still_stopped(self, turn: QueryTurn, known: StoppedQuery) -> bool:
-        """Whether nothing has come since a query stopped that could let it continue."""
-        task = turn.task if turn.correction is None else turn.correction.task
-        if task is None or task.anew or self._request.technique is not Technique.AUTO:
-            return False  # a technique that was asked for is tried
-        return not any(self._inputs.standings[name].changed_in > known.data_commit for name in task.revisions)
 
     def _record_outcome(self, name: str, outcome: TurnOutcome) -> None:
         for each in outcome.evaluations:
@@ -249,8 +211,8 @@ class Rounds:
             self._correct(turn, turn.correction, outcome)
             outcome.busy |= lease.lost
         following = turn.task
-        if turn.correction is not None and (following or self._request.evaluates) and not outcome.halted:
-            following = task_for(turn.query, turn.plan, self._inputs)
+        if turn.correction is not None and (following or self._request.steps.evaluates) and not outcome.halted:
+            following = self._task(turn.query, self._steps.evaluation_of(turn.name))
         if following is not None and not outcome.halted:
             self._report_parts(following)
             self._evaluate(turn, following, outcome)
@@ -270,15 +232,19 @@ class Rounds:
         """The turn that is left where the last step was a part."""
         if outcome.halted or not outcome.evaluations or not outcome.evaluations[-1].published.last.is_part:
             return None
-        task = task_for(turn.query, turn.plan, self._inputs)
+        task = self._task(turn.query, self._steps.evaluation_of(turn.name))
         return None if task is None else QueryTurn(turn.query, turn.plan, None, task)
 
     def _correct(self, turn: QueryTurn, correction: CorrectionPlan, outcome: TurnOutcome) -> None:
-        again = partial(self._correction, turn.query, turn.plan)
+        def again() -> CorrectionPlan | None:
+            return self._correction(turn.query, self._steps.of_query(turn.name))
+
         self._retry_step(turn, correction, partial(correct_query, inputs=self._inputs), again, outcome)
 
     def _evaluate(self, turn: QueryTurn, task: EvaluationTask, outcome: TurnOutcome) -> None:
-        again = partial(task_for, turn.query, turn.plan, self._inputs, anew=task.anew)
+        def again() -> EvaluationTask | None:
+            return self._task(turn.query, self._steps.evaluation_of(turn.name))
+
         self._retry_step(turn, task, partial(evaluate, inputs=self._inputs), again, outcome)
 
     def _retry_step(
@@ -323,12 +289,3 @@ class Rounds:
 
         if not optimistic(attempt, lambda: False, tries=STEP_TRIES):
             outcome.busy = True
-
-
-def queries_with_inputs(known: Mapping[str, RecordedQuery], names: Sequence[str]) -> Mapping[str, RecordedQuery]:
-    """The queries named, and those that they read; all, if none is named."""
-    for name in names:
-        if name not in known:
-            raise unknown_name_error("query", name, list(known))
-    reads = {name: each.checked.reads for name, each in known.items()}
-    return {name: known[name] for name in with_inputs(names, reads)} if names else known

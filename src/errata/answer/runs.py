@@ -7,19 +7,18 @@ turn that into an exit code."""
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from errata.answer.correction_plan import CorrectionPlan
-from errata.answer.due_corrections import Deferrals
+from errata.answer.catalog_view import CatalogView
 from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.faults import fault_error
 from errata.answer.progress import ProgressCallback, transitive_inputs
-from errata.answer.rounds import Rounds, RoundsRequest, queries_with_inputs
+from errata.answer.rounds import Rounds, RoundsRequest
+from errata.answer.steps import Step, StepList, StepRequest
 from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
 from errata.archive.revisions.apply import ReviseReport, apply_stream_revisions
 from errata.catalog import commits, pins, queries, streams
 from errata.catalog.leases import LeaseHolder, WaitPolicy
-from errata.catalog.streams import StreamState
 from errata.declare.site import Site
 from errata.errors import EXIT_DECISION, EXIT_FAILED, EXIT_QUARANTINE, ErrataError, UsageError
 from errata.model.commit import Fault
@@ -43,7 +42,7 @@ class RoundsReport:
     """Queries that another runner works on, or has just committed to."""
     holders: Mapping[str, LeaseHolder] = field(default_factory=dict)
     """The runners that work on busy queries, where they are known."""
-    deferred: Sequence[CorrectionPlan] = ()
+    deferred: Sequence[Step] = ()
     """Corrections that wait, as their queries declare. A sweep has some only if it was asked for what is due."""
     revised: Sequence[ReviseReport] = ()
     """Streams to whose history pending revisions were applied."""
@@ -75,46 +74,20 @@ def sweep(
     """Apply pending revisions, and correct the results of the queries named and of those that they read; of all, if
     none is named. `due`: leave what the project or a query defers. `patience`: how long to wait for queries that
     another runner works on."""
-    known = queries.recorded_queries(site.catalog)
-    wanted = queries_with_inputs(known, names)
-    reads = {name: each.checked.reads for name, each in known.items()}
-    some = _pending_streams_of(site, reads, names)
-    deferrals = Deferrals(site) if due else None
-    if deferrals is not None:
-        ripe = set(deferrals.streams_due())
-        some = [name for name in some if name in ripe]
-    revised = apply_pending(site, some, on_step)
+    request = StepRequest(names, evaluates=False, deferring=due, probes=True)
+    revised = apply_pending(site, request, on_step)
     with pins.hold_pin(site.catalog, commits.newest_commit(site.catalog), "sweep") as pin:
-        if not wanted:
-            return SweepReport(revised=revised)
-        sweeps = RoundsRequest(
-            evaluates=False, technique=technique, narrowed=narrowed, patience=patience or WaitPolicy()
-        )
-        if deferrals is not None:
-            sweeps = replace(sweeps, is_due=lambda each: deferrals.due(each.name, each.revisions))
-        rounds = Rounds(site, pin.commit_id, wanted, on_step, sweeps)
+        wanted = RoundsRequest(request, technique, narrowed, patience or WaitPolicy())
+        rounds = Rounds(CatalogView(site, pin.commit_id), on_step, wanted)
         rounds.run()
     return SweepReport(revised=revised, **rounds.report_fields)
 
 
-def apply_pending(site: Site, names: Iterable[str], on_step: ProgressCallback) -> list[ReviseReport]:
-    """Apply the pending revisions of some streams to their history."""
-    reports = [apply_stream_revisions(site, name, on_step) for name in names]
+def apply_pending(site: Site, request: StepRequest, on_step: ProgressCallback) -> list[ReviseReport]:
+    """Apply the pending revisions that are due to the history of their streams."""
+    steps = StepList(CatalogView(site), request).to_apply()
+    reports = [apply_stream_revisions(site, each.name, on_step) for each in steps if each.ready]
     return [each for each in reports if each.commits]
-
-
-def streams_with_pending(some: Iterable[StreamState]) -> list[str]:
-    """The streams with pending revisions."""
-    return [each.stream.name for each in some if each.revisions > each.applied]
-
-
-def _pending_streams_of(site: Site, reads: Mapping[str, Sequence[str]], names: Sequence[str]) -> list[str]:
-    """The streams with pending revisions that these queries read; all, if none is named."""
-    some = streams_with_pending(streams.stream_states(site.catalog))
-    if not names:
-        return some
-    read = {other for name in names for other in transitive_inputs(name, reads)}
-    return [name for name in some if name in read]
 
 
 # Runs.
@@ -145,19 +118,12 @@ def run(
     if anew and not names:
         raise UsageError("no query is named that is to be worked out anew", how="name it: errata run --anew QUERY")
     taken = _ingest_landed(site, on_step) if take else _LandedBatches()
-    deferrals = Deferrals(site)
-    revised = apply_pending(site, deferrals.streams_due(), on_step)
+    revised = apply_pending(site, StepRequest(), on_step)
     # The queries are read after the commit is pinned, so that what is found stays.
     with pins.hold_pin(site.catalog, commits.newest_commit(site.catalog), "run") as pin:
-        known = queries_with_inputs(queries.recorded_queries(site.catalog), names)
-        if not known:
-            return RunReport(taken.batches, taken.failed, revised=revised)
-        wanted = RoundsRequest(
-            is_due=lambda each: deferrals.due(each.name, each.revisions),
-            anew=frozenset(names) if anew else frozenset(),
-            patience=patience or WaitPolicy(),
-        )
-        rounds = Rounds(site, pin.commit_id, known, on_step, wanted)
+        steps = StepRequest(names, anew=frozenset(names) if anew else frozenset(), probes=True)
+        wanted = RoundsRequest(steps, patience=patience or WaitPolicy())
+        rounds = Rounds(CatalogView(site, pin.commit_id), on_step, wanted)
         rounds.run()
     return RunReport(taken.batches, taken.failed, revised=revised, **rounds.report_fields)
 

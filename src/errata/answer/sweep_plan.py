@@ -1,4 +1,4 @@
-"""What a sweep would do and what it would cost (`errata sweep --plan`). Nothing is applied, and Spark is not started.
+"""What the steps of a sweep would cost (`errata sweep --plan`). Nothing is applied, and Spark is not started.
 
 Applied revisions are planned as a sweep plans them. Pending ones are planned from what they say of their rows, since
 former versions are looked up only when they are applied; those that do not say where their rows lie are counted as
@@ -12,26 +12,20 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from errata.answer.catalog_view import CatalogView
 from errata.answer.correction_plan import TechniqueRequest, choose_technique, clusters_to_follow, why_not_direct
-from errata.answer.due_corrections import Deferrals
-from errata.answer.inputs import LazySession, RunInputs
+from errata.answer.inputs import RunInputs
 from errata.answer.lineage_lookup import lineage_request, rows_to_read
-from errata.answer.progress import evaluation_order
 from errata.answer.query_state import QueryState, scope_of_results, unread_revisions
 from errata.answer.replay_sequence import ReplaySequence
-from errata.answer.rounds import queries_with_inputs
-from errata.answer.runs import streams_with_pending
 from errata.answer.source_revisions import OLD_VERSION, REVISION, RevisionCluster, SourceRevisions
+from errata.answer.steps import Step, StepKind, StepList, StepRequest
 from errata.archive.revisions.decide import CorrectionContext, claim_pending, read_pending
 from errata.archive.revisions.pending import NUMBER, RevisionFlags
-from errata.catalog import commits, pins, queries, streams
-from errata.catalog.queries import RecordedQuery
-from errata.catalog.result_archives import read_archives
+from errata.catalog import commits, pins
 from errata.catalog.streams import StreamState
-from errata.declare.query_plans import read_plans
 from errata.declare.site import Site
 from errata.engine.budget import EngineChoice, EngineDemand
-from errata.language.plan import Plan
 from errata.model.commit import RefusedRevisions
 from errata.model.extent import rows_starting_in
 from errata.model.results import VE, VS, old_column
@@ -71,58 +65,51 @@ class SweepPlan:
     unplaced: Mapping[str, int] = field(default_factory=dict)
     """The number of these that do not say where their rows lie, and are not planned."""
     queries: Sequence[PlannedCorrection] = ()
-    current: Sequence[str] = ()
 
 
 def plan_sweep(
     site: Site, names: Sequence[str] = (), *, technique: Technique = Technique.AUTO, narrowed: bool = True
 ) -> SweepPlan:
     """What a sweep of these queries and of those that they read would do; of all, if none is named."""
-    known = queries_with_inputs(queries.recorded_queries(site.catalog), names)
     with pins.hold_pin(site.catalog, commits.newest_commit(site.catalog), "sweep plan") as pin:
-        standings = {each.stream.name: each for each in streams.stream_states(site.catalog, pin.commit_id)}
-        waiting = {name: _pending_revisions(site, standings[name]) for name in streams_with_pending(standings.values())}
-        declared = {name: each.stream for name, each in standings.items()}
-        plans = read_plans(declared, {name: each.checked.query for name, each in known.items()}, list(known))
-        inputs = RunInputs(site, pin.commit_id, standings, read_archives(site.catalog), plans, LazySession(site))
-        found = _SweepPlanner(inputs, waiting, Deferrals(site), technique, narrowed)
-        for name in evaluation_order({name: each.checked.reads for name, each in known.items()}):
-            found.add(known[name], plans[name])
-    counts = {name: standings[name].revisions - standings[name].applied for name in waiting}
+        view = CatalogView(site, pin.commit_id)
+        due = StepList(view, StepRequest(names, evaluates=False))
+        inputs, steps = RunInputs.open(view, due.queries.values()), due.steps()
+        counts = {each.name: each.revisions for each in steps if each.kind is StepKind.APPLY}
+        waiting = {name: _pending_revisions(site, view.standings[name]) for name in counts}
+        planner = _SweepPlanner(inputs, waiting, technique, narrowed)
+        found = [planner.plan(each) for each in steps if each.kind is StepKind.CORRECT]
+        planned = [each for each in found if each is not None]
     unplaced = {name: counts[name] - each.count for name, each in waiting.items() if counts[name] > each.count}
-    return SweepPlan(counts, unplaced, found.planned, found.current)
+    return SweepPlan(counts, unplaced, planned)
 
 
 @dataclass
 class _SweepPlanner:
     inputs: RunInputs
     pending: Mapping[str, SourceRevisions]
-    deferrals: Deferrals
     technique: Technique
     narrowed: bool
     sequences: dict[str, ReplaySequence] = field(default_factory=dict)
-    planned: list[PlannedCorrection] = field(default_factory=list)
-    current: list[str] = field(default_factory=list)
 
-    def add(self, query: RecordedQuery, plan: Plan) -> None:
-        """Plan a query; those that it reads have been planned."""
-        name, state = query.checked.name, QueryState.of(query, plan, self.inputs)
+    def plan(self, step: Step) -> PlannedCorrection | None:
+        """What a step would take, if the changes have rows; those of queries that it reads have been planned."""
+        name = step.name
+        query, plan = self.inputs.view.queries[name], self.inputs.plans[name]
+        state = QueryState.of(query, plan, self.inputs)
         if state.basis is None:
-            return
+            raise AssertionError("a query without results has nothing to correct")
         revised = list(unread_revisions(state, self.inputs))
-        revised += [self.pending[each] for each in state.read if each in self.pending]
-        below = {each: self.sequences[each] for each in state.read if each in self.sequences}
+        revised += [self.pending[each] for each in step.after if each in self.pending]
+        below = {each: self.sequences[each] for each in step.after if each in self.sequences}
         if not revised and not below:
-            self.current.append(name)
-            return
+            return None
         task = state.task(self.inputs)
         scope = scope_of_results(task, state.basis, self.inputs)
         count = sum(each.count for each in revised)
-        waits = self._waits_for(name, revised, below)
         if query.checked.on_revision is not RevisionPolicy.RESULTS:
             why = f"the query declares on_revision: {query.checked.on_revision.value}"
-            self.planned.append(PlannedCorrection(name, count, Technique.NONE, why, 0, 0, 0, waits=waits))
-            return
+            return PlannedCorrection(name, count, Technique.NONE, why, 0, 0, 0, waits=step.waits)
         changed_below = [each for other, work in below.items() for each in _result_changes(other, work)]
         aged, no_direct = state.age_limits(self.inputs), why_not_direct(scope, revised)
         changes = [*clusters_to_follow(revised, self.inputs, aged), *changed_below]
@@ -142,21 +129,9 @@ class _SweepPlanner:
         rows = 0 if chosen.technique is Technique.DIRECT else rows
         regions, refused = len(chosen.sequence.regions), chosen.sequence.refused
         choice = self.inputs.choice(EngineDemand(rows + count, obstacle=task.obstacle))
-        self.planned.append(
-            PlannedCorrection(
-                name, count, chosen.technique, chosen.why, regions, rows, all_rows, refused, waits, choice
-            )
+        return PlannedCorrection(
+            name, count, chosen.technique, chosen.why, regions, rows, all_rows, refused, step.waits, choice
         )
-
-    def _waits_for(
-        self, name: str, revised: Sequence[SourceRevisions], below: Mapping[str, ReplaySequence]
-    ) -> str | None:
-        """What keeps `errata run` from a query's corrections, in words. Late versions, and corrections of a query that
-        it reads, cannot be left out once they are there."""
-        upstream = [each.waits for each in self.planned if each.query in below]
-        if None in upstream or any(each.after is None or each.came_late for each in revised):
-            return None
-        return self.deferrals.waits_for(name, revised) if revised else upstream[0]
 
 
 def _result_changes(query: str, work: ReplaySequence) -> list[RevisionCluster]:

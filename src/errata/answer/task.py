@@ -1,8 +1,9 @@
 """What is due for one query as a value: the step, the route, and the revisions and upstream evaluations that it reads.
 
-A task is planned from the catalog and the bucket index, without reading rows. Its `basis` is the results that it
-continues. It has none where the query has no results, or where others replace them: the query was edited, results that
-it reads were replaced, or a person asked for it. The step then begins at the first instant that can be answered."""
+A task is planned from what is due (`answer.steps`) and the bucket index, without reading rows. Its `basis` is the
+results that it continues. It has none where the query has no results, or where others replace them: the query was
+edited, results that it reads were replaced, or a person asked for it. The step then begins at the first instant that
+can be answered."""
 
 from __future__ import annotations
 
@@ -10,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from errata.answer.due_evaluation import DueEvaluation
 from errata.answer.inputs import RunInputs
-from errata.answer.progress import input_watermark, is_behind, limit_to_upstream, revision_to_read
 from errata.answer.step_parts import StepPart, first_part
 from errata.answer.unread_changes import unread_corrections
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import ResultArchive
-from errata.catalog.streams import StreamState
 from errata.engine.budget import EngineDemand
 from errata.language.near_support import near_hash_obstacle, near_obstacle
 from errata.language.nodes import scans_of
@@ -25,7 +25,7 @@ from errata.language.plan import Plan
 from errata.language.plan_text import has_timestamps
 from errata.language.rewrite import rewritten_plan
 from errata.language.route import Route, RouteKind, choose_route, closing_column
-from errata.language.source_reads import base_inputs, first_step, first_whole_instant, first_whole_result, reads_of_step
+from errata.language.source_reads import first_step, first_whole_instant, first_whole_result, reads_of_step
 from errata.model.commit import EvaluationSpan
 from errata.model.extent import Extent
 from errata.model.query import LineageMode
@@ -104,29 +104,19 @@ class EvaluationTask:
         return near_obstacle(self.rewritten) or (near_hash_obstacle(self.route.input) if hashed else None)
 
 
-def task_for(query: RecordedQuery, plan: Plan, inputs: RunInputs, *, anew: bool = False) -> EvaluationTask | None:
-    """The evaluation that is due for a query; None where it is up to date. `anew`: from the first instant, for an
-    archive that replaces the query's."""
-    bases = {name: inputs.standings[name] for name in base_inputs(plan)}
-    until = limit_to_upstream(input_watermark(bases.values()), upstream_results(inputs, plan))
-    if until is None:
-        return None
-    there = inputs.published.get(query.checked.name)
-    ours = there is not None and there.query_id == query.query_id and not anew
-    basis = there if ours and not upstream_was_replaced(inputs, plan, there) else None
-    revisions = _revisions_to_read(inputs, plan, bases, basis)
-    if basis is not None and not _is_due(basis, bases, until, revisions, inputs):
-        return None
+def task_for(query: RecordedQuery, plan: Plan, inputs: RunInputs, due: DueEvaluation) -> EvaluationTask | None:
+    """The evaluation that is due for a query, planned. None where no instant can be answered, since rows have been
+    aged out."""
     rewritten = rewritten_plan(plan)
-    begins = _first_instant(query, plan, inputs) if basis is None else basis.last.begins
-    if begins is None or begins > until:
+    aged, basis = _age_limits(plan, inputs), due.basis
+    begins = due.begins if basis is not None else max(due.begins, first_whole_instant(plan, aged))
+    if begins > due.until:
         return None
     chosen = choose_route(rewritten)
-    step = first_step(chosen, begins, until) if basis is None else EvaluationSpan(basis.frontier, until)
-    replaces = there if basis is None else None
+    step = first_step(chosen, begins, due.until) if basis is None else EvaluationSpan(basis.frontier, due.until)
     # A replacement is one commit: after a part of it the replaced results of later instants would be withdrawn.
     part = StepPart(step)
-    if replaces is None:
+    if due.replaces is None:
         part = first_part(rewritten, chosen, step, begins, inputs, beginning=basis is None)
     return EvaluationTask(
         query,
@@ -135,12 +125,12 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: RunInputs, *, anew: bool 
         chosen,
         part.step,
         basis,
-        replaces,
-        revisions,
+        due.replaces,
+        due.revisions,
         result_shape(plan),
         begins,
         {each.name: last_evaluation_read(inputs, each, basis) for each in upstream_results(inputs, plan)},
-        first_whole_result(plan, _age_limits(plan, inputs)) if basis is None else LOWEST,
+        first_whole_result(plan, aged) if basis is None else LOWEST,
         part.rows_left,
     )
 
@@ -148,40 +138,14 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: RunInputs, *, anew: bool 
 def last_evaluation_read(inputs: RunInputs, of: ResultArchive, basis: ResultArchive | None) -> int:
     """The last evaluation of a query that is read that is taken into account: the newest, unless corrections have come
     that the results `basis` have not taken up."""
-    unread = [] if basis is None else unread_corrections(of, basis, inputs)
+    unread = [] if basis is None else unread_corrections(of, basis, inputs.view)
     return unread[0].number - 1 if unread else of.last.number
 
 
 def upstream_results(inputs: RunInputs, plan: Plan) -> list[ResultArchive]:
     """The results of the queries that a plan reads directly."""
-    return [inputs.published[name] for name in sorted(_upstream_queries(plan)) if name in inputs.published]
-
-
-def _upstream_queries(plan: Plan) -> set[str]:
-    """The queries that a plan reads directly."""
-    return {scan.source.name for scan in scans_of(plan) if scan.source.plan is not None}
-
-
-def upstream_was_replaced(inputs: RunInputs, plan: Plan, there: ResultArchive | None) -> bool:
-    """Whether results that `there` was made of have been replaced. Continuing it would mix the two."""
-    return there is not None and any(each.added_in > there.last.commit_id for each in upstream_results(inputs, plan))
-
-
-def _first_instant(query: RecordedQuery, plan: Plan, inputs: RunInputs) -> int | None:
-    """The first instant that is answered: not before that of a query that is read; None where one of these has no
-    results yet."""
-    read = upstream_results(inputs, plan)
-    if len(read) < len(_upstream_queries(plan)):
-        return None
-    declared = query.checked.query.begins(timed=has_timestamps(plan))
-    aged = _age_limits(plan, inputs)
-    return max(
-        [
-            LOWEST if declared is None else declared,
-            *(each.last.begins for each in read),
-            first_whole_instant(plan, aged),
-        ]
-    )
+    read = {scan.source.name for scan in scans_of(plan) if scan.source.plan is not None}
+    return [inputs.published[name] for name in sorted(read) if name in inputs.published]
 
 
 def _age_limits(plan: Plan, inputs: RunInputs) -> dict[str, int | None]:
@@ -194,40 +158,3 @@ def result_shape(plan: Plan) -> ResultShape:
     """The columns and the kind of a plan's results."""
     fields = [(each.name, each.type, each.hidden) for each in plan.fields]
     return make_shape(fields, plan.key, update_pattern(plan), timed=has_timestamps(plan))
-
-
-def _is_due(
-    basis: ResultArchive, bases: Mapping[str, StreamState], until: int, revisions: Mapping[str, int], inputs: RunInputs
-) -> bool:
-    """Whether rows have come, or revisions, that the results do not contain and the next evaluation takes up."""
-    came = {stream_id for stream_id, _, _ in inputs.batches_since(basis.last.data_commit)}
-    return is_behind(basis, bases.values(), until, came) or revisions != basis.last.revisions
-
-
-def _revisions_to_read(
-    inputs: RunInputs, plan: Plan, bases: Mapping[str, StreamState], basis: ResultArchive | None
-) -> dict[str, int]:
-    """For each stream the revision up to which it is read: no further than by the queries that are read, or two states
-    of the past would be mixed."""
-    queries = upstream_results(inputs, plan)
-    read = {scan.source.name for scan in scans_of(plan)}
-    waits = basis is not None and any(unread_corrections(each, basis, inputs) for each in queries)
-    found = {}
-    for name, each in bases.items():
-        upstream = [other.last.revisions[name] for other in queries if name in other.last.revisions]
-        # A stream that is read only through queries is read as far as by them, once their corrections are taken up.
-        through = name not in read and bool(upstream) and not waits
-        own = (
-            []
-            if through
-            else [_stream_revision(inputs, each, None if basis is None else basis.last.revisions.get(name), basis)]
-        )
-        found[name] = min([*own, *upstream])
-    return found
-
-
-def _stream_revision(inputs: RunInputs, of: StreamState, known: int | None, basis: ResultArchive | None) -> int:
-    """The revision up to which the next evaluation could read a stream."""
-    if basis is None or known is None or known >= of.applied:
-        return of.applied if known is None else known
-    return revision_to_read(of, inputs.overlays(of), known, basis.frontier)

@@ -1,8 +1,6 @@
 """Changes of a query's sources that its published results do not contain: the one list of what is to be corrected.
 
-`errata run` and `errata sweep` read the rows of these changes and carry them out, `errata sweep --plan` estimates them,
-the sensor asks whether there are any, and `errata status` tells what they wait for. All of them ask here, so that they
-cannot differ in what they call unread. There are three kinds:
+They are what a step that corrects a query has to take up (`answer.steps`). There are three kinds:
 
     UnreadRevisions      revisions of a stream or relation, found by the overlays that hold them
     LateVersions         versions of a relation that batches brought behind the frontier of the results
@@ -14,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import pyarrow.compute as pc
@@ -23,12 +20,12 @@ from errata.answer.progress import deferred_overlays
 from errata.answer.source_revisions import SourceRevisions, revisions_of_overlays
 from errata.archive.overlays import bucket_sources, read_overlays
 from errata.archive.schemas import BATCH
-from errata.catalog import buckets, ledger, streams
+from errata.catalog import ledger
 from errata.catalog.queries import RecordedQuery
-from errata.catalog.result_archives import ResultArchive, evaluations_of, read_archives
+from errata.catalog.result_archives import ResultArchive
 from errata.catalog.streams import StreamState
 from errata.declare.site import Site
-from errata.model.bucket import Bucket, Role
+from errata.model.bucket import Bucket
 from errata.model.commit import Evaluation
 
 
@@ -50,37 +47,20 @@ class SourceStates(Protocol):
     def evaluations(self, of: ResultArchive) -> Sequence[Evaluation]:
         """All evaluations of a query's results, in their order."""
 
+    def batches_since(self, commit_id: int) -> Sequence[tuple[int, int, str]]:
+        """Stream, commit and id of the batches that have brought rows after a commit."""
 
-class NewestCatalog:
-    """The newest state, where each look-up is asked once. For readers who have no run, as the sensor and status."""
 
-    def __init__(self, site: Site) -> None:
-        self._catalog = site.catalog
-        self.standings: Mapping[str, StreamState] = {
-            each.stream.name: each for each in streams.stream_states(site.catalog)
-        }
-        self._newest = max((each.changed_in for each in self.standings.values()), default=0)
-        self._overlays: dict[int, list[Bucket]] = {}
-        self._added: dict[tuple[int, int], list[Bucket]] = {}
+@dataclass(frozen=True, slots=True)
+class CorrectionBacklog:
+    """Corrections and late rows that wait: how many, and since which commit the first of them."""
 
-    @cached_property
-    def published(self) -> Mapping[str, ResultArchive]:
-        return read_archives(self._catalog)
+    queue: int = 0
+    since: int | None = None
 
-    def overlays(self, of: StreamState) -> Sequence[Bucket]:
-        if of.stream_id not in self._overlays:
-            self._overlays[of.stream_id] = buckets.all_overlays(self._catalog, of.stream_id)
-        return self._overlays[of.stream_id]
-
-    def added_since(self, of: StreamState, commit_id: int) -> Sequence[Bucket]:
-        key = (of.stream_id, commit_id)
-        if key not in self._added:
-            some = buckets.added_between(self._catalog, of.stream_id, (Role.BASE,), after=commit_id, up_to=self._newest)
-            self._added[key] = [each for each in some if each.batch_no is not None]
-        return self._added[key]
-
-    def evaluations(self, of: ResultArchive) -> Sequence[Evaluation]:
-        return evaluations_of(self._catalog, of.stream_id, up_to=of.last.commit_id)
+    def __add__(self, other: CorrectionBacklog) -> CorrectionBacklog:
+        known = [each for each in (self.since, other.since) if each is not None]
+        return CorrectionBacklog(self.queue + other.queue, min(known, default=None))
 
 
 @dataclass(frozen=True, slots=True)

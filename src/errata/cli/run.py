@@ -116,7 +116,7 @@ def run_lines(report: RunReport, faults: Sequence[ErrataError]) -> Iterator[str]
     elif report.current:
         yield f"{are} answered already as far as the streams reach"
     for sweeping in report.deferred[:MAX_FAULTS]:
-        some = count_text(sum(each.count for each in sweeping.revisions), "correction")
+        some = count_text(sweeping.revisions, "correction")
         yield f"query {sweeping.name}: {some} not due yet, as declared; `errata sweep` does it now"
     for each in report.evaluated:
         if each.swept is not None:

@@ -17,7 +17,7 @@ from errata.model.commit import RefusedRevisions
 from errata.model.stream import RevisionPolicy
 from errata.model.time import format_instant
 from errata.read import status as flow
-from errata.read.status import DUE_PROGRESS, DeclarationState, QueryProgress, QueryStatus, StreamStatus
+from errata.read.status import DeclarationState, QueryProgress, QueryStatus, StreamStatus
 from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
 from errata.read.wording import byte_size_text, count_text, event_time_distance, event_time_short, event_time_text
 
@@ -83,7 +83,7 @@ def print_queries(found: Sequence[QueryStatus], kind: OutputFormat, most: int | 
 
 def query_hints(found: Sequence[QueryStatus]) -> Iterator[str]:
     """What a person can do about queries that need attention."""
-    due = [each for each in found if each.state in DUE_PROGRESS]
+    due = [each for each in found if each.due]
     if due:
         yield f"{count_text(len(due), 'query is', 'queries are')} to be evaluated: errata run"
     stopped = [each for each in found if each.stopped is not None]

@@ -11,8 +11,8 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +183,41 @@ def temporary_settings(session: SparkSession, conf: Mapping[str, str]) -> Iterat
 if __name__ == "__main__":  # for shell scripts: python -m errata.engine.session > spark-defaults.conf
     for option, setting in sorted(local_conf("local[2]", 2).items()):
         sys.stdout.write(f"{option} {setting}\n")
+
+
+class LazySession:
+    """A Spark session that is opened once, by the thread that first needs it."""
+
+    def __init__(self, open_session: Callable[[], SparkSession], on_opening: Callable[[], None] = lambda: None) -> None:
+        self._open_session, self._on_opening = open_session, on_opening
+        self._lock = threading.Lock()
+        self._opened: SparkSession | None = None
+        self._conf: Mapping[str, str] = {}
+        self._settings_stack: ExitStack | None = None
+
+    @property
+    def opened(self) -> SparkSession | None:
+        """The session, if it has been opened."""
+        return self._opened
+
+    def open(self) -> SparkSession:
+        with self._lock:
+            if self._opened is None:
+                self._on_opening()
+                self._opened = self._open_session()
+                if self._settings_stack is not None:
+                    self._settings_stack.enter_context(temporary_settings(self._opened, self._conf))
+            return self._opened
+
+    @contextmanager
+    def configured(self, conf: Mapping[str, str]) -> Iterator[None]:
+        """Use other settings within the block, also if the session is opened there."""
+        with ExitStack() as stack:
+            with self._lock:
+                self._conf, self._settings_stack = conf, stack
+                if self._opened is not None:
+                    stack.enter_context(temporary_settings(self._opened, conf))
+            try:
+                yield
+            finally:
+                self._conf, self._settings_stack = {}, None

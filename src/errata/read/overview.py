@@ -10,7 +10,6 @@ from errata.catalog import commits
 from errata.declare.site import Site
 from errata.model.commit import Commit, Fault
 from errata.read.status import (
-    DUE_PROGRESS,
     DeclarationState,
     QueryProgress,
     QueryStatus,
@@ -92,7 +91,7 @@ class ProjectOverview:
     @property
     def behind(self) -> int:
         """The number of queries with work due."""
-        return sum(each.state in DUE_PROGRESS for each in self.queries)
+        return sum(each.due for each in self.queries)
 
 
 def project_overview(site: Site) -> ProjectOverview:
@@ -127,7 +126,7 @@ def health_line(
 
 def _progress_text(queries: Sequence[QueryStatus]) -> str:
     """How far the queries are evaluated, if nothing is wrong."""
-    late = sum(each.state in DUE_PROGRESS for each in queries)
+    late = sum(each.due for each in queries)
     if late:
         return f": {count_text(late, 'query has', 'queries have')} new rows to take up"
     return ": every query is answered as far as its streams reach" if queries else ""

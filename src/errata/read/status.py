@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from errata.answer.due_corrections import Deferrals
-from errata.answer.progress import deferred_overlays, input_watermark, is_behind, revision_to_read, transitive_inputs
+from errata.answer.catalog_view import CatalogView
+from errata.answer.progress import input_watermark, transitive_inputs
+from errata.answer.steps import StepKind, StepList
 from errata.archive.ingest.landing import inspect_landing, new_files
-from errata.catalog import activity, commits, leases, ledger, quarantine, queries, streams
+from errata.catalog import activity, leases, quarantine, streams
 from errata.catalog.activity import ArchiveSize
-from errata.catalog.buckets import all_overlays
 from errata.catalog.leases import LeaseHolder
 from errata.catalog.processes import Liveness
-from errata.catalog.queries import RecordedQuery, StoppedQuery, stopped_queries
-from errata.catalog.result_archives import ResultArchive, read_archives, refused_revisions
+from errata.catalog.queries import StoppedQuery
+from errata.catalog.result_archives import ResultArchive, refused_revisions
 from errata.catalog.streams import StreamState
 from errata.declare.changes import drifted_queries
 from errata.declare.site import Site
 from errata.errors import ErrataError, unknown_name_error
-from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Bucket, Role
+from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Role
 from errata.model.commit import RefusedRevisions, merge_refusals
 from errata.model.compaction import is_fold_worthwhile
 from errata.model.query import CheckedQuery
@@ -89,11 +89,7 @@ class QueryProgress(StrEnum):
     EDITED = "edited, not evaluated"
     """The published results are those of its former text."""
     WAITING = "no rows yet"
-    """Its streams have no stable point yet."""
-
-
-DUE_PROGRESS = frozenset({QueryProgress.BEHIND, QueryProgress.NEW, QueryProgress.EDITED})
-"""States in which `errata run` would evaluate the query."""
+    """Its streams have no stable point yet, or none that it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +101,8 @@ class QueryStatus:
     checked: CheckedQuery | None = None
     """None if it has not been applied."""
     state: QueryProgress | None = None
+    due: bool = False
+    """Whether `errata run` would evaluate it."""
     timed: bool = True
     """Whether its event time is a timestamp and not a plain number."""
     published: ResultArchive | None = None
@@ -143,14 +141,14 @@ class QueryStatus:
 def query_statuses(site: Site) -> list[QueryStatus]:
     """The state of the queries that are declared or recorded, by name. Up to MAX_COMPARED_QUERIES, files are
     compared with what was applied."""
-    recorded = queries.recorded_queries(site.catalog)
-    checked = {name: each.checked for name, each in recorded.items()}
-    both = [name for name in recorded if name in site.project.queries]
+    view = CatalogView(site)
+    checked = {name: each.checked for name, each in view.queries.items()}
+    both = [name for name in checked if name in site.project.queries]
     changed = drifted_queries(site.project, checked, both) if len(both) <= MAX_COMPARED_QUERIES else {}
-    look = _QueryStatusReader(site, recorded) if recorded else None
+    look = _QueryStatusReader(view) if checked else None
     found = []
-    for name in sorted({*recorded, *site.project.queries}):
-        if name not in recorded or look is None:
+    for name in sorted({*checked, *site.project.queries}):
+        if name not in checked or look is None:
             found.append(QueryStatus(name, DeclarationState.NEW))
             continue
         declared = DeclarationState.CHANGED if name in changed else DeclarationState.AGREED
@@ -159,123 +157,77 @@ def query_statuses(site: Site) -> list[QueryStatus]:
 
 
 class _QueryStatusReader:
-    """What the catalog has of all streams and queries, read once for all statuses."""
+    """The steps that are due, and what the catalog has of all queries, read once for all statuses."""
 
-    def __init__(self, site: Site, recorded: Mapping[str, RecordedQuery]) -> None:
-        self._catalog, self._recorded = site.catalog, recorded
-        self._reads = {name: each.checked.reads for name, each in recorded.items()}
-        self._standings = {each.stream.name: each for each in streams.stream_states(site.catalog)}
-        self._sizes = activity.archive_sizes(site.catalog)
-        self._published = read_archives(site.catalog)
-        self._stopped = stopped_queries(site.catalog)
-        self._deferrals, self._refusals = Deferrals(site), refused_revisions(site.catalog)
-        self._newest = commits.newest_commit(site.catalog)
-        self._holders = {each.name: each for each in leases.list_holders(site.catalog)}
-        self._now = site.catalog.clock.now()
-        self._batches_since: dict[int, list[tuple[int, int, str]]] = {}
-        self._overlays: dict[int, list[Bucket]] = {}
+    def __init__(self, view: CatalogView) -> None:
+        self._view, self._due, catalog = view, StepList(view), view.site.catalog
+        self._steps = {(each.kind, each.name): each for each in self._due.steps()}
+        self._reads = {name: each.checked.reads for name, each in view.queries.items()}
+        self._refusals = refused_revisions(catalog)
+        self._holders = {each.name: each for each in leases.list_holders(catalog)}
 
     def query_status(self, name: str, declared: DeclarationState) -> QueryStatus:
-        query = self._recorded[name]
-        read = transitive_inputs(name, self._reads)
-        bases = [self._standings[each] for each in read if each in self._standings]
-        until, there = input_watermark(bases), self._published.get(name)
+        view, query = self._view, self._view.queries[name]
+        read, bases = transitive_inputs(name, self._reads), list(self._due.bases(name).values())
+        there = view.published.get(name)
         ours = there is not None and there.query_id == query.query_id
+        pending, missing = sum(view.pending(each).queue for each in bases), self._due.missing(name)
+        correction = self._steps.get((StepKind.CORRECT, name))
         found = QueryStatus(
             name,
             declared,
             query.checked,
             timed=all(each.stream.timed for each in bases),
             published=there,
-            watermark=until,
+            watermark=input_watermark(bases),
             commits=self._commits(there, bases) if there is not None else 0,
-            stopped=self._stopped.get(query.query_id),
-            may_resume=self._may_resume(query, bases),
+            stopped=view.stopped.get(query.query_id),
+            may_resume=self._due.may_resume(name),
             waits_for=next((each for each in read if self._has_stopped(each)), None),
-            pending=sum(self._pending(each) for each in bases),
-            missing_revisions=self._missing_revisions(there, bases) if there is not None and ours else {},
-            deferred=self._deferrals.query_waits_for(name) if ours else None,
+            pending=pending,
+            missing_revisions=missing,
+            deferred=correction.waits if correction is not None and (pending or missing) else None,
             refused=merge_refusals(self._refusals.get(there.stream_id, ())) if there is not None and ours else (),
+            holder=self._holders.get(f"query {name}"),
         )
-        due = there is None or until is None or self.behind(there, bases, until)
-        found = replace(
-            found, state=_query_progress(found, ours=ours, due=due), holder=self._holders.get(f"query {name}")
-        )
+        state = _query_progress(found, ours=ours, behind=(StepKind.EVALUATE, name) in self._steps)
+        due = (StepKind.EVALUATE, name) in self._steps and state not in (QueryProgress.STOPPED, QueryProgress.HELD)
+        found = replace(found, state=state, due=due)
         return replace(found, blocked=self._blocked(found))
 
     def _blocked(self, found: QueryStatus) -> bool:
         """Whether work is due and the lease's holder may never do it."""
-        due = found.state in DUE_PROGRESS or bool(found.pending or found.missing_revisions)
-        if found.holder is None or not due:
+        if found.holder is None or not (found.due or found.pending or found.missing_revisions):
             return False
+        now = self._view.now
         # A living holder renews its lease when two thirds of the term are left.
-        silent = found.holder.until - self._now < leases.LEASE_MICROS // 2
-        return silent or found.holder.life is Liveness.DEAD or self._now - found.holder.since >= LONG_LEASE_MICROS
-
-    def _may_resume(self, query: RecordedQuery, bases: Sequence[StreamState]) -> bool:
-        halt = self._stopped.get(query.query_id)
-        return halt is not None and any(each.changed_in > halt.data_commit for each in bases)
+        silent = found.holder.until - now < leases.LEASE_MICROS // 2
+        return silent or found.holder.life is Liveness.DEAD or now - found.holder.since >= LONG_LEASE_MICROS
 
     def _has_stopped(self, name: str) -> bool:
-        return name in self._recorded and self._recorded[name].query_id in self._stopped
-
-    def _pending(self, standing: StreamState) -> int:
-        return self._sizes.get((standing.stream_id, Role.PENDING), ArchiveSize()).rows
+        return name in self._reads and self._view.queries[name].query_id in self._view.stopped
 
     def _commits(self, there: ResultArchive, bases: Sequence[StreamState]) -> int:
         """The number of commits that appended to its streams since."""
         ids = {each.stream_id for each in bases}
-        return len({commit for stream_id, commit, _ in self._batches(there) if stream_id in ids})
-
-    def _batches(self, there: ResultArchive) -> list[tuple[int, int, str]]:
-        since = there.last.data_commit
-        if since not in self._batches_since:
-            # Most queries were last evaluated as of the same commit.
-            self._batches_since[since] = ledger.appended_batches(self._catalog, since, self._newest)
-        return self._batches_since[since]
-
-    def behind(self, there: ResultArchive, bases: Sequence[StreamState], until: int) -> bool:
-        """Whether rows or revisions have come that the next evaluation would take up."""
-        came = {stream_id for stream_id, _, _ in self._batches(there)}
-        return is_behind(there, bases, until, came) or any(
-            self._evaluation_takes_revisions(there, each) for each in bases
-        )
-
-    def _evaluation_takes_revisions(self, there: ResultArchive, standing: StreamState) -> bool:
-        """Whether the next evaluation would take revisions up."""
-        known = there.last.revisions.get(standing.stream.name, standing.applied)
-        if known >= standing.applied:
-            return False
-        return revision_to_read(standing, self._all_overlays(standing), known, there.frontier) > known
-
-    def _missing_revisions(self, there: ResultArchive, bases: Sequence[StreamState]) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for each in bases:
-            known = there.last.revisions.get(each.stream.name, each.applied)
-            if known < each.applied:
-                rows = sum(bucket.rows for bucket in deferred_overlays(self._all_overlays(each), known, there.frontier))
-                found |= {each.stream.name: rows} if rows else {}
-        return found
-
-    def _all_overlays(self, standing: StreamState) -> list[Bucket]:
-        if standing.stream_id not in self._overlays:
-            self._overlays[standing.stream_id] = all_overlays(self._catalog, standing.stream_id)
-        return self._overlays[standing.stream_id]
+        return len({commit for stream, commit, _ in self._view.batches_since(there.last.data_commit) if stream in ids})
 
 
-def _query_progress(found: QueryStatus, *, ours: bool, due: bool) -> QueryProgress:
+def _query_progress(found: QueryStatus, *, ours: bool, behind: bool) -> QueryProgress:
+    """`behind`: whether an evaluation is due, or would be if no query had stopped."""
     if found.stopped is not None:
         return QueryProgress.STOPPED
     if found.watermark is None and found.published is None:
         return QueryProgress.WAITING
     if found.published is not None and ours:
         held = found.waits_for is not None and bool(found.missing_revisions)
-        if found.watermark is None or not (due or held):
+        if found.watermark is None or not (behind or held):
             return QueryProgress.CURRENT
         return QueryProgress.BEHIND if found.waits_for is None else QueryProgress.HELD
     if found.waits_for is not None:
         return QueryProgress.HELD
-    return QueryProgress.NEW if found.published is None else QueryProgress.EDITED
+    fresh = QueryProgress.NEW if behind else QueryProgress.WAITING
+    return fresh if found.published is None else QueryProgress.EDITED
 
 
 def stream_statuses(site: Site, names: Sequence[str] = ()) -> list[StreamStatus]:
