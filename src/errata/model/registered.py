@@ -178,6 +178,19 @@ class ResultStrategy(StrEnum):
     """The rows of the present window are kept."""
 
 
+class AnswerRoute(StrEnum):
+    """How an answer was come by."""
+
+    SCAN = "scan"
+    """Rows were matched on the spot."""
+    WINDOW = "window"
+    """The window was applied to the rows that are known to match."""
+    TREE = "tree"
+    """The window was applied to a ranked tree."""
+    KEPT = "kept"
+    """The present answer had been kept, or was carried on to the newest commit."""
+
+
 HANDLE = re.compile(r"[a-z2-7]{16}")
 """A handle: 80 random bits, so that nobody finds one by trying."""
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from errata.archive.tables import key_numbers
 from errata.intake.types import arrow_type
-from errata.model.registered import OutputItem, RegisteredPlan
+from errata.model.registered import AnswerRoute, OutputItem, RegisteredPlan
 from errata.model.stream import Stream
 from errata.model.time import Interval
 from errata.psoup.joins import join_rows
@@ -37,6 +37,8 @@ class Invocation:
     matched: int
     """Rows of the sources that satisfy the conjunctions in the windows."""
     rows: pa.Table
+    route: AnswerRoute
+    """How it was come by."""
     micros: int = 0
     """Microseconds that it took."""
 
@@ -60,11 +62,17 @@ def output_schema(plan: RegisteredPlan) -> pa.Schema:
 
 def answer_rows(plan: RegisteredPlan, streams: Sequence[Stream], selected: Sequence[pa.Table]) -> pa.Table:
     """The answer over the selected rows of each source."""
-    together, count = list(selected), selected[0].num_rows
-    if len(selected) > 1:
-        combinations = join_rows(selected, plan.relations)
-        count = len(combinations[0])
-        together = [rows.take(pa.array(places)) for rows, places in zip(selected, combinations, strict=True)]
+    if len(selected) == 1:
+        return combined_rows(plan, streams, selected, selected[0].num_rows)
+    combinations = join_rows(selected, plan.relations)
+    together = [rows.take(pa.array(places)) for rows, places in zip(selected, combinations, strict=True)]
+    return combined_rows(plan, streams, together, len(combinations[0]))
+
+
+def combined_rows(
+    plan: RegisteredPlan, streams: Sequence[Stream], together: Sequence[pa.Table], count: int
+) -> pa.Table:
+    """The answer over joined rows, side by side: so many rows of each source."""
     if plan.aggregates:
         return aggregate_row(plan, [_aggregate(item, streams, together, count) for item in plan.items])
     answer = pa.table([_column(item, together) for item in plan.items], schema=output_schema(plan))

@@ -123,18 +123,22 @@ def join_rows(
     for block in join_blocks(tables, relations):
         blocks.append(block)
         count += len(block[0])
-        if count > limit:
-            raise RefusedError(
-                f"the join has more than {limit:,} rows",
-                why="the rows of a join are put together in memory before the first is shown",
-                how="ask for a smaller window, add a condition or a relation between the sources, or ask for count(*) "
-                "or another aggregate, which needs no rows; or raise the limit, and read the answer in pages",
-            )
+        check_joined(count, limit)
     if not blocks:
         return tuple(np.zeros(0, dtype=np.int64) for _ in tables)
     whole = tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
     order = np.lexsort(whole[::-1])
     return tuple(each[order] for each in whole)
+
+
+def check_joined(count: int, limit: int = MAX_JOINED_ROWS) -> None:
+    """Refuse a join of so many rows."""
+    if count > limit:
+        raise RefusedError(
+            f"the join has more than {limit:,} rows",
+            why="the rows of a join are put together in memory before the first is shown, also for an answer in pages",
+            how="ask for a smaller window, or add a condition or a relation between the sources",
+        )
 
 
 def plan_join(tables: Sequence[pa.Table], relations: Sequence[Relation]) -> tuple[list[JoinStep], int]:

@@ -14,21 +14,20 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from errata.catalog import commits, registered, streams
 from errata.catalog.registered import InvocationCount
 from errata.catalog.transaction import give_up, optimistic
 from errata.declare.site import Site
-from errata.model.registered import RegisteredQuery, RegisteredWindow
-from errata.psoup.invoke import Invocation, answer_rows, needed_columns
+from errata.errors import ErrataError
+from errata.model.registered import RegisteredQuery, ResultStrategy
+from errata.psoup.invoke import Invocation
 from errata.psoup.register import check_handle, unknown_handle_error
-from errata.psoup.segments import MatchStore
-from errata.psoup.selection import Selected, SelectedRows, Selector, SourceWindow, youngest_rows
 from errata.psoup.snapshot import SnapshotCache, SnapshotConflict, StreamSnapshot, stream_snapshot
-from errata.psoup.windows import check_not_aged, resolve_now, window_interval
+from errata.psoup.strategies import Strategies
+from errata.psoup.windows import resolve_now
 
 KEPT_COMMITS = 8
 """Commits whose snapshots are kept."""
@@ -38,14 +37,6 @@ MAX_KNOWN_QUERIES = 20_000
 
 FLUSH_SECONDS = 5.0
 """Seconds after which invocations are added to the costs in the catalog."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceRead:
-    """What an invocation has read of one source."""
-
-    window: SourceWindow
-    selected: SelectedRows
 
 
 @dataclass
@@ -62,7 +53,7 @@ class RegisteredReader:
     def __init__(self, site: Site) -> None:
         self.site = site
         self._cache = SnapshotCache(site)
-        self._selector = Selector(MatchStore(site))
+        self._strategies = Strategies(site)
         self._lock = threading.Lock()
         self._known = _Knowledge()
         self._snapshots: OrderedDict[tuple[str, int], StreamSnapshot] = OrderedDict()
@@ -86,34 +77,45 @@ class RegisteredReader:
     def invoke(self, handle: str, *, at: str | int | None = None, as_of: str | int | None = None) -> Invocation:
         """The answer of a query at an event time (else the least stable point of its sources), as of a commit (else the
         newest)."""
-        given = check_handle(handle)
+        begun = time.perf_counter()
+        query, found = self._answer(check_handle(handle), at, as_of)
+        micros = int((time.perf_counter() - begun) * 1_000_000)
+        self._count(query, micros)
+        return replace(found, micros=micros)
+
+    def maintain(self) -> dict[str, ErrataError]:
+        """Carry the complete answers on to the newest commit, so that who asks next only takes them. Returns why some
+        queries, by handle, have no answer at present: nothing has come yet, or their windows reach behind what is
+        kept."""
+        failed = {}
+        for each in registered.live_registrations(self.site.catalog):
+            if each.strategy is ResultStrategy.COMPLETE:
+                try:
+                    self._answer(each.handle, None, None)
+                except ErrataError as error:
+                    failed[each.handle] = error
+        return failed
+
+    def _answer(self, handle: str, at: str | int | None, as_of: str | int | None) -> tuple[RegisteredQuery, Invocation]:
         return optimistic(
-            lambda _: self._invoke(given, at, as_of),
+            lambda _: self._answer_once(handle, at, as_of),
             give_up("run has removed old buckets before they were read", "invoke it again"),
             on=SnapshotConflict,
         )
 
-    def _invoke(self, given: str, at: str | int | None, as_of: str | int | None) -> Invocation:
-        begun = time.perf_counter()
+    def _answer_once(
+        self, handle: str, at: str | int | None, as_of: str | int | None
+    ) -> tuple[RegisteredQuery, Invocation]:
         newest = commits.newest_commit(self.site.catalog)
-        query = self._query(given, newest)
+        query = self._query(handle, newest)
         commit_id = newest if as_of is None else commits.resolve_as_of(self.site.catalog, as_of)
         snapshots = self._query_snapshots(query, commit_id, newest)
         states = [each.state for each in snapshots]
         now = resolve_now(states, at, commit_id)
-        reads = self._read(query, snapshots, now)
-        rows = answer_rows(query.plan, [each.stream for each in states], [each.selected.rows for each in reads])
-        micros = int((time.perf_counter() - begun) * 1_000_000)
-        self._count(query, micros)
-        return Invocation(
-            query.handle,
-            commit_id,
-            now,
-            states[0].stream.timed,
-            tuple(each.window.interval for each in reads),
-            sum(each.selected.rows.num_rows for each in reads),
-            rows,
-            micros,
+        found = self._strategies.answer(query, snapshots, now, present=at is None and commit_id == newest)
+        timed = states[0].stream.timed
+        return query, Invocation(
+            query.handle, commit_id, now, timed, found.windows, found.matched, found.rows, found.route
         )
 
     def _query(self, handle: str, newest: int) -> RegisteredQuery:
@@ -155,17 +157,6 @@ class RegisteredReader:
                 self._snapshots.popitem(last=False)
         return made
 
-    def _read(self, query: RegisteredQuery, snapshots: Sequence[StreamSnapshot], now: int) -> list[SourceRead]:
-        """The windows of the sources, and the rows in them."""
-        reads = []
-        for place, snapshot in enumerate(snapshots):
-            window = source_window(snapshot, query.plan.windows[place], now)
-            stream = snapshot.state.stream
-            columns = dict.fromkeys((*needed_columns(query.plan, place), stream.order, *stream.key))
-            wanted = Selected(query.conjunctions[place], query.plan.conjunctions[place], tuple(columns))
-            reads.append(SourceRead(window, self._selector.select(snapshot, wanted, window)))
-        return reads
-
     def _count(self, query: RegisteredQuery, micros: int) -> None:
         """Count an invocation; from time to time the counts go to the catalog."""
         now = self.site.catalog.clock.now()
@@ -183,14 +174,3 @@ class RegisteredReader:
             counts, self._counts = self._counts, {}
             self._flushed = time.monotonic()
         registered.record_invocations(self.site.catalog, counts.values())
-
-
-def source_window(snapshot: StreamSnapshot, window: RegisteredWindow, now: int) -> SourceWindow:
-    """The rows of a source that an answer at an event time is made of; refused if some have been aged out."""
-    interval = window_interval(window, now)
-    if window.rows is None:
-        check_not_aged(snapshot.state, interval, complete=True)
-        return SourceWindow(interval)
-    counted, complete = youngest_rows(snapshot, window.rows, interval.end)
-    check_not_aged(snapshot.state, counted.interval, complete=complete)
-    return counted

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.catalog.match_segments import bucket_key
+from errata.catalog.match_segments import BucketKey, bucket_key
 from errata.model.bucket import Bucket
 from errata.model.registered import ColumnFactor, Conjunction
 from errata.model.time import EVERYTHING, LOWEST, Interval
 from errata.psoup.byte_cache import ByteCache
-from errata.psoup.matching_stand_in import PredicateIndex
+from errata.psoup.predicate_index import PredicateIndex
 from errata.psoup.segments import MatchStore
 from errata.psoup.snapshot import LiveKey, StreamSnapshot
 
@@ -66,11 +66,51 @@ class SelectedPart:
 
 
 @dataclass(frozen=True, slots=True)
+class PartRange:
+    """The rows of a part that lie in a window."""
+
+    live: LiveKey
+    part: SelectedPart
+    low: int
+    high: int
+    excluded: np.ndarray | None = None
+    """Positions that a window which counts rows leaves out."""
+
+    @property
+    def bucket(self) -> BucketKey:
+        return self.live[0]
+
+    def places(self) -> np.ndarray:
+        """The places of its rows in the part."""
+        places = np.arange(self.low, self.high)
+        if self.excluded is None:
+            return places
+        return places[~np.isin(self.part.positions[self.low : self.high], self.excluded)]
+
+    def cut(self) -> SelectedRows:
+        """Its rows."""
+        if self.excluded is None:
+            rows = self.part.rows.slice(self.low, self.high - self.low)
+            return SelectedRows(self.part.order[self.low : self.high], rows)
+        places = self.places()
+        return SelectedRows(self.part.order[places], self.part.rows.take(pa.array(places)))
+
+
+@dataclass(frozen=True, slots=True)
 class SelectedRows:
     """The selected rows of a window, in the order of event time and key."""
 
     order: np.ndarray
     rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRead:
+    """What an invocation reads of one source."""
+
+    snapshot: StreamSnapshot
+    wanted: Selected
+    window: SourceWindow
 
 
 def factor_columns(conjunction: Conjunction) -> list[str]:
@@ -91,26 +131,27 @@ def _read_columns(wanted: Selected) -> list[str]:
 class Selector:
     """Selects rows of snapshots, and keeps what was selected."""
 
-    def __init__(self, store: MatchStore, max_bytes: int = PART_CACHE_BYTES) -> None:
+    def __init__(self, store: MatchStore | None, max_bytes: int = PART_CACHE_BYTES) -> None:
+        """Without a store every row is matched on the spot."""
         self._store = store
         self._parts: ByteCache[tuple[LiveKey, int, tuple[str, ...]], SelectedPart] = ByteCache(max_bytes)
 
     def select(self, snapshot: StreamSnapshot, wanted: Selected, window: SourceWindow) -> SelectedRows:
         """The rows of the window that satisfy the conjunction."""
+        return _merge(snapshot, wanted, [each.cut() for each in self.ranges(snapshot, wanted, window)])
+
+    def ranges(self, snapshot: StreamSnapshot, wanted: Selected, window: SourceWindow) -> list[PartRange]:
+        """The same rows, bucket by bucket; those without any are left out."""
         found = snapshot.buckets_meeting(window.interval)
-        slices = []
+        ranges = []
         for bucket, part in zip(found, self._select_parts(snapshot, wanted, found), strict=True):
-            low, high = np.searchsorted(part.order, (window.interval.start, window.interval.end))
+            low, high = map(int, np.searchsorted(part.order, (window.interval.start, window.interval.end)))
             if window.interval == EVERYTHING:
                 high = len(part.order)
-            if low == high:
-                continue
-            cut = SelectedRows(part.order[low:high], part.rows.slice(low, high - low))
-            if (excluded := window.excluded.get(bucket.bucket_id)) is not None:
-                kept = ~np.isin(part.positions[low:high], excluded)
-                cut = SelectedRows(cut.order[kept], cut.rows.filter(pa.array(kept)))
-            slices.append(cut)
-        return _merge(snapshot, wanted, slices)
+            if low < high:
+                excluded = window.excluded.get(bucket.bucket_id)
+                ranges.append(PartRange(snapshot.live_key(bucket), part, low, high, excluded))
+        return ranges
 
     def _select_parts(
         self, snapshot: StreamSnapshot, wanted: Selected, found: Sequence[Bucket]
@@ -135,7 +176,7 @@ class Selector:
         """The positions of the stored rows that satisfy the conjunction, by bucket; None: all of them."""
         if not wanted.conjunction:
             return {bucket.bucket_id: None for bucket in found}
-        known = self._store.find(found, wanted.number)
+        known = {} if self._store is None else self._store.find(found, wanted.number)
         fresh = [bucket for bucket in found if bucket_key(bucket) not in known]
         index = PredicateIndex(snapshot.state.stream, {wanted.number: wanted.conjunction})
         for bucket, rows in zip(fresh, snapshot.rows(fresh, factor_columns(wanted.conjunction)), strict=True):
@@ -156,27 +197,27 @@ def _select_part(
     order = snapshot.order(bucket)[positions]
     (stored,) = snapshot.rows([bucket], wanted.columns)
     rows = stored.take(pa.array(positions))
-    index = _event_order(order, rows, snapshot.state.stream.key)
+    index = event_order(order, rows, snapshot.state.stream.key)
     if index is None:
         return SelectedPart(order, positions, rows)
     return SelectedPart(order[index], positions[index], rows.take(pa.array(index)))
 
 
 def _merge(snapshot: StreamSnapshot, wanted: Selected, slices: Sequence[SelectedRows]) -> SelectedRows:
-    if not slices:
+    if not any(len(each.order) for each in slices):
         return SelectedRows(np.zeros(0, dtype=np.int64), snapshot.schema_of(wanted.columns).empty_table())
     if len(slices) == 1:
         return slices[0]
-    ordered = sorted(slices, key=lambda each: int(each.order[0]))
+    ordered = sorted((each for each in slices if len(each.order)), key=lambda each: int(each.order[0]))
     order = np.concatenate([each.order for each in ordered])
     rows = pa.concat_tables([each.rows for each in ordered])
     if all(before.order[-1] < after.order[0] for before, after in pairwise(ordered)):
         return SelectedRows(order, rows)
-    index = _event_order(order, rows, snapshot.state.stream.key)
+    index = event_order(order, rows, snapshot.state.stream.key)
     return SelectedRows(order, rows) if index is None else SelectedRows(order[index], rows.take(pa.array(index)))
 
 
-def _event_order(order: np.ndarray, rows: pa.Table, key: Sequence[str]) -> np.ndarray | None:
+def event_order(order: np.ndarray, rows: pa.Table, key: Sequence[str]) -> np.ndarray | None:
     """The places of the rows in the order of event time and key; None if they stand so, since no two are equal."""
     if len(order) < 2 or bool((order[1:] > order[:-1]).all()):
         return None

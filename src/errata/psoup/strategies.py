@@ -1,0 +1,103 @@
+"""How the answer of a registered query is come by: what is kept between invocations, and what is computed when asked.
+
+    strategy   kept                                       computed at an invocation
+    NONE       nothing                                    everything: rows are matched on the spot
+    PARTIAL    which rows match; ranked trees             the window, the join, and what is made of its rows
+    COMPLETE   besides, the answer of the present window  nothing, until a commit comes, and then what it changed
+
+All give the same answers; a test compares each with the oracle after every step. An invocation says by which route its
+answer came. COMPLETE is of the present alone: the newest commit and the least stable point of the sources. An answer
+at another time or commit is PARTIAL's, and so is one that a later commit has overtaken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from errata.declare.site import Site
+from errata.model.registered import AnswerRoute, RegisteredQuery, RegisteredWindow, ResultStrategy
+from errata.model.time import Interval
+from errata.psoup.aggregate_trees import AggregateTrees
+from errata.psoup.complete_answers import CompleteAnswers
+from errata.psoup.invoke import aggregate_row, answer_rows, needed_columns
+from errata.psoup.segments import MatchStore
+from errata.psoup.selection import Selected, Selector, SourceRead, SourceWindow, youngest_rows
+from errata.psoup.snapshot import StreamSnapshot
+from errata.psoup.windows import check_not_aged, window_interval
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyAnswer:
+    """An answer, and how it was come by."""
+
+    rows: pa.Table
+    matched: int
+    """Rows of the sources that satisfy the conjunctions in the windows."""
+    windows: tuple[Interval, ...]
+    route: AnswerRoute
+
+
+class Strategies:
+    """What a reader keeps for the queries that it answers. Threads share it."""
+
+    def __init__(self, site: Site) -> None:
+        self._unkept = Selector(None, max_bytes=0)
+        self._selector = Selector(MatchStore(site))
+        self._trees = AggregateTrees(self._selector)
+        self._complete = CompleteAnswers(self._selector, self._trees)
+
+    def answer(
+        self, query: RegisteredQuery, snapshots: Sequence[StreamSnapshot], now: int, *, present: bool
+    ) -> StrategyAnswer:
+        """The answer at an event time over snapshots of one commit. `present`: they are of the newest commit, and the
+        time is the least stable point in them."""
+        kept = present and query.strategy is ResultStrategy.COMPLETE
+        state = self._complete.kept(query, snapshots[0].commit_id) if kept else None
+        if state is None:
+            reads = source_reads(query, snapshots, now)
+            state = self._complete.carry_on(query, reads) if kept else None
+        if state is not None:
+            return StrategyAnswer(state.rows, state.matched, state.windows, AnswerRoute.KEPT)
+        if query.strategy is ResultStrategy.NONE:
+            return _selected_answer(self._unkept, query, reads, AnswerRoute.SCAN)
+        if query.plan.aggregates and len(reads) == 1:
+            (read,) = reads
+            if (tree := self._trees.aggregate(query, read.snapshot, read.wanted, read.window)) is not None:
+                rows = aggregate_row(query.plan, tree.values)
+                return StrategyAnswer(rows, tree.rows, (read.window.interval,), AnswerRoute.TREE)
+        return _selected_answer(self._selector, query, reads, AnswerRoute.WINDOW)
+
+
+def _selected_answer(
+    selector: Selector, query: RegisteredQuery, reads: Sequence[SourceRead], route: AnswerRoute
+) -> StrategyAnswer:
+    """The answer over the rows of the windows, however they are found."""
+    tables = [selector.select(each.snapshot, each.wanted, each.window).rows for each in reads]
+    rows = answer_rows(query.plan, [each.snapshot.state.stream for each in reads], tables)
+    windows = tuple(each.window.interval for each in reads)
+    return StrategyAnswer(rows, sum(each.num_rows for each in tables), windows, route)
+
+
+def source_reads(query: RegisteredQuery, snapshots: Sequence[StreamSnapshot], now: int) -> list[SourceRead]:
+    """The windows of the sources at an event time, and what is wanted of the rows in them."""
+    reads = []
+    for place, snapshot in enumerate(snapshots):
+        stream = snapshot.state.stream
+        columns = dict.fromkeys((*needed_columns(query.plan, place), stream.order, *stream.key))
+        wanted = Selected(query.conjunctions[place], query.plan.conjunctions[place], tuple(columns))
+        reads.append(SourceRead(snapshot, wanted, source_window(snapshot, query.plan.windows[place], now)))
+    return reads
+
+
+def source_window(snapshot: StreamSnapshot, window: RegisteredWindow, now: int) -> SourceWindow:
+    """The rows of a source that an answer at an event time is made of; refused if some have been aged out."""
+    interval = window_interval(window, now)
+    if window.rows is None:
+        check_not_aged(snapshot.state, interval, complete=True)
+        return SourceWindow(interval)
+    counted, complete = youngest_rows(snapshot, window.rows, interval.end)
+    check_not_aged(snapshot.state, counted.interval, complete=complete)
+    return counted
