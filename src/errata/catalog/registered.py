@@ -58,7 +58,7 @@ def record_registrations(
         by_statement = _find_or_add_statements(connection, [each.plan for each in wanted])
         by_conjunction = _find_or_add_conjunctions(connection, [each.plan for each in wanted], stream_ids)
         number = _next_number(connection, registered_queries.c.number)
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "number": number + place,
                 "handle": each.handle,
@@ -233,17 +233,17 @@ def _read_queries(catalog: Catalog, query: Select[Any]) -> list[RegisteredQuery]
     with catalog.reading() as connection:
         rows = connection.execute(query).all()
         wanted = sorted({each for row in rows for each in row.conjunctions})
-        known: dict[int, Conjunction] = {}
+        known: dict[int, tuple[int, Conjunction]] = {}
         for some in _chunks(wanted):
-            factors = select(conjunctions.c.conjunction_id, conjunctions.c.factors)
-            for each in connection.execute(factors.where(conjunctions.c.conjunction_id.in_(some))):
-                known[each.conjunction_id] = conjunction_from_record(each.factors)
+            factors = select(conjunctions).where(conjunctions.c.conjunction_id.in_(some))
+            for each in connection.execute(factors):
+                known[each.conjunction_id] = each.stream_id, conjunction_from_record(each.factors)
     return [_query_from_row(row, known) for row in rows]
 
 
-def _query_from_row(row: Row[Any], known: Mapping[int, Conjunction]) -> RegisteredQuery:
+def _query_from_row(row: Row[Any], known: Mapping[int, tuple[int, Conjunction]]) -> RegisteredQuery:
     numbers = tuple(row.conjunctions)
-    plan = plan_from_records(row.statement, row.plan, row.parameters, [known[each] for each in numbers])
+    plan = plan_from_records(row.statement, row.plan, row.parameters, [known[each][1] for each in numbers])
     cost = QueryCost(invocations=row.invocations, invocation_micros=row.invocation_micros, last_asked=row.last_asked)
     return RegisteredQuery(
         row.handle,
@@ -252,6 +252,7 @@ def _query_from_row(row: Row[Any], known: Mapping[int, Conjunction]) -> Register
         row.text,
         plan,
         row.statement_id,
+        tuple(known[each][0] for each in numbers),
         numbers,
         ResultStrategy(row.strategy),
         row.added_in,

@@ -226,6 +226,8 @@ class RegisteredQuery:
     text: str
     plan: RegisteredPlan
     statement_id: int
+    streams: tuple[int, ...]
+    """The id of each source's stream: one that is dropped and declared again is another one."""
     conjunctions: tuple[int, ...]
     """The number of each source's conjunction."""
     strategy: ResultStrategy

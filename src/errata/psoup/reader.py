@@ -142,6 +142,13 @@ class RegisteredReader:
             for name, each in found.items():
                 horizon = live.get(each.state.stream_id, each.state.stream).horizon
                 commits.check_readable(self.site.catalog, commit_id, horizon, name)
+        for name, stream_id in zip(names, query.streams, strict=True):
+            if found[name].state.stream_id != stream_id:
+                raise ErrataError(
+                    f"stream {name} is another one than when query {query.handle} was registered",
+                    why="it was dropped and declared again; which of its rows match has never been asked",
+                    how="register the query again",
+                )
         return [found[name] for name in names]
 
     def _snapshot(self, name: str, commit_id: int) -> StreamSnapshot:

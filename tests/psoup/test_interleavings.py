@@ -1,0 +1,117 @@
+"""Any interleaving of registrations, arrivals, corrections, upkeep, matching and invocations gives what the oracle
+gives, at any time and as of any commit: what has been matched beforehand, and when, never shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from errata.errors import ErrataError, UsageError
+from errata.model.registered import RegisteredPlan, ResultStrategy
+from errata.psoup.materialise import materialise
+from errata.psoup.reader import RegisteredReader
+from errata.psoup.register import register, unregister
+from fixtures.chance import seeds
+from fixtures.registered.archives import DECLARED, History, answer_tuples, is_refusal, reaches_too_far
+from fixtures.registered.oracle import same_answers
+from fixtures.registered.texts import random_now, random_text
+
+STEPS = 40
+
+
+class Interleaving:
+    """A history, queries over it that come and go, and a reader that lives through it."""
+
+    def __init__(self, history: History, random: Random) -> None:
+        self.history, self.random = history, random
+        self.site = history.house.site
+        self.reader = RegisteredReader(self.site)
+        self.queries: dict[str, RegisteredPlan] = {}
+        self.gone: list[str] = []
+        self.answers = 0
+
+    def step(self) -> None:
+        name = self.random.choice(list(DECLARED))
+        match self.random.choices(range(8), (20, 10, 4, 4, 15, 5, 12, 30))[0]:
+            case 0:
+                self.history.arrive(name)
+            case 1:
+                self.history.revise(name)
+            case 2:
+                self.history.compact(name)
+            case 3:
+                self.history.age(name)
+            case 4:
+                self.register()
+            case 5:
+                self.unregister()
+            case 6:
+                materialise(self.site, self.random.choice([(), (name,)]))
+            case 7:
+                self.invoke()
+        self.history.note()
+
+    def register(self) -> None:
+        texts = [random_text(self.random, sources=self.random.choice((None, 1, 2))) for _ in range(3)]
+        texts.append(self.random.choice(texts))
+        for each in texts:
+            strategy = self.random.choice(list(ResultStrategy))
+            if reaches_too_far(each.plan):
+                with pytest.raises(UsageError, match="reaches back"):
+                    register(self.site, [each.text], owner="me", strategy=strategy)
+                continue
+            (made,) = register(self.site, [each.text], owner="me", strategy=strategy)
+            assert repr(made.plan) == repr(each.plan)  # NaN is not itself
+            self.queries[made.handle] = each.plan
+
+    def unregister(self) -> None:
+        if self.queries:
+            handle = self.random.choice(list(self.queries))
+            unregister(self.site, handle)
+            del self.queries[handle]
+            self.gone.append(handle)
+
+    def invoke(self) -> None:
+        for handle, plan in self.queries.items():
+            self.check(handle, plan)
+        for handle in self.gone:
+            with pytest.raises(ErrataError, match="was unregistered"):
+                self.reader.invoke(handle)
+
+    def check(self, handle: str, plan: RegisteredPlan) -> None:
+        commit = self.random.choice([None, None, *self.history.at])
+        moment = self.history.at[self.history.commit if commit is None else commit]
+        stable = [moment.stable[source.stream] for source in plan.sources]
+        at = self.random.choice([None, random_now(self.random, plan)])
+        now = at if at is not None else min((each for each in stable if each is not None), default=0)
+        if moment.refuses(plan, now):
+            with pytest.raises(ErrataError) as refusal:
+                self.reader.invoke(handle, at=at, as_of=commit)
+            assert is_refusal(refusal.value)
+            return
+        found = self.reader.invoke(handle, at=at, as_of=commit)
+        assert found.now == now
+        right = moment.answer(plan, now)
+        assert same_answers(answer_tuples(found.rows), right), (handle, plan, at, commit)
+        self.answers += 1
+
+
+@pytest.mark.parametrize("seed", seeds(__name__, 4))
+def test_any_interleaving_answers_as_the_oracle_does(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    history = History.begin(tmp_path, f"sqlite:///{tmp_path}/errata.db", random)
+    history.note()
+    course = Interleaving(history, random)
+    for name in DECLARED:
+        history.arrive(name)
+        history.note()
+    course.register()
+    for _ in range(STEPS):
+        course.step()
+    course.register()
+    course.invoke()
+    assert course.answers > 10
+    course.reader.close()
+    history.house.site.catalog.close()
