@@ -15,7 +15,9 @@ few nanoseconds for each row and attribute, and for each conjunction and range a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import isqrt
 
@@ -23,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from errata.psoup.conjunction_table import BatchSegments, Compared, ConjunctionTable, DenseMatches, Numbers, RangeSets
-from errata.psoup.row_sets import WORD, Words, full_words, word_count
+from errata.psoup.row_sets import WORD, Mask, Words, full_words, word_count
 from errata.psoup.value_segments import Segments
 
 _CHUNK_WORDS = 64
@@ -31,6 +33,10 @@ _CHUNK_WORDS = 64
 
 _BLOCK_WORDS = 1 << 14
 """Words of an operand of one operation: 128 KiB, so that the call does not count."""
+
+_WORDS_FOR_THREADS = 1 << 20
+"""Words of results from which on chunks are worked out by as many threads as there are cores; numpy does not hold the
+interpreter's lock meanwhile."""
 
 _MOST_LINES = 16
 """An attribute with more boundaries than this for each word of rows (and more than `_FEW_LINES`) is given bits only at
@@ -43,6 +49,9 @@ _RANGES_AT_ONCE = 1 << 12
 Lines = npt.NDArray[np.uint64]
 """Bits by boundary, or by conjunction, and word."""
 
+Chunks = npt.NDArray[np.uint64]
+"""Bits by chunk of rows, conjunction and word."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Task:
@@ -54,29 +63,44 @@ class _Task:
     members: Numbers
     compared: Numbers
     """The sets that are made, those of ranges first."""
+    member_ranges: RangeSets
 
 
 def match_bits(table: ConjunctionTable, batch: BatchSegments, places: Numbers, compared: Compared) -> DenseMatches:
     """The rows that satisfy the conjunctions at these places of the table."""
     width = word_count(batch.rows)
-    found = np.empty((len(places), width), np.uint64)
+    found = np.empty((-(-width // _CHUNK_WORDS), len(places), min(width, _CHUNK_WORDS)), np.uint64)
     if not found.size:
-        return DenseMatches(table.numbers[:0], places[:0], found)
+        return DenseMatches(table.numbers[:0], places[:0], found, width)
     task = _task(table, places)
     others = [compared(int(each) - len(table.members)) for each in task.compared]
-    for first in range(0, width, _CHUNK_WORDS):
-        last = min(first + _CHUNK_WORDS, width)
-        bits, lines = _boundary_bits(batch, first * WORD, min(last * WORD, batch.rows))
-        ranges = task.ranges if lines is None else [(lines[begin], lines[end]) for begin, end in task.ranges]
-        chunk = found[:, first:last]
-        _intersect_ranges(ranges, bits, chunk)
-        chunk[len(ranges[0][0]) if ranges else 0 :] = full_words(batch.rows)[first:last]
-        if task.sets:
-            made = [*_member_bits(table.members, task.members, bits, lines), *(each[first:last] for each in others)]
-            for at, numbers in task.sets:
-                chunk[at] &= np.asarray(made)[numbers]
+
+    def match(number: int) -> None:
+        _match_chunk(task, batch, [each[number * _CHUNK_WORDS :][:_CHUNK_WORDS] for each in others], found, number)
+
+    if found.size < _WORDS_FOR_THREADS or len(found) == 1:
+        for number in range(len(found)):
+            match(number)
+    else:
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+            list(threads.map(match, range(len(found))))
     kept = np.flatnonzero(_any_rows(found))
-    return DenseMatches(table.numbers[places[kept]], kept, found)
+    return DenseMatches(table.numbers[places[kept]], kept, found, width)
+
+
+def _match_chunk(task: _Task, batch: BatchSegments, others: Sequence[Words], found: Chunks, number: int) -> None:
+    """Match the rows of one chunk; words past the last row become zero."""
+    begin, end = number * _CHUNK_WORDS * WORD, min((number + 1) * _CHUNK_WORDS * WORD, batch.rows)
+    bits, lines = _boundary_bits(batch, begin, end)
+    chunk = found[number, :, : word_count(end - begin)]
+    found[number, :, word_count(end - begin) :] = 0
+    ranges = task.ranges if lines is None else [(lines[begin], lines[end]) for begin, end in task.ranges]
+    _intersect_ranges(ranges, bits, chunk)
+    chunk[len(ranges[0][0]) if ranges else 0 :] = full_words(end - begin)
+    if task.sets:
+        made = np.asarray([*_member_bits(task.member_ranges, task.members, bits, lines), *others])
+        for at, numbers in task.sets:
+            chunk[at] &= made[numbers]
 
 
 def _task(table: ConjunctionTable, places: Numbers) -> _Task:
@@ -94,7 +118,7 @@ def _task(table: ConjunctionTable, places: Numbers) -> _Task:
     made = np.unique(np.concatenate([numbers for _, numbers in layers])) if layers else np.zeros(0, np.int64)
     sets = [(line, np.searchsorted(made, numbers)) for line, numbers in layers]
     split = np.searchsorted(made, len(table.members))
-    return _Task(ranges, sets, made[:split], made[split:])
+    return _Task(ranges, sets, made[:split], made[split:], table.members)
 
 
 def _boundary_bits(batch: BatchSegments, begin: int, end: int) -> tuple[Lines, Segments | None]:
@@ -132,9 +156,9 @@ def _accumulate(bits: npt.NDArray[np.uint64]) -> None:
     """Each line becomes the difference of all lines up to it, those of its group first, then of all groups before."""
     side = len(bits)
     for line in range(1, side):
-        bits[:, line] ^= bits[:, line - 1]
+        np.bitwise_xor(bits[:, line], bits[:, line - 1], out=bits[:, line])
     for group in range(1, side):
-        bits[group] ^= bits[group - 1, -1]
+        np.bitwise_xor(bits[group], bits[group - 1, -1], out=bits[group])
 
 
 def _intersect_ranges(ranges: Sequence[tuple[Segments, Segments]], bits: Lines, chunk: Lines) -> None:
@@ -148,13 +172,14 @@ def _intersect_ranges(ranges: Sequence[tuple[Segments, Segments]], bits: Lines, 
             if size <= 0:
                 break
             at = slice(first, first + size)
-            np.take(bits, end[at], 0, out=ends[:size], mode="clip")
-            np.take(bits, begin[at], 0, out=begins[:size], mode="clip")
+            target, upper, lower = chunk[at], ends[:size], begins[:size]
+            bits.take(end[at], 0, upper, "clip")
+            bits.take(begin[at], 0, lower, "clip")
             if nth == 0:
-                np.bitwise_xor(ends[:size], begins[:size], out=chunk[at])
+                np.bitwise_xor(upper, lower, target)
             else:
-                np.bitwise_xor(ends[:size], begins[:size], out=ends[:size])
-                chunk[at] &= ends[:size]
+                np.bitwise_xor(upper, lower, upper)
+                np.bitwise_and(target, upper, target)
 
 
 def _member_bits(members: RangeSets, wanted: Numbers, bits: Lines, lines: Segments | None) -> list[Words]:
@@ -172,9 +197,10 @@ def _member_bits(members: RangeSets, wanted: Numbers, bits: Lines, lines: Segmen
     return made
 
 
-def _any_rows(found: Lines) -> npt.NDArray[np.bool_]:
+def _any_rows(found: Chunks) -> Mask:
     """Which lines have a bit; most show it in their first words."""
-    kept = found[:, :_FEW_COLUMNS].any(axis=1)
-    rest = np.flatnonzero(~kept)
-    kept[rest] = found[rest, _FEW_COLUMNS:].any(axis=1)
+    kept: Mask = found[0, :, :_FEW_COLUMNS].any(axis=1)
+    for chunk in found:
+        rest = np.flatnonzero(~kept)
+        kept[rest] = chunk[rest].any(axis=1)
     return kept

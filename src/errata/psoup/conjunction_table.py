@@ -79,6 +79,13 @@ class DenseMatches:
     numbers: Numbers
     lines: Numbers
     words: npt.NDArray[np.uint64]
+    """By chunk of rows, line and word."""
+    width: int
+    """The words of a line; the last chunk may have more, which are zero."""
+
+    def line(self, number: int) -> Words:
+        """The bits of one line."""
+        return np.ascontiguousarray(self.words[:, number]).reshape(-1)[: self.width]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ The rows of thousands of conjunctions stay in a few arrays, and a set is made wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 
@@ -32,16 +33,24 @@ class Matches(Mapping[int, RowSet]):
         self._every = dict.fromkeys(every, RowSet.all(rows)) if rows else {}
         self._dense = dense
         self._sparse = sparse
-        self._lines: dict[int, int] = {}
-        self._nths: dict[int, int] = {}
-        if dense is not None:
-            self._lines = dict(zip(dense.numbers.tolist(), dense.lines.tolist(), strict=True))
-        if sparse is not None:
-            self._nths = dict(zip(sparse.numbers.tolist(), range(len(sparse.numbers)), strict=True))
+
+    @cached_property
+    def _lines(self) -> dict[int, int]:
+        """The line of each conjunction whose rows are bits."""
+        if self._dense is None:
+            return {}
+        return dict(zip(self._dense.numbers.tolist(), self._dense.lines.tolist(), strict=True))
+
+    @cached_property
+    def _nths(self) -> dict[int, int]:
+        """The place of each conjunction whose rows are positions."""
+        if self._sparse is None:
+            return {}
+        return dict(zip(self._sparse.numbers.tolist(), range(len(self._sparse.numbers)), strict=True))
 
     def __getitem__(self, number: int) -> RowSet:
         if self._dense is not None and (line := self._lines.get(number)) is not None:
-            return RowSet(self.rows, held_words=self._dense.words[line])
+            return RowSet(self.rows, held_words=self._dense.line(line))
         if self._sparse is not None and (nth := self._nths.get(number)) is not None:
             begin, end = self._sparse.starts[nth : nth + 2]
             return RowSet.of_positions(self.rows, self._sparse.positions[begin:end])
@@ -53,14 +62,14 @@ class Matches(Mapping[int, RowSet]):
         yield from self._nths
 
     def __len__(self) -> int:
-        return len(self._every) + len(self._lines) + len(self._nths)
+        return len(self._every) + sum(len(part.numbers) for part in (self._dense, self._sparse) if part is not None)
 
     def counts(self) -> dict[int, int]:
         """How many rows satisfy each conjunction."""
         found = dict.fromkeys(self._every, self.rows)
         if self._dense is not None:
-            sizes = np.bitwise_count(self._dense.words[self._dense.lines]).sum(axis=1, dtype=np.int64)
-            found |= zip(self._dense.numbers.tolist(), sizes.tolist(), strict=True)
+            sizes = sum(np.bitwise_count(each).sum(axis=1, dtype=np.int64) for each in self._dense.words)
+            found |= zip(self._dense.numbers.tolist(), sizes[self._dense.lines].tolist(), strict=True)
         if self._sparse is not None:
             found |= zip(self._sparse.numbers.tolist(), np.diff(self._sparse.starts).tolist(), strict=True)
         return found
@@ -68,11 +77,12 @@ class Matches(Mapping[int, RowSet]):
 
 def among_all(dense: DenseMatches, sparse: SparseMatches, selected: Numbers) -> SparseMatches:
     """What was found among a few selected rows, among all rows of the batch."""
-    width = dense.words.shape[1] * WORD
+    width = dense.words.shape[0] * dense.words.shape[2] * WORD
     block = max(1, _BITS_AT_ONCE // max(1, width))
     sizes, positions = [], []
     for first in range(0, len(dense.lines), block):
-        words = dense.words[dense.lines[first : first + block]]
+        lines = dense.lines[first : first + block]
+        words = np.ascontiguousarray(dense.words[:, lines].transpose(1, 0, 2)).reshape(len(lines), -1)
         bits = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little").view(np.bool_)
         sizes.append(np.count_nonzero(bits, axis=1))
         positions.append(np.flatnonzero(bits) % width)
