@@ -40,7 +40,6 @@ class Course:
         self.readers = [RegisteredReader(self.site), RegisteredReader(self.site)]
         self.plans: dict[str, tuple[RegisteredPlan, ResultStrategy]] = {}
         self.routes: Counter[tuple[ResultStrategy, AnswerRoute]] = Counter()
-        self.refused = 0
 
     def register(self, sources: int, aggregates: bool) -> None:
         each = random_text(self.random, sources=sources, aggregates=aggregates)
@@ -83,14 +82,16 @@ class Course:
             # The second reader is asked now and then alone, and so has several commits to catch up with.
             found = self.readers[self.random.random() < 0.2].invoke(handle, at=at)
         except ErrataError as error:
-            assert is_refusal(error), str(error)
-            assert moment.refuses(plan, now), str(error)
-            self.refused += 1
+            self.check_refused(error, refused=moment.refuses(plan, now))
             return
         assert not moment.refuses(plan, now)
         assert same_answers(answer_tuples(found.rows), moment.answer(plan, now)), (handle, plan, at, found.route)
         assert found.route in (ROUTES[strategy] if at is None or strategy is NONE else ROUTES[PARTIAL])
         self.routes[strategy, found.route] += 1
+
+    def check_refused(self, error: ErrataError, *, refused: bool) -> None:
+        assert refused, str(error)
+        assert is_refusal(error), str(error)
 
 
 @pytest.mark.parametrize("seed", seeds(__name__, 3))
