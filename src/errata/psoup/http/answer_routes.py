@@ -9,6 +9,7 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from errata.errors import UsageError
+from errata.model.access import check_access_name
 from errata.psoup.http.events import FollowerCount, FollowRequest, follow_events
 from errata.psoup.http.limits import DEFAULT_PAGE_ROWS, MAX_PAGE_ROWS
 from errata.psoup.http.messages import problem_responses
@@ -99,6 +100,7 @@ def answer_routes(service: QueryService) -> APIRouter:
             raise UsageError(f"there is no commit {after}", how=f"commits are 1 to {newest}")
         opened = None
         if consumer is not None:
+            check_access_name("consumer", consumer)
             opened = await service.look(lambda: service.source.open_consumer(handle, consumer))
             after = opened.acknowledged if after is None else after
         asked = FollowRequest(user, handle, after, opened, admit)

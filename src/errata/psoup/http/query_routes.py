@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from errata.errors import UsageError
-from errata.model.access import AccessUser
+from errata.model.access import AccessUser, check_access_name
 from errata.psoup.http.limits import DEFAULT_LISTED, MAX_LISTED
 from errata.psoup.http.messages import (
     AcknowledgeMessage,
@@ -84,6 +84,7 @@ def query_routes(service: QueryService) -> APIRouter:
     ) -> ConsumerMessage:
         """Acknowledge a commit: the change of it, and all before, are stored. The deadline begins anew."""
         await service.own(await admit(request), handle)
+        check_access_name("consumer", name)
         return consumer_message(await service.look(lambda: service.source.acknowledge(handle, name, message.commit)))
 
     @routes.delete(
@@ -95,6 +96,7 @@ def query_routes(service: QueryService) -> APIRouter:
     async def drop_consumer(request: Request, handle: Handle, name: ConsumerName) -> Response:
         """Forget a consumer, and give up what is held for it."""
         await service.own(await admit(request), handle)
+        check_access_name("consumer", name)
         if not await service.look(lambda: service.source.drop_consumer(handle, name)):
             raise UsageError(f"the query has no consumer {name[:64]!r}", how="GET …/consumers lists them")
         return Response(status_code=204)
