@@ -8,11 +8,12 @@ unregistered, since an equal query that comes later has the same conjunction.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sqlalchemy import Connection, and_, delete, exists, func, insert, or_, select
+from sqlalchemy import Connection, and_, delete, func, insert, select
 
 from errata.catalog.database import Catalog
 from errata.catalog.registered_tables import conjunctions, match_segments, registered_queries
@@ -147,33 +148,80 @@ def _delete_segments(connection: Connection, segments: Sequence[MatchSegment]) -
         connection.execute(insert(doomed), files)
 
 
+def forget_from(connection: Connection, stream_id: int, conjunction: int) -> None:
+    """Delete the segments of a stream that cover a conjunction or later ones, so that these are matched again. The
+    caller has locked the head."""
+    table = match_segments.c
+    own = select(buckets.c.bucket_id).where(buckets.c.stream_id == stream_id)
+    query = select(match_segments).where(table.last_conjunction >= conjunction, table.bucket_id.in_(own))
+    rows = connection.execute(query).all()
+    _delete_segments(connection, [MatchSegment((row.bucket_id, row.added_in), *row[2:]) for row in rows])
+
+
 def forget_matches(catalog: Catalog) -> int:
-    """Delete segments whose bucket is gone or whose conjunctions no query in force has, and such conjunctions; their
-    files become doomed. The number of segments."""
-    table, own = match_segments.c, conjunctions.c
+    """Delete the segments of buckets that are gone, conjunctions that no query in force has, and segments of nothing
+    but these; their files become doomed. The number of segments."""
     with catalog.writing() as connection:
         # Registering locks the head, too: a query cannot take up a conjunction that is being forgotten.
         connection.execute(select(head.c.commit_id).with_for_update())
-        listed = select(registered_queries.c.conjunctions).where(registered_queries.c.removed_in.is_(None))
-        used = {number for row in connection.execute(listed) for number in row[0]}
-        known = list(connection.execute(select(own.conjunction_id).order_by(own.conjunction_id)).scalars())
-        # The last number stays, or it would be given again.
-        dead = [number for number in known[:-1] if number not in used]
+        dead = _dead_conjunctions(connection)
+        gone = _useless_segments(connection, dead)
         for some in _chunks(dead):
-            connection.execute(delete(conjunctions).where(own.conjunction_id.in_(some)))
-        alive = exists().where(buckets.c.bucket_id == table.bucket_id, buckets.c.added_in == table.added_in)
-        needed = exists().where(
-            conjunctions.c.stream_id
-            == select(buckets.c.stream_id).where(buckets.c.bucket_id == table.bucket_id).scalar_subquery(),
-            own.conjunction_id >= table.first_conjunction,
-            own.conjunction_id <= table.last_conjunction,
-        )
-        gone = [
-            MatchSegment((row.bucket_id, row.added_in), *row[2:])
-            for row in connection.execute(select(match_segments).where(or_(~alive, ~needed)))
-        ]
+            connection.execute(delete(conjunctions).where(conjunctions.c.conjunction_id.in_(some)))
         _delete_segments(connection, gone)
         return len(gone)
+
+
+def forgettable_matches(catalog: Catalog) -> int:
+    """The number of segments that `forget_matches` would delete."""
+    with catalog.reading() as connection:
+        return len(_useless_segments(connection, _dead_conjunctions(connection)))
+
+
+def _dead_conjunctions(connection: Connection) -> list[int]:
+    listed = select(registered_queries.c.conjunctions).where(registered_queries.c.removed_in.is_(None))
+    used = {number for row in connection.execute(listed) for number in row[0]}
+    query = select(conjunctions.c.conjunction_id).order_by(conjunctions.c.conjunction_id)
+    known = list(connection.execute(query).scalars())
+    # The last number stays, or it would be given again.
+    return [number for number in known[:-1] if number not in used]
+
+
+def _useless_segments(connection: Connection, dead: Sequence[int]) -> list[MatchSegment]:
+    table = match_segments.c
+    gone, query = set(dead), select(conjunctions.c.stream_id, conjunctions.c.conjunction_id)
+    living: dict[int, list[int]] = {}
+    for row in connection.execute(query.order_by(conjunctions.c.conjunction_id)):
+        if row.conjunction_id not in gone:
+            living.setdefault(row.stream_id, []).append(row.conjunction_id)
+    asked = [column for column in match_segments.c if column is not table.data]
+    beside = and_(buckets.c.bucket_id == table.bucket_id, buckets.c.added_in == table.added_in)
+    found = select(*asked, buckets.c.stream_id).join(buckets, beside, isouter=True)
+    return [
+        MatchSegment(
+            (row.bucket_id, row.added_in),
+            row.first_conjunction,
+            row.last_conjunction,
+            row.path,
+            None,
+            row.rows,
+            row.bytes,
+            row.micros,
+        )
+        for row in connection.execute(found)
+        if not _has_between(living.get(row.stream_id, ()), row.first_conjunction, row.last_conjunction)
+    ]
+
+
+def _has_between(ordered: Sequence[int], low: int, high: int) -> bool:
+    place = bisect_left(ordered, low)
+    return place < len(ordered) and ordered[place] <= high
+
+
+def named_paths(connection: Connection, paths: Sequence[str]) -> set[str]:
+    """Those of these paths that are files of segments."""
+    query = select(match_segments.c.path).where(match_segments.c.path.in_(paths))
+    return {path for path in connection.execute(query).scalars() if path is not None}
 
 
 def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
 from errata.catalog.database import Catalog
+from errata.catalog.match_segments import forget_from
 from errata.catalog.registered_tables import conjunctions, registered_queries, statements
 from errata.catalog.tables import streams
 from errata.catalog.transaction import Conflict, Transaction
@@ -57,6 +58,8 @@ def record_registrations(
         _check_live(connection, stream_ids.values())
         by_statement = _find_or_add_statements(connection, [each.plan for each in wanted])
         by_conjunction = _find_or_add_conjunctions(connection, [each.plan for each in wanted], stream_ids)
+        kept = [each.plan for each in wanted if each.strategy is not ResultStrategy.NONE]
+        _match_again(connection, {by_conjunction[key] for plan in kept for key in _conjunction_keys(plan, stream_ids)})
         number = _next_number(connection, registered_queries.c.number)
         rows: list[dict[str, Any]] = [
             {
@@ -92,6 +95,52 @@ def record_unregistered(catalog: Catalog, cause: Cause, handle: str, owner: str 
         if not gone:
             raise StreamsConflict
         return commit_id
+
+
+def record_strategy(
+    catalog: Catalog, cause: Cause, handle: str, strategy: ResultStrategy, owner: str | None
+) -> int | None:
+    """Change the strategy of a query in force (of the owner); the commit, or None if there is no such query. What was
+    not matched for it, since nothing was kept, is to be matched again."""
+    with catalog.writing() as connection:
+        mine = (registered_queries.c.handle == handle) & registered_queries.c.removed_in.is_(None)
+        if owner is not None:
+            mine &= registered_queries.c.owner == owner
+        if connection.execute(select(registered_queries.c.number).where(mine)).first() is None:
+            return None
+        changed = Transaction(cause=cause, summary={"strategy": strategy.value})
+        commit_id = changed.commit(connection, catalog.clock.now())
+        numbers = connection.execute(select(registered_queries.c.conjunctions).where(mine)).scalar()
+        if numbers is None:
+            raise StreamsConflict
+        if strategy is not ResultStrategy.NONE:
+            _match_again(connection, numbers)
+        connection.execute(update(registered_queries).where(mine).values(strategy=strategy.value))
+        return commit_id
+
+
+def unkept_conjunctions(catalog: Catalog) -> set[int]:
+    """The conjunctions that only queries have of which nothing is kept."""
+    with catalog.reading() as connection:
+        return _unkept_conjunctions(connection)
+
+
+def _unkept_conjunctions(connection: Connection) -> set[int]:
+    table = registered_queries.c
+    query = select(table.conjunctions, table.strategy).where(table.removed_in.is_(None))
+    unkept, kept = set[int](), set[int]()
+    for numbers, strategy in connection.execute(query):
+        (unkept if strategy == ResultStrategy.NONE.value else kept).update(numbers)
+    return unkept - kept
+
+
+def _match_again(connection: Connection, wanted: Iterable[int]) -> None:
+    """Delete the segments that lack these conjunctions because nothing was kept for them."""
+    missing = _unkept_conjunctions(connection) & set(wanted)
+    own = conjunctions.c
+    for number in sorted(missing):
+        stream_id = connection.execute(select(own.stream_id).where(own.conjunction_id == number)).scalar_one()
+        forget_from(connection, stream_id, number)
 
 
 def live_registrations(catalog: Catalog, owner: str | None = None) -> list[RegisteredQuery]:

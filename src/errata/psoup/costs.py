@@ -45,7 +45,7 @@ def _conjunction_amounts(site: Site, names: Collection[str]) -> defaultdict[int,
                 if content is None or not len(content.conjunctions):
                     continue
                 share = segment.micros / len(content.conjunctions)
-                sizes = content.sizes + ENTRY_BYTES
-                for number, rows, size in zip(content.conjunctions.tolist(), content.counts, sizes, strict=True):
+                sizes, counts = content.sizes + ENTRY_BYTES, np.maximum(content.counts, 0)
+                for number, rows, size in zip(content.conjunctions.tolist(), counts, sizes, strict=True):
                     amounts[number] = amounts[number] + (rows, size, share)
     return amounts

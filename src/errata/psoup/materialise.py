@@ -25,7 +25,7 @@ from errata.declare.site import Site
 from errata.model.bucket import Bucket
 from errata.model.registered import Conjunction
 from errata.psoup.predicate_index import PredicateIndex
-from errata.psoup.segments import encode_segment, read_segment
+from errata.psoup.segments import UNMATCHED, encode_segment, read_segment
 from errata.psoup.selection import factor_columns
 from errata.psoup.snapshot import SnapshotCache, SnapshotConflict, StreamSnapshot, stream_snapshot
 
@@ -98,17 +98,20 @@ class _Matching:
         self._site = site
         cache = SnapshotCache(site, READ_CACHE_BYTES)
         self._snapshot: StreamSnapshot = stream_snapshot(cache, name, commit_id)
-        self._conjunctions = registered.stream_conjunctions(site.catalog, self._snapshot.state.stream_id)
+        stream_id = self._snapshot.state.stream_id
+        self._conjunctions = registered.stream_conjunctions(site.catalog, stream_id)
+        self._unkept = registered.unkept_conjunctions(site.catalog)
 
     def run(self, on_step: Callable[[str], None]) -> MaterialiseReport:
         name = self._snapshot.state.stream.name
         report = MaterialiseReport(name)
         for covered, tasks in self._tasks().items():
             wanted = {number: each for number, each in self._conjunctions.items() if number > covered}
-            index = PredicateIndex(self._snapshot.state.stream, wanted)
+            matched = {number: each for number, each in wanted.items() if number not in self._unkept}
+            index = PredicateIndex(self._snapshot.state.stream, matched)
             for some in _groups(tasks):
                 begun = time.perf_counter()
-                names = dict.fromkeys(name for each in wanted.values() for name in factor_columns(each))
+                names = dict.fromkeys(name for each in matched.values() for name in factor_columns(each))
                 tables = self._snapshot.rows(
                     [each.bucket for each in some], list(names) or [self._snapshot.state.stream.order]
                 )
@@ -143,7 +146,8 @@ class _Matching:
     ) -> NewMatchSegment:
         """Match a bucket; the segment's file, if it is one, has been written then."""
         begun = time.perf_counter()
-        matches = {number: (each.count, each.encode()) for number, each in index.match(rows).items()}
+        matches = {number: UNMATCHED for number in wanted if number in self._unkept}
+        matches |= {number: (each.count, each.encode()) for number, each in index.match(rows).items()}
         micros = int((time.perf_counter() - begun) * 1_000_000)
         segment = NewMatchSegment(
             bucket_key(task.bucket),
@@ -151,7 +155,7 @@ class _Matching:
             max(wanted),
             None,
             None,
-            sum(count for count, _ in matches.values()),
+            sum(count for count, _ in matches.values() if count > 0),
             0,
             micros,
             task.covered_to,

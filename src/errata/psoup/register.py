@@ -23,9 +23,7 @@ MAX_TEXTS = 100_000
 """Texts that one registration takes."""
 
 
-_PIECE = re.compile(
-    r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/|;|[^'"`;/-]+|.""", re.DOTALL
-)
+_PIECE = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/|;|[^'"`;/-]+|.""", re.DOTALL)
 """What a semicolon cannot end: strings, quoted names and comments."""
 
 
@@ -97,6 +95,21 @@ def unregister(site: Site, handle: str, owner: str | None = None) -> int:
     """Unregister a query, and return the commit; with an owner only one of theirs."""
     given = check_handle(handle)
     commit_id = registered.record_unregistered(site.catalog, site.caused_by("unregister"), given, owner)
+    if commit_id is None:
+        raise unknown_handle_error(site, given)
+    return commit_id
+
+
+def set_strategy(site: Site, handle: str, strategy: ResultStrategy, owner: str | None = None) -> int:
+    """Change what is kept for a query, and return the commit; with an owner only one of theirs. Answers stay the
+    same."""
+    given = check_handle(handle)
+    cause = site.caused_by("strategy")
+    commit_id = optimistic(
+        lambda _: registered.record_strategy(site.catalog, cause, given, strategy, owner),
+        give_up("the query has been unregistered meanwhile", "`errata query list` shows the handles there are"),
+        on=StreamsConflict,
+    )
     if commit_id is None:
         raise unknown_handle_error(site, given)
     return commit_id

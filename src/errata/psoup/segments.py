@@ -3,8 +3,9 @@
     count ┃ number of each conjunction ┃ its matching rows ┃ where its bytes end ┃ row sets, one behind the other
     int64 ┃ int64 …                    ┃ int64 …           ┃ int64 …             ┃ bytes
 
-A conjunction that no row of the bucket satisfies is not in the segment at all. Reading one conjunction's rows is a
-bisection among the numbers and the decoding of its own bytes.
+A conjunction that no row of the bucket satisfies is not in the segment at all. One that was not matched, since only
+queries that keep nothing have it, has -1 rows, and is matched on the spot when it is asked for. Reading one
+conjunction's rows is a bisection among the numbers and the decoding of its own bytes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ SEGMENT_CACHE_BYTES = 64 * 1024 * 1024
 """Bytes of match segments that a reader keeps in memory."""
 
 
+UNMATCHED: tuple[int, bytes] = (-1, b"")
+"""What a segment has for a conjunction that has not been matched."""
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentContent:
     """The content of a match segment: arrays over its bytes."""
@@ -33,6 +38,12 @@ class SegmentContent:
     counts: np.ndarray
     ends: np.ndarray
     payload: bytes
+
+    def is_matched(self, conjunction: int) -> bool:
+        """Whether it is known which rows satisfy a conjunction that the segment covers."""
+        place = int(np.searchsorted(self.conjunctions, conjunction))
+        at_place = self.conjunctions[place : place + 1] == conjunction
+        return not at_place.any() or bool(self.counts[place] >= 0)
 
     def rows_of(self, conjunction: int) -> RowSet | None:
         """The rows that satisfy a conjunction; None if there are none."""
@@ -97,7 +108,7 @@ class MatchStore:
             content = self._cached(key, conjunction)
             if content is None:
                 unknown.append(key)
-            else:
+            elif content.is_matched(conjunction):
                 found[key] = content.rows_of(conjunction)
         for key, segments in match_segments.find_segments(self._site.catalog, unknown, conjunction).items():
             for segment in segments:
@@ -105,7 +116,8 @@ class MatchStore:
                 if content is None:
                     continue
                 self._keep(key, segment, content)
-                found[key] = content.rows_of(conjunction)
+                if content.is_matched(conjunction):
+                    found[key] = content.rows_of(conjunction)
         return found
 
     def _cached(self, key: BucketKey, conjunction: int) -> SegmentContent | None:
