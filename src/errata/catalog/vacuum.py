@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, union, update
 
-from errata.catalog import pins, streams
+from errata.catalog import match_segments, pins, streams
 from errata.catalog.database import Catalog
 from errata.catalog.tables import bucket_data, buckets, declarations, doomed, evaluations, positions
 from errata.catalog.tables import commits as commits_table
@@ -205,7 +205,7 @@ def unreferenced_paths(catalog: Catalog, paths: Sequence[str]) -> list[str]:
     with catalog.reading() as connection:
         for some in _chunks(paths):
             query = union(*(select(table.c.path).where(table.c.path.in_(some)) for table in (buckets, doomed)))
-            named = set(connection.execute(query).scalars())
+            named = set(connection.execute(query).scalars()) | match_segments.named_paths(connection, some)
             found += [path for path in some if path not in named]
     return found
 
@@ -222,6 +222,8 @@ class RecordCounts:
     pins: int = 0
     evaluations: int = 0
     positions: int = 0
+    segments: int = 0
+    """Match segments of registered queries: their buckets are gone, or no query in force asks for them."""
 
 
 def forget_records(catalog: Catalog) -> RecordCounts:

@@ -306,6 +306,9 @@ def vacuum_lines(done: VacuumReport, *, plan: bool, grace: int) -> Iterator[str]
     records = {"evaluation": forgotten.evaluations, "position": forgotten.positions}
     if told := [count_text(count, record) for record, count in records.items() if count]:
         yield f"{'would remove' if plan else 'removed'} records behind the horizon: {', '.join(told)}"
+    if forgotten.segments:
+        segments = count_text(forgotten.segments, "match segment")
+        yield f"{'would drop' if plan else 'dropped'} {segments} of buckets or queries that are gone"
     if forgotten.pins:
         yield f"{'would drop' if plan else 'dropped'} {count_text(forgotten.pins, 'expired pin')}"
     if done.folders:

@@ -32,7 +32,7 @@ _NAME = re.compile(r"[0-9a-f]{32}\.(parquet|arrow)")
 
 NAME_PATTERNS = {
     **dict.fromkeys(
-        ("base", "pending", "overlay", "faults", "open", "tip", "state", "feed", "mask", "parts", "lineage"),
+        ("base", "pending", "overlay", "faults", "open", "tip", "state", "feed", "mask", "parts", "lineage", "matches"),
         (_DAY, _NAME),
     ),
     "retried": (re.compile(r"[0-9a-f]{12}"), re.compile(r"\d+\.(csv|jsonl)")),

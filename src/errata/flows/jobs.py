@@ -26,6 +26,7 @@ from errata.engine.failures import lost_spark_error
 from errata.errors import EXIT_DECISION, EXIT_FAILED, EXIT_QUARANTINE, ErrataError
 from errata.model.commit import Cause
 from errata.model.technique import Technique
+from errata.psoup.materialise import materialise
 
 RUN_LEASE_WAIT = 60.0
 """Seconds that a run or a sweep waits for a query that another runner holds. Most runs end within that; otherwise
@@ -232,6 +233,19 @@ def vacuum_job(project: Path, names: Sequence[str], grace: int, cause: Cause) ->
     for line in done.failed:
         _print_line(f"cannot be removed: {line}")
     return EXIT_FAILED if done.failed else 0
+
+
+def materialise_job(project: Path, names: Sequence[str], cause: Cause) -> int:
+    """Match new rows with all registered queries, and new queries with all rows."""
+    with open_site(project, cause) as site:
+        for done in materialise(site, names):
+            found = (
+                f"{done.rows:,} rows in {done.buckets:,} buckets matched with up to {done.conjunctions:,} conjunctions"
+            )
+            _print_line(
+                f"{done.stream}: {f'{found}, {done.matches:,} matches' if done.buckets else 'nothing to match'}"
+            )
+    return 0
 
 
 def doctor_job(project: Path, names: Sequence[str], orders: DoctorOptions, cause: Cause) -> int:

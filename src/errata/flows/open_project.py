@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from errata.declare import apply as applying
 from errata.declare.project import load_project
 from errata.declare.site import Site, open_site
+from errata.model.registered import ResultStrategy
 from errata.read import ask as asking
 from errata.read import changes as changing
 from errata.read import history as histories
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from errata.answer.runs import RunReport
     from errata.archive.ingest.batch import IngestReport
+    from errata.psoup.reader import RegisteredReader
 
 
 class OpenProject:
@@ -39,6 +41,7 @@ class OpenProject:
         self._file = declared.root / declared.file
         self._stack = ExitStack()
         self._opened: Site | None = None
+        self._reader: RegisteredReader | None = None
 
     @property
     def _site(self) -> Site:
@@ -58,7 +61,7 @@ class OpenProject:
     def close(self) -> None:
         """Close the catalog; the next call opens it again."""
         self._stack.close()
-        self._opened = None
+        self._opened = self._reader = None
 
     def results(self, query: str, *, at: str | int | None = None, as_of: str | int | None = None) -> pa.Table:
         """The published answer of a query, sorted by its columns."""
@@ -110,6 +113,36 @@ class OpenProject:
         from errata.archive.ingest.batch import IngestRequest, ingest_batch  # noqa: PLC0415 - who only reads needs none of it
 
         return ingest_batch(self._site, IngestRequest(stream, [str(file) for file in files]))
+
+    def register(self, *texts: str, strategy: str = "partial") -> list[str]:
+        """Register queries, all of them or none: their handles, in the order of the texts."""
+        from errata.psoup.register import register  # noqa: PLC0415 - as above
+
+        made = register(
+            self._site, texts, owner=self._site.caused_by("register").user, strategy=ResultStrategy(strategy)
+        )
+        return [each.handle for each in made]
+
+    def unregister(self, handle: str) -> int:
+        """Take a registered query back; the commit."""
+        from errata.psoup.register import unregister  # noqa: PLC0415 - as above
+
+        return unregister(self._site, handle)
+
+    def invoke(self, handle: str, *, at: str | int | None = None, as_of: str | int | None = None) -> pa.Table:
+        """The answer of a registered query, in the order of event time and key. What one invocation has read the next
+        ones find in memory."""
+        from errata.psoup.reader import RegisteredReader  # noqa: PLC0415 - as above
+
+        if self._reader is None:
+            self._reader = self._stack.enter_context(RegisteredReader(self._site))
+        return self._reader.invoke(handle, at=at, as_of=as_of).rows
+
+    def materialise(self, *streams: str) -> None:
+        """Match new rows with all registered queries, and new queries with all rows, so that invocations need not."""
+        from errata.psoup.materialise import materialise  # noqa: PLC0415 - as above
+
+        materialise(self._site, streams)
 
     def run(self, *queries: str) -> RunReport:
         """Do all that is due; with names, only for these queries and their inputs."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from errata.catalog import pins, vacuum
+from errata.catalog import match_segments, pins, vacuum
 from errata.catalog import vacuum as index
 from errata.catalog.vacuum import ArchiveEntry, RecordCounts, SpentBucket
 from errata.declare.site import Site
@@ -85,7 +85,8 @@ def plan_vacuum(
         run.going |= {bucket.path for bucket in spent if bucket.path is not None}
     run.sweep({each.name for each in chosen}, everywhere=not names)
     if not names:
-        run.forgotten = vacuum.forgettable_records(site.catalog)
+        segments = match_segments.forgettable_matches(site.catalog)
+        run.forgotten = replace(vacuum.forgettable_records(site.catalog), segments=segments)
     return run.result()
 
 
@@ -104,7 +105,9 @@ def run_vacuum(
         run.count_spent(each, spent)
         run.remove_doomed()
     if not names:  # the records of one archive are needed by others
-        run.forgotten = replace(vacuum.forget_records(site.catalog), pins=expired)
+        segments = match_segments.forget_matches(site.catalog)
+        run.remove_doomed()
+        run.forgotten = replace(vacuum.forget_records(site.catalog), pins=expired, segments=segments)
     run.sweep({each.name for each in chosen}, everywhere=not names)
     return run.result()
 
