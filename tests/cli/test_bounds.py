@@ -233,7 +233,7 @@ def test_a_gzipped_file_of_one_endless_line_is_refused_soon(
     assert "java" not in done.err.lower()
 
 
-@pytest.mark.parametrize("size", [LINE_BYTES, 3 * LINE_BYTES])
+@pytest.mark.parametrize("size", [LINE_BYTES, pytest.param(3 * LINE_BYTES, marks=pytest.mark.long)])
 def test_a_line_is_bounded_wherever_it_stands(applied: Path, errata: Errata, size: int) -> None:
     """Also where it begins in one piece of the file and ends in another."""
     row = "1,a,1\n"

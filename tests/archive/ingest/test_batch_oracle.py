@@ -139,7 +139,7 @@ def test_the_archive_is_the_oracle(
     name: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setattr(arranging, "SMALL_BYTES", -1)
-    _is_the_oracle(KINDS[name], tmp_path, request)
+    _is_the_oracle(KINDS[name], tmp_path, request, examples=1)  # each takes seconds of Spark
 
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.stream.key_has_order])
@@ -147,18 +147,20 @@ def test_what_is_arranged_without_spark_is_the_oracle(
     name: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setattr(batch_job, "_plan_job", _no_job)
-    _is_the_oracle(KINDS[name], tmp_path, request)
+    _is_the_oracle(KINDS[name], tmp_path, request, examples=5)
 
 
 def _no_job(*_: object) -> NoReturn:
     raise AssertionError("a small batch needs no Spark")
 
 
-def _is_the_oracle(kind: Kind, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def _is_the_oracle(kind: Kind, tmp_path: Path, request: pytest.FixtureRequest, *, examples: int) -> None:
     short = not request.config.getoption("--long")
 
     @settings(
-        max_examples=3 if short else 100, phases=SHORT if short else LONG, suppress_health_check=list(HealthCheck)
+        max_examples=examples if short else 100,
+        phases=SHORT if short else LONG,
+        suppress_health_check=list(HealthCheck),
     )
     @given(data=st.data())
     def run(data: st.DataObject) -> None:

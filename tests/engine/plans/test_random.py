@@ -19,6 +19,8 @@ BATCH, DATA_SETS = 12, 15
 BATCHES = max(3, settings.default.max_examples // BATCH)
 SEEDS = [seeds(f"{__name__} {batch}", BATCH if batch else 3) for batch in range(BATCHES)]
 """The first batch runs as in production, where most of the time goes into compiling Java: it is small."""
+BOTH = 2
+"""Batches that Spark runs, too, which takes many times as long as near; with --long it runs all."""
 
 Wanted = dict[tuple[int, int], Rows]
 
@@ -64,7 +66,12 @@ def check(spark: SparkSession, seeds: Sequence[int]) -> None:
         assert not wrong, f"seed {seed}, asked at the instant: {wrong}"
 
 
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.parametrize("batch", range(BATCHES if BATCHES > 3 else BOTH))
 def test_random_plans_give_what_duckdb_gives(either: SparkSession, batch: int) -> None:
     with configured(either, {} if batch == 0 else INTERPRETED):
         check(either, SEEDS[batch])
+
+
+@pytest.mark.parametrize("batch", range(BOTH, 2 * BATCHES))
+def test_random_plans_near_give_what_duckdb_gives(near: SparkSession, batch: int) -> None:
+    check(near, seeds(f"{__name__} near {batch}", BATCH))
