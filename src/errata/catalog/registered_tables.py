@@ -73,3 +73,30 @@ match_segments = Table(
 )
 """Which rows of a bucket satisfy the conjunctions of its stream from the first number to the last, both included. The
 bucket is named by its id and the commit that added it, since a database may give the id of a deleted row again."""
+
+registered_views = Table(
+    "registered_views",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+)
+"""The queries that are views of the database, too, by their numbers."""
+
+view_streams = Table(
+    "view_streams",
+    metadata,
+    Column("stream_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("commit_id", BigInteger, nullable=False),
+    Column("stable", BigInteger),
+    Column("aged_to", BigInteger),
+)
+"""The streams that views read: the commit that their rows are as of, the same for all, and what NOW is in a view."""
+
+view_buckets = Table(
+    "view_buckets",
+    metadata,
+    Column("stream_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("bucket_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("added_in", BigInteger, primary_key=True, autoincrement=False),
+    Column("digest", String(64), nullable=False),
+)
+"""The buckets whose matching rows views read; the digest is of what decides which rows these are."""

@@ -129,7 +129,7 @@ def _current_table(made: MetaData, served: ResultTable, columns: Sequence[Result
     return Table(
         name,
         made,
-        *(Column(each.name, _sql_type(each.type)) for each in columns),
+        *(Column(each.name, sql_type(each.type)) for each in columns),
         Column("vs", time, nullable=False),
         Column("ve", time),
         CheckConstraint("ve IS NULL OR vs <= ve", name=MARK_CONSTRAINT),
@@ -148,12 +148,12 @@ def _changes_table(made: MetaData, served: ResultTable, columns: Sequence[Result
         made,
         Column("commit_id", BigInteger, nullable=False),
         Column("op", String(8), nullable=False),
-        *(Column(each.name, _sql_type(each.type)) for each in keys),
+        *(Column(each.name, sql_type(each.type)) for each in keys),
         Column("vs", time, nullable=False),
         Column("ve", time),
         Column("old_ve", time),
-        *(Column(each.name, _sql_type(each.type)) for each in values),
-        *(Column(f"old_{each.name}", _sql_type(each.type)) for each in values),
+        *(Column(each.name, sql_type(each.type)) for each in values),
+        *(Column(f"old_{each.name}", sql_type(each.type)) for each in values),
         Column("cause", JSON().with_variant(JSONB(), "postgresql"), nullable=False),
         CheckConstraint("op IN ('insert', 'replace', 'delete')", name=MARK_CONSTRAINT),
         *indexes,
@@ -164,7 +164,8 @@ def _time_type(shape: ResultShape) -> TypeEngine[Any]:
     return _SQL_TYPES[TypeKind.TIMESTAMP if shape.timed else TypeKind.BIGINT]
 
 
-def _sql_type(kind: ColumnType) -> TypeEngine[Any]:
+def sql_type(kind: ColumnType) -> TypeEngine[Any]:
+    """The type of a column in SQL."""
     if kind.kind is not TypeKind.DECIMAL:
         return _SQL_TYPES[kind.kind]
     exact = Numeric(kind.precision, kind.scale)
@@ -199,7 +200,7 @@ def write_change_records(
         piece = batch.slice(start, RECORDS_PER_WRITE)
         patterns |= _null_patterns(piece, [each.source for each in columns if each.key])
         if connection.dialect.name == "postgresql":
-            _copy_records(connection, table, [str(commit_id), *_copy_texts(piece, shape, columns), _escaped_text(told)])
+            copy_columns(connection, table, [str(commit_id), *_copy_texts(piece, shape, columns), _escaped_text(told)])
         else:
             _insert_records(
                 connection, table, piece.num_rows, [commit_id, *_sqlite_values(piece, shape, columns), told]
@@ -271,12 +272,26 @@ def _texts_within(numbers: pa.Array, first: int, last: int, kind: pa.DataType) -
 def _copy_texts(piece: pa.RecordBatch, shape: ResultShape, columns: Sequence[ResultTableColumn]) -> Iterator[pa.Array]:
     """Columns as text for COPY."""
     for column, kind in _column_values(piece, shape, columns):
-        text = column
-        if kind.kind is TypeKind.STRING:
-            text = _escaped_column(column)
-        elif kind.kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
-            text = pc.if_else(pc.is_nan(column), "NaN", column.cast(pa.string()))
-        yield text.cast(pa.large_string())
+        yield _copy_text(column, kind)
+
+
+def copy_column(column: pa.Array, kind: ColumnType) -> pa.Array:
+    """A column as text for COPY."""
+    if kind.kind is TypeKind.TIMESTAMP:
+        column = _instant_texts(column)
+    elif kind.kind is TypeKind.DATE:
+        column = _date_texts(column)
+    return _copy_text(column, kind)
+
+
+def _copy_text(column: pa.Array, kind: ColumnType) -> pa.Array:
+    """A column, whose times are text already, as text for COPY."""
+    text = column
+    if kind.kind is TypeKind.STRING:
+        text = _escaped_column(column)
+    elif kind.kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
+        text = pc.if_else(pc.is_nan(column), "NaN", column.cast(pa.string()))
+    return text.cast(pa.large_string())
 
 
 def _escaped_column(column: pa.Array) -> pa.Array:
@@ -292,7 +307,8 @@ def _escaped_text(text: str) -> str:
     return text
 
 
-def _copy_records(connection: Connection, table: Table, columns: Sequence[Any]) -> None:
+def copy_columns(connection: Connection, table: Table, columns: Sequence[Any]) -> None:
+    """Add rows by COPY; each column is one text for all rows, or text for each, as `copy_column` makes it."""
     fields = [pa.scalar(each, pa.large_string()) if isinstance(each, str) else each for each in columns]
     tab, end, nothing = (pa.scalar(each, pa.large_string()) for each in ("\t", "\n", ""))
     lines = pc.binary_join_element_wise(*fields, tab, null_handling="replace", null_replacement="\\N")
