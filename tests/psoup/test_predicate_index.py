@@ -28,7 +28,16 @@ from errata.model.registered import (
     NullFactor,
 )
 from errata.model.stream import Stream
-from errata.psoup import bit_matching, columns, matches, matching, predicate_index, row_matching, value_segments
+from errata.psoup import (
+    bit_matching,
+    columns,
+    indexing,
+    matches,
+    matching,
+    predicate_index,
+    row_matching,
+    value_segments,
+)
 from errata.psoup.predicate_index import PredicateIndex
 from fixtures import chance
 from fixtures.oracle.matching import first_difference, matching_rows
@@ -144,18 +153,14 @@ def test_every_comparison_of_every_type(column: Column, comparison: Comparison) 
         check(part, table)
 
 
+GRID = [(value_segments, "_FEW_ROWS", 0), (indexing, "_FEW_ROWS", 0)]
 WAYS: Mapping[str, list[tuple[Any, str, int]]] = {
     "bits alone": [(matching, "_FEW_FROM_ROWS", 10**9), (bit_matching, "_CHUNK_WORDS", 1)],
     "row by row": [(matching, "_FEW_FROM_ROWS", 1), (matching, "_FEW", 2), (row_matching, "_PAIRS", 50)],
     "bits at parting boundaries": [(bit_matching, "_MOST_LINES", 0), (bit_matching, "_FEW_LINES", 0)],
     "small blocks": [(bit_matching, "_BLOCK_WORDS", 1), (bit_matching, "_RANGES_AT_ONCE", 2)],
-    "segments by the grid": [(value_segments, "_FEW_ROWS", 0), (value_segments, "_MOST_STEPS", 10**6)],
-    "a grid of few cells": [
-        *(
-            (value_segments, name, value)
-            for name, value in [("_FEW_ROWS", 0), ("_FEWEST_CELLS", 1), ("_CELLS_PER_CUT", 1)]
-        )
-    ],
+    "segments by the grid": [*GRID, (value_segments, "_MOST_STEPS", 10**6)],
+    "a grid of few cells": [*GRID, (value_segments, "_FEWEST_CELLS", 1), (value_segments, "_CELLS_PER_CUT", 1)],
     "strings by hash": [(columns, "_DISTINCT_TO_HASH", 0)],
     "those concerned alone": [(predicate_index, "_FEW_CONCERNED", 0), (matches, "_BITS_AT_ONCE", 100)],
 }

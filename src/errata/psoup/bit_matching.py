@@ -43,7 +43,6 @@ _MOST_LINES = 16
 boundaries that part rows."""
 
 _FEW_LINES = 4096
-_FEW_COLUMNS = 8
 _RANGES_AT_ONCE = 1 << 12
 
 Lines = npt.NDArray[np.uint64]
@@ -198,8 +197,8 @@ def _member_bits(members: RangeSets, wanted: Numbers, bits: Lines, lines: Segmen
 
 
 def _any_rows(found: Chunks) -> Mask:
-    """Which lines have a bit; most show it in their first words."""
-    kept: Mask = found[0, :, :_FEW_COLUMNS].any(axis=1)
+    """Which lines have a bit; most show it in their first word."""
+    kept: Mask = found[0, :, 0] != 0
     for chunk in found:
         rest = np.flatnonzero(~kept)
         kept[rest] = chunk[rest].any(axis=1)

@@ -97,6 +97,9 @@ class SparseMatches:
     positions: Numbers
 
 
+NO_MATCHES = SparseMatches(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64))
+
+
 def spread(starts: Numbers, sizes: Numbers) -> Numbers:
     """For each start so many consecutive numbers from it, all in one."""
     ends = np.cumsum(sizes)

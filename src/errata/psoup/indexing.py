@@ -10,11 +10,14 @@ from itertools import count
 import numpy as np
 
 from errata.model.registered import ColumnFactor
-from errata.psoup.columns import GREATEST, LEAST, KeyRange
+from errata.psoup.columns import GREATEST, LEAST, KeyRange, Keys
 from errata.psoup.conjunction_table import ConjunctionTable, Numbers, RangeSets
 from errata.psoup.requirements import Attribute, Ranges, Requirement
 from errata.psoup.row_sets import Mask
 from errata.psoup.value_segments import Segments, ValueSegments
+
+_FEW_ROWS = 512
+"""Rows up to which two comparisons are faster than reading a grid."""
 
 _NULL: KeyRange = (1, 0)
 """Stands for the segment of NULL among ranges, of which none is empty."""
@@ -24,11 +27,22 @@ _NULL: KeyRange = (1, 0)
 class Entrance:
     """The entries of the conjunctions that enter by one attribute."""
 
+    segments: ValueSegments
     low: int
     high: int
     """The least and the greatest key in an entry."""
     open: Mask
     """By segment, that of NULL too, whether it is in an entry."""
+    cells: Mask | None
+    """The same by cell of the segments' grid, where there is one."""
+
+    def near(self, keys: Keys, present: Mask | None) -> Mask:
+        """Rows that may be in an entry; the others are in none."""
+        if self.cells is None or len(keys) <= _FEW_ROWS:
+            found = (keys >= self.low) & (keys <= self.high)
+        else:
+            found = self.segments.in_cells(self.cells, keys)
+        return found if present is None else np.where(present, found, self.open[-1])
 
 
 def attribute_segments(required: Iterable[Requirement]) -> dict[Attribute, ValueSegments]:
@@ -99,7 +113,7 @@ def _entrance(segments: ValueSegments, ranges: set[KeyRange]) -> Entrance:
     within = np.cumsum(changes[:-1]) > 0
     within[segments.null] = _NULL in ranges
     low, high = (keyed[0][0], max(high for _, high in keyed)) if keyed else (GREATEST, LEAST)
-    return Entrance(low, high, within)
+    return Entrance(segments, low, high, within, segments.open_cells(within))
 
 
 def _single_ranges(required: Requirement) -> list[tuple[Attribute, KeyRange]]:

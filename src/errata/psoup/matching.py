@@ -12,7 +12,14 @@ from __future__ import annotations
 import numpy as np
 
 from errata.psoup.bit_matching import match_bits
-from errata.psoup.conjunction_table import BatchSegments, Compared, ConjunctionTable, DenseMatches, SparseMatches
+from errata.psoup.conjunction_table import (
+    NO_MATCHES,
+    BatchSegments,
+    Compared,
+    ConjunctionTable,
+    DenseMatches,
+    SparseMatches,
+)
 from errata.psoup.row_matching import match_rows
 from errata.psoup.value_segments import Segments
 
@@ -29,7 +36,8 @@ def match_all(table: ConjunctionTable, batch: BatchSegments, compared: Compared)
     few = batch.rows // _FEW if batch.rows >= _FEW_FROM_ROWS else 0
     sparse = np.flatnonzero((fewest > 0) & (fewest <= few))
     dense = np.flatnonzero(fewest > few)
-    return match_bits(table, batch, dense, compared), match_rows(table, batch, sparse, compared)
+    found = match_rows(table, batch, sparse, compared) if len(sparse) else NO_MATCHES
+    return match_bits(table, batch, dense, compared), found
 
 
 def _fewest_rows(table: ConjunctionTable, batch: BatchSegments) -> Segments:

@@ -73,11 +73,7 @@ class PredicateIndex:
             return None
         within = np.zeros(batch.rows, np.bool_)
         for attribute, entrance in self._entrances.items():
-            keys, present = batch.keys(attribute)
-            near = (keys >= entrance.low) & (keys <= entrance.high)
-            if present is not None:
-                near = np.where(present, near, entrance.open[-1])
-            within |= near
+            within |= entrance.near(*batch.keys(attribute))
         near_rows = np.flatnonzero(within)
         if 2 * len(near_rows) > batch.rows:
             inside = np.zeros(batch.rows, np.bool_)
