@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from errata.catalog import declarations, pins
+from errata.catalog import commits, declarations, pins
 from errata.catalog.answer_consumers import (
     DEFAULT_HOLD,
     MAX_CONSUMERS,
@@ -14,7 +14,7 @@ from errata.catalog.answer_consumers import (
     open_consumer,
 )
 from errata.catalog.database import Catalog
-from errata.errors import UsageError
+from errata.errors import ErrataError, UsageError
 from errata.model.access import AnswerConsumer
 from errata.model.commit import Cause
 from errata.model.stream import Stream
@@ -83,3 +83,20 @@ def test_wrong_commits_and_names_are_refused(catalog: Catalog, ticks: Stream) ->
         open_consumer(catalog, "h", f"c{number}")
     with pytest.raises(UsageError, match="as many as a query may have"):
         open_consumer(catalog, "h", "more")
+
+
+def test_what_it_holds_stays_readable_behind_the_horizon(catalog: Catalog, ticks: Stream, clock: FixedClock) -> None:
+    make_commits(catalog, "b", "c")
+    open_consumer(catalog, "h", "one", hold=10 * HOUR)
+    acknowledge(catalog, "h", "one", 2, hold=10 * HOUR)
+    make_commits(catalog, "d")
+    clock.advance(2 * HOUR)
+    commits.check_readable(catalog, 2, HOUR, "ticks")
+    commits.check_readable(catalog, 3, HOUR, "ticks")
+    with pytest.raises(ErrataError, match="commit 1 lies behind the horizon"):
+        commits.check_readable(catalog, 1, HOUR, "ticks")
+    with pins.hold_pin(catalog, 1, "a reader"), pytest.raises(ErrataError, match="commit 1 lies behind the horizon"):
+        commits.check_readable(catalog, 1, HOUR, "ticks")
+    clock.advance(8 * HOUR)
+    with pytest.raises(ErrataError, match="commit 2 lies behind the horizon"):
+        commits.check_readable(catalog, 2, HOUR, "ticks")

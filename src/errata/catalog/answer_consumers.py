@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from errata.catalog.access_tables import answer_consumers
-from errata.catalog.commits import newest_commit
+from errata.catalog.commits import CONSUMER_PIN, newest_commit
 from errata.catalog.database import Catalog
 from errata.catalog.tables import head, pins
 from errata.errors import UsageError
@@ -107,7 +107,7 @@ def _hold(
 
 
 def _pin_id(consumer_id: int) -> str:
-    return f"consumer-{consumer_id}"
+    return f"{CONSUMER_PIN}{consumer_id}"
 
 
 def _consumer(row: Row[Any]) -> AnswerConsumer:

@@ -18,7 +18,7 @@ import psycopg2
 from sqlalchemy import BigInteger, Connection, Row, Select, bindparam, func, insert, select, update
 
 from errata.catalog.database import Catalog
-from errata.catalog.tables import buckets, commits, head, positions, streams
+from errata.catalog.tables import buckets, commits, head, pins, positions, streams
 from errata.errors import ErrataError, UsageError
 from errata.model.bucket import Role
 from errata.model.columns import parse_digits
@@ -28,6 +28,9 @@ from errata.model.time import Interval, format_duration, format_instant, parse_i
 
 NOTICE_CHANNEL = "errata_commits"
 """The PostgreSQL channel for the number of each commit, and for an empty text when a lease is given up."""
+
+CONSUMER_PIN = "consumer-"
+"""What the ids of pins begin with that named consumers of answers hold; those of other readers are random."""
 
 NOTICE_POLL_SECONDS = 0.5
 """Seconds between two reads of the head, where the database sends no notices. It bounds the delay of waiting jobs."""
@@ -239,15 +242,23 @@ def resolve_as_of(catalog: Catalog, as_of: str | int | None) -> int:
 def check_readable(catalog: Catalog, commit_id: int, horizon: int, stream: str, noun: str = "stream") -> None:
     """Refuse a commit whose state of the stream, or of the results of a query, lies behind the horizon."""
     following = select(commits.c.at).where(commits.c.commit_id > commit_id).order_by(commits.c.commit_id)
+    now = catalog.clock.now()
     with catalog.reading() as connection:
         superseded_at = connection.execute(following.limit(1)).scalar()
-    if not is_readable(superseded_at, catalog.clock.now(), horizon):
+        readable = is_readable(superseded_at, now, horizon) or _is_held(connection, commit_id, now)
+    if not readable:
         raise ErrataError(
             f"commit {commit_id} lies behind the horizon of {noun} {stream}",
             why=f"past states are kept readable for {format_duration(horizon)}",
             how="read a later commit, or declare a longer `horizon` for the time to come",
         )
     check_not_vacuumed(catalog, commit_id, stream, noun)
+
+
+def _is_held(connection: Connection, commit_id: int, now: int) -> bool:
+    """Whether a named consumer holds the horizon back up to this commit: see `catalog/answer_consumers.py`."""
+    held = pins.c.pin_id.startswith(CONSUMER_PIN) & (pins.c.commit_id <= commit_id) & (pins.c.expires_at > now)
+    return connection.execute(select(pins.c.pin_id).where(held).limit(1)).first() is not None
 
 
 def check_not_vacuumed(catalog: Catalog, commit_id: int, stream: str, noun: str = "stream") -> None:

@@ -1,0 +1,194 @@
+"""The HTTP interface over a project that takes rows in, corrects, ages and compacts them: answers are the oracle's."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from errata.catalog import tokens
+from errata.errors import ErrataError
+from errata.language.registered.read import read_registered
+from errata.model.registered import RegisteredPlan
+from errata.psoup.answer_text import event_time
+from errata.psoup.following import AnswerChange, AnswerFollower
+from errata.psoup.http.app import build_app
+from errata.psoup.http.events import SourceHistory
+from errata.psoup.http.service import QueryService
+from errata.psoup.http.site_source import SiteSource
+from errata.psoup.reader import RegisteredReader
+from fixtures.registered.archives import DECLARED, History, answer_tuples, is_refusal
+from fixtures.registered.oracle import same_answers
+from fixtures.registered.service import ServiceCaller
+
+TEXTS = (
+    "SELECT sym, at, no, qty FROM trades WHERE qty >= 0 BEGIN (NOW - '8 minutes') END (NOW)",
+    "SELECT a.sym, a.no, b.size FROM trades a, quotes b WHERE a.sym = b.sym AND a.qty > 0"
+    " BEGIN (NOW - '6 minutes') END (NOW)",
+    "SELECT DISTINCT sensor, flag FROM ticks WHERE sensor > 0 BEGIN (NOW - 60) END (NOW)",
+)
+ATTACKS = (
+    "SELECT digest FROM api_tokens BEGIN (NOW - '1 minute') END (NOW)",
+    "SELECT * FROM pins BEGIN (NOW - '1 minute') END (NOW)",
+    "SELECT sym FROM trades BEGIN (NOW - '1 minute') END (NOW); DROP TABLE api_tokens",
+    "SELECT sym FROM trades WHERE sym = '' OR 1 = 1 BEGIN (NOW - '1 minute') END (NOW)",
+    "SELECT sym FROM trades WHERE no IN (SELECT token_id FROM api_tokens) BEGIN (NOW - '1 minute') END (NOW)",
+    "SELECT sym FROM trades UNION SELECT digest FROM api_tokens BEGIN (NOW - '1 minute') END (NOW)",
+    "SELECT load_extension('x'), sym FROM trades BEGIN (NOW - '1 minute') END (NOW)",
+    "SELECT sym FROM read_csv('/etc/passwd') BEGIN (NOW - '1 minute') END (NOW)",
+    "WITH x AS (SELECT 1) SELECT * FROM x BEGIN (NOW - '1 minute') END (NOW)",
+    "INSERT INTO trades VALUES (1) BEGIN (NOW - '1 minute') END (NOW)",
+    "DROP TABLE registered_queries",
+    "PRAGMA writable_schema = 1",
+)
+
+
+class ServedHistory:
+    """A history, and the interface over its project, with a token."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.compared = 0
+        self.reader = RegisteredReader(history.house.site)
+        self.source = SiteSource(history.house.site, self.reader)
+        self.service = QueryService(self.source)
+        self.call = ServiceCaller(build_app(self.service), tokens.create_token(history.house.catalog, "ann"))
+
+    def step(self) -> None:
+        name = self.history.random.choice(list(DECLARED))
+        match self.history.random.choices(range(4), (12, 6, 1, 1))[0]:
+            case 0:
+                self.history.arrive(name)
+            case 1:
+                self.history.revise(name)
+            case 2:
+                self.history.compact(name)
+            case 3:
+                self.history.age(name)
+        self.history.note()
+
+    def right(self, plan: RegisteredPlan, commit_id: int, now: int, rows: pa.Table) -> bool:
+        """Whether this is the oracle's answer as of the commit. A step makes several, the last of which it knows."""
+        if commit_id not in self.history.at:
+            return True
+        self.compared += 1
+        return same_answers(answer_tuples(rows), self.history.at[commit_id].answer(plan, now))
+
+
+@pytest.fixture
+def served(tmp_path: Path, chance: Random) -> Iterator[ServedHistory]:
+    url = f"sqlite:///{tmp_path / 'catalog.db'}"
+    made = ServedHistory(History.begin(tmp_path, url, chance))
+    for name in DECLARED:
+        made.history.arrive(name)
+    made.history.note()
+    yield made
+    made.call.close()
+    made.service.close()
+    made.reader.close()
+
+
+def test_answers_over_http_are_right_as_rows_come(served: ServedHistory) -> None:
+    call = served.call
+    done = call("POST", "/v1/queries", json={"sql": list(TEXTS)})
+    assert done.status_code == 201, done.text
+    handles = [each["handle"] for each in done.json()["queries"]]
+    served.history.note()
+    for _ in range(10):
+        served.step()
+        for handle, text in zip(handles, TEXTS, strict=True):
+            plan = read_registered(text, DECLARED)
+            arrow = {"accept": "application/vnd.apache.arrow.stream"}
+            found = call("GET", f"/v1/queries/{handle}/answer?limit=10000", headers=arrow)
+            if found.status_code == 409:
+                assert is_refusal(ErrataError(found.json()["what"])), found.text
+                continue
+            commit_id, rows = int(found.headers["errata-commit"]), pa.ipc.open_stream(found.content).read_all()
+            assert commit_id == served.history.commit
+            now = served.source.invoke(handle, None, commit_id).now
+            assert found.headers["errata-now"] == str(event_time(now, timed=DECLARED[plan.sources[0].stream].timed))
+            assert served.right(plan, commit_id, now, rows)
+    assert served.compared > 5
+    shown = call("GET", f"/v1/queries/{handles[0]}").json()
+    assert shown["sql"] == TEXTS[0]
+
+
+def test_sql_reaches_nothing_but_streams(served: ServedHistory) -> None:
+    for text in ATTACKS:
+        done = served.call("POST", "/v1/queries", json={"sql": text})
+        assert (done.status_code, done.json()["where"].split(",")[0].split(":")[0]) == (400, "the query"), done.text
+    assert served.call("GET", "/v1/queries").json()["queries"] == []
+    assert len(tokens.list_tokens(served.history.house.catalog)) == 1
+
+
+def test_an_injection_in_a_constant_is_a_constant(served: ServedHistory) -> None:
+    text = "SELECT sym FROM trades WHERE sym = '''; DROP TABLE api_tokens; --' BEGIN (NOW - '1 minute') END (NOW)"
+    handle = served.call.register(text)
+    assert served.call("GET", f"/v1/queries/{handle}/answer").json()["rows"] == []
+    assert len(tokens.list_tokens(served.history.house.catalog)) == 1
+
+
+def test_who_follows_and_resumes_anywhere_has_the_answer(served: ServedHistory, chance: Random) -> None:
+    text = TEXTS[0]
+    plan, handle = read_registered(text, DECLARED), served.call.register(text)
+    served.history.note()
+    history = SourceHistory(served.service, handle)
+    held: Counter[str] = Counter()
+    stored: int | None = None
+    told: list[int] = []
+    for _ in range(12):
+        for _ in range(chance.randrange(1, 4)):
+            served.step()
+        follower = AnswerFollower(history, stored)
+        try:
+            for change in follower.changes():
+                held, stored = _fold(held, change), change.answer.commit_id
+                told.append(stored)
+                assert served.right(plan, stored, change.answer.now, change.answer.rows)
+                assert held == _bag(change.answer.rows)
+                if chance.random() < 0.25:
+                    break
+        except ErrataError as error:
+            if not is_refusal(error):
+                raise
+    assert told == sorted(set(told))
+    assert len(told) > 3
+    assert served.compared > 1
+
+
+def test_many_ask_while_rows_come(served: ServedHistory) -> None:
+    text = TEXTS[0]
+    plan, handle = read_registered(text, DECLARED), served.call.register(text)
+    served.history.note()
+    steps = threading.Thread(target=lambda: [served.step() for _ in range(6)])
+    path, arrow = f"/v1/queries/{handle}/answer", {"accept": "application/vnd.apache.arrow.stream"}
+    found: list[tuple[int, pa.Table]] = []
+    steps.start()
+    while steps.is_alive():
+        for each in served.call.gather([("GET", path)] * 50, headers=arrow):
+            assert each.status_code in (200, 409), each.text
+            if each.status_code == 200:
+                found.append((int(each.headers["errata-commit"]), pa.ipc.open_stream(each.content).read_all()))
+    steps.join()
+    commits_seen = {commit_id for commit_id, _ in found}
+    assert len(found) >= 50
+    assert len(commits_seen) > 1
+    for commit_id, rows in dict(found).items():
+        now = served.source.invoke(handle, None, commit_id).now
+        assert served.right(plan, commit_id, now, rows)
+
+
+def _bag(rows: pa.Table) -> Counter[str]:
+    return Counter(map(repr, zip(*(column.to_pylist() for column in rows.columns), strict=True)))
+
+
+def _fold(held: Counter[str], change: AnswerChange) -> Counter[str]:
+    if change.whole:
+        return _bag(change.added)
+    assert _bag(change.gone) <= held
+    return held - _bag(change.gone) + _bag(change.added)
