@@ -185,6 +185,8 @@ GROUPS = {
             "unregister": ("Take a registered query back.", "errata.cli.query:unregister_query"),
             "list": ("List registered queries, and what they cost.", "errata.cli.query:list_queries"),
             "show": ("Show a registered query.", "errata.cli.query:show_query"),
+            "strategy": ("Change what is kept for a query.", "errata.cli.query:change_strategy"),
+            "view": ("Make registered queries views of PostgreSQL, too.", "errata.cli.view:view_registered"),
             "materialise": ("Match what has not been matched yet.", "errata.cli.query:materialise_queries"),
         },
     ),

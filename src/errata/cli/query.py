@@ -18,9 +18,10 @@ from errata.declare.site import Site, open_site
 from errata.errors import UsageError
 from errata.model.registered import RegisteredQuery, ResultStrategy
 from errata.model.time import format_instant
+from errata.psoup.advice import Advice, advised
 from errata.psoup.costs import with_costs
 from errata.psoup.materialise import MaterialiseReport, materialise
-from errata.psoup.register import find_query, register, registered_queries, split_texts, unregister
+from errata.psoup.register import find_query, register, registered_queries, set_strategy, split_texts, unregister
 from errata.read.tables import OutputFormat, TableField, print_records
 
 MAX_FILE_BYTES = 64 * MAX_QUERY_BYTES
@@ -130,14 +131,41 @@ def list_queries(
         QueryOrder, typer.Option("--by", help="The order: as registered, dearest or last asked first.")
     ] = QueryOrder.NUMBER,
     owner: Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Only queries of this owner.")] = None,
+    advise: Annotated[
+        bool, typer.Option("--advise", help="Say which strategy would cost least, and why.", show_default=False)
+    ] = False,
     kind: PrintFormat = OutputFormat.TABLE,
 ) -> None:
     """List the registered queries, and what each has cost."""
     with open_site(global_options(context).project) as site:
-        found = with_costs(site, registered_queries(site, owner))
-    found = sorted(found, key=_ORDERS[by])
-    records = [_query_record(each) for each in found]
-    print_records(_LIST_FIELDS, records, records, kind, sys.stdout)
+        found = sorted(with_costs(site, registered_queries(site, owner)), key=_ORDERS[by])
+        records = [_query_record(each) for each in found]
+        if advise:
+            pairs = zip(records, advised(site, found), strict=True)
+            records = [record | _advice_record(advice) for record, advice in pairs]
+    fields = (*_LIST_FIELDS[:-1], *_ADVICE_FIELDS) if advise else _LIST_FIELDS
+    print_records(fields, records, records, kind, sys.stdout)
+
+
+_ADVICE_FIELDS = (TableField("advice", "advice"), TableField("reason", "reason", fold=True))
+
+
+def _advice_record(advice: Advice) -> dict[str, object]:
+    return {"advice": advice.strategy.value, "reason": advice.reason}
+
+
+def change_strategy(
+    context: typer.Context,
+    handle: HandleArgument,
+    strategy: Annotated[
+        ResultStrategy,
+        typer.Argument(help="What is kept between invocations.", case_sensitive=False, show_default=False),
+    ],
+) -> None:
+    """Change what is kept for a registered query between invocations. Its answers stay the same."""
+    with open_site(global_options(context).project) as site:
+        commit_id = set_strategy(site, handle, strategy)
+    print_message(f"the strategy of {handle} is {strategy.value} from commit {commit_id} on")
 
 
 _ORDERS = {
@@ -168,6 +196,7 @@ def show_query(context: typer.Context, handle: HandleArgument, kind: PrintFormat
     """Show a registered query: its text, its statement, its conjunctions, and what it has cost."""
     with open_site(global_options(context).project) as site:
         (query,) = with_costs(site, [find_query(site, handle)])
+        (advice,) = advised(site, [query])
     said = {
         **_query_record(query),
         "text": query.text,
@@ -176,6 +205,7 @@ def show_query(context: typer.Context, handle: HandleArgument, kind: PrintFormat
         "conjunctions": ", ".join(map(str, query.conjunctions)),
         "registered": format_instant(query.registered_at),
         "commit": query.registered_in,
+        **_advice_record(advice),
     }
     if kind is not OutputFormat.TABLE:
         print_records([TableField(name, name) for name in said], [said], [said], kind, sys.stdout)

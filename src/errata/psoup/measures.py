@@ -8,7 +8,7 @@ that one call of numpy serves thousands of them.
     Presence     whether it is there        how many are
     WholeSum     the value                  how many; the sum, in limbs of 32 bits, each in 64
     DoubleSum    the value                  how many; two doubles that are the sum together; NaN and infinities apart
-    Extreme      the value, as a code       how many; the least or the greatest code
+    ExtremeValue the value, as a code       how many; the least or the greatest code
 
 Nothing is ever subtracted, so an aggregate depends on the leaves of its range alone. Whole numbers and decimals are
 exact for up to 2^31 leaves. Sums of doubles are kept in twice the precision and rounded once, at the end; numbers from
@@ -172,7 +172,7 @@ class DoubleSum:
         return total / count if self._average else total
 
 
-class Extreme:
+class ExtremeValue:
     """`min` or `max` of any type."""
 
     def __init__(self, kind: ColumnType, function: AggregateFunction) -> None:
@@ -210,7 +210,7 @@ def measure_for(function: AggregateFunction, kind: ColumnType, output: ColumnTyp
         case AggregateFunction.COUNT:
             return Presence()
         case AggregateFunction.MIN | AggregateFunction.MAX:
-            return Extreme(kind, function)
+            return ExtremeValue(kind, function)
         case AggregateFunction.SUM | AggregateFunction.AVG:
             if kind.kind in FLOATING_KINDS:
                 return DoubleSum(function)
