@@ -9,9 +9,11 @@ import pyarrow as pa
 import typer
 
 from errata.cli.console import print_message
+from errata.cli.follow import follow_answer
 from errata.cli.options import MAX_ROWS, PrintFormat, global_options
 from errata.cli.query import HandleArgument
 from errata.declare.site import open_site
+from errata.errors import UsageError
 from errata.intake.encoding import csv_header, csv_lines, json_lines
 from errata.model.time import format_instant
 from errata.psoup.invoke import Invocation
@@ -35,11 +37,29 @@ def invoke(
         typer.Option("--limit", metavar="N", min=1, max=MAX_ROWS, help="Only N rows; as a table 50 unless told."),
     ] = None,
     offset: Annotated[int, typer.Option("--offset", metavar="N", min=0, help="Leave the first N rows out.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with each change, until Ctrl-C.")] = False,
+    after: Annotated[
+        int | None, typer.Option("--after", metavar="COMMIT", min=0, help="Follow behind this commit.")
+    ] = None,
+    consumer: Annotated[
+        str | None, typer.Option("--consumer", metavar="NAME", help="Follow behind what NAME has had, and hold it.")
+    ] = None,
 ) -> None:
     """Answer a registered query: its window at an event time, over the streams as known at a commit.
 
     Rows are in the order of event time and key. Pages of an answer fit together if --at and --as-of are the same.
+    With --follow the first line is the whole answer; a line for each commit that changes it comes behind. The number of
+    the commit is in the line: whoever goes on with --after that number misses and repeats nothing.
     """
+    if follow or after is not None or consumer is not None:
+        if not follow or at or as_of or limit or offset or kind is not OutputFormat.TABLE:
+            raise UsageError(
+                "--after and --consumer go with --follow, and no other option does",
+                how="errata invoke HANDLE --follow [--after COMMIT] [--consumer NAME]",
+            )
+        with open_site(global_options(context).project) as site:
+            follow_answer(site, handle, after, consumer)
+        return
     with open_site(global_options(context).project) as site, RegisteredReader(site) as reader:
         answer = reader.invoke(handle, at=at, as_of=as_of)
     rows = answer.rows.slice(offset)

@@ -20,8 +20,8 @@ from errata.psoup.following import AnswerChange, AnswerFollower
 from errata.psoup.http.app import build_app
 from errata.psoup.http.events import SourceHistory
 from errata.psoup.http.service import QueryService
-from errata.psoup.http.site_source import SiteSource
 from errata.psoup.reader import RegisteredReader
+from errata.psoup.site_source import SiteSource
 from fixtures.registered.archives import DECLARED, History, answer_tuples, is_refusal
 from fixtures.registered.oracle import same_answers
 from fixtures.registered.service import ServiceCaller

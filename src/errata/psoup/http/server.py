@@ -15,8 +15,8 @@ from errata.declare.site import Site
 from errata.errors import ErrataError
 from errata.psoup.http.app import build_app
 from errata.psoup.http.service import QueryService
-from errata.psoup.http.site_source import SiteSource
 from errata.psoup.reader import RegisteredReader
+from errata.psoup.site_source import SiteSource
 
 GRACE_SECONDS = 2
 """Seconds that connections are given to end when the server does; those that follow an answer do not end by themselves

@@ -30,7 +30,7 @@ from errata.psoup.http.commit_watch import CommitWatch
 from errata.psoup.http.limits import ServiceLimits
 from errata.psoup.http.pages import AnswerPage, PageRequest, write_page
 from errata.psoup.http.problems import RequestError
-from errata.psoup.http.source import QuerySource
+from errata.psoup.query_source import QuerySource
 
 T = TypeVar("T")
 

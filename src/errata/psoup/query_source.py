@@ -1,4 +1,4 @@
-"""What the HTTP interface asks of a project: a `Protocol` of few look-ups, so that tests need no archive."""
+"""What interfaces to registered queries ask of a project: a `Protocol`, so that tests need no archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project as the HTTP interface asks for it: its catalog, and one long-lived reader of registered queries."""
+"""A project as interfaces to registered queries ask for it: its catalog, and one long-lived reader."""
 
 from __future__ import annotations
 
