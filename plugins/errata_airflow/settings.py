@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import Asset, AssetOrTimeSchedule, CronTriggerTimetable
+from airflow.sdk import Asset, AssetAlias, AssetAny, AssetOrTimeSchedule, CronTriggerTimetable
 from airflow.sdk.exceptions import AirflowException
 from croniter import croniter
 
@@ -72,12 +72,16 @@ def schedule_upkeep(dag_id: str, default: str) -> CronTriggerTimetable | str | N
     return CronTriggerTimetable(_PRESETS.get(cron, cron), timezone="UTC", run_immediately=_JUST_NOW)
 
 
-def schedule_with(dag_id: str, default: str, asset: Asset) -> AssetOrTimeSchedule | list[Asset]:
-    """The same for a DAG that an asset can start, too."""
+def schedule_with(
+    dag_id: str, default: str, asset: Asset | AssetAlias
+) -> AssetOrTimeSchedule | list[Asset | AssetAlias]:
+    """The same for a DAG that an asset can start, too, or any asset of an alias."""
     cron = schedule(dag_id, default)
     if cron is None:
         return [asset]
-    return AssetOrTimeSchedule(timetable=CronTriggerTimetable(_PRESETS.get(cron, cron), timezone="UTC"), assets=[asset])
+    return AssetOrTimeSchedule(
+        timetable=CronTriggerTimetable(_PRESETS.get(cron, cron), timezone="UTC"), assets=AssetAny(asset)
+    )
 
 
 def connection() -> str:

@@ -38,7 +38,7 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_every_dag_file_is_read_without_an_error_and_can_be_stored(dags: dict[str, Any]) -> None:
     assert dags["errors"] == {}
-    assert set(dags["dags"]) == {"append", "revisions", "replay", *MAINTENANCE}
+    assert set(dags["dags"]) == {"append", "revisions", "replay", "materialise", *MAINTENANCE}
     assert len(dags["serialised"]) == len(dags["dags"])
 
 
@@ -114,7 +114,7 @@ def test_every_job_waits_for_a_slot_of_the_pool_and_those_that_move_something_te
         for name, task in dag["tasks"].items()
         if task["kind"] == "ErrataJob"
     }
-    assert set(jobs) == {"append", "answer", "sweep", "replay", *MAINTENANCE}
+    assert set(jobs) == {"append", "answer", "sweep", "replay", "materialise", *MAINTENANCE}
     assert {each["pool"] for each in jobs.values()} == {"drivers"}
     assert {each["pause"] for each in jobs.values()} == {30}
     assert {each["retries"] for each in jobs.values()} == {3}, "what may pass is no failure"
@@ -132,6 +132,16 @@ def test_corrections_are_waited_for_and_then_swept(dags: dict[str, Any]) -> None
     assert tasks["sweep"]["after"] == ["arrival"]
     accepted = ["--accept-quarantine", "--accept-stopped"]
     assert (tasks["sweep"]["job"], tasks["sweep"]["arguments"]) == ("sweep", ["--due", *accepted])
+
+
+def test_rows_are_matched_with_registered_queries_after_commits_by_the_clock_and_by_hand(dags: dict[str, Any]) -> None:
+    materialise = dags["dags"]["materialise"]
+    assert materialise["max_active_runs"] == 1
+    (task,) = materialise["tasks"].values()
+    assert (task["job"], task["arguments"]) == ("materialise", ["{{ params.stream or '' }}"])
+    assert task["outlets"] == [], "what is matched is no change of a stream or a query"
+    assert "AssetOrTimeSchedule" in str(materialise["timetable"])
+    assert '"errata"' in str(materialise["timetable"]).replace("'", '"'), "the alias of all events"
 
 
 def test_a_backfill_of_the_replay_stands_for_one_interval_a_run(dags: dict[str, Any]) -> None:
@@ -170,7 +180,7 @@ def test_a_schedule_can_be_taken_away_and_one_that_cannot_be_read_is_an_import_e
 
 
 @pytest.mark.parametrize(
-    "job", ["append", "age_out", "compact", "doctor", "replay", "revise", "run", "sweep", "vacuum"]
+    "job", ["append", "age_out", "compact", "doctor", "materialise", "replay", "revise", "run", "sweep", "vacuum"]
 )
 def test_a_job_takes_what_its_dag_gives_it(job: str, capsys: pytest.CaptureFixture[str]) -> None:
     main = runpy.run_path(str(HOUSE / "jobs" / f"{job}.py"))["main"]

@@ -27,6 +27,7 @@ from errata.errors import EXIT_DECISION, EXIT_FAILED, EXIT_QUARANTINE, ErrataErr
 from errata.model.commit import Cause
 from errata.model.technique import Technique
 from errata.psoup.materialise import materialise
+from errata.psoup.views import update_views
 
 RUN_LEASE_WAIT = 60.0
 """Seconds that a run or a sweep waits for a query that another runner holds. Most runs end within that; otherwise
@@ -236,7 +237,7 @@ def vacuum_job(project: Path, names: Sequence[str], grace: int, cause: Cause) ->
 
 
 def materialise_job(project: Path, names: Sequence[str], cause: Cause) -> int:
-    """Match new rows with all registered queries, and new queries with all rows."""
+    """Match new rows with all registered queries, and new queries with all rows; then carry on the views of them."""
     with open_site(project, cause) as site:
         for done in materialise(site, names):
             found = (
@@ -245,6 +246,8 @@ def materialise_job(project: Path, names: Sequence[str], cause: Cause) -> int:
             _print_line(
                 f"{done.stream}: {f'{found}, {done.matches:,} matches' if done.buckets else 'nothing to match'}"
             )
+        if (shown := update_views(site)).views:
+            _print_line(f"views: {shown.views:,}, {shown.rows:,} matching rows in {shown.buckets:,} buckets put in")
     return 0
 
 
