@@ -1,16 +1,19 @@
-"""What is due, as four readers tell it: the sensor (`find_due_corrections`), `sweep --plan`, `status`, and what a sweep
-or a run then does. Random courses of arrivals and corrections, compared after every step."""
+"""What is due: the list of steps, and what becomes of it with the sensor (`find_due_corrections`), `sweep --plan`,
+`status`, and a sweep or a run. Random courses of arrivals, corrections, faults and edits, compared after every step."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from errata.answer.catalog_view import CatalogView
 from errata.answer.due_corrections import DueCorrections, find_due_corrections
 from errata.answer.runs import RunReport, SweepReport, run, sweep
+from errata.answer.steps import Step, StepKind, StepList, StepRequest
 from errata.answer.sweep_plan import PlannedCorrection, SweepPlan, plan_sweep
 from errata.model.time import MINUTE
 from errata.read.status import QueryStatus, query_statuses
@@ -33,6 +36,50 @@ PAST = ["3,a,9;replace", "1,b,;delete", "7,a,8;replace", "2,a,6;insert", "12,a,7
 pytestmark = pytest.mark.usefixtures("spark")
 
 
+WHOLE = StepRequest(probes=True)
+CORRECTING = StepRequest(evaluates=False, probes=True)
+
+
+@dataclass(frozen=True)
+class ListedSteps:
+    """The list of steps before a run or a sweep."""
+
+    steps: Sequence[Step]
+
+    @classmethod
+    def read(cls, there: Answering, request: StepRequest = WHOLE) -> ListedSteps:
+        return cls(StepList(CatalogView(there.site), request).steps())
+
+    @property
+    def due(self) -> list[tuple[StepKind, str]]:
+        return [(each.kind, each.name) for each in self.steps if each.due]
+
+    @property
+    def certain(self) -> set[tuple[StepKind, str]]:
+        """The steps that no earlier one can change: they are the first to be carried out."""
+        due = self.due
+        first = {(each.kind, each.name) for each in self.steps if not any(name in each.after for _, name in due)}
+        # A correction may take up all that an evaluation of the same query would.
+        corrected = {name for kind, name in due if kind is StepKind.CORRECT}
+        return {
+            each for each in first.intersection(due) if each[0] is not StepKind.EVALUATE or each[1] not in corrected
+        }
+
+    def check(self, report: RunReport | SweepReport) -> None:
+        """The list is empty exactly if nothing was done; its first steps were, and no query without any."""
+        done = {(StepKind.APPLY, each.stream) for each in report.revised}
+        for each in report.evaluated:
+            done.add((StepKind.EVALUATE if each.swept is None else StepKind.CORRECT, each.name))
+        idle = {(each.kind, each.name) for each in self.steps if each.ready and each.idle}
+        assert bool(self.due) == bool(done - idle or (report.stopped and self.due)), (self.due, done)
+        faulty, blocked = {name for name, _ in report.stopped}, {name for name, _ in report.held}
+        assert {each for each in self.certain if each[1] not in faulty | blocked} <= done, (self.certain, done)
+        assert {name for _, name in done} <= {name for _, name in (*self.due, *idle)}, (self.due, done)
+        held = {each.name for each in self.steps if each.held_by is not None}
+        assert held.isdisjoint(name for _, name in done)
+        assert held <= faulty | blocked
+
+
 class Opinions:
     """What each of those who only look says is due."""
 
@@ -40,10 +87,16 @@ class Opinions:
         self.sensor: DueCorrections = find_due_corrections(there.site, list(names))
         self.plan: SweepPlan = plan_sweep(there.site, list(names))
         self.planned: Mapping[str, PlannedCorrection] = {each.query: each for each in self.plan.queries}
+        self.listed = ListedSteps.read(there)
         self.status: Mapping[str, QueryStatus] = {each.name: each for each in query_statuses(there.site)}
 
     def agree(self) -> None:
         """Hold what is said of the same against each other."""
+        evaluated = {name for kind, name in self.listed.due if kind is StepKind.EVALUATE}
+        due = {name for name, each in self.status.items() if each.due}
+        assert (
+            due <= evaluated <= due | {name for name, each in self.status.items() if each.may_resume or each.waits_for}
+        )
         assert set(self.sensor.queries) <= set(self.planned), "the sensor knows of more than the plan"
         for name in OVER_STREAMS:
             planned, status = self.planned.get(name), self.status[name]
@@ -87,7 +140,9 @@ def sweep_due(there: Answering, names: Collection[str] = ()) -> SweepReport:
     """Sweep what is due; nothing is due after that."""
     before = Opinions(there, names)
     before.agree()
+    listed = ListedSteps.read(there, replace(CORRECTING, names=list(names)))
     report = sweep(there.site, list(names), due=True)
+    listed.check(report)
     assert bool(report.revised or report.swept) or not before.sensor
     before.foretell(report)
     assert not find_due_corrections(there.site, list(names))
@@ -99,10 +154,12 @@ def run_due(there: Answering) -> None:
     before = Opinions(there)
     before.agree()
     report = run(there.site)
+    before.listed.check(report)
     before.foretell(report)
     after = Opinions(there)
     after.agree()
     assert not after.sensor
+    assert not after.listed.due
     waiting = {name for name, each in after.planned.items() if each.waits is not None}
     # A revision of the frontier alone is deferred, and then read by the evaluation of the same run.
     read_on = {each.name for each in report.deferred} - waiting
@@ -145,4 +202,59 @@ def test_those_who_look_agree_with_those_who_do(tmp_path: Path, seed: int) -> No
     sweep(there.site)
     Opinions(there).agree()
     assert not find_due_corrections(there.site)
+    there.close()
+
+
+FAULTY = {
+    "dear": DEAR,
+    "inverse": "SELECT of, 12 / price AS r, at FROM quotes",
+    "top": "SELECT of, max(r) AS top FROM inverse GROUP BY of",
+    "most": MOST,
+    "sums": SUMS,
+    "late": "SELECT of, price, at FROM quotes",
+}
+EDITS = ("5", "3", "4")
+"""Spans of the windows of `sums`."""
+
+
+def happen(there: Answering, rng: random.Random, action: str, at: int) -> None:
+    """Let something come, or be edited, or one query be run."""
+    match action:
+        case "forward":
+            there.take(quotes=[f"{at},a,4"])
+        case "zero":
+            there.take(quotes=[rng.choice([f"{at},b,0", "3,a,0;replace"])])
+        case "mend":
+            there.take(quotes=["3,a,5;replace", *(f"{each},b,2;replace" for each in range(13, at))])
+        case "correct":
+            there.take(quotes=rng.sample(PAST, 1))
+        case "early":
+            there.take(quotes=[f"{at + 9},c,5;replace"])
+        case "edit":
+            there.edit({**FAULTY, "sums": SUMS.replace("5", rng.choice(EDITS))})
+        case _:
+            there.run(rng.choice(["sums", "top"]))
+
+
+@pytest.mark.parametrize("seed", seeds(__name__, 3))
+def test_the_list_is_what_is_done_whatever_stops_or_is_edited(tmp_path: Path, seed: int) -> None:
+    rng, at = random.Random(seed), 13
+    there = Answering.begin(tmp_path, FAULTY, {"sums": "sweep: {when: queue >= 2}", "late": "since: 17"})
+    there.take(quotes=FIRST["quotes"])
+    for _ in range(7):
+        for action in rng.sample(["forward", "zero", "mend", "correct", "early", "edit", "one"], 2):
+            at += 1
+            happen(there, rng, action, at)
+        if rng.random() < 0.3:
+            listed, report = ListedSteps.read(there, CORRECTING), sweep(there.site, due=True)
+        else:
+            listed, report = ListedSteps.read(there), there.run()
+        listed.check(report)
+        # A query that a sweep corrects, and that stops when it goes on, no longer holds others in the next sweep.
+        if isinstance(report, RunReport) or not report.held:
+            assert not ListedSteps.read(there, WHOLE if isinstance(report, RunReport) else CORRECTING).due
+    there.run()
+    assert not ListedSteps.read(there).due
+    left = there.run()
+    assert (left.evaluated, left.revised) == ([], [])
     there.close()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from errata.answer.steps import Step, StepKind, StepList, StepRequest
-from errata.answer.unread_changes import CorrectionBacklog, UnreadRevisions, UpstreamCorrections
+from errata.answer.unread_changes import CorrectionBacklog, UnreadRevisions
 from errata.catalog.queries import RecordedQuery, StoppedQuery
 from errata.catalog.result_archives import ResultArchive
 from errata.catalog.streams import StreamState
@@ -70,7 +70,7 @@ class CatalogValues:
     def can_settle(self, of: StreamState) -> bool:  # noqa: ARG002
         return self.settles
 
-    def reaches(self, change: UpstreamCorrections, frontier: int) -> bool:  # noqa: ARG002
+    def reaches(self, of: ResultArchive, corrections: Sequence[Evaluation], frontier: int) -> bool:  # noqa: ARG002
         return self.reached
 
     # What the tests put into it.
@@ -244,7 +244,7 @@ def test_corrections_of_results_that_come_later_are_no_corrections() -> None:
         catalog.published["low"], last=replace(catalog.published["low"].last, step=EvaluationSpan(LOWEST, 30))
     )
     catalog.correct("low")
-    request = StepRequest(evaluates=False, probes=True)
+    request = StepRequest(evaluates=False)
     assert told(catalog.steps(request)) == [("correct", "mid"), ("correct", "top")]
     catalog.reached = False
     assert catalog.steps(request) == []

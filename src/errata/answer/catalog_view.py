@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 import pyarrow.compute as pc
 
 from errata.answer.source_revisions import SourceRevisions
-from errata.answer.unread_changes import CorrectionBacklog, UnreadRevisions, UpstreamCorrections, read_revisions
+from errata.answer.unread_changes import CorrectionBacklog, UnreadRevisions, read_revisions
 from errata.archive.overlays import bucket_sources
 from errata.archive.revisions.pending import can_settle_any
 from errata.catalog import buckets, commits, ledger, queries, streams
@@ -120,12 +120,18 @@ class CatalogView:
     def can_settle(self, of: StreamState) -> bool:
         return can_settle_any(self.site, of)
 
-    def reaches(self, change: UpstreamCorrections, frontier: int) -> bool:
-        of, numbers = change.upstream, {each.number for each in change.evaluations}
-        feed = buckets.visible_buckets(self._catalog, of.stream_id, of.last.commit_id, role=Role.FEED)
-        for each in bucket_sources(self._catalog, [each for each in feed if each.vs_min <= frontier]):
-            rows = each.read(self.site.warehouse, [VS, EVALUATION])
-            begun = rows.filter(pc.less_equal(rows[VS], frontier))
-            if not numbers.isdisjoint(pc.unique(begun[EVALUATION]).to_pylist()):
-                return True
-        return False
+    def reaches(self, of: ResultArchive, corrections: Sequence[Evaluation], frontier: int) -> bool:
+        numbers = {each.number for each in corrections}
+
+        def find() -> bool:
+            feed = buckets.visible_buckets(self._catalog, of.stream_id, of.last.commit_id, role=Role.FEED)
+            since = corrections[0].commit_id
+            some = [each for each in feed if each.vs_min <= frontier and each.added_in >= since]
+            for each in bucket_sources(self._catalog, some):
+                rows = each.read(self.site.warehouse, [VS, EVALUATION])
+                begun = rows.filter(pc.less_equal(rows[VS], frontier))
+                if not numbers.isdisjoint(pc.unique(begun[EVALUATION]).to_pylist()):
+                    return True
+            return False
+
+        return self.once(("reaches", of.stream_id, frozenset(numbers), frontier), find)

@@ -74,7 +74,7 @@ def sweep(
     """Apply pending revisions, and correct the results of the queries named and of those that they read; of all, if
     none is named. `due`: leave what the project or a query defers. `patience`: how long to wait for queries that
     another runner works on."""
-    request = StepRequest(names, evaluates=False, deferring=due, probes=True)
+    request = StepRequest(names, evaluates=False, deferring=due)
     revised = apply_pending(site, request, on_step)
     with pins.hold_pin(site.catalog, commits.newest_commit(site.catalog), "sweep") as pin:
         wanted = RoundsRequest(request, technique, narrowed, patience or WaitPolicy())
@@ -121,7 +121,7 @@ def run(
     revised = apply_pending(site, StepRequest(), on_step)
     # The queries are read after the commit is pinned, so that what is found stays.
     with pins.hold_pin(site.catalog, commits.newest_commit(site.catalog), "run") as pin:
-        steps = StepRequest(names, anew=frozenset(names) if anew else frozenset(), probes=True)
+        steps = StepRequest(names, anew=frozenset(names) if anew else frozenset())
         wanted = RoundsRequest(steps, patience=patience or WaitPolicy())
         rounds = Rounds(CatalogView(site, pin.commit_id), on_step, wanted)
         rounds.run()

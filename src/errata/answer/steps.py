@@ -6,8 +6,7 @@ there are any. A step that waits for its declared rule, or for another query, is
 queries are foretold where earlier ones come before them: carrying those out changes what these have to do, so that a
 run asks for a query's steps when its turn comes (`StepList.of_query`).
 
-Told from the catalog, without Spark and without plans. Rows of corrections are read where a rule counts them, and where
-`StepRequest.probes`."""
+Told from the catalog, without Spark and without plans. Rows of corrections are read where a rule counts them."""
 
 from __future__ import annotations
 
@@ -107,9 +106,6 @@ class StepView(SourceStates, Protocol):
     def can_settle(self, of: StreamState) -> bool:
         """Whether any of a stream's pending revisions could be applied. Reads their rows."""
 
-    def reaches(self, change: UpstreamCorrections, frontier: int) -> bool:
-        """Whether corrections of another query have changed results that begin before a frontier. Reads records."""
-
 
 @dataclass(frozen=True, slots=True)
 class StepRequest:
@@ -128,7 +124,7 @@ class StepRequest:
     busy: Collection[str] = ()
     """Queries that another runner works on, and that are passed over."""
     probes: bool = False
-    """Whether rows are read to tell steps of which nothing would come."""
+    """Whether pending revisions are read, to tell where all of them would keep waiting."""
 
 
 class StepList:
@@ -222,7 +218,6 @@ class StepList:
         if basis is None or any(each.basis is None for each in _evaluations(before).values()):
             return None
         changes = tuple(unread_changes(self._reads[name], basis, self._view))
-        changes = tuple(each for each in changes if self._counts(each, basis))
         sources = [each for some in before.values() for each in some if self._brings_corrections(each)]
         if not changes and not sources:
             return None
@@ -238,12 +233,6 @@ class StepList:
         if step.kind is StepKind.CORRECT:
             return self._query(step.name).checked.on_revision is RevisionPolicy.RESULTS
         return step.kind is StepKind.APPLY
-
-    def _counts(self, change: UnreadChange, basis: ResultArchive) -> bool:
-        """Whether a change concerns results: those of another query may all begin behind their frontier."""
-        if not isinstance(change, UpstreamCorrections) or not self._request.probes:
-            return True
-        return change.upstream.frontier <= basis.frontier or self._view.reaches(change, basis.frontier)
 
     def _is_repeated(self, change: UnreadChange, basis: ResultArchive) -> bool:
         """Whether the last correction has read late versions already. Where rows at the frontier have come, too, it

@@ -79,9 +79,8 @@ def plan_sweep(
         waiting = {name: _pending_revisions(site, view.standings[name]) for name in counts}
         planner = _SweepPlanner(inputs, waiting, technique, narrowed)
         found = [planner.plan(each) for each in steps if each.kind is StepKind.CORRECT]
-        planned = [each for each in found if each is not None]
     unplaced = {name: counts[name] - each.count for name, each in waiting.items() if counts[name] > each.count}
-    return SweepPlan(counts, unplaced, planned)
+    return SweepPlan(counts, unplaced, found)
 
 
 @dataclass
@@ -92,8 +91,8 @@ class _SweepPlanner:
     narrowed: bool
     sequences: dict[str, ReplaySequence] = field(default_factory=dict)
 
-    def plan(self, step: Step) -> PlannedCorrection | None:
-        """What a step would take, if the changes have rows; those of queries that it reads have been planned."""
+    def plan(self, step: Step) -> PlannedCorrection:
+        """What a step would take; those of queries that it reads have been planned."""
         name = step.name
         query, plan = self.inputs.view.queries[name], self.inputs.plans[name]
         state = QueryState.of(query, plan, self.inputs)
@@ -102,8 +101,6 @@ class _SweepPlanner:
         revised = list(unread_revisions(state, self.inputs))
         revised += [self.pending[each] for each in step.after if each in self.pending]
         below = {each: self.sequences[each] for each in step.after if each in self.sequences}
-        if not revised and not below:
-            return None
         task = state.task(self.inputs)
         scope = scope_of_results(task, state.basis, self.inputs)
         count = sum(each.count for each in revised)

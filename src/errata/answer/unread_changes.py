@@ -6,7 +6,8 @@ They are what a step that corrects a query has to take up (`answer.steps`). Ther
     LateVersions         versions of a relation that batches brought behind the frontier of the results
     UpstreamCorrections  evaluations in which the results of another query were corrected
 
-All is told from the catalog, without Spark and without SQL; only `read_revisions` reads rows, those of the overlays."""
+All is told from the catalog, without Spark and without SQL, but for the change records of another query that is
+further. `read_revisions` reads the rows of overlays."""
 
 from __future__ import annotations
 
@@ -46,6 +47,9 @@ class SourceStates(Protocol):
 
     def evaluations(self, of: ResultArchive) -> Sequence[Evaluation]:
         """All evaluations of a query's results, in their order."""
+
+    def reaches(self, of: ResultArchive, corrections: Sequence[Evaluation], frontier: int) -> bool:
+        """Whether corrections of a query have changed results that begin up to a frontier. Reads change records."""
 
     def batches_since(self, commit_id: int) -> Sequence[tuple[int, int, str]]:
         """Stream, commit and id of the batches that have brought rows after a commit."""
@@ -168,14 +172,19 @@ def late_versions(of: StreamState, basis: ResultArchive, view: SourceStates) -> 
 
 
 def unread_corrections(of: ResultArchive, basis: ResultArchive, view: SourceStates) -> list[Evaluation]:
-    """Corrections of a query's results that others, made of them, have not taken up."""
+    """Corrections of a query's results that others, made of them, have not taken up, if any has changed results that
+    begin up to the frontier of these: others are read by the next evaluation."""
     known = basis.last.inputs.get(of.name)
     if known == of.last.number:
         return []
     history = view.evaluations(of)
     if known is None:
         known = max((each.number for each in history if each.commit_id < basis.last.commit_id), default=0)
-    return [each for each in history if each.number > known and each.correction is not None and each.correction.changed]
+    found = [
+        each for each in history if each.number > known and each.correction is not None and each.correction.changed
+    ]
+    behind = found and (of.frontier <= basis.frontier or view.reaches(of, found, basis.frontier))
+    return found if behind else []
 
 
 def has_newer_rows(basis: ResultArchive, view: SourceStates) -> bool:
