@@ -23,6 +23,7 @@ BENCHMARKS: Mapping[str, str] = {
     "evaluate": "bench.evaluate",
     "ingest": "bench.ingest",
     "language": "bench.language",
+    "psoup": "bench.psoup",
     "replay": "bench.replay",
     "ways": "bench.ways",
 }
@@ -31,6 +32,7 @@ BENCHMARKS: Mapping[str, str] = {
 PARTS: Mapping[str, Sequence[str]] = {
     "airflow": ("submit", "connect", "parsing"),
     "evaluate": ("mix", "windows", "fixed", "planning"),
+    "psoup": ("arrival", "invocation", "registration"),
     "replay": ("table3", "overhead", "one", "many", "peers", "direct"),
 }
 """Benchmarks of several parts, any of which can be measured alone."""

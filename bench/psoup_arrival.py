@@ -1,0 +1,239 @@
+"""New data over old queries: how many rows a second meet all queries, and what the results and the index take.
+
+The paper's figure 9, with the predicate index and without it. Without, each query is evaluated by itself on each batch,
+as fast as numpy can compare whole columns; Arrow's functions, and one row after another, are told beside it. Ratios are
+measured on one core, so that neither side gains by threads; rates on all.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from matplotlib.axes import Axes
+
+from bench.measure import Grid, Metric, Outcome, Picture, interleaved, talk
+from bench.psoup_workload import (
+    STREAM,
+    VALUES,
+    equality_queries,
+    interval_queries,
+    one_by_one_arrow,
+    one_by_one_numpy,
+    row_at_a_time,
+    rows,
+)
+from bench.report import COLOURS
+from errata.model.registered import Comparison, Conjunction, ConstantFactor
+from errata.psoup.predicate_index import PredicateIndex
+
+QUERIES = 4_096
+FEWEST, MOST = 128, 16_384
+BATCH = 10_000
+"""Rows of the batch for which goals are held."""
+
+PLAIN_ROWS = 20
+"""Rows that are matched one after another."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalAmounts:
+    """How much is measured."""
+
+    batches: Sequence[int]
+    queries: Sequence[int]
+    rounds: int
+
+
+def arrival_figures(amounts: ArrivalAmounts) -> Outcome:
+    """All figures about arrival."""
+    parts = [_rates(amounts), _growth(amounts), _nobody(amounts), Outcome(_storage()), Outcome(_memory())]
+    return Outcome(
+        [metric for part in parts for metric in part.metrics],
+        [picture for part in parts for picture in part.pictures],
+        [grid for part in parts for grid in part.grids],
+    )
+
+
+def indexed(queries: Sequence[Conjunction]) -> PredicateIndex:
+    return PredicateIndex(STREAM, dict(enumerate(queries)))
+
+
+def matched(index: PredicateIndex, batch: pa.Table) -> None:
+    if len(index.match(batch)) == 0:
+        raise RuntimeError("nothing matched, so nothing was measured")
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """This process on one core of those that it has."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def _rates(amounts: ArrivalAmounts) -> Outcome:
+    """Rows a second of 4,096 queries, with the index and without it, by the size of a batch."""
+    talk.print(f"arrival: {QUERIES:,} queries")
+    queries = interval_queries(QUERIES)
+    index = indexed(queries)
+    table: dict[str, list[float]] = {}
+    ratios = []
+    for size in amounts.batches:
+        batch = rows(size)
+        rounds = amounts.rounds if size <= BATCH else max(2, amounts.rounds // 3)
+        told = interleaved(rounds, index=lambda _, batch=batch: matched(index, batch))
+        with one_core():
+            alone = interleaved(
+                rounds,
+                index=lambda _, batch=batch: matched(index, batch),
+                numpy=lambda _, batch=batch: one_by_one_numpy(queries, batch),
+                arrow=lambda _, batch=batch: one_by_one_arrow(queries, batch),
+            )
+        ratios.append(alone.ratio("numpy", "index"))
+        table[f"{size:,} rows"] = [
+            size / told.median("index"),
+            *(size / alone.median(each) for each in ("index", "numpy", "arrow")),
+            ratios[-1],
+            alone.ratio("arrow", "index"),
+        ]
+    plain = interleaved(1, warm_up=0, plain=lambda _: row_at_a_time(queries, rows(PLAIN_ROWS)))
+    at = list(amounts.batches).index(BATCH)
+    columns = ["rows/s, all cores", "one core", "numpy", "Arrow", "times numpy", "times Arrow"]
+    return Outcome(
+        [
+            Metric(f"arrival, {QUERIES:,} interval queries", [*table.values()][at][0], "rows/s", ">= 100000"),
+            Metric("the same beside numpy without the index, one core", ratios[at], "times", ">= 20"),
+            Metric("the same without the index, row at a time", PLAIN_ROWS / plain.median("plain"), "rows/s"),
+        ],
+        grids=[Grid("arrival", f"Rows a second, {QUERIES:,} interval queries, by rows of a batch", columns, table)],
+    )
+
+
+def _growth(amounts: ArrivalAmounts) -> Outcome:
+    """What a row costs, by queries and by the size of a batch."""
+    costs: dict[int, list[float]] = {}
+    for count in amounts.queries:
+        talk.print(f"cost of a row: {count:,} queries")
+        index = indexed(interval_queries(count))
+        costs[count] = []
+        for size in amounts.batches:
+            batch = rows(size)
+            told = interleaved(amounts.rounds, index=lambda _, index=index, batch=batch: matched(index, batch))
+            costs[count].append(min(told.seconds["index"]) / size * 1e6)
+    at = list(amounts.batches).index(BATCH)
+    plain = {count: _plain_rate(interval_queries(count), rows(BATCH)) for count in amounts.queries if count <= QUERIES}
+
+    def draw(axes: Axes) -> None:
+        axes.plot(
+            list(costs), [1e6 / each[at] for each in costs.values()], "o-", color=COLOURS[0], label="with the index"
+        )
+        axes.plot(list(plain), list(plain.values()), "s--", color=COLOURS[1], label="without, numpy")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xlabel("queries")
+        axes.set_ylabel("rows a second")
+        axes.legend(frameon=False)
+
+    name = f"cost of a row, {MOST:,} queries beside {FEWEST:,}, batches of {BATCH:,}"
+    return Outcome(
+        [Metric(name, costs[MOST][at] / costs[FEWEST][at], "times", "<= 8")],
+        [Picture("figure9", "Data arrival rate by queries (psoup-2002, figure 9)", draw)],
+        [
+            Grid(
+                "cost",
+                "Microseconds for each row, by queries and rows of a batch",
+                [f"{size:,} rows" for size in amounts.batches],
+                {f"{count:,} queries": each for count, each in costs.items()},
+            )
+        ],
+    )
+
+
+def _plain_rate(queries: Sequence[Conjunction], batch: pa.Table) -> float:
+    told = interleaved(2, numpy=lambda _: one_by_one_numpy(queries, batch))
+    return batch.num_rows / min(told.seconds["numpy"])
+
+
+def _nobody(amounts: ArrivalAmounts) -> Outcome:
+    """What a row costs that is in no query: outside all intervals, or between the keys that are asked for."""
+    talk.print("cost of rows that concern nobody")
+    outside = rows(BATCH, shift=4 * VALUES)
+    draw = np.random.default_rng(1)
+    costs: dict[str, list[float]] = {"outside all intervals": [], "between keys asked for": []}
+    for count in (FEWEST, MOST):
+        intervals, keys = indexed(interval_queries(count)), indexed(equality_queries(count))
+        between = rows(BATCH).set_column(0, "id", pa.array(draw.integers(0, 32 * count, BATCH) * 2 + 1))
+        if len(keys.match(between)) or len(intervals.match(outside)):
+            raise RuntimeError("a row concerns somebody")
+        told = interleaved(
+            3 * amounts.rounds,
+            outside=lambda _, index=intervals: index.match(outside),
+            between=lambda _, index=keys, batch=between: index.match(batch),
+        )
+        for name, seconds in zip(costs, told.seconds.values(), strict=True):
+            costs[name].append(min(seconds) / BATCH * 1e9)
+    return Outcome(
+        [
+            Metric(f"cost of a row {name}, {MOST:,} queries beside {FEWEST:,}", high / low, "times", "<= 1.5")
+            for name, (low, high) in costs.items()
+        ],
+        grids=[
+            Grid(
+                "nobody",
+                "Nanoseconds for each row that concerns nobody",
+                [f"{FEWEST:,} queries", f"{MOST:,} queries"],
+                costs,
+            )
+        ],
+    )
+
+
+def _storage() -> list[Metric]:
+    """Bits of encoded results for each row and query, by the share of rows that match."""
+    talk.print("storage of results")
+    size, count = 65_536, 64
+    draw = np.random.default_rng(7)
+    values = draw.permutation(size).astype(np.int32)
+    found = []
+    for share, goal in ((0.5, "<= 2"), (0.01, None), (0.0001, "<= 0.01")):
+        width = int(share * size)
+        lows = draw.integers(0, size - width, count).tolist()
+        queries = [
+            (
+                ConstantFactor("a", Comparison.AT_LEAST, low),
+                ConstantFactor("a", Comparison.AT_MOST, low + width - 1),
+            )
+            for low in lows
+        ]
+        sets = indexed(queries).match(pa.table({"a": values}))
+        taken = sum(8 * len(each.encode()) for each in sets.values())
+        found.append(Metric(f"results, {share:.2%} of rows match", taken / (size * count), "bits/row/query", goal))
+    return found
+
+
+def _memory() -> list[Metric]:
+    """Bytes of the index for each query, of Python's and numpy's memory, as traced, and of the process."""
+    talk.print("memory of the index")
+    queries = interval_queries(MOST)
+    matched(indexed(queries[:FEWEST]), rows(BATCH))
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    index = indexed(queries)
+    matched(index, rows(1_000))
+    gc.collect()
+    traced = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    if len(index) != MOST:
+        raise RuntimeError(f"the index has {len(index)} queries instead of {MOST}")
+    return [Metric(f"memory of the index, {MOST:,} queries", traced / MOST, "bytes/query", "<= 2048")]
