@@ -14,7 +14,7 @@ import pytest
 from errata.errors import RefusedError
 from errata.model.registered import Comparison, RegisteredPlan, Relation
 from errata.psoup import joins
-from errata.psoup.joins import join_blocks, join_rows, plan_join
+from errata.psoup.joins import in_order, join_blocks, join_rows, plan_join
 from fixtures.registered.oracle import related
 from fixtures.registered.streams import STREAMS, Row, random_rows, table_of
 from fixtures.registered.texts import random_plan
@@ -164,3 +164,10 @@ def test_sources_without_rows_join_nothing() -> None:
         assert joined(order, []) == []
         names = [each.column_names[0] for each in order]
         assert joined(order, [Relation(0, names[0], LESS, 1, names[1])]) == []
+
+
+def test_combinations_are_ordered_also_where_they_are_no_single_number() -> None:
+    joined_rows = tuple(np.array(each) for each in ([2, 0, 2, 0], [1, 5, 0, 5], [7, 9, 8, 3]))
+    expected = [(0, 5, 3), (0, 5, 9), (2, 0, 8), (2, 1, 7)]
+    for sizes in ([3, 6, 10], [2**30, 2**30, 2**30]):
+        assert list(zip(*(each.tolist() for each in in_order(joined_rows, sizes)), strict=True)) == expected

@@ -27,7 +27,7 @@ from errata.model.time import Interval
 from errata.psoup.aggregate_trees import LOCKS, AggregateTrees
 from errata.psoup.byte_cache import ByteCache
 from errata.psoup.invoke import aggregate_row, combined_rows
-from errata.psoup.joins import Combinations, check_joined, join_rows
+from errata.psoup.joins import Combinations, check_joined, in_order, join_rows
 from errata.psoup.kept_rows import NO_CONTENT, KeptRows, RangeContent, RowChange
 from errata.psoup.selection import PartRange, Selector, SourceRead
 
@@ -138,10 +138,10 @@ def _answer(
     """The answer over combinations of kept rows, in the order of the rows."""
     if len(kept) == 1:
         return combined_rows(plan, streams, [kept[0].rows], len(kept[0]))
-    places = [each.places(numbers) for each, numbers in zip(kept, combinations, strict=True)]
-    order = np.lexsort(places[::-1])
-    together = [each.rows.take(pa.array(at[order])) for each, at in zip(kept, places, strict=True)]
-    return combined_rows(plan, streams, together, len(order))
+    places = tuple(each.places(numbers) for each, numbers in zip(kept, combinations, strict=True))
+    ordered = in_order(places, [len(each) for each in kept])
+    together = [each.rows.take(pa.array(at)) for each, at in zip(kept, ordered, strict=True)]
+    return combined_rows(plan, streams, together, len(ordered[0]))
 
 
 def _nothing(read: SourceRead) -> SourceState:

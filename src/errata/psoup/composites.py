@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from errata.language.registered.conditions import mirrored
 from errata.model.registered import Comparison, Relation
-from errata.psoup.joins import Combinations, join_blocks
+from errata.psoup.joins import Combinations, in_order, join_blocks
 from errata.psoup.row_sets import RowSet
 
 _BITS_AT_ONCE = 1 << 27
@@ -44,7 +44,7 @@ def join_for_queries(
     for block in join_blocks(narrowed, relations):
         for query, places in _told_apart(members, block, queries):
             parts[query].append(tuple(rows[each[places]] for rows, each in zip(chosen, block, strict=True)))
-    return [_ordered(each, len(tables)) for each in parts]
+    return [_ordered(each, [table.num_rows for table in tables]) for each in parts]
 
 
 def _union(sets: Sequence[RowSet], rows: int) -> np.ndarray:
@@ -76,12 +76,10 @@ def _told_apart(members: Sequence[np.ndarray], block: Combinations, queries: int
             yield int(numbers[order[start]]), low + places[order[start:end]]
 
 
-def _ordered(parts: Sequence[Combinations], sources: int) -> Combinations:
+def _ordered(parts: Sequence[Combinations], sizes: Sequence[int]) -> Combinations:
     if not parts:
-        return tuple(np.zeros(0, dtype=np.int64) for _ in range(sources))
-    whole = tuple(np.concatenate(each) for each in zip(*parts, strict=True))
-    order = np.lexsort(whole[::-1])
-    return tuple(each[order] for each in whole)
+        return tuple(np.zeros(0, dtype=np.int64) for _ in sizes)
+    return in_order(tuple(np.concatenate(each) for each in zip(*parts, strict=True)), sizes)
 
 
 # The experiment of figure 11.

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import pyarrow as pa
@@ -127,8 +128,24 @@ def join_rows(
     if not blocks:
         return tuple(np.zeros(0, dtype=np.int64) for _ in tables)
     whole = tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    order = np.lexsort(whole[::-1])
-    return tuple(each[order] for each in whole)
+    return in_order(whole, [each.num_rows for each in tables])
+
+
+def in_order(joined: Combinations, sizes: Sequence[int]) -> Combinations:
+    """Combinations, each there once, ordered by the rows of the first source, then the next; `sizes` are the numbers of
+    rows of the sources. Where it can be, a combination is sorted as one number, which is several times faster."""
+    if prod(sizes) >= 1 << 63:
+        order = np.lexsort(joined[::-1])
+        return tuple(each[order] for each in joined)
+    numbers = np.zeros(len(joined[0]), dtype=np.int64)
+    for each, size in zip(joined, sizes, strict=True):
+        numbers = numbers * size + each
+    numbers.sort()
+    found = []
+    for size in reversed(sizes[1:]):
+        numbers, rows = np.divmod(numbers, size)
+        found.append(rows)
+    return (numbers, *reversed(found))
 
 
 def check_joined(count: int, limit: int = MAX_JOINED_ROWS) -> None:
@@ -262,10 +279,13 @@ def _candidates(
 ) -> Combinations:
     """The candidates of some numbers, counted through all combinations, that pass what has to be verified."""
     first, ends = ranges
-    wanted = np.arange(*numbers)
-    combination = np.searchsorted(ends, wanted, side="right")
-    started = np.where(combination > 0, ends[combination - 1], 0)
-    rows = step.rows[first[combination] + (wanted - started)]
+    low, high = numbers
+    begun, last = np.searchsorted(ends, (low, high - 1), side="right")
+    # So many candidates of each combination are in the block.
+    counts = np.diff(np.minimum(ends[begun : last + 1], high), prepend=low)
+    combination = np.repeat(np.arange(begun, last + 1), counts)
+    starts = np.append(0, ends)[begun : last + 1]
+    rows = step.rows[np.arange(low, high) + np.repeat(first[begun : last + 1] - starts, counts)]
     for mine, comparison, other in step.verified:
         partner = joined[other.source][combination]
         kept = mine.present[rows] & other.present[partner] & compare(mine.keys[rows], comparison, other.keys[partner])
