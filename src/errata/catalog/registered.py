@@ -24,8 +24,9 @@ from errata.model.registered_records import (
     conjunction_from_record,
     conjunction_to_record,
     parameters_to_record,
-    plan_from_records,
+    plan_from_record,
     record_digest,
+    statement_from_record,
     statement_to_record,
 )
 
@@ -287,12 +288,16 @@ def _read_queries(catalog: Catalog, query: Select[Any]) -> list[RegisteredQuery]
             factors = select(conjunctions).where(conjunctions.c.conjunction_id.in_(some))
             for each in connection.execute(factors):
                 known[each.conjunction_id] = each.stream_id, conjunction_from_record(each.factors)
-    return [_query_from_row(row, known) for row in rows]
+    shared = {row.statement_id: row for row in rows}
+    of = {each: statement_from_record(row.statement, row.plan) for each, row in shared.items()}
+    return [_query_from_row(row, of[row.statement_id], known) for row in rows]
 
 
-def _query_from_row(row: Row[Any], known: Mapping[int, tuple[int, Conjunction]]) -> RegisteredQuery:
+def _query_from_row(
+    row: Row[Any], statement: RegisteredPlan, known: Mapping[int, tuple[int, Conjunction]]
+) -> RegisteredQuery:
     numbers = tuple(row.conjunctions)
-    plan = plan_from_records(row.statement, row.plan, row.parameters, [known[each][1] for each in numbers])
+    plan = plan_from_record(statement, row.parameters, [known[each][1] for each in numbers])
     cost = QueryCost(invocations=row.invocations, invocation_micros=row.invocation_micros, last_asked=row.last_asked)
     return RegisteredQuery(
         row.handle,

@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -68,24 +69,35 @@ def parameters_to_record(plan: RegisteredPlan) -> Record:
     }
 
 
-def plan_from_records(
-    text: str, statement: Record, parameters: Record, conjunctions: Sequence[Conjunction]
-) -> RegisteredPlan:
-    """The plan that these records are of."""
-    offsets = map(_constant_from_record, parameters["offsets"])
+def statement_from_record(text: str, record: Record) -> RegisteredPlan:
+    """What the queries of one statement share: a plan that lacks what each has of its own."""
     return RegisteredPlan(
-        sources=tuple(RegisteredSource(*each) for each in statement["sources"]),
+        sources=tuple(RegisteredSource(*each) for each in record["sources"]),
+        conjunctions=(),
+        relations=tuple(
+            Relation(left_source, left, Comparison(comparison), right_source, right)
+            for left_source, left, comparison, right_source, right in record["relations"]
+        ),
+        windows=(),
+        items=tuple(_item_from_record(*each) for each in record["items"]),
+        distinct=record["distinct"],
+        statement=text,
+        parameters=(),
+    )
+
+
+def plan_from_record(
+    statement: RegisteredPlan, parameters: Record, conjunctions: Sequence[Conjunction]
+) -> RegisteredPlan:
+    """The plan of a query: of its statement, and of what it has of its own."""
+    offsets = map(_constant_from_record, parameters["offsets"])
+    return replace(
+        statement,
         conjunctions=tuple(conjunctions),
         relations=tuple(
-            Relation(left_source, left, Comparison(comparison), right_source, right, offset)
-            for (left_source, left, comparison, right_source, right), offset in zip(
-                statement["relations"], offsets, strict=True
-            )
+            replace(each, offset=offset) for each, offset in zip(statement.relations, offsets, strict=True)
         ),
         windows=tuple(_window_from_record(*each) for each in parameters["windows"]),
-        items=tuple(_item_from_record(*each) for each in statement["items"]),
-        distinct=statement["distinct"],
-        statement=text,
         parameters=tuple(map(_constant_from_record, parameters["constants"])),
     )
 
