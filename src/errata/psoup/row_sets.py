@@ -224,10 +224,14 @@ def positions_of(words: Words) -> Positions:
     """The rows whose bits are set; words that are zero cost next to nothing."""
     places = np.flatnonzero(words)
     if 4 * len(places) > len(words):
-        return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")).astype(np.uint32)
-    bits = np.unpackbits(words[places].view(np.uint8), bitorder="little").reshape(-1, WORD)
-    place, bit = np.nonzero(bits)
-    return (places[place] * WORD + bit).astype(np.uint32)
+        return np.flatnonzero(_unpacked(words)).astype(np.uint32)
+    found = np.flatnonzero(_unpacked(words[places]))
+    return (places[found // WORD] * WORD + found % WORD).astype(np.uint32)
+
+
+def _unpacked(words: Words) -> Mask:
+    """A boolean for each bit, which numpy counts faster than numbers."""
+    return np.unpackbits(words.view(np.uint8), bitorder="little").view(np.bool_)
 
 
 def bits_at(words: Words, positions: npt.NDArray[np.unsignedinteger]) -> Mask:
