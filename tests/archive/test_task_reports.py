@@ -16,7 +16,8 @@ from errata.archive.task_reports import (
     bucket_report,
     report_row,
 )
-from errata.model.bucket import Groups, Layout, NewBucket, Role
+from errata.model.bucket import Groups, Layout, NewBucket, Resolution, Role
+from errata.model.time import Interval
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 BOUNDS = st.none() | st.tuples(NUMBERS, NUMBERS)
@@ -32,7 +33,8 @@ def written_buckets(draw: st.DrawFn) -> NewBucket:
     numbers = {name: draw(NUMBERS) for name in ("rows", "size", "vs_min", "vs_max", "folded", "masked")}
     bounds = {name: draw(BOUNDS) for name in ("revisions", "masks", "content", "ends")}
     kinds = {"role": draw(st.sampled_from(Role)), "layout": draw(st.sampled_from(Layout)), "groups": draw(GROUPS)}
-    rest = {"checksum": draw(TEXTS), "floor": draw(st.none() | NUMBERS)}
+    resolution = Resolution(draw(st.floats(0.001, 1)), Interval(draw(NUMBERS), draw(NUMBERS)))
+    rest = {"checksum": draw(TEXTS), "floor": draw(st.none() | NUMBERS), "resolution": resolution}
     values = kinds | rest | place | numbers | bounds
     assert set(values) | {"path", "data"} == {each.name for each in fields(NewBucket)}, "a field is not tried"
     return NewBucket(**values)

@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from errata.model.bucket import Groups, Layout, NewBucket, Role
+from errata.model.bucket import Groups, Layout, NewBucket, Resolution, Role
+from errata.model.time import Interval
 
 _TEXTS = ("role", "path", "checksum", "layout", "low", "high", "members")
 _NUMBERS = ("rows", "size", "vs_min", "vs_max", "floor", "folded", "masked")
@@ -26,6 +27,10 @@ BUCKET_ROW_SCHEMA = pa.schema(
         *(pa.field(name, pa.string()) for name in _TEXTS),
         *(pa.field(name, pa.int64()) for name in _NUMBERS),
         *(pa.field(f"{name}_{end}", pa.int64()) for name in _BOUNDS for end in ("first", "last")),
+        *(
+            pa.field(name, kind)
+            for name, kind in (("rate", pa.float64()), ("hash_low", pa.int64()), ("hash_high", pa.int64()))
+        ),
         pa.field("data", pa.binary()),
     ]
 )
@@ -38,6 +43,8 @@ def bucket_to_row(bucket: NewBucket) -> dict[str, object]:
     row |= {"path": bucket.path, "checksum": bucket.checksum}
     row |= {"low": groups.low, "high": groups.high, "members": groups.members_json()}
     row |= {name: getattr(bucket, name) for name in _NUMBERS}
+    hashes = bucket.resolution.hashes
+    row |= {"rate": bucket.resolution.rate, "hash_low": hashes.start, "hash_high": hashes.end}
     for name in _BOUNDS:
         row[f"{name}_first"], row[f"{name}_last"] = getattr(bucket, name) or (None, None)
     return row
@@ -55,6 +62,7 @@ def bucket_from_row(row: Mapping[str, Any]) -> NewBucket:
         path=row["path"],
         data=row["data"],
         layout=Layout(row["layout"]),
+        resolution=Resolution(row["rate"], Interval(row["hash_low"], row["hash_high"])),
         **{name: row[name] for name in _NUMBERS},
         **bounds,
     )

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, update
 
 from errata.catalog.tables import bucket_data, buckets, doomed
-from errata.model.bucket import Bucket, NewBucket, Role
+from errata.model.bucket import Bucket, NewBucket, Resolution, Role
 
 IDS_PER_STATEMENT = 500
 """Bucket ids in one statement: SQLite's limit on parameters is 999 in old builds."""
@@ -108,7 +108,7 @@ def _index_values(bucket: NewBucket) -> dict[str, Any]:
         "group_low": bucket.groups.low,
         "group_high": bucket.groups.high,
         "group_members": bucket.groups.members_json(),
-        "sampling_rate": 1.0,
+        **resolution_columns(bucket.resolution),
         "checksum": bucket.checksum,
         "mask_min": masks[0],
         "mask_max": masks[1],
@@ -116,6 +116,12 @@ def _index_values(bucket: NewBucket) -> dict[str, Any]:
         "content_max": content[1],
         "folded": bucket.folded,
     }
+
+
+def resolution_columns(resolution: Resolution) -> dict[str, Any]:
+    """The columns of a resolution."""
+    hashes = resolution.hashes
+    return {"sampling_rate": resolution.rate, "hash_low": hashes.start, "hash_high": hashes.end}
 
 
 def remove_buckets(connection: Connection, bucket_ids: Sequence[int], commit_id: int) -> int:

@@ -32,7 +32,7 @@ from sqlalchemy import (
 
 from errata.catalog.database import Catalog
 from errata.catalog.tables import batches, bucket_data, buckets, streams
-from errata.model.bucket import Bounds, Bucket, Groups, Layout, Role, prune_buckets
+from errata.model.bucket import Bounds, Bucket, Groups, Layout, Resolution, Role, prune_buckets
 from errata.model.time import EVERYTHING, LOWEST, Interval, hull
 
 SPAN_CLASSES = 65
@@ -322,6 +322,7 @@ def _bucket_from_row(row: Row[Any]) -> Bucket:
         row.folded,
         row.masked,
         _bounds(row.ve_min, row.ve_max),
+        Resolution(row.sampling_rate, Interval(row.hash_low, row.hash_high)),
     )
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, select, update
 
 from errata.catalog import streams
 from errata.catalog import tables as t
-from errata.catalog.bucket_writes import span_class
+from errata.catalog.bucket_writes import resolution_columns, span_class
 from errata.catalog.database import Catalog
 from errata.catalog.health import ArchiveInventory
 from errata.catalog.transaction import BasisConflict, Transaction
@@ -95,6 +95,7 @@ def _figure_columns(told: FigureRepair) -> dict[str, Any]:
         "group_low": groups.low,
         "group_high": groups.high,
         "group_members": groups.members_json(),
+        **resolution_columns(figures.resolution),
     }
     if figures.ends is not None:
         columns |= {"ve_min": figures.ends[0], "ve_max": figures.ends[1]}

@@ -209,6 +209,8 @@ buckets = Table(
     Column("group_high", Text),
     Column("group_members", Text),
     Column("sampling_rate", Float, nullable=False),
+    Column("hash_low", BigInteger, nullable=False),
+    Column("hash_high", BigInteger, nullable=False),
     Column("checksum", String(80), nullable=False),
     Column("batch_no", BigInteger),
     Column("revision_first", BigInteger),
@@ -229,7 +231,8 @@ buckets = Table(
 )
 """The bucket index. span_class is the bit length of vs_max - vs_min: see `catalog/buckets.py`. The vs range of an
 overlay covers its mask range and its content range. No revision up to `floor` concerns the rows of a base bucket;
-those up to `folded` may be worked into them. `masked` is the number of rows that are superseded now."""
+those up to `folded` may be worked into them. `masked` is the number of rows that are superseded now.
+A bucket has the rows whose sampling hash is from hash_low on and below hash_high, the share `sampling_rate` of all."""
 
 bucket_data = Table(
     "bucket_data",

@@ -94,6 +94,20 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True)
+class Resolution:
+    """Which part of an archive's rows a bucket has: those whose sampling hash lies in a span (Chandrasekaran and
+    Franklin 2004). Every bucket that is written today has all."""
+
+    rate: float = 1.0
+    """The expected share of the rows, above 0."""
+    hashes: Interval = EVERYTHING
+    """The span of the hash; HIGHEST as its end means no end."""
+
+
+FULL_RESOLUTION = Resolution()
+
+
+@dataclass(frozen=True, slots=True)
 class NewBucket:
     """A bucket that has been written and is not yet visible."""
 
@@ -126,6 +140,7 @@ class NewBucket:
     """The number of its rows that are superseded from the beginning."""
     ends: Bounds | None = None
     """Of results: the least and the greatest end of a lifetime."""
+    resolution: Resolution = FULL_RESOLUTION
 
     def __post_init__(self) -> None:
         if (self.path is None) == (self.data is None):
@@ -162,6 +177,7 @@ class Bucket:
     masked: int = 0
     """The number of its rows that are superseded now."""
     ends: Bounds | None = None
+    resolution: Resolution = FULL_RESOLUTION
 
     @property
     def inline(self) -> bool:

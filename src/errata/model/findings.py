@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
-from errata.model.bucket import Bounds, Bucket, Groups, Role
+from errata.model.bucket import FULL_RESOLUTION, Bounds, Bucket, Groups, Resolution, Role
 from errata.model.time import HIGHEST, LOWEST, format_instant
 
 MAX_EXAMPLES = 5
@@ -85,6 +85,7 @@ class BucketFigures:
     content: Bounds | None = None
     ends: Bounds | None = None
     """Of results."""
+    resolution: Resolution = FULL_RESOLUTION
 
     @classmethod
     def from_bucket(cls, bucket: Bucket) -> BucketFigures:
@@ -92,7 +93,7 @@ class BucketFigures:
         numbers = None
         if bucket.role is Role.OVERLAY and bucket.revision_first is not None and bucket.revision_last is not None:
             numbers = (bucket.revision_first, bucket.revision_last)
-        spans = (bucket.masks, bucket.content, bucket.ends)
+        spans = (bucket.masks, bucket.content, bucket.ends, bucket.resolution)
         return cls(bucket.rows, bucket.vs_min, bucket.vs_max, bucket.groups, numbers, *spans)
 
     @classmethod
@@ -310,6 +311,8 @@ def figure_findings(patient: InspectedArchive, bucket: Bucket, seen: BucketInspe
 def _figure_text(value: object) -> str:
     if isinstance(value, Groups):
         return f"{value.low} to {value.high}" if value.members is None else f"{len(value.members):,} groups"
+    if isinstance(value, Resolution):
+        return f"{value.rate:g} of the rows, with hashes from {value.hashes.start} to {value.hashes.end}"
     return " to ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 

@@ -479,6 +479,7 @@ INDEX: Mapping[str, tuple[Damage, FindingKind]] = {
     "the last place": (lambda body: body.note(body.base(8), vs_max=HIGHEST, span_class=63), FindingKind.FIGURES),
     "groups": (lambda body: body.note(body.base(8), group_members='[["q"]]'), FindingKind.FIGURES),
     "the range of groups": (lambda body: body.note(body.base(8), group_low="b", group_high="c"), FindingKind.FIGURES),
+    "the resolution": (lambda body: body.note(body.base(8), sampling_rate=0.5, hash_high=0), FindingKind.FIGURES),
     "the class of its span": (lambda body: body.note(body.base(8), span_class=0), FindingKind.FIGURES),
     "where an overlay masks": (lambda body: body.note(body.overlay, mask_max=7), FindingKind.FIGURES),
     "where an overlay brings": (lambda body: body.note(body.overlay, content_min=5), FindingKind.FIGURES),

@@ -35,7 +35,7 @@ from errata.engine.frames import fetch_rows, group_sql, select_sql
 from errata.engine.plans.node_rows import quote_name
 from errata.intake.convert import canonical_text
 from errata.intake.types import arrow_schema
-from errata.model.bucket import Bucket, Groups
+from errata.model.bucket import Bucket, Groups, Resolution
 from errata.model.consistency import RESTORE_BACKUP
 from errata.model.findings import (
     MAX_EXAMPLES,
@@ -47,7 +47,7 @@ from errata.model.findings import (
     Severity,
 )
 from errata.model.stream import Stream
-from errata.model.time import LOWEST
+from errata.model.time import LOWEST, Interval
 
 INSPECTION_TASK_BYTES = 64 * 1024 * 1024
 """Bytes that a task has to read before it gets no further bucket."""
@@ -140,6 +140,7 @@ def _seen_to_json(seen: BucketInspection) -> str:
         told["groups"] = [groups.low, groups.high, groups.members_json()]
         told["figures"] = [figures.rows, figures.vs_min, figures.vs_max]
         told["ends"] = [figures.revisions, figures.masks, figures.content, figures.ends]
+        told["resolution"] = [figures.resolution.rate, figures.resolution.hashes.start, figures.resolution.hashes.end]
     return json.dumps(told)
 
 
@@ -150,9 +151,11 @@ def _seen_from_json(text: str) -> BucketInspection:
     told = json.loads(text)
     figures = None
     if "figures" in told:
-        ends = [None if each is None else (each[0], each[1]) for each in told["ends"]]
+        revisions, masks, content, ends = (None if each is None else (each[0], each[1]) for each in told["ends"])
         rows, low, high = told["figures"]
-        figures = BucketFigures(rows, low, high, Groups.of(*told["groups"]), *ends)
+        rate, *hashes = told["resolution"]
+        resolution, groups = Resolution(rate, Interval(*hashes)), Groups.of(*told["groups"])
+        figures = BucketFigures(rows, low, high, groups, revisions, masks, content, ends, resolution)
     plain: dict[str, Any] = {name: told[name] for name in _PLAIN_FIELDS}
     plain |= {name: tuple(told[name]) for name in ("nulls", "unfiltered")}
     return BucketInspection(figures=figures, **plain)
