@@ -20,6 +20,7 @@ from errata.catalog.activity import TimelineStrip
 from errata.catalog.database import Catalog
 from errata.catalog.leases import LEASE_MICROS
 from errata.catalog.quarantine import QuarantineFile
+from errata.catalog.registered import InvocationCount, record_invocations
 from errata.clock import SYSTEM
 from errata.declare.apply import apply_plan, plan_apply
 from errata.declare.project import load_project
@@ -28,11 +29,13 @@ from errata.language.route import RouteKind
 from errata.model.bucket import Role
 from errata.model.commit import Cause, RefusedRevisions
 from errata.model.technique import Technique
+from errata.psoup.materialise import materialise
+from errata.psoup.register import register
 from errata.read.details import StreamTimeline
 from errata_airflow.links import ReportLink, report_path
 from errata_airflow.page import LazyPage
 from errata_airflow.page.app import admitted, build
-from errata_airflow.page.drawing import timeline_drawing
+from errata_airflow.page.drawing import sparkline_path, timeline_drawing
 from errata_airflow.page.panel import all_panels
 from errata_airflow.page.words import ROUTES, ago, lasting, span, task_path, ticks, where
 from fixtures.airflow import HOUSE
@@ -40,8 +43,8 @@ from fixtures.catalog import NOW
 from fixtures.lease_cases import left_elsewhere
 from fixtures.sample_project import Looked, looked
 
-TABS = ["Overview", "Streams", "Corrections", "Queries", "Quarantine", "Health"]
-PATHS = ["", "streams", "corrections", "queries", "quarantine", "health"]
+TABS = ["Overview", "Streams", "Corrections", "Queries", "Registered queries", "Quarantine", "Health"]
+PATHS = ["", "streams", "corrections", "queries", "registered", "quarantine", "health"]
 
 
 def the_app(*, guarded: bool) -> FastAPI:
@@ -153,6 +156,7 @@ def test_an_empty_project_is_friendly(client: TestClient, place: Looked, path: s
         "streams": "feed no rows nothing has come yet",
         "corrections": "No published result has been corrected yet.",
         "queries": "no rows yet",
+        "registered": "There are no registered queries.",
         "quarantine": "Nothing is in quarantine.",
         "health": "Nothing: no stream has enough corrections",
     }
@@ -392,6 +396,47 @@ def test_a_link_names_the_task_as_commits_do() -> None:
 
     said = ReportLink().get_link(None, ti_key=Key())  # type: ignore[arg-type]
     assert said == "/plugin/errata/errata/run?dag_id=append&run_id=r%2B1&task_id=append%5B3%5D&try_number=2"
+
+
+WINDOWED = "SELECT at, who FROM feed WHERE price > {} BEGIN (NOW - 100) END (NOW)"
+
+
+def test_registered_queries_are_shown_with_owner_window_cost_and_freshness(place: Looked, client: TestClient) -> None:
+    place.bring(1, 20, 30)
+    register(place.site, [WINDOWED.format(10), WINDOWED.format(25)], owner="ann")
+    (asked,) = register(place.site, ["SELECT count(*) FROM feed BEGIN (5) END (NOW)"], owner="bob")
+    counted = InvocationCount(asked.number, 3, 6_000_000, place.clock.now())
+    record_invocations(place.site.catalog, [counted])
+    text = seen(client, "registered")
+    assert "ann 2" in text
+    assert "bob 1" in text
+    assert "feed: the last 100 units" in text
+    assert "feed: since 5" in text
+    assert "3 of 3 registered queries, of 2 different statements" in text
+    assert "1 bucket to match" in text
+    assert re.search(r" 3 2 s \d+ days ago", text), "asked three times, each for two seconds"
+    assert text.index(asked.handle) < text.index(" ann SELECT"), "what was asked last comes first"
+    mine = seen(client, "registered?owner=bob")
+    assert asked.handle in mine
+    assert WINDOWED.format(10)[:20] not in mine
+    assert "carl has no registered queries." in seen(client, "registered?owner=carl")
+
+
+def test_matched_queries_show_how_many_rows_match_lately(place: Looked, client: TestClient) -> None:
+    place.bring(1, 20, 30)
+    register(place.site, [WINDOWED.format(10)], owner="<b>ann")
+    materialise(place.site)
+    answer = client.get("/errata/registered").text
+    assert 'aria-label="2 matching rows in the newest buckets"' in answer
+    assert f'd="{sparkline_path([2])}"' in answer
+    assert "<b>ann" not in answer, "what people name is text"
+    assert "to match" not in answer
+
+
+def test_a_sparkline_keeps_within_its_bounds() -> None:
+    assert sparkline_path([]) == ""
+    assert sparkline_path([0, 4, 0, 1]) == "M1.1 100V0H1.9V100zM3.1 100V75H3.9V100z"
+    assert sparkline_path([1000, 1]) == "M0.1 100V0H0.9V100zM1.1 100V92H1.9V100z"
 
 
 def test_a_commit_leads_to_its_task() -> None:

@@ -55,6 +55,16 @@ def timeline_drawing(of: StreamTimeline, ticks: int = 2) -> Drawing:
     )
 
 
+def sparkline_path(amounts: Sequence[int]) -> str:
+    """Bars beside each other, one cell wide and as high as their amounts are of the greatest."""
+    most = max(amounts, default=0) or 1
+    return "".join(
+        f"M{at + 0.1:g} {HEIGHT}V{HEIGHT - max(LOWEST_BAR, HEIGHT * each / most):.4g}H{at + 0.9:g}V{HEIGHT}z"
+        for at, each in enumerate(amounts)
+        if each
+    )
+
+
 def _bar(each: TimelineStrip, height: float) -> str:
     # Neighbours touch the same cell: each gets half of it, less a gap.
     left, right = (

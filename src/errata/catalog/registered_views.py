@@ -52,10 +52,15 @@ def record_views(catalog: Catalog, queries: Sequence[RegisteredQuery]) -> None:
             connection.execute(insert(registered_views), new)
 
 
+def viewed_numbers(catalog: Catalog) -> set[int]:
+    """The numbers of the queries that are to be views."""
+    with catalog.reading() as connection:
+        return set(connection.execute(select(registered_views.c.number)).scalars())
+
+
 def viewed_queries(catalog: Catalog) -> list[RegisteredQuery]:
     """The queries in force that are to be views."""
-    with catalog.reading() as connection:
-        numbers = list(connection.execute(select(registered_views.c.number)).scalars())
+    numbers = sorted(viewed_numbers(catalog))
     return registered.registrations_by_number(catalog, numbers) if numbers else []
 
 
