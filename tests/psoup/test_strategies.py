@@ -6,16 +6,20 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from time import monotonic, sleep
 
 import pytest
 
 from errata.catalog import commits
 from errata.errors import ErrataError
 from errata.model.registered import AnswerRoute, RegisteredPlan, ResultStrategy
+from errata.psoup import strategies
 from errata.psoup.costs import with_costs
 from errata.psoup.materialise import materialise
 from errata.psoup.reader import RegisteredReader
 from errata.psoup.register import register, registered_queries, set_strategy
+from errata.psoup.selection import SourceWindow, youngest_rows
+from errata.psoup.snapshot import StreamSnapshot
 from fixtures.chance import seeds
 from fixtures.registered.archives import DECLARED, History, answer_tuples, is_refusal
 from fixtures.registered.oracle import same_answers
@@ -174,6 +178,43 @@ def test_the_kept_answer_is_handed_out_until_a_commit_comes(fixed: Fixed) -> Non
     second = fixed.reader.invoke(handle)
     assert second.rows is not first.rows
     assert second.commit_id > first.commit_id
+
+
+def test_complete_answers_are_carried_on_behind_the_back_of_who_asks(fixed: Fixed) -> None:
+    handle = fixed.register(ROWS, COMPLETE)
+    carried = fixed.reader._strategies._complete
+    query = fixed.reader.query(handle)
+    with fixed.reader.maintained(0.01):
+        for _ in range(3):
+            fixed.history.arrive("ticks")
+            newest = commits.newest_commit(fixed.site.catalog)
+            until = monotonic() + 20
+            while carried.kept(query, newest) is None:
+                assert monotonic() < until
+                sleep(0.01)
+    fixed.history.arrive("ticks")
+    assert carried.kept(query, commits.newest_commit(fixed.site.catalog)) is None
+
+
+def test_a_window_that_counts_rows_is_counted_once_for_each_commit(
+    fixed: Fixed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = []
+
+    def counting(snapshot: StreamSnapshot, count: int, end: int) -> tuple[SourceWindow, bool]:
+        counted.append(count)
+        return youngest_rows(snapshot, count, end)
+
+    monkeypatch.setattr(strategies, "youngest_rows", counting)
+    handles = [
+        fixed.register(f"SELECT {item} FROM ticks BEGIN (NOW - 2 ROWS) END (NOW)", PARTIAL) for item in ("*", "seq")
+    ]
+    for _ in range(3):
+        assert [fixed.reader.invoke(each).rows.num_rows for each in handles] == [2, 2]
+    assert counted == [2]
+    fixed.history.arrive("ticks")
+    assert fixed.reader.invoke(handles[0]).rows.num_rows == 2
+    assert counted == [2, 2]
 
 
 def test_none_keeps_nothing_and_changing_the_strategy_matches_again(fixed: Fixed) -> None:

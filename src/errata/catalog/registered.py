@@ -144,10 +144,16 @@ def _match_again(connection: Connection, wanted: Iterable[int]) -> None:
         forget_from(connection, stream_id, number)
 
 
-def live_registrations(catalog: Catalog, owner: str | None = None) -> list[RegisteredQuery]:
-    """All queries in force, in the order of their numbers; of one owner only, if given."""
+def live_registrations(
+    catalog: Catalog, owner: str | None = None, strategy: ResultStrategy | None = None
+) -> list[RegisteredQuery]:
+    """All queries in force, in the order of their numbers; of one owner or one strategy only, if given."""
     query = _select_live()
-    return _read_queries(catalog, query if owner is None else query.where(registered_queries.c.owner == owner))
+    if owner is not None:
+        query = query.where(registered_queries.c.owner == owner)
+    if strategy is not None:
+        query = query.where(registered_queries.c.strategy == strategy.value)
+    return _read_queries(catalog, query)
 
 
 def registration(catalog: Catalog, handle: str) -> RegisteredQuery | None:

@@ -11,9 +11,12 @@ missing buckets are read. Threads may share a reader.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -29,11 +32,16 @@ from errata.psoup.snapshot import SnapshotCache, SnapshotConflict, StreamSnapsho
 from errata.psoup.strategies import Strategies
 from errata.psoup.windows import resolve_now
 
+_LOG = logging.getLogger(__name__)
+
 KEPT_COMMITS = 8
 """Commits whose snapshots are kept."""
 
 MAX_KNOWN_QUERIES = 20_000
 """Queries whose plans are kept."""
+
+MAINTAIN_SECONDS = 0.1
+"""Seconds between two looks for a new commit by which complete answers are to be carried on."""
 
 FLUSH_SECONDS = 5.0
 """Seconds after which invocations are added to the costs in the catalog."""
@@ -88,13 +96,36 @@ class RegisteredReader:
         queries, by handle, have no answer at present: nothing has come yet, or their windows reach behind what is
         kept."""
         failed = {}
-        for each in registered.live_registrations(self.site.catalog):
-            if each.strategy is ResultStrategy.COMPLETE:
-                try:
-                    self._answer(each.handle, None, None)
-                except ErrataError as error:
-                    failed[each.handle] = error
+        for each in registered.live_registrations(self.site.catalog, strategy=ResultStrategy.COMPLETE):
+            try:
+                self._answer(each.handle, None, None)
+            except ErrataError as error:
+                failed[each.handle] = error
         return failed
+
+    @contextmanager
+    def maintained(self, seconds: float = MAINTAIN_SECONDS) -> Iterator[None]:
+        """Within it a thread carries the complete answers on whenever a commit has come, which it looks for so
+        often."""
+        ended = threading.Event()
+        thread = threading.Thread(target=self._maintain_until, args=(ended, seconds), name="complete answers")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _maintain_until(self, ended: threading.Event, seconds: float) -> None:
+        seen = -1
+        while not ended.wait(seconds):
+            try:
+                newest = commits.newest_commit(self.site.catalog)
+                if newest != seen:
+                    self.maintain()
+                    seen = newest
+            except ErrataError as error:  # they are carried on when they are asked for, or the next time
+                _LOG.warning("complete answers are not carried on: %s", error)
 
     def _answer(self, handle: str, at: str | int | None, as_of: str | int | None) -> tuple[RegisteredQuery, Invocation]:
         return optimistic(

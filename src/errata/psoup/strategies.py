@@ -21,12 +21,16 @@ from errata.declare.site import Site
 from errata.model.registered import AnswerRoute, RegisteredQuery, RegisteredWindow, ResultStrategy
 from errata.model.time import Interval
 from errata.psoup.aggregate_trees import AggregateTrees
+from errata.psoup.byte_cache import ByteCache
 from errata.psoup.complete_answers import CompleteAnswers
 from errata.psoup.invoke import aggregate_row, answer_rows, needed_columns
 from errata.psoup.segments import MatchStore
 from errata.psoup.selection import Selected, Selector, SourceRead, SourceWindow, youngest_rows
 from errata.psoup.snapshot import StreamSnapshot
 from errata.psoup.windows import check_not_aged, window_interval
+
+WINDOW_CACHE_BYTES = 8 * 1024 * 1024
+"""Bytes of windows that count rows which a reader keeps in memory: some ten thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class Strategies:
     """What a reader keeps for the queries that it answers. Threads share it."""
 
     def __init__(self, site: Site) -> None:
+        self._windows = SourceWindows()
         self._unkept = Selector(None, max_bytes=0)
         self._selector = Selector(MatchStore(site))
         self._trees = AggregateTrees(self._selector)
@@ -57,7 +62,7 @@ class Strategies:
         kept = present and query.strategy is ResultStrategy.COMPLETE
         state = self._complete.kept(query, snapshots[0].commit_id) if kept else None
         if state is None:
-            reads = source_reads(query, snapshots, now)
+            reads = self._windows.reads(query, snapshots, now)
             state = self._complete.carry_on(query, reads) if kept else None
         if state is not None:
             return StrategyAnswer(state.rows, state.matched, state.windows, AnswerRoute.KEPT)
@@ -81,23 +86,33 @@ def _selected_answer(
     return StrategyAnswer(rows, sum(each.num_rows for each in tables), windows, route)
 
 
-def source_reads(query: RegisteredQuery, snapshots: Sequence[StreamSnapshot], now: int) -> list[SourceRead]:
-    """The windows of the sources at an event time, and what is wanted of the rows in them."""
-    reads = []
-    for place, snapshot in enumerate(snapshots):
-        stream = snapshot.state.stream
-        columns = dict.fromkeys((*needed_columns(query.plan, place), stream.order, *stream.key))
-        wanted = Selected(query.conjunctions[place], query.plan.conjunctions[place], tuple(columns))
-        reads.append(SourceRead(snapshot, wanted, source_window(snapshot, query.plan.windows[place], now)))
-    return reads
+class SourceWindows:
+    """The windows of sources. Those that count rows are counted once for each snapshot."""
 
+    def __init__(self) -> None:
+        self._counted: ByteCache[tuple[int, int, int, int], tuple[SourceWindow, bool]] = ByteCache(WINDOW_CACHE_BYTES)
 
-def source_window(snapshot: StreamSnapshot, window: RegisteredWindow, now: int) -> SourceWindow:
-    """The rows of a source that an answer at an event time is made of; refused if some have been aged out."""
-    interval = window_interval(window, now)
-    if window.rows is None:
-        check_not_aged(snapshot.state, interval, complete=True)
-        return SourceWindow(interval)
-    counted, complete = youngest_rows(snapshot, window.rows, interval.end)
-    check_not_aged(snapshot.state, counted.interval, complete=complete)
-    return counted
+    def reads(self, query: RegisteredQuery, snapshots: Sequence[StreamSnapshot], now: int) -> list[SourceRead]:
+        """The windows of a query's sources at an event time, and what is wanted of the rows in them."""
+        found = []
+        for place, snapshot in enumerate(snapshots):
+            stream = snapshot.state.stream
+            columns = dict.fromkeys((*needed_columns(query.plan, place), stream.order, *stream.key))
+            wanted = Selected(query.conjunctions[place], query.plan.conjunctions[place], tuple(columns))
+            found.append(SourceRead(snapshot, wanted, self._window(snapshot, query.plan.windows[place], now)))
+        return found
+
+    def _window(self, snapshot: StreamSnapshot, window: RegisteredWindow, now: int) -> SourceWindow:
+        """The rows of a source that an answer is made of; refused if some have been aged out."""
+        interval = window_interval(window, now)
+        if window.rows is None:
+            check_not_aged(snapshot.state, interval, complete=True)
+            return SourceWindow(interval)
+        key = (snapshot.state.stream_id, snapshot.commit_id, window.rows, interval.end)
+        if (known := self._counted.get(key)) is None:
+            known = youngest_rows(snapshot, window.rows, interval.end)
+            excluded = sum(each.nbytes for each in known[0].excluded.values())
+            self._counted.put(key, known, 500 + excluded)
+        counted, complete = known
+        check_not_aged(snapshot.state, counted.interval, complete=complete)
+        return counted

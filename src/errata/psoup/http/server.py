@@ -18,6 +18,9 @@ from errata.psoup.http.service import QueryService
 from errata.psoup.reader import RegisteredReader
 from errata.psoup.site_source import SiteSource
 
+BACKLOG = 1_024
+"""Connections that wait to be accepted; those that come before the server has begun, too."""
+
 GRACE_SECONDS = 2
 """Seconds that connections are given to end when the server does; those that follow an answer do not end by themselves
 and resume at the next one."""
@@ -26,7 +29,7 @@ and resume at the next one."""
 def serve(site: Site, host: str, port: int, tell: Callable[[str], None]) -> None:
     """Serve the project's registered queries until an interrupt; `tell` is given the address."""
     listening = _listen(host, port)
-    with listening, RegisteredReader(site) as reader:
+    with listening, RegisteredReader(site) as reader, reader.maintained():
         service = QueryService(SiteSource(site, reader))
         config = uvicorn.Config(
             build_app(service),
@@ -50,6 +53,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
+        listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
         raise ErrataError(
