@@ -20,7 +20,7 @@ class Amounts:
 
     arrival: ArrivalAmounts
     archive: Mapping[str, int]
-    """Rows of each stream of the archive."""
+    """Rows of each stream that is asked."""
     invocation: InvocationAmounts
     registration: RegistrationAmounts
 
@@ -28,7 +28,7 @@ class Amounts:
 AMOUNTS = {
     Scale.SMALL: Amounts(
         ArrivalAmounts(batches=(1, 100, 10_000), queries=(128, 1_024, 4_096, 16_384), rounds=5),
-        {"r": 1 << 20, "s": 1 << 17},
+        {"r": 1 << 18, "s": 1 << 17},
         InvocationAmounts(
             windows=(1 << 7, 1 << 12, 1 << 16),
             join_windows=(128, 512, 1_024),
@@ -37,7 +37,7 @@ AMOUNTS = {
             rounds=4,
             probes=(500, 2_000),
         ),
-        RegistrationAmounts(together=1_000, rounds=3),
+        RegistrationAmounts(rows=1 << 20, together=1_000, rounds=3),
     ),
     Scale.PAPER: Amounts(
         ArrivalAmounts(
@@ -45,7 +45,7 @@ AMOUNTS = {
             queries=(128, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384),
             rounds=15,
         ),
-        {"r": 1 << 23, "s": 1 << 20},
+        {"r": 1 << 21, "s": 1 << 18},
         InvocationAmounts(
             windows=tuple(1 << power for power in range(7, 21)),
             join_windows=(64, 128, 256, 512, 1_024, 2_048),
@@ -54,7 +54,7 @@ AMOUNTS = {
             rounds=8,
             probes=(500, 1_000, 2_000, 4_000, 8_000),
         ),
-        RegistrationAmounts(together=1_000, rounds=5),
+        RegistrationAmounts(rows=1 << 23, together=1_000, rounds=5),
     ),
 }
 
@@ -78,6 +78,8 @@ def _parts(amounts: Amounts, folder: Path) -> Mapping[str, Callable[[], Outcome]
             amounts.invocation, make_archive(folder / "invocation", amounts.archive)
         ),
         "registration": lambda: Outcome(
-            registration_figures(amounts.registration, make_archive(folder / "registration", amounts.archive))
+            registration_figures(
+                amounts.registration, make_archive(folder / "registration", {"r": amounts.registration.rows})
+            )
         ),
     }

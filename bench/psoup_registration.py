@@ -17,7 +17,10 @@ from errata.psoup.register import register
 class RegistrationAmounts:
     """How much is measured."""
 
+    rows: int
+    """Rows of the archive."""
     together: int
+    """Queries that are registered at once."""
     rounds: int
 
 

@@ -155,7 +155,11 @@ def test_every_comparison_of_every_type(column: Column, comparison: Comparison) 
 
 GRID = [(value_segments, "_FEW_ROWS", 0), (indexing, "_FEW_ROWS", 0)]
 WAYS: Mapping[str, list[tuple[Any, str, int]]] = {
-    "bits alone": [(matching, "_FEW_FROM_ROWS", 10**9), (bit_matching, "_CHUNK_WORDS", 1)],
+    "bits alone": [
+        (matching, "_FEW_FROM_ROWS", 10**9),
+        (bit_matching, "_CHUNK_WORDS", 1),
+        (bit_matching, "_CACHED_WORDS", 1),
+    ],
     "row by row": [(matching, "_FEW_FROM_ROWS", 1), (matching, "_FEW", 2), (row_matching, "_PAIRS", 50)],
     "bits at parting boundaries": [(bit_matching, "_MOST_LINES", 0), (bit_matching, "_FEW_LINES", 0)],
     "small blocks": [(bit_matching, "_BLOCK_WORDS", 1), (bit_matching, "_RANGES_AT_ONCE", 2)],

@@ -29,7 +29,11 @@ from errata.psoup.row_sets import WORD, Mask, Words, full_words, word_count
 from errata.psoup.value_segments import Segments
 
 _CHUNK_WORDS = 64
-"""Words of bits that are worked out at once: 4,096 rows, whose bits at 2,000 boundaries take a megabyte."""
+"""Words of bits that are worked out at once, at least: 4,096 rows."""
+
+_CACHED_WORDS = 1 << 17
+"""Words of the bits at all boundaries, up to which more rows are worked out at once: a megabyte, which stays in the
+processor's cache."""
 
 _BLOCK_WORDS = 1 << 14
 """Words of an operand of one operation: 128 KiB, so that the call does not count."""
@@ -44,6 +48,7 @@ boundaries that part rows."""
 
 _FEW_LINES = 4096
 _RANGES_AT_ONCE = 1 << 12
+_FIRST_WORDS = 8
 
 Lines = npt.NDArray[np.uint64]
 """Bits by boundary, or by conjunction, and word."""
@@ -68,14 +73,15 @@ class _Task:
 def match_bits(table: ConjunctionTable, batch: BatchSegments, places: Numbers, compared: Compared) -> DenseMatches:
     """The rows that satisfy the conjunctions at these places of the table."""
     width = word_count(batch.rows)
-    found = np.empty((-(-width // _CHUNK_WORDS), len(places), min(width, _CHUNK_WORDS)), np.uint64)
+    size = _chunk_words(batch, width)
+    found = np.empty((-(-width // size), len(places), size), np.uint64)
     if not found.size:
         return DenseMatches(table.numbers[:0], places[:0], found, width)
     task = _task(table, places)
     others = [compared(int(each) - len(table.members)) for each in task.compared]
 
     def match(number: int) -> None:
-        _match_chunk(task, batch, [each[number * _CHUNK_WORDS :][:_CHUNK_WORDS] for each in others], found, number)
+        _match_chunk(task, batch, [each[number * size :][:size] for each in others], found, number)
 
     if found.size < _WORDS_FOR_THREADS or len(found) == 1:
         for number in range(len(found)):
@@ -87,9 +93,16 @@ def match_bits(table: ConjunctionTable, batch: BatchSegments, places: Numbers, c
     return DenseMatches(table.numbers[places[kept]], kept, found, width)
 
 
+def _chunk_words(batch: BatchSegments, width: int) -> int:
+    """The words of a chunk, such that all are about of one size."""
+    most = max(_CHUNK_WORDS, _CACHED_WORDS // max(1, int(batch.bases[-1])))
+    return -(-width // max(1, -(-width // most)))
+
+
 def _match_chunk(task: _Task, batch: BatchSegments, others: Sequence[Words], found: Chunks, number: int) -> None:
     """Match the rows of one chunk; words past the last row become zero."""
-    begin, end = number * _CHUNK_WORDS * WORD, min((number + 1) * _CHUNK_WORDS * WORD, batch.rows)
+    size = found.shape[2] * WORD
+    begin, end = number * size, min((number + 1) * size, batch.rows)
     bits, lines = _boundary_bits(batch, begin, end)
     chunk = found[number, :, : word_count(end - begin)]
     found[number, :, word_count(end - begin) :] = 0
@@ -197,8 +210,11 @@ def _member_bits(members: RangeSets, wanted: Numbers, bits: Lines, lines: Segmen
 
 
 def _any_rows(found: Chunks) -> Mask:
-    """Which lines have a bit; most show it in their first word."""
+    """Which lines have a bit; most show it in one of their first words."""
     kept: Mask = found[0, :, 0] != 0
+    for word in range(1, min(_FIRST_WORDS, found.shape[2])):
+        rest = np.flatnonzero(~kept)
+        kept[rest] = found[0, rest, word] != 0
     for chunk in found:
         rest = np.flatnonzero(~kept)
         kept[rest] = chunk[rest].any(axis=1)
