@@ -14,6 +14,7 @@ from errata.psoup.materialise import materialise
 from errata.psoup.reader import RegisteredReader
 from errata.psoup.register import register, unregister
 from fixtures.chance import seeds
+from fixtures.postgres import FreshDatabase
 from fixtures.registered.archives import DECLARED, History, answer_tuples, is_refusal, reaches_too_far
 from fixtures.registered.oracle import same_answers
 from fixtures.registered.texts import random_now, random_text
@@ -98,20 +99,33 @@ class Interleaving:
         self.answers += 1
 
 
-@pytest.mark.parametrize("seed", seeds(__name__, 4))
+@pytest.mark.parametrize("seed", seeds(__name__, 2))
 def test_any_interleaving_answers_as_the_oracle_does(tmp_path: Path, seed: int) -> None:
-    random = Random(seed)
-    history = History.begin(tmp_path, f"sqlite:///{tmp_path}/errata.db", random)
+    check_interleaving(tmp_path, f"sqlite:///{tmp_path}/errata.db", Random(seed))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", seeds(f"{__name__} at length", 60))
+def test_interleavings_at_length(tmp_path: Path, seed: int) -> None:
+    check_interleaving(tmp_path, f"sqlite:///{tmp_path}/errata.db", Random(seed))
+
+
+def test_an_interleaving_on_postgresql(tmp_path: Path, fresh_database: FreshDatabase, chance: Random) -> None:
+    check_interleaving(tmp_path, fresh_database("postgresql"), chance, steps=12)
+
+
+def check_interleaving(folder: Path, catalog_url: str, random: Random, steps: int = STEPS) -> None:
+    history = History.begin(folder, catalog_url, random)
     history.note()
     course = Interleaving(history, random)
     for name in DECLARED:
         history.arrive(name)
         history.note()
     course.register()
-    for _ in range(STEPS):
+    for _ in range(steps):
         course.step()
     course.register()
     course.invoke()
-    assert course.answers > 10
+    assert course.answers > steps // 5
     course.reader.close()
     history.house.site.catalog.close()

@@ -14,7 +14,7 @@ from errata.declare.site import Site
 from errata.errors import ErrataError, UsageError
 from errata.language.registered.read import read_registered
 from errata.model.registered import HANDLE, RegisteredPlan, RegisteredQuery, ResultStrategy
-from errata.psoup.windows import check_plan
+from errata.psoup.windows import check_retention
 
 HANDLE_BYTES = 10
 """Random bytes of a handle: 80 bits, written as 16 letters and digits."""
@@ -81,7 +81,7 @@ def _register(site: Site, texts: Sequence[str], owner: str, strategy: ResultStra
             continue
         where = "the query" if len(texts) == 1 else f"query {number}"
         plan = read_registered(text, declared, where=where)
-        check_plan(plan, [states[each.stream] for each in plan.sources], where)
+        check_retention(plan, [states[each.stream] for each in plan.sources], where)
         read[text] = plan
     used = {source.stream for plan in read.values() for source in plan.sources}
     wanted = [NewRegistration(new_handle(), text, read[text], strategy) for text in texts]

@@ -27,29 +27,13 @@ def order_text(stream: Stream, place: int) -> str:
     return format_instant(place) if stream.timed else str(place)
 
 
-def check_plan(plan: RegisteredPlan, states: Sequence[StreamState], where: str) -> None:
-    """Refuse a plan whose sources cannot be answered together, or a window that its stream does not keep."""
-    timed = {state.stream.timed for state in states}
-    if len(timed) > 1:
-        raise UsageError(
-            "the streams are ordered by different things: some by a time, some by a number",
-            where=where,
-            why="one NOW is meant for all of them",
-            how="register a query for each",
-        )
+def check_retention(plan: RegisteredPlan, states: Sequence[StreamState], where: str) -> None:
+    """Refuse a plan with a window that its stream does not keep."""
     for state, window in zip(states, plan.windows, strict=True):
-        if state.stream.relation is not None:
-            raise UsageError(
-                f"{state.stream.name} is a relation",
-                where=where,
-                why="its versions hold until the next one comes, and a window would leave out the oldest",
-                how="declare the query under queries:, where relations are joined as of each row",
-            )
-        _check_retention(state, window, where)
+        _check_window_kept(state.stream, window, where)
 
 
-def _check_retention(state: StreamState, window: RegisteredWindow, where: str) -> None:
-    stream = state.stream
+def _check_window_kept(stream: Stream, window: RegisteredWindow, where: str) -> None:
     kept = stream.retention
     if kept is None:
         return
