@@ -18,8 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--project", type=Path, default=Path("errata.yaml"), help="the project's errata.yaml")
     add_cause_arguments(parser)
     given = parser.parse_args(argv)
-    # A form that is left empty hands over an empty name.
-    return materialise_job(given.project, [each for each in given.streams if each], cause_from_arguments(given))
+    return materialise_job(given.project, given.streams, cause_from_arguments(given))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from errata.archive.ingest.landing import find_landed
 from errata.declare.site import open_site
 from errata.errors import UsageError, unknown_name_error
 from errata.model.time import format_instant, parse_event_time, to_micros
+from errata.psoup.due import due_matching
 from errata.read.status import QueryStatus, query_statuses
 
 SHOWN = 3
@@ -46,6 +47,19 @@ def queries_behind(project: Path) -> list[str]:
     """Queries that are behind their streams and can be evaluated."""
     with open_site(project) as site:
         return [each.name for each in query_statuses(site) if each.due or each.may_resume]
+
+
+def matching_jobs(project: Path, stream: str | None) -> list[dict[str, Any]]:
+    """Arguments of the job that matches rows with registered queries: of one stream, or of all; none where nothing is
+    to be matched."""
+    with open_site(project) as site:
+        if stream:
+            site.named([stream])
+            return [{"about": stream, "arguments": [stream]}]
+        due = due_matching(site)
+    if not due:
+        return []
+    return [{"about": job_arguments(due.streams)["about"] or "views", "arguments": []}]
 
 
 def interval_of(context: Mapping[str, Any]) -> tuple[str, str] | None:

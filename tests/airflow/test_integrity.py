@@ -119,6 +119,7 @@ def test_every_job_waits_for_a_slot_of_the_pool_and_those_that_move_something_te
     assert {each["pause"] for each in jobs.values()} == {30}
     assert {each["retries"] for each in jobs.values()} == {3}, "what may pass is no failure"
     asking = {name: dags["dags"][dag]["tasks"][name] for dag, name in (("append", "find"), ("replay", "ranges"))}
+    asking["materialise"] = dags["dags"]["materialise"]["tasks"]["find"]
     assert {each["retries"] for each in asking.values()} == {3}
     telling = {name for name, each in jobs.items() if each["outlets"] == ["errata"]}
     assert telling == {"append", "answer", "sweep", "replay"}, "mapped or not"
@@ -137,9 +138,10 @@ def test_corrections_are_waited_for_and_then_swept(dags: dict[str, Any]) -> None
 def test_rows_are_matched_with_registered_queries_after_commits_by_the_clock_and_by_hand(dags: dict[str, Any]) -> None:
     materialise = dags["dags"]["materialise"]
     assert materialise["max_active_runs"] == 1
-    (task,) = materialise["tasks"].values()
-    assert (task["job"], task["arguments"]) == ("materialise", ["{{ params.stream or '' }}"])
-    assert task["outlets"] == [], "what is matched is no change of a stream or a query"
+    tasks = materialise["tasks"]
+    assert {name: each["after"] for name, each in tasks.items()} == {"find": [], "materialise": ["find"]}
+    assert (tasks["materialise"]["job"], tasks["materialise"]["mapped"]) == ("materialise", True)
+    assert tasks["materialise"]["outlets"] == [], "what is matched is no change of a stream or a query"
     assert "AssetOrTimeSchedule" in str(materialise["timetable"])
     assert '"errata"' in str(materialise["timetable"]).replace("'", '"'), "the alias of all events"
 

@@ -18,9 +18,12 @@ from hypothesis import strategies as st
 from errata.declare.apply import apply_plan, plan_apply
 from errata.declare.project import load_project
 from errata.errors import ErrataError, UsageError
+from errata.psoup.materialise import materialise
+from errata.psoup.register import register
 from errata_airflow import work
 from errata_airflow.reason import airflow_errors, reason, reason_of
 from fixtures.airflow import PROJECT
+from fixtures.sample_project import looked
 
 REPLAY: dict[str, Any] = {"query": None, "since": None, "until": None, "technique": "auto", "dry_run": False}
 
@@ -40,6 +43,22 @@ def test_streams_with_files_are_put_into_jobs(project: Path) -> None:
     assert work.landed_jobs(project, 2) == [
         {"about": "trades", "arguments": ["--landed", "--accept-quarantine", "trades"]}
     ]
+
+
+def test_a_matching_job_is_started_where_there_is_something_to_match(tmp_path: Path) -> None:
+    with looked(tmp_path) as place:
+        project = tmp_path / "errata.yaml"
+        place.bring(1, 20)
+        assert work.matching_jobs(project, None) == [], "nobody has asked for anything"
+        register(place.site, ["SELECT * FROM feed WHERE price > 10 BEGIN (NOW - 100) END (NOW)"], owner="me")
+        assert work.matching_jobs(project, None) == [{"about": "feed", "arguments": []}]
+        materialise(place.site)
+        assert work.matching_jobs(project, None) == []
+        place.bring(40)
+        assert work.matching_jobs(project, None) == [{"about": "feed", "arguments": []}]
+        assert work.matching_jobs(project, "other") == [{"about": "other", "arguments": ["other"]}]
+        with pytest.raises(ErrataError, match="fed"):
+            work.matching_jobs(project, "fed")
 
 
 @given(st.dictionaries(st.text("abc", min_size=1), st.integers(1, 50)), st.integers(1, 6))

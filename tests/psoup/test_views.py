@@ -18,6 +18,7 @@ from errata.model.columns import TypeKind
 from errata.model.registered import RegisteredPlan, ResultStrategy
 from errata.model.time import to_micros
 from errata.psoup import views
+from errata.psoup.due import DueMatching, due_matching
 from errata.psoup.materialise import materialise
 from errata.psoup.register import register, unregister
 from errata.psoup.views import ViewReport, update_views, view_queries
@@ -186,6 +187,26 @@ def test_an_update_writes_what_has_changed_alone(tmp_path: Path, url: str) -> No
     assert update_views(site).buckets > 0
     history.arrive("trades")
     assert update_views(site) == ViewReport(1, 0, 0)
+    site.catalog.close()
+
+
+def test_views_are_due_when_a_commit_has_come_since(tmp_path: Path, url: str) -> None:
+    history = history_on(tmp_path, url, 8, rows=200)
+    site = history.house.site
+    (made,) = register(site, [f"SELECT * FROM quotes {WINDOW}"], owner="me")
+    materialise(site)
+    assert not due_matching(site)
+    view_queries(site, [made.handle])
+    assert due_matching(site).views
+    update_views(site)
+    assert not due_matching(site)
+    history.arrive("quotes")
+    assert due_matching(site) == DueMatching(["quotes"], views=True)
+    materialise(site)
+    assert due_matching(site) == DueMatching([], views=True)
+    unregister(site, made.handle)
+    update_views(site)
+    assert not due_matching(site)
     site.catalog.close()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, insert, select, text
+from sqlalchemy import Connection, delete, func, insert, select, text
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 from errata.catalog import registered
@@ -69,6 +69,15 @@ def views_in_use(catalog: Catalog) -> bool:
     with catalog.reading() as connection:
         wanted = connection.execute(select(registered_views.c.number).limit(1)).first()
         return wanted is not None or connection.execute(select(view_streams.c.stream_id).limit(1)).first() is not None
+
+
+def views_are_behind(catalog: Catalog, commit_id: int) -> bool:
+    """Whether there are views, or are to be, that are not as of this commit."""
+    if not views_in_use(catalog):
+        return False
+    with catalog.reading() as connection:
+        newest = connection.execute(select(func.max(view_streams.c.commit_id))).scalar()
+        return newest is None or newest < commit_id
 
 
 @dataclass(frozen=True)
