@@ -8,9 +8,10 @@ import io
 import pyarrow as pa
 import pytest
 
+from errata.psoup.http.limits import ServiceLimits
 from errata.psoup.http.pages import AnswerFormat, chosen_format
 from errata.psoup.http.problems import MEDIA_TYPE
-from fixtures.registered.service import ServiceCaller
+from fixtures.registered.service import ServiceCaller, called_service
 from fixtures.registered.source import RecordedSource
 
 ROWS = [(f"S{place:03d}", float(place)) for place in range(25)]
@@ -137,3 +138,25 @@ def test_the_form_that_is_wanted_most_is_sent(accept: str | None, form: AnswerFo
 def test_no_form_that_is_accepted_is_told(call: ServiceCaller, path: str) -> None:
     done = call("GET", path, headers={"accept": "text/html"})
     assert (done.status_code, done.headers["content-type"]) == (406, MEDIA_TYPE)
+
+
+def test_for_a_moment_the_answer_before_is_sent_while_the_new_one_is_worked_out(source: RecordedSource) -> None:
+    with called_service(source, ServiceLimits(stale_seconds=1_000.0)) as (_, call):
+        handle = call.register()
+        path = f"/v1/queries/{handle}/answer"
+        assert call("GET", path).json()["commit"] == 2
+        source.history.commit(ROWS)
+        assert call("GET", path).json()["commit"] == 2, "the answer says which commit it is as of"
+        assert call("GET", path, headers={"cache-control": "no-cache"}).json()["commit"] == 3
+        assert call("GET", path).json()["total"] == 25, "what is worked out is sent"
+        source.history.commit(ROWS[:1])
+        assert call("GET", f"{path}?as_of=4").json()["total"] == 1
+        call("DELETE", f"/v1/queries/{handle}")
+        assert call("GET", path).status_code == 404
+    with called_service(source, ServiceLimits(stale_seconds=0.0)) as (_, call):
+        path = f"/v1/queries/{call.register()}/answer"
+        seen = []
+        for place in range(3):
+            source.history.commit(ROWS[:place])
+            seen.append(call("GET", path).json()["total"])
+        assert seen == [0, 1, 2]

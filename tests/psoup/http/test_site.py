@@ -19,6 +19,7 @@ from errata.psoup.answer_text import event_time
 from errata.psoup.following import AnswerChange, AnswerFollower
 from errata.psoup.http.app import build_app
 from errata.psoup.http.events import SourceHistory
+from errata.psoup.http.limits import ServiceLimits
 from errata.psoup.http.service import QueryService
 from errata.psoup.reader import RegisteredReader
 from errata.psoup.site_source import SiteSource
@@ -56,8 +57,10 @@ class ServedHistory:
         self.compared = 0
         self.reader = RegisteredReader(history.house.site)
         self.source = SiteSource(history.house.site, self.reader)
-        self.service = QueryService(self.source)
-        self.call = ServiceCaller(build_app(self.service), tokens.create_token(history.house.catalog, "ann", rate=10**9))
+        self.service = QueryService(self.source, ServiceLimits(stale_seconds=0.0))
+        self.call = ServiceCaller(
+            build_app(self.service), tokens.create_token(history.house.catalog, "ann", rate=10**9)
+        )
 
     def step(self) -> None:
         name = self.history.random.choice(list(DECLARED))

@@ -55,7 +55,10 @@ def answer_routes(service: QueryService) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=MAX_PAGE_ROWS, description="Rows of a page.")] = DEFAULT_PAGE_ROWS,
         cursor: Cursor = None,
     ) -> Response:
-        """Invoke a query: its answer, a page at a time. The pages of a cursor are of one answer, whatever comes."""
+        """Invoke a query: its answer, a page at a time. The pages of a cursor are of one answer, whatever comes.
+
+        For a moment after a commit the answer may be as of the one before; with `Cache-Control: no-cache` it never is.
+        """
         user = await service.access.admit(request.headers.get("authorization"))
         form = chosen_format(request.headers.get("accept"))
         if form is None:
@@ -66,7 +69,8 @@ def answer_routes(service: QueryService) -> APIRouter:
                 how="accept " + ", ".join(AnswerFormat),
             )
         asked = _page_request(handle, at, as_of, cursor)
-        page = await service.page(user, PageRequest(handle, *asked, limit, form))
+        fresh = "no-cache" in request.headers.get("cache-control", "")
+        page = await service.page(user, PageRequest(handle, *asked, limit, form), fresh=fresh)
         return page.response()
 
     @routes.get(

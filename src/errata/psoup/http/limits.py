@@ -34,6 +34,9 @@ class ServiceLimits:
     user_followers: int = 100
     invoking_threads: int = 2
     """Answers that are worked out at the same time."""
+    stale_seconds: float = 0.5
+    """Seconds after a commit for which an answer as of the one before may still be sent, while the new one is worked
+    out. A request with `Cache-Control: no-cache` waits for the new one."""
     cache_bytes: int = 64 << 20
     """Bytes of answers and pages that are kept while no commit changes them."""
 

@@ -41,6 +41,7 @@ AnswerKey = tuple[str, str | int | None, int]
 
 LOOKING_THREADS = 4
 REMEMBERED_OWNERS = 100_000
+REMEMBERED_COMMITS = 1_000
 
 PAGE_OVERHEAD = 1_000
 """Bytes that a page or an answer that is kept takes besides its text or rows, about."""
@@ -62,6 +63,10 @@ class QueryService:
         """Of each query that was asked for, its owner, and the commit as of which it was seen in force."""
         self._answers: ByteCache[AnswerKey, Answer] = ByteCache(self.limits.cache_bytes)
         self._pages: ByteCache[PageRequest, AnswerPage] = ByteCache(self.limits.cache_bytes)
+        self._latest: ByteCache[PageRequest, AnswerPage] = ByteCache(self.limits.cache_bytes)
+        self._newest = 0
+        self._superseded: dict[int, float] = {}
+        """When commits were seen to be no longer the newest, by the clock of the event loop."""
         self._under_way: dict[PageRequest, asyncio.Task[AnswerPage]] = {}
 
     def close(self) -> None:
@@ -152,19 +157,48 @@ class QueryService:
 
     # Answers.
 
-    async def page(self, user: AccessUser, asked: PageRequest) -> AnswerPage:
-        """A page of the answer of the user's query."""
+    async def page(self, user: AccessUser, asked: PageRequest, *, fresh: bool = False) -> AnswerPage:
+        """A page of the answer of the user's query. Unless it has to be `fresh`, an answer that was the newest a moment
+        ago is sent while the newest is worked out; it says which commit it is as of."""
         newest = await self.commits.current()
+        self._note_newest(newest)
         # As of the newest commit there is no answer of a query that is gone; as of an earlier one there is.
         await self.check_own(user, asked.handle, 0 if asked.as_of is None else newest)
         wanted = replace(asked, as_of=newest) if asked.as_of is None else asked
         if (kept := self._pages.get(wanted)) is not None:
             return kept
-        if (task := self._under_way.get(wanted)) is None:
-            task = asyncio.create_task(self.compute(lambda: self._write_page(wanted)))
-            self._under_way[wanted] = task
-            task.add_done_callback(lambda _: self._under_way.pop(wanted, None))
+        task = self._begin_page(wanted)
+        former = None if fresh or asked.as_of is not None else self._latest.get(asked)
+        if former is not None and self._is_recent(former):
+            return former
         return await asyncio.shield(task)
+
+    def _begin_page(self, wanted: PageRequest) -> asyncio.Task[AnswerPage]:
+        """The work on a page, which is begun unless it is under way."""
+        if (task := self._under_way.get(wanted)) is not None:
+            return task
+        task = asyncio.create_task(self.compute(lambda: self._write_page(wanted)))
+        self._under_way[wanted] = task
+
+        def end(done: asyncio.Task[AnswerPage]) -> None:
+            self._under_way.pop(wanted, None)
+            if not done.cancelled() and done.exception() is None:  # an error is told to those who wait, if any
+                self._latest.put(replace(wanted, as_of=None), done.result(), len(done.result().body) + PAGE_OVERHEAD)
+
+        task.add_done_callback(end)
+        return task
+
+    def _note_newest(self, newest: int) -> None:
+        """Note when a commit was seen to be no longer the newest."""
+        if newest > self._newest:
+            self._superseded[self._newest] = asyncio.get_running_loop().time()
+            self._newest = newest
+            if len(self._superseded) > REMEMBERED_COMMITS:
+                del self._superseded[next(iter(self._superseded))]
+
+    def _is_recent(self, page: AnswerPage) -> bool:
+        since = self._superseded.get(page.commit_id)
+        return since is not None and asyncio.get_running_loop().time() - since < self.limits.stale_seconds
 
     def _write_page(self, asked: PageRequest) -> AnswerPage:
         page = write_page(self._answer(asked.handle, asked.at, asked.as_of), asked)
