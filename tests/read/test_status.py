@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from errata.answer.progress import input_watermark, transitive_inputs
+from errata.answer.progress import input_watermark
 from errata.catalog import queries, streams
 from errata.catalog.result_archives import EvaluationCommit, commit_evaluation, read_archive
 from errata.declare.site import Site, open_site
 from errata.model.batch import Op
 from errata.model.commit import Cause, EvaluationCost, EvaluationSpan, Fault, RefusedRevisions, SweepSummary
+from errata.model.query import transitive_inputs
 from errata.model.results import ResultShape, UpdatePattern
 from errata.model.time import LOWEST
 from errata.read.status import DeclarationState, QueryProgress, QueryStatus, query_statuses
@@ -252,5 +253,5 @@ def test_relations_have_no_say_in_how_far_answers_can_reach(place: Place) -> Non
 
 def test_all_that_is_read() -> None:
     reads = {"top": ["left", "right"], "left": ["low"], "right": ["low", "b"], "low": ["a"]}
-    assert sorted(transitive_inputs("top", reads)) == ["a", "b", "left", "low", "right"]
-    assert transitive_inputs("low", reads) == ["a"]
+    assert sorted(transitive_inputs(["top"], reads)) == ["a", "b", "left", "low", "right"]
+    assert transitive_inputs(["low"], reads) == ["a"]

@@ -25,8 +25,8 @@ from errata.answer.source_revisions import (
     SourceRevisions,
     cluster_revisions,
 )
-from errata.answer.task import EvaluationTask, upstream_results
-from errata.answer.unread_changes import has_newer_rows
+from errata.answer.task import EvaluationTask
+from errata.answer.unread_changes import has_newer_rows, upstream_archives
 from errata.archive.upkeep.retention import unrecoverable_sources
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import ResultArchive
@@ -234,7 +234,7 @@ def plan_correction(
     return CorrectionPlan(
         task,
         basis,
-        {each.name: each.last.number for each in upstream_results(inputs, plan)},
+        {each.name: each.last.number for each in upstream_archives(state.read, inputs.view)},
         revised,
         scope,
         sequence,

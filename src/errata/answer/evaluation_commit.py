@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from errata.answer.advance import PriorEvaluation
 from errata.answer.inputs import RunInputs
 from errata.answer.result_sink import StepOutput
-from errata.answer.task import EvaluationTask, upstream_results
+from errata.answer.task import EvaluationTask
+from errata.answer.unread_changes import upstream_archives
 from errata.archive.overlays import bucket_sources
 from errata.archive.results import (
     PUBLISHED_ROLES,
@@ -108,7 +109,8 @@ def new_revisions_read(task: EvaluationTask, inputs: RunInputs) -> dict[int, int
 
 def cause_of_replacement(task: EvaluationTask, was: ResultArchive, inputs: RunInputs) -> dict[str, object]:
     """Type and id of what caused a replacement of results."""
-    replaced = [each.name for each in upstream_results(inputs, task.plan) if each.added_in > was.last.commit_id]
+    below = upstream_archives(task.query.checked.reads, inputs.view)
+    replaced = sorted(each.name for each in below if each.added_in > was.last.commit_id)
     if task.anew:
         return {"type": "query", "id": replaced[0]} if replaced else {"type": "query", "id": task.name, "anew": True}
     change = _FormDifference(task, was, inputs)

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from errata.answer.catalog_view import CatalogView
-from errata.answer.progress import ProgressCallback
 from errata.archive.results import (
     as_plan_source,
     buckets_by_instant,
@@ -34,7 +33,7 @@ from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import ResultArchive
 from errata.catalog.streams import StreamState
 from errata.declare.query_plans import read_plans
-from errata.declare.site import Site
+from errata.declare.site import ProgressCallback, Site
 from errata.engine.budget import EngineChoice, EngineDemand
 from errata.engine.engines import Engines
 from errata.engine.frames import fetch_rows, frame_of_rows, stream_ddl

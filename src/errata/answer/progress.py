@@ -6,7 +6,7 @@ too, since revisions are taken up in their order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
 
 from errata.catalog import queries, streams
@@ -17,10 +17,8 @@ from errata.catalog.streams import StreamState
 from errata.catalog.vacuum import longest_horizon
 from errata.errors import ErrataError, UsageError, unknown_name_error
 from errata.model.bucket import Bucket
+from errata.model.query import transitive_inputs
 from errata.model.time import format_instant
-
-ProgressCallback = Callable[[str], None]
-"""Is told each step of a run, in a few words for a person."""
 
 
 def input_watermark(bases: Iterable[StreamState]) -> int | None:
@@ -41,26 +39,13 @@ def deferred_overlays(overlays: Sequence[Bucket], known: int, answered: int) -> 
     return []
 
 
-def transitive_inputs(name: str, reads: Mapping[str, Sequence[str]]) -> list[str]:
-    """The streams, relations and queries that a query reads, directly or through others. `reads`: what each query reads
-    directly."""
-    found: dict[str, None] = {}
-    waiting = [name]
-    while waiting:
-        for other in reads.get(waiting.pop(), ()):
-            if other not in found:
-                found[other] = None
-                waiting.append(other)
-    return list(found)
-
-
 def queries_with_inputs(known: Mapping[str, RecordedQuery], names: Sequence[str]) -> Mapping[str, RecordedQuery]:
     """The queries named, and those that they read; all, if none is named."""
     for name in names:
         if name not in known:
             raise unknown_name_error("query", name, list(known))
     reads = {name: each.checked.reads for name, each in known.items()}
-    wanted = dict.fromkeys(other for name in names for other in (name, *transitive_inputs(name, reads)))
+    wanted = dict.fromkeys([*names, *transitive_inputs(names, reads)])
     return {name: known[name] for name in wanted if name in known} if names else known
 
 

@@ -26,13 +26,15 @@ from errata.answer.source_revisions import (
     split_in_place,
 )
 from errata.answer.stored_lineage import stores_lineage
-from errata.answer.task import EvaluationTask, upstream_results
+from errata.answer.task import EvaluationTask
 from errata.answer.unread_changes import (
     LateVersions,
     UnreadRevisions,
     UpstreamCorrections,
     current_basis,
+    readable_revision,
     unread_changes,
+    upstream_archives,
 )
 from errata.archive.overlays import bucket_sources
 from errata.archive.results import normalize_floats
@@ -72,13 +74,8 @@ class QueryState:
 
     def revisions(self, inputs: RunInputs) -> dict[str, int]:
         """For each stream the revision up to which it is read now: no further than by the queries that are read."""
-        queries = [each.last.revisions for each in upstream_results(inputs, self.plan)]
-        found = {}
-        for name in base_inputs(self.plan):
-            upstream = [some[name] for some in queries if name in some]
-            own = [inputs.standings[name].applied] if name in self.read or not upstream else []
-            found[name] = min([*own, *upstream])
-        return found
+        below = upstream_archives(self.read, inputs.view)
+        return {name: readable_revision(inputs.standings[name], below) for name in base_inputs(self.plan)}
 
     def age_limits(self, inputs: RunInputs) -> dict[str, int | None]:
         """For each source the place before which rows have been aged out."""

@@ -18,16 +18,15 @@ from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.faults import QueryStoppedError
 from errata.answer.inputs import RunInputs
 from errata.answer.lineage_lookup import rows_to_read
-from errata.answer.progress import ProgressCallback, event_time_text, no_results_error, queries_with_inputs
-from errata.answer.task import upstream_results
-from errata.answer.unread_changes import current_basis, has_newer_rows, unread_corrections
+from errata.answer.progress import event_time_text, no_results_error, queries_with_inputs
+from errata.answer.unread_changes import current_basis, has_newer_rows, unread_corrections, upstream_archives
 from errata.catalog import activity, commits, leases, pins, queries
 from errata.catalog.activity import ReplayProgress
 from errata.catalog.leases import Lease, WaitPolicy
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import ResultArchive, read_archives
 from errata.catalog.transaction import BasisConflict, give_up, optimistic
-from errata.declare.site import Site
+from errata.declare.site import ProgressCallback, Site
 from errata.engine.failures import quiet_loggers
 from errata.errors import ErrataError, UsageError, unknown_name_error
 from errata.model.commit import Fault
@@ -227,9 +226,9 @@ def _published_results(site: Site, inputs: RunInputs, query: RecordedQuery) -> R
             how="run `errata run`, which works all of the new form out",
         )
     _check_not_later(inputs, of.name)
-    plan = inputs.plans[of.name]
-    if current_basis(query, query.checked.reads, inputs.view) is None or any(
-        unread_corrections(each, of, inputs.view) for each in upstream_results(inputs, plan)
+    reads = query.checked.reads
+    if current_basis(query, reads, inputs.view) is None or any(
+        unread_corrections(each, of, inputs.view) for each in upstream_archives(reads, inputs.view)
     ):
         raise ErrataError(
             f"results that query {of.name} reads have been worked out anew or corrected since it was answered",

@@ -21,7 +21,7 @@ from errata.answer.evaluation import evaluate
 from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.faults import QueryStoppedError
 from errata.answer.inputs import RunInputs
-from errata.answer.progress import ProgressCallback, event_time_text
+from errata.answer.progress import event_time_text
 from errata.answer.steps import Step, StepKind, StepList, StepRequest
 from errata.answer.task import EvaluationTask, task_for
 from errata.answer.turns import QueryTurn, TurnOutcome, batches_by_size, lease_name
@@ -30,6 +30,7 @@ from errata.catalog.leases import Lease, LeaseHolder, WaitPolicy
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import read_archive
 from errata.catalog.transaction import BasisConflict, optimistic
+from errata.declare.site import ProgressCallback
 from errata.engine.failures import lost_spark_error, quiet_loggers
 from errata.errors import ErrataError
 from errata.model.commit import Fault

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from errata.answer.catalog_view import CatalogView
 from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.faults import fault_error
-from errata.answer.progress import ProgressCallback, transitive_inputs
 from errata.answer.rounds import Rounds, RoundsRequest
 from errata.answer.steps import Step, StepList, StepRequest
 from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
 from errata.archive.revisions.apply import ReviseReport, apply_stream_revisions
 from errata.catalog import commits, pins, queries, streams
 from errata.catalog.leases import LeaseHolder, WaitPolicy
-from errata.declare.site import Site
+from errata.declare.site import ProgressCallback, Site
 from errata.errors import EXIT_DECISION, EXIT_FAILED, EXIT_QUARANTINE, ErrataError, UsageError
 from errata.model.commit import Fault
+from errata.model.query import transitive_inputs
 from errata.model.technique import Technique
 
 
@@ -186,5 +186,5 @@ def stopped_query_errors(site: Site, stopped: Iterable[tuple[str, Fault]]) -> li
     reads = {name: each.checked.reads for name, each in queries.recorded_queries(site.catalog).items()}
     untimed = {each.stream.name for each in streams.stream_states(site.catalog) if not each.stream.timed}
     return [
-        fault_error(fault, name, timed=untimed.isdisjoint(transitive_inputs(name, reads))) for name, fault in faults
+        fault_error(fault, name, timed=untimed.isdisjoint(transitive_inputs([name], reads))) for name, fault in faults
     ]

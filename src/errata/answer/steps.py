@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from errata.answer.due_evaluation import DueEvaluation, due_evaluation
-from errata.answer.progress import deferred_overlays, evaluation_order, queries_with_inputs, transitive_inputs
+from errata.answer.progress import deferred_overlays, evaluation_order, queries_with_inputs
 from errata.answer.unread_changes import (
     CorrectionBacklog,
     LateVersions,
@@ -33,6 +33,7 @@ from errata.catalog.queries import RecordedQuery, StoppedQuery
 from errata.catalog.result_archives import ResultArchive
 from errata.catalog.streams import StreamState
 from errata.model.deferral import AlwaysRule, Deferral, NeverRule
+from errata.model.query import transitive_inputs
 from errata.model.stream import RevisionPolicy
 
 
@@ -333,7 +334,7 @@ class StepList:
 
     def _inputs_of(self, name: str) -> list[str]:
         if name not in self._inputs:
-            self._inputs[name] = transitive_inputs(name, self._reads)
+            self._inputs[name] = transitive_inputs([name], self._reads)
         return self._inputs[name]
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from errata.answer.due_evaluation import DueEvaluation
 from errata.answer.inputs import RunInputs
 from errata.answer.step_parts import StepPart, first_part
-from errata.answer.unread_changes import unread_corrections
+from errata.answer.unread_changes import unread_corrections, upstream_archives
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import ResultArchive
 from errata.engine.budget import EngineDemand
@@ -129,7 +129,10 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: RunInputs, due: DueEvalua
         due.revisions,
         result_shape(plan),
         begins,
-        {each.name: last_evaluation_read(inputs, each, basis) for each in upstream_results(inputs, plan)},
+        {
+            each.name: last_evaluation_read(inputs, each, basis)
+            for each in upstream_archives(query.checked.reads, inputs.view)
+        },
         first_whole_result(plan, aged) if basis is None else LOWEST,
         part.rows_left,
     )
@@ -140,12 +143,6 @@ def last_evaluation_read(inputs: RunInputs, of: ResultArchive, basis: ResultArch
     that the results `basis` have not taken up."""
     unread = [] if basis is None else unread_corrections(of, basis, inputs.view)
     return unread[0].number - 1 if unread else of.last.number
-
-
-def upstream_results(inputs: RunInputs, plan: Plan) -> list[ResultArchive]:
-    """The results of the queries that a plan reads directly."""
-    read = {scan.source.name for scan in scans_of(plan) if scan.source.plan is not None}
-    return [inputs.published[name] for name in sorted(read) if name in inputs.published]
 
 
 def _age_limits(plan: Plan, inputs: RunInputs) -> dict[str, int | None]:

@@ -144,8 +144,8 @@ def unread_changes(reads: Sequence[str], basis: ResultArchive, view: SourceState
 
 
 def readable_revision(of: StreamState, below: Iterable[ResultArchive]) -> int:
-    """Up to which revision a stream is read that the query reads itself: no further than by the queries that it reads,
-    or two pasts would be mixed."""
+    """Up to which revision a query reads a stream: no further than the queries that it reads, or two pasts would be
+    mixed."""
     name = of.stream.name
     return min([of.applied, *(each.last.revisions[name] for each in below if name in each.last.revisions)])
 

@@ -29,7 +29,7 @@ from errata.language.route import choose_route, why_no_stored_lineage
 from errata.model import query as queries
 from errata.model import stream as streams
 from errata.model.columns import Column
-from errata.model.query import CheckedQuery, EmitMode, LineageMode, Query
+from errata.model.query import CheckedQuery, EmitMode, LineageMode, Query, transitive_inputs
 from errata.model.stream import RevisionPolicy, Stream
 
 MAX_CACHED_PLANS = 1_000
@@ -124,14 +124,8 @@ def stream_sources(known: Iterable[Stream]) -> dict[str, Source]:
 
 def with_inputs(names: Iterable[str], reads: Mapping[str, Iterable[str]]) -> list[str]:
     """These queries and all that they read, directly or through others; `reads` has the inputs of each."""
-    found: dict[str, None] = {}
-    waiting = [name for name in names if name in reads]
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found[name] = None
-            waiting += [each for each in reads[name] if each in reads]
-    return list(found)
+    some = list(names)
+    return [name for name in dict.fromkeys([*some, *transitive_inputs(some, reads)]) if name in reads]
 
 
 def _queries_to_read(anew: Mapping[str, Query], good: Mapping[str, CheckedQuery]) -> list[str]:

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from errata.engine.engines import Engines
 
 
+ProgressCallback = Callable[[str], None]
+"""Is told each step of a job, in a few words for a person."""
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """Where flows work. A session is opened when the first flow needs it, and shared from then on."""

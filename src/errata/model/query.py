@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -107,6 +108,19 @@ class CheckedQuery:
     def same_form(self, other: CheckedQuery) -> bool:
         """Whether the results of one are those of the other."""
         return self.form == other.form
+
+
+def transitive_inputs(names: Iterable[str], reads: Mapping[str, Iterable[str]]) -> list[str]:
+    """The streams, relations and queries that these queries read, directly or through others. `reads`: what each query
+    reads directly."""
+    found: dict[str, None] = {}
+    waiting = list(names)
+    while waiting:
+        for other in reads.get(waiting.pop(), ()):
+            if other not in found:
+                found[other] = None
+                waiting.append(other)
+    return list(found)
 
 
 def query_to_record(query: Query) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from errata.answer.catalog_view import CatalogView
-from errata.answer.progress import input_watermark, transitive_inputs
+from errata.answer.progress import input_watermark
 from errata.answer.steps import StepKind, StepList
 from errata.archive.ingest.landing import inspect_landing, new_files
 from errata.catalog import activity, leases, quarantine, streams
@@ -24,7 +24,7 @@ from errata.errors import ErrataError, unknown_name_error
 from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Role
 from errata.model.commit import RefusedRevisions, merge_refusals
 from errata.model.compaction import is_fold_worthwhile
-from errata.model.query import CheckedQuery
+from errata.model.query import CheckedQuery, transitive_inputs
 from errata.model.stream import Stream
 from errata.model.time import MINUTE
 
@@ -168,7 +168,7 @@ class _QueryStatusReader:
 
     def query_status(self, name: str, declared: DeclarationState) -> QueryStatus:
         view, query = self._view, self._view.queries[name]
-        read, bases = transitive_inputs(name, self._reads), list(self._due.bases(name).values())
+        read, bases = transitive_inputs([name], self._reads), list(self._due.bases(name).values())
         there = view.published.get(name)
         ours = there is not None and there.query_id == query.query_id
         pending, missing = sum(view.pending(each).queue for each in bases), self._due.missing(name)

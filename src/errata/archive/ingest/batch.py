@@ -33,7 +33,7 @@ from errata.catalog.quarantine import QuarantineConflict, QuarantineFile
 from errata.catalog.stream_commits import commit_append
 from errata.catalog.streams import StreamState
 from errata.catalog.transaction import BasisConflict, BatchConflict, FilesConflict, give_up, optimistic
-from errata.declare.site import Site, pinned_stream
+from errata.declare.site import ProgressCallback, Site, pinned_stream
 from errata.errors import BadFileError, ErrataError, RefusedError, UsageError
 from errata.intake.files import inspect_files, is_unchanged, resolve_paths
 from errata.intake.layout import read_layout
@@ -50,8 +50,6 @@ SHOWN_ROWS = 5
 
 MAX_HELD_ROWS = 50_000
 """Bad rows up to which a batch holds them in memory at its commit; more are read again while they are written."""
-
-ProgressCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

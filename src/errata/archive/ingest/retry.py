@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from upath import UPath
 
-from errata.archive.ingest.batch import IngestReport, IngestRequest, ProgressCallback, ingest_batch
+from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
 from errata.archive.ingest.quarantine import QuarantineItems, settled_error
 from errata.catalog.quarantine import PICTURE_OF_NUL, QuarantineConflict, QuarantineRow, RowSyntax
-from errata.declare.site import Site
+from errata.declare.site import ProgressCallback, Site
 from errata.declare.warehouse import Warehouse
 from errata.intake.formats import parse_object
 from errata.intake.split_reader import is_lossy_text

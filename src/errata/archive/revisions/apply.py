@@ -6,7 +6,7 @@ ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -15,14 +15,12 @@ from errata.archive.upkeep.ageing import age_out_if_lazy
 from errata.catalog import streams
 from errata.catalog.stream_commits import RevisionCommit, commit_revisions
 from errata.catalog.transaction import BasisConflict, give_up, optimistic
-from errata.declare.site import Site, pinned_stream
+from errata.declare.site import ProgressCallback, Site, pinned_stream
 from errata.engine.failures import spark_errors_in_words
 from errata.model.batch import BadRevision, RevisionCounts
 
 SHOWN_REVISIONS = 5
 """Refused revisions that a report quotes."""
-
-ProgressCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

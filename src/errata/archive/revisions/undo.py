@@ -6,7 +6,7 @@ the next `undo` or `revise` applies them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,14 +20,12 @@ from errata.catalog.ledger import files_of_batch
 from errata.catalog.streams import StreamState
 from errata.catalog.transaction import BasisConflict, BatchConflict, give_up, optimistic
 from errata.catalog.undo import UndoCandidate, UndoCommit, commit_undo
-from errata.declare.site import Site, pinned_stream
+from errata.declare.site import ProgressCallback, Site, pinned_stream
 from errata.engine.failures import spark_errors_in_words
 from errata.errors import RefusedError
 from errata.intake.encoding import row_texts
 from errata.model.bucket import NewBucket
 from errata.model.stream import RevisionPolicy, Stream
-
-ProgressCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

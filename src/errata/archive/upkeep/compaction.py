@@ -7,7 +7,7 @@ and after. An overlay whose revisions a query has still to read waits.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,12 +17,10 @@ from errata.catalog import buckets, pins, streams
 from errata.catalog.maintenance import CompactionCommit, commit_compaction, last_foldable_revision
 from errata.catalog.streams import StreamState
 from errata.catalog.transaction import BasisConflict, give_up, optimistic
-from errata.declare.site import Site
+from errata.declare.site import ProgressCallback, Site
 from errata.engine.failures import spark_errors_in_words
 from errata.model.bucket import Bucket, NewBucket, Role
 from errata.model.compaction import DueCompaction, RewriteReason, due_compaction
-
-ProgressCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,11 @@ from errata.archive.upkeep.vacuum import DEFAULT_GRACE, VacuumReason
 from errata.catalog import health, pins, repair, vacuum
 from errata.catalog.transaction import give_up, optimistic
 from errata.catalog.vacuum import ArchiveEntry
-from errata.declare.site import Site
+from errata.declare.site import ProgressCallback, Site
 from errata.engine.failures import spark_errors_in_words
 from errata.errors import unknown_name_error
 from errata.model.bucket import Role
 from errata.model.findings import Finding, FindingKind, Severity, by_severity
-
-ProgressCallback = Callable[[str], None]
 
 
 @contextmanager

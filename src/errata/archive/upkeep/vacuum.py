@@ -15,7 +15,7 @@ from enum import StrEnum
 from errata.catalog import match_segments, pins, vacuum
 from errata.catalog import vacuum as index
 from errata.catalog.vacuum import ArchiveEntry, RecordCounts, SpentBucket
-from errata.declare.site import Site
+from errata.declare.site import ProgressCallback, Site
 from errata.declare.warehouse import is_own_name
 from errata.errors import unknown_name_error
 from errata.model.bucket import Role
@@ -23,8 +23,6 @@ from errata.model.time import DAY
 
 DEFAULT_GRACE = DAY
 """Microseconds for which files that no index row names stay: a running batch may commit them."""
-
-ProgressCallback = Callable[[str], None]
 
 
 class VacuumReason(StrEnum):
