@@ -131,7 +131,7 @@ def _growth(amounts: ArrivalAmounts) -> Outcome:
         costs[count] = []
         for size in amounts.batches:
             batch = rows(size)
-            told = interleaved(amounts.rounds, index=lambda _, index=index, batch=batch: matched(index, batch))
+            told = interleaved(4 * amounts.rounds, index=lambda _, index=index, batch=batch: matched(index, batch))
             costs[count].append(min(told.seconds["index"]) / size * 1e6)
     at = list(amounts.batches).index(BATCH)
     plain = {count: _plain_rate(interval_queries(count), rows(BATCH)) for count in amounts.queries if count <= QUERIES}

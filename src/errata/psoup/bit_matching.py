@@ -1,13 +1,12 @@
 """Matching by bits: one bit for each row, for many conjunctions in one operation of numpy.
 
-For each boundary the rows before it are kept as bits. A range is the difference of the bits at its two boundaries, and
-a conjunction the AND of its ranges. The attributes' boundaries stand in one list, and the bits are those of all rows in
-segments before, an odd number of times, of any attribute: what comes from the attributes before is the same at both
-boundaries of a range and cancels out.
+For each boundary the rows that are not before it are kept as bits. A range is the difference of the bits at its two
+boundaries, and a conjunction the AND of its ranges. A range with no row behind it is the bits at its begin alone, which
+is half the work: the table of conjunctions has those beside each other that are likely to be so.
 
-    boundary            0   1   2   3 | 4   5   6
-    rows in segments    .   ..1 1.. ...|...
-    bits                000 001 101 111 111 ...
+    boundary     0    1    2    3        row 0 is in segment 1, row 1 is NULL, row 2 is in segment 0
+    segment        0    1   NULL
+    bits         111  110  010  000
 
 Some thousand rows are matched at a time, so that the bits at all boundaries stay in the processor's cache. It costs a
 few nanoseconds for each row and attribute, and for each conjunction and range about 25 picoseconds a row.
@@ -15,9 +14,7 @@ few nanoseconds for each row and attribute, and for each conjunction and range a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import isqrt
 
@@ -31,16 +28,12 @@ from errata.psoup.value_segments import Segments
 _CHUNK_WORDS = 64
 """Words of bits that are worked out at once, at least: 4,096 rows."""
 
-_CACHED_WORDS = 1 << 17
-"""Words of the bits at all boundaries, up to which more rows are worked out at once: a megabyte, which stays in the
+_CACHED_WORDS = 1 << 16
+"""Words of the bits at all boundaries, up to which more rows are worked out at once: half a megabyte, which stays in the
 processor's cache."""
 
 _BLOCK_WORDS = 1 << 14
 """Words of an operand of one operation: 128 KiB, so that the call does not count."""
-
-_WORDS_FOR_THREADS = 1 << 20
-"""Words of results from which on chunks are worked out by as many threads as there are cores; numpy does not hold the
-interpreter's lock meanwhile."""
 
 _MOST_LINES = 16
 """An attribute with more boundaries than this for each word of rows (and more than `_FEW_LINES`) is given bits only at
@@ -61,7 +54,8 @@ Chunks = npt.NDArray[np.uint64]
 class _Task:
     """The conjunctions that are matched by bits."""
 
-    ranges: Sequence[tuple[Segments, Segments]]
+    ranges: Sequence[tuple[Segments, Segments, Mask]]
+    """As the table has them, and whether no row is behind the range."""
     sets: Sequence[tuple[Numbers, Numbers]]
     """By layer: lines of conjunctions, and which of the sets that are made each is ANDed with."""
     members: Numbers
@@ -77,18 +71,14 @@ def match_bits(table: ConjunctionTable, batch: BatchSegments, places: Numbers, c
     found = np.empty((-(-width // size), len(places), size), np.uint64)
     if not found.size:
         return DenseMatches(table.numbers[:0], places[:0], found, width)
-    task = _task(table, places)
+    task = _task(table, batch, places)
     others = [compared(int(each) - len(table.members)) for each in task.compared]
 
     def match(number: int) -> None:
         _match_chunk(task, batch, [each[number * size :][:size] for each in others], found, number)
 
-    if found.size < _WORDS_FOR_THREADS or len(found) == 1:
-        for number in range(len(found)):
-            match(number)
-    else:
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-            list(threads.map(match, range(len(found))))
+    for number in range(len(found)):
+        match(number)
     kept = np.flatnonzero(_any_rows(found))
     return DenseMatches(table.numbers[places[kept]], kept, found, width)
 
@@ -106,7 +96,7 @@ def _match_chunk(task: _Task, batch: BatchSegments, others: Sequence[Words], fou
     bits, lines = _boundary_bits(batch, begin, end)
     chunk = found[number, :, : word_count(end - begin)]
     found[number, :, word_count(end - begin) :] = 0
-    ranges = task.ranges if lines is None else [(lines[begin], lines[end]) for begin, end in task.ranges]
+    ranges = task.ranges if lines is None else [(lines[low], lines[high], end) for low, high, end in task.ranges]
     _intersect_ranges(ranges, bits, chunk)
     chunk[len(ranges[0][0]) if ranges else 0 :] = full_words(end - begin)
     if task.sets:
@@ -115,12 +105,13 @@ def _match_chunk(task: _Task, batch: BatchSegments, others: Sequence[Words], fou
             chunk[at] &= made[numbers]
 
 
-def _task(table: ConjunctionTable, places: Numbers) -> _Task:
+def _task(table: ConjunctionTable, batch: BatchSegments, places: Numbers) -> _Task:
     ranges = []
     for begins, ends in table.ranges:
         ranged = places[: np.searchsorted(places, len(begins))]
         if len(ranged):
-            ranges.append((begins[ranged], ends[ranged]))
+            ends_of = ends[ranged]
+            ranges.append((begins[ranged], ends_of, batch.counts[ends_of] == batch.rows))
     layers = []
     for at, numbers in table.sets:
         line = np.minimum(np.searchsorted(places, at), len(places) - 1)
@@ -142,15 +133,16 @@ def _boundary_bits(batch: BatchSegments, begin: int, end: int) -> tuple[Lines, S
     total = int(batch.bases[-1])
     if sizes.max(initial=0) > max(_FEW_LINES, _MOST_LINES * width):
         lines, total = _parting_lines(batch, before)
-        target = lines[before + 1]
+        target, bases = lines[before + 1], lines[batch.bases[:-1]]
     else:
-        target = before + 1
+        target, bases = before + 1, batch.bases[:-1]
     side = isqrt(total) + 1
     bits = np.zeros((side * side, width), np.uint64)
     rows = np.arange(end - begin)
     targets = target * np.int64(width) + (rows >> 6)
     ones = np.broadcast_to(np.uint64(1) << (rows & 63).astype(np.uint64), targets.shape)
     np.add.at(bits.reshape(-1), targets.reshape(-1), ones.reshape(-1))
+    bits[bases] = full_words(end - begin)  # at which all rows of the attribute are still to come
     _accumulate(bits.reshape(side, side, width))
     return bits, lines
 
@@ -160,6 +152,7 @@ def _parting_lines(batch: BatchSegments, before: Segments) -> tuple[Segments, in
     are."""
     marked = np.zeros(batch.bases[-1], np.int32)
     marked[before + 1] = 1
+    marked[batch.bases[1:-1]] = 1
     np.cumsum(marked, out=marked)
     return marked, int(marked[-1]) + 1
 
@@ -173,25 +166,25 @@ def _accumulate(bits: npt.NDArray[np.uint64]) -> None:
         np.bitwise_xor(bits[group], bits[group - 1, -1], out=bits[group])
 
 
-def _intersect_ranges(ranges: Sequence[tuple[Segments, Segments]], bits: Lines, chunk: Lines) -> None:
+def _intersect_ranges(ranges: Sequence[tuple[Segments, Segments, Mask]], bits: Lines, chunk: Lines) -> None:
     width = chunk.shape[1]
     block = max(16, _BLOCK_WORDS // width)
     ends = np.empty((block, width), np.uint64)
     begins = np.empty((block, width), np.uint64)
     for first in range(0, len(ranges[0][0]) if ranges else 0, block):
-        for nth, (begin, end) in enumerate(ranges):
+        for nth, (begin, end, last) in enumerate(ranges):
             size = min(block, len(begin) - first)
             if size <= 0:
                 break
             at = slice(first, first + size)
             target, upper, lower = chunk[at], ends[:size], begins[:size]
-            bits.take(end[at], 0, upper, "clip")
-            bits.take(begin[at], 0, lower, "clip")
-            if nth == 0:
-                np.bitwise_xor(upper, lower, target)
-            else:
-                np.bitwise_xor(upper, lower, upper)
-                np.bitwise_and(target, upper, target)
+            alone = bool(last[at].all())
+            bits.take(begin[at], 0, target if alone and nth == 0 else lower, "clip")
+            if not alone:
+                bits.take(end[at], 0, upper, "clip")
+                np.bitwise_xor(upper, lower, target if nth == 0 else lower)
+            if nth > 0:
+                np.bitwise_and(target, lower, target)
 
 
 def _member_bits(members: RangeSets, wanted: Numbers, bits: Lines, lines: Segments | None) -> list[Words]:

@@ -60,8 +60,10 @@ def conjunction_table(
     required: Mapping[int, Requirement], segments: Mapping[Attribute, ValueSegments], compared: Sequence[ColumnFactor]
 ) -> ConjunctionTable:
     """The conjunctions as boundaries."""
-    single = {number: _single_ranges(each) for number, each in required.items()}
-    order = sorted(single, key=lambda number: -len(single[number]))
+    last_begins = {attribute: each.last_begin for attribute, each in segments.items()}
+    single = {number: _single_ranges(each, last_begins) for number, each in required.items()}
+    inner = {number: sum(each[1][1] < last_begins[each[0]] for each in found) for number, found in single.items()}
+    order = sorted(single, key=lambda number: (-len(single[number]), -inner[number]))
     numbered = _NumberedSegments(segments)
     ranges = []
     for nth in range(len(single[order[0]]) if order else 0):
@@ -116,10 +118,12 @@ def _entrance(segments: ValueSegments, ranges: set[KeyRange]) -> Entrance:
     return Entrance(segments, low, high, within, segments.open_cells(within))
 
 
-def _single_ranges(required: Requirement) -> list[tuple[Attribute, KeyRange]]:
-    """The attributes of which one range is asked for."""
+def _single_ranges(required: Requirement, last_begins: Mapping[Attribute, int]) -> list[tuple[Attribute, KeyRange]]:
+    """The attributes of which one range is asked for; last those ranges behind whose end no other begins, since there
+    are likely no rows either."""
     found = [(attribute, ranges[0]) for attribute, ranges in required.ranges.items() if len(ranges) == 1]
-    return [*found, *((column, _NULL) for column in sorted(required.nulls))]
+    nulls = [(column, _NULL) for column in sorted(required.nulls)]
+    return sorted([*nulls, *found], key=lambda each: each[1][1] >= last_begins[each[0]])
 
 
 def _boundaries(segments: ValueSegments, ranges: Sequence[KeyRange]) -> tuple[Segments, Segments]:

@@ -46,6 +46,8 @@ class ValueSegments:
             highs.add(high)
         cuts = (lows | {high + 1 for high in highs if high < GREATEST}) - {LEAST}
         self._cuts = np.array(sorted(cuts), np.int64)
+        self.last_begin = max(lows, default=LEAST)
+        """The key at which the last of the ranges begins."""
         self._grid: Segments | None = None
         if len(self._cuts):
             self._lay_grid()
