@@ -11,6 +11,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,9 @@ MIN_ROW_GROUP_ROWS = 2_048
 
 SPLINTER_DIVISOR = 128
 """A remainder below this part of a bucket's rows becomes a bucket of its own instead of half of an evenly cut pair."""
+
+NOT_INLINE = -1
+"""Bytes that no bucket has so few of: all are stored as files."""
 
 POS = "_pos"
 """The hidden column of base buckets with a row's position in its batch (`model.batch.row_position`)."""
@@ -64,16 +68,16 @@ class BucketWriter:
         return replace(stored, layout=stream.layout)
 
     def store(self, rows: pa.Table, role: Role, low: int, high: int, groups: Groups) -> NewBucket:
-        """One bucket of rows whose ranges are known: inline if it may be and is small enough, else a file."""
-        if self.inline and rows.nbytes <= 4 * MAX_INLINE_BYTES:
-            data = arrow_bytes(rows)
-            if len(data) <= MAX_INLINE_BYTES:
-                return NewBucket(role, rows.num_rows, len(data), low, high, groups, checksum(data), data=data)
+        """One bucket of rows whose ranges are known."""
         layout = self.stream.layout if role is Role.BASE else Layout.BUCKETS
-        data = parquet_bytes(rows, self._filtered(role), layout)
-        path = self.warehouse.new_name(self.stream, low, role.value)
-        self.warehouse.write(path, data)
-        return NewBucket(role, rows.num_rows, len(data), low, high, groups, checksum(data), path=path)
+        return store_rows(
+            self.warehouse,
+            partial(self.warehouse.new_name, self.stream, low, role.value),
+            rows,
+            partial(NewBucket, role, rows.num_rows, vs_min=low, vs_max=high, groups=groups),
+            MAX_INLINE_BYTES if self.inline else NOT_INLINE,
+            partial(parquet_bytes, filtered=self._filtered(role), layout=layout),
+        )
 
     def _filtered(self, role: Role) -> tuple[str, ...]:
         """The columns that get Bloom filters: the key, if it does not tell the place of its row."""
@@ -83,6 +87,24 @@ class BucketWriter:
         """The least and greatest order field; everything, if a correction does not give it."""
         column = rows[self.stream.order]
         return (None if column.null_count else value_range(column)) or (LOWEST, HIGHEST)
+
+
+def store_rows(
+    warehouse: Warehouse,
+    name: Callable[[], str],
+    rows: pa.Table,
+    described: partial[NewBucket],
+    inline_bytes: int,
+    encode: Callable[[pa.Table], bytes],
+) -> NewBucket:
+    """One bucket of these rows, of which everything else is known: inline if it has at most so many bytes, else a file
+    of a new name."""
+    data = arrow_bytes(rows) if rows.nbytes <= 4 * inline_bytes else None
+    if data is not None and len(data) <= inline_bytes:
+        return described(size=len(data), checksum=checksum(data), data=data)
+    data, path = encode(rows), name()
+    warehouse.write(path, data)
+    return described(size=len(data), checksum=checksum(data), path=path)
 
 
 def cut_into_buckets(tables: Iterator[pa.Table], bucket_rows: int) -> Iterator[pa.Table]:

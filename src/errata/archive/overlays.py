@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from errata.archive.bucket_writer import POS, BucketWriter, groups_in, order_values, value_range
 from errata.archive.schemas import BATCH, LIVE, MASKS, OLD_REVISION, REVISION, conform, overlay_schema, unpack_table
-from errata.archive.tables import match_rows
+from errata.archive.tables import masked_rows
 from errata.catalog import buckets
 from errata.catalog.database import Catalog
 from errata.declare.warehouse import Warehouse
@@ -130,12 +130,7 @@ class Overlays:
     def masked(self, rows: pa.Table, above: int | np.ndarray) -> np.ndarray:
         """Which of the rows are masked by a revision with a number above `above`, which is one floor or one for each
         row."""
-        result = np.zeros(rows.num_rows, dtype=bool)
-        if self._masks.num_rows and rows.num_rows:
-            left, right = match_rows(rows.select(self._columns), self._masks, self._columns)
-            floors = above if isinstance(above, int) else above[left]
-            result[left[self._numbers[right] > floors]] = True
-        return result
+        return masked_rows(rows, self._masks, self._columns, self._numbers, above)
 
     def unmasked(self, rows: pa.Table) -> np.ndarray:
         """Which of these rows of overlays add a row that no later revision masks."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +17,10 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive.bucket_frames import LOCAL_ROWS, bucket_frame, files_frame, read_buckets, split_by_access
-from errata.archive.bucket_writer import arrow_bytes, checksum, cut_into_buckets, parquet_bytes
+from errata.archive.bucket_writer import cut_into_buckets, parquet_bytes, store_rows
 from errata.archive.overlays import BucketSource, bucket_sources
 from errata.archive.schemas import conform, lineage_extent, result_mask_schema, result_schema, unpack_table
-from errata.archive.tables import key_numbers, latest_indexes, match_rows
+from errata.archive.tables import key_numbers, latest_indexes, masked_rows, match_rows
 from errata.catalog import buckets
 from errata.catalog.database import Catalog
 from errata.catalog.result_archives import ResultArchive
@@ -73,11 +74,10 @@ def drop_masked(rows: pa.Table, masks: pa.Table, shape: ResultShape) -> pa.Table
     """The rows that no mask masks."""
     if not masks.num_rows or not rows.num_rows:
         return rows
-    of_rows, of_masks = match_results(rows, masks, shape)
-    later = masks[EVALUATION].to_numpy()[of_masks] > rows[EVALUATION].to_numpy()[of_rows]
-    stays = np.ones(rows.num_rows, np.bool_)
-    stays[of_rows[later]] = False
-    return rows if stays.all() else rows.filter(pa.array(stays))
+    names = [VS, *shape.key]
+    both = normalize_floats(rows, names), normalize_floats(masks, names)
+    gone = masked_rows(*both, names, masks[EVALUATION].to_numpy(), rows[EVALUATION].to_numpy())
+    return rows.filter(pa.array(~gone)) if gone.any() else rows
 
 
 def match_results(
@@ -175,30 +175,11 @@ class ResultWriter:
         """Writes the state that a strategy keeps, of any columns, as one bucket."""
         return [self._bucket(Role.STATE, rows, (until, until), (until, until))]
 
-    def _bucket(self, role: Role, rows: pa.Table, begins: tuple[int, int], ends: tuple[int, int]) -> NewBucket:
-        if rows.nbytes <= 4 * MAX_INLINE_BYTES:
-            data = arrow_bytes(rows)
-            if len(data) <= MAX_INLINE_BYTES:
-                return self._told(role, rows, data, begins, ends, None)
-        data = parquet_bytes(rows)
-        path = self.warehouse.name_in(self.query, begins[0] if self.timed else None, role.value)
-        self.warehouse.write(path, data)
-        return self._told(role, rows, data, begins, ends, path)
-
-    def _told(
-        self, role: Role, rows: pa.Table, data: bytes, begins: tuple[int, int], ends: tuple[int, int], path: str | None
-    ) -> NewBucket:
-        return NewBucket(
-            role,
-            rows.num_rows,
-            len(data),
-            *begins,
-            Groups(),
-            checksum(data),
-            path=path,
-            data=data if path is None else None,
-            ends=ends,
-        )
+    def _bucket(self, role: Role, rows: pa.Table, begins: Bounds, ends: Bounds) -> NewBucket:
+        low, high = begins
+        name = partial(self.warehouse.name_in, self.query, low if self.timed else None, role.value)
+        described = partial(NewBucket, role, rows.num_rows, vs_min=low, vs_max=high, groups=Groups(), ends=ends)
+        return store_rows(self.warehouse, name, rows, described, MAX_INLINE_BYTES, parquet_bytes)
 
 
 def _column_range(rows: pa.Table, name: str) -> Bounds:

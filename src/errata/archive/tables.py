@@ -84,6 +84,18 @@ def is_in_sorted(values: np.ndarray, wanted_sorted: np.ndarray) -> np.ndarray:
     return found
 
 
+def masked_rows(
+    rows: pa.Table, masks: pa.Table, columns: Sequence[str], numbers: np.ndarray, above: int | np.ndarray
+) -> np.ndarray:
+    """Which rows a mask with equal columns and a number greater than theirs masks. `numbers` are those of the masks;
+    `above`: that of each row, or of all of them."""
+    result = np.zeros(rows.num_rows, dtype=bool)
+    if masks.num_rows and rows.num_rows:
+        left, right = match_rows(rows.select(columns), masks, columns)
+        result[left[numbers[right] > (above if isinstance(above, int) else above[left])]] = True
+    return result
+
+
 def is_among(column: pa.ChunkedArray | pa.Array, values: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """Which values of a column are among others. Each entry of a dictionary is looked up once."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
