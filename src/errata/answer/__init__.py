@@ -5,11 +5,13 @@ The ways in:
 
     runs.run, runs.sweep                    all that is due: `errata run`, `errata sweep`, their jobs and DAGs
     range_replay.replay_range               a range of published results again: `errata replay`
+    steps.StepList                          what is due, or waits: the others and `errata status` ask it
     sweep_plan.plan_sweep                   what a sweep would do: `errata sweep --plan`
     due_corrections.find_due_corrections    whether a sweep would find anything: the sensor
     fault_notices.notify_faults             calls for queries that have stopped
 
-A run goes through `rounds` (queries in order), `turns` (one query), and then two steps. An evaluation: `task` plans it,
-`evaluation` carries it out with `inputs`, `advance` and `result_sink`, `evaluation_commit` commits it. A correction:
-`unread_changes` finds what results lack, `correction_plan` plans it with `replay_sequence`, `correction` carries it out
-with `result_diff`, `correction_commit` commits it. Modules that the sensor and status import load no Spark."""
+A run goes through `rounds` (queries in order), `turns` (one query), and the steps that `steps` lists from a
+`catalog_view`. An evaluation: `due_evaluation` tells that it is due, `task` plans it, `evaluation` carries it out with
+`inputs`, `advance` and `result_sink`, `evaluation_commit` commits it. A correction: `unread_changes` finds what results
+lack, `correction_plan` plans it with `replay_sequence`, `correction` carries it out with `result_diff`,
+`correction_commit` commits it. Modules that the sensor and status import load no Spark."""
