@@ -29,8 +29,8 @@ _CHUNK_WORDS = 64
 """Words of bits that are worked out at once, at least: 4,096 rows."""
 
 _CACHED_WORDS = 1 << 16
-"""Words of the bits at all boundaries, up to which more rows are worked out at once: half a megabyte, which stays in the
-processor's cache."""
+"""Words of the bits at all boundaries, up to which more rows are worked out at once: half a megabyte, which stays in
+the processor's cache."""
 
 _BLOCK_WORDS = 1 << 14
 """Words of an operand of one operation: 128 KiB, so that the call does not count."""
