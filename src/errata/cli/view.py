@@ -30,4 +30,4 @@ def view_registered(
         made = view_queries(site, handles or ())
         done = update_views(site)
     sys.stdout.writelines(f"{SCHEMA}.{view_name(each)}\n" for each in made)
-    print_message(f"views: {done.views:,}; {done.rows:,} matching rows in {done.buckets:,} buckets put in")
+    print_message(str(done))

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.range_replay import REPLAY_WAIT_SECONDS, ReplayRange, replay_range
-from errata.answer.runs import RoundsReport, job_exit_code, run, stopped_query_errors, sweep
+from errata.answer.rounds import RoundsReport
+from errata.answer.runs import job_exit_code, run, stopped_query_errors, sweep
 from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
 from errata.archive.ingest.landing import earlier_undone
 from errata.archive.revisions.apply import ReviseReport, apply_revisions
@@ -247,7 +248,7 @@ def materialise_job(project: Path, names: Sequence[str], cause: Cause) -> int:
                 f"{done.stream}: {f'{found}, {done.matches:,} matches' if done.buckets else 'nothing to match'}"
             )
         if (shown := update_views(site)).views:
-            _print_line(f"views: {shown.views:,}, {shown.rows:,} matching rows in {shown.buckets:,} buckets put in")
+            _print_line(str(shown))
     return 0
 
 

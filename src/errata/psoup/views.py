@@ -33,6 +33,7 @@ from errata.psoup.register import find_query
 from errata.psoup.segments import MatchStore
 from errata.psoup.selection import factor_columns
 from errata.psoup.snapshot import SnapshotCache, SnapshotConflict, StreamSnapshot, stream_snapshot
+from errata.read.wording import count_text
 
 READ_CACHE_BYTES = 64 * 1024 * 1024
 """Bytes of columns that are kept between buckets: those of overlays, which many buckets share."""
@@ -47,6 +48,10 @@ class ViewReport:
     """Buckets whose rows were put in, or put in again."""
     rows: int = 0
     """Matching rows of these."""
+
+    def __str__(self) -> str:
+        put_in = f"{count_text(self.rows, 'matching row')} of {count_text(self.buckets, 'bucket')} put in"
+        return f"{count_text(self.views, 'view')}; {put_in}"
 
 
 def view_queries(site: Site, handles: Sequence[str]) -> list[RegisteredQuery]:
