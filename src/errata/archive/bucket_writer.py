@@ -12,6 +12,7 @@ import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -129,6 +130,14 @@ def cut_into_buckets(tables: Iterator[pa.Table], bucket_rows: int) -> Iterator[p
         first = bucket_rows if splinter else (rows + 1) // 2
         yield whole.slice(0, first)
         yield whole.slice(first)
+
+
+def cut_evenly(rows: pa.Table, bucket_rows: int) -> Iterator[pa.Table]:
+    """The rows in as few buckets as hold them, of even size, so that none is small."""
+    pieces = -(-rows.num_rows // bucket_rows)
+    cuts = np.linspace(0, rows.num_rows, pieces + 1).astype(int).tolist()
+    for low, high in pairwise(cuts):
+        yield rows.slice(low, high - low)
 
 
 def groups_in(rows: pa.Table, names: tuple[str, ...]) -> Groups:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from errata.archive.bucket_writer import POS, BucketWriter, groups_in, order_values, value_range
+from errata.archive.bucket_writer import POS, BucketWriter, cut_evenly, groups_in, order_values, value_range
 from errata.archive.schemas import BATCH, LIVE, MASKS, OLD_REVISION, REVISION, conform, overlay_schema, unpack_table
 from errata.archive.tables import masked_rows
 from errata.catalog import buckets
@@ -159,22 +158,14 @@ def write_overlays(writer: BucketWriter, rows: pa.Table) -> list[NewBucket]:
     place = pc.coalesce(rows[old_column(stream.order)], rows[stream.order])
     keys = pa.table({_PLACE_COLUMN: place, REVISION: rows[REVISION]})
     ordered = rows.take(pc.sort_indices(keys, sort_keys=[(_PLACE_COLUMN, "ascending"), (REVISION, "ascending")]))
-    pieces = -(-ordered.num_rows // stream.bucket_rows)
-    cuts = np.linspace(0, ordered.num_rows, pieces + 1).astype(int).tolist()
     # Corrections that are applied together may correct a row more than once.
-    over = Overlays(stream, ordered)
-    stands = over.unmasked(ordered)
-    return [
-        replace(
-            _write_overlay(writer, ordered.slice(low, high - low)), masked=_superseded_count(ordered, stands, low, high)
-        )
-        for low, high in pairwise(cuts)
-    ]
-
-
-def _superseded_count(rows: pa.Table, stands: np.ndarray, low: int, high: int) -> int:
-    live = rows[LIVE].to_numpy()[low:high]
-    return int((live & ~stands[low:high]).sum())
+    superseded = ordered[LIVE].to_numpy() & ~Overlays(stream, ordered).unmasked(ordered)
+    made, start = [], 0
+    for each in cut_evenly(ordered, stream.bucket_rows):
+        masked = int(superseded[start : start + each.num_rows].sum())
+        made.append(replace(_write_overlay(writer, each), masked=masked))
+        start += each.num_rows
+    return made
 
 
 def _write_overlay(writer: BucketWriter, rows: pa.Table) -> NewBucket:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from errata.archive.bucket_frames import run_tasks
-from errata.archive.bucket_writer import POS, BucketWriter, order_values
+from errata.archive.bucket_writer import POS, BucketWriter, cut_evenly, order_values
 from errata.archive.overlays import BucketSource, Overlays, bucket_sources, read_overlays
 from errata.archive.schemas import BATCH, LIVE, MASKS, REVISION, conform, overlay_schema
 from errata.archive.tables import sort_rows
@@ -277,18 +276,10 @@ def _rewrite_run(work: _RewriteTask, number: int, cache: _OverlayCache) -> Itera
     writer = BucketWriter(stream, work.warehouse, inline=work.inline)
     worked_in = left_out or brings.num_rows
     folded = work.up_to if worked_in else max(each.bucket.folded for each in found)
-    for bucket in _cut_evenly(rows, stream.bucket_rows):
+    for bucket in cut_evenly(rows, stream.bucket_rows):
         superseded = int(known.masked(bucket, run.floor).sum())
         written = writer.write(bucket, Role.BASE)
         yield bucket_report(number, replace(written, floor=run.floor, folded=folded, masked=superseded))
-
-
-def _cut_evenly(rows: pa.Table, bucket_rows: int) -> Iterator[pa.Table]:
-    """The rows in buckets of even size, so that none is small again."""
-    pieces = -(-rows.num_rows // bucket_rows)
-    cuts = np.linspace(0, rows.num_rows, pieces + 1).astype(int).tolist()
-    for low, high in pairwise(cuts):
-        yield rows.slice(low, high - low)
 
 
 def _rows_brought(within: Overlays, run: CompactionRun, work: _RewriteTask) -> pa.Table:
