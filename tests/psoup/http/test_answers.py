@@ -11,7 +11,7 @@ import pytest
 from errata.psoup.http.limits import ServiceLimits
 from errata.psoup.http.pages import AnswerFormat, chosen_format
 from errata.psoup.http.problems import MEDIA_TYPE
-from fixtures.registered.service import ServiceCaller, called_service
+from fixtures.registered.service import ANN, BOB, ServiceCaller, called_service
 from fixtures.registered.source import RecordedSource
 
 ROWS = [(f"S{place:03d}", float(place)) for place in range(25)]
@@ -160,3 +160,13 @@ def test_for_a_moment_the_answer_before_is_sent_while_the_new_one_is_worked_out(
             source.history.commit(ROWS[:place])
             seen.append(call("GET", path).json()["total"])
         assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize("accept", [*AnswerFormat, "*/*", "text/html"])
+@pytest.mark.parametrize("token", [ANN, BOB, "nonsense", None])
+def test_the_quick_way_gives_what_the_other_one_does(
+    call: ServiceCaller, path: str, accept: str, token: str | None
+) -> None:
+    quick, slow = (call("GET", f"{path}{query}", token, headers={"accept": accept}) for query in ("", "?limit=1000"))
+    assert (quick.status_code, quick.content) == (slow.status_code, slow.content)
+    assert quick.headers == slow.headers

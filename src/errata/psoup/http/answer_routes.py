@@ -60,16 +60,9 @@ def answer_routes(service: QueryService) -> APIRouter:
         For a moment after a commit the answer may be as of the one before; with `Cache-Control: no-cache` it never is.
         """
         user = await service.access.admit(request.headers.get("authorization"))
-        form = chosen_format(request.headers.get("accept"))
-        if form is None:
-            raise RequestError(
-                HTTPStatus.NOT_ACCEPTABLE,
-                "the answer has no form that is accepted",
-                where="the header Accept",
-                how="accept " + ", ".join(AnswerFormat),
-            )
+        form = accepted_format(request.headers.get("accept"))
         asked = _page_request(handle, at, as_of, cursor)
-        fresh = "no-cache" in request.headers.get("cache-control", "")
+        fresh = wants_newest(request.headers.get("cache-control"))
         page = await service.page(user, PageRequest(handle, *asked, limit, form), fresh=fresh)
         return page.response()
 
@@ -117,6 +110,24 @@ def answer_routes(service: QueryService) -> APIRouter:
         return StreamingResponse(events(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
     return routes
+
+
+def accepted_format(accept: str | None) -> AnswerFormat:
+    """The form that an Accept header wants most."""
+    form = chosen_format(accept)
+    if form is None:
+        raise RequestError(
+            HTTPStatus.NOT_ACCEPTABLE,
+            "the answer has no form that is accepted",
+            where="the header Accept",
+            how="accept " + ", ".join(AnswerFormat),
+        )
+    return form
+
+
+def wants_newest(cache_control: str | None) -> bool:
+    """Whether a Cache-Control header refuses an answer as of the commit before."""
+    return cache_control is not None and "no-cache" in cache_control.lower()
 
 
 def _page_request(

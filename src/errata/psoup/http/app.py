@@ -27,6 +27,7 @@ from errata.psoup.http.description import describe, html_page
 from errata.psoup.http.messages import HealthMessage
 from errata.psoup.http.problems import add_problem_handlers
 from errata.psoup.http.query_routes import query_routes
+from errata.psoup.http.quick_answers import QuickAnswers
 from errata.psoup.http.service import QueryService
 
 PREFIX = "/v1/queries"
@@ -58,4 +59,5 @@ def build_app(service: QueryService) -> FastAPI:
     describe(app)
     add_problem_handlers(app)
     app.add_middleware(BodyLimit, max_bytes=service.limits.body_bytes)
+    app.add_middleware(QuickAnswers, service=service)
     return app

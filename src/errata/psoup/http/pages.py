@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from starlette.responses import Response
 
@@ -44,7 +45,7 @@ class PageRequest:
     form: AnswerFormat
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AnswerPage:
     """A page that is ready to be sent."""
 
@@ -55,16 +56,32 @@ class AnswerPage:
     next_cursor: str | None
 
     def response(self) -> Response:
-        headers = {"Errata-Commit": str(self.commit_id), "Errata-Now": self.now, "Cache-Control": "no-store"}
+        response = Response(self.body)
+        response.raw_headers = list(self.raw_headers)
+        return response
+
+    @cached_property
+    def raw_headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers of a response."""
+        kind = f"{self.form.value}; charset=utf-8" if self.form is AnswerFormat.CSV else self.form.value
+        headers = {
+            "content-length": str(len(self.body)),
+            "content-type": kind,
+            "cache-control": "no-store",
+            "errata-commit": str(self.commit_id),
+            "errata-now": self.now,
+        }
         if self.next_cursor is not None:
-            headers["Errata-Next-Cursor"] = self.next_cursor
-        return Response(self.body, headers=headers, media_type=self.form.value)
+            headers["errata-next-cursor"] = self.next_cursor
+        return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
 def chosen_format(accept: str | None) -> AnswerFormat | None:
     """The form that an Accept header wants most; None if it wants none that there is."""
+    if accept is None or accept in ("", "*/*"):
+        return AnswerFormat.JSON
     wanted: list[tuple[float, AnswerFormat]] = []
-    for part in (accept or "*/*").split(","):
+    for part in accept.split(","):
         kind, *parameters = (each.strip() for each in part.split(";"))
         quality = next((each[2:] for each in parameters if each.startswith("q=")), "1")
         matching = [form for form in AnswerFormat if _accepts(kind.lower(), form)]
