@@ -129,6 +129,7 @@ def check(conjunctions: Mapping[int, Conjunction], table: pa.Table) -> None:
     found = PredicateIndex(STREAM, conjunctions).match(table)
     assert first_difference(table, expected, found) is None
     assert len(found) == len(expected)
+    assert found.encoded() == {number: (each.count, each.encode()) for number, each in found.items()}
     assert found.counts() == {number: len(rows) for number, rows in expected.items()}
 
 

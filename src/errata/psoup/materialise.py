@@ -147,7 +147,7 @@ class _Matching:
         """Match a bucket; the segment's file, if it is one, has been written then."""
         begun = time.perf_counter()
         matches = {number: UNMATCHED for number in wanted if number in self._unkept}
-        matches |= {number: (each.count, each.encode()) for number, each in index.match(rows).items()}
+        matches |= index.match(rows).encoded()
         micros = int((time.perf_counter() - begun) * 1_000_000)
         segment = NewMatchSegment(
             bucket_key(task.bucket),

@@ -44,6 +44,11 @@ class RowSetForm(IntEnum):
     BITS = 4
 
 
+def header(form: RowSetForm, rows: int) -> bytes:
+    """The first bytes of an encoded set."""
+    return _HEADER.pack(form, rows)
+
+
 def word_count(rows: int) -> int:
     """The words that so many rows need."""
     return -(-rows // WORD)
@@ -141,7 +146,7 @@ class RowSet:
         """The set in the smallest of the forms."""
         if self.count == self.rows:
             return _HEADER.pack(RowSetForm.ALL, self.rows)
-        unit = _position_type(self.rows)
+        unit = position_type(self.rows)
         sizes = {
             RowSetForm.POSITIONS: self.count * unit.itemsize,
             RowSetForm.GAPS: (self.rows - self.count) * unit.itemsize,
@@ -164,7 +169,7 @@ class RowSet:
                 octets = np.zeros(word_count(rows) * 8, np.uint8)
                 octets[: len(payload)] = np.frombuffer(payload, np.uint8)
                 return cls(rows, held_words=octets.view(np.uint64))
-        numbers = np.frombuffer(payload, _position_type(rows))
+        numbers = np.frombuffer(payload, position_type(rows))
         match RowSetForm(form):
             case RowSetForm.POSITIONS:
                 return cls.of_positions(rows, numbers)
@@ -181,10 +186,7 @@ class RowSet:
     def _run_count(self) -> int:
         if self.held_positions is not None:
             return 1 + int(np.count_nonzero(np.diff(self.held_positions) != 1))
-        carried = np.zeros_like(self.words)
-        carried[1:] = self.words[:-1] >> np.uint64(WORD - 1)
-        starts = self.words & ~((self.words << np.uint64(1)) | carried)
-        return int(np.bitwise_count(starts).sum(dtype=np.int64))
+        return int(run_counts(self.words[None])[0])
 
     def _payload(self, form: RowSetForm, unit: np.dtype[np.unsignedinteger]) -> bytes:
         match form:
@@ -203,6 +205,14 @@ class RowSet:
     def _check_rows(self, other: RowSet) -> None:
         if self.rows != other.rows:
             raise ValueError(f"sets among {self.rows} and {other.rows} rows have nothing to do with each other")
+
+
+def run_counts(words: Words) -> npt.NDArray[np.int64]:
+    """How many runs the bits of each line have."""
+    starts = words << np.uint64(1)
+    starts[:, 1:] |= words[:, :-1] >> np.uint64(WORD - 1)
+    np.bitwise_and(words, ~starts, out=starts)
+    return np.bitwise_count(starts).sum(axis=1, dtype=np.int64)
 
 
 def full_words(rows: int) -> Words:
@@ -241,5 +251,5 @@ def bits_at(words: Words, positions: npt.NDArray[np.unsignedinteger]) -> Mask:
     return found
 
 
-def _position_type(rows: int) -> np.dtype[np.unsignedinteger]:
+def position_type(rows: int) -> np.dtype[np.unsignedinteger]:
     return np.dtype("<u2") if rows <= _SHORT_ROWS else np.dtype("<u4")
