@@ -110,7 +110,7 @@ class Fixed:
     """A few rows of one stream, and a reader: for what a strategy keeps, and by which route it answers."""
 
     def __init__(self, folder: Path) -> None:
-        self.history = History.begin(folder, f"sqlite:///{folder}/errata.db", Random(5))
+        self.history = History.begin(folder, f"sqlite:///{folder}/errata.db", Random(5), rows=190)
         self.site = self.history.house.site
         self.reader = RegisteredReader(self.site)
         self.history.arrive("ticks")

@@ -187,6 +187,8 @@ class AnswerRoute(StrEnum):
     """The window was applied to the rows that are known to match."""
     TREE = "tree"
     """The window was applied to a ranked tree."""
+    JOINT = "joint"
+    """The window was applied to the rows that are known to match, and the join was made for several queries at once."""
     KEPT = "kept"
     """The present answer had been kept, or was carried on to the newest commit."""
 

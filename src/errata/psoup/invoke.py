@@ -43,6 +43,17 @@ class Invocation:
     """Microseconds that it took."""
 
 
+@dataclass(frozen=True, slots=True)
+class StrategyAnswer:
+    """An answer, and how it was come by."""
+
+    rows: pa.Table
+    matched: int
+    """Rows of the sources that satisfy the conjunctions in the windows."""
+    windows: tuple[Interval, ...]
+    route: AnswerRoute
+
+
 def needed_columns(plan: RegisteredPlan, source: int) -> list[str]:
     """The columns of a source that its relations and items read."""
     read: dict[str, None] = {}

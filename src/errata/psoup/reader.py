@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -26,10 +26,10 @@ from errata.catalog.transaction import give_up, optimistic
 from errata.declare.site import Site
 from errata.errors import ErrataError
 from errata.model.registered import RegisteredQuery, ResultStrategy
-from errata.psoup.invoke import Invocation
+from errata.psoup.invoke import Invocation, StrategyAnswer
 from errata.psoup.register import check_handle, unknown_handle_error
 from errata.psoup.snapshot import SnapshotCache, SnapshotConflict, StreamSnapshot, stream_snapshot
-from errata.psoup.strategies import Strategies
+from errata.psoup.strategies import AskedQuery, Strategies
 from errata.psoup.windows import resolve_now
 
 _LOG = logging.getLogger(__name__)
@@ -91,6 +91,22 @@ class RegisteredReader:
         self._count(query, micros)
         return replace(found, micros=micros)
 
+    def invoke_all(
+        self, handles: Sequence[str], *, at: str | int | None = None, as_of: str | int | None = None
+    ) -> list[Invocation]:
+        """The answers of several queries, all as of one commit. Joins alike are made as one."""
+        begun = time.perf_counter()
+        given = [check_handle(each) for each in handles]
+        answered = optimistic(
+            lambda _: self._answer_all(given, at, as_of),
+            give_up("run has removed old buckets before they were read", "invoke them again"),
+            on=SnapshotConflict,
+        )
+        micros = int((time.perf_counter() - begun) * 1_000_000) // max(1, len(answered))
+        for query, _ in answered:
+            self._count(query, micros)
+        return [replace(found, micros=micros) for _, found in answered]
+
     def maintain(self) -> dict[str, ErrataError]:
         """Carry the complete answers on to the newest commit, so that who asks next only takes them. Returns why some
         queries, by handle, have no answer at present: nothing has come yet, or their windows reach behind what is
@@ -128,26 +144,26 @@ class RegisteredReader:
                 _LOG.warning("complete answers are not carried on: %s", error)
 
     def _answer(self, handle: str, at: str | int | None, as_of: str | int | None) -> tuple[RegisteredQuery, Invocation]:
-        return optimistic(
-            lambda _: self._answer_once(handle, at, as_of),
+        (answered,) = optimistic(
+            lambda _: self._answer_all([handle], at, as_of),
             give_up("run has removed old buckets before they were read", "invoke it again"),
             on=SnapshotConflict,
         )
+        return answered
 
-    def _answer_once(
-        self, handle: str, at: str | int | None, as_of: str | int | None
-    ) -> tuple[RegisteredQuery, Invocation]:
+    def _answer_all(
+        self, handles: Sequence[str], at: str | int | None, as_of: str | int | None
+    ) -> list[tuple[RegisteredQuery, Invocation]]:
         newest = commits.newest_commit(self.site.catalog)
-        query = self._query(handle, newest)
         commit_id = newest if as_of is None else commits.resolve_as_of(self.site.catalog, as_of)
-        snapshots = self._query_snapshots(query, commit_id, newest)
-        states = [each.state for each in snapshots]
-        now = resolve_now(states, at, commit_id)
-        found = self._strategies.answer(query, snapshots, now, present=at is None and commit_id == newest)
-        timed = states[0].stream.timed
-        return query, Invocation(
-            query.handle, commit_id, now, timed, found.windows, found.matched, found.rows, found.route
-        )
+        asked = []
+        for handle in handles:
+            query = self._query(handle, newest)
+            snapshots = self._query_snapshots(query, commit_id, newest)
+            now = resolve_now([each.state for each in snapshots], at, commit_id)
+            asked.append(AskedQuery(query, snapshots, now))
+        found = self._strategies.answer_all(asked, present=at is None and commit_id == newest)
+        return [(each.query, _invocation(each, answer)) for each, answer in zip(asked, found, strict=True)]
 
     def _query(self, handle: str, newest: int) -> RegisteredQuery:
         with self._lock:
@@ -212,3 +228,17 @@ class RegisteredReader:
             counts, self._counts = self._counts, {}
             self._flushed = time.monotonic()
         registered.record_invocations(self.site.catalog, counts.values())
+
+
+def _invocation(asked: AskedQuery, found: StrategyAnswer) -> Invocation:
+    snapshot = asked.snapshots[0]
+    return Invocation(
+        asked.query.handle,
+        snapshot.commit_id,
+        asked.now,
+        snapshot.state.stream.timed,
+        found.windows,
+        found.matched,
+        found.rows,
+        found.route,
+    )

@@ -15,15 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from errata.declare.site import Site
 from errata.model.registered import AnswerRoute, RegisteredQuery, RegisteredWindow, ResultStrategy
-from errata.model.time import Interval
 from errata.psoup.aggregate_trees import AggregateTrees
 from errata.psoup.byte_cache import ByteCache
 from errata.psoup.complete_answers import CompleteAnswers
-from errata.psoup.invoke import aggregate_row, answer_rows, needed_columns
+from errata.psoup.invoke import StrategyAnswer, aggregate_row, answer_rows, needed_columns
+from errata.psoup.joint_answers import joint_answers, joint_groups
 from errata.psoup.segments import MatchStore
 from errata.psoup.selection import Selected, Selector, SourceRead, SourceWindow, youngest_rows
 from errata.psoup.snapshot import StreamSnapshot
@@ -34,14 +32,12 @@ WINDOW_CACHE_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class StrategyAnswer:
-    """An answer, and how it was come by."""
+class AskedQuery:
+    """A query, the snapshots of its sources, and the event time that it is asked for."""
 
-    rows: pa.Table
-    matched: int
-    """Rows of the sources that satisfy the conjunctions in the windows."""
-    windows: tuple[Interval, ...]
-    route: AnswerRoute
+    query: RegisteredQuery
+    snapshots: Sequence[StreamSnapshot]
+    now: int
 
 
 class Strategies:
@@ -74,6 +70,24 @@ class Strategies:
                 rows = aggregate_row(query.plan, tree.values)
                 return StrategyAnswer(rows, tree.rows, (read.window.interval,), AnswerRoute.TREE)
         return _selected_answer(self._selector, query, reads, AnswerRoute.WINDOW)
+
+    def answer_all(self, asked: Sequence[AskedQuery], *, present: bool) -> list[StrategyAnswer]:
+        """The answers of queries over snapshots of one commit. Joins alike, of which no answer is kept, are made as
+        one."""
+        found: dict[int, StrategyAnswer] = {}
+        queries = [each.query for each in asked]
+        for places in joint_groups(queries):
+            shared = [each for each in places if not present or queries[each].strategy is ResultStrategy.PARTIAL]
+            shared = [each for each in shared if queries[each].strategy is not ResultStrategy.NONE]
+            if len(shared) > 1 and len(queries[shared[0]].plan.sources) > 1:
+                reads = [self._windows.reads(asked[at].query, asked[at].snapshots, asked[at].now) for at in shared]
+                joint = joint_answers(self._selector, [queries[each].plan for each in shared], reads)
+                found.update(zip(shared, joint, strict=True))
+            for at in places:
+                if at not in found:
+                    each = asked[at]
+                    found[at] = self.answer(each.query, each.snapshots, each.now, present=present)
+        return [found[at] for at in range(len(asked))]
 
 
 def _selected_answer(
