@@ -13,7 +13,7 @@ import pytest
 
 from errata.catalog import registered_views
 from errata.catalog.view_sql import view_name
-from errata.errors import ErrataError, UsageError
+from errata.errors import UsageError
 from errata.model.columns import TypeKind
 from errata.model.registered import RegisteredPlan, ResultStrategy
 from errata.model.time import to_micros
@@ -95,11 +95,7 @@ class Course:
 
     def register(self, count: int = 6) -> None:
         drawn = (random_text(self.random, sources=self.random.choice((1, 1, 2))) for _ in range(200))
-        texts = [
-            each
-            for each in drawn
-            if not reaches_too_far(each.plan) and all(window.rows is None for window in each.plan.windows)
-        ][:count]
+        texts = [each for each in drawn if not reaches_too_far(each.plan)][:count]
         strategy = self.random.choice(list(ResultStrategy))
         made = register(self.site, [each.text for each in texts], owner="me", strategy=strategy)
         self.plans |= {each.handle: text.plan for each, text in zip(made, texts, strict=True)}
@@ -295,15 +291,30 @@ def test_a_reader_of_views_needs_no_other_right(tmp_path: Path, url: str) -> Non
     site.catalog.close()
 
 
-def test_a_window_that_counts_rows_is_no_view(tmp_path: Path, url: str) -> None:
-    history = history_on(tmp_path, url, 6)
-    (made,) = register(history.house.site, ["SELECT * FROM quotes BEGIN (NOW - 5 ROWS) END (NOW)"], owner="me")
-    with pytest.raises(UsageError, match="cannot be a view"):
-        view_queries(history.house.site, [made.handle])
-    with pytest.raises(ErrataError, match="no query has handle"):
-        view_queries(history.house.site, ["a" * 16])
-    assert update_views(history.house.site) == ViewReport()
-    history.house.site.catalog.close()
+def test_a_window_that_counts_rows_counts_those_of_the_stream(tmp_path: Path, url: str) -> None:
+    """Also those that do not match, and not all of those that happened at once with its first row."""
+    history = history_on(tmp_path, url, 6, rows=200)
+    site, client = history.house.site, Client(url)
+    texts = [
+        f"SELECT no, size FROM quotes WHERE size > 1 BEGIN (NOW - {count} ROWS) END (NOW)" for count in range(1, 9)
+    ]
+    made = register(site, texts, owner="me")
+    view_queries(site, [each.handle for each in made])
+    found = 0
+    for _ in range(4):
+        history.arrive("quotes")
+        history.note()
+        update_views(site)
+        moment = history.at[history.commit]
+        for each in made:
+            stable = moment.stable["quotes"]
+            assert stable is not None
+            answer = client.read(each.handle)
+            assert same_answers(answer, moment.answer(each.plan, stable))
+            found += len(answer)
+    assert found > 20
+    client.connection.close()
+    site.catalog.close()
 
 
 def test_a_catalog_in_sqlite_has_no_views(tmp_path: Path) -> None:

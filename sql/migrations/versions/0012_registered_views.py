@@ -29,3 +29,22 @@ def upgrade() -> None:
         sa.Column("digest", sa.String(length=64), nullable=False),
         sa.PrimaryKeyConstraint("stream_id", "bucket_id", "added_in", name=op.f("pk_view_buckets")),
     )
+    op.create_table(
+        "view_windows",
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("source", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("first", sa.BigInteger(), nullable=False),
+        sa.Column("lacks_rows", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("number", "source", name=op.f("pk_view_windows")),
+    )
+    op.create_table(
+        "view_exclusions",
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("source", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("bucket_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("added_in", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
+        sa.PrimaryKeyConstraint(
+            "number", "source", "bucket_id", "added_in", "position", name=op.f("pk_view_exclusions")
+        ),
+    )

@@ -8,7 +8,20 @@ so that they become visible in their order: who sees one sees all before it.
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Column, ForeignKey, Index, LargeBinary, String, Table, Text, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
 
 from errata.catalog.tables import Identity, metadata
 
@@ -100,3 +113,25 @@ view_buckets = Table(
     Column("digest", String(64), nullable=False),
 )
 """The buckets whose matching rows views read; the digest is of what decides which rows these are."""
+
+view_windows = Table(
+    "view_windows",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("source", Integer, primary_key=True, autoincrement=False),
+    Column("first", BigInteger, nullable=False),
+    Column("lacks_rows", Boolean, nullable=False),
+)
+"""Of views whose windows count rows of the stream: where the window of a source begins as of the views' commit, and
+whether rows that it would hold have been aged out."""
+
+view_exclusions = Table(
+    "view_exclusions",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("source", Integer, primary_key=True, autoincrement=False),
+    Column("bucket_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("added_in", BigInteger, primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+)
+"""Rows at the beginning of such a window that are too many: they have the same order field as its first row."""

@@ -7,7 +7,7 @@ jobs do not write at once; a job that is killed in it has changed nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,9 +17,16 @@ from sqlalchemy.exc import DBAPIError, ProgrammingError
 from errata.catalog import registered
 from errata.catalog.database import Catalog
 from errata.catalog.match_segments import BucketKey
-from errata.catalog.registered_tables import registered_queries, registered_views, view_buckets, view_streams
+from errata.catalog.registered_tables import (
+    registered_queries,
+    registered_views,
+    view_buckets,
+    view_exclusions,
+    view_streams,
+    view_windows,
+)
 from errata.catalog.streams import StreamState
-from errata.catalog.view_sql import create_view_sql, kept_from_sql, view_name
+from errata.catalog.view_sql import create_view_sql, function_sqls, view_name
 from errata.catalog.view_tables import SCHEMA, BucketMatches, ViewTables, drop_tables, stored_streams
 from errata.errors import ErrataError, UsageError
 from errata.model.registered import RegisteredQuery
@@ -38,13 +45,6 @@ def record_views(catalog: Catalog, queries: Sequence[RegisteredQuery]) -> None:
             why="SQLite compares NaN, decimals and times in other ways than Errata",
             how="name a PostgreSQL database under `catalog:`, or ask with `errata invoke`",
         )
-    for each in queries:
-        if any(window.rows is not None for window in each.plan.windows):
-            raise UsageError(
-                f"the query with handle {each.handle} cannot be a view",
-                why="its window counts rows of the whole stream, and a view has only those that match",
-                how="take a window of time, or ask with `errata invoke`",
-            )
     with catalog.writing() as connection:
         known = set(connection.execute(select(registered_views.c.number)).scalars())
         new = [{"number": each.number} for each in queries if each.number not in known]
@@ -78,6 +78,20 @@ def views_are_behind(catalog: Catalog, commit_id: int) -> bool:
     with catalog.reading() as connection:
         newest = connection.execute(select(func.max(view_streams.c.commit_id))).scalar()
         return newest is None or newest < commit_id
+
+
+@dataclass(frozen=True, slots=True)
+class CountedWindow:
+    """Where the window of a view's source begins that counts rows."""
+
+    number: int
+    source: int
+    first: int
+    """The order field of its first row."""
+    lacks_rows: bool
+    """Whether rows that it would hold have been aged out."""
+    excluded: Mapping[BucketKey, Sequence[int]]
+    """By bucket, the rows with the order field of the first one that are too many."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +149,30 @@ class ViewUpdate:
         values = {"stream_id": state.stream_id, "stable": state.stable, "aged_to": state.aged_to}
         self.connection.execute(insert(view_streams).values(values | {"commit_id": self.commit_id}))
 
+    def set_row_windows(self, windows: Sequence[CountedWindow]) -> None:
+        """Record where the windows begin that count rows; those of all views."""
+        for each in (view_windows, view_exclusions):
+            self.connection.execute(delete(each))
+        rows = [
+            {"number": each.number, "source": each.source, "first": each.first, "lacks_rows": each.lacks_rows}
+            for each in windows
+        ]
+        excluded = [
+            {
+                "number": each.number,
+                "source": each.source,
+                "bucket_id": key[0],
+                "added_in": key[1],
+                "position": position,
+            }
+            for each in windows
+            for key, positions in each.excluded.items()
+            for position in positions
+        ]
+        for table, values in ((view_windows, rows), (view_exclusions, excluded)):
+            if values:
+                self.connection.execute(insert(table), values)
+
     def set_views(self, queries: Sequence[RegisteredQuery], tables: dict[str, ViewTables]) -> None:
         """Make the views of these queries that are not there, and drop all others."""
         wanted = {view_name(each): each for each in queries}
@@ -168,7 +206,8 @@ def _prepare_schema(connection: Connection) -> None:
         return
     connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{SCHEMA}"')
     home = connection.execute(text("SELECT quote_ident(current_schema())")).scalar_one()
-    connection.exec_driver_sql(kept_from_sql(home))
+    for each in function_sqls(home):
+        connection.exec_driver_sql(each)
 
 
 def _readable(error: DBAPIError) -> Exception:

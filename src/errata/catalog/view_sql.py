@@ -34,7 +34,7 @@ from sqlalchemy import (
     true,
 )
 
-from errata.catalog.registered_tables import view_streams
+from errata.catalog.registered_tables import view_exclusions, view_streams
 from errata.catalog.result_columns import sql_type
 from errata.catalog.view_tables import ADDED_IN, BUCKET, CONJUNCTION, ORDER, POSITION, SCHEMA, ViewTables
 from errata.model.columns import FLOATING_KINDS, WHOLE_KINDS, TypeKind
@@ -56,6 +56,21 @@ END $$
 """The begin of a window, if the stream still holds all rows from there on, and else an error: an answer that lacks rows
 would be a wrong one."""
 
+_FIRST_ROW = """
+CREATE OR REPLACE FUNCTION psoup.first_row(query bigint, place integer) RETURNS bigint
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = %s, pg_temp AS $$
+DECLARE known record;
+BEGIN
+    SELECT first, lacks_rows INTO known FROM view_windows WHERE number = query AND source = place;
+    IF known.lacks_rows THEN
+        RAISE EXCEPTION 'the window reaches back further than the stream is kept'
+            USING HINT = 'register a smaller window, or declare a longer retention';
+    END IF;
+    RETURN known.first;
+END $$
+"""
+"""The same for a window that counts rows; NULL where there is no NOW yet."""
+
 _DIALECT: Dialect = URL.create("postgresql+psycopg2").get_dialect()()
 _OPERATORS = {
     Comparison.LESS: ColumnElement.__lt__,
@@ -66,9 +81,9 @@ _OPERATORS = {
 }
 
 
-def kept_from_sql(schema: str) -> str:
-    """The statement that makes the function `kept_from`, for catalog tables in a schema."""
-    return _KEPT_FROM.replace("%s", schema)
+def function_sqls(schema: str) -> list[str]:
+    """The statements that make the functions of the views, for catalog tables in a schema."""
+    return [each.replace("%s", schema) for each in (_KEPT_FROM, _FIRST_ROW)]
 
 
 def view_name(query: RegisteredQuery) -> str:
@@ -117,9 +132,24 @@ class _ViewSelect:
         if window.begin is not None:
             begin = func.psoup.kept_from(tables.stream_id, self._bound(window.begin), type_=BigInteger())
             conditions.append(order >= begin)
+        else:
+            conditions += self._row_window(at, order, matches)
         same = and_(*(rows.c[name] == matches.c[name] for name in (BUCKET, ADDED_IN, POSITION)))
         columns = [rows.c[each.name] for each in tables.stream.columns]
         return select(*columns).select_from(matches.join(rows, same)).where(*conditions)
+
+    def _row_window(self, at: int, order: ColumnElement[Any], matches: FromClause) -> list[ColumnElement[bool]]:
+        """The conditions of a window that counts rows: where it begins as of the views' commit, less what is too many
+        there."""
+        number, known = self.query.number, view_exclusions.c
+        same = and_(
+            known.bucket_id == matches.c[BUCKET],
+            known.added_in == matches.c[ADDED_IN],
+            known.position == matches.c[POSITION],
+        )
+        excluded = select(literal(1)).where(known.number == number, known.source == at, same)
+        first = func.psoup.first_row(number, at, type_=BigInteger())
+        return [order >= first, ~excluded.exists()]
 
     def _bound(self, bound: Bound) -> ColumnElement[Any]:
         if bound.relative:

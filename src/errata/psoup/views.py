@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from errata.catalog import commits, pins, registered_views
 from errata.catalog.match_segments import bucket_key
-from errata.catalog.registered_views import ViewUpdate, updating_views
+from errata.catalog.registered_views import CountedWindow, ViewUpdate, updating_views
 from errata.catalog.transaction import give_up, optimistic
 from errata.catalog.view_tables import BucketMatches
 from errata.declare.site import Site
@@ -31,7 +31,7 @@ from errata.model.registered import Conjunction, RegisteredQuery, ResultStrategy
 from errata.psoup.predicate_index import PredicateIndex
 from errata.psoup.register import find_query
 from errata.psoup.segments import MatchStore
-from errata.psoup.selection import factor_columns
+from errata.psoup.selection import factor_columns, youngest_rows
 from errata.psoup.snapshot import SnapshotCache, SnapshotConflict, StreamSnapshot, stream_snapshot
 from errata.read.wording import count_text
 
@@ -94,10 +94,29 @@ def _update_views(site: Site) -> ViewReport:
                 _StreamUpdate(MatchStore(site), update, snapshots[name], conjunctions, kept).run()
                 for name, conjunctions in wanted.items()
             ]
+            update.set_row_windows([window for each in queries for window in _row_windows(each, snapshots)])
             update.drop_other_streams([each.state.stream_id for each in snapshots.values()])
             tables = {name: update.tables(each.state) for name, each in snapshots.items()}
             update.set_views(queries, tables)
     return ViewReport(len(queries), sum(buckets for buckets, _ in written), sum(rows for _, rows in written))
+
+
+def _row_windows(query: RegisteredQuery, snapshots: Mapping[str, StreamSnapshot]) -> Iterator[CountedWindow]:
+    """Where the windows of a query begin that count rows, as of the snapshots; nothing while there is no NOW."""
+    sources = [snapshots[each.stream] for each in query.plan.sources]
+    stable = [each.state.stable for each in sources]
+    if any(each is None for each in stable):
+        return
+    now = min(each for each in stable if each is not None)
+    for at, (snapshot, window) in enumerate(zip(sources, query.plan.windows, strict=True)):
+        if window.rows is None:
+            continue
+        found, complete = youngest_rows(snapshot, window.rows, window.interval(now).end)
+        aged_to = snapshot.state.aged_to
+        kept = aged_to is None or found.interval.empty or (complete and found.interval.start >= aged_to)
+        keys = {each.bucket_id: bucket_key(each) for each in (*snapshot.base, *snapshot.overlays)}
+        excluded = {keys[bucket_id]: places.tolist() for bucket_id, places in found.excluded.items()}
+        yield CountedWindow(query.number, at, found.interval.start, not kept, excluded)
 
 
 class _StreamUpdate:
