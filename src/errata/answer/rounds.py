@@ -6,12 +6,12 @@ stopped or is worked on by another runner wait: their results would mix two stat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from graphlib import TopologicalSorter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from errata.answer.catalog_view import CatalogView
 from errata.answer.correction_commit import correct_query
@@ -25,6 +25,7 @@ from errata.answer.progress import event_time_text
 from errata.answer.steps import Step, StepKind, StepList, StepRequest
 from errata.answer.task import EvaluationTask, task_for
 from errata.answer.turns import QueryTurn, TurnOutcome, batches_by_size, lease_name
+from errata.archive.revisions.apply import ReviseReport
 from errata.catalog import leases, queries
 from errata.catalog.leases import Lease, LeaseHolder, WaitPolicy
 from errata.catalog.queries import RecordedQuery
@@ -58,23 +59,39 @@ class RoundsRequest:
     """How long to wait for a query that another runner works on."""
 
 
+@dataclass(kw_only=True)
+class RoundsReport:
+    """What runs and sweeps report alike."""
+
+    evaluated: list[EvaluationOutcome] = field(default_factory=list)
+    current: list[str] = field(default_factory=list)
+    """Queries for which nothing was due."""
+    stopped: list[tuple[str, Fault]] = field(default_factory=list)
+    """Queries that stopped at a row, and why. They wait for a person."""
+    failed: list[tuple[str, ErrataError]] = field(default_factory=list)
+    """Queries whose step failed for another reason. The next run retries."""
+    held: list[tuple[str, str]] = field(default_factory=list)
+    """Queries that wait for another one, and which."""
+    busy: list[str] = field(default_factory=list)
+    """Queries that another runner works on, or has just committed to."""
+    holders: dict[str, LeaseHolder] = field(default_factory=dict)
+    """The runners that work on busy queries, where they are known."""
+    deferred: list[Step] = field(default_factory=list)
+    """Corrections that wait, as their queries declare. A sweep has some only if it was asked for what is due."""
+    revised: list[ReviseReport] = field(default_factory=list)
+    """Streams to whose history pending revisions were applied."""
+
+
 class Rounds:
     """One run over some queries."""
 
-    def __init__(self, view: CatalogView, on_step: ProgressCallback, request: RoundsRequest) -> None:
+    def __init__(
+        self, view: CatalogView, on_step: ProgressCallback, request: RoundsRequest, report: RoundsReport
+    ) -> None:
         self._steps = StepList(view, replace(request.steps, retries_stopped=request.technique is not Technique.AUTO))
         self._known = self._steps.queries
         self._inputs = RunInputs.open(view, self._known.values(), on_step)
-        self._site, self._on_step, self._request = view.site, on_step, request
-        self.evaluated: list[EvaluationOutcome] = []
-        self.deferred: list[Step] = []
-        """Corrections that are not due yet, and wait."""
-        self.current: list[str] = []
-        self.busy: list[str] = []
-        self.holders: dict[str, LeaseHolder] = {}
-        self.stopped: dict[str, Fault] = {}
-        self.failed: dict[str, ErrataError] = {}
-        self.held: dict[str, str] = {}
+        self._site, self._on_step, self._request, self._report = view.site, on_step, request, report
 
     def run(self) -> None:
         """Carry out all steps that are due."""
@@ -90,26 +107,13 @@ class Rounds:
                 self._run_round([name for name in ready if not self._is_held(name, reads[name])])
                 order.done(*ready)
 
-    @property
-    def report_fields(self) -> Mapping[str, Any]:
-        """The outcome, by the names of a report's fields."""
-        return {
-            "evaluated": self.evaluated,
-            "current": self.current,
-            "stopped": list(self.stopped.items()),
-            "failed": list(self.failed.items()),
-            "held": list(self.held.items()),
-            "busy": self.busy,
-            "holders": self.holders,
-            "deferred": self.deferred,
-        }
-
     def _is_held(self, name: str, reads: Iterable[str]) -> bool:
         """Whether a query has to wait, since one that it reads is not up to date with its streams."""
-        blocked = {**self.stopped, **self.failed, **self.held}
+        report = self._report
+        blocked = {*report.busy, *(each for each, _ in (*report.stopped, *report.failed, *report.held))}
         for other in reads:
-            if other in blocked or other in self.busy:
-                self.held[name] = self.held.get(other, other)
+            if other in blocked:
+                report.held.append((name, dict(report.held).get(other, other)))
                 return True
         return False
 
@@ -117,18 +121,19 @@ class Rounds:
         turns = []
         for name in names:
             if self._is_ahead(name):
-                self.busy.append(name)
+                self._report.busy.append(name)
                 continue
             query, steps = self._known[name], self._steps.of_query(name)
-            self._note_deferred(steps)
+            waiting = (each for each in steps if each.waits is not None)
+            self._report.deferred += [replace(each, revisions=self._steps.count(each)) for each in waiting]
             ready = [each for each in steps if each.waits is None]
             if ready and ready[0].held_by is not None:
-                self.stopped[name] = self._inputs.view.stopped[query.query_id].fault
+                self._report.stopped.append((name, self._inputs.view.stopped[query.query_id].fault))
                 continue
             due = next((each.evaluation for each in ready if each.evaluation is not None), None)
-            turn = QueryTurn(query, self._inputs.plans[name], self._correction(query, ready), self._task(query, due))
+            turn = QueryTurn(query, self._correction(query, ready), self._task(query, due))
             if turn.idle:
-                self.current.append(name)
+                self._report.current.append(name)
             else:
                 turns.append(turn)
         if not turns:
@@ -147,9 +152,6 @@ class Rounds:
                 for turn, outcome in zip(some, outcomes, strict=True):
                     self._record_outcome(turn.name, outcome)
 
-    def _note_deferred(self, steps: Iterable[Step]) -> None:
-        self.deferred += [replace(each, revisions=self._steps.count(each)) for each in steps if each.waits is not None]
-
     def _correction(self, query: RecordedQuery, steps: Iterable[Step]) -> CorrectionPlan | None:
         """How the query is corrected, where a step asks for it and the changes have rows."""
         if not any(each.kind is StepKind.CORRECT and each.waits is None for each in steps):
@@ -160,6 +162,10 @@ class Rounds:
     def _task(self, query: RecordedQuery, due: DueEvaluation | None) -> EvaluationTask | None:
         """How the query is evaluated, where that is due."""
         return None if due is None else task_for(query, self._inputs.plans[query.checked.name], self._inputs, due)
+
+    def _next_task(self, turn: QueryTurn) -> EvaluationTask | None:
+        """The evaluation that is due as results are now."""
+        return self._task(turn.query, self._steps.evaluation_of(turn.name))
 
     def _is_ahead(self, name: str) -> bool:
         """Whether a query's results are of a later state of the streams than this run's. Queries that read it must not
@@ -173,19 +179,19 @@ class Rounds:
 
     def _record_outcome(self, name: str, outcome: TurnOutcome) -> None:
         for each in outcome.evaluations:
-            self.evaluated.append(each)
+            self._report.evaluated.append(each)
             if not each.published.last.is_part:
                 self._on_step(f"{name} is {'answered' if each.swept is None else 'corrected'}")
         if outcome.fault is not None:
-            self.stopped[name] = outcome.fault
+            self._report.stopped.append((name, outcome.fault))
             self._on_step(f"{name} has stopped")
         elif outcome.error is not None:
-            self.failed[name] = outcome.error
+            self._report.failed.append((name, outcome.error))
             self._on_step(f"{name} could not be taken further")
         elif outcome.busy:
-            self.busy.append(name)
+            self._report.busy.append(name)
             if outcome.holder is not None:
-                self.holders[name] = outcome.holder
+                self._report.holders[name] = outcome.holder
 
     def _take_turn(self, turn: QueryTurn, held: Lease | None) -> TurnOutcome:
         """Take all steps of a query under its lease. One that is not free at once is waited for."""
@@ -213,7 +219,7 @@ class Rounds:
             outcome.busy |= lease.lost
         following = turn.task
         if turn.correction is not None and (following or self._request.steps.evaluates) and not outcome.halted:
-            following = self._task(turn.query, self._steps.evaluation_of(turn.name))
+            following = self._next_task(turn)
         if following is not None and not outcome.halted:
             self._report_parts(following)
             self._evaluate(turn, following, outcome)
@@ -233,20 +239,20 @@ class Rounds:
         """The turn that is left where the last step was a part."""
         if outcome.halted or not outcome.evaluations or not outcome.evaluations[-1].published.last.is_part:
             return None
-        task = self._task(turn.query, self._steps.evaluation_of(turn.name))
-        return None if task is None else QueryTurn(turn.query, turn.plan, None, task)
+        task = self._next_task(turn)
+        return None if task is None else QueryTurn(turn.query, None, task)
 
     def _correct(self, turn: QueryTurn, correction: CorrectionPlan, outcome: TurnOutcome) -> None:
-        def again() -> CorrectionPlan | None:
-            return self._correction(turn.query, self._steps.of_query(turn.name))
-
-        self._retry_step(turn, correction, partial(correct_query, inputs=self._inputs), again, outcome)
+        self._retry_step(
+            turn,
+            correction,
+            partial(correct_query, inputs=self._inputs),
+            lambda: self._correction(turn.query, self._steps.of_query(turn.name)),
+            outcome,
+        )
 
     def _evaluate(self, turn: QueryTurn, task: EvaluationTask, outcome: TurnOutcome) -> None:
-        def again() -> EvaluationTask | None:
-            return self._task(turn.query, self._steps.evaluation_of(turn.name))
-
-        self._retry_step(turn, task, partial(evaluate, inputs=self._inputs), again, outcome)
+        self._retry_step(turn, task, partial(evaluate, inputs=self._inputs), lambda: self._next_task(turn), outcome)
 
     def _retry_step(
         self,

@@ -6,52 +6,28 @@ turn that into an exit code."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from errata.answer.catalog_view import CatalogView
 from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.faults import fault_error
-from errata.answer.rounds import Rounds, RoundsRequest
-from errata.answer.steps import Step, StepList, StepRequest
+from errata.answer.rounds import Rounds, RoundsReport, RoundsRequest
+from errata.answer.steps import StepList, StepRequest
 from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
 from errata.archive.revisions.apply import ReviseReport, apply_stream_revisions
 from errata.catalog import commits, pins, queries, streams
-from errata.catalog.leases import LeaseHolder, WaitPolicy
+from errata.catalog.leases import WaitPolicy
 from errata.declare.site import ProgressCallback, Site
 from errata.errors import EXIT_DECISION, EXIT_FAILED, EXIT_QUARANTINE, ErrataError, UsageError
 from errata.model.commit import Fault
 from errata.model.query import transitive_inputs
 from errata.model.technique import Technique
 
-
-@dataclass(frozen=True, kw_only=True)
-class RoundsReport:
-    """What runs and sweeps report alike."""
-
-    evaluated: Sequence[EvaluationOutcome] = ()
-    current: Sequence[str] = ()
-    """Queries for which nothing was due."""
-    stopped: Sequence[tuple[str, Fault]] = ()
-    """Queries that stopped at a row, and why. They wait for a person."""
-    failed: Sequence[tuple[str, ErrataError]] = ()
-    """Queries whose step failed for another reason. The next run retries."""
-    held: Sequence[tuple[str, str]] = ()
-    """Queries that wait for another one, and which."""
-    busy: Sequence[str] = ()
-    """Queries that another runner works on, or has just committed to."""
-    holders: Mapping[str, LeaseHolder] = field(default_factory=dict)
-    """The runners that work on busy queries, where they are known."""
-    deferred: Sequence[Step] = ()
-    """Corrections that wait, as their queries declare. A sweep has some only if it was asked for what is due."""
-    revised: Sequence[ReviseReport] = ()
-    """Streams to whose history pending revisions were applied."""
-
-
 # Sweeps.
 
 
-@dataclass(frozen=True)
+@dataclass
 class SweepReport(RoundsReport):
     """The outcome of a sweep."""
 
@@ -75,12 +51,11 @@ def sweep(
     none is named. `due`: leave what the project or a query defers. `patience`: how long to wait for queries that
     another runner works on."""
     request = StepRequest(names, evaluates=False, deferring=due)
-    revised = apply_pending(site, request, on_step)
+    report = SweepReport(revised=apply_pending(site, request, on_step))
     with pins.hold_pin(site.catalog, commits.newest_commit(site.catalog), "sweep") as pin:
         wanted = RoundsRequest(request, technique, narrowed, patience or WaitPolicy())
-        rounds = Rounds(CatalogView(site, pin.commit_id), on_step, wanted)
-        rounds.run()
-    return SweepReport(revised=revised, **rounds.report_fields)
+        Rounds(CatalogView(site, pin.commit_id), on_step, wanted, report).run()
+    return report
 
 
 def apply_pending(site: Site, request: StepRequest, on_step: ProgressCallback) -> list[ReviseReport]:
@@ -93,13 +68,13 @@ def apply_pending(site: Site, request: StepRequest, on_step: ProgressCallback) -
 # Runs.
 
 
-@dataclass(frozen=True)
+@dataclass
 class RunReport(RoundsReport):
     """The outcome of a run."""
 
-    batches: Sequence[IngestReport] = ()
+    batches: list[IngestReport] = field(default_factory=list)
     """Batches of landed files: what was taken in, and what was set aside."""
-    not_taken: Sequence[tuple[str, ErrataError]] = ()
+    not_taken: list[tuple[str, ErrataError]] = field(default_factory=list)
     """Streams whose landed files could not be taken in, or not all be put away, and why."""
 
 
@@ -117,39 +92,32 @@ def run(
     another runner works on."""
     if anew and not names:
         raise UsageError("no query is named that is to be worked out anew", how="name it: errata run --anew QUERY")
-    taken = _ingest_landed(site, on_step) if take else _LandedBatches()
-    revised = apply_pending(site, StepRequest(), on_step)
+    report = RunReport()
+    if take:
+        _ingest_landed(site, on_step, report)
+    report.revised = apply_pending(site, StepRequest(), on_step)
     # The queries are read after the commit is pinned, so that what is found stays.
     with pins.hold_pin(site.catalog, commits.newest_commit(site.catalog), "run") as pin:
         steps = StepRequest(names, anew=frozenset(names) if anew else frozenset())
         wanted = RoundsRequest(steps, patience=patience or WaitPolicy())
-        rounds = Rounds(CatalogView(site, pin.commit_id), on_step, wanted)
-        rounds.run()
-    return RunReport(taken.batches, taken.failed, revised=revised, **rounds.report_fields)
+        Rounds(CatalogView(site, pin.commit_id), on_step, wanted, report).run()
+    return report
 
 
-@dataclass(frozen=True)
-class _LandedBatches:
-    batches: list[IngestReport] = field(default_factory=list)
-    failed: list[tuple[str, ErrataError]] = field(default_factory=list)
-
-
-def _ingest_landed(site: Site, on_step: ProgressCallback) -> _LandedBatches:
+def _ingest_landed(site: Site, on_step: ProgressCallback, into: RunReport) -> None:
     """Take in what has landed, stream by stream. A stream that fails holds up no other, and no query."""
-    taken = _LandedBatches()
     for name, each in site.project.streams.items():
         if each.landing is None:
             continue
         try:
             report = ingest_batch(site, IngestRequest(name, landed=True), on_step)
         except ErrataError as error:
-            taken.failed.append((name, error))
+            into.not_taken.append((name, error))
             continue
         if report.commit_id is not None or report.held_files:
-            taken.batches.append(report)
+            into.batches.append(report)
         if report.clearing_error is not None:
-            taken.failed.append((name, report.clearing_error))
-    return taken
+            into.not_taken.append((name, report.clearing_error))
 
 
 # Exit codes, and what a person is told of stopped queries.

@@ -17,7 +17,6 @@ from errata.catalog.leases import LeaseHolder
 from errata.catalog.queries import RecordedQuery
 from errata.engine.budget import EngineKind
 from errata.errors import ErrataError
-from errata.language.plan import Plan
 from errata.language.route import RouteKind
 from errata.model.commit import Fault
 from errata.model.extent import Extent
@@ -44,7 +43,6 @@ class QueryTurn:
     """The steps that are due for a query."""
 
     query: RecordedQuery
-    plan: Plan
     correction: CorrectionPlan | None
     task: EvaluationTask | None
     """The evaluation, as planned before the correction is made."""
