@@ -296,9 +296,7 @@ class StepList:
     # Evaluations, and queries that have stopped.
 
     def _evaluation(self, name: str, before: Mapping[str, Sequence[Step]]) -> Step | None:
-        if not self._request.evaluates and not any(
-            self.may_resume(each) for each in (name, *self._inputs_of(name)) if each in self._reads
-        ):
+        if not self._request.evaluates and not self._resumes(name):
             return None
         earlier = _evaluations(before)
         due = self.evaluation_of(name, earlier)
@@ -310,6 +308,12 @@ class StepList:
             further = due.until > due.basis.frontier
             why = "its sources reach further" if further else "rows or revisions of the last instant have come"
         return Step(StepKind.EVALUATE, name, why, after=tuple(earlier), evaluation=due)
+
+    def _resumes(self, name: str) -> bool:
+        """Whether a query, or one that it reads, had stopped and may go on: a correction may have mended what stopped
+        it."""
+        read = [each for each in (name, *self._inputs_of(name)) if each in self._reads] if self._view.stopped else ()
+        return any(self.may_resume(each) for each in read)
 
     def _still_stopped(self, first: Step, earlier: Mapping[str, Sequence[Step]]) -> bool:
         """Whether a query has stopped, and nothing has come or comes before it that could let it continue."""
