@@ -35,7 +35,7 @@ class Interleaving:
 
     def step(self) -> None:
         name = self.random.choice(list(DECLARED))
-        match self.random.choices(range(8), (20, 10, 4, 4, 15, 5, 12, 30))[0]:
+        match self.random.choices(range(8), (20, 10, 4, 4, 20, 5, 12, 25))[0]:
             case 0:
                 self.history.arrive(name)
             case 1:
@@ -66,6 +66,8 @@ class Interleaving:
             (made,) = register(self.site, [each.text], owner="me", strategy=strategy)
             assert repr(made.plan) == repr(each.plan)  # NaN is not itself
             self.queries[made.handle] = each.plan
+            if self.random.random() < 0.3:
+                materialise(self.site)  # between two registrations: each has segments of its own
 
     def unregister(self) -> None:
         if self.queries:
@@ -75,6 +77,8 @@ class Interleaving:
             self.gone.append(handle)
 
     def invoke(self) -> None:
+        if self.random.random() < 0.5:
+            self.reader = RegisteredReader(self.site)  # one that has to look everything up
         for handle, plan in self.queries.items():
             self.check(handle, plan)
         for handle in self.gone:
