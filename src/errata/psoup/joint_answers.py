@@ -6,13 +6,15 @@ one join.
     rows of query 3 ┘                                  └ …
 
 Each query's rows are selected by its own conjunctions and windows, from the same matches as ever; then the rows that
-any of them has are joined once (`composites.join_for_queries`). A row is known by its bucket and its position there.
+any of them has are joined once (`composites.join_for_queries`), unless they have so little in common that each is
+better joined alone. A row is known by its bucket and its position there.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from math import prod
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +23,7 @@ from errata.catalog.match_segments import BucketKey
 from errata.model.registered import AnswerRoute, RegisteredPlan, RegisteredQuery, Relation
 from errata.psoup.composites import join_for_queries
 from errata.psoup.invoke import StrategyAnswer, combined_rows
-from errata.psoup.joins import in_order
+from errata.psoup.joins import Combinations, in_order, join_rows
 from errata.psoup.kept_rows import KeptRows, RangeContent
 from errata.psoup.row_sets import RowSet
 from errata.psoup.selection import PartRange, Selector, SourceRead
@@ -55,24 +57,45 @@ def joint_answers(
     for place in range(len(plans[0].sources)):
         own = [each[place] for each in reads]
         selected.append(_selected(own, [selector.ranges(each.snapshot, each.wanted, each.window) for each in own]))
-    tables, unions = zip(
-        *(_union(rows, _related_columns(plans[0], at)) for at, rows in enumerate(selected)), strict=True
-    )
-    sets = [
-        [RowSet.of_mask(np.isin(union, rows[query].numbers)) for rows, union in zip(selected, unions, strict=True)]
-        for query in range(len(plans))
-    ]
+    route, joined = AnswerRoute.WINDOW, _joined_alone(plans[0], selected)
+    if _is_shared(selected):
+        route, joined = AnswerRoute.JOINT, _joined_as_one(plans[0], selected)
     found = []
-    for query, joined in enumerate(join_for_queries(tables, plans[0].relations, sets)):
+    for query, places in enumerate(joined):
         kept = [rows[query] for rows in selected]
-        places = tuple(each.places(union[rows]) for each, union, rows in zip(kept, unions, joined, strict=True))
-        ordered = in_order(places, [len(each) for each in kept])
-        together = [each.rows.take(pa.array(at)) for each, at in zip(kept, ordered, strict=True)]
+        together = [each.rows.take(pa.array(at)) for each, at in zip(kept, places, strict=True)]
         streams = [each.snapshot.state.stream for each in reads[query]]
-        rows = combined_rows(plans[query], streams, together, len(ordered[0]))
+        rows = combined_rows(plans[query], streams, together, len(places[0]))
         windows = tuple(each.window.interval for each in reads[query])
-        found.append(StrategyAnswer(rows, sum(map(len, kept)), windows, AnswerRoute.JOINT))
+        found.append(StrategyAnswer(rows, sum(map(len, kept)), windows, route))
     return found
+
+
+def _is_shared(selected: Sequence[Sequence[KeptRows]]) -> bool:
+    """Whether the rows that any query has make no more pairs than those of each query by themselves: else most pairs
+    of the one join would be nobody's."""
+    own = sum(prod(map(len, query)) for query in zip(*selected, strict=True))
+    return prod(len(np.unique(np.concatenate([each.numbers for each in rows]))) for rows in selected) <= own
+
+
+def _joined_alone(plan: RegisteredPlan, selected: Sequence[Sequence[KeptRows]]) -> Iterator[Combinations]:
+    """For each query the places of its combinations among its rows, by a join of its own."""
+    for kept in zip(*selected, strict=True):
+        yield join_rows([each.rows for each in kept], plan.relations)
+
+
+def _joined_as_one(plan: RegisteredPlan, selected: Sequence[Sequence[KeptRows]]) -> Iterator[Combinations]:
+    """The same by one join for all."""
+    united = [_union(rows, _related_columns(plan, at)) for at, rows in enumerate(selected)]
+    tables, unions = zip(*united, strict=True)
+    sets = [
+        [RowSet.of_mask(np.isin(union, each.numbers)) for each, union in zip(kept, unions, strict=True)]
+        for kept in zip(*selected, strict=True)
+    ]
+    joined = join_for_queries(tables, plan.relations, sets)
+    for kept, combinations in zip(zip(*selected, strict=True), joined, strict=True):
+        places = tuple(each.places(union[rows]) for each, union, rows in zip(kept, unions, combinations, strict=True))
+        yield in_order(places, [len(each) for each in kept])
 
 
 def _selected(reads: Sequence[SourceRead], ranges: Sequence[Sequence[PartRange]]) -> list[KeptRows]:
