@@ -32,7 +32,7 @@ BENCHMARKS: Mapping[str, str] = {
 PARTS: Mapping[str, Sequence[str]] = {
     "airflow": ("submit", "connect", "parsing"),
     "evaluate": ("mix", "windows", "fixed", "planning"),
-    "psoup": ("arrival", "invocation", "registration"),
+    "psoup": ("arrival", "invocation", "http", "registration"),
     "replay": ("table3", "overhead", "one", "many", "peers", "direct"),
 }
 """Benchmarks of several parts, any of which can be measured alone."""

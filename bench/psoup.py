@@ -10,6 +10,7 @@ from pathlib import Path
 from bench.measure import Outcome, Scale
 from bench.psoup_archive import make_archive
 from bench.psoup_arrival import ArrivalAmounts, arrival_figures
+from bench.psoup_http import LoadAmounts, http_figures
 from bench.psoup_invocation import InvocationAmounts, invocation_figures
 from bench.psoup_registration import RegistrationAmounts, registration_figures
 
@@ -23,6 +24,7 @@ class Amounts:
     """Rows of each stream that is asked."""
     invocation: InvocationAmounts
     registration: RegistrationAmounts
+    load: LoadAmounts
 
 
 AMOUNTS = {
@@ -38,6 +40,7 @@ AMOUNTS = {
             probes=(500, 2_000),
         ),
         RegistrationAmounts(rows=1 << 20, together=1_000, rounds=3),
+        LoadAmounts(seconds=10.0),
     ),
     Scale.PAPER: Amounts(
         ArrivalAmounts(
@@ -55,6 +58,7 @@ AMOUNTS = {
             probes=(500, 1_000, 2_000, 4_000, 8_000),
         ),
         RegistrationAmounts(rows=1 << 23, together=1_000, rounds=5),
+        LoadAmounts(seconds=60.0),
     ),
 }
 
@@ -77,6 +81,7 @@ def _parts(amounts: Amounts, folder: Path) -> Mapping[str, Callable[[], Outcome]
         "invocation": lambda: invocation_figures(
             amounts.invocation, make_archive(folder / "invocation", amounts.archive)
         ),
+        "http": lambda: http_figures(folder / "http", amounts.load),
         "registration": lambda: Outcome(
             registration_figures(
                 amounts.registration, make_archive(folder / "registration", {"r": amounts.registration.rows})

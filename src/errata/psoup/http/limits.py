@@ -34,7 +34,7 @@ class ServiceLimits:
     user_followers: int = 100
     invoking_threads: int = 2
     """Answers that are worked out at the same time."""
-    stale_seconds: float = 0.5
+    stale_seconds: float = 1.0
     """Seconds after a commit for which an answer as of the one before may still be sent, while the new one is worked
     out. A request with `Cache-Control: no-cache` waits for the new one."""
     cache_bytes: int = 64 << 20
