@@ -131,7 +131,7 @@ class _Matching:
 
     def _tasks(self) -> Mapping[int, list[_BucketTask]]:
         """The buckets that have not been matched with every conjunction, by the last one that they have."""
-        last = max(self._conjunctions)
+        last = max(self._conjunctions, default=0)  # vacuum may have forgotten all of them
         found = [each for each in (*self._snapshot.base, *self._snapshot.overlays) if each.rows]
         covered = match_segments.covered_to(self._site.catalog, list(map(bucket_key, found)))
         tasks: defaultdict[int, list[_BucketTask]] = defaultdict(list)
