@@ -153,17 +153,17 @@ class Course:
         assert "reaches back further" in message
 
 
-@pytest.mark.parametrize("seed", seeds(__name__, 3))
+@pytest.mark.parametrize("seed", seeds(__name__, 2))
 def test_views_say_what_the_oracle_says(tmp_path: Path, url: str, seed: int) -> None:
     history = history_on(tmp_path, url, seed)
     client = Client(url)
     course = Course(history, client)
     course.register(12)
-    for _ in range(14):
+    for _ in range(11):
         course.step()
         update_views(history.house.site)
         course.check()
-    assert course.answers > 60
+    assert course.answers > 40
     client.connection.close()
     history.house.site.catalog.close()
 
