@@ -242,6 +242,15 @@ def test_rows_that_concern_nobody_are_not_matched(monkeypatch: pytest.MonkeyPatc
     assert asked == [2]
 
 
+def test_a_conjunction_by_itself_sets_no_row_of_its_own_aside(chance: Random) -> None:
+    """Here no other conjunction lets a row in, and few rows or none concern anybody."""
+    table = a_batch(chance, 600, 0.02)
+    conjunctions: list[Conjunction] = [a_conjunction(chance, 2) for _ in range(60)]
+    conjunctions += [(NullFactor(column.name, True),) for column in COLUMNS]
+    for each in conjunctions:
+        check({7: each}, table)
+
+
 def test_conjunctions_without_factors_have_every_row_and_contradictions_none() -> None:
     conjunctions: dict[int, Conjunction] = {
         1: (),

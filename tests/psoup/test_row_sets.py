@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.psoup.row_sets import RowSet, RowSetForm, positions_of, words_of
+from errata.psoup.row_sets import RowSet, RowSetForm, positions_of, run_counts, words_of
 
 MANY = 70_000
 """More rows than two bytes number."""
@@ -33,6 +33,12 @@ def test_a_set_holds_the_rows_it_was_made_of(made: tuple[RowSet, set[int]]) -> N
     assert np.flatnonzero(rows.mask()).tolist() == sorted(chosen)
     assert positions_of(rows.words).tolist() == sorted(chosen)
     assert (rows.count, len(rows), len(rows.mask())) == (len(chosen), len(chosen), rows.rows)
+
+
+@given(row_sets())
+def test_runs_are_counted_across_words(made: tuple[RowSet, set[int]]) -> None:
+    rows, chosen = made
+    assert run_counts(rows.words[None]).tolist() == [sum(each - 1 not in chosen for each in chosen)]
 
 
 @given(row_sets())
