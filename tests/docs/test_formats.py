@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from upath import UPath
 
-from errata.archive.revisions.resolve import BUCKET, Resolution, resolve_revisions
+from errata.archive.revisions.resolve import BUCKET, RevisionOutcome, resolve_revisions
 from errata.declare.project import load_project
 from errata.errors import UsageError
 from errata.intake.convert import convert, is_convertible
@@ -195,7 +195,7 @@ def numbered(found: SplitRows) -> tuple[list[int], list[dict[str, object]]]:
     return lines, [row | {"_number": number, "_batch": 2, "_pos": number} for number, row in enumerate(revisions, 1)]
 
 
-def became(done: Resolution, count: int) -> list[str]:
+def became(done: RevisionOutcome, count: int) -> list[str]:
     """What became of each revision, in the words of the page."""
     words = ["dropped   it is so already"] * count
     for at in done.waiting.tolist():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errata.archive.revisions import resolve as module
-from errata.archive.revisions.resolve import Resolution, decision_rounds, resolve_revisions
+from errata.archive.revisions.resolve import RevisionOutcome, decision_rounds, resolve_revisions
 from errata.archive.schemas import overlay_schema
 from errata.model.batch import Op
 from errata.model.stream import DuplicatePolicy, Stream
@@ -42,7 +42,7 @@ def resolved(
     live: Sequence[Row] = (),
     stable: int | None = 100,
     aged_to: int | None = None,
-) -> Resolution:
+) -> RevisionOutcome:
     return resolve_revisions(stream, claim(stream, revisions), live_table(stream, live), stable, aged_to)
 
 
@@ -51,15 +51,15 @@ def order(name: str, day: int, amount: float | None = 1.0, note: str | None = No
     return row | {"_batch": 7, "_pos": 70 + day, "_revision": None, "_bucket": 1} | origin
 
 
-def reasons(result: Resolution) -> dict[int, str]:
+def reasons(result: RevisionOutcome) -> dict[int, str]:
     return dict(zip(result.refused.tolist(), result.reasons.to_pylist(), strict=True))
 
 
-def short(result: Resolution) -> dict[int, str]:
+def short(result: RevisionOutcome) -> dict[int, str]:
     return {index: reason.partition(":")[0] for index, reason in reasons(result).items()}
 
 
-def images(result: Resolution, stream: Stream = ORDERS) -> list[tuple[Any, ...]]:
+def images(result: RevisionOutcome, stream: Stream = ORDERS) -> list[tuple[Any, ...]]:
     """Number, operation, old row and new row of each overlay row."""
     return [
         (

@@ -31,7 +31,7 @@ from errata.archive.revisions.pending import (
     new_keys,
     revision_keys,
 )
-from errata.archive.revisions.resolve import Resolution, resolve_revisions
+from errata.archive.revisions.resolve import RevisionOutcome, resolve_revisions
 from errata.archive.schemas import BATCH, LIVE, MASKS, REVISION, conform, numbered_pending_schema
 from errata.archive.tables import key_numbers, match_rows
 from errata.catalog import buckets
@@ -211,7 +211,7 @@ def _write_waiting(place: CorrectionContext, revisions: pa.Table, indexes: np.nd
     return written
 
 
-def _bad_revisions(place: CorrectionContext, revisions: pa.Table, resolved: Resolution) -> Iterator[BadRevision]:
+def _bad_revisions(place: CorrectionContext, revisions: pa.Table, resolved: RevisionOutcome) -> Iterator[BadRevision]:
     """The refused revisions, with texts that can be read and ingested again."""
     rows, reasons = revisions.take(pa.array(resolved.refused)), resolved.reasons.to_pylist()
     texts = _revision_texts(place.stream, rows)

@@ -229,7 +229,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Resolution:
+class RevisionOutcome:
     """The outcome for a claim of revisions. Those that were not applied are given by their index in the claim."""
 
     overlay: pa.Table
@@ -249,7 +249,7 @@ class Resolution:
 
 def resolve_revisions(
     stream: Stream, revisions: pa.Table, live: pa.Table, stable: int | None, aged_to: int | None
-) -> Resolution:
+) -> RevisionOutcome:
     """Decide revisions (`claim_schema`) by number, each on the rows that the ones before it have left.
 
     `live` has the live rows of the keys that `keys_to_find` names, each key once: the declared columns, their origin
@@ -267,7 +267,7 @@ def resolve_revisions(
     applied = np.flatnonzero(course.outcome <= Verdict.DELETED)
     refused = np.flatnonzero(course.outcome >= Verdict.AGED)
     counts = np.bincount(course.outcome, minlength=len(Verdict)).tolist()
-    return Resolution(
+    return RevisionOutcome(
         overlay=_overlay_rows(stream, revisions, live, versions, course, applied),
         masked=_masked_counts(live, course.live_before[applied]),
         waiting=np.flatnonzero(course.outcome == Verdict.WAITING),
