@@ -19,7 +19,7 @@ from fixtures.registered.archives import DECLARED, History, answer_tuples, is_re
 from fixtures.registered.oracle import same_answers
 from fixtures.registered.texts import random_now, random_text
 
-STEPS = 40
+STEPS = 30
 
 
 class Interleaving:
