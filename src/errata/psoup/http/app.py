@@ -14,8 +14,6 @@ GET    /healthz, /openapi.json, /docs
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI
@@ -34,16 +32,8 @@ PREFIX = "/v1/queries"
 
 
 def build_app(service: QueryService) -> FastAPI:
-    """The app over a service, which ends with it."""
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        service.close()
-
-    app = FastAPI(
-        title="Errata: registered queries", version=version("errata"), docs_url=None, redoc_url=None, lifespan=lifespan
-    )
+    """The app over a service."""
+    app = FastAPI(title="Errata: registered queries", version=version("errata"), docs_url=None, redoc_url=None)
     app.include_router(query_routes(service), prefix=PREFIX)
     app.include_router(answer_routes(service), prefix=PREFIX)
 

@@ -35,7 +35,7 @@ class CommitWatch:
         return await asyncio.shield(self._queued)
 
     async def _look_behind(self, running: asyncio.Task[int] | None) -> int:
-        if running is not None:
+        if running is not None and not running.done():
             await asyncio.wait([running])
         self._running, self._queued = self._queued, None
         return await self._look()
