@@ -51,6 +51,18 @@ def test_what_moved_is_told_as_asset_events(up: Exchange) -> None:
     assert (query["rows"], query["from"]) == (6, "2026-11-16T09:01:00.000000")
 
 
+def test_commits_start_the_matching_of_registered_queries_and_so_does_a_form(up: Exchange) -> None:
+    tried_for(lambda: up.runs("materialise", run_type="asset_triggered"), "a commit has started `materialise`")
+    assert up.rows("SELECT count(*) AS n FROM match_segments") == [(0,)], "nobody has asked for anything"
+    asked = "SELECT symbol, price FROM trades WHERE price >= 0 BEGIN (NOW - '1 day') END (NOW)"
+    handle = up.command("errata", "--project", str(up.here.project), "query", "register", "--later", asked).strip()
+    up.await_run("materialise", up.start("materialise", {"stream": "trades"}))
+    ((matched,),) = up.rows("SELECT sum(rows) AS n FROM match_segments")
+    assert matched == 16
+    answer = up.command("errata", "--project", str(up.here.project), "invoke", handle, "--format", "csv")
+    assert len(answer.splitlines()) == 17
+
+
 def test_a_correction_reaches_the_answers_with_no_hand_on_it(up: Exchange) -> None:
     before = up.answered()
     up.land({("IBM", NINE): 100.0}, corrections=True)
