@@ -33,6 +33,8 @@ def test_the_job_matches_what_is_new_and_nothing_twice(tmp_path: Path, capsys: p
     with errata.open(tmp_path) as project:
         project.apply()
         project.ingest("quotes", tmp_path / "quotes.csv")
+        with pytest.raises(ErrataError, match="unknown strategy 'best'"):
+            project.register("SELECT at FROM quotes BEGIN (NOW - 10) END (NOW)", strategy="best")
         (handle,) = project.register("SELECT at FROM quotes WHERE price > 6 BEGIN (NOW - 10) END (NOW)")
         argv = ["--project", str(file), "--dag-id", "materialise"]
         assert job.main(argv) == 0

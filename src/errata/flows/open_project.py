@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from errata.declare import apply as applying
 from errata.declare.project import load_project
 from errata.declare.site import Site, open_site
+from errata.errors import unknown_name_error
 from errata.model.registered import ResultStrategy
 from errata.read import ask as asking
 from errata.read import changes as changing
@@ -116,6 +117,8 @@ class OpenProject:
 
     def register(self, *texts: str, strategy: str = "partial") -> list[str]:
         """Register queries, all of them or none: their handles, in the order of the texts."""
+        if strategy not in list(ResultStrategy):
+            raise unknown_name_error("strategy", strategy, [each.value for each in ResultStrategy])
         from errata.psoup.register import register  # noqa: PLC0415 - as above
 
         made = register(
