@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import select
 
-from errata.answer import rounds
+from errata.answer import catalog_view
 from errata.answer.runs import RunReport, run
 from errata.catalog import commits
 from errata.catalog.result_archives import (
@@ -257,7 +257,7 @@ def test_a_runner_that_another_one_has_overtaken(
     there.take(quotes=FIRST["quotes"])
     there.run()
     there.take(quotes=["7,a,3", "8,b,6"])
-    look, overtaken = rounds.read_archives, []
+    look, overtaken = catalog_view.read_archives, []
 
     def late(catalog: Any) -> Any:
         if not overtaken:
@@ -266,7 +266,7 @@ def test_a_runner_that_another_one_has_overtaken(
             assert [each.name for each in there.run("sums").evaluated] == overtaken
         return look(catalog)
 
-    monkeypatch.setattr(rounds, "read_archives", late)
+    monkeypatch.setattr(catalog_view, "read_archives", late)
     report = there.run()
     assert (report.busy, report.held) == (["sums"], [("most", "sums")])
     there.check()
