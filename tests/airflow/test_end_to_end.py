@@ -61,6 +61,7 @@ def test_commits_start_the_matching_of_registered_queries_and_so_does_a_form(up:
     assert matched == 16
     answer = up.command("errata", "--project", str(up.here.project), "invoke", handle, "--format", "csv")
     assert len(answer.splitlines()) == 17
+    up.command("errata", "--project", str(up.here.project), "query", "unregister", handle)
 
 
 def test_a_correction_reaches_the_answers_with_no_hand_on_it(up: Exchange) -> None:

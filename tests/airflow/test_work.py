@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from errata.declare.apply import apply_plan, plan_apply
 from errata.declare.project import load_project
 from errata.errors import ErrataError, UsageError
+from errata.model.registered import ResultStrategy
 from errata.psoup.materialise import materialise
-from errata.psoup.register import register
+from errata.psoup.register import register, unregister
 from errata_airflow import work
 from errata_airflow.reason import airflow_errors, reason, reason_of
 from fixtures.airflow import PROJECT
@@ -50,13 +51,18 @@ def test_a_matching_job_is_started_where_there_is_something_to_match(tmp_path: P
         project = tmp_path / "errata.yaml"
         place.bring(1, 20)
         assert work.matching_jobs(project, None) == [], "nobody has asked for anything"
-        register(place.site, ["SELECT * FROM feed WHERE price > 10 BEGIN (NOW - 100) END (NOW)"], owner="me")
+        text = "SELECT * FROM feed WHERE price > 10 BEGIN (NOW - 100) END (NOW)"
+        register(place.site, [text.replace("10", "20", 1)], owner="me", strategy=ResultStrategy.NONE)
+        assert work.matching_jobs(project, None) == [], "of what is asked nothing is kept"
+        (asked,) = register(place.site, [text], owner="me")
         assert work.matching_jobs(project, None) == [{"about": "feed", "arguments": []}]
         materialise(place.site)
         assert work.matching_jobs(project, None) == []
         place.bring(40)
         assert work.matching_jobs(project, None) == [{"about": "feed", "arguments": []}]
         assert work.matching_jobs(project, "other") == [{"about": "other", "arguments": ["other"]}]
+        unregister(place.site, asked.handle)
+        assert work.matching_jobs(project, None) == [], "nobody asks any more"
         with pytest.raises(ErrataError, match="fed"):
             work.matching_jobs(project, "fed")
 

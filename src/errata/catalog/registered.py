@@ -192,6 +192,19 @@ def conjunction_streams(catalog: Catalog) -> dict[int, int]:
         return {row[0]: row[1] for row in connection.execute(query)}
 
 
+def kept_conjunction_streams(catalog: Catalog) -> dict[int, int]:
+    """The same, of the conjunctions of queries in force whose matches are kept."""
+    own, asked = conjunctions.c, registered_queries.c
+    kept = select(asked.conjunctions).where(asked.removed_in.is_(None), asked.strategy != ResultStrategy.NONE.value)
+    found: dict[int, int] = {}
+    with catalog.reading() as connection:
+        wanted = {number for numbers in connection.execute(kept).scalars() for number in numbers}
+        for stream_id, number in connection.execute(select(own.stream_id, own.conjunction_id)):
+            if number in wanted:
+                found[stream_id] = max(number, found.get(stream_id, 0))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class InvocationCount:
     """Invocations of one query that have not been recorded yet."""

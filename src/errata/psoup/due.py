@@ -16,7 +16,7 @@ class DueMatching:
     """What a run of `materialise` would do."""
 
     streams: Sequence[str]
-    """Streams with a bucket that has not been matched with every conjunction."""
+    """Streams with a bucket that has not been matched with every query in force whose matches are kept."""
     views: bool
     """Whether views are as of an earlier commit than the newest one."""
 
@@ -28,7 +28,7 @@ def due_matching(site: Site) -> DueMatching:
     """What is to be matched, as of the newest commit."""
     catalog = site.catalog
     commit_id = commits.newest_commit(catalog)
-    last = registered.conjunction_streams(catalog)
+    last = registered.kept_conjunction_streams(catalog)
     due = []
     for state in streams.stream_states(catalog, commit_id):
         if state.stream_id not in last:
