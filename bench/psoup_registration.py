@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import tracemalloc
 from dataclasses import dataclass
 from random import Random
 
@@ -10,7 +12,7 @@ from bench.measure import Metric, interleaved, talk
 from bench.psoup_archive import RegisteredArchive, interval_question
 from bench.psoup_workload import SEED
 from errata.psoup.materialise import materialise
-from errata.psoup.register import register
+from errata.psoup.register import register, registered_queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,18 @@ def registration_figures(amounts: RegistrationAmounts, archive: RegisteredArchiv
     begun = time.perf_counter()
     _registered(archive, draw, amounts.together)
     together = time.perf_counter() - begun
+    gc.collect()
+    tracemalloc.start()
+    known = registered_queries(archive.site)
+    memory = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
     return [
         Metric(f"registering a query over {archive.rows['r']:,} rows", one.median("ours"), "s"),
         Metric("the same beside a plain Spark scan with its predicate", one.ratio("ours", "plain"), "times", "<= 1.5"),
         Metric(
             f"registering {amounts.together:,} together, beside one", together / one.median("ours"), "times", "<= 10"
         ),
+        Metric(f"memory of {len(known):,} registered queries", memory / len(known), "bytes/query", "<= 2048"),
     ]
 
 

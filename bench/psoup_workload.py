@@ -20,16 +20,16 @@ from errata.model.stream import Stream
 
 ATTRIBUTES = ("a", "b", "c", "d")
 VALUES = 256
-STREAM = Stream(
-    "readings",
-    (
-        Column("id", ColumnType.parse("bigint")),
-        Column("time", ColumnType.parse("timestamp")),
-        *(Column(name, ColumnType.parse("int")) for name in ATTRIBUTES),
-    ),
-    key=("id",),
-    order="time",
-)
+
+
+def readings(kind: str) -> Stream:
+    """A stream whose attributes are of this type."""
+    columns = {"id": "bigint", "time": "timestamp", **dict.fromkeys(ATTRIBUTES, kind)}
+    declared = tuple(Column(name, ColumnType.parse(text)) for name, text in columns.items())
+    return Stream("readings", declared, key=("id",), order="time")
+
+
+STREAM = readings("int")
 SEED = 2002
 
 _ARROW = {Comparison.AT_LEAST: pc.greater_equal, Comparison.AT_MOST: pc.less_equal, Comparison.EQUAL: pc.equal}
@@ -50,6 +50,19 @@ def interval_query(draw: Random, attributes: int) -> Conjunction:
         factors.append(ConstantFactor(name, Comparison.AT_LEAST, low))
         factors.append(ConstantFactor(name, Comparison.AT_MOST, low + draw.randrange(VALUES)))
     return tuple(factors)
+
+
+def distinct_queries(count: int, seed: int = SEED) -> list[Conjunction]:
+    """Interval queries over doubles, of which hardly two bounds are the same."""
+    draw = Random(seed)
+    found: list[Conjunction] = []
+    for _ in range(count):
+        names = draw.sample(ATTRIBUTES, draw.randint(1, len(ATTRIBUTES)))
+        lows = {name: draw.random() for name in names}
+        factors = [ConstantFactor(name, Comparison.AT_LEAST, low) for name, low in lows.items()]
+        factors += [ConstantFactor(name, Comparison.AT_MOST, low + draw.random()) for name, low in lows.items()]
+        found.append(tuple(factors))
+    return found
 
 
 def equality_queries(count: int, seed: int = SEED) -> list[Conjunction]:
