@@ -119,6 +119,14 @@ def test_how_far_behind(place: Place) -> None:
     assert place.status("most").state is QueryProgress.NEW
 
 
+def test_a_query_is_not_due_before_its_first_instant_has_come(place: Place) -> None:
+    place.written.apply(TEXTS, {"dear": "since: 25"}, streams=STREAMS)
+    place.bring(30)
+    assert {(each.state, each.due) for each in query_statuses(place.site)} == {(QueryProgress.WAITING, False)}
+    place.bring(40)
+    assert {(each.state, each.due) for each in query_statuses(place.site)} == {(QueryProgress.NEW, True)}
+
+
 def test_rows_of_the_last_instant_alone_make_a_query_behind(place: Place) -> None:
     place.answer("dear", place.bring(30))
     place.bring(25)
