@@ -11,7 +11,7 @@ import pytest
 
 from errata.archive.upkeep.compaction import compact_streams
 from errata.archive.upkeep.vacuum import run_vacuum
-from errata.catalog import commits
+from errata.catalog import commits, registered
 from errata.errors import ErrataError
 from errata.model.time import DAY
 from errata.psoup import reader as reading
@@ -161,3 +161,23 @@ def test_the_least_recently_used_goes_first() -> None:
     assert (cache.get("e"), cache.bytes) == (None, 10)
     cache.put("a", 0, 1)
     assert (cache.get("a"), cache.bytes, len(cache)) == (0, 8, 3)
+
+
+def test_a_query_is_looked_up_again_only_after_a_change_of_queries(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = history.house.site
+    mine, other = register(site, [TEXT, TEXT], owner="me")
+    reader, looked_up = RegisteredReader(site), list[str]()
+    before = registered.registration
+    monkeypatch.setattr(
+        registered, "registration", lambda catalog, handle: looked_up.append(handle) or before(catalog, handle)
+    )
+    for _ in range(3):
+        check(history, reader, mine.handle)
+        history.revise("quotes")
+        register(site, [PAIRS], owner="me")
+    assert looked_up == [mine.handle]
+    unregister(site, other.handle)
+    check(history, reader, mine.handle)
+    assert looked_up == [mine.handle] * 2

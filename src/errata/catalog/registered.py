@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, Select, func, insert, select, update
 from errata.catalog.database import Catalog
 from errata.catalog.match_segments import forget_from
 from errata.catalog.registered_tables import conjunctions, registered_queries, statements
-from errata.catalog.tables import streams
+from errata.catalog.tables import commits, streams
 from errata.catalog.transaction import Conflict, Transaction
 from errata.model.commit import Cause
 from errata.model.registered import Conjunction, QueryCost, RegisteredPlan, RegisteredQuery, ResultStrategy
@@ -32,6 +32,13 @@ from errata.model.registered_records import (
 
 VALUES_PER_STATEMENT = 500
 """Values in one statement, below the limits of the databases on parameters."""
+
+
+MAX_COMMITS_LOOKED_AT = 100
+"""Commits that `changed_between` looks at; of more it is supposed that one has changed something."""
+
+CHANGES = frozenset({"unregistered", "strategy"})
+"""What the summaries of commits tell that change queries in force."""
 
 
 class StreamsConflict(Conflict):
@@ -183,6 +190,14 @@ def stream_conjunctions(catalog: Catalog, stream_id: int, after: int = 0) -> dic
     with catalog.reading() as connection:
         rows = connection.execute(query.order_by(conjunctions.c.conjunction_id))
         return {row.conjunction_id: conjunction_from_record(row.factors) for row in rows}
+
+
+def changed_between(catalog: Catalog, known: int, newest: int) -> bool:
+    """Whether a commit after `known` may have changed a query that was in force then."""
+    query = select(commits.c.summary).where(commits.c.commit_id > known, commits.c.commit_id <= newest)
+    with catalog.reading() as connection:
+        summaries = list(connection.execute(query.limit(MAX_COMMITS_LOOKED_AT + 1)).scalars())
+    return len(summaries) > MAX_COMMITS_LOOKED_AT or any(not CHANGES.isdisjoint(each) for each in summaries)
 
 
 def conjunction_streams(catalog: Catalog) -> dict[int, int]:

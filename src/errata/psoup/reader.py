@@ -167,9 +167,10 @@ class RegisteredReader:
 
     def _query(self, handle: str, newest: int) -> RegisteredQuery:
         with self._lock:
-            if self._known.head != newest:
-                self._known = _Knowledge(newest)
             known = self._known
+            if known.head != newest:
+                changed = registered.changed_between(self.site.catalog, known.head, newest)
+                known = self._known = _Knowledge(newest, OrderedDict() if changed else known.queries)
             if (found := known.queries.get(handle)) is not None:
                 return found
         looked_up = registered.registration(self.site.catalog, handle)
