@@ -38,13 +38,11 @@ PAGE_SCHEMA: dict[str, Any] = {
 
 
 def answer_routes(service: QueryService) -> APIRouter:
-    """The paths of answers."""
-    routes = APIRouter(default_response_class=Response)
-    followers = FollowerCount(service)
+    """The path of answers."""
+    routes = APIRouter(tags=["answers"], default_response_class=Response)
 
     @routes.get(
         "/{handle}/answer",
-        tags=["answers"],
         responses=problem_responses(400, 401, 404, 406, 409, 422, 429) | {200: _answer_response()},
     )
     async def answer(
@@ -66,9 +64,16 @@ def answer_routes(service: QueryService) -> APIRouter:
         page = await service.page(user, PageRequest(handle, *asked, limit, form), fresh=fresh)
         return page.response()
 
+    return routes
+
+
+def follow_routes(service: QueryService) -> APIRouter:
+    """The path of followers."""
+    routes = APIRouter(tags=["following"], default_response_class=Response)
+    followers = FollowerCount(service)
+
     @routes.get(
         "/{handle}/follow",
-        tags=["following"],
         responses=problem_responses(400, 401, 404, 409, 422, 429) | {200: _events_response()},
     )
     async def follow(

@@ -19,12 +19,12 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from starlette.responses import HTMLResponse
 
-from errata.psoup.http.answer_routes import answer_routes
+from errata.psoup.http.answer_routes import answer_routes, follow_routes
 from errata.psoup.http.body_limit import BodyLimit
 from errata.psoup.http.description import describe, html_page
 from errata.psoup.http.messages import HealthMessage
 from errata.psoup.http.problems import add_problem_handlers
-from errata.psoup.http.query_routes import query_routes
+from errata.psoup.http.query_routes import consumer_routes, query_routes
 from errata.psoup.http.quick_answers import QuickAnswers
 from errata.psoup.http.service import QueryService
 
@@ -34,8 +34,8 @@ PREFIX = "/v1/queries"
 def build_app(service: QueryService) -> FastAPI:
     """The app over a service."""
     app = FastAPI(title="Errata: registered queries", version=version("errata"), docs_url=None, redoc_url=None)
-    app.include_router(query_routes(service), prefix=PREFIX)
-    app.include_router(answer_routes(service), prefix=PREFIX)
+    for routes in (query_routes, answer_routes, follow_routes, consumer_routes):
+        app.include_router(routes(service), prefix=PREFIX)
 
     @app.get("/healthz", tags=["service"])
     async def healthz() -> HealthMessage:

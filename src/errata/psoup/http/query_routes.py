@@ -70,15 +70,23 @@ def query_routes(service: QueryService) -> APIRouter:
         await service.unregister(await admit(request), handle)
         return Response(status_code=204)
 
-    @routes.get("/{handle}/consumers", tags=["following"], responses=problem_responses(404, 422, *_ALWAYS))
+    return routes
+
+
+def consumer_routes(service: QueryService) -> APIRouter:
+    """The paths of consumers that follow a query."""
+    routes = APIRouter(tags=["following"])
+
+    async def admit(request: Request) -> AccessUser:
+        return await service.access.admit(request.headers.get("authorization"))
+
+    @routes.get("/{handle}/consumers", responses=problem_responses(404, 422, *_ALWAYS))
     async def list_consumers(request: Request, handle: Handle) -> list[ConsumerMessage]:
         """List the consumers that follow under a name, and what each has acknowledged."""
         await service.own(await admit(request), handle)
         return [consumer_message(each) for each in await service.look(lambda: service.source.consumers(handle))]
 
-    @routes.put(
-        "/{handle}/consumers/{name}", tags=["following"], responses=problem_responses(400, 404, 413, 422, *_ALWAYS)
-    )
+    @routes.put("/{handle}/consumers/{name}", responses=problem_responses(400, 404, 413, 422, *_ALWAYS))
     async def acknowledge(
         request: Request, handle: Handle, name: ConsumerName, message: AcknowledgeMessage
     ) -> ConsumerMessage:
@@ -89,7 +97,6 @@ def query_routes(service: QueryService) -> APIRouter:
 
     @routes.delete(
         "/{handle}/consumers/{name}",
-        tags=["following"],
         status_code=204,
         responses=problem_responses(400, 404, 422, *_ALWAYS),
     )
