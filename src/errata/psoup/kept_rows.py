@@ -149,20 +149,24 @@ class KeptRows:
 def _without_rows(kept: KeptRows, removed: np.ndarray) -> KeptRows:
     if not len(removed):
         return kept
-    left = ~np.isin(kept.numbers, removed)
     first = len(removed)
-    if left[first:].all():  # those that expired are the first
+    if np.isin(kept.numbers[:first], removed).all():  # those that expire are the first
         return KeptRows(kept.key, kept.order[first:], kept.numbers[first:], kept.rows.slice(first))
+    left = ~np.isin(kept.numbers, removed)
     return KeptRows(kept.key, kept.order[left], kept.numbers[left], kept.rows.filter(pa.array(left)))
 
 
 def _with_rows(kept: KeptRows, change: RowChange) -> KeptRows:
     if not len(change.added):
         return kept
-    order, numbers = np.append(kept.order, change.added_order), np.append(kept.numbers, change.added)
-    rows = pa.concat_tables([kept.rows, change.added_rows])
+    # What comes before all new rows stays where it is; mostly that is everything.
+    before = int(np.searchsorted(kept.order, change.added_order.min(), side="left"))
+    order = np.append(kept.order[before:], change.added_order)
+    numbers = np.append(kept.numbers[before:], change.added)
+    rows = pa.concat_tables([kept.rows.slice(before), change.added_rows])
     if (index := event_order(order, rows, kept.key)) is not None:
-        return KeptRows(kept.key, order[index], numbers[index], rows.take(pa.array(index)))
+        order, numbers, rows = order[index], numbers[index], rows.take(pa.array(index))
+    rows = pa.concat_tables([kept.rows.slice(0, before), rows])
     if rows.column(0).num_chunks > MAX_CHUNKS:
         rows = rows.combine_chunks()
-    return KeptRows(kept.key, order, numbers, rows)
+    return KeptRows(kept.key, np.append(kept.order[:before], order), np.append(kept.numbers[:before], numbers), rows)

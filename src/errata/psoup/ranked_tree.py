@@ -169,16 +169,14 @@ class RankedTree:
 
     def without_rows(self, order: np.ndarray, rows: np.ndarray) -> RankedTree:
         """The tree without some rows, given with their order fields; those that it does not have make no difference."""
-        low = np.searchsorted(self._above.last_orders, order, side="left")
-        high = np.searchsorted(self._above.first_orders, order, side="right")
-        touched = np.zeros(len(self._pages) + 1, dtype=np.int64)
-        inside = low < high
-        np.add.at(touched, low[inside], 1)
-        np.add.at(touched, high[inside], -1)
+        placed = np.argsort(order, kind="stable")
+        gone_order, gone = order[placed], rows[placed]
+        low = np.searchsorted(gone_order, self._above.first_orders, side="left")
+        high = np.searchsorted(gone_order, self._above.last_orders, side="right")
         changed = {}
-        for at in np.flatnonzero(np.cumsum(touched)[:-1]).tolist():
+        for at in np.flatnonzero(low < high).tolist():
             page = self._pages[at]
-            kept = ~np.isin(page.rows, rows)
+            kept = ~np.isin(page.rows, gone[low[at] : high[at]])
             if not kept.all():
                 changed[at] = self._split(_part(page, kept))
         return self._replaced(changed) if changed else self
