@@ -12,9 +12,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from errata.model.columns import Column, ColumnType
@@ -124,14 +126,15 @@ def _factor_to_record(factor: Factor) -> list[Any]:
             return ["column", left, comparison.value, right, _constant_to_record(offset)]
 
 
-def _factor_from_record(kind: str, column: str, *rest: Any) -> Factor:
+def _factor_from_record(kind: str, name: str, *rest: Any) -> Factor:
+    column = sys.intern(name)  # thousands of conjunctions name the same few columns
     if kind == "constant":
         return ConstantFactor(column, Comparison(rest[0]), _constant_from_record(rest[1]))
     if kind == "member":
         return MemberFactor(column, tuple(map(_constant_from_record, rest[0])))
     if kind == "null":
         return NullFactor(column, rest[0])
-    return ColumnFactor(column, Comparison(rest[0]), rest[1], _constant_from_record(rest[2]))
+    return ColumnFactor(column, Comparison(rest[0]), sys.intern(rest[1]), _constant_from_record(rest[2]))
 
 
 def _constant_to_record(constant: Constant) -> object:
@@ -155,6 +158,11 @@ def _bound_to_record(bound: Bound | None) -> list[Any] | None:
 
 
 def _window_from_record(begin: list[Any] | None, end: list[Any], rows: int | None) -> RegisteredWindow:
+    return _window(None if begin is None else tuple(begin), tuple(end), rows)
+
+
+@lru_cache(1_024)  # thousands of queries have the same few windows
+def _window(begin: tuple[bool, int] | None, end: tuple[bool, int], rows: int | None) -> RegisteredWindow:
     return RegisteredWindow(Bound(*end), None if begin is None else Bound(*begin), rows)
 
 
