@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
-from bench.psoup_arrival import indexed, one_core
+from bench.psoup_arrival import indexed, processor_seconds
 
 from bench import psoup_workload as workload
 from errata.model.registered import ConstantFactor
@@ -34,8 +32,8 @@ def test_the_workload_is_the_papers() -> None:
     assert (values.min(), values.max()) == (0, 255)
 
 
-def test_one_core_is_given_back() -> None:
-    before = os.sched_getaffinity(0)
-    with one_core():
-        assert len(os.sched_getaffinity(0)) == 1
-    assert os.sched_getaffinity(0) == before
+def test_the_least_processor_time_counts() -> None:
+    turns = []
+    least = processor_seconds(3, slow=lambda: turns.append(sum(range(200_000))), fast=lambda: turns.append(0))
+    assert 0 <= least["fast"] < least["slow"]
+    assert len(turns) == 8
