@@ -163,6 +163,13 @@ def live_registrations(
     return _read_queries(catalog, query)
 
 
+def count_registrations(catalog: Catalog, owner: str) -> int:
+    """How many queries of an owner are in force."""
+    mine = (registered_queries.c.owner == owner) & registered_queries.c.removed_in.is_(None)
+    with catalog.reading() as connection:
+        return int(connection.execute(select(func.count()).select_from(registered_queries).where(mine)).scalar_one())
+
+
 def registration(catalog: Catalog, handle: str) -> RegisteredQuery | None:
     """The query in force with this handle."""
     return next(iter(_read_queries(catalog, _select_live().where(registered_queries.c.handle == handle))), None)

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Sequence
 
 from errata.catalog import registered, streams
+from errata.catalog.answer_consumers import drop_consumers
 from errata.catalog.registered import NewRegistration, StreamsConflict
 from errata.catalog.transaction import give_up, optimistic
 from errata.declare.site import Site
@@ -97,6 +98,7 @@ def unregister(site: Site, handle: str, owner: str | None = None) -> int:
     commit_id = registered.record_unregistered(site.catalog, site.caused_by("unregister"), given, owner)
     if commit_id is None:
         raise unknown_handle_error(site, given)
+    drop_consumers(site.catalog, given)  # after a kill in between, what they hold is let go at their deadlines
     return commit_id
 
 
@@ -112,6 +114,7 @@ def set_strategy(site: Site, handle: str, strategy: ResultStrategy, owner: str |
     )
     if commit_id is None:
         raise unknown_handle_error(site, given)
+    drop_consumers(site.catalog, given)  # after a kill in between, what they hold is let go at their deadlines
     return commit_id
 
 

@@ -39,10 +39,9 @@ class SiteSource:
 
     def unregister(self, handle: str, owner: str) -> None:
         unregister(self._site, handle, owner)
-        answer_consumers.drop_consumers(self._site.catalog, handle)
 
     def count(self, owner: str) -> int:
-        return len(registered_queries(self._site, owner))
+        return registered.count_registrations(self._site.catalog, owner)
 
     def queries(self, owner: str, after: int, limit: int) -> list[RegisteredQuery]:
         mine = [each for each in registered_queries(self._site, owner) if each.number > after]

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from errata.catalog import tokens
+from errata.catalog.answer_consumers import answer_consumers_of
 from errata.errors import ErrataError
 from errata.language.registered.read import read_registered
 from errata.model.registered import RegisteredPlan
@@ -22,6 +23,7 @@ from errata.psoup.http.events import SourceHistory
 from errata.psoup.http.limits import ServiceLimits
 from errata.psoup.http.service import QueryService
 from errata.psoup.reader import RegisteredReader
+from errata.psoup.register import unregister
 from errata.psoup.site_source import SiteSource
 from fixtures.registered.archives import DECLARED, History, answer_tuples, is_refusal
 from fixtures.registered.oracle import same_answers
@@ -199,3 +201,16 @@ def _fold(held: Counter[str], change: AnswerChange) -> Counter[str]:
         return _bag(change.added)
     assert _bag(change.gone) <= held
     return held - _bag(change.gone) + _bag(change.added)
+
+
+def test_quotas_count_what_is_in_force_and_consumers_go_with_their_query(served: ServedHistory) -> None:
+    call, catalog = served.call, served.history.house.catalog
+    handles = [call.register(TEXTS[0]) for _ in range(3)]
+    assert served.source.count("ann") == 3
+    served.source.open_consumer(handles[0], "warehouse")
+    served.source.open_consumer(handles[1], "warehouse")
+    call("DELETE", f"/v1/queries/{handles[0]}")
+    unregister(served.history.house.site, handles[1])
+    assert (served.source.count("ann"), served.source.count("bob")) == (1, 0)
+    assert [answer_consumers_of(catalog, each) for each in handles] == [[], [], []]
+    assert call("GET", f"/v1/queries/{handles[1]}").status_code == 404

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TypeVar
@@ -103,13 +103,7 @@ class QueryService:
 
     def materialise(self, queries: Sequence[RegisteredQuery]) -> None:
         """Have the rows that are there matched with new queries, behind the response."""
-        self._matching.submit(self._materialise, queries)
-
-    def _materialise(self, queries: Sequence[RegisteredQuery]) -> None:
-        try:
-            self.source.materialise(queries)
-        except ErrataError as error:  # it saves work only; the next run of the job does it
-            _LOG.warning("new queries are not matched yet: %s", error)
+        self._matching.submit(self.source.materialise, queries).add_done_callback(_tell_unmatched)
 
     def _check_texts(self, texts: Sequence[str]) -> None:
         if len(texts) > self.limits.texts:
@@ -221,6 +215,12 @@ class QueryService:
         for each in {at, answer.now}:  # under its own event time, too, which cursors name
             self._answers.put((handle, each, answer.commit_id), answer, answer.rows.nbytes + PAGE_OVERHEAD)
         return answer
+
+
+def _tell_unmatched(done: Future[None]) -> None:
+    """Log why new queries are not matched yet. It would have saved work only; the next run of the job does it."""
+    if not done.cancelled() and (error := done.exception()) is not None:
+        _LOG.warning("new queries are not matched yet: %s", error, exc_info=error)
 
 
 def unknown_handle(handle: str) -> RequestError:
