@@ -125,22 +125,21 @@ def _task(table: ConjunctionTable, batch: BatchSegments, places: Numbers) -> _Ta
     return _Task(ranges, sets, made[:split], made[split:], table.members)
 
 
-def _boundary_bits(batch: BatchSegments, begin: int, end: int) -> tuple[Lines, Segments | None]:
+def _boundary_bits(batch: BatchSegments, begin: int, end: int) -> tuple[Lines, Numbers | None]:
     """The bits of the rows `[begin, end)` at each boundary; and which line is a boundary's, where not all have one."""
     width = word_count(end - begin)
     before = batch.before[:, begin:end]
     sizes = np.diff(batch.bases)
     lines = None
     total = int(batch.bases[-1])
+    target, bases = (before + 1).astype(np.int64), batch.bases[:-1].astype(np.int64)
     if sizes.max(initial=0) > max(_FEW_LINES, _MOST_LINES * width):
         lines, total = _parting_lines(batch, before)
-        target, bases = lines[before + 1], lines[batch.bases[:-1]]
-    else:
-        target, bases = before + 1, batch.bases[:-1]
+        target, bases = lines[target], lines[bases]
     side = isqrt(total) + 1
     bits = np.zeros((side * side, width), np.uint64)
     rows = np.arange(end - begin)
-    targets = target * np.int64(width) + (rows >> 6)
+    targets = target * width + (rows >> 6)
     ones = np.broadcast_to(np.uint64(1) << (rows & 63).astype(np.uint64), targets.shape)
     np.add.at(bits.reshape(-1), targets.reshape(-1), ones.reshape(-1))
     bits[bases] = full_words(end - begin)  # at which all rows of the attribute are still to come
@@ -148,10 +147,10 @@ def _boundary_bits(batch: BatchSegments, begin: int, end: int) -> tuple[Lines, S
     return bits, lines
 
 
-def _parting_lines(batch: BatchSegments, before: Segments) -> tuple[Segments, int]:
+def _parting_lines(batch: BatchSegments, before: Segments) -> tuple[Numbers, int]:
     """The line of each boundary, where boundaries without a row between them share one; and how many lines there
     are."""
-    marked = np.zeros(batch.bases[-1], np.int32)
+    marked = np.zeros(batch.bases[-1], np.intp)
     marked[before + 1] = 1
     marked[batch.bases[1:-1]] = 1
     np.cumsum(marked, out=marked)
@@ -188,14 +187,14 @@ def _intersect_ranges(ranges: Sequence[tuple[Numbers, Numbers, Mask]], bits: Lin
                 np.bitwise_and(target, lower, target)
 
 
-def _member_bits(members: RangeSets, wanted: Numbers, bits: Lines, lines: Segments | None) -> list[Words]:
+def _member_bits(members: RangeSets, wanted: Numbers, bits: Lines, lines: Numbers | None) -> list[Words]:
     """The rows of each of the sets of ranges that are wanted."""
     made: list[Words] = []
     sizes = members.starts[wanted + 1] - members.starts[wanted]
     groups = np.cumsum(sizes) // _RANGES_AT_ONCE
     for group in np.unique(groups):
         of, held = members.pick(wanted[groups == group])
-        begin, end = members.begins[of], members.ends[of]
+        begin, end = members.begins[of].astype(np.int64), members.ends[of].astype(np.int64)
         if lines is not None:
             begin, end = lines[begin], lines[end]
         starts = np.cumsum(held) - held
