@@ -69,8 +69,8 @@ def test_the_oracle_answers_what_duckdb_answers(seed: int) -> None:
     rows = {name: random_rows(drawn, stream, 25) for name, stream in STREAMS.items()}
     for _ in range(25):
         plan = random_text(drawn).plan
-        if "weight + ?" in plan.statement:
-            continue  # DuckDB has no type for the sum
+        if "weight" in plan.statement and " + ?" in plan.statement:
+            continue  # DuckDB has no type for the sum, on whichever side the widest decimal is
         now = random_now(drawn, plan)
         answer = answer_of(plan, rows, now)
         other = one_time_answer(plan, rows, now)
