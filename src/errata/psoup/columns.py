@@ -222,7 +222,7 @@ def _scaled_floor(constant: Constant, scale: int) -> tuple[int, bool]:
         return constant * 10**scale, True
     if not isinstance(constant, float | Decimal):
         raise TypeError(f"{constant!r} is no constant that a number is compared with")
-    if not math.isfinite(constant) or abs(constant) > Decimal(10) ** 60:
+    if not math.isfinite(constant) or abs(Fraction(constant)) > 10**60:
         return (-_BEYOND if constant < 0 else _BEYOND), False
     exact = Fraction(constant) * 10**scale
     number = exact.numerator // exact.denominator

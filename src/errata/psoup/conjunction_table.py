@@ -103,7 +103,8 @@ NO_MATCHES = SparseMatches(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zero
 def spread(starts: Numbers, sizes: Numbers) -> Numbers:
     """For each start so many consecutive numbers from it, all in one."""
     ends = np.cumsum(sizes)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - sizes), sizes)
+    numbers: Numbers = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - sizes), sizes)
+    return numbers
 
 
 Compared = Callable[[int], Words]

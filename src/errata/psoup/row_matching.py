@@ -81,9 +81,9 @@ def _candidate_runs(table: ConjunctionTable, batch: BatchSegments, places: Numbe
     wanted[places] = True
     for every, numbered in table.sets:
         eligible = (numbered < len(held)) & wanted[every]
-        at, numbers = every[eligible], numbered[eligible]
-        better = held[numbers] < fewest[at]
-        fewest[at[better]], sets[at[better]] = held[numbers[better]], numbers[better]
+        those, numbers = every[eligible], numbered[eligible]
+        better = held[numbers] < fewest[those]
+        fewest[those[better]], sets[those[better]] = held[numbers[better]], numbers[better]
     single = places[sets[places] < 0]
     several = places[sets[places] >= 0]
     of, sizes = table.members.pick(sets[several])

@@ -212,7 +212,8 @@ def run_counts(words: Words) -> npt.NDArray[np.int64]:
     starts = words << np.uint64(1)
     starts[:, 1:] |= words[:, :-1] >> np.uint64(WORD - 1)
     np.bitwise_and(words, ~starts, out=starts)
-    return np.bitwise_count(starts).sum(axis=1, dtype=np.int64)
+    counts: npt.NDArray[np.int64] = np.bitwise_count(starts).sum(axis=1, dtype=np.int64)
+    return counts
 
 
 def full_words(rows: int) -> Words:

@@ -108,7 +108,8 @@ class ValueSegments:
             self._next = np.append(self._cuts, [GREATEST] * (self._steps + 1))
 
     def _offsets(self) -> npt.NDArray[np.uint64]:
-        return (self._cuts - self._origin).view(np.uint64)
+        offsets: npt.NDArray[np.uint64] = (self._cuts - self._origin).view(np.uint64)
+        return offsets
 
     def _cell_ends(self, cells: int) -> Segments:
         """The segment at the end of each cell."""
@@ -129,4 +130,5 @@ class ValueSegments:
         cells = (keys - self._origin).view(np.uint64)
         cells >>= self._shift
         np.minimum(cells, np.uint64(count - 1), out=cells)
-        return cells.view(np.int64)
+        numbers: Keys = cells.view(np.int64)
+        return numbers
