@@ -9,16 +9,18 @@ conditions are brought to one form in `conditions`, and `statement` prints the t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import Token
 
-from errata.language.reading.mistakes import TOO_DEEP, SqlText
+from errata.language.reading.mistakes import TOO_DEEP, LanguageError, SqlText
 from errata.language.reading.parser import parse_tokens, refuse_unknown_parts, tokenize
 from errata.language.registered.factors import ConditionReader
 from errata.language.registered.items import read_items
 from errata.language.registered.scope import FromReader, SourceScope
 from errata.language.registered.statement import with_statement
+from errata.language.registered.trees import KnownTrees
 from errata.language.registered.windows import WrittenWindow, read_window, split_windows
 from errata.model.registered import RegisteredPlan, RegisteredSource, RegisteredWindow
 from errata.model.stream import Stream
@@ -39,6 +41,8 @@ _REFUSED_PARTS = {
     ),
 }
 
+_TREES = KnownTrees()
+
 
 def read_registered(
     text: str, streams: Mapping[str, Stream], *, where: str = "query", queries: Collection[str] = ()
@@ -49,14 +53,24 @@ def read_registered(
     """
     sql = SqlText(text, where)
     try:
-        return _read(sql, streams, queries)
+        with _TREES.lock:
+            try:
+                return _read(sql, streams, queries, _TREES.parse)
+            except LanguageError:
+                pass  # its places may be those of another text
+        return _read(sql, streams, queries, parse_tokens)
     except RecursionError:
         raise sql.mistake(0, *TOO_DEEP) from None
 
 
-def _read(text: SqlText, streams: Mapping[str, Stream], queries: Collection[str]) -> RegisteredPlan:
+def _read(
+    text: SqlText,
+    streams: Mapping[str, Stream],
+    queries: Collection[str],
+    parse: Callable[[SqlText, Sequence[Token]], exp.Query],
+) -> RegisteredPlan:
     tokens, written = split_windows(text, tokenize(text))
-    select = _select(text, parse_tokens(text, tokens))
+    select = _select(text, parse(text, tokens))
     scope, conditions = FromReader(text, streams, queries).read(select)
     where = select.args.get("where")
     if where is not None:

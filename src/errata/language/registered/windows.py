@@ -176,9 +176,14 @@ def _row_count(text: SqlText, tokens: Sequence[Token]) -> int | None:
     shape = len(tokens) == 4 and _is_word(tokens[0], _NOW) and tokens[1].token_type is TokenType.DASH
     if not shape or tokens[2].token_type is not TokenType.NUMBER:
         raise text.mistake(span, "a window that counts rows begins with NOW - n ROWS", how="write NOW - 1000 ROWS")
-    number = exp.Literal.number(tokens[2].text)
-    number.meta.update(start=tokens[2].start, end=tokens[2].end)
-    return lower_whole_number(text, number, "a number of rows")
+    return lower_whole_number(text, _literal(tokens[2]), "a number of rows")
+
+
+def _literal(token: Token) -> exp.Literal:
+    """The literal that a number or string is."""
+    literal = exp.Literal(this=token.text, is_string=token.token_type is TokenType.STRING)
+    literal.meta.update(start=token.start, end=token.end)
+    return literal
 
 
 def _read_bound(text: SqlText, tokens: Sequence[Token], *, timed: bool) -> Bound:
@@ -189,8 +194,12 @@ def _read_bound(text: SqlText, tokens: Sequence[Token], *, timed: bool) -> Bound
             "it holds the youngest rows before its end",
             "write BEGIN (NOW - 1000 ROWS) END (NOW)",
         )
-    if len(tokens) == 1 and _is_word(tokens[0], _NOW):  # as most windows end; a tree takes a third of a text's time
+    # As most windows are written; a tree takes a third of a text's time.
+    if len(tokens) == 1 and _is_word(tokens[0], _NOW):
         return Bound(relative=True, value=0)
+    distant = len(tokens) == 3 and _is_word(tokens[0], _NOW) and tokens[1].token_type is TokenType.DASH
+    if distant and tokens[2].token_type in (TokenType.STRING, TokenType.NUMBER):
+        return Bound(relative=True, value=_read_span(text, _literal(tokens[2]), timed=timed))
     node = _bound_tree(text, tokens)
     while isinstance(node, exp.Paren):
         node = node.this
