@@ -34,12 +34,12 @@ def take(errata: Errata, project: Path, seconds: range) -> None:
 def quiet(errata: Errata, monkeypatch: pytest.MonkeyPatch) -> Quiet:
     """What following has written when there is nothing more to write."""
 
-    def stop(_: float) -> None:
+    def stop() -> None:
         raise KeyboardInterrupt
 
     def run(*words: str) -> list[dict[str, object]]:
         with monkeypatch.context() as patch:
-            patch.setattr(follow.time, "sleep", stop)
+            patch.setattr(follow, "_pause", stop)
             done: Done = errata("invoke", *words, "--follow")
         assert done.code == EXIT_INTERRUPTED, done.err
         return [json.loads(line) for line in done.out.splitlines()]

@@ -7,9 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import pytest
 
 from errata.cli.main import EXIT_INTERRUPTED
 from fixtures.commands import Errata
@@ -17,6 +19,15 @@ from fixtures.commands import Errata
 COMMAND = str(Path(sys.executable).with_name("errata"))
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A process that a shell has started in the background does not heed interrupts, nor do those that it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_it_answers_until_it_is_interrupted(errata: Errata, project: Path) -> None:
     assert errata("apply", "--yes").code == 0
     token = errata("token", "create", "ann").out.strip()

@@ -71,6 +71,11 @@ def _follow(source: SiteSource, handle: str, follower: AnswerFollower, consumer:
         if consumer is not None and follower.position:  # commits that have changed nothing need not be held either
             source.acknowledge(handle, consumer, follower.position)
         while source.newest_commit() <= follower.position:
-            time.sleep(POLL_SECONDS)
+            _pause()
         if source.find(handle) is None:
             raise UsageError(f"the query with handle {handle} was unregistered", how="register it again")
+
+
+def _pause() -> None:
+    """Wait before the next look."""
+    time.sleep(POLL_SECONDS)
