@@ -52,6 +52,14 @@ def test_one_join_for_many_queries_gives_each_its_own(
         assert [each.tolist() for each in own] == expected
 
 
+def test_pairs_that_no_query_has_alone_are_nobodys() -> None:
+    tables = [pa.table({"k": [1, 1]}), pa.table({"k": [1, 1]})]
+    first, second = (RowSet.of_mask(np.array(mask)) for mask in ([True, False], [False, True]))
+    nobody = RowSet.of_mask(np.array([False, False]))
+    found = join_for_queries(tables, RELATIONS["equality"], [[first, nobody], [nobody, second]])
+    assert [[each.tolist() for each in own] for own in found] == [[[], []], [[], []]]
+
+
 @pytest.mark.parametrize(("relation", "shared"), list(product(Comparison, Comparison)))
 def test_a_composite_finds_the_pairs_of_its_hybrids(
     chance: random.Random, relation: Comparison, shared: Comparison

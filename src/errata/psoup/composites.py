@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -71,8 +72,8 @@ def _told_apart(members: Sequence[np.ndarray], block: Combinations, queries: int
             owners = owners & own[rows[low : low + step]]
         places, numbers = np.nonzero(np.unpackbits(owners, axis=1, count=queries))
         order = np.argsort(numbers, kind="stable")
-        starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
-        for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        ends = np.flatnonzero(np.diff(numbers[order], prepend=-1, append=queries))
+        for start, end in pairwise(ends):
             yield int(numbers[order[start]]), low + places[order[start:end]]
 
 
