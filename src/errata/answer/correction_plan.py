@@ -185,12 +185,6 @@ class CorrectionPlan:
     def name(self) -> str:
         return self.task.name
 
-    @property
-    def cannot_wait(self) -> bool:
-        """Whether the next evaluation would read rows that the results do not contain. Corrected results of another
-        query and late versions of relations are part of what is read, and cannot be left out as revisions can."""
-        return any(each.after is None or each.came_late for each in self.revisions)
-
     def size(self, inputs: RunInputs) -> int:
         """About how many rows are read."""
         return rows_to_read(inputs, self.sequence, self.task.step.until)
