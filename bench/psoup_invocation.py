@@ -29,10 +29,10 @@ from bench.psoup_archive import (
     inequality_join,
     interval_question,
 )
+from bench.psoup_probes import ProbeTimes, measure_probes
 from bench.psoup_workload import SEED, VALUES
 from bench.report import COLOURS
 from errata.model.registered import Comparison, RegisteredQuery, ResultStrategy
-from errata.psoup.composites import ProbeTimes, measure_probes
 from errata.psoup.materialise import materialise
 from errata.psoup.reader import RegisteredReader
 from errata.psoup.register import register, unregister

@@ -8,10 +8,11 @@ from itertools import product
 import numpy as np
 import pyarrow as pa
 import pytest
+from bench.psoup_probes import composite_probe, measure_probes, separate_probe
 
 from errata.model.registered import Comparison, Relation
 from errata.psoup import composites
-from errata.psoup.composites import composite_probe, join_for_queries, measure_probes, separate_probe
+from errata.psoup.composites import join_for_queries
 from errata.psoup.joins import join_rows
 from errata.psoup.row_sets import RowSet
 
