@@ -34,7 +34,7 @@ from bench.psoup_workload import (
 )
 from bench.report import COLOURS
 from errata.model.registered import Comparison, Conjunction, ConstantFactor
-from errata.psoup.predicate_index import PredicateIndex
+from errata.psoup.index.predicate_index import PredicateIndex
 
 QUERIES = 4_096
 FEWEST, MOST = 128, 16_384

@@ -24,7 +24,7 @@ from errata.catalog.transaction import give_up, optimistic
 from errata.declare.site import Site
 from errata.model.bucket import Bucket
 from errata.model.registered import Conjunction
-from errata.psoup.predicate_index import PredicateIndex
+from errata.psoup.index.predicate_index import PredicateIndex
 from errata.psoup.segments import UNMATCHED, encode_segment, read_segment
 from errata.psoup.selection import factor_columns
 from errata.psoup.snapshot import SnapshotCache, SnapshotConflict, StreamSnapshot, stream_snapshot

@@ -22,7 +22,7 @@ from errata.model.bucket import Bucket
 from errata.model.registered import ColumnFactor, Conjunction
 from errata.model.time import EVERYTHING, LOWEST, Interval
 from errata.psoup.byte_cache import ByteCache
-from errata.psoup.predicate_index import PredicateIndex
+from errata.psoup.index.predicate_index import PredicateIndex
 from errata.psoup.segments import MatchStore
 from errata.psoup.snapshot import LiveKey, StreamSnapshot
 

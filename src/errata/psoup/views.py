@@ -28,7 +28,7 @@ from errata.catalog.view_tables import BucketMatches
 from errata.declare.site import Site
 from errata.model.bucket import Bucket
 from errata.model.registered import Conjunction, RegisteredQuery, ResultStrategy
-from errata.psoup.predicate_index import PredicateIndex
+from errata.psoup.index.predicate_index import PredicateIndex
 from errata.psoup.register import find_query
 from errata.psoup.segments import MatchStore
 from errata.psoup.selection import factor_columns, youngest_rows

@@ -20,12 +20,11 @@ from fastapi import FastAPI
 from starlette.responses import HTMLResponse
 
 from errata.psoup.http.answer_routes import answer_routes, follow_routes
-from errata.psoup.http.body_limit import BodyLimit
 from errata.psoup.http.description import describe, html_page
 from errata.psoup.http.messages import HealthMessage
+from errata.psoup.http.middleware import BodyLimit, QuickAnswers
 from errata.psoup.http.problems import add_problem_handlers
 from errata.psoup.http.query_routes import consumer_routes, query_routes
-from errata.psoup.http.quick_answers import QuickAnswers
 from errata.psoup.http.service import QueryService
 
 PREFIX = "/v1/queries"

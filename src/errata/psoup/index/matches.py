@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from errata.psoup.conjunction_table import DenseMatches, Numbers, SparseMatches
+from errata.psoup.index.conjunction_table import DenseMatches, Numbers, SparseMatches
 from errata.psoup.row_sets import WORD, RowSet, RowSetForm, header, position_type, run_counts
 
 _BITS_AT_ONCE = 1 << 22

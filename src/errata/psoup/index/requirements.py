@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from errata.model.columns import ColumnType, TypeKind
 from errata.model.registered import ColumnFactor, Conjunction, ConstantFactor, MemberFactor, NullFactor
 from errata.model.stream import Stream
-from errata.psoup.columns import EVERY_KEY, ColumnKeys, KeyRange, WholeKeys, column_keys
+from errata.psoup.index.keys import EVERY_KEY, ColumnKeys, KeyRange, WholeKeys, column_keys
 from errata.psoup.value_words import SHORT_DIGITS
 
 Attribute = str | tuple[str, str]

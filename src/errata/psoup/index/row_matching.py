@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from errata.psoup.conjunction_table import (
+from errata.psoup.index.conjunction_table import (
     BatchSegments,
     Compared,
     ConjunctionTable,
@@ -21,8 +21,8 @@ from errata.psoup.conjunction_table import (
     SparseMatches,
     spread,
 )
+from errata.psoup.index.value_segments import Segments
 from errata.psoup.row_sets import Mask, bits_at
-from errata.psoup.value_segments import Segments
 
 _PAIRS = 1 << 20
 """Pairs that are verified at a time, about."""

@@ -21,9 +21,16 @@ from math import isqrt
 import numpy as np
 import numpy.typing as npt
 
-from errata.psoup.conjunction_table import BatchSegments, Compared, ConjunctionTable, DenseMatches, Numbers, RangeSets
+from errata.psoup.index.conjunction_table import (
+    BatchSegments,
+    Compared,
+    ConjunctionTable,
+    DenseMatches,
+    Numbers,
+    RangeSets,
+)
+from errata.psoup.index.value_segments import Segments
 from errata.psoup.row_sets import WORD, Mask, Words, full_words, word_count
-from errata.psoup.value_segments import Segments
 
 _CHUNK_WORDS = 64
 """Words of bits that are worked out at once, at least: 4,096 rows."""

@@ -28,17 +28,8 @@ from errata.model.registered import (
     NullFactor,
 )
 from errata.model.stream import Stream
-from errata.psoup import (
-    bit_matching,
-    columns,
-    indexing,
-    matches,
-    matching,
-    predicate_index,
-    row_matching,
-    value_segments,
-)
-from errata.psoup.predicate_index import PredicateIndex
+from errata.psoup.index import bit_matching, indexing, keys, matches, predicate_index, row_matching, value_segments
+from errata.psoup.index.predicate_index import PredicateIndex
 from fixtures import chance
 from fixtures.oracle.matching import first_difference, matching_rows
 
@@ -157,16 +148,16 @@ def test_every_comparison_of_every_type(column: Column, comparison: Comparison) 
 GRID = [(value_segments, "_FEW_ROWS", 0), (indexing, "_FEW_ROWS", 0)]
 WAYS: Mapping[str, list[tuple[Any, str, int]]] = {
     "bits alone": [
-        (matching, "_FEW_FROM_ROWS", 10**9),
+        (predicate_index, "_FEW_FROM_ROWS", 10**9),
         (bit_matching, "_CHUNK_WORDS", 1),
         (bit_matching, "_CACHED_WORDS", 1),
     ],
-    "row by row": [(matching, "_FEW_FROM_ROWS", 1), (matching, "_FEW", 2), (row_matching, "_PAIRS", 50)],
+    "row by row": [(predicate_index, "_FEW_FROM_ROWS", 1), (predicate_index, "_FEW", 2), (row_matching, "_PAIRS", 50)],
     "bits at parting boundaries": [(bit_matching, "_MOST_LINES", 0), (bit_matching, "_FEW_LINES", 0)],
     "small blocks": [(bit_matching, "_BLOCK_WORDS", 1), (bit_matching, "_RANGES_AT_ONCE", 2)],
     "segments by the grid": [*GRID, (value_segments, "_MOST_STEPS", 10**6)],
     "a grid of few cells": [*GRID, (value_segments, "_FEWEST_CELLS", 1), (value_segments, "_CELLS_PER_CUT", 1)],
-    "strings by hash": [(columns, "_DISTINCT_TO_HASH", 0)],
+    "strings by hash": [(keys, "_DISTINCT_TO_HASH", 0)],
     "those concerned alone": [(predicate_index, "_FEW_CONCERNED", 0), (matches, "_BITS_AT_ONCE", 100)],
 }
 """By name, the constants that send every match one way."""
@@ -186,13 +177,13 @@ def test_conjunctions_of_few_rows_are_matched_row_by_row(monkeypatch: pytest.Mon
     """And those of many by bits: a batch is large, one conjunction has two rows of it, the other half of it."""
     routes: dict[str, list[int]] = {}
     for name in ("match_rows", "match_bits"):
-        plain = getattr(matching, name)
+        plain = getattr(predicate_index, name)
 
         def routed(table: Any, batch: Any, places: Any, compared: Any, *, name: str = name, plain: Any = plain) -> Any:
             routes[name] = sorted(table.numbers[places].tolist())
             return plain(table, batch, places, compared)
 
-        monkeypatch.setattr(matching, name, routed)
+        monkeypatch.setattr(predicate_index, name, routed)
     table = pa.table({"int_a": np.arange(5_000, dtype=np.int32), "int_b": np.zeros(5_000, np.int32)})
     conjunctions: dict[int, Conjunction] = {
         1: (MemberFactor("int_a", (7, 4_999)),),

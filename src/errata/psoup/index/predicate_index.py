@@ -1,8 +1,14 @@
 """The predicate index: the conjunctions of all registered queries over a stream, shared between them (section 4.2).
 
-    row      →  a key for each attribute (`columns`)  →  its segment (`value_segments`)
-    query    →  ranges of keys (`requirements`)       →  runs of segments, known beforehand
-    both     →  rows of each conjunction (`matching`)
+    row      →  a key for each attribute (`keys`)  →  its segment (`value_segments`)
+    query    →  ranges of keys (`requirements`)    →  runs of segments, known beforehand (`conjunction_table`)
+    both     →  rows of each conjunction, in one of two ways
+
+The way is chosen for each conjunction by how many rows its most selective range holds, which the rows' counts at the
+boundaries tell beforehand; a conjunction with a range that holds none is out.
+
+    few rows    `row_matching`: the rows of that range are verified one by one
+    many rows   `bit_matching`: a bit for each row, and the AND of all ranges
 
 Before rows are matched, those that concern nobody are set aside. Each conjunction has an entry, the one of its ranges
 that likely holds the fewest values, and a row in no entry is in no conjunction: it costs a look-up for each attribute,
@@ -20,15 +26,31 @@ import pyarrow as pa
 
 from errata.model.registered import ColumnFactor, Conjunction, Relation
 from errata.model.stream import Stream
-from errata.psoup.columns import ColumnKeys, Keys, differences, whole_keys
-from errata.psoup.conjunction_table import DenseMatches, Numbers, SparseMatches, batch_segments
-from errata.psoup.indexing import attribute_segments, conjunction_table, entrances
+from errata.psoup.index.bit_matching import match_bits
+from errata.psoup.index.conjunction_table import (
+    NO_MATCHES,
+    BatchSegments,
+    Compared,
+    ConjunctionTable,
+    DenseMatches,
+    Numbers,
+    SparseMatches,
+    batch_segments,
+)
+from errata.psoup.index.indexing import attribute_segments, conjunction_table, entrances
+from errata.psoup.index.keys import ColumnKeys, Keys, differences, whole_keys
+from errata.psoup.index.matches import Matches, among_all
+from errata.psoup.index.requirements import Attribute, Requirement, RequirementReader
+from errata.psoup.index.row_matching import match_rows
+from errata.psoup.index.value_segments import Segments, ValueSegments
 from errata.psoup.join_keys import compare, keyed_relation
-from errata.psoup.matches import Matches, among_all
-from errata.psoup.matching import match_all
-from errata.psoup.requirements import Attribute, Requirement, RequirementReader
 from errata.psoup.row_sets import Mask, Words, word_count, words_of
-from errata.psoup.value_segments import Segments, ValueSegments
+
+_FEW = 400
+"""A range with less than one row in so many is verified row by row. Chosen by `errata bench psoup`."""
+
+_FEW_FROM_ROWS = 1024
+"""Rows of a batch below which bits are always cheaper."""
 
 _FEW_CONCERNED = 8
 """Where the rows that concern anybody take less than one word in so many, they are matched by themselves."""
@@ -166,3 +188,27 @@ def compared_rows(table: pa.Table, factor: ColumnFactor) -> Mask:
     left, right = keyed.left, keyed.right
     found: Mask = compare(left.keys, keyed.comparison, right.keys) & left.present & right.present
     return found
+
+
+def match_all(table: ConjunctionTable, batch: BatchSegments, compared: Compared) -> tuple[DenseMatches, SparseMatches]:
+    """The rows that satisfy each conjunction; conjunctions that no row satisfies are left out."""
+    fewest = _fewest_rows(table, batch)
+    few = batch.rows // _FEW if batch.rows >= _FEW_FROM_ROWS else 0
+    sparse = np.flatnonzero((fewest > 0) & (fewest <= few))
+    dense = np.flatnonzero(fewest > few)
+    found = match_rows(table, batch, sparse, compared) if len(sparse) else NO_MATCHES
+    return match_bits(table, batch, dense, compared), found
+
+
+def _fewest_rows(table: ConjunctionTable, batch: BatchSegments) -> Segments:
+    """For each conjunction, how many rows its most selective range or set of ranges holds."""
+    fewest = np.full(len(table.numbers), batch.rows, np.int32)
+    for begins, ends in table.ranges:
+        within = fewest[: len(begins)]
+        np.minimum(within, batch.counts[ends] - batch.counts[begins], out=within)
+    held = table.members.counts(batch)
+    for places, numbers in table.sets:
+        ranged = numbers < len(held)
+        at = places[ranged]
+        fewest[at] = np.minimum(fewest[at], held[numbers[ranged]])
+    return fewest

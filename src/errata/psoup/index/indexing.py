@@ -10,11 +10,11 @@ from itertools import count
 import numpy as np
 
 from errata.model.registered import ColumnFactor
-from errata.psoup.columns import GREATEST, LEAST, KeyRange, Keys
-from errata.psoup.conjunction_table import ConjunctionTable, Numbers, RangeSets
-from errata.psoup.requirements import Attribute, Ranges, Requirement
+from errata.psoup.index.conjunction_table import ConjunctionTable, Numbers, RangeSets
+from errata.psoup.index.keys import GREATEST, LEAST, KeyRange, Keys
+from errata.psoup.index.requirements import Attribute, Ranges, Requirement
+from errata.psoup.index.value_segments import Segments, ValueSegments
 from errata.psoup.row_sets import Mask
-from errata.psoup.value_segments import Segments, ValueSegments
 
 _FEW_ROWS = 512
 """Rows up to which two comparisons are faster than reading a grid."""

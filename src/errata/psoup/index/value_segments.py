@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from errata.psoup.columns import GREATEST, LEAST, KeyRange, Keys
+from errata.psoup.index.keys import GREATEST, LEAST, KeyRange, Keys
 from errata.psoup.row_sets import Mask
 
 Segments = npt.NDArray[np.int32]

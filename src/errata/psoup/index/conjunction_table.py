@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from errata.psoup.index.value_segments import Segments
 from errata.psoup.row_sets import Words
-from errata.psoup.value_segments import Segments
 
 Numbers = npt.NDArray[np.int64]
 
