@@ -271,6 +271,19 @@ def test_a_query_that_has_stopped_holds_those_that_read_it() -> None:
     assert [each.name for each in resumed] == ["low", "mid", "top"]
 
 
+def test_a_query_with_nothing_to_do_holds_no_others() -> None:
+    catalog = there()
+    catalog.correct("low")
+    catalog.stop("low", 6)
+    catalog.settles = False
+    for pending in (0, 1):  # revisions of rows that have not come change nothing
+        catalog.pend("feed", pending)
+        for request in (StepRequest(evaluates=False, probes=True), StepRequest(probes=True, busy=["low"])):
+            found = catalog.steps(request)
+            assert not any(each.held_by for each in found)
+            assert [(each.kind, each.name) for each in found if each.due] == [(CORRECT, "mid"), (CORRECT, "top")]
+
+
 def test_a_query_that_another_runner_works_on_is_passed_over() -> None:
     catalog = there()
     catalog.bring("feed", 30)

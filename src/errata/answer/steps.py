@@ -175,7 +175,8 @@ class StepList:
         before = {each: earlier[each] for each in self._reads[name] if earlier.get(each)}
         found = [self._correction(name, before), self._evaluation(name, before)]
         some = [each for each in found if each is not None]
-        first = next((each for each in some if each.waits is None), None)
+        # Where all of a step would come of earlier ones, and nothing does, there is no step when its turn comes.
+        first = next((each for each in some if each.waits is None and (each.changes or not each.idle)), None)
         if first is not None and (name in self._request.busy or self._still_stopped(first, earlier)):
             return [replace(each, held_by=name) for each in some]
         return some
