@@ -323,6 +323,7 @@ def _bucket_from_row(row: Row[Any]) -> Bucket:
         row.masked,
         _bounds(row.ve_min, row.ve_max),
         Resolution(row.sampling_rate, Interval(row.hash_low, row.hash_high)),
+        row.original,
     )
 
 

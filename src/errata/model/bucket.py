@@ -7,7 +7,7 @@ rows are to the archive; bounds of times and of groups let a reader skip it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -42,6 +42,10 @@ class Role(StrEnum):
     """Of a query: results in other buckets that a correction has retracted."""
     PARTS = "parts"
     """Of a query: partial aggregates of its final results."""
+    COPY = "copy"
+    """Of a stream: the rows of a base bucket whose sampling hash lies in the copy's span. It names its original."""
+    SUMMARY = "summary"
+    """Of a stream: partial aggregates of the rows of a base bucket. It names its original."""
     LINEAGE = "lineage"
     """Of a query: for each result the first and the last time of the rows that it was computed from. In the index such
     a bucket reaches from the first of these rows to the last result."""
@@ -56,6 +60,9 @@ class Layout(StrEnum):
     """The same, but sorted by group and then by order inside."""
     CLUSTERED = "clustered"
     """Pieces of one sorted table that do not overlap, found through Parquet's own statistics."""
+    RANDOMIZED = "randomized"
+    """In blocks by the sampling hash, and in stream order within a block: a sample is read block by block
+    (oscar-archives-2004, 4.1.3)."""
     PLAIN = "plain"
     """Pieces of one growing table, in the order of arrival; all of them are read."""
 
@@ -96,7 +103,7 @@ class Groups:
 @dataclass(frozen=True, slots=True)
 class Resolution:
     """Which part of an archive's rows a bucket has: those whose sampling hash lies in a span (Chandrasekaran and
-    Franklin 2004). Every bucket that is written today has all."""
+    Franklin 2004). All but copies have all."""
 
     rate: float = 1.0
     """The expected share of the rows, above 0."""
@@ -141,6 +148,8 @@ class NewBucket:
     ends: Bounds | None = None
     """Of results: the least and the greatest end of a lifetime."""
     resolution: Resolution = FULL_RESOLUTION
+    reduced: Sequence[NewBucket] = ()
+    """Copies and summaries of the bucket, which become visible with it."""
 
     def __post_init__(self) -> None:
         if (self.path is None) == (self.data is None):
@@ -178,6 +187,8 @@ class Bucket:
     """The number of its rows that are superseded now."""
     ends: Bounds | None = None
     resolution: Resolution = FULL_RESOLUTION
+    original: int | None = None
+    """Of a copy or summary: the id of the base bucket that it was made from."""
 
     @property
     def inline(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from errata.errors import UsageError, unknown_name_error
 from errata.model.bucket import Layout
 from errata.model.columns import FLOATING_KINDS, Column, ColumnType, TypeKind, check_name
+from errata.model.reduction import NO_REDUCTION, ReducedArchives, reduced_from_record, reduced_to_record
 from errata.model.time import DAY, format_duration
 
 ARRIVAL_COLUMN = "arrived"
@@ -108,6 +109,7 @@ class Stream:
     relation: RelationKind | None = None
     deleted: str | None = None
     """Of a relation: the boolean column that is true in a version that is a tombstone."""
+    reduced: ReducedArchives = NO_REDUCTION
 
     def __post_init__(self) -> None:
         check_name("stream", self.name)
@@ -244,6 +246,7 @@ def stream_to_record(stream: Stream) -> dict[str, Any]:
         "horizon": stream.horizon,
         "landing": landing and {"path": landing.path, "settle": landing.settle, "then": landing.then.value},
         **({} if stream.relation is None else {"relation": stream.relation.value, "deleted": stream.deleted}),
+        **({} if stream.reduced.is_empty else {"reduce": reduced_to_record(stream.reduced)}),
     }
 
 
@@ -268,4 +271,5 @@ def stream_from_record(name: str, record: dict[str, Any]) -> Stream:
         landing=landing and LandingFolder(landing["path"], landing["settle"], LandedFileAction(landing["then"])),
         relation=relation and RelationKind(relation),
         deleted=record.get("deleted"),
+        reduced=reduced_from_record(record.get("reduce")),
     )

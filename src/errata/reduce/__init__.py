@@ -1,0 +1,1 @@
+"""Archives read at reduced resolution: rates, copies, summaries and what is estimated from them."""
