@@ -226,16 +226,16 @@ buckets = Table(
     Column("removed_in", BigInteger),
     Column("original", BigInteger),
     Index(None, "stream_id", "role", "span_class", "vs_min"),
-    Index("ix_buckets_original", "original"),
+    Index(None, "original"),
     Index("ix_buckets_ends", "stream_id", "role", "ve_max"),
     Index(None, "added_in"),
     Index(None, "path"),
 )
 """The bucket index. span_class is the bit length of vs_max - vs_min: see `catalog/buckets.py`. The vs range of an
 overlay covers its mask range and its content range. No revision up to `floor` concerns the rows of a base bucket;
-those up to `folded` may be worked into them. `masked` is the number of rows that are superseded now.
-A bucket has the rows whose sampling hash is from hash_low on and below hash_high, the share `sampling_rate` of all.
-Of a copy or a summary, `original` is the id of the base bucket that it was made from."""
+those up to `folded` may be worked into them; `masked` of its rows are superseded now. A bucket has the rows whose
+sampling hash is from hash_low on and below hash_high, the share `sampling_rate` of all; `original` is the id of the
+base bucket that a copy or a summary was made from."""
 
 bucket_data = Table(
     "bucket_data",
