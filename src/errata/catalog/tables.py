@@ -231,11 +231,10 @@ buckets = Table(
     Index(None, "added_in"),
     Index(None, "path"),
 )
-"""The bucket index. span_class is the bit length of vs_max - vs_min: see `catalog/buckets.py`. The vs range of an
-overlay covers its mask range and its content range. No revision up to `floor` concerns the rows of a base bucket;
-those up to `folded` may be worked into them; `masked` of its rows are superseded now. A bucket has the rows whose
-sampling hash is from hash_low on and below hash_high, the share `sampling_rate` of all; `original` is the id of the
-base bucket that a copy or a summary was made from."""
+"""The bucket index. span_class is the bit length of vs_max - vs_min. The vs range of an overlay covers its mask range
+and its content range. No revision up to `floor` concerns the rows of a base bucket; those up to `folded` may be
+worked into them; `masked` of its rows are superseded now. Its rows have a sampling hash from hash_low on and below
+hash_high, the share `sampling_rate` of all; `original` is the base bucket of a copy or a summary."""
 
 bucket_data = Table(
     "bucket_data",
