@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -16,6 +16,8 @@ import pytest
 from deploy.processes import Children, ProcessEnded
 
 HOUSE = Path(__file__).resolve().parents[2]
+PATIENCE = 90.0
+"""Seconds after which something that is to happen by itself has not happened, also on a busy machine."""
 SLEEPING = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
 
 # Like a task of Airflow: a grandchild in a process group of its own, that does not mind SIGTERM.
@@ -81,7 +83,7 @@ def children(tmp_path: Path) -> Iterator[Children]:
 def said(children: Children, name: str) -> str:
     """The first line that a process has written."""
     log = children.logs / f"{name}.log"
-    children.until(lambda: log.read_text().endswith("\n"), name, patience=20)
+    children.until(lambda: log.read_text().endswith("\n"), name, patience=PATIENCE)
     return log.read_text().splitlines()[0]
 
 
@@ -92,17 +94,29 @@ def alive(pid: int) -> bool:
         return False
 
 
-def kill(*pids: int) -> None:
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
 
 
-def await_end(*pids: int, patience: float = 20) -> None:
+def kill_with_guard(guard: int, command: int, *others: int) -> None:
+    """Kill a command and its guard at one instant. The guard stands still meanwhile: otherwise it would end what is
+    left of the command, and its own end would end the command before that is killed."""
+    os.kill(guard, signal.SIGSTOP)
+    until(lambda: psutil.Process(guard).status() == psutil.STATUS_STOPPED, "the guard stands still")
+    for pid in (command, guard, *others):
+        kill(pid)
+
+
+def await_end(*pids: int) -> None:
     """Wait until processes have ended that are not our children."""
-    end = time.monotonic() + patience
-    while left := [pid for pid in pids if alive(pid)]:
-        assert time.monotonic() < end, f"still there: {left}"
-        time.sleep(0.05)
+    until(lambda: not any(map(alive, pids)), f"{pids} have ended")
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end, f"still not: {what}"
+        time.sleep(0.02)
 
 
 def guard_of(folder: Path, name: str) -> int:
@@ -114,7 +128,7 @@ def test_who_ends_is_told_with_the_end_of_its_log(children: Children) -> None:
     children.check()
     children.start("broken", [sys.executable, "-c", "print('no such table'); raise SystemExit(3)"], os.environ)
     with pytest.raises(ProcessEnded) as told:
-        children.until(lambda: False, "nothing", patience=20)
+        children.until(lambda: False, "nothing", patience=PATIENCE)
     assert "broken has ended: exit code 3" in str(told.value)
     assert "| no such table" in str(told.value)
     assert "broken.log" in str(told.value)
@@ -151,7 +165,7 @@ def test_what_a_killed_process_had_begun_ends_although_it_ignores_sigterm(childr
     kill(scheduler)
     await_end(*workers)
     with pytest.raises(ProcessEnded, match="scheduler has ended: killed by SIGKILL"):
-        children.until(lambda: False, "nothing", patience=20)
+        children.until(lambda: False, "nothing", patience=PATIENCE)
     children.stop("scheduler")
 
 
@@ -166,9 +180,9 @@ def test_orphans_in_sessions_of_their_own_end_as_well(children: Children) -> Non
 def test_nothing_is_left_where_the_guard_was_killed_too(children: Children, tmp_path: Path) -> None:
     children.start("scheduler", [sys.executable, "-c", SCHEDULER], os.environ)
     scheduler, *workers = map(int, said(children, "scheduler").split())
-    kill(guard_of(tmp_path, "scheduler"), scheduler)
+    kill_with_guard(guard_of(tmp_path, "scheduler"), scheduler)
     with pytest.raises(ProcessEnded):
-        children.until(lambda: False, "nothing", patience=20)
+        children.until(lambda: False, "nothing", patience=PATIENCE)
     assert list(children.take_ended()) == ["scheduler"]
     assert [each for each in (scheduler, *workers) if alive(each)] == []
     assert children.running == []
@@ -204,7 +218,7 @@ def test_services_end_when_who_started_them_is_killed(tmp_path: Path, supervisor
 def test_the_next_start_ends_workers_whose_guard_was_killed(tmp_path: Path, supervisor: subprocess.Popen[str]) -> None:
     after = Children(tmp_path)
     scheduler, *workers = map(int, said(after, "scheduler").split())
-    kill(supervisor.pid, guard_of(tmp_path, "scheduler"), scheduler)
+    kill_with_guard(guard_of(tmp_path, "scheduler"), scheduler, supervisor.pid)
     supervisor.wait()
     assert all(map(alive, workers))
     assert after.clear_up() == ["scheduler"]
@@ -217,7 +231,7 @@ def test_what_was_stopped_is_started_again_in_the_same_way(children: Children) -
     children.stop("outer")
     children.start_again("outer")
     log = children.logs / "outer.log"
-    children.until(lambda: len(log.read_text().splitlines()) == 2, "the second", patience=20)
+    children.until(lambda: len(log.read_text().splitlines()) == 2, "the second", patience=PATIENCE)
     assert alive(int(log.read_text().splitlines()[1]))
     assert log.read_text().splitlines()[0] == first
     assert children.running == ["outer"]
