@@ -1,0 +1,267 @@
+"""Summaries: windowed aggregates of a stream that are kept as a stream of their own (Chandrasekaran and Franklin 2004,
+section 4.2).
+
+A summary means a query, `SELECT window_start AS at, <group>, <aggregates> FROM <stream> GROUP BY <group>, window(…)`,
+and is planned as one: its columns and their types, and what of the stream it needs, are those of the plan. Here it is
+also taken apart into what can be kept for each bucket of the stream:
+
+- exact parts (counts, sums, extremes), which add up in any order;
+- sketches (distinct counts, quantiles), which can be merged, and from which nothing can be subtracted. In the plan an
+  exact aggregate of the same type stands for a sketch.
+
+Parts are known by a digest of all that decides about their values, so that parts of another declaration are not read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from errata.errors import ErrataError, UsageError, unknown_name_error
+from errata.language.coercion import TypeFamily, type_family
+from errata.language.expr import Ref
+from errata.language.nodes import Aggregate, Group, Projection, TimeWindow
+from errata.language.plan import Plan
+from errata.language.queries import read_query, stream_source
+from errata.model.columns import FLOATING_KINDS, Column, ColumnType, TypeKind
+from errata.model.reduction import SummaryDeclaration
+from errata.model.stream import Stream
+from errata.model.time import format_duration
+
+AT = "at"
+"""The column with the start of the window."""
+
+PARTS_VERSION = 1
+"""The version of the parts' layout: raised when older parts cannot be read any more."""
+
+ADDING_UP = ("count", "sum", "avg", "min", "max")
+"""Aggregates whose parts add up."""
+
+_SKETCH = re.compile(r"\s*(approx_count_distinct|approx_percentile)\s*\((.*)\)\s*", re.IGNORECASE | re.DOTALL)
+_DISTINCT_KINDS = frozenset({TypeKind.INT, TypeKind.BIGINT, TypeKind.STRING})
+
+
+class SketchKind(StrEnum):
+    """What a sketch estimates."""
+
+    DISTINCT = "approx_count_distinct"
+    QUANTILE = "approx_percentile"
+
+
+@dataclass(frozen=True, slots=True)
+class ExactMeasure:
+    """An aggregate of a summary that is computed exactly."""
+
+    name: str
+    function: str
+    column: Column | None
+    """The column that it is of; None for count(*)."""
+    type: ColumnType
+
+
+@dataclass(frozen=True, slots=True)
+class SketchMeasure:
+    """An aggregate of a summary that is estimated from a sketch."""
+
+    name: str
+    kind: SketchKind
+    column: Column
+    type: ColumnType
+    rank: float = 0.0
+    """Of a quantile: the share of the values that are at most the result."""
+
+
+@dataclass(frozen=True)
+class SummaryForm:
+    """A summary of a stream, planned and taken apart."""
+
+    stream: Stream
+    declaration: SummaryDeclaration
+    text: str
+    """The query that it means; an exact aggregate stands for each sketch."""
+    plan: Plan
+    exact: tuple[ExactMeasure, ...]
+    sketches: tuple[SketchMeasure, ...]
+
+    @property
+    def name(self) -> str:
+        return self.declaration.name
+
+    @property
+    def window(self) -> int:
+        return self.declaration.window
+
+    @property
+    def group(self) -> tuple[Column, ...]:
+        return tuple(self.stream.column(name) for name in self.declaration.group)
+
+    @cached_property
+    def columns_read(self) -> tuple[str, ...]:
+        """The columns of the stream that the parts are computed from."""
+        exact = [each.column.name for each in self.exact if each.column is not None]
+        sketched = [each.column.name for each in self.sketches]
+        return tuple(dict.fromkeys((self.stream.order, *self.declaration.group, *exact, *sketched)))
+
+    @cached_property
+    def digest(self) -> str:
+        """Of everything that decides about the values of the exact parts."""
+        return self._digest([[each.function, _column_record(each.column)] for each in self.exact])
+
+    @cached_property
+    def sketch_digest(self) -> str:
+        """The same of the sketches."""
+        return self._digest([[each.kind.value, _column_record(each.column)] for each in self.sketches])
+
+    def _digest(self, parts: list[list[object]]) -> str:
+        group = [_column_record(each) for each in self.group]
+        order = _column_record(self.stream.column(self.stream.order))
+        record = [PARTS_VERSION, order, self.window, group, sorted(parts, key=json.dumps)]
+        return hashlib.sha256(json.dumps(record).encode()).hexdigest()
+
+
+def _column_record(column: Column | None) -> list[str] | None:
+    return None if column is None else [column.name, str(column.type)]
+
+
+def summary_forms(stream: Stream) -> tuple[SummaryForm, ...]:
+    """The summaries that a stream declares, planned."""
+    return tuple(read_summary(stream, each, f"summary {each.name}") for each in stream.reduced.summaries)
+
+
+def read_summary(stream: Stream, declaration: SummaryDeclaration, where: str) -> SummaryForm:
+    """A declared summary, planned over its stream. `where`: what mistakes call the declaration."""
+    _check_shape(stream, declaration, where)
+    sketches = {name: _read_sketch(stream, name, sql, where) for name, sql in declaration.aggregates.items()}
+    plan_items = {
+        name: sql if (sketch := sketches[name]) is None else _stand_in(sketch)
+        for name, sql in declaration.aggregates.items()
+    }
+    text = _query_text(stream, declaration, plan_items)
+    plan = read_query(text, where, {stream.name: stream_source(stream)})
+    wanted = (AT, *declaration.group, *declaration.aggregates)
+    if (
+        not isinstance(plan, Projection)
+        or not isinstance(plan.input, Group)
+        or tuple(each.name for each in plan.outputs) != wanted
+        or plan.input.window != TimeWindow(declaration.window, declaration.window)
+    ):
+        raise _no_aggregate_error(where, "what follows `select`", "each column of a summary is one aggregate")
+    by_name = {each.name: each for each in plan.input.aggregates}
+    exact = tuple(
+        _read_exact(stream, output.name, by_name.get(output.expr.name) if isinstance(output.expr, Ref) else None, where)
+        for output in plan.outputs[1 + len(declaration.group) :]
+        if sketches[output.name] is None
+    )
+    return SummaryForm(stream, declaration, text, plan, exact, tuple(each for each in sketches.values() if each))
+
+
+def _check_shape(stream: Stream, declaration: SummaryDeclaration, where: str) -> None:
+    if stream.relation is not None:
+        raise UsageError(
+            f"{stream.name} is a relation and has no summaries",
+            where=where,
+            why="its versions are valid for a time; a window would count them where they begin",
+            how="summarise a stream",
+        )
+    if declaration.window < 1:
+        raise UsageError("the window of a summary is more than zero", where=where, how="write window: 1 hour")
+    if not declaration.aggregates:
+        raise UsageError("a summary computes something", where=where, how="write select: {n: count(*)}")
+    names = [AT, *declaration.group, *declaration.aggregates]
+    for name in declaration.group:
+        if name not in stream.names:
+            raise unknown_name_error("column in group", name, stream.names, where)
+        if stream.column(name).type.kind in FLOATING_KINDS:
+            raise UsageError(
+                f"column {name} is a {stream.column(name).type} and cannot be in the group of a summary",
+                where=where,
+                why="equality of floating point numbers does not identify anything reliably",
+                how="group by another column",
+            )
+    for name in declaration.aggregates:
+        Column(name, stream.order_type)
+    if twice := sorted({name for name in names if [each.lower() for each in names].count(name.lower()) > 1}):
+        raise UsageError(
+            f"a summary has two columns {twice[0]}",
+            where=where,
+            why=f"its columns are {AT}, the start of the window, the group, and the aggregates",
+            how="give the aggregate another name",
+        )
+
+
+def _query_text(stream: Stream, declaration: SummaryDeclaration, items: dict[str, str]) -> str:
+    group = [f"`{name}`" for name in declaration.group]
+    window = f"'{format_duration(declaration.window)}'" if stream.timed else str(declaration.window)
+    shown = [f"window_start AS `{AT}`", *group, *(f"{sql} AS `{name}`" for name, sql in items.items())]
+    by = ", ".join([*group, f"window(`{stream.order}`, {window})"])
+    return " ".join(("SELECT", ", ".join(shown), f"FROM `{stream.name}`", f"GROUP BY {by}"))
+
+
+def _read_exact(stream: Stream, name: str, found: Aggregate | None, where: str) -> ExactMeasure:
+    """An output of the plan as an aggregate whose parts add up."""
+    if found is None:
+        raise _no_aggregate_error(where, name, "each column of a summary is one aggregate")
+    if found.distinct or found.function not in ADDING_UP:
+        shown = f"{found.function}(DISTINCT …)" if found.distinct else f"{found.function}(…)"
+        raise _no_aggregate_error(where, name, f"{shown} of a window does not follow from those of its parts")
+    if found.argument is None:
+        return ExactMeasure(name, found.function, None, found.type)
+    if not isinstance(found.argument, Ref):
+        raise _no_aggregate_error(where, name, "a summary aggregates columns, not expressions over them")
+    return ExactMeasure(name, found.function, _argument_column(stream, found.argument), found.type)
+
+
+def _argument_column(stream: Stream, argument: Ref) -> Column:
+    return stream.column(argument.name.rpartition(".")[2])
+
+
+def _no_aggregate_error(where: str, name: str, why: str) -> UsageError:
+    return UsageError(
+        f"{name} cannot be kept in a summary",
+        where=where,
+        why=why,
+        how=f"write one of {', '.join(ADDING_UP)} of a column, count(*), approx_count_distinct(column) or"
+        " approx_percentile(column, 0.5)",
+    )
+
+
+def _read_sketch(stream: Stream, name: str, sql: str, where: str) -> SketchMeasure | None:
+    """The sketch that an aggregate's text asks for; None if it is an exact aggregate."""
+    found = _SKETCH.fullmatch(sql)
+    if found is None:
+        return None
+    kind = SketchKind(found[1].lower())
+    column_name, *rest = (each.strip().strip("`") for each in found[2].split(","))
+    known = {each.lower(): each for each in stream.names}
+    if column_name.lower() not in known:
+        raise unknown_name_error("column", column_name, stream.names, f"{where}, {name}")
+    column = stream.column(known[column_name.lower()])
+    if kind is SketchKind.DISTINCT:
+        if rest or column.type.kind not in _DISTINCT_KINDS:
+            raise _sketch_error(where, name, kind, "it counts the distinct values of one int, bigint or string column")
+        return SketchMeasure(name, kind, column, ColumnType(TypeKind.BIGINT))
+    if len(rest) != 1 or type_family(column.type) is not TypeFamily.NUMBER:
+        raise _sketch_error(where, name, kind, "it has a column of numbers and a share between 0 and 1")
+    try:
+        rank = float(rest[0])
+    except ValueError as error:
+        raise _sketch_error(where, name, kind, f"{rest[0]} is not a number") from error
+    if not 0 <= rank <= 1:
+        raise _sketch_error(where, name, kind, f"{rest[0]} is not between 0 and 1")
+    return SketchMeasure(name, kind, column, ColumnType(TypeKind.DOUBLE), rank)
+
+
+def _sketch_error(where: str, name: str, kind: SketchKind, why: str) -> ErrataError:
+    shown = "approx_count_distinct(buyer)" if kind is SketchKind.DISTINCT else "approx_percentile(price, 0.5)"
+    return UsageError(f"{name} cannot be estimated", where=where, why=why, how=f"write it like {shown}")
+
+
+def _stand_in(sketch: SketchMeasure) -> str:
+    """An exact aggregate of the type of a sketch's result."""
+    if sketch.kind is SketchKind.DISTINCT:
+        return f"count(`{sketch.column.name}`)"
+    return f"max(CAST(`{sketch.column.name}` AS double))"
