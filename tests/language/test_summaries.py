@@ -60,7 +60,7 @@ def test_what_cannot_be_kept_is_refused(aggregate: str, group: tuple[str, ...], 
 
 
 def test_names_windows_and_relations_are_checked() -> None:
-    with pytest.raises(UsageError, match="two columns symbol"):
+    with pytest.raises(UsageError, match="two columns Symbol"):
         form({"Symbol": "count(*)", "symbol": "count(*)"})
     with pytest.raises(UsageError, match="computes something"):
         form({})

@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.archive.bucket_writer import order_values
 from errata.errors import ErrataError
 from errata.intake.types import arrow_type
 from errata.language.summaries import AT, ExactMeasure, SummaryForm
@@ -103,7 +102,8 @@ def window_starts(values: np.ndarray, window: int) -> tuple[np.ndarray, np.ndarr
 
 def partial_aggregates(form: SummaryForm, rows: pa.Table) -> pa.Table:
     """The parts of these rows, which have at least the columns that the form reads."""
-    starts, exists = window_starts(order_values(rows[form.stream.order]), form.window)
+    places = rows[form.stream.order].cast(pa.int64()).to_numpy(zero_copy_only=False)
+    starts, exists = window_starts(places, form.window)
     rows = rows.select(list(form.columns_read)).append_column(WINDOW, pa.array(starts))
     if not exists.all():
         rows = rows.filter(pa.array(exists))
