@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from sqlglot.tokenizer_core import Token
 
 from errata.errors import ErrataError, UsageError
 from errata.language import queries
@@ -21,7 +23,7 @@ from errata.language.queries import (
     stream_source,
 )
 from errata.language.reading.mistakes import LanguageError, SqlText
-from errata.language.reading.parser import parse_sql
+from errata.language.reading.parser import parse_tokens
 from errata.model.columns import Column, ColumnType, TypeKind
 from errata.model.stream import Stream
 from fixtures.paper_sources import paper_sources
@@ -222,11 +224,11 @@ def test_only_ten_of_many_mistakes_are_shown() -> None:
 def test_each_text_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
 
-    def counting(text: SqlText) -> object:
+    def counting(text: SqlText, tokens: Sequence[Token]) -> object:
         parsed.append(text.name)
-        return parse_sql(text)
+        return parse_tokens(text, tokens)
 
-    monkeypatch.setattr(queries, "parse_sql", counting)
+    monkeypatch.setattr(queries, "parse_tokens", counting)
     read_queries([declared("b", "SELECT src FROM a"), declared("a", "SELECT src FROM link1")], SOURCES)
     assert parsed == ["queries/b.sql", "queries/a.sql"]
 

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import cast
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import Token
 
 from errata.errors import ErrataError, UsageError
 from errata.language.plan import Field, Plan, Source, SourceKind
 from errata.language.plan_text import has_timestamps
 from errata.language.reading.mistakes import TOO_DEEP, LanguageError, SqlText
-from errata.language.reading.parser import parse_sql
+from errata.language.reading.parser import parse_tokens, tokenize
+from errata.language.reading.samples import SampleClauses, refuse_samples, split_samples
 from errata.language.reading.scope import SourceCatalog
 from errata.language.reading.select import lower_statement
 from errata.model.columns import ColumnType, TypeKind
@@ -63,10 +65,21 @@ def read_query(
     return _lower_tree(_checked_tree(whole, known), whole, known, early=early)
 
 
+def read_one_time_query(text: str, where: str, sources: Mapping[str, Source], others: Sequence[str] = ()) -> Plan:
+    """The plan of a query that is answered once, in which streams may be sampled."""
+    whole = SqlText(text, where)
+    known = SourceCatalog(sources, others)
+    tree, samples = _tree_and_samples(whole, known)
+    try:
+        return lower_statement(tree, whole, known, samples=samples)
+    except RecursionError:
+        raise whole.mistake(0, *TOO_DEEP) from None
+
+
 def read_names(text: str, where: str) -> tuple[str, ...]:
     """The streams, relations and queries that a text reads, as it names them; the first reading first."""
     whole = SqlText(text, where)
-    return _names_in_tree(_checked_tree(whole), whole)
+    return _names_in_tree(_tree_and_samples(whole)[0], whole)
 
 
 def naming_advice(name: str) -> str | None:
@@ -96,9 +109,18 @@ def _names_in_text(sql: str, name: str) -> bool:
 
 
 def _checked_tree(text: SqlText, known: SourceCatalog | None = None) -> exp.Expression:
+    return _parsed_tree(text, refuse_samples(text, tokenize(text), "queries whose answers are kept"), known)
+
+
+def _tree_and_samples(text: SqlText, known: SourceCatalog | None = None) -> tuple[exp.Expression, SampleClauses]:
+    tokens, samples = split_samples(text, tokenize(text))
+    return _parsed_tree(text, tokens, known), samples
+
+
+def _parsed_tree(text: SqlText, tokens: Sequence[Token], known: SourceCatalog | None) -> exp.Expression:
     try:
         # Every query is an expression, too, which its type does not say.
-        return cast("exp.Expression", parse_sql(text))
+        return cast("exp.Expression", parse_tokens(text, tokens))
     except LanguageError as error:
         raise (_naming_mistake(text, known) if known is not None else None) or error from None
 

@@ -8,11 +8,13 @@ from sqlglot import exp
 
 from errata.errors import UsageError, candidates_text
 from errata.language.nodes import Negation, Scan, Sliding, SlidingRows
-from errata.language.plan import Plan
+from errata.language.plan import Plan, Source, SourceKind
 from errata.language.reading.literals import is_calendar_interval
 from errata.language.reading.mistakes import REFUSED_FUNCTIONS, SqlText
 from errata.language.reading.parser import refuse_unknown_parts, unknown_construct
+from errata.language.reading.samples import WrittenSample
 from errata.language.reading.scope import CommonTable, CommonTables, FromItem, StatementScope, from_item
+from errata.language.sampling import CLAUSE, sampled_source
 from errata.language.times import OwnTime, row_times
 from errata.model.time import parse_duration
 
@@ -96,7 +98,14 @@ class FromInputs:
                 node, f"{node.name} has a name before it", how=f"streams have one name: {node.name}"
             )
         refuse_unknown_parts(self.text, node, {"this", "alias"})
-        return self._part(node, within, self._alias(node))
+        return self._part(node, within, self._alias(node), self._sample_behind_alias(node))
+
+    def _sample_behind_alias(self, node: exp.Table) -> WrittenSample | None:
+        """The TABLESAMPLE behind the alias of a stream: it is the stream that is sampled."""
+        alias = node.args.get("alias")
+        if alias is None or not isinstance(node.this, exp.Identifier):
+            return None
+        return self.statement.samples.behind(alias.this)
 
     def _no_part(self, node: exp.Expression) -> Exception:
         if isinstance(node, exp.Subquery):
@@ -105,14 +114,17 @@ class FromInputs:
             )
         return unknown_construct(self.text, node)
 
-    def _part(self, place: exp.Expression, node: exp.Expression, alias: str | None) -> FromItem:
+    def _part(
+        self, place: exp.Expression, node: exp.Expression, alias: str | None, sample: WrittenSample | None = None
+    ) -> FromItem:
         name = alias or self._own_name(node)
         if name is None:
             what = "(SELECT ...)" if isinstance(node, exp.Query) else f"{node.name}(...)"
             raise self.text.mistake(place, "this part of FROM has no name", how=f"write {what} AS name")
         self.statement.check_alias(place, name)
         unique = self.statement.alias(name)
-        return from_item(name, unique, self._argument(node, unique))
+        plan = self._argument(node, unique) if sample is None else self._named(node, unique, sample)
+        return from_item(name, unique, plan)
 
     def _alias(self, node: exp.Expression) -> str | None:
         alias = node.args.get("alias")
@@ -156,14 +168,35 @@ class FromInputs:
             node, "here stands what is read", how="name a stream or query, or write sliding(...) or (SELECT ...)"
         )
 
-    def _named(self, node: exp.Expression, alias: str) -> Plan:
+    def _named(self, node: exp.Expression, alias: str, behind: WrittenSample | None = None) -> Plan:
+        name = node.this if isinstance(node, exp.Column) else node
+        sample = self._one_sample(self.statement.samples.behind(name), behind)
         common = self.commons.get(node.name.lower())
         if common is not None:
+            if sample is not None:
+                raise self._no_stream(sample, f"{common.name} is a query under WITH")
             return self._common(node, common, alias)
         source = self.statement.known.find(node.name)
         if source is None:
             raise self.statement.unknown_name_error(node, node.name, self.commons)
-        return self.statement.scan(node, source, alias)
+        if sample is None:
+            return self.statement.scan(node, source, alias)
+        if source.kind is not SourceKind.STREAM:
+            raise self._no_stream(sample, f"{source.name} is a {_kind_word(source)}")
+        return self.statement.scan(node, sampled_source(source, sample.clause), alias)
+
+    def _one_sample(self, before: WrittenSample | None, behind: WrittenSample | None) -> WrittenSample | None:
+        if before is not None and behind is not None:
+            raise self.text.mistake(behind.place, f"{CLAUSE} is there twice", how="keep one of them")
+        return before or behind
+
+    def _no_stream(self, sample: WrittenSample, why: str) -> Exception:
+        return self.text.mistake(
+            sample.place,
+            f"{CLAUSE} stands behind the name of a stream",
+            f"{why}; samples are of streams, whose rows have a sampling hash",
+            f"write out what it reads, with {CLAUSE} behind its stream",
+        )
 
     def _common(self, place: exp.Expression, common: CommonTable, alias: str) -> Plan:
         self.statement.count_input(place)
@@ -261,6 +294,10 @@ class FromInputs:
                 f"convert one: in place of the right input write a SELECT in brackets, with CAST(... AS {mine.type})",
             )
         return mine.name, theirs.name
+
+
+def _kind_word(source: Source) -> str:
+    return "query" if source.kind is SourceKind.QUERY else "relation"
 
 
 def is_relation(plan: Plan) -> bool:

@@ -164,12 +164,6 @@ _GROUPING_SETS_REFUSAL = (
     "ROLLUP, CUBE and GROUPING SETS are several groupings in one",
     "write each grouping as a query, and put them together with UNION ALL",
 )
-_SAMPLE_REFUSAL = (
-    "TABLESAMPLE is not part of the language",
-    "a sample that differs from time to time gives no answer that could be corrected",
-    None,
-)
-
 REFUSED_SYNTAX: dict[str, SyntaxRefusal] = {
     "limit": ("LIMIT is not part of the language", _ORDER_REASON, "keep all rows, and limit where the answer is read"),
     "fetch": ("FETCH is not part of the language", _ORDER_REASON, "keep all rows, and limit where the answer is read"),
@@ -190,8 +184,6 @@ REFUSED_SYNTAX: dict[str, SyntaxRefusal] = {
     "pivot": ("PIVOT is not part of the language", None, "write an aggregate of CASE WHEN ... for each column"),
     "pivots": ("PIVOT is not part of the language", None, "write an aggregate of CASE WHEN ... for each column"),
     "hint": ("hints are not part of the language", "Errata decides how a query is run", "leave it out"),
-    "sample": _SAMPLE_REFUSAL,
-    "tablesample": _SAMPLE_REFUSAL,
     "join.side": ("this kind of join is not part of the language", None, _JOIN_ADVICE),
     "join.kind": ("this kind of join is not part of the language", None, _JOIN_ADVICE),
     "semi join": ("SEMI JOIN is not part of the language", None, f"write {_SEMIJOIN_EXAMPLE}"),

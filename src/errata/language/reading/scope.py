@@ -13,6 +13,7 @@ from errata.language.expr import Expr, Ref
 from errata.language.nodes import Scan
 from errata.language.plan import Plan, Source
 from errata.language.reading.mistakes import LanguageError, SqlText
+from errata.language.reading.samples import SampleClauses
 from errata.language.times import OwnTime, own_time_expr, row_times
 from errata.model.columns import check_name
 
@@ -224,6 +225,7 @@ class StatementScope:
     known: SourceCatalog
     query: Callable[[exp.Expression, str, CommonTables], Plan]
     """Lowers a query within the statement; its columns are called by the prefix and their names."""
+    samples: SampleClauses = field(default_factory=SampleClauses)
     early: bool = False
     inputs: int = 0
     windows: int = 0

@@ -15,6 +15,7 @@ from errata.language.reading.from_clause import FromClause
 from errata.language.reading.group_clause import GroupClause, expressions_over, is_window_call
 from errata.language.reading.mistakes import TOO_DEEP, SqlText
 from errata.language.reading.parser import refuse_unknown_parts, unknown_construct
+from errata.language.reading.samples import SampleClauses
 from errata.language.reading.scope import (
     CommonTable,
     CommonTables,
@@ -33,13 +34,22 @@ NO_WINDOW_COLUMNS: Mapping[str, str] = {}
 _SELECT_PARTS = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_"}
 
 
-def lower_statement(tree: exp.Expression, text: SqlText, known: SourceCatalog, *, early: bool = False) -> Plan:
-    """The plan of a statement over known sources. `early`: windows are published from their first row on."""
-    lowering = _StatementLowering(text, known, early=early)
+def lower_statement(
+    tree: exp.Expression,
+    text: SqlText,
+    known: SourceCatalog,
+    *,
+    early: bool = False,
+    samples: SampleClauses | None = None,
+) -> Plan:
+    """The plan of a statement over known sources. `early`: windows are published from their first row on; `samples`:
+    the clauses that say which streams are sampled."""
+    lowering = _StatementLowering(text, known, samples or SampleClauses(), early=early)
     try:
         plan = lowering.whole(tree)
     except RecursionError:
         raise text.mistake(0, *TOO_DEEP) from None
+    lowering.statement.samples.check_read(text)
     if plan_depth(plan) > MAX_PLAN_DEPTH:
         raise text.mistake(0, *TOO_DEEP)
     if len(plan.fields) > MAX_COLUMNS:
@@ -64,11 +74,11 @@ def plan_depth(plan: Plan) -> int:
 class _StatementLowering:
     """Lowers one statement, and each query within it."""
 
-    def __init__(self, text: SqlText, known: SourceCatalog, *, early: bool) -> None:
+    def __init__(self, text: SqlText, known: SourceCatalog, samples: SampleClauses, *, early: bool) -> None:
         self.text = text
         self.early = early
         self.windows = 0
-        self.statement = StatementScope(text, known, self.query)
+        self.statement = StatementScope(text, known, self.query, samples)
 
     def whole(self, tree: exp.Expression) -> Plan:
         plan = self.query(tree, "", {}, outermost=True)

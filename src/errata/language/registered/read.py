@@ -16,6 +16,7 @@ from sqlglot.tokenizer_core import Token
 
 from errata.language.reading.mistakes import TOO_DEEP, LanguageError, SqlText
 from errata.language.reading.parser import parse_tokens, refuse_unknown_parts, tokenize
+from errata.language.reading.samples import refuse_samples
 from errata.language.registered.factors import ConditionReader
 from errata.language.registered.items import read_items
 from errata.language.registered.scope import FromReader, SourceScope
@@ -69,7 +70,7 @@ def _read(
     queries: Collection[str],
     parse: Callable[[SqlText, Sequence[Token]], exp.Query],
 ) -> RegisteredPlan:
-    tokens, written = split_windows(text, tokenize(text))
+    tokens, written = split_windows(text, refuse_samples(text, tokenize(text), "registered queries"))
     select = _select(text, parse(text, tokens))
     scope, conditions = FromReader(text, streams, queries).read(select)
     where = select.args.get("where")
