@@ -6,6 +6,7 @@ The ways in:
     runs.run, runs.sweep                    all that is due: `errata run`, `errata sweep`, their jobs and DAGs
     range_replay.replay_range               a range of published results again: `errata replay`
     steps.StepList                          what is due, or waits: the others and `errata status` ask it
+    run_plan.plan_run                       the steps of a run: `errata run --plan`
     sweep_plan.plan_sweep                   what a sweep would do: `errata sweep --plan`
     due_corrections.find_due_corrections    whether a sweep would find anything: the sensor
     fault_notices.notify_faults             calls for queries that have stopped

@@ -1,10 +1,10 @@
 """What is due, as one list of steps in the order in which they are carried out: revisions are applied to streams, then
 each query, after those that it reads, is corrected and evaluated.
 
-Runs and sweeps carry the steps out, `errata sweep --plan` estimates them, the sensor and `errata status` ask whether
-there are any. A step that waits for its declared rule, or for another query, is in the list with the reason. Steps of
-queries are foretold where earlier ones come before them: carrying those out changes what these have to do, so that a
-run asks for a query's steps when its turn comes (`StepList.of_query`).
+Runs and sweeps carry the steps out, `errata run --plan` prints them, `errata sweep --plan` estimates them, the sensor
+and `errata status` ask whether there are any. A step that waits for its declared rule, or for another query, is in the
+list with the reason. Steps of queries are foretold where earlier ones come before them: carrying those out changes what
+these have to do, so that a run asks for a query's steps when its turn comes (`StepList.of_query`).
 
 Told from the catalog, without Spark and without plans. Rows of corrections are read where a rule counts them."""
 

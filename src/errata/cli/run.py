@@ -10,6 +10,7 @@ from typing import Annotated, Protocol
 import typer
 
 from errata.answer.evaluation_commit import EvaluationOutcome
+from errata.answer.run_plan import plan_run
 from errata.answer.runs import RunReport, exit_code, stopped_query_errors
 from errata.answer.runs import run as run_flow
 from errata.archive.ingest.batch import IngestReport
@@ -18,6 +19,7 @@ from errata.cli.console import print_error, print_message, step_status
 from errata.cli.ingest import append_lines
 from errata.cli.options import PrintFormat, global_options
 from errata.cli.revise import revision_lines
+from errata.cli.run_plan import report_run_plan
 from errata.cli.status import refusal_lines
 from errata.declare.site import open_site
 from errata.errors import ErrataError
@@ -71,6 +73,7 @@ def run(
         typer.Option("--anew", help="Work the queries named out from the beginning, in place of what is published."),
     ] = False,
     no_take: Annotated[bool, typer.Option("--no-take", help="Leave what has landed where it is.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Only tell which steps would be carried out, and why.")] = False,
     kind: PrintFormat = OutputFormat.TABLE,
 ) -> int:
     """Do all that is due: take what has landed into the archives, and bring every query up to its streams.
@@ -82,6 +85,10 @@ def run(
     With --anew the results of the queries named are replaced, in one commit each, by what is worked out from the rows
     that their streams still hold; how the new answer differs from the old one is published like every change.
     """
+    if plan:
+        with open_site(global_options(context).project) as site:
+            report_run_plan(plan_run(site, names or (), take=not no_take, anew=anew), kind)
+        return 0
     with open_site(global_options(context).project) as site:
         with step_status("running") as on_step:
             patience = WaitPolicy(tell=print_message)
