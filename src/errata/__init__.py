@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from errata.flows.open_project import OpenProject
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "ask", "changes", "open", "results", "table", "why"]
+__all__ = ["__version__", "ask", "changes", "open", "reduction", "results", "table", "why"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def open(project: Path | str | None = None) -> OpenProject:  # noqa: A001 - as files are opened: errata.open("folder")
@@ -143,3 +145,14 @@ def why(
     from errata.read.why import explain_result_json  # noqa: PLC0415
 
     return explain_result_json(spark, query, key, at=at, project=project)
+
+
+def reduction(function: F) -> F:
+    """The decorator of a function that says at which rate a portion of a stream is read: `TABLESAMPLE name(...)`.
+
+    It is called with the portion (`start`, `end`, `rows`, `age`; `start_time` and `end_time`) and the arguments of the
+    clause, and gives a number above 0 and at most 1. It stands in a file of the project's folder `reductions`.
+    """
+    from errata.reduce.functions import mark_reduction  # noqa: PLC0415
+
+    return mark_reduction(function)
