@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from errata.archive.bloom import FALSE_POSITIVE_RATE, bloom_options, column_hashes, key_hashes, may_contain, xxh64
-from errata.archive.bucket_writer import MAX_ROW_GROUP_ROWS, BucketWriter
+from errata.archive.bucket_files import MAX_ROW_GROUP_ROWS
+from errata.archive.bucket_writer import BucketWriter
 from errata.declare.warehouse import Warehouse
 from errata.model.bucket import Role
 from errata.model.columns import Column, ColumnType

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.archive.bucket_writer import POS
+from errata.archive.bucket_files import POS
 from errata.archive.overlays import Overlays
 from errata.archive.schemas import overlay_schema
 from errata.archive.tables import sort_rows

@@ -28,14 +28,15 @@ GROUPS = st.builds(Groups, st.none() | TEXTS, st.none() | TEXTS) | st.builds(
 
 
 @st.composite
-def written_buckets(draw: st.DrawFn) -> NewBucket:
+def written_buckets(draw: st.DrawFn, depth: int = 1) -> NewBucket:
     place = {"path": draw(TEXTS)} if draw(st.booleans()) else {"data": draw(st.binary(max_size=5))}
     numbers = {name: draw(NUMBERS) for name in ("rows", "size", "vs_min", "vs_max", "folded", "masked")}
     bounds = {name: draw(BOUNDS) for name in ("revisions", "masks", "content", "ends")}
     kinds = {"role": draw(st.sampled_from(Role)), "layout": draw(st.sampled_from(Layout)), "groups": draw(GROUPS)}
     resolution = Resolution(draw(st.floats(0.001, 1)), Interval(draw(NUMBERS), draw(NUMBERS)))
     rest = {"checksum": draw(TEXTS), "floor": draw(st.none() | NUMBERS), "resolution": resolution}
-    values = kinds | rest | place | numbers | bounds
+    reduced = tuple(draw(st.lists(written_buckets(depth - 1), max_size=2))) if depth else ()
+    values = kinds | rest | place | numbers | bounds | {"reduced": reduced}
     assert set(values) | {"path", "data"} == {each.name for each in fields(NewBucket)}, "a field is not tried"
     return NewBucket(**values)
 

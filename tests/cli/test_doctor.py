@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import insert, update
 
-from errata.archive.bucket_writer import POS, BucketWriter
+from errata.archive.bucket_files import POS
+from errata.archive.bucket_writer import BucketWriter
 from errata.catalog import commits, streams
 from errata.catalog import tables as t
 from errata.catalog.stream_commits import commit_append

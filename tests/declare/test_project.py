@@ -12,6 +12,7 @@ import pytest
 from errata.declare.project import NearMode, NearSettings, Project, SparkSettings, load_project
 from errata.errors import UsageError
 from errata.model.columns import Column, ColumnType
+from errata.model.reduction import OnReadCopies, ReducedArchives, SummaryDeclaration, SummaryTrigger
 from errata.model.stream import (
     AgeOutMode,
     DuplicatePolicy,
@@ -119,12 +120,15 @@ class TestCompleteExample:
 
     def test_the_page_explains_every_key(self) -> None:
         explained = set(re.findall(r"^\| `([a-z_.]+)` \|", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE))
-        assert explained >= set(Stream.__dataclass_fields__) - {"name", "landing", "relation"}
+        assert explained >= set(Stream.__dataclass_fields__) - {"name", "landing", "relation", "reduced"}
         assert explained >= {"kind", "relations", "queries", "sql", "emit"}
         assert {
             "landing.path",
             "landing.settle",
             "landing.then",
+            "reduce.copies",
+            "reduce.on_read",
+            "reduce.summaries",
             "spark.master",
             "spark.remote",
             "spark.conf",
@@ -303,6 +307,26 @@ MISTAKES = {
     "an unknown choice": stream_text(on_revision="result"),
     "a landing without a path": stream_text(landing="{settle: 1 second, then: burn}"),
     "a landing that is a path": stream_text(landing="./landing"),
+    "copies of everything and twice": stream_text(reduce="{copies: [50%, 0.5, 100%, 0%, 200%, some]}"),
+    "too many copies": stream_text(reduce=f"{{copies: [{', '.join(f'{each}%' for each in range(1, 20))}]}}"),
+    "copies on some reads": stream_text(reduce="{on_read: sometimes}"),
+    "copies on read that drop": stream_text(reduce="{on_read: {drop_above: 150%, purge_after: 30, keep: 1}}"),
+    "a summary of nothing": stream_text(reduce="{summaries: {hourly: {window: 0 hours, group: [symbl], when: now}}}"),
+    "a summary without a window": stream_text(reduce="{summaries: {hourly: {select: {n: count(*), _m: max(price)}}}}"),
+    "a summary with the name of its stream": stream_text(
+        reduce="{summaries: {Quotes: {window: 1 hour, select: {n: count(*)}}}}"
+    ),
+    "summaries of one name": stream_text(
+        reduce="{summaries: {a: {window: 1 hour, select: {n: count(*)}}, A: {window: 1 hour, select: {n: count(*)}}}}"
+    ),
+    "a relation at reduced resolution": (
+        "project: p\nrelations:\n  c: {kind: nrr, columns: {id: int, at: timestamp}, key: [id], order: at,"
+        " reduce: {copies: [10%]}}\n"
+    ),
+    "a relation in blocks": (
+        "project: p\nrelations:\n  c: {kind: nrr, columns: {id: int, at: timestamp}, key: [id], order: at,"
+        " layout: randomized}\n"
+    ),
     "a variable that is not set": "project: p\ncatalog: ${ERRATA_CATALOG}\n",
     "a variable that leaves nothing": "project: ${NAME:-}\n",
     "a broken variable": "project: ${p\n",
@@ -316,6 +340,23 @@ MISTAKES = {
         "project", "projct"
     ),
 }
+
+
+def test_reduction_is_read_whole(load: Load) -> None:
+    text = """
+      copies: [10%, 0.5, 2.5 percent]
+      on_read: {drop_above: 40%, purge_after: 30 days}
+      summaries:
+        hourly: {window: 1 hour, group: [symbol], select: {n: count(*), total: sum(price)}}
+        daily: {window: 1 day, select: {top: max(price)}, when: read}
+"""
+    hourly = SummaryDeclaration("hourly", HOUR, ("symbol",), {"n": "count(*)", "total": "sum(price)"})
+    daily = SummaryDeclaration("daily", DAY, (), {"top": "max(price)"}, SummaryTrigger.READ)
+    reduced = load(stream_text(reduce=text)).streams["quotes"].reduced
+    assert reduced == ReducedArchives((0.5, 0.1, 0.025), OnReadCopies(0.4, 30 * DAY), (hourly, daily))
+    assert load(stream_text(reduce="{on_read: true}")).streams["quotes"].reduced.on_read == OnReadCopies()
+    assert load(stream_text(reduce="{on_read: false}")).streams["quotes"].reduced.is_empty
+    assert load(stream_text()).streams["quotes"].reduced.is_empty
 
 
 def test_mistakes_are_told_in_these_words(load: Load) -> None:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive.bucket_writer import parquet_bytes
+from errata.archive.bucket_files import parquet_bytes
 from errata.engine.frames import frame_of_rows, join_sql
 
 NAN = math.nan

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from errata.answer.inputs import RunInputs
 from errata.answer.row_comparison import group_starts, sort_arrays
 from errata.answer.task import EvaluationTask
-from errata.archive.bucket_writer import checksum
+from errata.archive.bucket_files import checksum
 from errata.archive.schemas import unpack_table
 from errata.archive.tables import key_numbers, latest_indexes
 from errata.archive.upkeep.bucket_checks import inspect_buckets

@@ -27,7 +27,8 @@ from errata.archive.results import (
     starting_in,
     valid_in,
 )
-from errata.archive.scan import order_literal, scan_rows
+from errata.archive.scan import scan_rows
+from errata.archive.scan_filter import order_literal
 from errata.archive.scan_plan import ArchiveScan, GroupKey, ScanBuckets, candidate_buckets
 from errata.catalog.queries import RecordedQuery
 from errata.catalog.result_archives import ResultArchive

@@ -22,7 +22,7 @@ from errata.answer.inputs import RunInputs, SourceRows
 from errata.answer.result_sink import collect_results, select_result_columns
 from errata.archive.overlays import bucket_sources
 from errata.archive.results import normalize_floats, starting_in
-from errata.archive.scan import order_literal
+from errata.archive.scan_filter import order_literal
 from errata.archive.schemas import computed_schema, conform
 from errata.archive.tables import match_rows
 from errata.catalog import buckets

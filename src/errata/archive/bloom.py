@@ -134,7 +134,7 @@ def column_hashes(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """The hashes of a column's values, none of which is NULL, as Parquet's filters use them."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_string(whole.type) or pa.types.is_binary(whole.type):
-        return _hashes_of_bytes(whole.cast(pa.binary()))
+        return hash_texts(whole.cast(pa.binary()))
     return xxh64(_plain_encoded(whole))
 
 
@@ -157,13 +157,14 @@ def _big_endian(decimals: pa.Array) -> np.ndarray:
     return stored
 
 
-def _hashes_of_bytes(values: pa.Array) -> np.ndarray:
-    """Hashes of values of any length, computed for all values of one length at a time."""
+def hash_texts(values: pa.Array, seeds: np.ndarray | None = None) -> np.ndarray:
+    """Hashes of values of any length, none of which is NULL, computed for all values of one length at a time; each with
+    a seed of its own, if seeds are given."""
     lengths = pc.binary_length(values).to_numpy(zero_copy_only=False)
     found = np.zeros(len(values), dtype=np.uint64)
     for length in np.unique(lengths).tolist():
         rows = np.flatnonzero(lengths == length)
-        found[rows] = xxh64(_bytes(values.take(pa.array(rows)), length))
+        found[rows] = xxh64(_bytes(values.take(pa.array(rows)), length), None if seeds is None else seeds[rows])
     return found
 
 
@@ -175,13 +176,14 @@ def _bytes(values: pa.Array, length: int) -> np.ndarray:
     return whole[start : start + len(values) * length].reshape(len(values), length)
 
 
-def xxh64(data: np.ndarray) -> np.ndarray:
-    """xxHash, 64 bits, seed 0, of each row of a matrix of bytes."""
+def xxh64(data: np.ndarray, seeds: np.ndarray | None = None) -> np.ndarray:
+    """xxHash, 64 bits, of each row of a matrix of bytes, with a seed for each row; without seeds it is 0."""
     count, length = data.shape
     one, two, three, four, five = _PRIMES
     done = 0
+    seed = np.zeros(1, dtype=np.uint64) if seeds is None else seeds
     if length >= 32:
-        lanes = [one + two, two.copy(), np.zeros(1, dtype=np.uint64), np.uint64(0) - one]
+        lanes = [seed + one + two, seed + two, seed, seed - one]
         for done in range(32, length + 1, 32):
             words = _words(data[:, done - 32 : done], 8)
             lanes = [_round(lane, words[:, place]) for place, lane in enumerate(lanes)]
@@ -191,7 +193,7 @@ def xxh64(data: np.ndarray) -> np.ndarray:
         for lane in lanes:
             state = (state ^ _round(np.zeros(1, dtype=np.uint64), lane)) * one + four
     else:
-        state = np.repeat(five, count)
+        state = np.repeat(five, count) + seed
     state = state + np.uint64(length)
     while done + 8 <= length:
         word = _words(data[:, done : done + 8], 8)[:, 0]

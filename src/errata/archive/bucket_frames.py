@@ -9,18 +9,21 @@ invisible until a commit names them, and it travels to Spark's workers. `engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from errata.archive.blocks import BLOCK, last_block, read_rate
 from errata.archive.overlays import BucketSource, bucket_sources
 from errata.archive.schemas import conform
 from errata.catalog.database import Catalog
 from errata.declare.warehouse import Warehouse
 from errata.engine.budget import runs_in_process
-from errata.engine.frames import arrow_ddl, fetch_rows, frame_of_rows
+from errata.engine.frames import arrow_ddl, fetch_rows, frame_of_rows, union_by_name
 from errata.engine.near import is_near
 from errata.errors import ErrataError
 from errata.model.bucket import Bucket, NewBucket
@@ -40,6 +43,23 @@ MAX_LOCAL_VALUES = 1_000_000
 
 TaskFunction = Callable[[Iterable[int]], Iterator[pa.RecordBatch]]
 """Does the tasks of the given numbers; it travels to Spark's workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWanted:
+    """Which rows of buckets are needed; others may be read with them."""
+
+    order: str
+    """A column of integers or times."""
+    interval: Interval
+    """Where its values lie."""
+    prefixes: Mapping[int, float] = field(default_factory=dict)
+    """By id of a randomised bucket: the rate of the sample that is needed of it."""
+
+    def share(self, bucket: Bucket) -> float:
+        """The estimated part of a bucket's rows that is read for them."""
+        rate = self.prefixes.get(bucket.bucket_id)
+        return bucket.share(self.interval) if rate is None else read_rate(rate, bucket.rows)
 
 
 def run_tasks(
@@ -69,20 +89,38 @@ def bucket_frame(
     warehouse: Warehouse,
     found: Sequence[Bucket],
     schema: pa.Schema,
-    wanted: tuple[str, Interval] | None = None,
+    wanted: RowsWanted | None = None,
 ) -> DataFrame:
-    """The rows of some buckets, with these columns. With `wanted`, only the rows whose column lies in the interval are
-    needed; others may be among them."""
+    """The rows of some buckets, with these columns; with `wanted`, at least the rows that are."""
     declared = arrow_ddl(schema)
     by_name, here = split_by_access(session, warehouse, found)
     if wanted is not None and is_near(session):
-        by_name, little = _split_by_share(by_name, wanted[1], len(schema))
+        by_name, little = _split_by_share(by_name, wanted, len(schema))
         here += little
-    frame = files_frame(session, warehouse, by_name, declared)
-    if here or frame is None:
-        rows = frame_of_rows(session, read_buckets(catalog, warehouse, schema, here, wanted), declared)
-        return rows if frame is None else frame.unionByName(rows)
-    return frame
+    frames = _files_in_blocks(session, warehouse, by_name, declared, {} if wanted is None else wanted.prefixes)
+    if here or not frames:
+        frames.append(frame_of_rows(session, read_buckets(catalog, warehouse, schema, here, wanted), declared))
+    return union_by_name(frames)
+
+
+def _files_in_blocks(
+    session: SparkSession,
+    warehouse: Warehouse,
+    found: Iterable[Bucket],
+    declared: str,
+    prefixes: Mapping[int, float],
+) -> list[DataFrame]:
+    """At least the wanted rows of files. The near engine does not prune row groups, so it reads all blocks."""
+    by_block: defaultdict[int | None, list[Bucket]] = defaultdict(list)
+    for each in found:
+        rate = None if is_near(session) else prefixes.get(each.bucket_id)
+        by_block[None if rate is None else last_block(rate)].append(each)
+    frames = []
+    for last, some in by_block.items():
+        frame = files_frame(session, warehouse, some, declared if last is None else f"{declared}, {BLOCK} SMALLINT")
+        if frame is not None:
+            frames.append(frame if last is None else frame.where(f"{BLOCK} <= {last}").drop(BLOCK))
+    return frames
 
 
 def files_frame(
@@ -107,14 +145,14 @@ def split_by_access(
     return by_name, here
 
 
-def _split_by_share(found: Iterable[Bucket], interval: Interval, columns: int) -> tuple[list[Bucket], list[Bucket]]:
-    """Buckets whose files the near engine reads whole, and those of which it is handed the row groups that meet the
-    interval, since these are a small part. It does not prune row groups itself: their statistics are not used there."""
+def _split_by_share(found: Iterable[Bucket], wanted: RowsWanted, columns: int) -> tuple[list[Bucket], list[Bucket]]:
+    """Buckets whose files the near engine reads whole, and those of which it is handed the row groups that have wanted
+    rows, since these are a small part. It does not prune row groups itself: their statistics are not used there."""
     whole: list[Bucket] = []
     little: list[Bucket] = []
     values = 0.0
     for each in found:
-        share = each.share(interval)
+        share = wanted.share(each)
         handed = share * each.rows * columns
         if share <= MAX_PARTIAL_SHARE and values + handed <= MAX_LOCAL_VALUES:
             little.append(each)
@@ -129,16 +167,17 @@ def read_buckets(
     warehouse: Warehouse,
     schema: pa.Schema,
     found: Iterable[Bucket],
-    wanted: tuple[str, Interval] | None = None,
+    wanted: RowsWanted | None = None,
 ) -> pa.Table:
-    """The stored rows of some buckets of any role. With `wanted`, only the rows whose column lies in the interval are
-    needed; others may be among them."""
+    """The stored rows of some buckets of any role; with `wanted`, at least the rows that are."""
 
     def read_from(source: BucketSource) -> pa.Table:
         if wanted is None:
             return source.read(warehouse)
-        order, interval = wanted
-        return source.read_between(warehouse, schema.names, order, interval.start, interval.end - 1)
+        rate, interval = wanted.prefixes.get(source.bucket.bucket_id), wanted.interval
+        if rate is not None:
+            return source.read_sample(warehouse, schema.names, rate)
+        return source.read_between(warehouse, schema.names, wanted.order, interval.start, interval.end - 1)
 
     try:
         read = [conform(read_from(each), schema) for each in bucket_sources(catalog, found)]

@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from errata.archive.bucket_writer import POS, BucketWriter, cut_evenly, groups_in, order_values, value_range
+from errata.archive.blocks import wanted_row_groups
+from errata.archive.bucket_files import POS
+from errata.archive.bucket_writer import BucketWriter, cut_evenly, groups_in, order_values, value_range
 from errata.archive.schemas import BATCH, LIVE, MASKS, OLD_REVISION, REVISION, conform, overlay_schema, unpack_table
 from errata.archive.tables import masked_rows
 from errata.catalog import buckets
@@ -67,6 +69,16 @@ class BucketSource:
                 if _may_overlap(parquet.metadata.row_group(number).column(place).statistics, low, high)
             ]
             present = [name for name in columns if name in parquet.schema_arrow.names]
+            return parquet.read_row_groups(wanted, columns=present, use_threads=False)
+
+    def read_sample(self, warehouse: Warehouse, columns: Sequence[str], rate: float) -> pa.Table:
+        """At least the rows of a sample: of a file in blocks, the first."""
+        if self.data is not None:
+            return self.read(warehouse, columns)
+        with warehouse.opened(self.bucket.path or "") as file:
+            parquet = pq.ParquetFile(file)
+            present = [name for name in columns if name in parquet.schema_arrow.names]
+            wanted = wanted_row_groups(parquet.metadata, rate)
             return parquet.read_row_groups(wanted, columns=present, use_threads=False)
 
 

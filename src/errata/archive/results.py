@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from errata.archive.bucket_files import parquet_bytes, store_rows
 from errata.archive.bucket_frames import LOCAL_ROWS, bucket_frame, files_frame, read_buckets, split_by_access
-from errata.archive.bucket_writer import cut_into_buckets, parquet_bytes, store_rows
+from errata.archive.bucket_writer import cut_into_buckets
 from errata.archive.overlays import BucketSource, bucket_sources
 from errata.archive.schemas import conform, lineage_extent, result_mask_schema, result_schema, unpack_table
 from errata.archive.tables import key_numbers, latest_indexes, masked_rows, match_rows

@@ -12,15 +12,18 @@ their key free.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive.bucket_frames import LOCAL_ROWS, bucket_frame
+from errata.archive.bucket_frames import LOCAL_ROWS, RowsWanted, bucket_frame
 from errata.archive.overlays import bucket_sources, identity_columns, read_overlays
-from errata.archive.scan_plan import ArchiveScan, GroupKey, ScanBuckets, candidate_buckets
+from errata.archive.sampling import near_sampling_obstacle
+from errata.archive.scan_filter import filter_scan, order_literal, with_rate_column
+from errata.archive.scan_plan import ArchiveScan, ScanBuckets, candidate_buckets
 from errata.archive.schemas import LIVE, MASKS, OLD_REVISION, REVISION, overlay_schema
 from errata.catalog.database import Catalog
 from errata.declare.warehouse import Warehouse
@@ -32,13 +35,13 @@ from errata.engine.frames import (
     select_sql,
     union_by_name,
 )
-from errata.engine.plans.node_rows import instant_sql, quote_name
+from errata.engine.near import is_near
+from errata.engine.plans.node_rows import quote_name
 from errata.intake.types import arrow_schema
-from errata.language.expr import STRING, Lit, literal_sql
 from errata.model.bucket import Bucket
 from errata.model.results import old_column
 from errata.model.stream import Stream
-from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval
+from errata.model.time import HIGHEST, Interval
 
 BROADCAST_ROWS = 1_000_000
 """Masks up to which all are sent to every task; above it, Spark chooses the join."""
@@ -47,24 +50,47 @@ _HASH, _MASK_HASH, _MASK_NUMBER = "_hash", "_mask_hash", "_mask_number"
 
 
 def scan_rows(
-    session: SparkSession, catalog: Catalog, warehouse: Warehouse, scan: ArchiveScan, found: ScanBuckets | None = None
+    session: SparkSession,
+    catalog: Catalog,
+    warehouse: Warehouse,
+    scan: ArchiveScan,
+    found: ScanBuckets | None = None,
+    *,
+    with_rate: bool = False,
 ) -> DataFrame:
-    """The rows of a scan, in no particular order; `found` are its candidate buckets, if they are known already."""
+    """The rows of a scan, in no particular order; `found` are its candidate buckets, if they are known already. With
+    `with_rate`, a further column has the rate at which each row was sampled."""
     found = candidate_buckets(catalog, scan) if found is None else found
     stream = scan.state.stream
-    if not found.overlays:
-        return _filter_scan(
-            base_frame(session, catalog, warehouse, stream, found.base, scan.interval), scan, found.base
-        )
+    _check_engine(session, scan)
+    rows = (
+        _overlaid_rows(session, catalog, warehouse, scan, found)
+        if found.overlays
+        else _base_rows(session, catalog, warehouse, scan, found)
+    )
+    return with_rate_column(rows, stream, scan.rates) if with_rate else rows
+
+
+def _check_engine(session: SparkSession, scan: ArchiveScan) -> None:
+    """A sample that near cannot tell is the far engine's work, as `scan_reading.scan_demand` says beforehand."""
+    if scan.sampled is not None and is_near(session) and (why := near_sampling_obstacle(scan.state.stream)):
+        raise PySparkException(why)
+
+
+def _overlaid_rows(
+    session: SparkSession, catalog: Catalog, warehouse: Warehouse, scan: ArchiveScan, found: ScanBuckets
+) -> DataFrame:
+    """The rows of a scan that overlays take part in."""
+    stream = scan.state.stream
     overlaid = overlay_frame(session, catalog, warehouse, stream, found.overlays)
     size, chained = sum(each.rows for each in found.overlays), any(each.masked for each in found.overlays)
     masking = _OverlayMasks(stream, overlaid, scan.last_revision, size, chained)
     parts = []
     for how, some in group_by_masks(scan, found):
-        rows = _filter_scan(base_frame(session, catalog, warehouse, stream, some, scan.interval), scan, some)
+        rows = _base_rows(session, catalog, warehouse, scan, replace(found, base=some))
         rows = rows if how.floor is None else masking.unmasked(rows, how.floor)
         parts.append(rows if how.later is None else masking.not_displaced(rows, how.later, how.aged_to))
-    parts.append(_filter_scan(masking.surviving(), scan))
+    parts.append(filter_scan(masking.surviving(), scan))
     return union_by_name(parts)
 
 
@@ -177,17 +203,15 @@ def _mask_column(name: str) -> str:
     return f"_masked_{name}"
 
 
-def base_frame(
-    session: SparkSession,
-    catalog: Catalog,
-    warehouse: Warehouse,
-    stream: Stream,
-    found: Sequence[Bucket],
-    interval: Interval = EVERYTHING,
+def _base_rows(
+    session: SparkSession, catalog: Catalog, warehouse: Warehouse, scan: ArchiveScan, found: ScanBuckets
 ) -> DataFrame:
-    """The rows of base buckets, at least those of an interval. Columns that were added later are NULL in older
-    buckets."""
-    return bucket_frame(session, catalog, warehouse, found, arrow_schema(stream), (stream.order, interval))
+    """The rows of base buckets that are wanted, whether overlays mask them or not. Columns that were added later are
+    NULL in older buckets."""
+    stream = scan.state.stream
+    wanted = RowsWanted(stream.order, scan.interval, found.prefixes)
+    rows = bucket_frame(session, catalog, warehouse, found.base, arrow_schema(stream), wanted)
+    return filter_scan(rows, scan, found.base)
 
 
 def overlay_frame(
@@ -202,38 +226,3 @@ def overlay_frame(
         return bucket_frame(session, catalog, warehouse, found, schema)
     rows = read_overlays(stream, warehouse, bucket_sources(catalog, found), schema.names)
     return frame_of_rows(session, rows.select(schema.names), arrow_ddl(schema))
-
-
-def order_literal(stream: Stream, value: int) -> str:
-    """A place as a SQL literal of the order field's type."""
-    return f"timestamp_micros({value}L)" if stream.timed else instant_sql(value)
-
-
-def _filter_scan(rows: DataFrame, scan: ArchiveScan, base: Iterable[Bucket] | None = None) -> DataFrame:
-    """The rows in the scan's interval and groups that have not been aged out. `base`: the buckets that the rows are
-    from, if they are from base buckets."""
-    stream, interval, aged_to = scan.state.stream, scan.interval, scan.state.aged_to
-    reaches_back = aged_to is not None and (base is None or any(bucket.vs_min < aged_to for bucket in base))
-    start = max(interval.start, aged_to) if reaches_back and aged_to is not None else interval.start
-    if start > LOWEST:
-        rows = rows.where(f"{quote_name(stream.order)} >= {order_literal(stream, start)}")
-    if interval.end < HIGHEST:
-        rows = rows.where(f"{quote_name(stream.order)} < {order_literal(stream, interval.end)}")
-    return rows if scan.groups is None else rows.where(_group_condition(stream, scan.groups))
-
-
-def _group_condition(stream: Stream, groups: frozenset[GroupKey]) -> str:
-    """SQL: the group columns equal one of the groups, compared as values and not as text, so that Parquet can prune."""
-    return (
-        " OR ".join(
-            " AND ".join(_group_equals(stream, *each) for each in zip(stream.group, group, strict=True))
-            for group in sorted(groups, key=repr)
-        )
-        or "false"
-    )
-
-
-def _group_equals(stream: Stream, name: str, text: str | None) -> str:
-    if text is None:
-        return f"{quote_name(name)} IS NULL"
-    return f"{quote_name(name)} = CAST({literal_sql(Lit(text, STRING))} AS {stream.column(name).type})"

@@ -1,18 +1,26 @@
 """What a scan asks of an archive, and the buckets that can hold it, looked up in the index.
 
+A scan at a reduced rate opens, for each base bucket, the smallest version that is fine enough: a copy, the first blocks
+of a randomised bucket, or all of it. Which version that is changes what is opened, never what comes of it, since rows
+are sampled by their hash in any case. A copy takes the place of its original with the original's ranges and floor, so
+that overlays, ages and commits apply to it alike.
+
 Nothing is read here but the catalog: `archive.scan` reads the rows with an engine, `archive.overlays` without one.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from errata.archive.blocks import read_rate
 from errata.catalog import buckets
 from errata.catalog.database import Catalog
 from errata.catalog.streams import StreamState, aged_to_as_of
 from errata.errors import ErrataError
-from errata.model.bucket import Bucket, Role
+from errata.model.bucket import Bucket, Layout, Role
+from errata.model.reduction import FULL_RATE, SamplingRates, hash_bound
 from errata.model.time import EVERYTHING, HIGHEST, Interval
 
 GroupKey = tuple[str | None, ...]
@@ -30,10 +38,17 @@ class ArchiveScan:
     """Values of the group columns as text; None for all."""
     revisions_up_to: int | None = None
     """Only revisions up to this number are applied; None: all that had been applied at the commit."""
+    rates: SamplingRates | None = None
+    """The rates at which rows are sampled; None for all rows."""
 
     @property
     def last_revision(self) -> int:
         return HIGHEST if self.revisions_up_to is None else self.revisions_up_to
+
+    @property
+    def sampled(self) -> SamplingRates | None:
+        """The rates, if they leave out anything."""
+        return None if self.rates is None or self.rates.exact else self.rates
 
     @property
     def omits_revisions(self) -> bool:
@@ -49,6 +64,10 @@ class ScanBuckets:
     overlays: Sequence[Bucket] = ()
     aged_before: Mapping[int, int | None] = field(default_factory=dict)
     """How far the stream had been aged when a commit added a bucket, where it matters."""
+    originals: Sequence[Bucket] = ()
+    """Of a reduced scan: the base buckets that it would open without reduction."""
+    prefixes: Mapping[int, float] = field(default_factory=dict)
+    """By id: the rate up to which a randomised base bucket is read."""
 
     @property
     def all(self) -> list[Bucket]:
@@ -59,6 +78,11 @@ def candidate_buckets(catalog: Catalog, scan: ArchiveScan, *, indexed: bool = Fa
     """What the index has of the interval and the groups at the commit. Pieces of one table are all opened, as if there
     were no index, unless `indexed` tells otherwise."""
     _check_not_folded(scan)
+    found = _exact_candidates(catalog, scan, indexed=indexed)
+    return found if scan.sampled is None else _with_versions(catalog, scan, found, scan.sampled)
+
+
+def _exact_candidates(catalog: Catalog, scan: ArchiveScan, *, indexed: bool) -> ScanBuckets:
     standing = scan.state
     at, asked = (catalog, standing.stream_id, scan.commit_id), (scan.interval, scan.groups)
     base = buckets.visible_buckets(*at, *(asked if indexed or not standing.stream.one_table else ()))
@@ -72,6 +96,49 @@ def candidate_buckets(catalog: Catalog, scan: ArchiveScan, *, indexed: bool = Fa
     groups = None if scan.omits_revisions else scan.groups
     overlays = buckets.visible_buckets(*at, scan.interval, groups, role=Role.OVERLAY)
     return ScanBuckets(base, [overlay for overlay in overlays if _overlay_meets(overlay, scan.interval)])
+
+
+def _with_versions(catalog: Catalog, scan: ArchiveScan, found: ScanBuckets, rates: SamplingRates) -> ScanBuckets:
+    """The versions that a scan at these rates opens in place of base buckets."""
+    copies: defaultdict[int | None, list[Bucket]] = defaultdict(list)
+    at = (catalog, scan.state.stream_id, scan.commit_id)
+    for each in buckets.visible_buckets(*at, scan.interval, scan.groups, role=Role.COPY):
+        copies[each.original].append(each)
+    base, prefixes = [], {}
+    for bucket in found.base:
+        low, high = max(bucket.vs_min, scan.interval.start), min(bucket.vs_max, scan.interval.end - 1)
+        rate = rates.ceiling(low, max(low, high))
+        fine = [bucket, *(each for each in copies[bucket.bucket_id] if hash_bound(rate) <= each.resolution.hashes.end)]
+        chosen = min(fine, key=lambda each: _read_bytes(each, rate))
+        if in_blocks(chosen) and rate < FULL_RATE:
+            prefixes[chosen.bucket_id] = rate
+        base.append(bucket if chosen is bucket else _in_place_of(bucket, chosen))
+    return replace(found, base=base, originals=found.base, prefixes=prefixes)
+
+
+def in_blocks(bucket: Bucket) -> bool:
+    """Whether a bucket is a file that can be read block by block."""
+    return bucket.layout is Layout.RANDOMIZED and not bucket.inline
+
+
+def _read_bytes(version: Bucket, rate: float) -> float:
+    """About the bytes that are read of a version."""
+    return version.size * read_rate(rate, version.rows) if in_blocks(version) else version.size
+
+
+def _in_place_of(original: Bucket, copy: Bucket) -> Bucket:
+    """A copy as a base bucket of the scan."""
+    return replace(
+        original,
+        bucket_id=copy.bucket_id,
+        path=copy.path,
+        rows=copy.rows,
+        size=copy.size,
+        checksum=copy.checksum,
+        layout=copy.layout,
+        resolution=copy.resolution,
+        original=original.bucket_id,
+    )
 
 
 def _aged_before(catalog: Catalog, scan: ArchiveScan, base: Iterable[Bucket]) -> dict[int, int | None]:

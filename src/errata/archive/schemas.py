@@ -22,7 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.archive.bucket_writer import POS, BucketWriter, order_values
+from errata.archive.bucket_files import POS
+from errata.archive.bucket_writer import BucketWriter, order_values
 from errata.archive.task_reports import ReportKind
 from errata.declare.warehouse import Warehouse
 from errata.intake.types import arrow_schema, arrow_type

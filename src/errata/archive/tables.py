@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.archive.bucket_writer import POS, order_values
+from errata.archive.bucket_files import POS
+from errata.archive.bucket_writer import order_values
 from errata.model.stream import Stream
 
 

@@ -8,7 +8,7 @@ columns NULL, but for `rows`, `size`, `path` and `data`, which it may use.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -32,6 +32,7 @@ BUCKET_ROW_SCHEMA = pa.schema(
             for name, kind in (("rate", pa.float64()), ("hash_low", pa.int64()), ("hash_high", pa.int64()))
         ),
         pa.field("data", pa.binary()),
+        pa.field("reduced", pa.binary()),
     ]
 )
 
@@ -45,6 +46,8 @@ def bucket_to_row(bucket: NewBucket) -> dict[str, object]:
     row |= {name: getattr(bucket, name) for name in _NUMBERS}
     hashes = bucket.resolution.hashes
     row |= {"rate": bucket.resolution.rate, "hash_low": hashes.start, "hash_high": hashes.end}
+    if bucket.reduced:
+        row["reduced"] = _pack_reduced(bucket.reduced)
     for name in _BOUNDS:
         row[f"{name}_first"], row[f"{name}_last"] = getattr(bucket, name) or (None, None)
     return row
@@ -63,9 +66,27 @@ def bucket_from_row(row: Mapping[str, Any]) -> NewBucket:
         data=row["data"],
         layout=Layout(row["layout"]),
         resolution=Resolution(row["rate"], Interval(row["hash_low"], row["hash_high"])),
+        reduced=_unpack_reduced(row.get("reduced")),
         **{name: row[name] for name in _NUMBERS},
         **bounds,
     )
+
+
+def _pack_reduced(reduced: Sequence[NewBucket]) -> bytes:
+    """Copies and summaries of a bucket as an Arrow stream of such rows."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, BUCKET_ROW_SCHEMA) as stream:
+        for batch in bucket_batches(reduced):
+            stream.write_batch(batch)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def _unpack_reduced(packed: bytes | None) -> tuple[NewBucket, ...]:
+    if packed is None:
+        return ()
+    with pa.ipc.open_stream(packed) as stream:
+        return tuple(map(bucket_from_row, stream.read_all().to_pylist()))
 
 
 def bucket_batches(written: Iterable[NewBucket]) -> list[pa.RecordBatch]:

@@ -7,11 +7,12 @@ Only `catalog.transaction` and vacuum change the index.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from errata.catalog.tables import bucket_data, buckets, doomed
 from errata.model.bucket import Bucket, NewBucket, Resolution, Role
@@ -34,6 +35,8 @@ class BucketAddition:
     masked: Sequence[int] = ()
     """For each bucket the number of its rows that are superseded from the beginning; without it, what the bucket
     says."""
+    originals: Sequence[int] = ()
+    """Of copies and summaries that are added later: for each the id of the bucket that it was made from."""
 
     @property
     def pending(self) -> int:
@@ -71,17 +74,43 @@ def add_buckets(
                 "floor": _floor(bucket, applied),
                 "masked": addition.masked[number] if addition.masked else bucket.masked,
                 "added_in": commit_id,
+                "original": addition.originals[number] if addition.originals else None,
             }
         )
     if not rows:
         return 0
-    # The database returns them in any order; those with the same checksum have the same bytes.
-    data = {each.checksum: each.data for each in addition.buckets if each.data is not None}
     added = connection.execute(_INSERT_BUCKETS, rows).all()
+    inline = _insert_inline(connection, addition.buckets, added)
+    if not any(bucket.reduced for bucket in addition.buckets):
+        return inline
+    return inline + add_buckets(connection, stream_id, commit_id, _reduced_addition(addition, added))
+
+
+def _insert_inline(connection: Connection, some: Sequence[NewBucket], added: Sequence[Row[Any]]) -> int:
+    """Store the rows of inline buckets beside their entries, and return their bytes."""
+    # The database returns the entries in any order; those with the same checksum have the same bytes.
+    data = {each.checksum: each.data for each in some if each.data is not None}
     inline = [{"bucket_id": each.bucket_id, "data": data[each.checksum]} for each in added if each.path is None]
     if inline:
         connection.execute(_INSERT_DATA, inline)
-    return sum(len(data[each.checksum]) for each in added if each.path is None)
+    return sum(len(each["data"]) for each in inline)
+
+
+def _reduced_addition(addition: BucketAddition, added: Sequence[Row[Any]]) -> BucketAddition:
+    """The copies and summaries that come with buckets, whose entries these are."""
+    # Inline buckets with the same checksum have the same rows, so each may have the copies of the other.
+    ids: defaultdict[str, list[int]] = defaultdict(list)
+    for entry in added:
+        ids[entry.path or entry.checksum].append(entry.bucket_id)
+    found = [
+        (reduced, original)
+        for bucket in addition.buckets
+        for original in (ids[bucket.path or bucket.checksum].pop(),)
+        for reduced in bucket.reduced
+    ]
+    return BucketAddition(
+        [reduced for reduced, _ in found], addition.batch_no, originals=[original for _, original in found]
+    )
 
 
 def _floor(bucket: NewBucket, applied: int) -> int:
@@ -137,6 +166,32 @@ def remove_buckets(connection: Connection, bucket_ids: Sequence[int], commit_id:
         )
         removed += result.rowcount
     return removed
+
+
+def remove_reduced(connection: Connection, bucket_ids: Sequence[int], commit_id: int) -> int:
+    """Make what was made from some buckets invisible with them, and return the bytes of it that are stored inline."""
+    inline = 0
+    for start in range(0, len(bucket_ids), IDS_PER_STATEMENT):
+        gone = connection.execute(
+            update(buckets)
+            .where(
+                buckets.c.original.in_(bucket_ids[start : start + IDS_PER_STATEMENT]), buckets.c.removed_in.is_(None)
+            )
+            .values(removed_in=commit_id)
+            .returning(buckets.c.path, buckets.c.bytes)
+        )
+        inline += sum(each.bytes for each in gone if each.path is None)
+    return inline
+
+
+def are_visible(connection: Connection, bucket_ids: Collection[int]) -> bool:
+    """Whether all of some buckets are visible now."""
+    wanted = sorted(bucket_ids)
+    found = 0
+    for start in range(0, len(wanted), IDS_PER_STATEMENT):
+        some = buckets.c.bucket_id.in_(wanted[start : start + IDS_PER_STATEMENT])
+        found += connection.execute(select(func.count()).where(some, buckets.c.removed_in.is_(None))).scalar_one()
+    return found == len(wanted)
 
 
 def count_masked(connection: Connection, masked: Mapping[int, int]) -> None:

@@ -24,7 +24,7 @@ from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.tables import buckets as buckets_table
 from errata.catalog.tables import streams as streams_table
 from errata.errors import ErrataError
-from errata.model.bucket import Bucket
+from errata.model.bucket import Bucket, Role
 from errata.model.commit import Cause
 
 MAX_TRIES = 8
@@ -169,8 +169,13 @@ class Transaction:
             raise BasisConflict
         bucket_writes.delete_buckets(connection, self.deletes)
         inline = row.inline_bytes - sum(each.size for each in (*self.removes, *self.deletes) if each.inline)
+        # Copies and summaries are of base buckets only; most commits remove none of those.
+        if base := [each.bucket_id for each in self.removes if each.role is Role.BASE]:
+            inline -= bucket_writes.remove_reduced(connection, base, commit_id)
         revisions = row.revisions
         for addition in self.adds:
+            if not bucket_writes.are_visible(connection, {*addition.originals}):
+                raise BasisConflict
             inline += bucket_writes.add_buckets(
                 connection, row.stream_id, commit_id, addition, revisions=revisions, applied=row.applied
             )

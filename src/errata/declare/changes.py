@@ -12,6 +12,7 @@ from errata.declare.project import Project
 from errata.declare.queries import load_queries
 from errata.errors import RefusedError, UsageError
 from errata.model.query import CheckedQuery
+from errata.model.reduction import rate_text
 from errata.model.stream import LandingFolder, Stream
 from errata.model.time import format_duration
 
@@ -204,6 +205,14 @@ def _landing_text(say: Callable[[LandingFolder], str]) -> Callable[[Stream], str
     return lambda stream: "none" if stream.landing is None else say(stream.landing)
 
 
+def _on_read_text(stream: Stream) -> str:
+    on_read = stream.reduced.on_read
+    if on_read is None:
+        return "none"
+    purged = "never" if on_read.purge_after is None else f"after {stream.span_text(on_read.purge_after)}"
+    return f"dropped above {rate_text(on_read.drop_above)}, originals purged {purged}"
+
+
 _OPTION_TEXTS: Mapping[str, Callable[[Stream], str]] = {
     "kind": lambda stream: "stream" if stream.relation is None else stream.relation.value,
     "deleted": lambda stream: stream.deleted or "none",
@@ -216,6 +225,9 @@ _OPTION_TEXTS: Mapping[str, Callable[[Stream], str]] = {
     "on_revision": lambda stream: stream.on_revision.value,
     "on_duplicate": lambda stream: stream.on_duplicate.value,
     "horizon": lambda stream: format_duration(stream.horizon),
+    "copies": lambda stream: ", ".join(map(rate_text, stream.reduced.copies)) or "none",
+    "on_read": _on_read_text,
+    "summaries": lambda stream: ", ".join(each.name for each in stream.reduced.summaries) or "none",
     "landing path": _landing_text(lambda landing: landing.path),
     "landing settle": _landing_text(lambda landing: format_duration(landing.settle)),
     "landing then": _landing_text(lambda landing: landing.then.value),

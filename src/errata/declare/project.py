@@ -26,6 +26,7 @@ from errata.declare.queries import (
     read_deferral,
     read_query_file,
 )
+from errata.declare.reduction import summary_places
 from errata.declare.section import YamlPlace, YamlProblems, YamlSection, parse_byte_count, parse_whole_number
 from errata.declare.streams import read_relation, read_stream
 from errata.declare.yaml_tree import YamlMapping, parse_yaml
@@ -157,6 +158,8 @@ def _read_project(section: YamlSection, root: Path, environ: Mapping[str, str]) 
     streams = _read_declarations(section.section("streams"), "stream", names, root, read_stream)
     streams |= _read_declarations(section.section("relations"), "relation", names, root, read_relation)
     queries = _read_declarations(section.section("queries"), "query", names, root, read_query_file)
+    for within, stream, summary in summary_places(section.section("streams"), streams):
+        names.take(within, f"summary of {stream.name}", summary)
     check_result_tables(queries.values(), section.problems)
     section.finish()
     return Project(name, catalog, warehouse, spark, streams, root, queries, sweep, section.problems.file)
@@ -219,7 +222,8 @@ class _UsedNames:
 
 def _name_conflict(noun: str, name: str, other_noun: str, other: str) -> UsageError:
     if noun == other_noun:
-        plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+        first, *rest = noun.split(" ", 1)
+        plural = " ".join([f"{first[:-1]}ies" if first.endswith("y") else f"{first}s", *rest])
         what = f"{plural} {other!r} and {name!r} differ only in upper and lower case"
         return UsageError(what, how="name one of them otherwise")
     what = f"{noun} {name!r} has the name of a {other_noun}"

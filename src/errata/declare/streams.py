@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from errata.declare.files import resolve_location
+from errata.declare.reduction import read_reduction
 from errata.declare.section import YamlSection, parse_whole_number
 from errata.errors import UsageError, unknown_name_error
 from errata.model.bucket import Layout
@@ -103,6 +104,7 @@ def _read_common(section: YamlSection, columns: DeclaredColumns, order: str, roo
         "on_duplicate": section.choice("on_duplicate", DuplicatePolicy) or DuplicatePolicy.QUARANTINE,
         "horizon": DEFAULT_HORIZON if horizon is None else horizon,
         "landing": _read_landing(section.section("landing"), root),
+        "reduced": read_reduction(section.section("reduce"), columns, lambda text: parse_span(text, timed)),
     }
 
 

@@ -10,6 +10,7 @@ of the user) is resolved, before a scan begins, to `SamplingRates`: a rate for e
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 from errata.errors import UsageError
+from errata.model.columns import SHOWN_LETTERS
 from errata.model.time import HIGHEST, LOWEST, Interval
 
 FULL_RATE = 1.0
@@ -45,6 +47,25 @@ def check_rate(rate: float, where: str | None = None) -> float:
             how="give a rate such as 0.1, or a percentage such as 10 PERCENT",
         )
     return rate
+
+
+_RATE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(%|percent)?", re.IGNORECASE)
+
+
+def parse_rate(text: str) -> float:
+    """The rate that a text means: '10%', '10 percent' or '0.1'."""
+    found = _RATE.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(
+            f"{text[:SHOWN_LETTERS]!r} is not a sampling rate", how="write a share such as 0.1, or a percentage: 10%"
+        )
+    # Divided, not multiplied by 0.01: 7% is then the same number as 0.07.
+    return check_rate(float(found[1]) / 100 if found[2] else float(found[1]))
+
+
+def rate_text(rate: float) -> str:
+    """A rate as a percentage: 10%."""
+    return f"{100 * rate:.6g}%"
 
 
 @dataclass(frozen=True, slots=True)

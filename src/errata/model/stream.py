@@ -163,6 +163,12 @@ class Stream:
                 why="old rows are joined with the versions that were valid then, so versions outlive all streams",
                 how="leave retention out",
             )
+        if self.layout is Layout.RANDOMIZED or not self.reduced.is_empty:
+            raise UsageError(
+                "a relation is kept at full resolution alone",
+                why="of a sample of its versions, nobody could tell which one was valid",
+                how="leave `reduce:` and layout randomized out",
+            )
         if self.deleted is None:
             return
         if self.deleted not in self.names:

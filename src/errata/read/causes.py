@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from errata.archive.bucket_files import POS
 from errata.archive.bucket_frames import LOCAL_ROWS, read_buckets
-from errata.archive.bucket_writer import POS
 from errata.archive.overlays import bucket_sources, chain_heads, read_overlays
 from errata.archive.schemas import BATCH, LIVE, MASKS, REVISION, conform, feed_schema
 from errata.archive.tables import key_numbers

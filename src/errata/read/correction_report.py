@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.archive.bucket_writer import POS
+from errata.archive.bucket_files import POS
 from errata.archive.overlays import bucket_sources, read_overlays
 from errata.archive.schemas import BATCH, LIVE, MASKS, REVISION, conform, feed_schema
 from errata.archive.tables import sort_by_columns

@@ -14,7 +14,7 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.archive.bucket_writer import POS
+from errata.archive.bucket_files import POS
 from errata.archive.revisions.decide import CorrectionContext, KeyVersions, key_versions, pending_for_key
 from errata.archive.revisions.pending import NUMBER
 from errata.archive.schemas import BATCH, LIVE, MASKS, OLD_BATCH, OLD_POS, OLD_REVISION, OPERATION, REVISION

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.archive.bucket_writer import POS, cut_into_buckets
+from errata.archive.bucket_files import POS
+from errata.archive.bucket_writer import cut_into_buckets
 from errata.archive.ingest.duplicates import deduplicate
 from errata.intake.types import arrow_schema
 from errata.model.stream import DuplicatePolicy, Stream

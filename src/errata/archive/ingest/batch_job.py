@@ -15,7 +15,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive.bucket_writer import POS
+from errata.archive.bucket_files import POS
 from errata.archive.ingest import stages
 from errata.archive.ingest.batch_writer import PreparedBatch, archived_sources
 from errata.archive.ingest.slots import PENDING_SLOT, ArchivedRows, SlotPiece, write_slots

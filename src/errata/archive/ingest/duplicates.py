@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.archive.bucket_writer import POS
+from errata.archive.bucket_files import POS
 from errata.model.stream import ARRIVAL_COLUMN, DuplicatePolicy, Stream
 
 ARCHIVED_POSITION = -1

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.archive.bucket_writer import POS, cut_into_buckets, order_values
+from errata.archive.bucket_files import POS
+from errata.archive.bucket_writer import cut_into_buckets, order_values
 from errata.archive.ingest.duplicates import deduplicate
 from errata.archive.schemas import (
     BAD_ROW_SCHEMA,

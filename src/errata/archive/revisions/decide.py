@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from errata.archive.bucket_writer import POS, BucketWriter, order_values
+from errata.archive.bucket_files import POS
+from errata.archive.bucket_writer import BucketWriter, order_values
 from errata.archive.overlays import BUCKET, Overlays, bucket_sources, chain_heads, read_overlays, write_overlays
 from errata.archive.revisions.locate import FLOOR, UNKNOWN_PLACE, WantedKeys, locate_rows
 from errata.archive.revisions.pending import (

@@ -23,8 +23,9 @@ from pyspark.sql import SparkSession
 from upath import UPath
 
 from errata.archive.bloom import MAX_FILTER_VALUES, TYPICAL_FALSE_POSITIVE_RATE, SeekableReader, key_hashes, may_contain
+from errata.archive.bucket_files import POS, row_group_rows
 from errata.archive.bucket_frames import run_spark_tasks
-from errata.archive.bucket_writer import POS, order_values, row_group_rows
+from errata.archive.bucket_writer import order_values
 from errata.archive.schemas import conform, unpack_table
 from errata.archive.tables import is_in_sorted, match_rows
 from errata.catalog import buckets as index

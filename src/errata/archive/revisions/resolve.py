@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from errata.archive import schemas
-from errata.archive.bucket_writer import POS
+from errata.archive.bucket_files import POS
 from errata.archive.revisions.pending import NUMBER, PLACE, RevisionFlags, new_keys, revision_keys
 from errata.archive.schemas import overlay_schema
 from errata.archive.tables import concat_columns, key_numbers, value_codes

@@ -19,8 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from errata.archive.bucket_files import POS
 from errata.archive.bucket_frames import run_tasks
-from errata.archive.bucket_writer import POS, BucketWriter, order_values
+from errata.archive.bucket_writer import BucketWriter, order_values
 from errata.archive.overlays import (
     NO_VERSION,
     BucketSource,

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from errata.archive.bucket_files import POS
 from errata.archive.bucket_frames import run_tasks
-from errata.archive.bucket_writer import POS, BucketWriter, cut_evenly, order_values
+from errata.archive.bucket_writer import BucketWriter, cut_evenly, order_values
 from errata.archive.overlays import BucketSource, Overlays, bucket_sources, read_overlays
 from errata.archive.schemas import BATCH, LIVE, MASKS, REVISION, conform, overlay_schema
 from errata.archive.tables import sort_rows

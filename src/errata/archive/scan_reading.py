@@ -1,0 +1,92 @@
+"""What a scan reads, by version of its buckets, beside what it would read without reduction: for reports, and for the
+choice of an engine.
+
+The figures are those of the bucket index: exact for whole files, and for the first blocks of randomised ones in
+proportion to the rate up to which they are read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from errata.archive.blocks import read_rate
+from errata.archive.sampling import near_sampling_obstacle
+from errata.archive.scan_plan import ArchiveScan, ScanBuckets
+from errata.engine.budget import EngineDemand
+from errata.model.bucket import Bucket
+
+ORIGINAL, BLOCKS, OVERLAYS = "originals", "blocks", "overlays"
+
+
+@dataclass(frozen=True, slots=True)
+class VersionReading:
+    """What is read of the buckets of one version."""
+
+    version: str
+    """`originals`, `blocks to 10%`, `copies at 10%` or `overlays`."""
+    buckets: int
+    rows: int
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanReading:
+    """What scans read, and what they would read without reduction."""
+
+    versions: tuple[VersionReading, ...]
+    exact_rows: int
+    exact_size: int
+    """Bytes."""
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.versions)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(each.size for each in self.versions)
+
+    @property
+    def saved_nothing(self) -> bool:
+        return self.size >= self.exact_size
+
+
+def scan_reading(found: Iterable[ScanBuckets]) -> ScanReading:
+    """What scans read, together; `found` are their candidate buckets."""
+    some = list(found)
+    by_version: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for each in some:
+        for bucket in each.base:
+            by_version[_version(bucket, each)].append(_amount(bucket, each))
+        for overlay in each.overlays:
+            by_version[OVERLAYS].append((overlay.rows, overlay.size))
+    versions = tuple(
+        VersionReading(version, len(of), sum(rows for rows, _ in of), sum(size for _, size in of))
+        for version, of in by_version.items()
+    )
+    exact = [bucket for each in some for bucket in (*(each.originals or each.base), *each.overlays)]
+    return ScanReading(versions, sum(each.rows for each in exact), sum(each.size for each in exact))
+
+
+def scan_demand(scan: ArchiveScan, found: ScanBuckets, obstacle: str | None = None) -> EngineDemand:
+    """What a scan demands of an engine: what it really reads."""
+    reading = scan_reading([found])
+    sampled = None if scan.sampled is None else near_sampling_obstacle(scan.state.stream)
+    return EngineDemand(reading.rows, reading.size, obstacle or sampled)
+
+
+def _version(bucket: Bucket, of: ScanBuckets) -> str:
+    if (rate := of.prefixes.get(bucket.bucket_id)) is not None:
+        return f"{BLOCKS} to {read_rate(rate, bucket.rows):.4g}"
+    return f"copies at {bucket.resolution.rate:.4g}" if bucket.original is not None else ORIGINAL
+
+
+def _amount(bucket: Bucket, of: ScanBuckets) -> tuple[int, int]:
+    """Rows and bytes that are read of a bucket."""
+    rate = of.prefixes.get(bucket.bucket_id)
+    share = 1.0 if rate is None else read_rate(rate, bucket.rows)
+    return round(bucket.rows * share), round(bucket.size * share)
