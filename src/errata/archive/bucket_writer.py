@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from errata.archive.blocks import randomized_bytes
 from errata.archive.bucket_files import NOT_INLINE, parquet_bytes, store_rows
 from errata.archive.sampling import rows_of_sample, sampling_hashes
+from errata.archive.summary_parts import eager_summaries
 from errata.declare.warehouse import Warehouse
 from errata.intake.convert import canonical_text
 from errata.model.bucket import (
@@ -50,7 +51,7 @@ class BucketWriter:
     """Whether small buckets may be stored in the catalog."""
 
     def write(self, rows: pa.Table, role: Role) -> NewBucket:
-        """One bucket of these rows, which are sorted already; a base bucket with its copies."""
+        """One bucket of these rows, which are sorted already; a base bucket with its copies and summaries."""
         low, high = self._range(rows)
         if role is not Role.BASE:
             return self.store(rows, role, low, high, Groups())
@@ -58,13 +59,8 @@ class BucketWriter:
         if stream.layout is Layout.GROUPED:
             rows = rows.sort_by([(name, "ascending") for name in dict.fromkeys((*stream.group, stream.order))])
         stored = replace(self.store(rows, role, low, high, groups_in(rows, stream.group)), layout=stream.layout)
-        if not stream.reduced.copies:
-            return stored
-        return (
-            replace(stored, reduced=self.copies(rows, stored, stream.reduced.copies))
-            if stream.reduced.copies
-            else stored
-        )
+        summaries = eager_summaries(stream, self.warehouse, rows, stored, inline=self.inline)
+        return replace(stored, reduced=[*self.copies(rows, stored, stream.reduced.copies), *summaries])
 
     def store(self, rows: pa.Table, role: Role, low: int, high: int, groups: Groups) -> NewBucket:
         """One bucket of rows whose ranges are known."""

@@ -23,6 +23,7 @@ from errata.declare.site import Site, open_site
 from errata.errors import ErrataError, UsageError
 from errata.read.ask import BoundQuery, OneTimeQuery, open_answer
 from errata.read.tables import ExportFormat
+from errata.reduce.summary_sources import SummaryRows
 
 _EVERY_ROW = "SELECT * FROM "
 
@@ -56,19 +57,29 @@ def ask(
             title = f"answering {question.name or 'the query'}"
             print_rows(answer.rows, asked.columns, kind, out, limit, title=title, check=answer.pin.check)
     _report_answer(
-        asked, f"wrote {out}, the answer" if out is not None else "the answer", kind, to_file=out is not None
+        asked,
+        answer.summaries,
+        f"wrote {out}, the answer" if out is not None else "the answer",
+        kind,
+        to_file=out is not None,
     )
 
 
 def _build_question(site: Site, query: str | None, sql: str | None, at: str | None, as_of: str | None) -> OneTimeQuery:
     applied = queries.recorded_queries(site.catalog)
-    names = {*applied, *site.project.queries}
+    names = {*applied, *site.project.queries, *_summary_names(site)}
     if query is not None and sql is None:
         _stream_mistake(site, query, names)
     said = select_query(query, sql, names)
-    if said.name is not None and said.name.lower() not in {name.lower() for name in applied}:
+    readable = {name.lower() for name in (*applied, *_summary_names(site))}
+    if said.name is not None and said.name.lower() not in readable:
         raise ErrataError(f"query {said.name} is not in the catalog yet", how="run `errata apply` first")
     return OneTimeQuery(said.name, said.text, said.where, at, as_of)
+
+
+def _summary_names(site: Site) -> list[str]:
+    """The summaries of the project's streams."""
+    return [each.name for stream in site.project.streams.values() for each in stream.reduced.summaries]
 
 
 def _stream_mistake(site: Site, said: str, queries_there: Collection[str]) -> None:
@@ -92,8 +103,10 @@ def _report_drift(site: Site, question: OneTimeQuery, asked: BoundQuery) -> None
         print_message(told)
 
 
-def _report_answer(asked: BoundQuery, what: str, kind: ExportFormat, *, to_file: bool) -> None:
+def _report_answer(asked: BoundQuery, summaries: SummaryRows, what: str, kind: ExportFormat, *, to_file: bool) -> None:
     if to_file or kind is ExportFormat.TABLE:
         print_message(f"{what} at {asked.event_time_text}, as of commit {asked.commit_id}")
+    for each in summaries.readings if to_file or kind is ExportFormat.TABLE else ():
+        print_message(each.words)
     if asked.aged_sources:
         print_message(asked.aged_out_warning)

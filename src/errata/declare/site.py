@@ -84,6 +84,7 @@ class Site:
         for bucket in written:
             if bucket.path is not None:
                 self.warehouse.remove(bucket.path)
+            self.discard(bucket.reduced)
 
     @contextmanager
     def discard_on_conflict(

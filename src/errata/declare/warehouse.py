@@ -35,6 +35,7 @@ NAME_PATTERNS = {
         ("base", "pending", "overlay", "faults", "open", "tip", "state", "feed", "mask", "parts", "lineage", "matches"),
         (_DAY, _NAME),
     ),
+    **dict.fromkeys(("copy", "summary"), (_DAY, _NAME)),
     "retried": (re.compile(r"[0-9a-f]{12}"), re.compile(r"\d+\.(csv|jsonl)")),
 }
 """The kinds of folders in the folder of a stream, with the patterns of the names of their folders and files. Files in

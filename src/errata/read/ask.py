@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -35,10 +35,20 @@ from errata.language.plan_text import has_timestamps
 from errata.language.queries import query_source, read_names, read_query
 from errata.language.rewrite import rewritten_plan
 from errata.language.source_reads import base_inputs, base_reads_at
+from errata.language.summaries import SummaryForm
 from errata.model.query import Query
 from errata.model.time import Interval, format_instant, parse_event_time
 from errata.read.output import FrameOrTable
 from errata.read.stream_scan import current_horizon
+from errata.reduce.summary_sources import (
+    NO_SUMMARIES,
+    SummaryRows,
+    declared_summaries,
+    read_summaries,
+    record_readings,
+    rows_are_read,
+    summary_query,
+)
 
 _QUERY_NAME = re.compile(r"\w+")
 
@@ -70,6 +80,8 @@ class BoundQuery:
     at: int
     needed_intervals: Mapping[str, Interval]
     """The interval of each base whose rows make the answer."""
+    summaries: Mapping[str, SummaryForm] = field(default_factory=dict)
+    """Those of the inner queries that are summaries of streams."""
 
     @property
     def event_time_text(self) -> str:
@@ -101,6 +113,8 @@ class OneTimeAnswer:
     rows: FrameOrTable
     pin: pins.Pin
     """Held until the reading ends; its `check` raises an error if a file that was read may have been removed."""
+    summaries: SummaryRows = field(default_factory=SummaryRows)
+    """The rows of summaries that it was computed from."""
 
 
 @contextmanager
@@ -111,13 +125,15 @@ def open_answer(site: Site, question: OneTimeQuery) -> Iterator[OneTimeAnswer]:
     with pins.hold_pin(site.catalog, commit_id, holder) as pin, query_errors_in_words():
         asked = bind_query(site.catalog, question, commit_id)
         reads = base_scans(site.catalog, asked)
+        summaries = read_asked_summaries(site.session, site.catalog, site.warehouse, asked)
         opened = [bucket for _, found in reads.values() for bucket in found.all]
         told = (near_obstacle(rewritten_plan(each)) for each in (*asked.inner.values(), asked.plan))
         rows, _ = site.engines().read(
             EngineDemand.of(opened, next(filter(None, told), None)),
-            lambda session: answer_rows(session, site.catalog, site.warehouse, asked, reads),
+            lambda session: answer_rows(session, site.catalog, site.warehouse, asked, reads, summaries),
         )
-        yield OneTimeAnswer(asked, rows, pin)
+        yield OneTimeAnswer(asked, rows, pin, summaries)
+        record_readings(site, asked.summaries, asked.bases, summaries)
 
 
 def ask_frame(
@@ -140,7 +156,9 @@ def ask_frame(
         asked = bind_query(catalog, question, commits.resolve_as_of(catalog, as_of))
         if asked.aged_sources:
             warnings.warn(asked.aged_out_warning, stacklevel=3)
-        rows = answer_rows(spark, catalog, site.warehouse, asked, base_scans(catalog, asked))
+        summaries = read_asked_summaries(lambda: spark, catalog, site.warehouse, asked)
+        rows = answer_rows(spark, catalog, site.warehouse, asked, base_scans(catalog, asked), summaries)
+        record_readings(site, asked.summaries, asked.bases, summaries)
         return rows.orderBy(*map(quote_name, asked.columns))
 
 
@@ -154,9 +172,14 @@ def bind_query(catalog: Catalog, question: OneTimeQuery, commit_id: int) -> Boun
     """Plan the query as of the commit, and resolve the event time."""
     there = {each.stream.name: each for each in streams.stream_states(catalog, commit_id)}
     applied = {name: each.checked for name, each in queries.recorded_queries(catalog).items()}
+    summaries = {name: form for name, form in declared_summaries(there.values()).items() if name not in applied}
     known = {name: each.query for name, each in applied.items()}
+    known |= {name: summary_query(form) for name, form in summaries.items()}
+    inputs = {name: each.reads for name, each in applied.items()}
+    inputs |= {name: (form.stream.name,) for name, form in summaries.items()}
+    question = _named_summary_as_text(question, summaries)
     asked = _directly_read_queries(question, known)
-    names = with_inputs(asked, {name: each.reads for name, each in applied.items()})
+    names = with_inputs(asked, inputs)
     declared = {name: each.stream for name, each in there.items()}
     plans = read_plans(declared, known, names)
     if question.name is not None:
@@ -172,15 +195,27 @@ def bind_query(catalog: Catalog, question: OneTimeQuery, commit_id: int) -> Boun
         for name, each in bases.items():
             commits.check_readable(catalog, commit_id, current_horizon(catalog, each), name)
     moment = _resolve_event_time(plan, bases, question, commit_id)
-    return BoundQuery(plan, plans, bases, commit_id, moment, base_reads_at(plan, moment))
+    read = {name: form for name, form in summaries.items() if name in plans}
+    return BoundQuery(plan, plans, bases, commit_id, moment, base_reads_at(plan, moment), read)
 
 
 def base_scans(catalog: Catalog, asked: BoundQuery) -> dict[str, tuple[ArchiveScan, ScanBuckets]]:
-    """What is read of each base, and what of it is opened."""
+    """What is read of each base, and what of it is opened. Of bases that only summaries read, nothing is."""
+    plans = [asked.plan, *(plan for name, plan in asked.inner.items() if name not in asked.summaries)]
     wanted = {
-        name: ArchiveScan(each, asked.commit_id, asked.needed_intervals[name]) for name, each in asked.bases.items()
+        name: ArchiveScan(each, asked.commit_id, asked.needed_intervals[name])
+        for name, each in asked.bases.items()
+        if rows_are_read(plans, name)
     }
     return {name: (scan, candidate_buckets(catalog, scan)) for name, scan in wanted.items()}
+
+
+def read_asked_summaries(
+    session: Callable[[], SparkSession], catalog: Catalog, warehouse: Warehouse, asked: BoundQuery
+) -> SummaryRows:
+    """The rows of the summaries that a query reads."""
+    reads = {name: (each, asked.commit_id, asked.needed_intervals[name]) for name, each in asked.bases.items()}
+    return read_summaries(session, catalog, warehouse, asked.plan, asked.summaries, reads)
 
 
 def answer_rows(
@@ -189,13 +224,24 @@ def answer_rows(
     warehouse: Warehouse,
     asked: BoundQuery,
     reads: Mapping[str, tuple[ArchiveScan, ScanBuckets]],
+    summaries: SummaryRows = NO_SUMMARIES,
 ) -> DataFrame:
     """The rows of the answer, in no particular order."""
     frames = {name: scan_rows(session, catalog, warehouse, scan, found) for name, (scan, found) in reads.items()}
+    frames |= summaries.frames(session)
     for name, plan in asked.inner.items():
-        frames[name] = compile_plan(rewritten_plan(plan), frames)
+        if name not in asked.summaries:
+            frames[name] = compile_plan(rewritten_plan(plan), frames)
     rows = compile_plan(rewritten_plan(asked.plan), frames, at=asked.at)
     return rows.select(*map(quote_name, asked.columns))
+
+
+def _named_summary_as_text(question: OneTimeQuery, summaries: Collection[str]) -> OneTimeQuery:
+    """The question for a summary by its name as one that reads it, so that its stored parts are used."""
+    found = next((name for name in summaries if name.lower() == (question.name or "").lower()), None)
+    if found is None:
+        return question
+    return replace(question, name=None, text=" ".join(("SELECT * FROM", f"`{found}`")), where=f"summary {found}")
 
 
 def _directly_read_queries(question: OneTimeQuery, known: Mapping[str, Query]) -> list[str]:

@@ -1,0 +1,210 @@
+"""Parts of summaries built by vacuum for buckets that have none: of summaries declared after their rows had come, of
+lazy ones once readers have asked for them, and all sketches. Parts of definitions that are no longer declared leave.
+
+    plan      index only: which base buckets lack which parts, which parts follow no declaration
+    build     some buckets at a time: read their rows, write their parts
+    commit    the parts of these buckets, if the buckets are still visible; else what was written is thrown away
+
+Each commit is a whole step, and the plan follows from the index alone: a run that was killed is simply run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+
+from errata.archive.bucket_frames import run_tasks
+from errata.archive.overlays import BucketSource, bucket_sources
+from errata.archive.schemas import conform
+from errata.archive.summary_parts import cached_forms, digest_of, parts_by_original, store_exact_parts
+from errata.archive.task_reports import bucket_from_row, bucket_report, report_schema
+from errata.catalog import buckets, streams
+from errata.catalog.reduced_commits import commit_reduced
+from errata.catalog.streams import StreamState
+from errata.catalog.transaction import BasisConflict
+from errata.declare.site import ProgressCallback, Site
+from errata.declare.warehouse import Warehouse
+from errata.intake.types import arrow_schema
+from errata.language.summaries import SummaryForm
+from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Bucket, NewBucket, Role
+from errata.model.reduction import SummaryTrigger
+from errata.model.reduction_request import ReductionRequest, RequestMethod
+from errata.model.time import DAY
+from errata.reduce import requests
+
+BUILD_BYTES = 256 * 1024 * 1024
+"""Bytes of base buckets whose parts are built and committed together."""
+
+DEMAND_MEMORY = 30 * DAY
+"""Microseconds after the last reader of a lazy summary for which buckets that come later get parts, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryWork:
+    """What vacuum would do for the parts of one definition."""
+
+    form: SummaryForm
+    digest: str
+    missing: Sequence[Bucket]
+    """Base buckets whose parts are built."""
+    parts: Sequence[Bucket] = ()
+    """Those that there are."""
+
+    @property
+    def sketched(self) -> bool:
+        """Whether the parts are sketches."""
+        return self.digest != self.form.digest
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(each.size for each in self.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryPlan:
+    """What vacuum would do for the summaries of a stream."""
+
+    state: StreamState
+    work: Sequence[SummaryWork]
+    undeclared: Sequence[Bucket]
+    """Parts that follow no declaration."""
+    asked: Sequence[ReductionRequest] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.undeclared and not any(each.missing for each in self.work)
+
+
+@dataclass
+class SummaryBuildReport:
+    """What a run has done for the summaries of a stream."""
+
+    stream: str
+    built: int = 0
+    built_bytes: int = 0
+    bytes_read: int = 0
+    dropped: int = 0
+    commits: list[int] = field(default_factory=list)
+
+
+def plan_summaries(site: Site, name: str) -> SummaryPlan:
+    """What there is to do, from the index and from what readers asked for."""
+    catalog = site.catalog
+    state = streams.stream_state(catalog, name)
+    at = (catalog, state.stream_id, state.changed_in)
+    stored = buckets.visible_buckets(*at, role=Role.SUMMARY)
+    forms = cached_forms(state.stream)
+    if not forms:
+        return SummaryPlan(state, [], stored)
+    base = buckets.visible_buckets(*at)
+    asked = requests.pending(catalog, state.stream_id, RequestMethod.SUMMARY)
+    work: dict[str, SummaryWork] = {}
+    for form in forms:
+        wanted = _wanted_buckets(form, base, asked, catalog.clock.now())
+        for digest in (form.digest, *([form.sketch_digest] if form.sketches else [])):
+            there = parts_by_original(stored, digest)
+            missing = [each for each in wanted if each.bucket_id not in there]
+            if digest in work:  # two summaries of equal parts, of which one may be lazy
+                known = {each.bucket_id for each in work[digest].missing}
+                missing = [*work[digest].missing, *(each for each in missing if each.bucket_id not in known)]
+            work[digest] = SummaryWork(form, digest, missing, list(there.values()))
+    return SummaryPlan(state, list(work.values()), [each for each in stored if digest_of(each) not in work], asked)
+
+
+def build_summaries(
+    site: Site, name: str, on_step: ProgressCallback = lambda _: None, batch_bytes: int = BUILD_BYTES
+) -> SummaryBuildReport:
+    """Do what there is to do for a stream. A conflict with another writer leaves the rest to the next run."""
+    plan, report = plan_summaries(site, name), SummaryBuildReport(name)
+    try:
+        if plan.undeclared:
+            on_step(f"dropping parts of summaries of {name} that are no longer declared")
+            report.commits.append(_commit(site, plan.state, [], plan.undeclared))
+            report.dropped = len(plan.undeclared)
+        for each in plan.work:
+            for some in _batches(each.missing, batch_bytes):
+                on_step(f"summarising {name}: {each.form.name}, {report.built:,} buckets done")
+                _build(site, plan.state, each, some, report)
+    except BasisConflict:
+        on_step(f"{name} has been changed by another writer; what is left is done by the next run")
+        return report
+    if plan.asked:
+        requests.settle(site.catalog, plan.state.stream_id, plan.asked)
+    return report
+
+
+def _wanted_buckets(
+    form: SummaryForm, base: Sequence[Bucket], asked: Sequence[ReductionRequest], now: int
+) -> list[Bucket]:
+    """The base buckets that should have the parts of a summary."""
+    if form.declaration.when is SummaryTrigger.APPEND:
+        return list(base)
+    intervals = [
+        each.asked.interval
+        for each in asked
+        if each.asked.summary == form.name and (each.readers or (each.settled_at or 0) + DEMAND_MEMORY > now)
+    ]
+    return [each for each in base if any(one.meets(each.vs_min, each.vs_max) for one in intervals)]
+
+
+def _batches(missing: Sequence[Bucket], most: int) -> Iterator[list[Bucket]]:
+    some: list[Bucket] = []
+    size = 0
+    for each in missing:
+        if some and size + each.size > most:
+            yield some
+            some, size = [], 0
+        some.append(each)
+        size += each.size
+    if some:
+        yield some
+
+
+def _build(site: Site, state: StreamState, of: SummaryWork, some: Sequence[Bucket], report: SummaryBuildReport) -> None:
+    inline = state.inline_bytes < MAX_INLINE_STREAM_BYTES // 2
+    written = build_exact_parts(site, of.form, some, inline=inline)
+    try:
+        report.commits.append(_commit(site, state, written, []))
+    except BasisConflict:
+        site.discard([each for each, _ in written])
+        raise
+    report.built += len(written)
+    report.built_bytes += sum(each.size for each, _ in written)
+    report.bytes_read += sum(each.size for each in some)
+
+
+def _commit(site: Site, state: StreamState, added: Sequence[tuple[NewBucket, int]], removed: Sequence[Bucket]) -> int:
+    summary = {
+        "built_buckets": len(added),
+        "built_bytes": sum(each.size for each, _ in added),
+        "dropped_buckets": len(removed),
+    }
+    return commit_reduced(site.catalog, state.stream_id, added, removed, site.caused_by("vacuum"), summary)
+
+
+def build_exact_parts(
+    site: Site, form: SummaryForm, some: Sequence[Bucket], *, inline: bool
+) -> list[tuple[NewBucket, int]]:
+    """The exact parts of base buckets, written, each with the id of its bucket."""
+    sources = tuple(bucket_sources(site.catalog, some))
+    task = partial(_write_parts, form, site.warehouse, sources, inline)
+    size = sum(each.size for each in some)
+    reports = run_tasks(site.session, size, len(sources), task, report_schema())
+    return [(bucket_from_row(row), some[row["slot"]].bucket_id) for row in reports.to_pylist()]
+
+
+def _write_parts(
+    form: SummaryForm,
+    warehouse: Warehouse,
+    sources: Sequence[BucketSource],
+    inline: bool,
+    tasks: Iterable[int],
+) -> Iterator[pa.RecordBatch]:
+    schema = pa.schema([arrow_schema(form.stream).field(name) for name in form.columns_read])
+    for number in tasks:
+        source = sources[number]
+        rows = conform(source.read(warehouse, schema.names), schema)
+        yield bucket_report(number, store_exact_parts(form, warehouse, rows, source.bucket, inline=inline))
