@@ -26,7 +26,7 @@ from errata.declare.queries import (
     read_deferral,
     read_query_file,
 )
-from errata.declare.reduction import summary_places
+from errata.declare.reduction import check_summary, summary_places
 from errata.declare.section import YamlPlace, YamlProblems, YamlSection, parse_byte_count, parse_whole_number
 from errata.declare.streams import read_relation, read_stream
 from errata.declare.yaml_tree import YamlMapping, parse_yaml
@@ -160,6 +160,7 @@ def _read_project(section: YamlSection, root: Path, environ: Mapping[str, str]) 
     queries = _read_declarations(section.section("queries"), "query", names, root, read_query_file)
     for within, stream, summary in summary_places(section.section("streams"), streams):
         names.take(within, f"summary of {stream.name}", summary)
+        check_summary(within, stream, summary)
     check_result_tables(queries.values(), section.problems)
     section.finish()
     return Project(name, catalog, warehouse, spark, streams, root, queries, sweep, section.problems.file)

@@ -155,3 +155,15 @@ def summary_places(
             within = None if within is None else within.section(key)
         if within is not None:
             yield from ((within, stream, each.name) for each in stream.reduced.summaries)
+
+
+def check_summary(section: YamlSection, stream: Stream, name: str) -> None:
+    """Note what a declared summary cannot keep; `section` is that of the stream's summaries."""
+    # sqlglot takes long to import, and most projects declare no summary.
+    from errata.language.summaries import read_summary  # noqa: PLC0415
+
+    declared = next(each for each in stream.reduced.summaries if each.name == name)
+    try:
+        read_summary(stream, declared, f"summary {name}")
+    except UsageError as error:
+        section.mistake(name, error)

@@ -1,0 +1,32 @@
+"""Summaries in errata.yaml: what they cannot keep is a mistake of the file, with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from errata.declare.project import load_project
+from errata.errors import UsageError
+
+DECLARED = """\
+project: p
+streams:
+  quotes:
+    columns: {time: timestamp, symbol: string, price: double}
+    key: [time, symbol]
+    order: time
+    reduce:
+      summaries:
+        hourly: {window: 1 hour, group: [symbol], select: {n: count(*), total: SUM}}
+"""
+
+
+def test_what_a_summary_cannot_keep_is_a_mistake_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "errata.yaml").write_text(DECLARED.replace("SUM", "sum(pric)"), encoding="utf-8")
+    with pytest.raises(UsageError, match="did you mean price") as error:
+        load_project(tmp_path, {})
+    assert "errata.yaml:9" in str(error.value)
+    (tmp_path / "errata.yaml").write_text(DECLARED.replace("SUM", "sum(price)"), encoding="utf-8")
+    (found,) = load_project(tmp_path, {}).streams["quotes"].reduced.summaries
+    assert (found.name, found.window, found.aggregates["total"]) == ("hourly", 3_600_000_000, "sum(price)")
