@@ -160,8 +160,9 @@ def test_reading_dags_touches_no_catalog_no_spark_and_no_declarations(dags: dict
 
 
 def test_our_share_of_reading_dags_is_small_and_does_not_grow_with_the_project(dags: dict[str, Any]) -> None:
-    # The goal is 0.3 s on an idle machine; the project here declares 100 streams and 500 queries.
-    assert dags["seconds"] < 1.5
+    # Seconds of a processor, whoever else wants one. The goal is 0.3; the project here declares 100 streams and 500
+    # queries.
+    assert dags["work"] < 1.5
 
 
 def test_without_a_project_the_reason_is_an_import_error(tmp_path: Path) -> None:
