@@ -9,7 +9,7 @@ from errata.archive.upkeep.ageing import age_out
 from errata.model.batch import Op
 from errata.model.bucket import Role
 from errata.model.stream import Retention
-from fixtures.layers import Layers, Make, a_row, compacted
+from fixtures.layers import Layers, Make, a_revision, bring_fresh, compacted
 from fixtures.oracle.revision import Row
 
 INSERT, REPLACE, DELETE = Op.INSERT, Op.REPLACE, Op.DELETE
@@ -47,9 +47,9 @@ def test_scans_are_as_they_were(
     for step, what in [("bring", seed), ("correct", [(REPLACE, 1, 1), (DELETE, 2, None)]), *steps, ("compact", True)]:
         price += 1
         if step == "bring":
-            _bring(done, what, price)
+            bring_fresh(done, what, price)
         elif step == "correct":
-            done.correct(*(_revision(done, each, price + at / 10) for at, each in enumerate(what)))
+            done.correct(*(a_revision(done, each, price + at / 10) for at, each in enumerate(what)))
         elif step == "age":
             age_out(done.house.site, [done.name])
         elif step == "consumer":
@@ -62,35 +62,6 @@ def test_scans_are_as_they_were(
     for commit, by_number in before.items():
         for number, rows in by_number.items():
             assert done.seen(commit, number) == rows, f"commit {commit}, revision {number}"
-
-
-def _bring(done: Layers, wanted: list[tuple[int, str]], price: float) -> None:
-    """What of it is on time and new: the rest would be judged by the append."""
-    names, stable = done.stream.key, done.standing.stable
-    live = {tuple(row[name] for name in names) for row in done.seen()}
-    rows: dict[object, Row] = {}
-    for at, who in sorted(wanted):
-        row = a_row(at, who, price)
-        identity = tuple(row[name] for name in names)
-        if identity not in live and (stable is None or at >= stable):
-            rows.setdefault(identity, row)
-    fresh, size = list(rows.values()), done.stream.bucket_rows
-    if fresh:
-        done.bring(*(fresh[start : start + size] for start in range(0, len(fresh), size)))
-
-
-def _revision(done: Layers, what: tuple[Op, int, int | None], price: float) -> tuple[Op, Row, Row]:
-    """Mostly of a row that is there."""
-    op, which, to = what
-    live = done.seen()
-    if op is INSERT or not live:
-        return INSERT, a_row(which if to is None else to, "abcdef"[which % 6], price), {}
-    row = live[which % len(live)]
-    old = {name: row[name] for name in done.stream.key}
-    if op is DELETE:
-        return op, old, {}
-    new = a_row(row["at"] if to is None else to, "abcdef"[to % 6] if to and to % 3 == 0 else row["who"], price)
-    return op, new, old
 
 
 def _compact(done: Layers, everything: bool) -> None:
