@@ -102,14 +102,15 @@ def randomized_bytes(rows: pa.Table, filtered: tuple[str, ...], hashes: np.ndarr
     groups = [(low, high) for low, high in pairwise([0, *ends.tolist(), rows.num_rows]) if high > low]
     fullest = max((high - low for low, high in groups), default=1)
     sink = pa.BufferOutputStream()
-    encoding = {POS: "DELTA_BINARY_PACKED"} if POS in rows.column_names else {}
+    # A reader that looks for the dictionary of a row group's blocks would read more than the blocks themselves.
+    encoding = dict.fromkeys([BLOCK, *_ascending_columns(rows)], "DELTA_BINARY_PACKED")
     plain = {*encoding, *columns_with(rows, is_minus_zero)}
     with pq.ParquetWriter(
         sink,
         ordered.schema,
         compression="zstd",
         use_dictionary=[name for name in ordered.column_names if name not in plain],
-        column_encoding=encoding or None,
+        column_encoding=encoding,
         write_statistics=[BLOCK],
         store_schema=False,
         bloom_filter_options=bloom_options(ordered, filtered, fullest) or None,
@@ -118,6 +119,22 @@ def randomized_bytes(rows: pa.Table, filtered: tuple[str, ...], hashes: np.ndarr
             file.write_table(ordered.slice(low, high - low), row_group_size=high - low)
     data: bytes = sink.getvalue().to_pybytes()
     return data
+
+
+def _ascending_columns(rows: pa.Table) -> list[str]:
+    """The columns of whole numbers or times that ascend in stream order, and so within each block; and positions."""
+    found = []
+    for name in rows.column_names:
+        column = rows[name]
+        if name == POS:
+            found.append(name)
+            continue
+        if column.null_count or not (pa.types.is_int64(column.type) or pa.types.is_timestamp(column.type)):
+            continue
+        values = column.cast(pa.int64()).to_numpy()
+        if (values[1:] >= values[:-1]).all():
+            found.append(name)
+    return found
 
 
 def wanted_row_groups(metadata: pq.FileMetaData, rate: float) -> list[int]:
