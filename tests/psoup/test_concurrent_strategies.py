@@ -14,8 +14,7 @@ from errata.psoup.invoke import Invocation
 from errata.psoup.reader import RegisteredReader
 from errata.psoup.register import register
 from fixtures.chance import random_for
-from fixtures.registered.archives import History, answer_tuples
-from fixtures.registered.oracle import same_answers
+from fixtures.registered.archives import History
 
 TEXTS = (
     "SELECT * FROM quotes WHERE bid >= 0.5 BEGIN (NOW - '10 minutes') END (NOW)",
@@ -62,7 +61,7 @@ def test_threads_that_share_a_reader_get_the_answers_of_the_commits_they_name(tm
     # A step may make several commits, of which the last is noted.
     noted = [each for each in answers if each.commit_id in history.at]
     for each in random.sample(noted, min(len(noted), CHECKED)):
-        right = history.at[each.commit_id].answer(plans[each.handle], each.now)
-        assert same_answers(answer_tuples(each.rows), right), (each.handle, each.commit_id, each.route)
+        moment = history.at[each.commit_id]
+        assert moment.is_answered_by(each.rows, plans[each.handle], each.now), (each.handle, each.commit_id, each.route)
     assert len({(each.handle, each.commit_id) for each in noted}) > 2 * len(plans)
     site.catalog.close()

@@ -9,8 +9,7 @@ from errata.psoup.joint_answers import joint_groups
 from errata.psoup.reader import RegisteredReader
 from errata.psoup.register import register, registered_queries
 from fixtures.chance import random_for
-from fixtures.registered.archives import History, answer_tuples
-from fixtures.registered.oracle import same_answers
+from fixtures.registered.archives import History
 
 JOINS = (
     "a.sym = b.sym",
@@ -49,16 +48,14 @@ def test_queries_of_one_join_are_answered_together_as_each_alone(tmp_path: Path)
             assert {each.commit_id for each in found} == {history.commit}
             assert {each.route for each in found} <= {AnswerRoute.JOINT, AnswerRoute.WINDOW}
             routes |= {each.route for each in found}
-            moment = history.at[history.commit]
             for each in found:
-                assert same_answers(answer_tuples(each.rows), moment.answer(plans[each.handle], each.now))
+                assert history.newest.is_answered_by(each.rows, plans[each.handle], each.now)
                 assert each.rows.schema == (alone := reader.invoke(each.handle)).rows.schema
                 assert (each.matched, each.windows) == (alone.matched, alone.windows)
                 assert str(each.rows.to_pylist()) == str(alone.rows.to_pylist())  # in the same order
             earlier = random.choice(list(history.at))
             for each in reader.invoke_all(asked, as_of=earlier):
-                right = history.at[earlier].answer(plans[each.handle], each.now)
-                assert same_answers(answer_tuples(each.rows), right)
+                assert history.at[earlier].is_answered_by(each.rows, plans[each.handle], each.now)
     assert AnswerRoute.JOINT in routes
     site.catalog.close()
 
@@ -77,8 +74,7 @@ def test_queries_whose_rows_have_nothing_in_common_are_joined_alone(tmp_path: Pa
     with RegisteredReader(site) as reader:
         for query, each in zip(made, reader.invoke_all([each.handle for each in made]), strict=True):
             assert each.route is AnswerRoute.WINDOW
-            right = history.at[each.commit_id].answer(query.plan, each.now)
-            assert same_answers(answer_tuples(each.rows), right)
+            assert history.at[each.commit_id].is_answered_by(each.rows, query.plan, each.now)
     site.catalog.close()
 
 

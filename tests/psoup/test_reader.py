@@ -20,8 +20,7 @@ from errata.psoup.materialise import materialise
 from errata.psoup.reader import RegisteredReader
 from errata.psoup.register import register, registered_queries, unregister
 from errata.psoup.snapshot import BucketColumns, StreamSnapshot, stream_snapshot
-from fixtures.registered.archives import History, answer_tuples
-from fixtures.registered.oracle import same_answers
+from fixtures.registered.archives import History
 
 TEXT = "SELECT sym, no, bid FROM quotes BEGIN ('2026-11-18T02:00:00') END (NOW)"
 PAIRS = "SELECT a.no, b.no AS other FROM quotes AS a, quotes AS b WHERE a.no = b.no BEGIN (NOW - 1000 ROWS) END (NOW)"
@@ -39,10 +38,9 @@ def history(tmp_path: Path, chance: Random) -> Iterator[History]:
 
 def check(history: History, reader: RegisteredReader, handle: str) -> None:
     history.note()
-    moment = history.at[history.commit]
-    query, stable = reader.query(handle), moment.stable["quotes"]
+    stable = history.newest.stable["quotes"]
     assert stable is not None
-    assert same_answers(answer_tuples(reader.invoke(handle).rows), moment.answer(query.plan, stable))
+    assert history.newest.is_answered_by(reader.invoke(handle).rows, reader.query(handle).plan, stable)
 
 
 def test_what_has_been_read_is_not_read_again(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +83,7 @@ def test_buckets_that_vacuum_took_away_are_looked_up_again(history: History, mon
     found = reader.invoke(made.handle)
     assert found.commit_id > begun[0]
     history.note()
-    assert same_answers(answer_tuples(found.rows), history.at[found.commit_id].answer(made.plan, found.now))
+    assert history.at[found.commit_id].is_answered_by(found.rows, made.plan, found.now)
     with pytest.raises(ErrataError, match=r"(behind the horizon|no longer whole)"):
         reader.invoke(made.handle, as_of=begun[0])
 

@@ -21,8 +21,7 @@ from errata.psoup.register import register, registered_queries, set_strategy
 from errata.psoup.selection import SourceWindow, youngest_rows
 from errata.psoup.snapshot import StreamSnapshot
 from fixtures.chance import seeds
-from fixtures.registered.archives import DECLARED, History, answer_tuples, is_refusal
-from fixtures.registered.oracle import same_answers
+from fixtures.registered.archives import History, is_refusal
 from fixtures.registered.texts import random_now, random_text
 
 NONE, PARTIAL, COMPLETE = ResultStrategy.NONE, ResultStrategy.PARTIAL, ResultStrategy.COMPLETE
@@ -59,19 +58,12 @@ class Course:
             self.plans[made.handle] = each.plan, strategy
 
     def step(self) -> None:
-        name = self.random.choice(list(DECLARED))
-        match self.random.choices(range(6), (40, 25, 8, 6, 15, 6))[0]:
+        match self.random.choices(range(3), (79, 15, 6))[0]:
             case 0:
-                self.history.arrive(name)
+                self.history.step()
             case 1:
-                self.history.revise(name)
-            case 2:
-                self.history.compact(name)
-            case 3:
-                self.history.age(name)
-            case 4:
                 materialise(self.site)
-            case 5 if self.plans:
+            case 2 if self.plans:
                 handle, (plan, _) = self.random.choice(list(self.plans.items()))
                 strategy = self.random.choice(list(ResultStrategy))
                 set_strategy(self.site, handle, strategy)
@@ -87,9 +79,8 @@ class Course:
             self.check(handle, plan, strategy, random_now(self.random, plan))
 
     def check(self, handle: str, plan: RegisteredPlan, strategy: ResultStrategy, at: int | None) -> None:
-        moment = self.history.at[self.history.commit]
-        stable = [moment.stable[source.stream] for source in plan.sources]
-        now = at if at is not None else min((each for each in stable if each is not None), default=0)
+        moment = self.history.newest
+        now = at if at is not None else moment.present(plan)
         try:
             # The second reader is asked now and then alone, and so has several commits to catch up with.
             found = self.readers[self.random.random() < 0.2].invoke(handle, at=at)
@@ -97,7 +88,7 @@ class Course:
             self.check_refused(error, refused=moment.refuses(plan, now))
             return
         assert not moment.refuses(plan, now)
-        assert same_answers(answer_tuples(found.rows), moment.answer(plan, now)), (handle, plan, at, found.route)
+        assert moment.is_answered_by(found.rows, plan, now), (handle, plan, at, found.route)
         assert found.route in (ROUTES[strategy] if at is None or strategy is NONE else ROUTES[PARTIAL])
         self.routes[strategy, found.route] += 1
 
@@ -260,9 +251,7 @@ def test_the_strategy_of_a_query_that_is_not_there_cannot_be_changed(fixed: Fixe
 @pytest.mark.parametrize("seed", seeds(__name__, 2))
 def test_each_strategy_answers_as_the_oracle_does_after_every_step(tmp_path: Path, seed: int) -> None:
     course = Course(tmp_path, Random(seed))
-    for name in DECLARED:
-        course.history.arrive(name)
-    course.history.note()
+    course.history.start()
     for each in QUERIES:
         course.register(*each)
     for _ in range(STEPS):

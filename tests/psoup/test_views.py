@@ -24,7 +24,7 @@ from errata.psoup.register import register, unregister
 from errata.psoup.views import ViewReport, update_views, view_queries
 from fixtures.chance import seeds
 from fixtures.postgres import DRIVER, FreshDatabase
-from fixtures.registered.archives import DECLARED, History, reaches_too_far
+from fixtures.registered.archives import History, reaches_too_far
 from fixtures.registered.oracle import Answer, answer_counts, same_answers
 from fixtures.registered.texts import random_text
 
@@ -77,9 +77,7 @@ def url(fresh_database: FreshDatabase) -> str:
 
 def history_on(folder: Path, url: str, seed: int, rows: int = 60) -> History:
     history = History.begin(folder, url, Random(seed), rows)
-    for name in DECLARED:
-        history.arrive(name)
-    history.note()
+    history.start()
     return history
 
 
@@ -107,14 +105,7 @@ class Course:
         del self.plans[handle]
 
     def step(self) -> None:
-        name = self.random.choice(list(DECLARED))
-        happen = (
-            *(self.history.arrive,) * 4,
-            *(self.history.revise,) * 2,
-            self.history.compact,
-            self.history.age,
-        )
-        self.random.choice(happen)(name)
+        self.history.step()
         if self.random.random() < 0.3:
             materialise(self.site)
         if self.random.random() < 0.15:
@@ -125,10 +116,9 @@ class Course:
 
     def check(self) -> None:
         assert self.client.names() == {f"q_{each}" for each in self.plans}
-        moment = self.history.at[self.history.commit]
+        moment = self.history.newest
         for handle, plan in self.plans.items():
-            stable = [moment.stable[each.stream] for each in plan.sources]
-            now = min((each for each in stable if each is not None), default=0)
+            now = moment.present(plan)
             if moment.refuses(plan, now):
                 self._check_refused(handle)
                 continue

@@ -25,8 +25,7 @@ from errata.psoup.http.service import QueryService
 from errata.psoup.reader import RegisteredReader
 from errata.psoup.register import unregister
 from errata.psoup.site_source import SiteSource
-from fixtures.registered.archives import DECLARED, History, answer_tuples, is_refusal
-from fixtures.registered.oracle import same_answers
+from fixtures.registered.archives import DECLARED, History, is_refusal
 from fixtures.registered.service import ServiceCaller
 
 TEXTS = (
@@ -65,16 +64,7 @@ class ServedHistory:
         )
 
     def step(self) -> None:
-        name = self.history.random.choice(list(DECLARED))
-        match self.history.random.choices(range(4), (12, 6, 1, 1))[0]:
-            case 0:
-                self.history.arrive(name)
-            case 1:
-                self.history.revise(name)
-            case 2:
-                self.history.compact(name)
-            case 3:
-                self.history.age(name)
+        self.history.step()
         self.history.note()
 
     def right(self, plan: RegisteredPlan, commit_id: int, now: int, rows: pa.Table) -> bool:
@@ -82,16 +72,14 @@ class ServedHistory:
         if commit_id not in self.history.at:
             return True
         self.compared += 1
-        return same_answers(answer_tuples(rows), self.history.at[commit_id].answer(plan, now))
+        return self.history.at[commit_id].is_answered_by(rows, plan, now)
 
 
 @pytest.fixture
 def served(tmp_path: Path, chance: Random) -> Iterator[ServedHistory]:
     url = f"sqlite:///{tmp_path / 'catalog.db'}"
     made = ServedHistory(History.begin(tmp_path, url, chance))
-    for name in DECLARED:
-        made.history.arrive(name)
-    made.history.note()
+    made.history.start()
     yield made
     made.call.close()
     made.service.close()
