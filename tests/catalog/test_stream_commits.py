@@ -44,7 +44,7 @@ def test_a_batch_becomes_visible_whole(catalog: Catalog, ticks: Stream) -> None:
     taken = ledger.find_batch(catalog, basis.stream_id, "b1")
     assert taken is not None
     assert (taken.commit_id, taken.counts.appended, taken.counts.pending) == (commit_id, 9, 3)
-    assert ledger.split_places(catalog, basis.stream_id, "b1") == {0: ("b1.csv", 2)}
+    assert ledger.batch_origins(catalog, [taken.batch_no])[taken.batch_no].splits == {0: ("b1.csv", 2)}
     [commit] = commits.list_commits(catalog, stream="ticks")
     assert (commit.cause, commit.batch_id, commit.summary["appended"]) == (CAUSE, "b1", 9)
 

@@ -7,20 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from errata.answer.result_diff import DiffContext, ResultDiff, diff_results
+from errata.answer.result_sink import beside_published, read_beside_published
 from errata.archive.results import ResultWriter
-from errata.archive.schemas import conform, result_schema
 from errata.archive.task_reports import BUCKET_ROW_SCHEMA, bucket_from_row, bucket_to_row
-from errata.engine.frames import arrow_ddl, fetch_rows, select_sql
+from errata.engine.frames import arrow_ddl, fetch_rows
 from errata.engine.plans.node_rows import quote_name
 from errata.model.bucket import NewBucket, Role
 from errata.model.extent import Extent
-from errata.model.results import EVALUATION, ResultShape
+from errata.model.results import ResultShape
 
-_BEFORE, _CHANGED, _COMPARED = "_before", "_changed", "_compared"
+_CHANGED, _COMPARED = "_changed", "_compared"
 _TASK_SCHEMA = pa.schema([*BUCKET_ROW_SCHEMA, pa.field(_CHANGED, pa.int64()), pa.field(_COMPARED, pa.int64())])
 
 
@@ -49,8 +48,7 @@ class DiffWriter:
 
     def write_in_tasks(self, new: DataFrame, before: DataFrame, tasks: int) -> WrittenDiff:
         """Compare frames, and write in `tasks` Spark tasks."""
-        whole = select_sql(new, "*", f"0L AS {EVALUATION}", f"FALSE AS {_BEFORE}")
-        whole = whole.unionByName(select_sql(before, "*", f"TRUE AS {_BEFORE}"))
+        whole = beside_published(new, before)
         key = list(map(quote_name, self.shape.key))
         whole = whole.repartition(tasks, *key) if key else whole.coalesce(1)
         found = fetch_rows(whole.mapInArrow(self._task, arrow_ddl(_TASK_SCHEMA))).to_pylist()
@@ -59,18 +57,11 @@ class DiffWriter:
         return WrittenDiff(made, changed, compared)
 
     def _task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        schema = result_schema(self.shape).append(pa.field(_BEFORE, pa.bool_()))
-        read = [conform(pa.Table.from_batches([each]), schema) for each in batches if each.num_rows]
-        if not read:
-            return
-        rows = pa.concat_tables(read)
-        flags = rows[_BEFORE]
-        rows = rows.drop_columns([_BEFORE])
-        new, before = rows.filter(pc.invert(flags)).drop_columns([EVALUATION]), rows.filter(flags)
-        done = diff_results(new, before, self.regions, self.context, self.shape)
-        made = [{**bucket_to_row(each), _CHANGED: 0, _COMPARED: 0} for each in _write_diff(self.writer, done)]
-        counts = {_CHANGED: done.changed, _COMPARED: done.compared}
-        yield from pa.Table.from_pylist([*made, counts], _TASK_SCHEMA).to_batches()
+        for new, before in read_beside_published(batches, self.shape):
+            done = diff_results(new, before, self.regions, self.context, self.shape)
+            made = [{**bucket_to_row(each), _CHANGED: 0, _COMPARED: 0} for each in _write_diff(self.writer, done)]
+            counts = {_CHANGED: done.changed, _COMPARED: done.compared}
+            yield from pa.Table.from_pylist([*made, counts], _TASK_SCHEMA).to_batches()
 
 
 def _write_diff(writer: ResultWriter, amended: ResultDiff) -> Iterator[NewBucket]:

@@ -6,7 +6,7 @@ each task has all that decides about its results, old and new. Both ways call `p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -113,9 +113,7 @@ class ResultSink:
     def write_in_tasks(self, rows: DataFrame, before: DataFrame, tasks: int) -> StepOutput:
         """Write results in Spark tasks. Where results are only added a task has a range of time; else it has all rows
         of some keys."""
-        whole = select_sql(rows, "*", f"0L AS {EVALUATION}", f"FALSE AS {_BEFORE}")
-        whole = whole.unionByName(select_sql(before, "*", f"TRUE AS {_BEFORE}"))
-        context = self.context
+        whole, context = beside_published(rows, before), self.context
         if not context.covering:
             whole = whole.where(f"{VS} >= {context.since}L AND {VS} <= {context.until}L").repartitionByRange(tasks, VS)
         elif self.shape.key:
@@ -145,15 +143,24 @@ class ResultSink:
         ]
 
     def _task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        schema = result_schema(self.shape).append(pa.field(_BEFORE, pa.bool_()))
-        read = [conform(pa.Table.from_batches([batch]), schema) for batch in batches if batch.num_rows]
-        if not read:
-            return
+        for fresh, before in read_beside_published(batches, self.shape):
+            yield from bucket_batches(self._written(settle_results(fresh, before, self.context, self.shape)))
+
+
+def beside_published(fresh: DataFrame, before: DataFrame) -> DataFrame:
+    """Computed and published results in one frame, from which tasks read them by `read_beside_published`."""
+    whole = select_sql(fresh, "*", f"0L AS {EVALUATION}", f"FALSE AS {_BEFORE}")
+    return whole.unionByName(select_sql(before, "*", f"TRUE AS {_BEFORE}"))
+
+
+def read_beside_published(batches: Iterable[pa.RecordBatch], shape: ResultShape) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """The computed results and the published ones of a task; nothing if it has neither."""
+    schema = result_schema(shape).append(pa.field(_BEFORE, pa.bool_()))
+    read = [conform(pa.Table.from_batches([batch]), schema) for batch in batches if batch.num_rows]
+    if read:
         rows = pa.concat_tables(read)
-        flags = rows[_BEFORE]
-        rows = rows.drop_columns([_BEFORE])
-        fresh, before = rows.filter(pc.invert(flags)).drop_columns([EVALUATION]), rows.filter(flags)
-        yield from bucket_batches(self._written(settle_results(fresh, before, self.context, self.shape)))
+        flags, rows = rows[_BEFORE], rows.drop_columns([_BEFORE])
+        yield rows.filter(pc.invert(flags)).drop_columns([EVALUATION]), rows.filter(flags)
 
 
 def collect_results(

@@ -160,21 +160,6 @@ def files_of_batch(catalog: Catalog, stream_id: int, batch_no: int) -> list[Deli
         return _select_deliveries(connection, stream_id, batch_files.c.batch_no == batch_no)
 
 
-def split_places(catalog: Catalog, stream_id: int, batch_id: str) -> dict[int, tuple[str, int]]:
-    """For each split of a batch: the file it is of, and the line at which it begins."""
-    query = (
-        select(batch_splits.c.split, batch_files.c.name, batch_splits.c.first_line)
-        .join(batches, batches.c.batch_no == batch_splits.c.batch_no)
-        .join(
-            batch_files,
-            (batch_files.c.batch_no == batch_splits.c.batch_no) & (batch_files.c.number == batch_splits.c.file_number),
-        )
-        .where(batches.c.stream_id == stream_id, batches.c.batch_id == batch_id)
-    )
-    with catalog.reading() as connection:
-        return {row.split: (row.name, row.first_line) for row in connection.execute(query)}
-
-
 def insert_batch(connection: Connection, stream_id: int, entry: Batch) -> int:
     """Enter a batch and return its number; `set_batch_commit` completes the entry. A second one of the same id raises
     an IntegrityError."""

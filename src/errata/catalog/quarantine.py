@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Table, delete, func, insert, select, update
 
 from errata.catalog import streams
 from errata.catalog.database import Catalog
@@ -150,14 +150,7 @@ def quarantined_rows(
 
 def quarantined_row_counts(catalog: Catalog) -> dict[str, int]:
     """How many rows of each stream are in quarantine."""
-    query = (
-        select(streams_table.c.name, func.count())
-        .join(quarantine, quarantine.c.stream_id == streams_table.c.stream_id)
-        .where(streams_table.c.removed_in.is_(None), quarantine.c.state == QuarantineState.HELD.value)
-        .group_by(streams_table.c.name)
-    )
-    with catalog.reading() as connection:
-        return {row[0]: row[1] for row in connection.execute(query)}
+    return _held_counts(catalog, quarantine)
 
 
 def settle_rows(connection: Connection, ids: Sequence[int], state: QuarantineState, commit_id: int) -> None:
@@ -301,10 +294,14 @@ def quarantined_files(
 
 def quarantined_file_counts(catalog: Catalog) -> dict[str, int]:
     """How many files of each stream are held."""
+    return _held_counts(catalog, held_files)
+
+
+def _held_counts(catalog: Catalog, held: Table) -> dict[str, int]:
     query = (
         select(streams_table.c.name, func.count())
-        .join(held_files, held_files.c.stream_id == streams_table.c.stream_id)
-        .where(streams_table.c.removed_in.is_(None), held_files.c.state == QuarantineState.HELD.value)
+        .join(held, held.c.stream_id == streams_table.c.stream_id)
+        .where(streams_table.c.removed_in.is_(None), held.c.state == QuarantineState.HELD.value)
         .group_by(streams_table.c.name)
     )
     with catalog.reading() as connection:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, select, update
 
 from errata.catalog.database import Catalog
 from errata.catalog.match_segments import forget_from
@@ -93,10 +93,8 @@ def record_registrations(
 def record_unregistered(catalog: Catalog, cause: Cause, handle: str, owner: str | None) -> int | None:
     """Mark a query as removed; the commit, or None if there is no such query in force (of the owner)."""
     with catalog.writing() as connection:
-        mine = (registered_queries.c.handle == handle) & registered_queries.c.removed_in.is_(None)
-        if owner is not None:
-            mine &= registered_queries.c.owner == owner
-        if connection.execute(select(registered_queries.c.number).where(mine)).first() is None:
+        mine = _in_force(connection, handle, owner)
+        if mine is None:
             return None
         commit_id = Transaction(cause=cause, summary={"unregistered": 1}).commit(connection, catalog.clock.now())
         gone = connection.execute(update(registered_queries).where(mine).values(removed_in=commit_id)).rowcount
@@ -111,10 +109,8 @@ def record_strategy(
     """Change the strategy of a query in force (of the owner); the commit, or None if there is no such query. What was
     not matched for it, since nothing was kept, is to be matched again."""
     with catalog.writing() as connection:
-        mine = (registered_queries.c.handle == handle) & registered_queries.c.removed_in.is_(None)
-        if owner is not None:
-            mine &= registered_queries.c.owner == owner
-        if connection.execute(select(registered_queries.c.number).where(mine)).first() is None:
+        mine = _in_force(connection, handle, owner)
+        if mine is None:
             return None
         changed = Transaction(cause=cause, summary={"strategy": strategy.value})
         commit_id = changed.commit(connection, catalog.clock.now())
@@ -125,6 +121,15 @@ def record_strategy(
             _match_again(connection, numbers)
         connection.execute(update(registered_queries).where(mine).values(strategy=strategy.value))
         return commit_id
+
+
+def _in_force(connection: Connection, handle: str, owner: str | None) -> ColumnElement[bool] | None:
+    """What is true of the query in force (of the owner) alone; None if there is none."""
+    mine = (registered_queries.c.handle == handle) & registered_queries.c.removed_in.is_(None)
+    if owner is not None:
+        mine &= registered_queries.c.owner == owner
+    found = connection.execute(select(registered_queries.c.number).where(mine)).first()
+    return None if found is None else mine
 
 
 def unkept_conjunctions(catalog: Catalog) -> set[int]:
