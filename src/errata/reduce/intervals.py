@@ -1,0 +1,247 @@
+"""Totals of all rows estimated from a sample, with 95% intervals, as expressions of the language.
+
+A unit is what is in the sample or not as a whole: a row, or all pairs of a join that one row is in. It is there with
+probability p, its rate, independently of others, and adds y to a sum and c to a count. With S = sum(y/p) (Horvitz and
+Thompson 1952):
+
+    count, sum    S                    variance  V = sum(y^2 (1-p) / p^2)
+    avg           R = S / sum(c/p)     variance  sum((y - R c)^2 (1-p) / p^2) / sum(c/p)^2, the ratio estimator's
+
+Units with p = 1 are certain and add nothing to a variance; where all are, the interval is the value itself.
+
+Few units make S and V vary together, and V uncertain. So where all y have one sign the interval is that of the score:
+the totals T with (T - S)^2 <= q^2 (V/U) T, where U is the part of S that is not certain; of a count it is Wilson's.
+Otherwise it is S +- q sqrt(V). q is the normal quantile for counts of rows, else Student's for the number of uncertain
+units; of sums and averages a single unit tells nothing, and the bounds are NULL. tests/reduce/test_intervals.py
+measures how often intervals contain the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from errata.language.expr import BIGINT, BOOLEAN, DOUBLE, Call, Case, Cast, Expr, Lit, Ref
+from errata.language.nodes import Aggregate
+from errata.model.columns import WHOLE_KINDS, ColumnType, TypeKind
+from errata.reduce.rates import CONFIDENCE_QUANTILE
+
+ESTIMATED = ("count", "sum", "avg")
+"""Aggregates of all rows that a sample can estimate."""
+_STUDENT = (2.3722712, 2.8224986, 2.5558497, 1.5895341)
+"""Coefficients of 1/n, 1/n^2, … in the 97.5% quantile of Student's distribution with n degrees of freedom (Abramowitz
+and Stegun, 26.7.5)."""
+_MAX_BIGINT_SCALE = 4
+"""Decimals of up to so many places are made by way of a bigint, which both engines do alike."""
+
+
+def number(value: float) -> Lit:
+    """A constant."""
+    return Lit(float(value), DOUBLE)
+
+
+def plus(*parts: Expr) -> Expr:
+    """The sum of parts."""
+    whole, *rest = parts
+    for part in rest:
+        whole = Call("+", (whole, part), DOUBLE)
+    return whole
+
+
+def minus(left: Expr, right: Expr) -> Expr:
+    """The difference."""
+    return Call("-", (left, right), DOUBLE)
+
+
+def times(*parts: Expr) -> Expr:
+    """The product of parts."""
+    whole, *rest = parts
+    for part in rest:
+        whole = Call("*", (whole, part), DOUBLE)
+    return whole
+
+
+def over(left: Expr, right: Expr) -> Expr:
+    """The quotient; NULL where the divisor is 0."""
+    return Call("try_divide", (left, right), DOUBLE)
+
+
+def as_double(expr: Expr) -> Expr:
+    """The expression as a double."""
+    return expr if expr.type == DOUBLE else Cast(expr, DOUBLE)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleUnits:
+    """The columns of the rows, or of other units, that a group aggregates."""
+
+    value: Expr
+    """What a unit adds to the total, a double; NULL for nothing."""
+    count: Expr
+    """The rows with a value that it stands for, a double; NULL for none."""
+    rate: Expr
+    """The probability with which it is in the sample."""
+    single: bool = True
+    """Whether each unit is one row."""
+
+
+@dataclass(frozen=True, slots=True)
+class TotalEstimate:
+    """An estimate and its interval, over the aggregates of a group."""
+
+    value: Expr
+    low: Expr
+    high: Expr
+
+
+@dataclass
+class SampleSums:
+    """The aggregates over units that estimates are made of; each is computed once."""
+
+    found: dict[str, Aggregate] = field(default_factory=dict)
+
+    def of(self, function: str, argument: Expr, kind: ColumnType = DOUBLE) -> Ref:
+        """An aggregate over the units."""
+        aggregate = Aggregate(function, argument, kind)
+        self.found.setdefault(aggregate.name, aggregate)
+        return Ref(aggregate.name, kind)
+
+    def total(self, argument: Expr) -> Ref:
+        """The sum of an expression."""
+        return self.of("sum", argument)
+
+
+def estimate_total(function: str, units: SampleUnits, sums: SampleSums) -> TotalEstimate:
+    """The estimate of a count, a sum or an average of all rows."""
+    if function == "avg":
+        return _estimate_average(units, sums)
+    return _estimate_sum(units, sums, counts=function == "count")
+
+
+def _uncertain(units: SampleUnits, expr: Expr) -> Expr:
+    """The expression in units that are not certain to be in the sample; NULL in others."""
+    return Case(((Call("<", (units.rate, number(1)), BOOLEAN), expr),), None, DOUBLE)
+
+
+def _variance_weight(units: SampleUnits) -> Expr:
+    rest = minus(number(1), units.rate)
+    return Call("/", (rest, times(units.rate, units.rate)), DOUBLE)
+
+
+def _expanded(units: SampleUnits, expr: Expr) -> Expr:
+    """What a unit's value stands for among all rows."""
+    return Call("/", (expr, units.rate), DOUBLE)
+
+
+def _student_quantile(uncertain: Expr) -> Expr:
+    """Student's quantile for a number of units; NULL for one."""
+    step = over(number(1), minus(as_double(uncertain), number(1)))
+    series: Expr = number(_STUDENT[-1])
+    for each in _STUDENT[-2::-1]:
+        series = plus(number(each), times(step, series))
+    return plus(number(CONFIDENCE_QUANTILE), times(step, series))
+
+
+def _sqrt(expr: Expr) -> Expr:
+    return Call("sqrt", (Call("greatest", (expr, number(0)), DOUBLE),), DOUBLE)
+
+
+def _choose(cases: Sequence[tuple[Expr, Expr]], otherwise: Expr) -> Expr:
+    return Case(tuple(cases), otherwise, DOUBLE)
+
+
+def _none(count: Expr) -> Expr:
+    return Call("=", (count, Lit(0, BIGINT)), BOOLEAN)
+
+
+def _estimate_sum(units: SampleUnits, sums: SampleSums, *, counts: bool) -> TotalEstimate:
+    total: Expr = sums.total(_expanded(units, units.value))
+    uncertain_total: Expr = sums.total(_uncertain(units, _expanded(units, units.value)))
+    variance: Expr = sums.total(times(units.value, units.value, _variance_weight(units)))
+    counted = number(1) if counts else units.value
+    # A sample of a count without any row that counts still tells how many there can be.
+    uncertain = sums.of("count", _uncertain(units, counted), BIGINT)
+    if counts:
+        total, uncertain_total, variance = (
+            Call("coalesce", (each, number(0)), DOUBLE) for each in (total, uncertain_total, variance)
+        )
+    quantile: Expr = number(CONFIDENCE_QUANTILE) if counts and units.single else _student_quantile(uncertain)
+    square = times(quantile, quantile)
+    ratio = over(variance, uncertain_total)
+    if counts:
+        rows = sums.total(_uncertain(units, _expanded(units, number(1))))
+        plain = over(sums.total(_uncertain(units, _variance_weight(units))), rows)
+        ratio = Call("coalesce", (ratio, plain), DOUBLE)
+    shift = times(square, ratio, number(0.5))
+    width = times(quantile, _sqrt(plus(variance, times(square, ratio, ratio, number(0.25)))))
+    low, high = minus(plus(total, shift), width), plus(total, shift, width)
+    if counts:
+        seen = Call("coalesce", (sums.total(units.value), number(0)), DOUBLE)
+        low = Call("greatest", (low, seen), DOUBLE)
+    else:
+        least, most = sums.of("min", units.value), sums.of("max", units.value)
+        both = Call("and", (_below(least, number(0)), _below(number(0), most)), BOOLEAN)
+        plain_width = times(quantile, _sqrt(variance))
+        low = _choose([(both, minus(total, plain_width))], low)
+        high = _choose([(both, plus(total, plain_width))], high)
+    certain = _none(uncertain)
+    return TotalEstimate(total, _choose([(certain, total)], low), _choose([(certain, total)], high))
+
+
+def _below(left: Expr, right: Expr) -> Expr:
+    return Call("<", (left, right), BOOLEAN)
+
+
+def _estimate_average(units: SampleUnits, sums: SampleSums) -> TotalEstimate:
+    count = sums.total(_expanded(units, units.count))
+    mean = over(sums.total(_expanded(units, units.value)), count)
+    weight = _variance_weight(units)
+    squares = sums.total(times(units.value, units.value, weight))
+    products = sums.total(times(units.value, units.count, weight))
+    counts = sums.total(times(units.count, units.count, weight))
+    variance = plus(minus(squares, times(number(2), mean, products)), times(mean, mean, counts))
+    uncertain = sums.of("count", _uncertain(units, units.value), BIGINT)
+    width = over(times(_student_quantile(uncertain), _sqrt(variance)), count)
+    certain = _none(uncertain)
+    low, high = minus(mean, width), plus(mean, width)
+    return TotalEstimate(mean, _choose([(certain, mean)], low), _choose([(certain, mean)], high))
+
+
+# The types of results.
+
+
+def bound_type(kind: ColumnType) -> ColumnType:
+    """The type of the bounds of a value of some type."""
+    return BIGINT if kind.kind in WHOLE_KINDS else DOUBLE
+
+
+def value_of_type(expr: Expr, kind: ColumnType) -> Expr:
+    """An estimate as a value of the aggregate's type."""
+    if kind == DOUBLE:
+        return expr
+    if kind.kind in WHOLE_KINDS:
+        return Cast(Call("round", (expr,), DOUBLE), kind)
+    if kind.kind is TypeKind.DECIMAL and kind.scale <= _MAX_BIGINT_SCALE:
+        from_units = Cast(Call("round", (times(expr, number(10**kind.scale)),), DOUBLE), BIGINT)
+        return _decimal_of_units(from_units, kind)
+    return Cast(expr, kind)
+
+
+def _decimal_of_units(units: Expr, kind: ColumnType) -> Expr:
+    if kind.scale == 0:
+        return Cast(units, kind)
+    unit = Lit(Decimal(1).scaleb(-kind.scale), ColumnType(TypeKind.DECIMAL, kind.scale, kind.scale))
+    whole = Cast(units, ColumnType(TypeKind.DECIMAL, 19, 0))
+    product = ColumnType(TypeKind.DECIMAL, 19 + kind.scale + 1, kind.scale)
+    return Cast(Call("*", (whole, unit), product), kind)
+
+
+def low_of_type(expr: Expr, kind: ColumnType) -> Expr:
+    """The lower bound of a value of some type."""
+    return Call("floor", (expr,), BIGINT) if bound_type(kind) == BIGINT else expr
+
+
+def high_of_type(expr: Expr, kind: ColumnType) -> Expr:
+    """The upper bound of a value of some type."""
+    return Call("ceil", (expr,), BIGINT) if bound_type(kind) == BIGINT else expr
