@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from errata.model.bucket import FULL_RESOLUTION, Bucket, Groups, Layout, Resolution, Role
-from errata.model.reduction import OnReadCopies, ReducedArchives, SamplingRates, sampling_span, uniform_rates
-from errata.model.reduction_request import AskedReduction, ReductionRequest
-from errata.model.time import EVERYTHING, LOWEST, Interval
+from errata.model.bucket import FULL_RESOLUTION, Layout
+from errata.model.reduction import OnReadCopies, ReducedArchives, SamplingRates
+from errata.model.time import LOWEST, Interval
 from errata.reduce.versions import (
     DEMAND_MEMORY,
     BucketVersions,
@@ -23,29 +22,10 @@ from errata.reduce.versions import (
     on_read_rate,
     plan_versions,
 )
+from fixtures.reduced import ASKED_AT, a_base, a_copy, a_request
 
-NOW = 1_000 * DEMAND_MEMORY
 ON_READ = ReducedArchives(on_read=OnReadCopies(drop_above=0.5))
 RATES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
-
-
-def a_base(bucket_id: int, low: int = 0, high: int = 9, layout: Layout = Layout.BUCKETS) -> Bucket:
-    made = Bucket(bucket_id, Role.BASE, f"{bucket_id}", 100, 1_000, low, high, Groups(), "", "", 1, None, None)
-    return replace(made, layout=layout)
-
-
-def a_copy(bucket_id: int, of: Bucket, rate: float) -> Bucket:
-    resolution = Resolution(rate, sampling_span(rate))
-    size = round(of.size * rate)
-    return replace(of, bucket_id=bucket_id, role=Role.COPY, resolution=resolution, original=of.bucket_id, size=size)
-
-
-def a_request(
-    rate: float | SamplingRates, readers: int = 1, last: int = 0, interval: Interval = EVERYTHING
-) -> ReductionRequest:
-    rates = rate if isinstance(rate, SamplingRates) else uniform_rates(rate)
-    asked = AskedReduction(rates, interval=interval)
-    return ReductionRequest(asked, readers, last, readers + last, 0, 0, "ann", NOW, NOW - 1 if last else None)
 
 
 # The rule, told in another way: heads are counted one by one.
@@ -106,12 +86,12 @@ def test_a_portion_has_the_rates_of_its_readers() -> None:
     steps = SamplingRates((LOWEST, 10, 20), (0.1, 0.5, 1.0))
     requests = [a_request(steps, 2), a_request(0.25, interval=Interval(0, 10))]
     old, middle, new = (a_base(number, 10 * number, 10 * number + 9) for number in range(3))
-    assert bucket_demand(old, requests, False, NOW) == [Demand(0.1, 2), Demand(0.25, 1)]
-    assert bucket_demand(middle, requests, False, NOW) == [Demand(0.5, 2)]
-    assert bucket_demand(new, requests, False, NOW) == [Demand(1.0, 2)]
+    assert bucket_demand(old, requests, False, ASKED_AT) == [Demand(0.1, 2), Demand(0.25, 1)]
+    assert bucket_demand(middle, requests, False, ASKED_AT) == [Demand(0.5, 2)]
+    assert bucket_demand(new, requests, False, ASKED_AT) == [Demand(1.0, 2)]
     across = a_base(4, 5, 12)
-    assert bucket_demand(across, requests, False, NOW) == [Demand(0.5, 2), Demand(0.25, 1)]
-    steps_made = plan_versions([BucketVersions(each) for each in (old, middle, new)], ON_READ, requests, NOW)
+    assert bucket_demand(across, requests, False, ASKED_AT) == [Demand(0.5, 2), Demand(0.25, 1)]
+    steps_made = plan_versions([BucketVersions(each) for each in (old, middle, new)], ON_READ, requests, ASKED_AT)
     assert [(each.original, each.rate, each.reason) for each in steps_made] == [
         (old, 0.25, VersionReason.ASKED),
         (middle, 0.5, VersionReason.ASKED),
@@ -127,12 +107,12 @@ def test_a_reader_of_a_part_of_a_bucket_asks_for_the_rates_there() -> None:
 
 def test_buckets_that_came_later_follow_the_last_round_for_some_time() -> None:
     settled = a_request(0.1, readers=0, last=3)
-    (step,) = plan_versions([BucketVersions(a_base(1))], ON_READ, [settled], NOW)
+    (step,) = plan_versions([BucketVersions(a_base(1))], ON_READ, [settled], ASKED_AT)
     assert (step.rate, step.reason) == (0.1, VersionReason.ASKED)
-    assert plan_versions([BucketVersions(a_base(1))], ON_READ, [settled], NOW + DEMAND_MEMORY) == []
+    assert plan_versions([BucketVersions(a_base(1))], ON_READ, [settled], ASKED_AT + DEMAND_MEMORY) == []
     has = BucketVersions(a_base(1), (a_copy(2, a_base(1), 0.5),))
-    assert plan_versions([has], ON_READ, [settled], NOW) == []  # who has a copy follows new readers alone
-    (step,) = plan_versions([BucketVersions(a_base(1))], ON_READ, [settled, a_request(0.5)], NOW)
+    assert plan_versions([has], ON_READ, [settled], ASKED_AT) == []  # who has a copy follows new readers alone
+    (step,) = plan_versions([BucketVersions(a_base(1))], ON_READ, [settled, a_request(0.5)], ASKED_AT)
     assert step.rate == 0.5
 
 
@@ -140,14 +120,14 @@ def test_copies_are_made_from_the_smallest_version_that_has_their_rows() -> None
     base = a_base(1)
     half, quarter = a_copy(2, base, 0.5), a_copy(3, base, 0.25)
     declared = ReducedArchives(copies=(0.5, 0.25, 0.1))
-    (step,) = plan_versions([BucketVersions(base, (half, quarter))], declared, [], NOW)
+    (step,) = plan_versions([BucketVersions(base, (half, quarter))], declared, [], ASKED_AT)
     assert (step.reason, step.rate, step.source) == (VersionReason.DECLARED, 0.1, quarter)
     assert (step.bytes_read, step.bytes_expected) == (250, 100)
-    (step,) = plan_versions([BucketVersions(base, (half,))], ON_READ, [a_request(0.1)], NOW)
+    (step,) = plan_versions([BucketVersions(base, (half,))], ON_READ, [a_request(0.1)], ASKED_AT)
     assert (step.reason, step.rate, step.source, step.drops) == (VersionReason.SHRUNK, 0.1, half, (half,))
-    (step,) = plan_versions([BucketVersions(base, (half,))], ON_READ, [a_request(0.75)], NOW)
+    (step,) = plan_versions([BucketVersions(base, (half,))], ON_READ, [a_request(0.75)], ASKED_AT)
     assert (step.reason, step.rate, step.source, step.drops) == (VersionReason.BEGUN_AGAIN, 0.75, base, (half,))
-    (step,) = plan_versions([BucketVersions(base, (half,))], ON_READ, [a_request(1.0)], NOW)
+    (step,) = plan_versions([BucketVersions(base, (half,))], ON_READ, [a_request(1.0)], ASKED_AT)
     assert (step.reason, step.rate, step.source, step.drops) == (VersionReason.DROPPED, None, None, (half,))
 
 
@@ -155,28 +135,28 @@ def test_a_declared_copy_serves_readers_and_stays() -> None:
     base = a_base(1)
     half = a_copy(2, base, 0.5)
     both = replace(ON_READ, copies=(0.5,))
-    assert plan_versions([BucketVersions(base, (half,))], both, [a_request(0.5)], NOW) == []
-    (step,) = plan_versions([BucketVersions(base, (half,))], both, [a_request(0.1)], NOW)
+    assert plan_versions([BucketVersions(base, (half,))], both, [a_request(0.5)], ASKED_AT) == []
+    (step,) = plan_versions([BucketVersions(base, (half,))], both, [a_request(0.1)], ASKED_AT)
     assert (step.rate, step.source, step.drops) == (0.1, half, ())
     tenth = a_copy(3, base, 0.1)
-    (step,) = plan_versions([BucketVersions(base, (half, tenth))], both, [a_request(0.5, 9)], NOW)
+    (step,) = plan_versions([BucketVersions(base, (half, tenth))], both, [a_request(0.5, 9)], ASKED_AT)
     assert (step.reason, step.rate, step.drops) == (VersionReason.DROPPED, None, (tenth,))
 
 
 def test_what_is_neither_declared_nor_for_readers_is_dropped() -> None:
     base = a_base(1)
     half, twice, tenth = a_copy(2, base, 0.5), a_copy(3, base, 0.5), a_copy(4, base, 0.1)
-    (step,) = plan_versions([BucketVersions(base, (half, twice, tenth))], ReducedArchives(copies=(0.5,)), [], NOW)
+    (step,) = plan_versions([BucketVersions(base, (half, twice, tenth))], ReducedArchives(copies=(0.5,)), [], ASKED_AT)
     assert (step.reason, step.drops) == (VersionReason.UNDECLARED, (twice, tenth))
-    (step,) = plan_versions([BucketVersions(base, (half, twice, tenth))], ON_READ, [], NOW)
+    (step,) = plan_versions([BucketVersions(base, (half, twice, tenth))], ON_READ, [], ASKED_AT)
     assert (step.reason, step.drops) == (VersionReason.UNDECLARED, (twice, tenth))
 
 
 def test_blocks_of_a_randomized_bucket_serve_readers_as_well_as_a_copy() -> None:
     base = a_base(1, layout=Layout.RANDOMIZED)
-    assert plan_versions([BucketVersions(base)], ON_READ, [a_request(0.1)], NOW) == []
+    assert plan_versions([BucketVersions(base)], ON_READ, [a_request(0.1)], ASKED_AT) == []
     purging = ReducedArchives(on_read=OnReadCopies(purge_after=1))
-    assert [each.rate for each in plan_versions([BucketVersions(base)], purging, [a_request(0.1)], NOW)] == [0.1]
+    assert [each.rate for each in plan_versions([BucketVersions(base)], purging, [a_request(0.1)], ASKED_AT)] == [0.1]
 
 
 def test_copies_are_found_beside_their_originals() -> None:
@@ -210,10 +190,10 @@ def test_one_vacuum_is_enough_and_everything_declared_is_there(chance: random.Ra
             on_read = chance.choice((None, OnReadCopies(chance.choice((0.2, 0.5)), chance.choice((None, 1)))))
             reduced = ReducedArchives(rates, on_read)
             requests = [a_request(chance.choice(RATES), chance.randrange(4), chance.randrange(2)) for _ in range(3)]
-            steps = plan_versions([versions], reduced, requests, NOW)
+            steps = plan_versions([versions], reduced, requests, ASKED_AT)
             assert all(step.rate is not None or step.drops for step in steps), "no step does nothing"
             versions = carried_out(versions, steps, 10 * round_number + 2)
-            assert plan_versions([versions], reduced, requests, NOW) == []
+            assert plan_versions([versions], reduced, requests, ASKED_AT) == []
             there = sorted((each.resolution.rate for each in versions.copies), reverse=True)
             own = [rate for rate in there if rate not in rates]
             assert set(rates) <= set(there)
@@ -229,10 +209,10 @@ def test_a_vacuum_that_was_killed_between_steps_is_gone_on_with(chance: random.R
         )
         reduced = ReducedArchives((0.25,), OnReadCopies(chance.choice((0.2, 0.5))))
         requests = [a_request(chance.choice(RATES), chance.randrange(4)) for _ in range(3)]
-        steps = plan_versions([before], reduced, requests, NOW)
+        steps = plan_versions([before], reduced, requests, ASKED_AT)
         whole = carried_out(before, steps, 10)
         part = carried_out(before, steps[: chance.randrange(len(steps) + 1)], 10)
-        again = carried_out(part, plan_versions([part], reduced, requests, NOW), 20)
+        again = carried_out(part, plan_versions([part], reduced, requests, ASKED_AT), 20)
         assert {each.resolution.rate for each in again.copies} == {each.resolution.rate for each in whole.copies}
 
 

@@ -3,6 +3,7 @@
     base rows of buckets that no overlay touches
   + base rows without those that an overlay masks (by key and place, revisions above the bucket's floor)
   + rows that overlays add, without those that a later revision masks
+  + in a reduced scan, rows that purging has left
 
 Base buckets are grouped by what overlays can do to them, so that most are read without a join and the rest in one. A
 scan that leaves out revisions (`revisions_up_to`) also drops rows that are only there because such a revision had made
@@ -39,6 +40,7 @@ from errata.engine.near import is_near
 from errata.engine.plans.node_rows import quote_name
 from errata.intake.types import arrow_schema
 from errata.model.bucket import Bucket
+from errata.model.reduction import SamplingRates
 from errata.model.results import old_column
 from errata.model.stream import Stream
 from errata.model.time import HIGHEST, Interval
@@ -68,7 +70,27 @@ def scan_rows(
         if found.overlays
         else _base_rows(session, catalog, warehouse, scan, found)
     )
-    return with_rate_column(rows, stream, scan.rates) if with_rate else rows
+    rows = with_rate_column(rows, stream, scan.rates) if with_rate else rows
+    remaining = _remaining_rows(session, catalog, warehouse, scan, found)
+    return union_by_name(
+        [rows, *(with_rate_column(some, stream, rates) if with_rate else some for some, rates in remaining)]
+    )
+
+
+def _remaining_rows(
+    session: SparkSession, catalog: Catalog, warehouse: Warehouse, scan: ArchiveScan, found: ScanBuckets
+) -> list[tuple[DataFrame, SamplingRates]]:
+    """The rows that purging has left, with the rates at which they are sampled: no rate is above that of the copy which
+    was left."""
+    by_rate: defaultdict[float, list[Bucket]] = defaultdict(list)
+    for bucket in found.remains:
+        by_rate[bucket.resolution.rate].append(bucket)
+    parts = []
+    for rate, some in by_rate.items():
+        rates = (scan.rates or SamplingRates()).at_most(rate)
+        sampled = replace(scan, state=replace(scan.state, aged_to=None), rates=rates)
+        parts.append((_base_rows(session, catalog, warehouse, sampled, ScanBuckets(some)), rates))
+    return parts
 
 
 def _check_engine(session: SparkSession, scan: ArchiveScan) -> None:

@@ -3,7 +3,8 @@
 A scan at a reduced rate opens, for each base bucket, the smallest version that is fine enough: a copy, the first blocks
 of a randomised bucket, or all of it. Which version that is changes what is opened, never what comes of it, since rows
 are sampled by their hash in any case. A copy takes the place of its original with the original's ranges and floor, so
-that overlays, ages and commits apply to it alike.
+that overlays, ages and commits apply to it alike. What purging has left is beside all of these: no overlay concerns it,
+and its rows have aged out for exact scans.
 
 Nothing is read here but the catalog: `archive.scan` reads the rows with an engine, `archive.overlays` without one.
 """
@@ -69,9 +70,12 @@ class ScanBuckets:
     prefixes: Mapping[int, float] = field(default_factory=dict)
     """By id: the rate up to which a randomised base bucket is read."""
 
+    remains: Sequence[Bucket] = ()
+    """Of a reduced scan: what purging has left of rows that have aged out."""
+
     @property
     def all(self) -> list[Bucket]:
-        return [*self.base, *self.overlays]
+        return [*self.base, *self.overlays, *self.remains]
 
 
 def candidate_buckets(catalog: Catalog, scan: ArchiveScan, *, indexed: bool = False) -> ScanBuckets:
@@ -113,7 +117,7 @@ def _with_versions(catalog: Catalog, scan: ArchiveScan, found: ScanBuckets, rate
         if in_blocks(chosen) and rate < FULL_RATE:
             prefixes[chosen.bucket_id] = rate
         base.append(bucket if chosen is bucket else _in_place_of(bucket, chosen))
-    return replace(found, base=base, originals=found.base, prefixes=prefixes)
+    return replace(found, base=base, originals=found.base, prefixes=prefixes, remains=copies[None])
 
 
 def in_blocks(bucket: Bucket) -> bool:

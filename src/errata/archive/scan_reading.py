@@ -17,7 +17,7 @@ from errata.archive.scan_plan import ArchiveScan, ScanBuckets
 from errata.engine.budget import EngineDemand
 from errata.model.bucket import Bucket
 
-ORIGINAL, BLOCKS, OVERLAYS = "originals", "blocks", "overlays"
+ORIGINAL, BLOCKS, OVERLAYS, REMAINS = "originals", "blocks", "overlays", "remains"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class VersionReading:
     """What is read of the buckets of one version."""
 
     version: str
-    """`originals`, `blocks to 10%`, `copies at 10%` or `overlays`."""
+    """`originals`, `blocks to 0.1`, `copies at 0.1`, `overlays`, or `remains at 0.1` of purged originals."""
     buckets: int
     rows: int
     size: int
@@ -64,11 +64,13 @@ def scan_reading(found: Iterable[ScanBuckets]) -> ScanReading:
             by_version[_version(bucket, each)].append(_amount(bucket, each))
         for overlay in each.overlays:
             by_version[OVERLAYS].append((overlay.rows, overlay.size))
+        for bucket in each.remains:
+            by_version[f"{REMAINS} at {bucket.resolution.rate:.4g}"].append((bucket.rows, bucket.size))
     versions = tuple(
         VersionReading(version, len(of), sum(rows for rows, _ in of), sum(size for _, size in of))
         for version, of in by_version.items()
     )
-    exact = [bucket for each in some for bucket in (*(each.originals or each.base), *each.overlays)]
+    exact = [bucket for each in some for bucket in (*(each.originals or each.base), *each.overlays, *each.remains)]
     return ScanReading(versions, sum(each.rows for each in exact), sum(each.size for each in exact))
 
 

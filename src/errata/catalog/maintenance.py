@@ -2,6 +2,7 @@
 
 Compaction replaces buckets by rewritten ones with the same live rows. Ageing drops whole buckets past the retention;
 what is due is planned before, and planned again under the lock, so that another commit in between is a conflict.
+Purging is ageing that leaves a sample: its remains are copies without an original, which reduced scans read.
 """
 
 from __future__ import annotations
@@ -119,8 +120,9 @@ class AgeOutPlan:
     """The rows of an archive that are past the retention: whole buckets, and places in buckets that stay."""
 
     buckets: Sequence[Bucket]
-    """Buckets that are dropped: base buckets; of results also those with their change records, partial aggregates,
-    lineage and masks. A reader of changes from the beginning gets the current results instead."""
+    """Buckets that are dropped: base buckets, and what purging left of some; of results also those with their change
+    records, partial aggregates, lineage and masks. A reader of changes from the beginning gets the current results
+    instead."""
     aged_to: int | None
     """Rows before this place no longer count, and all rows from it on do. Of results: answers for earlier instants are
     no longer complete; None: all are."""
@@ -135,6 +137,10 @@ class AgeOutPlan:
     retention: Retention | None = field(default=None, compare=False)
     held: int | None = field(default=None, compare=False)
     """The place from which on queries have still to read rows, as far as the plan goes by it."""
+    purged_to: int | None = field(default=None, compare=False)
+    """Of purging: the place before which it was planned, instead of by a retention."""
+    remains: Sequence[NewBucket] = field(default=(), compare=False)
+    """Of purging: the sample that stays."""
 
     def rows(self, hidden: Mapping[int, int]) -> int:
         """The number of live rows that no longer count, including those `hidden` in buckets that stay."""
@@ -148,6 +154,12 @@ def plan_age_out(
     retention. `held`: the place from which on queries have still to read rows."""
     with catalog.reading() as connection:
         return _plan_age_out(connection, basis, retention, held)
+
+
+def plan_purge(catalog: Catalog, basis: StreamState, before: int) -> AgeOutPlan | None:
+    """The rows before a place, of which only a sample is to stay; None when there are none."""
+    with catalog.reading() as connection:
+        return _plan_purge(connection, basis, before)
 
 
 def commit_age_out(
@@ -165,7 +177,7 @@ def commit_age_out(
         row = lock_basis(connection, basis.stream_id)
         # Planned again under the lock: a correction, an evaluation, another ageing or a declaration may have come.
         now = streams.current_state(connection, row) if isinstance(basis, StreamState) else basis
-        if _plan_age_out(connection, now, aged.retention, aged.held) != aged:
+        if _plan_again(connection, now, aged) != aged:
             raise BasisConflict
         check_no_new_readers(connection, seen)
         rows, gone = aged.rows(hidden), [*aged.buckets, *aged.dropped_overlays]
@@ -177,11 +189,15 @@ def commit_age_out(
         }
         if aged.aged_to is not None:
             summary["to"] = aged.aged_to - 1
+        if aged.purged_to is not None:
+            summary["remaining_rows"] = sum(bucket.rows for bucket in aged.remains)
+            summary["remaining_bytes"] = sum(bucket.size for bucket in aged.remains)
         return Transaction(
             cause=cause,
             summary=summary,
             archive=row,
             removes=gone,
+            adds=[BucketAddition(aged.remains)] if aged.remains else [],
             masks=hidden,
             state={"rows": row.rows - rows, "aged_to": aged.aged_to},
         ).commit(connection, catalog.clock.now())
@@ -215,17 +231,40 @@ def _plan_age_out(
     return None if aged is None else replace(aged, retention=retention, held=held)
 
 
+def _plan_again(connection: Connection, basis: Archive, aged: AgeOutPlan) -> AgeOutPlan | None:
+    """What would be due now, planned as the plan was."""
+    if aged.purged_to is not None and isinstance(basis, StreamState):
+        return _plan_purge(connection, basis, aged.purged_to)
+    return _plan_age_out(connection, basis, aged.retention, aged.held)
+
+
+def _plan_purge(connection: Connection, standing: StreamState, before: int) -> AgeOutPlan | None:
+    due = _rows_before(connection, standing, before)
+    return None if due is None else replace(due, purged_to=before)
+
+
 def _due_rows(
     connection: Connection, standing: StreamState, retention: Retention, held: int | None
 ) -> AgeOutPlan | None:
-    stream, stream_id = standing.stream, standing.stream_id
     if standing.stable is None:
         return None
-    with closing(_base_youngest_first(connection, stream_id)) as youngest_first:
+    with closing(_base_youngest_first(connection, standing.stream_id)) as youngest_first:
         kept_from = horizon.retention_start(retention, standing.stable, youngest_first)
     if kept_from is None:
         return None
     kept_from = kept_from if held is None else min(kept_from, held)
+    due = _rows_before(connection, standing, kept_from)
+    copies = buckets.live_buckets(connection, standing.stream_id, Role.COPY, before=kept_from)
+    remains = [each for each in copies if each.original is None and each.vs_max < kept_from]
+    if not remains:
+        return due
+    due = AgeOutPlan((), standing.aged_to, standing.aged_to) if due is None else due
+    return replace(due, buckets=[*due.buckets, *remains])
+
+
+def _rows_before(connection: Connection, standing: StreamState, kept_from: int) -> AgeOutPlan | None:
+    """The rows before a place, as far as whole buckets of them can be dropped."""
+    stream, stream_id = standing.stream, standing.stream_id
     base = buckets.live_buckets(connection, stream_id, Role.BASE, before=None if stream.one_table else kept_from)
     found = horizon.aged_buckets(base, kept_from)
     aged_to = horizon.new_aged_to(found, standing.aged_to, kept_from if stream.one_table else None)

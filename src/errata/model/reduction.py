@@ -13,7 +13,7 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -106,6 +106,11 @@ class SamplingRates:
     def rate_at(self, place: int) -> float:
         """The rate of rows at a place, where the place decides."""
         return self.rates[bisect_right(self.starts, place) - 1]
+
+    def at_most(self, rate: float) -> SamplingRates:
+        """These rates where they are below another, and that one elsewhere."""
+        values = {value: min(own, rate) for value, own in self.by_value.items()}
+        return replace(self, rates=tuple(min(own, rate) for own in self.rates), by_value=values)
 
     def ceiling(self, low: int, high: int) -> float:
         """The greatest rate of any row whose place is from `low` to `high`, both included."""

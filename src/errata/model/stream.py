@@ -134,6 +134,7 @@ class Stream:
                 )
         self._check_layout()
         self._check_relation()
+        self._check_purging()
         if not self.key:
             raise UsageError("a stream needs a key", why="corrections name the row they correct by its key")
         if self.bucket_rows < 1 or self.slack < 0 or self.horizon < 0:
@@ -175,6 +176,16 @@ class Stream:
             raise unknown_name_error("column in deleted", self.deleted, self.names)
         if self.column(self.deleted).type.kind is not TypeKind.BOOLEAN or self.deleted in self.key:
             raise UsageError(f"column {self.deleted} cannot say what is gone", how="a boolean outside of the key can")
+
+    def _check_purging(self) -> None:
+        purges = self.reduced.on_read is not None and self.reduced.on_read.purge_after is not None
+        if purges and not self.key_has_order:
+            raise UsageError(
+                "purge_after needs a key with the order field",
+                why=f"a later row may have the key of a purged one, and a sample would then have both; {self.order}"
+                " is not part of the key",
+                how=f"add {self.order} to the key, or leave purge_after out",
+            )
 
     def _check_columns(self) -> None:
         folded = [name.lower() for name in self.names]

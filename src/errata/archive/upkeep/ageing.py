@@ -93,7 +93,7 @@ def _age_archive(site: Site, name: str, query: RecordedQuery | None = None) -> A
         done = done if aged == past else replace(done, hold=hold)
         if aged is None:
             return done
-        hidden = _aged_row_counts(site, basis, aged) if isinstance(basis, StreamState) else {}
+        hidden = aged_row_counts(site, basis, aged) if isinstance(basis, StreamState) else {}
         commit_id = maintenance.commit_age_out(catalog, basis, aged, hidden, site.caused_by("age-out"), seen=seen)
         return replace(done, commit_id=commit_id, buckets=aged.buckets, rows=aged.rows(hidden), aged_to=aged.aged_to)
 
@@ -119,8 +119,8 @@ def oldest_hold(site: Site, name: str) -> RetentionHold | None:
     return first_reader(site, name, readers)
 
 
-def _aged_row_counts(site: Site, basis: StreamState, aged: AgeOutPlan) -> dict[int, int]:
-    """How many rows cease to count, by bucket that stays and by overlay."""
+def aged_row_counts(site: Site, basis: StreamState, aged: AgeOutPlan) -> dict[int, int]:
+    """How many rows cease to count with a plan, by bucket that stays and by overlay."""
     if not aged.overlays and not aged.partly_aged:
         return {}
     stream, warehouse = basis.stream, site.warehouse
