@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -44,6 +46,37 @@ def test_what_is_named_runs_in_one_go() -> None:
 
 
 def test_the_folders_that_are_named_are_there_and_run_once() -> None:
-    named = [*ci_test.WAITING, *ci_test.COMPUTING]
+    named = [*ci_test.AIRFLOW, *ci_test.SERVICES, *ci_test.COMPUTING]
     assert all((HOUSE / each).is_dir() for each in named)
     assert len(set(named)) == len(named)
+
+
+SAYS = """
+import sys, time
+from pathlib import Path
+name, folder = sys.argv[1], Path(sys.argv[2])
+print("begins", name, flush=True)
+(folder / name).touch()
+there = lambda: {each.name for each in folder.iterdir()}
+while name != "b" and not (name == "d" or "d" in there()):
+    time.sleep(0.01)
+print(sorted(there()))
+sys.exit("abcd".index(name))
+"""
+
+
+def test_the_next_runs_as_soon_as_one_of_three_has_ended(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The first and the third wait for the fourth, which can begin when the second has ended."""
+    command = [sys.executable, "-c", SAYS]
+    results = ci_test.run_all(command, [(name, str(tmp_path)) for name in "abcd"])
+    assert [code for code, _ in results] == [0, 1, 2, 3]
+    assert "d" not in results[1][1].splitlines()[1]
+    printed = capfd.readouterr().out
+    assert [line for line in printed.splitlines() if line.startswith("begins")] == [f"begins {each}" for each in "abcd"]
+    assert all(output in printed for _, output in results)
+
+
+def test_what_runs_ends_with_who_breaks_off() -> None:
+    with ci_test.Run([sys.executable, "-c", "import time; time.sleep(600)"], ()) as run:
+        assert run.is_running
+    assert not run.is_running
