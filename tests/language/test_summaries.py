@@ -46,9 +46,15 @@ def test_a_summary_is_taken_apart_into_exact_parts_and_sketches() -> None:
         ("count(*) AS a, count(*)", ("symbol",), "each column of a summary is one aggregate"),
         ("count(*)", ("x",), "cannot be in the group"),
         ("count(*)", ("symbl",), "did you mean symbol"),
-        ("approx_percentile(symbol, 0.5)", (), "a column of numbers and a share"),
-        ("approx_percentile(price, 2)", (), "not between 0 and 1"),
-        ("approx_percentile(price, much)", (), "is not a number"),
+        ("approx_percentile(symbol, 0.5)", (), "no column of numbers"),
+        ("approx_percentile(price, 2)", (), "a share from 0 to 1"),
+        ("approx_percentile(price, much)", (), "not a number"),
+        ("impact(price)", (), "from 1 to 1000"),
+        ("impact(price, 2, 3)", (), "how many values are kept"),
+        ("impact(symbol, 2)", (), "no column of numbers"),
+        ("histogram(price, 5, 1, 4)", (), "the least and the greatest value"),
+        ("histogram(price, 0, 1, 0.5)", (), "from 1 to 1000"),
+        ("impact(price, 20)", (), "is no column of it"),
         ("approx_count_distinct(x)", (), "int, bigint or string"),
         ("approx_count_distinct(pric)", (), "did you mean price"),
     ],
@@ -81,3 +87,15 @@ def test_the_digest_says_what_decides_about_the_parts() -> None:
     ]
     assert len({first.digest, *(each.digest for each in others)}) == 5
     assert form({"n": "count(*)", "p": "approx_percentile(x, 0.5)"}).digest != form({"n": "count(*)"}).sketch_digest
+
+
+def test_approximations_are_no_columns() -> None:
+    found = form({"n": "count(*)", "top": "impact(price, 20)", "spread": "histogram(x, -1, 2.5, 4)"})
+    assert [each.name for each in found.plan.fields] == ["at", "symbol", "n"]
+    assert [(each.name, each.arguments) for each in found.approximations] == [
+        ("top", (20.0,)),
+        ("spread", (-1, 2.5, 4)),
+    ]
+    fewer = form({"n": "count(*)", "top": "impact(price, 10)", "spread": "histogram(x, -1, 2.5, 4)"})
+    assert fewer.approximation_digest != found.approximation_digest
+    assert fewer.digest == found.digest

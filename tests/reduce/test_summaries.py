@@ -205,14 +205,14 @@ def test_work_of_a_lost_race_is_thrown_away(house_of: Builder, monkeypatch: pyte
     done.inline = False
     done.bring([a_row(1)], [a_row(2)])
     asked_for(done)
-    built = summary_builds.build_exact_parts
+    built = summary_builds.build_row_parts
 
     def compact_meanwhile(*how: Any, **more: Any) -> Any:
         found = built(*how, **more)
         compacted(done, everything=True)
         return found
 
-    monkeypatch.setattr(summary_builds, "build_exact_parts", compact_meanwhile)
+    monkeypatch.setattr(summary_builds, "build_row_parts", compact_meanwhile)
     assert build_summaries(done.house.site, done.name).built == 0
     monkeypatch.undo()
     assert not [path for path in done.house.files() if "/summary/" in path]

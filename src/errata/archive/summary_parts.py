@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 
 import pyarrow as pa
 
+from errata.archive.approximation_parts import approximation_parts
 from errata.archive.bucket_files import NOT_INLINE, parquet_bytes, store_rows
 from errata.archive.partials import partial_aggregates
 from errata.declare.warehouse import Warehouse
@@ -41,15 +42,22 @@ def eager_summaries(
     append on. Sketches are left to vacuum."""
     if not stream.reduced.summaries:
         return []
-    forms = {each.digest: each for each in cached_forms(stream) if each.declaration.when is SummaryTrigger.APPEND}
-    return [store_exact_parts(form, warehouse, rows, original, inline=inline) for form in forms.values()]
+    eager = [each for each in cached_forms(stream) if each.declaration.when is SummaryTrigger.APPEND]
+    wanted = {digest: form for form in eager for digest in in_process_digests(form)}
+    return [store_row_parts(form, digest, warehouse, rows, original, inline=inline) for digest, form in wanted.items()]
 
 
-def store_exact_parts(
-    form: SummaryForm, warehouse: Warehouse, rows: pa.Table, original: NewBucket | Bucket, *, inline: bool
+def in_process_digests(form: SummaryForm) -> list[str]:
+    """The parts of a summary that are computed from rows in memory: all but sketches."""
+    return [form.digest, *([form.approximation_digest] if form.approximations else [])]
+
+
+def store_row_parts(
+    form: SummaryForm, digest: str, warehouse: Warehouse, rows: pa.Table, original: NewBucket | Bucket, *, inline: bool
 ) -> NewBucket:
-    """The exact parts of a base bucket's rows, stored."""
-    return store_parts(form.stream, warehouse, partial_aggregates(form, rows), form.digest, original, inline=inline)
+    """The exact parts of a base bucket's rows, or their approximations, stored."""
+    parts = partial_aggregates(form, rows) if digest == form.digest else approximation_parts(form, rows)
+    return store_parts(form.stream, warehouse, parts, digest, original, inline=inline)
 
 
 def store_parts(

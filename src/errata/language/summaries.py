@@ -7,7 +7,9 @@ also taken apart into what can be kept for each bucket of the stream:
 
 - exact parts (counts, sums, extremes), which add up in any order;
 - sketches (distinct counts, quantiles), which can be merged, and from which nothing can be subtracted. In the plan an
-  exact aggregate of the same type stands for a sketch.
+  exact aggregate of the same type stands for a sketch;
+- approximations (values of greatest impact, histograms), from which corrected results are estimated with bounds. They
+  are no columns of the summary.
 
 Parts are known by a digest of all that decides about their values, so that parts of another declaration are not read.
 """
@@ -41,7 +43,9 @@ PARTS_VERSION = 1
 ADDING_UP = ("count", "sum", "avg", "min", "max")
 """Aggregates whose parts add up."""
 
-_SKETCH = re.compile(r"\s*(approx_count_distinct|approx_percentile)\s*\((.*)\)\s*", re.IGNORECASE | re.DOTALL)
+_CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.IGNORECASE | re.DOTALL)
+MAX_ARGUMENT = 1_000
+"""Values that an approximation keeps of a window and group, or ranges of a histogram, at most."""
 _DISTINCT_KINDS = frozenset({TypeKind.INT, TypeKind.BIGINT, TypeKind.STRING})
 
 
@@ -50,6 +54,15 @@ class SketchKind(StrEnum):
 
     DISTINCT = "approx_count_distinct"
     QUANTILE = "approx_percentile"
+    IMPACT = "impact"
+    """Sum, average and extremes, from the values of greatest size and the bounds of the others."""
+    HISTOGRAM = "histogram"
+    """The same from the numbers of values in ranges."""
+
+    @property
+    def is_approximation(self) -> bool:
+        """Whether it gives bounds to corrections, and is no column."""
+        return self in (SketchKind.IMPACT, SketchKind.HISTOGRAM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +84,15 @@ class SketchMeasure:
     kind: SketchKind
     column: Column
     type: ColumnType
-    rank: float = 0.0
-    """Of a quantile: the share of the values that are at most the result."""
+    arguments: tuple[float, ...] = ()
+    """Of a quantile: the share of the values that are at most the result. Of values of impact: how many are kept. Of a
+    histogram: the least and greatest value between its ranges, and their number."""
+
+    @property
+    def record(self) -> list[object]:
+        """What decides about its parts: those of quantiles serve all shares."""
+        given = list(self.arguments) if self.kind.is_approximation else []
+        return [self.kind.value, _column_record(self.column), given]
 
 
 @dataclass(frozen=True)
@@ -85,7 +105,8 @@ class SummaryForm:
     """The query that it means; an exact aggregate stands for each sketch."""
     plan: Plan
     exact: tuple[ExactMeasure, ...]
-    sketches: tuple[SketchMeasure, ...]
+    sketches: tuple[SketchMeasure, ...] = ()
+    approximations: tuple[SketchMeasure, ...] = ()
 
     @property
     def name(self) -> str:
@@ -103,8 +124,8 @@ class SummaryForm:
     def columns_read(self) -> tuple[str, ...]:
         """The columns of the stream that the parts are computed from."""
         exact = [each.column.name for each in self.exact if each.column is not None]
-        sketched = [each.column.name for each in self.sketches]
-        return tuple(dict.fromkeys((self.stream.order, *self.declaration.group, *exact, *sketched)))
+        others = [each.column.name for each in (*self.sketches, *self.approximations)]
+        return tuple(dict.fromkeys((self.stream.order, *self.declaration.group, *exact, *others)))
 
     @cached_property
     def digest(self) -> str:
@@ -114,7 +135,12 @@ class SummaryForm:
     @cached_property
     def sketch_digest(self) -> str:
         """The same of the sketches."""
-        return self._digest([[each.kind.value, _column_record(each.column)] for each in self.sketches])
+        return self._digest([each.record for each in self.sketches])
+
+    @cached_property
+    def approximation_digest(self) -> str:
+        """The same of the approximations."""
+        return self._digest([each.record for each in self.approximations])
 
     def _digest(self, parts: list[list[object]]) -> str:
         group = [_column_record(each) for each in self.group]
@@ -136,13 +162,18 @@ def read_summary(stream: Stream, declaration: SummaryDeclaration, where: str) ->
     """A declared summary, planned over its stream. `where`: what mistakes call the declaration."""
     _check_shape(stream, declaration, where)
     sketches = {name: _read_sketch(stream, name, sql, where) for name, sql in declaration.aggregates.items()}
-    plan_items = {
-        name: sql if (sketch := sketches[name]) is None else _stand_in(sketch)
-        for name, sql in declaration.aggregates.items()
-    }
+    plan_items: dict[str, str] = {}
+    for name, sql in declaration.aggregates.items():
+        sketch = sketches[name]
+        if sketch is None:
+            plan_items[name] = sql
+        elif not sketch.kind.is_approximation:
+            plan_items[name] = _stand_in(sketch)
+    if not plan_items:
+        raise _nothing_error(where, "what it approximates is no column of it")
     text = _query_text(stream, declaration, plan_items)
     plan = read_query(text, where, {stream.name: stream_source(stream)})
-    wanted = (AT, *declaration.group, *declaration.aggregates)
+    wanted = (AT, *declaration.group, *plan_items)
     if (
         not isinstance(plan, Projection)
         or not isinstance(plan.input, Group)
@@ -156,7 +187,17 @@ def read_summary(stream: Stream, declaration: SummaryDeclaration, where: str) ->
         for output in plan.outputs[1 + len(declaration.group) :]
         if sketches[output.name] is None
     )
-    return SummaryForm(stream, declaration, text, plan, exact, tuple(each for each in sketches.values() if each))
+    # In an order of their own: equal digests mean equal columns of parts.
+    found = sorted((each for each in sketches.values() if each is not None), key=lambda each: json.dumps(each.record))
+    return SummaryForm(
+        stream,
+        declaration,
+        text,
+        plan,
+        exact,
+        tuple(each for each in found if not each.kind.is_approximation),
+        tuple(each for each in found if each.kind.is_approximation),
+    )
 
 
 def _check_shape(stream: Stream, declaration: SummaryDeclaration, where: str) -> None:
@@ -170,7 +211,7 @@ def _check_shape(stream: Stream, declaration: SummaryDeclaration, where: str) ->
     if declaration.window < 1:
         raise UsageError("the window of a summary is more than zero", where=where, how="write window: 1 hour")
     if not declaration.aggregates:
-        raise UsageError("a summary computes something", where=where, how="write select: {n: count(*)}")
+        raise _nothing_error(where)
     names = [AT, *declaration.group, *declaration.aggregates]
     for name in declaration.group:
         if name not in stream.names:
@@ -229,10 +270,14 @@ def _no_aggregate_error(where: str, name: str, why: str) -> UsageError:
     )
 
 
+def _nothing_error(where: str, why: str | None = None) -> UsageError:
+    return UsageError("a summary computes something", where=where, why=why, how="write select: {n: count(*)}")
+
+
 def _read_sketch(stream: Stream, name: str, sql: str, where: str) -> SketchMeasure | None:
-    """The sketch that an aggregate's text asks for; None if it is an exact aggregate."""
-    found = _SKETCH.fullmatch(sql)
-    if found is None:
+    """The sketch or approximation that an aggregate's text asks for; None if it is an exact aggregate."""
+    found = _CALL.fullmatch(sql)
+    if found is None or found[1].lower() not in [*SketchKind]:
         return None
     kind = SketchKind(found[1].lower())
     column_name, *rest = (each.strip().strip("`") for each in found[2].split(","))
@@ -244,20 +289,43 @@ def _read_sketch(stream: Stream, name: str, sql: str, where: str) -> SketchMeasu
         if rest or column.type.kind not in _DISTINCT_KINDS:
             raise _sketch_error(where, name, kind, "it counts the distinct values of one int, bigint or string column")
         return SketchMeasure(name, kind, column, ColumnType(TypeKind.BIGINT))
-    if len(rest) != 1 or type_family(column.type) is not TypeFamily.NUMBER:
-        raise _sketch_error(where, name, kind, "it has a column of numbers and a share between 0 and 1")
+    if type_family(column.type) is not TypeFamily.NUMBER:
+        raise _sketch_error(where, name, kind, f"{column.name} is a {column.type}, and no column of numbers")
     try:
-        rank = float(rest[0])
+        arguments = tuple(map(float, rest))
     except ValueError as error:
-        raise _sketch_error(where, name, kind, f"{rest[0]} is not a number") from error
-    if not 0 <= rank <= 1:
-        raise _sketch_error(where, name, kind, f"{rest[0]} is not between 0 and 1")
-    return SketchMeasure(name, kind, column, ColumnType(TypeKind.DOUBLE), rank)
+        raise _sketch_error(where, name, kind, f"{', '.join(rest)}: not a number") from error
+    if why := _argument_mistake(kind, arguments):
+        raise _sketch_error(where, name, kind, why)
+    return SketchMeasure(name, kind, column, ColumnType(TypeKind.DOUBLE), arguments)
+
+
+def _argument_mistake(kind: SketchKind, arguments: tuple[float, ...]) -> str | None:
+    """What is wrong with the numbers behind the column; None if nothing is."""
+    if kind is SketchKind.QUANTILE:
+        right = len(arguments) == 1 and 0 <= arguments[0] <= 1
+        return None if right else "behind the column stands a share from 0 to 1"
+    count = arguments[-1] if arguments else 0.0
+    if not (count.is_integer() and 1 <= count <= MAX_ARGUMENT):
+        return f"the last argument is a whole number from 1 to {MAX_ARGUMENT}"
+    if kind is SketchKind.IMPACT:
+        return None if len(arguments) == 1 else "behind the column stands how many values are kept"
+    right = len(arguments) == 3 and arguments[0] < arguments[1]
+    return None if right else "behind the column stand the least and the greatest value, and the number of ranges"
+
+
+_SKETCH_EXAMPLES = {
+    SketchKind.DISTINCT: "approx_count_distinct(buyer)",
+    SketchKind.QUANTILE: "approx_percentile(price, 0.5)",
+    SketchKind.IMPACT: "impact(price, 20)",
+    SketchKind.HISTOGRAM: "histogram(price, 0, 1000, 20)",
+}
 
 
 def _sketch_error(where: str, name: str, kind: SketchKind, why: str) -> ErrataError:
-    shown = "approx_count_distinct(buyer)" if kind is SketchKind.DISTINCT else "approx_percentile(price, 0.5)"
-    return UsageError(f"{name} cannot be estimated", where=where, why=why, how=f"write it like {shown}")
+    return UsageError(
+        f"{name} cannot be estimated", where=where, why=why, how=f"write it like {_SKETCH_EXAMPLES[kind]}"
+    )
 
 
 def _stand_in(sketch: SketchMeasure) -> str:

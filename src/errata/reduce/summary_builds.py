@@ -19,7 +19,13 @@ import pyarrow as pa
 from errata.archive.bucket_frames import run_tasks
 from errata.archive.overlays import BucketSource, bucket_sources
 from errata.archive.schemas import conform
-from errata.archive.summary_parts import cached_forms, digest_of, parts_by_original, store_exact_parts
+from errata.archive.summary_parts import (
+    cached_forms,
+    digest_of,
+    in_process_digests,
+    parts_by_original,
+    store_row_parts,
+)
 from errata.archive.task_reports import bucket_from_row, bucket_report, report_schema
 from errata.catalog import buckets, streams
 from errata.catalog.reduced_commits import commit_reduced
@@ -56,7 +62,7 @@ class SummaryWork:
     @property
     def sketched(self) -> bool:
         """Whether the parts are sketches."""
-        return self.digest != self.form.digest
+        return self.digest == self.form.sketch_digest
 
     @property
     def bytes_read(self) -> int:
@@ -104,7 +110,7 @@ def plan_summaries(site: Site, name: str) -> SummaryPlan:
     work: dict[str, SummaryWork] = {}
     for form in forms:
         wanted = _wanted_buckets(form, base, asked, catalog.clock.now())
-        for digest in (form.digest, *([form.sketch_digest] if form.sketches else [])):
+        for digest in in_process_digests(form):
             there = parts_by_original(stored, digest)
             missing = [each for each in wanted if each.bucket_id not in there]
             if digest in work:  # two summaries of equal parts, of which one may be lazy
@@ -165,7 +171,7 @@ def _batches(missing: Sequence[Bucket], most: int) -> Iterator[list[Bucket]]:
 
 def _build(site: Site, state: StreamState, of: SummaryWork, some: Sequence[Bucket], report: SummaryBuildReport) -> None:
     inline = state.inline_bytes < MAX_INLINE_STREAM_BYTES // 2
-    written = build_exact_parts(site, of.form, some, inline=inline)
+    written = build_row_parts(site, of, some, inline=inline)
     try:
         report.commits.append(_commit(site, state, written, []))
     except BasisConflict:
@@ -185,12 +191,12 @@ def _commit(site: Site, state: StreamState, added: Sequence[tuple[NewBucket, int
     return commit_reduced(site.catalog, state.stream_id, added, removed, site.caused_by("vacuum"), summary)
 
 
-def build_exact_parts(
-    site: Site, form: SummaryForm, some: Sequence[Bucket], *, inline: bool
+def build_row_parts(
+    site: Site, of: SummaryWork, some: Sequence[Bucket], *, inline: bool
 ) -> list[tuple[NewBucket, int]]:
-    """The exact parts of base buckets, written, each with the id of its bucket."""
+    """The exact parts of base buckets, or their approximations, written, each with the id of its bucket."""
     sources = tuple(bucket_sources(site.catalog, some))
-    task = partial(_write_parts, form, site.warehouse, sources, inline)
+    task = partial(_write_parts, of.form, of.digest, site.warehouse, sources, inline)
     size = sum(each.size for each in some)
     reports = run_tasks(site.session, size, len(sources), task, report_schema())
     return [(bucket_from_row(row), some[row["slot"]].bucket_id) for row in reports.to_pylist()]
@@ -198,6 +204,7 @@ def build_exact_parts(
 
 def _write_parts(
     form: SummaryForm,
+    digest: str,
     warehouse: Warehouse,
     sources: Sequence[BucketSource],
     inline: bool,
@@ -207,4 +214,4 @@ def _write_parts(
     for number in tasks:
         source = sources[number]
         rows = conform(source.read(warehouse, schema.names), schema)
-        yield bucket_report(number, store_exact_parts(form, warehouse, rows, source.bucket, inline=inline))
+        yield bucket_report(number, store_row_parts(form, digest, warehouse, rows, source.bucket, inline=inline))
