@@ -24,6 +24,7 @@ BENCHMARKS: Mapping[str, str] = {
     "ingest": "bench.ingest",
     "language": "bench.language",
     "psoup": "bench.psoup",
+    "reduction": "bench.reduction",
     "replay": "bench.replay",
     "ways": "bench.ways",
 }
@@ -33,6 +34,7 @@ PARTS: Mapping[str, Sequence[str]] = {
     "airflow": ("submit", "connect", "parsing"),
     "evaluate": ("mix", "windows", "fixed", "planning"),
     "psoup": ("arrival", "invocation", "http", "registration"),
+    "reduction": ("insertion", "reads", "beside", "peers"),
     "replay": ("table3", "overhead", "one", "many", "peers", "direct"),
 }
 """Benchmarks of several parts, any of which can be measured alone."""
