@@ -176,7 +176,7 @@ def _ledger_entries(connection: Connection, stream_id: int, ever: Sequence[Bucke
     for each in ever:
         if each.role is Role.BASE:
             base[each.batch_no].append(each.bucket_id)
-        else:  # revisions that had to wait were numbered and stored anew by later commits
+        elif each.role is Role.PENDING:  # revisions that had to wait were numbered and stored anew by later commits
             pending[each.batch_no, each.added_in].append(each.bucket_id)
     splits = _batch_splits(connection, stream_id)
     query = select(t.batches, t.commits.c.batch_id.label("named"), t.commits.c.summary)

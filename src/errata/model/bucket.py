@@ -194,6 +194,11 @@ class Bucket:
     def inline(self) -> bool:
         return self.path is None
 
+    @property
+    def derived(self) -> bool:
+        """Whether all of it follows from another bucket: a copy or summary whose original is there."""
+        return self.role in (Role.COPY, Role.SUMMARY) and self.original is not None
+
     def share(self, interval: Interval) -> float:
         """The estimated part of the rows that begin in an interval, as if they lay evenly."""
         low, high = max(self.vs_min, interval.start), min(self.vs_max, interval.end - 1)

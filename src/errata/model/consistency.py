@@ -94,6 +94,28 @@ def overlapping_pairs(buckets: Iterable[Bucket]) -> list[tuple[Bucket, Bucket]]:
     return found
 
 
+def spare_reductions(buckets: Iterable[Bucket]) -> list[Bucket]:
+    """Of all live buckets the copies and summaries whose original is not live, and those that are there twice."""
+    some = list(buckets)
+    originals = {each.bucket_id for each in some if each.role is Role.BASE}
+    spare, known = [], set()
+    for each in some:
+        if not each.derived:
+            continue
+        which = (each.original, each.role, each.resolution, each.groups)
+        if each.original not in originals or which in known:
+            spare.append(each)
+        known.add(which)
+    return spare
+
+
+def reduction_findings(patient: InspectedArchive, live: Iterable[Bucket]) -> Iterator[Finding]:
+    """A copy or summary is there once, for as long as its original is."""
+    for bucket in spare_reductions(live):
+        what = f"it is made from bucket {bucket.original}, which is gone, or is there twice"
+        yield repairable_finding(patient, FindingKind.COPIES, what, bucket_name(bucket), "nothing needs it")
+
+
 def number_findings(
     patient: InspectedArchive,
     position: StreamPosition,

@@ -50,6 +50,7 @@ class FindingKind(StrEnum):
     CONSUMER = "consumer"
     DOOMED = "doomed"
     ORPHAN = "orphan"
+    COPIES = "copies"
     PIN = "pin"
 
 
@@ -194,6 +195,8 @@ _ROW_NOUNS = {
     Role.MASK: "masks of results",
     Role.PARTS: "partial aggregates of results",
     Role.LINEAGE: "rows of lineage",
+    Role.COPY: "rows of a sample",
+    Role.SUMMARY: "partial aggregates of a summary",
 }
 
 
@@ -254,6 +257,9 @@ def bucket_findings(patient: InspectedArchive, bucket: Bucket, seen: BucketInspe
 def _loss_finding(patient: InspectedArchive, bucket: Bucket, kind: FindingKind, what: str) -> Finding:
     where, why = bucket_name(bucket), impact_text(patient, bucket)
     how = restore_results_text(patient, bucket) if patient.of_query else restore_text(bucket)
+    if bucket.derived:
+        why = "scans at a lower rate read it; its original has all that is in it, and vacuum makes it anew"
+        return repairable_finding(patient, kind, what, where, why)
     if bucket.role is Role.STATE:
         if not patient.unmade:
             why = "it is a cache; the next evaluation makes it anew, which takes a longer look at the streams"
@@ -266,7 +272,8 @@ def _loss_finding(patient: InspectedArchive, bucket: Bucket, kind: FindingKind, 
 
 def is_droppable_cache(patient: InspectedArchive, bucket: Bucket, seen: BucketInspection) -> bool:
     """Whether a damaged bucket can be deleted without loss."""
-    return bucket.role is Role.STATE and content_loss(bucket, seen) is not None and not patient.unmade
+    rebuilt = bucket.derived or (bucket.role is Role.STATE and not patient.unmade)
+    return rebuilt and content_loss(bucket, seen) is not None
 
 
 def differing_figures(bucket: Bucket, seen: BucketInspection) -> list[str]:

@@ -38,6 +38,8 @@ from errata.model.consistency import (
     number_findings,
     overlap_findings,
     position_findings,
+    reduction_findings,
+    spare_reductions,
 )
 from errata.model.findings import (
     BucketFigures,
@@ -167,6 +169,7 @@ class ArchiveCheck:
         live = [each for each in true if each.removed_in is None]
         if isinstance(case, StreamInventory):
             yield from overlap_findings(archive, (each for each in true if each.role is Role.BASE))
+            yield from reduction_findings(archive, live)
             rows = {**case.rows, **{each.bucket_id: each.rows for each in true}}
             for entry in case.entries:
                 yield from ledger_findings(archive, entry, rows, vacuumed=case.vacuumed)
@@ -214,7 +217,9 @@ class ArchiveCheck:
                 masked[bucket.bucket_id] = told.masked
         if case.dropped:
             return ArchiveRepair(figures=figures)
-        forget = [each for each in case.live if is_droppable_cache(self.archive, each, seen[each.bucket_id])]
+        caches = [each for each in case.buckets if each.derived or each.removed_in is None]
+        damaged = [each for each in caches if is_droppable_cache(self.archive, each, seen[each.bucket_id])]
+        forget = [*damaged, *(each for each in spare_reductions(case.live) if each not in damaged)]
         rows, inline_bytes = self._rows(), self._inline_bytes(forget)
         return ArchiveRepair(
             rows if rows != case.now.rows else None,

@@ -14,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from errata.archive.blocks import BLOCK, block_numbers
 from errata.archive.bloom import supports_bloom_filter
 from errata.archive.bucket_writer import groups_in, order_values, value_range
 from errata.archive.overlays import BucketSource, identity_columns, read_overlays
+from errata.archive.sampling import sampling_hashes
 from errata.archive.schemas import LIVE, MASKS, REVISION, conform, lineage_extent, stored_schema, unpack_table
 from errata.archive.tables import match_rows
 from errata.declare.warehouse import Warehouse
@@ -54,9 +56,13 @@ def inspect_bucket(
     if isinstance(of, ResultShape):
         return _inspect_results(bucket.role, stored, known), hits
     rows = conform(stored, stored_schema(of, bucket.role))
+    if bucket.role is Role.COPY:
+        return _inspect_copy(of, bucket, rows, known), hits
     if bucket.role is not Role.BASE:
         return (_inspect_overlay if bucket.role is Role.OVERLAY else _inspect_pending)(of, rows, known), hits
     masked, hits = _mask_hits(context, of, bucket, rows, cache)
+    if fault := _block_fault(of, stored, rows):
+        return replace(known, fault=fault), hits.slice(0, 0)
     return replace(_inspect_base(of, bucket, rows, known, data), masked=masked), hits
 
 
@@ -71,8 +77,8 @@ def _read_rows(context: InspectionContext, source: BucketSource) -> tuple[Bucket
         stored = unpack_table(data) if bucket.inline else pq.read_table(pa.BufferReader(data), use_threads=False)
     except (pa.ArrowException, OSError) as error:
         return replace(known, fault=f"it cannot be opened: {error}"), None, b""
-    if bucket.role is Role.STATE:
-        # Only the strategy that wrote it knows its columns.
+    if bucket.role in (Role.STATE, Role.SUMMARY):
+        # Only the strategy, or the declaration, that wrote it knows its columns.
         return replace(known, figures=replace(BucketFigures.from_bucket(bucket), rows=stored.num_rows)), None, data
     fault = _schema_mismatch(stored_schema(of, bucket.role), stored.schema, _columns_added_later(of, bucket.role))
     return (replace(known, fault=fault), None, data) if fault else (known, stored, data)
@@ -114,6 +120,32 @@ def _inspect_base(
     )
 
 
+def _inspect_copy(stream: Stream, bucket: Bucket, rows: pa.Table, known: BucketInspection) -> BucketInspection:
+    """A copy has the ranges of its original, and only rows of its sample."""
+    hashes, wanted = sampling_hashes(rows, stream.key), bucket.resolution.hashes
+    inside = (hashes >= wanted.start) & ((hashes < wanted.end) | (wanted.end == HIGHEST))
+    if not inside.all():
+        return replace(known, fault=f"{int((~inside).sum()):,} rows are not of its sample")
+    low, high = value_range(rows[stream.order]) or (bucket.vs_min, bucket.vs_max)
+    figures = replace(
+        BucketFigures.from_bucket(bucket),
+        rows=rows.num_rows,
+        vs_min=min(low, bucket.vs_min),
+        vs_max=max(high, bucket.vs_max),
+    )
+    nulls = tuple(name for name in stream.names if name in stream.required and rows[name].null_count)
+    return replace(known, figures=figures, nulls=nulls, counting=rows.num_rows)
+
+
+def _block_fault(stream: Stream, stored: pa.Table, rows: pa.Table) -> str:
+    """Why rows that are stored in blocks are not where their hash belongs; empty if they are."""
+    if BLOCK not in stored.column_names:
+        return ""
+    found, wanted = stored[BLOCK].to_numpy(), block_numbers(sampling_hashes(rows, stream.key))
+    right = np.array_equal(found, wanted) and (np.diff(found) >= 0).all()
+    return "" if right else "rows are in blocks where their hash does not belong"
+
+
 def _inspect_pending(stream: Stream, rows: pa.Table, known: BucketInspection) -> BucketInspection:
     # A revision that does not tell its place may be of any.
     ends = (LOWEST, HIGHEST) if rows[stream.order].null_count else _range_or_everything(rows, stream.order)
@@ -126,7 +158,7 @@ def _columns_added_later(of: Stream | ResultShape, role: Role) -> set[str]:
     if isinstance(of, ResultShape):
         return set()
     may_lack = {name for column in of.names for name in (column, old_column(column))}
-    return may_lack - of.required if role is Role.BASE else may_lack
+    return may_lack - of.required if role in (Role.BASE, Role.COPY) else may_lack
 
 
 def _schema_mismatch(wanted: pa.Schema, found: pa.Schema, may_lack: Collection[str] = ()) -> str:
@@ -151,6 +183,9 @@ def is_ordered(rows: pa.Table, stream: Stream, layout: Layout) -> bool:
     if layout is Layout.PLAIN or rows.num_rows < 2:
         return True
     rises = np.diff(order_values(rows[stream.order])) >= 0
+    if layout is Layout.RANDOMIZED and not rises.all():  # an inline bucket is in stream order
+        blocks = block_numbers(sampling_hashes(rows, stream.key))
+        return bool((rises | (np.diff(blocks) > 0)).all())
     if layout is not Layout.GROUPED:
         return bool(rises.all())
     numbers = rows.select(list(stream.group)).append_column("_row", pa.array(np.arange(rows.num_rows)))
