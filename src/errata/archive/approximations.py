@@ -287,7 +287,8 @@ class SampledValues:
         count = drawn / rate + known
         spread = (1 - rate) / rate**2
         if function == "count":
-            return _interval(count, spread * drawn, np.ones(size, dtype=bool))
+            found = _interval(count, spread * drawn, np.ones(size, dtype=bool))
+            return replace(found, low=np.maximum(found.low, drawn + known))  # these are there for certain
         total = self.sampled.sum(size) / rate + self.known.sum(size)
         there = drawn + known > 0
         if function == "sum":

@@ -15,8 +15,10 @@ from errata.answer.range_replay import replay_range as replay_flow
 from errata.answer.runs import SweepReport, exit_code, stopped_query_errors
 from errata.answer.runs import sweep as sweep_flow
 from errata.answer.sweep_plan import PlannedCorrection, SweepPlan, plan_sweep
+from errata.archive.approximations import ApproximationMethod
 from errata.catalog.leases import WaitPolicy
 from errata.cli.console import print_message, step_status
+from errata.cli.estimate import print_estimates
 from errata.cli.options import PrintFormat, global_options
 from errata.cli.revise import revision_lines
 from errata.cli.run import unfinished_lines
@@ -69,17 +71,29 @@ def sweep(
         bool, typer.Option("--all-groups", help="With --technique all: replay also groups that nothing touches.")
     ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Only tell what would be done, and at what cost.")] = False,
+    estimate: Annotated[
+        ApproximationMethod | None,
+        typer.Option(
+            "--estimate",
+            metavar="sample|impact|histogram",
+            help="Only estimate what corrected results will be, with bounds.",
+        ),
+    ] = None,
+    rate: Annotated[str | None, typer.Option("--rate", metavar="P", help="Of a sample: 10% or 0.1.")] = None,
     kind: PrintFormat = OutputFormat.TABLE,
 ) -> int:
     """Apply all corrections and late rows that are pending, and correct the results that they invalidate.
 
     Results that come out as they were are not published again. Each query's corrections are one commit; `errata
-    changes` tells what changed, from what, to what, and `errata why` the whole story of a result.
+    changes` tells what changed, from what, to what, and `errata why` the whole story of a result. With --estimate
+    nothing is done: what corrections that have been applied will make of windows is estimated from less than their
+    rows.
     """
-    if technique is Technique.NONE:
-        raise UsageError("to correct nothing is declared, not asked for", how="on_revision: history in errata.yaml")
-    if all_groups and technique is not Technique.ALL:
-        raise UsageError("--all-groups is about --technique all", how="add it, or leave --all-groups out")
+    _check_options(technique, estimate, rate, all_groups=all_groups)
+    if estimate is not None:
+        with open_site(global_options(context).project) as site:
+            print_estimates(site, names or (), estimate, rate, kind)
+        return 0
     if plan:
         with open_site(global_options(context).project) as site:
             found = plan_sweep(site, names or (), technique=technique, narrowed=not all_groups)
@@ -107,6 +121,17 @@ def sweep(
     for line in unfinished_lines(report, faults):
         print_message(line)
     return exit_code(report)
+
+
+def _check_options(
+    technique: Technique, estimate: ApproximationMethod | None, rate: str | None, *, all_groups: bool
+) -> None:
+    if technique is Technique.NONE:
+        raise UsageError("to correct nothing is declared, not asked for", how="on_revision: history in errata.yaml")
+    if all_groups and technique is not Technique.ALL:
+        raise UsageError("--all-groups is about --technique all", how="add it, or leave --all-groups out")
+    if rate is not None and estimate is not ApproximationMethod.SAMPLE:
+        raise UsageError("--rate is about --estimate sample", how="add it, or leave --rate out")
 
 
 def _sweep_record(each: EvaluationOutcome) -> TableRecord | None:

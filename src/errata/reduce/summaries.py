@@ -151,8 +151,7 @@ def read_summary_rows(
         tuple(bucket_sources(catalog, scan.without_parts)),
         tuple(bucket_sources(catalog, again)),
     )
-    size = sum(each.bucket.size for each in work.sources)
-    reports = run_tasks(session, size, len(work.sources), partial(_compute_parts, work), _TASK_SCHEMA)
+    reports = run_tasks(session, work.size, len(work.sources), partial(_compute_parts, work), _TASK_SCHEMA)
     from_rows = [unpack_table(blob) for blob in reports[_BLOB].to_pylist()]
     from_rows.append(work.parts_of(known.live_rows(scan.state.aged_to)))
     whole = combined_parts(form, [stored, *from_rows])
@@ -162,7 +161,7 @@ def read_summary_rows(
         len(scan.parts),
         scan.parts_size,
         len(work.sources) + len(found.overlays),
-        size + sum(each.size for each in found.overlays),
+        work.size + sum(each.size for each in found.overlays),
         len(touched),
         scan.exact_size,
     )
@@ -223,6 +222,16 @@ class _RowsWork:
     @property
     def sources(self) -> tuple[BucketSource, ...]:
         return (*self.whole, *self.partly)
+
+    @property
+    def size(self) -> int:
+        """Bytes that are read, about."""
+        ends = [self._reach(each.bucket, touched_only=True) for each in self.partly]
+        reaches = [Interval(low, min(high, HIGHEST - 1) + 1) for low, high in ends]
+        some = sum(
+            each.bucket.size * each.bucket.share(reach) for each, reach in zip(self.partly, reaches, strict=True)
+        )
+        return sum(each.bucket.size for each in self.whole) + round(some)
 
     def read(self, number: int) -> pa.Table:
         """The parts that a bucket's live rows add."""
