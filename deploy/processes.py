@@ -32,6 +32,10 @@ LONG = 30.0
 _GUARDS_GRACE = 20.0
 """Seconds that a guard may take in addition, to end what its command has left behind."""
 
+PATIENCE = 300.0
+"""Seconds after which something is not ready that should be: a machine that has much else to do takes several times as
+long as an idle one, and what ends meanwhile is noticed at once."""
+
 _LAST_LINES = 12
 _TICK = 0.1
 
@@ -149,7 +153,7 @@ class Children:
         self.start(name, command, environ, account=account, cwd=cwd, lasting=False)
         self.finish(name)
 
-    def finish(self, name: str, patience: float = 120) -> None:
+    def finish(self, name: str, patience: float = PATIENCE) -> None:
         """Wait until a step has ended."""
         child, end = self._running[name], time.monotonic() + patience
         while (code := child.process.poll()) is None:
@@ -162,7 +166,7 @@ class Children:
         if code != 0:
             raise _ended(child, code)
 
-    def until(self, ready: Callable[[], bool], what: str, patience: float = 120) -> None:
+    def until(self, ready: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
         """Wait until something is so, as long as all that is to run does run."""
         end = time.monotonic() + patience
         while not ready():

@@ -54,7 +54,7 @@ with open({str(folder / "told.json")!r}, "w") as out:
         env={**os.environ, "PYTHONPATH": str(HOUSE / "plugins"), **environ},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
