@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,18 @@ from errata.errors import ErrataError
 from errata.language.route import RouteKind
 from errata.model.bucket import Role
 from errata.model.commit import Cause, RefusedRevisions
+from errata.model.reduction import OnReadCopies, ReducedArchives, uniform_rates
 from errata.model.technique import Technique
+from errata.model.time import Interval
 from errata.psoup.materialise import materialise
 from errata.psoup.register import register
 from errata.read.details import StreamTimeline
+from errata.reduce import requests
+from errata.reduce.copies import vacuum_copies
 from errata_airflow.links import ReportLink, report_path
 from errata_airflow.page import LazyPage
 from errata_airflow.page.app import admitted, build
-from errata_airflow.page.drawing import sparkline_path, timeline_drawing
+from errata_airflow.page.drawing import coverage_path, sparkline_path, timeline_drawing
 from errata_airflow.page.panel import all_panels
 from errata_airflow.page.words import ROUTES, ago, lasting, span, task_path, ticks, where
 from fixtures.airflow import HOUSE
@@ -43,8 +48,17 @@ from fixtures.catalog import NOW
 from fixtures.lease_cases import left_elsewhere
 from fixtures.sample_project import Looked, looked
 
-TABS = ["Overview", "Streams", "Corrections", "Queries", "Registered queries", "Quarantine", "Health"]
-PATHS = ["", "streams", "corrections", "queries", "registered", "quarantine", "health"]
+TABS = [
+    "Overview",
+    "Streams",
+    "Reduced archives",
+    "Corrections",
+    "Queries",
+    "Registered queries",
+    "Quarantine",
+    "Health",
+]
+PATHS = ["", "streams", "reduced", "corrections", "queries", "registered", "quarantine", "health"]
 
 
 def the_app(*, guarded: bool) -> FastAPI:
@@ -157,6 +171,7 @@ def test_an_empty_project_is_friendly(client: TestClient, place: Looked, path: s
         "corrections": "No published result has been corrected yet.",
         "queries": "no rows yet",
         "registered": "There are no registered queries.",
+        "reduced": "No stream has smaller versions.",
         "quarantine": "Nothing is in quarantine.",
         "health": "Nothing: no stream has enough corrections",
     }
@@ -324,7 +339,7 @@ def test_what_a_task_has_done(client: TestClient, place: Looked) -> None:
 def test_wrong_names_get_a_page_that_helps(client: TestClient, place: Looked, path: str, said: str) -> None:
     text = seen(client, path, 404)
     assert said in text
-    assert "Overview Streams Corrections" in text
+    assert "Overview Streams Reduced archives Corrections" in text
 
 
 def test_a_catalog_that_is_away_is_said_without_a_traceback(
@@ -495,3 +510,31 @@ def test_words() -> None:
     assert where(7, timed=False) == "7"
     assert [span(75 * second, timed=True), span(3, timed=False)] == ["1 min 15 s", "3 units"]
     assert str(ticks("a `b<` c")) == "a <code>b&lt;</code> c"
+
+
+def test_reduced_archives_are_shown_with_their_rates_readers_and_what_vacuum_does(
+    place: Looked, client: TestClient
+) -> None:
+    place.feed.stream = replace(place.feed.stream, reduced=ReducedArchives((0.5,), OnReadCopies()))
+    place.feed.house.declare(place.feed.stream)
+    place.bring(*range(100))
+    stream_id = place.feed.standing.stream_id
+    for _ in range(2):
+        requests.record(place.site, stream_id, uniform_rates(0.1), Interval(0, 50), 10, 0)
+    text = seen(client, "reduced")
+    assert "copies with every append; copies follow what readers ask for; layout buckets" in text
+    assert re.search(r"originals 1 100 \S+ KB 100\.0% copies at 50% 1 \d\d ", text), text
+    assert "uniform(0.1) 2 2 20 B 0 B" in text
+    assert "Vacuum has done nothing for it yet. The next one: feed: would build 1 copy at 10%" in text
+    vacuum_copies(place.site, "feed")
+    text = seen(client, "reduced")
+    assert re.search(r"copies at 50% .* copies at 10% 1 ", text), text
+    assert re.search(r"Vacuum last worked \d+ days ago, in commit \d+: .*built", text), text
+    assert "readers were spared about" in text
+    assert "The next one has nothing to do here." in text
+
+
+def test_what_a_version_covers_is_drawn_as_high_as_its_rate() -> None:
+    assert coverage_path([(0, 4), (5, 9)], 0, 9, 100, 0.5) == "M0 100V50H100V100z"
+    assert coverage_path([(0, 1), (8, 9)], 0, 9, 100, None) == "M0 100V0H20V100zM80 100V0H100V100z"
+    assert coverage_path([(0, 0)], 0, 10**6, 100, 0.001) == "M0 100V92H1V100z", "little is drawn, too"

@@ -65,6 +65,24 @@ def sparkline_path(amounts: Sequence[int]) -> str:
     )
 
 
+def coverage_path(spans: Iterable[tuple[int, int]], low: int, high: int, width: int, rate: float | None) -> str:
+    """Where spans (ends included) lie on the axis from `low` to `high`, `width` units wide: bars as high as the rate,
+    merged where they touch."""
+    length = high + 1 - low
+    height = max(LOWEST_BAR, HEIGHT * (1.0 if rate is None else rate))
+    merged: list[tuple[int, int]] = []
+    for start, last in sorted(spans):
+        if merged and start <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(merged[-1][1], last)
+        else:
+            merged.append((start, last))
+    ends = ((width * (start - low) / length, width * (last + 1 - low) / length) for start, last in merged)
+    # A span of no visible length is drawn one unit wide.
+    return "".join(
+        f"M{left:g} {HEIGHT}V{HEIGHT - height:.4g}H{max(right, left + 1):g}V{HEIGHT}z" for left, right in ends
+    )
+
+
 def _bar(each: TimelineStrip, height: float) -> str:
     # Neighbours touch the same cell: each gets half of it, less a gap.
     left, right = (

@@ -28,7 +28,7 @@ from errata.read.wording import (
     short_batch_id,
     wall_time,
 )
-from errata_airflow.page.drawing import sparkline_path, timeline_drawing
+from errata_airflow.page.drawing import coverage_path, sparkline_path, timeline_drawing
 
 ROUTES: Mapping[str, str] = {
     RouteKind.APPENDED: "new results were added, and none that were there changed",
@@ -71,6 +71,7 @@ def environment(folder: Path) -> Environment:
     }
     found.globals |= {
         "counted": count_text,
+        "coverage_path": coverage_path,
         "sparkline_path": sparkline_path,
         "timeline_drawing": timeline_drawing,
         "patterns": PATTERN_TEXTS,
