@@ -522,7 +522,7 @@ def test_reduced_archives_are_shown_with_their_rates_readers_and_what_vacuum_doe
     for _ in range(2):
         requests.record(place.site, stream_id, uniform_rates(0.1), Interval(0, 50), 10, 0)
     text = seen(client, "reduced")
-    assert "copies with every append; copies follow what readers ask for; layout buckets" in text
+    assert "copies written with every append; copies follow what readers ask for; layout buckets" in text
     assert re.search(r"originals 1 100 \S+ KB 100\.0% copies at 50% 1 \d\d ", text), text
     assert "uniform(0.1) 2 2 20 B 0 B" in text
     assert "Vacuum has done nothing for it yet. The next one: feed: would build 1 copy at 10%" in text
