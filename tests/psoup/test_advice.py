@@ -11,10 +11,10 @@ import pytest
 from errata.model.registered import ResultStrategy
 from errata.model.time import DAY
 from errata.psoup.advice import ObservedRates, advise, advised
-from errata.psoup.costs import with_costs
 from errata.psoup.materialise import materialise
 from errata.psoup.reader import RegisteredReader
 from errata.psoup.register import register, registered_queries
+from errata.psoup.segments import with_costs
 from fixtures.registered.archives import History
 
 NONE, PARTIAL, COMPLETE = ResultStrategy.NONE, ResultStrategy.PARTIAL, ResultStrategy.COMPLETE

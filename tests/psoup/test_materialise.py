@@ -25,10 +25,10 @@ from errata.declare.warehouse import Warehouse
 from errata.errors import ErrataError
 from errata.model.time import DAY
 from errata.psoup import materialise as matching
-from errata.psoup.costs import with_costs
 from errata.psoup.materialise import materialise
 from errata.psoup.reader import RegisteredReader
 from errata.psoup.register import register, registered_queries, unregister
+from errata.psoup.segments import with_costs
 from errata.psoup.snapshot import SnapshotCache, stream_snapshot
 from fixtures.registered.archives import CLOCK, DECLARED, History
 

@@ -14,10 +14,10 @@ from errata.catalog import commits
 from errata.errors import ErrataError
 from errata.model.registered import AnswerRoute, RegisteredPlan, ResultStrategy
 from errata.psoup import strategies
-from errata.psoup.costs import with_costs
 from errata.psoup.materialise import materialise
 from errata.psoup.reader import RegisteredReader
 from errata.psoup.register import register, registered_queries, set_strategy
+from errata.psoup.segments import with_costs
 from errata.psoup.selection import SourceWindow, youngest_rows
 from errata.psoup.snapshot import StreamSnapshot
 from fixtures.chance import seeds

@@ -19,9 +19,9 @@ from errata.errors import UsageError
 from errata.model.registered import RegisteredQuery, ResultStrategy
 from errata.model.time import format_instant
 from errata.psoup.advice import Advice, advised
-from errata.psoup.costs import with_costs
 from errata.psoup.materialise import MaterialiseReport, materialise
 from errata.psoup.register import find_query, register, registered_queries, set_strategy, split_texts, unregister
+from errata.psoup.segments import with_costs
 from errata.read.tables import OutputFormat, TableField, print_records
 
 MAX_FILE_BYTES = 64 * MAX_QUERY_BYTES

@@ -16,9 +16,8 @@ from errata.declare.site import Site
 from errata.model.bucket import Bucket
 from errata.model.registered import Bound, RegisteredQuery, RegisteredWindow, ResultStrategy
 from errata.model.stream import Stream
-from errata.psoup.costs import with_costs
 from errata.psoup.register import registered_queries
-from errata.psoup.segments import MatchStore
+from errata.psoup.segments import MatchStore, with_costs
 from errata.psoup.windows import order_text
 
 MOST_SHOWN = 100

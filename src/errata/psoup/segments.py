@@ -1,4 +1,4 @@
-"""Match segments as bytes, and the store that finds a bucket's matches in them or works them out on the spot.
+"""Match segments as bytes, the store that finds a bucket's matches in them, and what they cost each query.
 
     count ┃ number of each conjunction ┃ its matching rows ┃ where its bytes end ┃ row sets, one behind the other
     int64 ┃ int64 …                    ┃ int64 …           ┃ int64 …             ┃ bytes
@@ -10,21 +10,26 @@ conjunction's rows is a bisection among the numbers and the decoding of its own 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from errata.catalog import match_segments
+from errata.archive.scan_plan import ArchiveScan, candidate_buckets
+from errata.catalog import commits, match_segments, streams
 from errata.catalog.match_segments import BucketKey, MatchSegment, bucket_key
 from errata.declare.site import Site
 from errata.model.bucket import Bucket
+from errata.model.registered import RegisteredQuery
 from errata.psoup.byte_cache import ByteCache
 from errata.psoup.row_sets import RowSet
 
 SEGMENT_CACHE_BYTES = 64 * 1024 * 1024
 """Bytes of match segments that a reader keeps in memory."""
 
+ENTRY_BYTES = 24
+"""Bytes of a conjunction in a segment besides its row set."""
 
 UNMATCHED: tuple[int, bytes] = (-1, b"")
 """What a segment has for a conjunction that has not been matched."""
@@ -131,3 +136,35 @@ class MatchStore:
         known = [each for each in self._ranges.get(key) or () if each != span]
         self._ranges.put(key, (*known, span), 64 * (len(known) + 1))
         self._cache.put((key, *span), content, content.nbytes)
+
+
+def with_costs(site: Site, queries: Sequence[RegisteredQuery]) -> list[RegisteredQuery]:
+    """The queries with what the match segments of the present buckets hold for them. What several queries share counts
+    for each of them; the time that a segment took counts for its conjunctions in equal parts."""
+    amounts = _conjunction_amounts(site, {source.stream for each in queries for source in each.plan.sources})
+    found = []
+    for each in queries:
+        rows, size, micros = sum((amounts[number] for number in set(each.conjunctions)), np.zeros(3)).astype(int)
+        cost = replace(each.cost, rows=int(rows), size=int(size), matching_micros=int(micros))
+        found.append(replace(each, cost=cost))
+    return found
+
+
+def _conjunction_amounts(site: Site, names: Collection[str]) -> defaultdict[int, np.ndarray]:
+    """Of each conjunction the rows, bytes and microseconds in the segments of the streams' present buckets."""
+    amounts: defaultdict[int, np.ndarray] = defaultdict(lambda: np.zeros(3))
+    commit_id = commits.newest_commit(site.catalog)
+    for state in streams.stream_states(site.catalog, commit_id):
+        if state.stream.name not in names:
+            continue
+        keys = list(map(bucket_key, candidate_buckets(site.catalog, ArchiveScan(state, commit_id)).all))
+        for segments in match_segments.find_segments(site.catalog, keys).values():
+            for segment in segments:
+                content = read_segment(site, segment)
+                if content is None or not len(content.conjunctions):
+                    continue
+                share = segment.micros / len(content.conjunctions)
+                sizes, counts = content.sizes + ENTRY_BYTES, np.maximum(content.counts, 0)
+                for number, rows, size in zip(content.conjunctions.tolist(), counts, sizes, strict=True):
+                    amounts[number] = amounts[number] + (rows, size, share)
+    return amounts

@@ -10,11 +10,11 @@ from errata.declare.site import Site
 from errata.errors import ErrataError
 from errata.model.access import AccessUser, AnswerConsumer
 from errata.model.registered import RegisteredQuery, ResultStrategy
-from errata.psoup.costs import with_costs
 from errata.psoup.following import Answer
 from errata.psoup.materialise import materialise
 from errata.psoup.reader import RegisteredReader
 from errata.psoup.register import register, registered_queries, unregister
+from errata.psoup.segments import with_costs
 
 
 class SiteSource:
