@@ -30,8 +30,8 @@ from errata.model.reduction import FULL_RATE
 BLOCK = "_block"
 """The hidden column of files of randomised buckets with the number of a row's block."""
 
-ROWS_PER_CUT = 20_000
-"""Rows of a bucket for each cut: what a further row group adds to the footer is then below a tenth of a 1% sample."""
+ROWS_PER_CUT = 40_000
+"""Rows of a bucket for each cut: the footer, longer by each row group, is then about a tenth of a 1% sample."""
 
 _MAIN_CUTS = (0.5, 0.1, 0.25, 0.01)
 """Rates at which every file is cut: a sample at one of them reads no other row."""
