@@ -1,4 +1,5 @@
-"""Removes what no commit within the horizon and no reader needs, and what killed runs left: all streams, in one task.
+"""Builds, shrinks and drops copies and summaries as declared and as readers asked, purges originals, and removes what
+no commit within the horizon and no reader needs, and what killed runs left: all streams, in one task.
 
 ERRATA_VACUUM_SCHEDULE is the schedule, every day at 2:15 by default. ERRATA_PROJECT names the project's errata.yaml.
 """
@@ -14,7 +15,7 @@ settings.checked_project()
 
 with DAG(
     dag_id="vacuum",
-    description="Removes superseded buckets and files that nobody names",
+    description="Keeps smaller versions as readers ask, and removes what nobody needs",
     doc_md=__doc__,
     schedule=settings.schedule_upkeep("vacuum", "15 2 * * *"),
     catchup=False,

@@ -1,4 +1,7 @@
-"""Removes what nobody needs any more: spark-submit jobs/vacuum.py --project errata.yaml [STREAM…]"""
+"""Keeps copies as readers ask for them, and removes what nobody needs any more.
+
+spark-submit jobs/vacuum.py --project errata.yaml [STREAM…]
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from errata.model.time import format_duration, parse_duration
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Remove buckets and files that no reader can need any more.")
+    parser = argparse.ArgumentParser(
+        description="Build and drop smaller versions, purge, and remove what no reader can need any more."
+    )
     parser.add_argument("streams", nargs="*", metavar="STREAM", help="by default all streams")
     parser.add_argument("--project", type=Path, default=Path("errata.yaml"), help="the project's errata.yaml")
     parser.add_argument(

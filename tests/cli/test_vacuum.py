@@ -18,7 +18,7 @@ from errata.archive.upkeep.vacuum import DEFAULT_GRACE, VacuumReport
 from errata.catalog import bucket_writes, commits, streams
 from errata.catalog.bucket_writes import BucketAddition
 from errata.catalog.vacuum import RecordCounts
-from errata.cli.archive import vacuum_lines
+from errata.cli.vacuum import vacuum_lines
 from errata.declare.site import open_site
 from errata.model.commit import Cause
 from errata.model.time import DAY, SECOND

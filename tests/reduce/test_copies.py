@@ -19,7 +19,8 @@ from errata.model.stream import Retention
 from errata.model.time import DAY, LOWEST, Interval
 from errata.reduce import copies as flow
 from errata.reduce import requests
-from errata.reduce.copies import CopyReport, plan_copies, planned_report, vacuum_copies
+from errata.reduce.copies import vacuum_copies
+from errata.reduce.copy_plan import CopyReport, plan_copies, planned_report
 from errata.reduce.versions import VersionReason
 from fixtures.flows import Builder, House
 from fixtures.layers import Layers, a_row, compacted, key, layers, plain

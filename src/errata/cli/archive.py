@@ -1,5 +1,4 @@
-"""`errata archive ls`, `stats` and `vacuum`: what archives hold, read from the catalog alone, and the removal of files
-that nothing needs.
+"""`errata archive ls` and `stats`: what archives hold, read from the catalog alone.
 
 `ArchiveView` collects the buckets of a stream or of a query's results as of a commit.
 """
@@ -7,23 +6,20 @@ that nothing needs.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from errata.archive.upkeep import vacuum as flow
-from errata.archive.upkeep.vacuum import DEFAULT_GRACE, FreedSpace, VacuumReport
 from errata.catalog import buckets, commits, queries, streams
 from errata.catalog.result_archives import ResultArchive, read_archives
 from errata.catalog.streams import StreamState
-from errata.cli.console import print_error, print_message, step_status
+from errata.cli.console import print_message
 from errata.cli.options import OptionalStream, PrintFormat, global_options
 from errata.declare.site import Site, open_site
-from errata.errors import EXIT_FAILED, unknown_name_error
+from errata.errors import unknown_name_error
 from errata.model.bucket import Bucket, Role
-from errata.model.time import format_duration, parse_duration
 from errata.read.status import StreamStatus, stream_statuses
 from errata.read.tables import (
     STABLE_MARK,
@@ -250,97 +246,4 @@ def _stats_record(each: StreamStatus) -> dict[str, object]:
         "to": event_time_text(base.vs_max, timed) or None,
         "superseded_buckets": each.superseded[0],
         "superseded_bytes": each.superseded[1],
-    }
-
-
-# `errata archive vacuum`.
-
-VACUUM_FIELDS = (
-    TableField("stream", "stream"),
-    TableField("what", "what"),
-    TableField("kind", "kind"),
-    TableField("buckets", "buckets", right=True),
-    TableField("files", "files", right=True),
-    TableField("bytes", "size", right=True),
-)
-
-
-def vacuum(
-    context: typer.Context,
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="STREAM", help="Only these; else all there are and were.", show_default=False),
-    ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Show what would be removed, and remove nothing.")] = False,
-    grace: Annotated[
-        str, typer.Option("--grace", metavar="DURATION", help="How old a file must be that no index row names.")
-    ] = format_duration(DEFAULT_GRACE),
-    kind: PrintFormat = OutputFormat.TABLE,
-) -> int:
-    """Remove what no commit within the horizon and no reader needs, and what killed runs left in the warehouse."""
-    patience = parse_duration(grace)
-    with open_site(global_options(context).project) as site, step_status("vacuum") as on_step:
-        done = (flow.plan_vacuum if plan else flow.run_vacuum)(site, names or (), patience, on_step)
-    if done.freed or kind is not OutputFormat.TABLE:
-        records = [_vacuum_record(each) for each in done.freed]
-        shown = [
-            {**record, "bytes": byte_size_text(each.bytes)} for each, record in zip(done.freed, records, strict=True)
-        ]
-        print_records(VACUUM_FIELDS, records, shown, kind, sys.stdout)
-    for line in vacuum_lines(done, plan=plan, grace=patience):
-        print_message(line)
-    for line in done.failed:
-        print_error(f"cannot be removed: {line}")
-    return EXIT_FAILED if done.failed else 0
-
-
-def vacuum_lines(done: VacuumReport, *, plan: bool, grace: int) -> Iterator[str]:
-    """What was removed, or would be, and what stays, in words."""
-    buckets, files, freed = (sum(getattr(each, name) for each in done.freed) for name in ("buckets", "files", "bytes"))
-    if done.freed:
-        what = f"{count_text(buckets, 'bucket')} and {count_text(files, 'file')}, {byte_size_text(freed)}"
-        yield f"{'would free' if plan else 'freed'} {what}{_commit_words(done)}"
-    else:
-        yield "nothing to free"
-    forgotten = done.forgotten
-    records = {"evaluation": forgotten.evaluations, "position": forgotten.positions}
-    if told := [count_text(count, record) for record, count in records.items() if count]:
-        yield f"{'would remove' if plan else 'removed'} records behind the horizon: {', '.join(told)}"
-    if forgotten.segments:
-        segments = count_text(forgotten.segments, "match segment")
-        yield f"{'would drop' if plan else 'dropped'} {segments} of buckets or queries that are gone"
-    if forgotten.pins:
-        yield f"{'would drop' if plan else 'dropped'} {count_text(forgotten.pins, 'expired pin')}"
-    if done.folders:
-        yield f"{count_text(done.folders, 'empty folder')} {'would be ' if plan else ''}removed"
-    if done.young:
-        yield (
-            f"left alone: {count_text(done.young, 'file')} younger than {format_duration(grace)} that no "
-            "index row names"
-        )
-    if done.foreign:
-        yield (
-            f"left alone: {count_text(done.foreign, 'file')} in the warehouse that "
-            f"{_is_or_are(done.foreign)} not Errata's"
-        )
-
-
-def _is_or_are(count: int) -> str:
-    return "is" if count == 1 else "are"
-
-
-def _commit_words(done: VacuumReport) -> str:
-    if not done.commits:
-        return ""
-    return f" in {'commit' if len(done.commits) == 1 else 'commits'} {', '.join(map(str, done.commits))}"
-
-
-def _vacuum_record(each: FreedSpace) -> TableRecord:
-    return {
-        "stream": each.stream,
-        "what": each.reason.value,
-        "kind": each.kind,
-        "buckets": each.buckets,
-        "files": each.files,
-        "bytes": each.bytes,
     }

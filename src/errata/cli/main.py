@@ -175,7 +175,8 @@ GROUPS = {
             "scan": ("Read rows of an archive as known at a commit.", "errata.cli.scan:scan"),
             "age-out": ("Drop buckets that are past the retention.", "errata.cli.age_out:age_out"),
             "compact": ("Work corrections in, and merge small buckets.", "errata.cli.compact:compact"),
-            "vacuum": ("Remove what nobody needs any more.", "errata.cli.archive:vacuum"),
+            "vacuum": ("Keep copies as asked; remove what nobody needs.", "errata.cli.vacuum:vacuum"),
+            "copies": ("Show copies, who asked, what vacuum does.", "errata.cli.copies:show_copies"),
         },
     ),
     "query": (

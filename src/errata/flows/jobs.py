@@ -20,7 +20,6 @@ from errata.archive.revisions.apply import ReviseReport, apply_revisions
 from errata.archive.upkeep.ageing import age_out
 from errata.archive.upkeep.compaction import compact_streams
 from errata.archive.upkeep.doctor import DoctorOptions, run_doctor
-from errata.archive.upkeep.vacuum import run_vacuum
 from errata.catalog.leases import WaitPolicy
 from errata.declare.site import open_site
 from errata.engine.failures import lost_spark_error
@@ -29,6 +28,8 @@ from errata.model.commit import Cause
 from errata.model.technique import Technique
 from errata.psoup.materialise import materialise
 from errata.psoup.views import update_views
+from errata.read.vacuum_wording import reduction_lines
+from errata.reduce.vacuum import vacuum_everything
 
 RUN_LEASE_WAIT = 60.0
 """Seconds that a run or a sweep waits for a query that another runner holds. Most runs end within that; otherwise
@@ -226,14 +227,16 @@ def compact_job(project: Path, names: Sequence[str], everything: bool, cause: Ca
 
 
 def vacuum_job(project: Path, names: Sequence[str], grace: int, cause: Cause) -> int:
-    """Remove files that no readable commit and no reader needs."""
+    """Keep copies and summaries as declared and as readers asked, purge, and remove what nobody needs."""
     with open_site(project, cause) as site:
-        done = run_vacuum(site, names, grace)
-    for each in done.freed:
+        done = vacuum_everything(site, names, grace)
+    for line in reduction_lines(done, plan=False):
+        _print_line(line)
+    for each in done.removed.freed:
         freed = f"{each.buckets:,} buckets and {each.files:,} files, {each.bytes:,} bytes"
         _print_line(f"{each.stream}: {freed} freed, {each.reason.value} {each.kind}")
     for line in done.failed:
-        _print_line(f"cannot be removed: {line}")
+        _print_line(line)
     return EXIT_FAILED if done.failed else 0
 
 

@@ -120,6 +120,13 @@ def _age_out_summary(summary: Mapping[str, object]) -> str:
 
 
 def _vacuum_summary(summary: Mapping[str, object]) -> str:
+    if "built_buckets" in summary:
+        built, dropped = _summary_count(summary, "built_buckets"), _summary_count(summary, "dropped_buckets")
+        made = f"{count_text(built, 'smaller version')} of buckets built, "
+        return f"{made}{byte_size_text(_summary_count(summary, 'built_bytes'))}, and {dropped:,} dropped"
+    if "remaining_bytes" in summary:
+        rows, left = _summary_count(summary, "dropped_rows"), _summary_count(summary, "remaining_rows")
+        return f"{count_text(rows, 'row')} purged, of which a sample of {left:,} stays"
     buckets, files = _summary_count(summary, "removed_buckets"), _summary_count(summary, "removed_files")
     freed = byte_size_text(_summary_count(summary, "removed_bytes"))
     return f"{count_text(buckets, 'bucket')} in {count_text(files, 'file')} removed for good, {freed}"

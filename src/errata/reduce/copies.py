@@ -1,7 +1,7 @@
 """Vacuum of copies: what is missing is built, copies that readers want smaller are shrunk from themselves, and what
 nobody wants leaves.
 
-    plan      `versions.plan_versions`, from the index and from what readers asked for
+    plan      `copy_plan`, from the index and from what readers asked for
     build     some buckets at a time: read the smallest version that has all rows, write the copies
     commit    these copies and the removal of those that they replace, if the originals are still visible
     settle    when all is done: the readers that it was done for have been served
@@ -13,9 +13,8 @@ files that are read. No answer depends on any of this: a copy only saves reading
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -28,89 +27,18 @@ from errata.archive.scan_plan import in_blocks
 from errata.archive.schemas import BATCH, REVISION
 from errata.archive.tables import sort_rows
 from errata.archive.task_reports import bucket_from_row, bucket_report, report_schema
-from errata.catalog import buckets
 from errata.catalog.reduced_commits import commit_reduced
 from errata.catalog.streams import StreamState
 from errata.catalog.transaction import give_up, optimistic
 from errata.declare.site import ProgressCallback, Site, pinned_stream
 from errata.engine.failures import spark_errors_in_words
-from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Bucket, NewBucket, Role
-from errata.model.reduction_request import ReductionRequest
+from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Bucket, NewBucket
 from errata.reduce import requests
-from errata.reduce.versions import BucketVersions, VersionReason, VersionStep, bucket_versions, plan_versions
+from errata.reduce.copy_plan import CopyBuild, CopyReport, copy_builds, plan_for
+from errata.reduce.versions import VersionStep
 
 BUILD_BYTES = 256 * 1024 * 1024
 """Bytes that are read between two commits. A vacuum that is killed loses at most the work on so many."""
-
-
-@dataclass(frozen=True, slots=True)
-class CopyPlan:
-    """What vacuum would do for the copies of a stream."""
-
-    state: StreamState
-    versions: Sequence[BucketVersions]
-    """The base buckets with their copies."""
-    steps: Sequence[VersionStep]
-    asked: Sequence[ReductionRequest]
-    """The requests that it was decided by."""
-
-
-@dataclass(frozen=True, slots=True)
-class CopyChange:
-    """Copies of one rate that were, or would be, built or dropped for one reason."""
-
-    reason: VersionReason
-    rate: float
-    dropped: bool
-    """Whether they leave; else they are built."""
-    copies: int
-    bytes: int
-    """Of copies that would be built, an estimate."""
-
-
-@dataclass
-class CopyReport:
-    """What vacuum has done, or would do, for the copies of a stream."""
-
-    stream: str
-    built: Counter[tuple[VersionReason, float]] = field(default_factory=Counter)
-    """Copies by reason and rate."""
-    built_bytes: Counter[tuple[VersionReason, float]] = field(default_factory=Counter)
-    dropped: Counter[tuple[VersionReason, float]] = field(default_factory=Counter)
-    dropped_bytes: Counter[tuple[VersionReason, float]] = field(default_factory=Counter)
-    bytes_read: int = 0
-    commits: list[int] = field(default_factory=list)
-
-    @property
-    def changes(self) -> list[CopyChange]:
-        """All that was built and dropped, by reason, the greatest rates first."""
-        found = [CopyChange(*about, False, count, self.built_bytes[about]) for about, count in self.built.items()]
-        found += [CopyChange(*about, True, count, self.dropped_bytes[about]) for about, count in self.dropped.items()]
-        return sorted(found, key=lambda each: (each.reason, each.dropped, -each.rate))
-
-    def count(self, step: VersionStep, made: int | None = None) -> None:
-        """Count one step; `made` is the size of the copy that was built, if it has been."""
-        if step.rate is not None:
-            self.built[step.reason, step.rate] += 1
-            self.built_bytes[step.reason, step.rate] += step.bytes_expected if made is None else made
-        for each in step.drops:
-            self.dropped[step.reason, each.resolution.rate] += 1
-            self.dropped_bytes[step.reason, each.resolution.rate] += each.size
-
-
-def plan_copies(site: Site, name: str) -> CopyPlan:
-    """What there is to do for a stream. Nothing is changed."""
-    with pinned_stream(site, name, "planning copies of") as state:
-        return _plan(site, state)
-
-
-def planned_report(plan: CopyPlan) -> CopyReport:
-    """What a plan would do, with estimated sizes."""
-    report = CopyReport(plan.state.stream.name)
-    for step in plan.steps:
-        report.count(step)
-    report.bytes_read = sum(build.source.size for build in _builds(plan.steps))
-    return report
 
 
 def vacuum_copies(
@@ -121,7 +49,7 @@ def vacuum_copies(
 
     def attempt(_: int) -> CopyReport:
         with pinned_stream(site, name, "vacuum of") as state, spark_errors_in_words():
-            plan = _plan(site, state)
+            plan = plan_for(site, state)
             for done, steps in enumerate(_batches(plan.steps, batch_bytes)):
                 on_step(f"copies of {name}: {sum(report.built.values()):,} built, part {done + 1}")
                 _carry_out(site, state, steps, report)
@@ -131,14 +59,6 @@ def vacuum_copies(
     # What has been committed stays, and is not planned again.
     what = f"writer changed the archive of {name} first; the copies made so far stay"
     return optimistic(attempt, give_up(what, "run vacuum again"))
-
-
-def _plan(site: Site, state: StreamState) -> CopyPlan:
-    catalog = site.catalog
-    found = buckets.buckets_of_roles(catalog, state.stream_id, state.changed_in, (Role.BASE, Role.COPY))
-    versions, asked = bucket_versions(found), requests.pending(catalog, state.stream_id)
-    steps = plan_versions(versions, state.stream.reduced, asked, catalog.clock.now())
-    return CopyPlan(state, versions, steps, asked)
 
 
 def _batches(steps: Iterable[VersionStep], most: int) -> Iterator[list[VersionStep]]:
@@ -155,33 +75,9 @@ def _batches(steps: Iterable[VersionStep], most: int) -> Iterator[list[VersionSt
         yield some
 
 
-@dataclass(frozen=True, slots=True)
-class _Build:
-    """Copies that are made by one reading of a version."""
-
-    original: Bucket
-    source: Bucket
-    steps: tuple[VersionStep, ...]
-
-    @property
-    def rates(self) -> tuple[float, ...]:
-        return tuple(step.rate for step in self.steps if step.rate is not None)
-
-
-def _builds(steps: Iterable[VersionStep]) -> list[_Build]:
-    """What is read, each version once."""
-    found: dict[int, _Build] = {}
-    for step in steps:
-        if step.source is not None:
-            known = found.get(step.source.bucket_id)
-            before = () if known is None else known.steps
-            found[step.source.bucket_id] = _Build(step.original, step.source, (*before, step))
-    return list(found.values())
-
-
 def _carry_out(site: Site, state: StreamState, steps: Sequence[VersionStep], report: CopyReport) -> None:
     """Write and commit one batch of steps."""
-    builds = _builds(steps)
+    builds = copy_builds(steps)
     written = _write_copies(site, state, builds)
     added = [(copy, build.original.bucket_id) for build, copies in written for copy in copies]
     drops = [copy for step in steps for copy in step.drops]
@@ -209,7 +105,9 @@ class _CopyTask:
     rates: tuple[tuple[float, ...], ...]
 
 
-def _write_copies(site: Site, state: StreamState, builds: Sequence[_Build]) -> list[tuple[_Build, list[NewBucket]]]:
+def _write_copies(
+    site: Site, state: StreamState, builds: Sequence[CopyBuild]
+) -> list[tuple[CopyBuild, list[NewBucket]]]:
     """The copies, for each reading in the order of its steps."""
     if not builds:
         return []

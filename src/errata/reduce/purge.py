@@ -48,6 +48,8 @@ class PurgeReport:
     """What was purged of a stream, or would be."""
 
     stream: str
+    timed: bool = True
+    """Whether places are times."""
     buckets: int = 0
     bytes: int = 0
     """Of originals."""
@@ -80,7 +82,7 @@ def plan_purge(site: Site, name: str) -> PurgeReport:
         whole = [each for each in due.versions if each.original.vs_max < due.place]
         report.buckets, report.bytes = len(whole), sum(each.original.size for each in whole)
         report.remaining_bytes = sum(_greatest_copy(each).size for each in due.versions)
-        report.purged_to, report.held_by = due.place, due.held_by
+        report.purged_to, report.held_by, report.timed = due.place, due.held_by, due.state.stream.timed
     return report
 
 
@@ -146,7 +148,7 @@ def _purge_portion(site: Site, name: str, most_bytes: int, report: PurgeReport, 
     report.buckets += len(aged.buckets)
     report.bytes += sum(each.size for each in aged.buckets)
     report.remaining_bytes += sum(each.size for each in written)
-    report.purged_to, report.held_by = due.place, due.held_by
+    report.purged_to, report.held_by, report.timed = due.place, due.held_by, state.stream.timed
     return True
 
 

@@ -1,0 +1,304 @@
+"""Vacuum of everything: copies first, then purging, then removal; what fails for one stream is done for the others. And
+killed at every step, as a power cut would."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from errata.archive.upkeep.vacuum import run_vacuum
+from errata.catalog import commits
+from errata.catalog.database import open_catalog
+from errata.declare.site import Site
+from errata.declare.warehouse import Warehouse
+from errata.model.batch import Op
+from errata.model.bucket import Role
+from errata.model.reduction import OnReadCopies, ReducedArchives, uniform_rates
+from errata.model.time import DAY
+from errata.read.vacuum_wording import reduction_lines
+from errata.reduce import copies, purge, requests
+from errata.reduce.overview import reduction_overviews
+from errata.reduce.vacuum import FullVacuumReport, plan_everything, vacuum_everything
+from fixtures.catalog import NOW
+from fixtures.clock import FixedClock
+from fixtures.flows import Builder, House, build
+from fixtures.layers import Layers, a_row, layers, plain
+from fixtures.oracle.revision import Row
+from fixtures.postgres import FreshDatabase
+from fixtures.reduced import check_inline_bytes, copies_of, sampled
+
+TESTS = Path(__file__).resolve().parents[1]
+LONG = 9 * DAY
+"""A grace within which no file passes for an orphan."""
+
+PURGED = ReducedArchives((0.75,), OnReadCopies(purge_after=0))
+HALF = uniform_rates(0.5)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    builder = Builder(tmp_path)
+    yield builder(plain("first"))
+    builder.close()
+
+
+def rows_at(low: int, count: int) -> list[Row]:
+    return [a_row(at, who, note=f"{at:040}") for at in range(low, low + count) for who in "ab"]
+
+
+def fill(done: Layers) -> None:
+    done.bring(rows_at(0, 40), rows_at(40, 40), rows_at(80, 40))
+    done.correct((Op.REPLACE, a_row(3, price=7.0), {}), (Op.DELETE, {"at": 50, "who": "b"}, {}))
+
+
+def a_stream(house: House, reduced: ReducedArchives, *, inline: bool = True) -> Layers:
+    done = layers(house, plain(bucket_rows=80, slack=10, reduced=reduced, horizon=0), inline=inline)
+    fill(done)
+    return done
+
+
+def ask(done: Layers, rate: float) -> None:
+    requests.record(done.house.site, done.standing.stream_id, uniform_rates(rate), from_originals=100)
+
+
+def test_a_vacuum_does_what_its_plan_says(house: House) -> None:
+    done = a_stream(house, ReducedArchives(on_read=OnReadCopies()))
+    ask(done, 0.5)
+    planned = plan_everything(house.site)
+    (line,) = reduction_lines(planned, plan=True)
+    assert line.startswith(f"{done.name}: would build 3 copies at 50%, about ")
+    report = vacuum_everything(house.site)
+    assert [each.stream for each in report.copies] == [done.name]
+    assert report.failed == []
+    again = vacuum_everything(house.site)
+    assert (again.copies, again.purged, again.summaries) == ([], [], [])
+    other = vacuum_everything(house.site, ["first"])
+    assert other.copies == []
+
+
+def test_copies_that_leave_are_removed_by_the_same_vacuum(house: House) -> None:
+    done = a_stream(house, ReducedArchives(on_read=OnReadCopies()), inline=False)
+    ask(done, 0.5)
+    vacuum_everything(house.site)
+    ask(done, 0.1)
+    report = vacuum_everything(house.site)
+    freed = {each.kind: each.buckets for each in report.removed.freed}
+    assert freed["copy"] == 3
+    assert copies_of(done) == {0: [0.1], 40: [0.1], 80: [0.1]}
+
+
+def test_originals_are_purged_after_their_copies_are_made(house: House) -> None:
+    done = a_stream(house, PURGED)
+    ask(done, 0.5)
+    before = sampled(done, HALF)
+    report = vacuum_everything(house.site)
+    (purged,) = report.purged
+    assert (purged.buckets, purged.purged_to) == (2, 80)
+    assert sampled(done, HALF) == before
+    line = list(reduction_lines(report, plan=False))[-1]
+    assert line.startswith(f"{done.name}: purged 2 buckets before 80, ")
+    (seen,) = reduction_overviews(house.site, [done.name])
+    assert [(each.kind, each.rate, each.buckets) for each in seen.versions if each.kind != "copies"] == [
+        ("originals", 1.0, 1),
+        ("remains", 0.75, 2),
+    ]
+    assert seen.last is not None
+    assert seen.last.summary["remaining_rows"] == sum(each.rows for each in seen.versions if each.kind == "remains")
+    assert seen.next_copies.changes == []
+    assert seen.next_purge.purged_to is None
+
+
+def test_a_damaged_bucket_stops_its_stream_and_nothing_else(house: House) -> None:
+    damaged, whole = (a_stream(house, ReducedArchives(on_read=OnReadCopies()), inline=False) for _ in range(2))
+    for done in (damaged, whole):
+        ask(done, 0.5)
+    house.site.warehouse.remove(str(damaged.stored()[0].path))
+    report = vacuum_everything(house.site)
+    assert [each.stream for each in report.copies] == [whole.name]
+    (error,) = report.errors
+    assert error.startswith(f"{damaged.name}: a bucket cannot be read")
+    assert "errata doctor" in error
+    assert report.failed == [error]
+
+
+def test_requests_of_streams_that_have_ended_are_forgotten(house: House) -> None:
+    done = a_stream(house, ReducedArchives(on_read=OnReadCopies()))
+    ask(done, 0.5)
+    (seen,) = reduction_overviews(house.site, [done.name])
+    assert [(each.asked.label, each.readers, each.from_originals) for each in seen.asked] == [("uniform(0.5)", 1, 100)]
+    assert [each.state.stream.name for each in reduction_overviews(house.site)] == [done.name]
+
+
+# Killed at every step.
+
+
+def run_and_die(url: str, folder: Path, step: int, tell: int) -> None:
+    """Vacuum in many small commits, and die before step `step`: each commit, writing and removal is one."""
+    project = pickle.loads((folder / "project.pickle").read_bytes())
+    project = replace(project, catalog=url, warehouse=str(folder / "warehouse"))
+    catalog = open_catalog(url, FixedClock(NOW))
+    taken = 0
+
+    def on_step(*_: Any) -> None:
+        nonlocal taken
+        taken += 1
+        os.write(tell, b".")
+        if taken == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    event.listen(catalog.engine, "commit", on_step)
+    for name in ("write", "remove"):
+        setattr(Warehouse, name, _stepping(getattr(Warehouse, name), on_step))
+    vacuum_in_small_commits(Site(project, catalog, Warehouse(project.warehouse)))
+    on_step()
+
+
+def vacuum_in_small_commits(site: Site) -> FullVacuumReport:
+    copies.MAX_INLINE_STREAM_BYTES = purge.MAX_INLINE_STREAM_BYTES = 0
+    for function in (copies.vacuum_copies, purge.purge_originals):
+        function.__defaults__ = (function.__defaults__[0], 1)  # type: ignore[index]
+    report = vacuum_everything(site, grace=LONG)
+    assert report.failed == []
+    return report
+
+
+def _stepping(act: Any, on_step: Any) -> Any:
+    def stepping(*arguments: Any) -> Any:
+        on_step()
+        return act(*arguments)
+
+    return stepping
+
+
+def serve() -> None:
+    """Import once, and fork for each run."""
+    for line in sys.stdin:
+        url, folder, step = json.loads(line)
+        told, tell = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(told)
+            try:
+                run_and_die(url, Path(folder), step, tell)
+            except BaseException as error:  # noqa: BLE001 - the process ends here, whatever happened
+                sys.stderr.write(f"{error!r}\n")
+                sys.stderr.flush()
+                os._exit(1)
+            os._exit(0)
+        os.close(tell)
+        with os.fdopen(told, "rb") as steps:
+            taken = len(steps.read())
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(json.dumps([os.WIFSIGNALED(status), status == 0, taken]) + "\n")
+        sys.stdout.flush()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-W", "ignore", str(Path(__file__)), "serve"]
+    environ = os.environ | {"PYTHONPATH": str(TESTS)}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ) as running:
+        yield running
+        assert running.stdin is not None
+        running.stdin.close()
+
+
+def killed_at(server: subprocess.Popen[str], url: str, folder: Path, step: int) -> tuple[bool, bool, int]:
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(json.dumps([url, str(folder), step]) + "\n")
+    server.stdin.flush()
+    killed, sound, steps = json.loads(server.stdout.readline())
+    return killed, sound, steps
+
+
+def state_of(done: Layers) -> tuple[object, ...]:
+    """Everything that a vacuum brings about, by content; in how many portions it purged does not matter."""
+    every = done.stored(Role.COPY, commits.newest_commit(done.house.catalog))
+    stored = sorted((each.vs_min, each.resolution.rate, each.checksum) for each in every if each.original is not None)
+    remaining = sum(each.rows for each in every if each.original is None)
+    known = requests.pending(done.house.catalog, done.standing.stream_id)
+    rounds = [(each.asked.label, each.readers, each.last_readers) for each in known]
+    return stored, remaining, rounds, done.standing.aged_to, done.standing.rows, copies_of(done)
+
+
+@pytest.mark.parametrize(("kind", "stride"), [("sqlite", 3), ("postgresql", 12)])
+def test_killed_at_every_step_and_run_again(
+    kind: str,
+    stride: int,
+    chance: random.Random,
+    fresh_database: FreshDatabase,
+    server: subprocess.Popen[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Copies are built at one declared rate and at one asked for, one is shrunk, and originals are purged. Each run
+    tries every third step, from another one on."""
+    for module in (copies, purge):
+        monkeypatch.setattr(module, "MAX_INLINE_STREAM_BYTES", 0)
+    url, folder = fresh_database(kind), tmp_path / "first"
+    folder.mkdir()
+    stream = plain("feed", bucket_rows=80, slack=10, reduced=PURGED, horizon=0)
+    house = build(folder, url, replace(stream, reduced=ReducedArchives(on_read=OnReadCopies())))
+    done = Layers(house, house.site.project.streams["feed"], inline=False)
+    fill(done)
+    ask(done, 0.6)
+    vacuum_everything(house.site)
+    house.declare(stream)
+    ask(done, 0.5)
+    before = sampled(done, HALF)
+    (folder / "project.pickle").write_bytes(pickle.dumps(house.site.project))
+    house.catalog.close()
+
+    def copied(name: str) -> tuple[str, Path]:
+        shutil.copytree(folder, tmp_path / name)
+        return fresh_database(kind, like=url), tmp_path / name
+
+    def opened(at: str, within: Path) -> Layers:
+        catalog = open_catalog(at, FixedClock(NOW))
+        site = replace(house.site, catalog=catalog, warehouse=Warehouse(str(within / "warehouse")))
+        return Layers(House(within, site), stream, inline=False)
+
+    place = copied("whole")
+    _, sound, steps = killed_at(server, *place, 0)
+    assert sound
+    assert steps > 20
+    whole = opened(*place)
+    expected = state_of(whole)
+    assert whole.standing.aged_to == 80
+    whole.house.catalog.close()
+    for step in range(1 + chance.randrange(stride), steps + 1, stride):
+        place = copied(f"step {step}")
+        assert killed_at(server, *place, step) == (True, False, step)
+        left = opened(*place)
+        named = {each.path for role in Role for each in left.stored(role, commits.newest_commit(left.house.catalog))}
+        assert {path for path in named if path is not None} <= left.house.files(), "no index row names what is gone"
+        assert sampled(left, HALF) == before, "whatever vacuum did, the answer is the same"
+        check_inline_bytes(left)
+        vacuum_everything(left.house.site)
+        left.house.clock.at = time.time_ns() // 1_000 + LONG  # files are as old as the disk says
+        run_vacuum(left.house.site)
+        assert state_of(left) == expected
+        files = {each.path for role in Role for each in left.stored(role, commits.newest_commit(left.house.catalog))}
+        assert left.house.files() == files - {None}, "no file is left over"
+        assert sampled(left, HALF) == before
+        left.house.catalog.close()
+        shutil.rmtree(place[1])
+
+
+if __name__ == "__main__":
+    serve()
