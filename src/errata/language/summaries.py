@@ -53,6 +53,7 @@ class SketchKind(StrEnum):
     """What a sketch estimates."""
 
     DISTINCT = "approx_count_distinct"
+    THETA = "approx_count_distinct_theta"
     QUANTILE = "approx_percentile"
     IMPACT = "impact"
     """Sum, average and extremes, from the values of greatest size and the bounds of the others."""
@@ -285,7 +286,7 @@ def _read_sketch(stream: Stream, name: str, sql: str, where: str) -> SketchMeasu
     if column_name.lower() not in known:
         raise unknown_name_error("column", column_name, stream.names, f"{where}, {name}")
     column = stream.column(known[column_name.lower()])
-    if kind is SketchKind.DISTINCT:
+    if kind in (SketchKind.DISTINCT, SketchKind.THETA):
         if rest or column.type.kind not in _DISTINCT_KINDS:
             raise _sketch_error(where, name, kind, "it counts the distinct values of one int, bigint or string column")
         return SketchMeasure(name, kind, column, ColumnType(TypeKind.BIGINT))
@@ -316,6 +317,7 @@ def _argument_mistake(kind: SketchKind, arguments: tuple[float, ...]) -> str | N
 
 _SKETCH_EXAMPLES = {
     SketchKind.DISTINCT: "approx_count_distinct(buyer)",
+    SketchKind.THETA: "approx_count_distinct_theta(buyer)",
     SketchKind.QUANTILE: "approx_percentile(price, 0.5)",
     SketchKind.IMPACT: "impact(price, 20)",
     SketchKind.HISTOGRAM: "histogram(price, 0, 1000, 20)",
@@ -330,6 +332,6 @@ def _sketch_error(where: str, name: str, kind: SketchKind, why: str) -> ErrataEr
 
 def _stand_in(sketch: SketchMeasure) -> str:
     """An exact aggregate of the type of a sketch's result."""
-    if sketch.kind is SketchKind.DISTINCT:
+    if sketch.kind in (SketchKind.DISTINCT, SketchKind.THETA):
         return f"count(`{sketch.column.name}`)"
     return f"max(CAST(`{sketch.column.name}` AS double))"

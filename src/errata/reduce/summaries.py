@@ -92,10 +92,16 @@ class SummaryReading:
     rows: int
     """Buckets, also of overlays, whose rows were read, all of them or those of touched windows."""
     rows_size: int
-    touched: int
-    """Windows that were computed from rows because of corrections, or because they have been aged out in part."""
+    windows: np.ndarray
+    """The starts of the windows that were computed from rows, because of corrections or because they have been aged out
+    in part."""
     exact_size: int
     """Bytes that would have been read without parts."""
+
+    @property
+    def touched(self) -> int:
+        """The number of these windows."""
+        return len(self.windows)
 
     @property
     def words(self) -> str:
@@ -162,7 +168,7 @@ def read_summary_rows(
         scan.parts_size,
         len(work.sources) + len(found.overlays),
         work.size + sum(each.size for each in found.overlays),
-        len(touched),
+        touched,
         scan.exact_size,
     )
     return results_of(form, whole), reading

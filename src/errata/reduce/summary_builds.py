@@ -38,14 +38,12 @@ from errata.language.summaries import SummaryForm
 from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Bucket, NewBucket, Role
 from errata.model.reduction import SummaryTrigger
 from errata.model.reduction_request import ReductionRequest, RequestMethod
-from errata.model.time import DAY
 from errata.reduce import requests
+from errata.reduce.sketches import build_sketches
+from errata.reduce.versions import DEMAND_MEMORY
 
 BUILD_BYTES = 256 * 1024 * 1024
 """Bytes of base buckets whose parts are built and committed together."""
-
-DEMAND_MEMORY = 30 * DAY
-"""Microseconds after the last reader of a lazy summary for which buckets that come later get parts, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +108,7 @@ def plan_summaries(site: Site, name: str) -> SummaryPlan:
     work: dict[str, SummaryWork] = {}
     for form in forms:
         wanted = _wanted_buckets(form, base, asked, catalog.clock.now())
-        for digest in in_process_digests(form):
+        for digest in (*in_process_digests(form), *([form.sketch_digest] if form.sketches else [])):
             there = parts_by_original(stored, digest)
             missing = [each for each in wanted if each.bucket_id not in there]
             if digest in work:  # two summaries of equal parts, of which one may be lazy
@@ -171,7 +169,8 @@ def _batches(missing: Sequence[Bucket], most: int) -> Iterator[list[Bucket]]:
 
 def _build(site: Site, state: StreamState, of: SummaryWork, some: Sequence[Bucket], report: SummaryBuildReport) -> None:
     inline = state.inline_bytes < MAX_INLINE_STREAM_BYTES // 2
-    written = build_row_parts(site, of, some, inline=inline)
+    build = partial(build_sketches, site, of.form) if of.sketched else partial(build_row_parts, site, of)
+    written = build(some, inline=inline)
     try:
         report.commits.append(_commit(site, state, written, []))
     except BasisConflict:

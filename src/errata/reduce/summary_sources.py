@@ -27,6 +27,7 @@ from errata.model.query import Query
 from errata.model.reduction import SummaryTrigger
 from errata.model.time import Interval
 from errata.reduce import requests
+from errata.reduce.sketches import with_estimates
 from errata.reduce.summaries import SummaryReading, plan_summary, read_summary_rows
 
 
@@ -85,7 +86,12 @@ def read_summaries(
     for name, form in forms.items():
         if name in wanted:
             scan = plan_summary(catalog, form, *reads[form.stream.name])
-            tables[name], reading = read_summary_rows(session, catalog, warehouse, scan)
+            rows, reading = read_summary_rows(session, catalog, warehouse, scan)
+            if form.sketches:
+                names = wanted[name]
+                columns = form.declaration.aggregates if names is None else names
+                rows = with_estimates(session, catalog, warehouse, scan, reading.windows, rows, columns)
+            tables[name] = rows
             readings.append(reading)
     return SummaryRows(tables, tuple(readings))
 
