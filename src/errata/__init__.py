@@ -54,16 +54,19 @@ def ask(
     *,
     at: str | int | None = None,
     as_of: str | int | None = None,
+    with_error: bool = False,
     project: Path | str | None = None,
 ) -> DataFrame:
     """A one-time answer as a DataFrame: of a query that has been applied, by its name, or of a text of the language.
 
-    `at` is the event time, by default the last that is certain; `as_of` is a commit or a moment of commit. The project
-    is the nearest errata.yaml unless it is named. The session's time zone becomes UTC, and its ANSI mode is turned on.
+    `at` is the event time, by default the last that is certain; `as_of` is a commit or a moment of commit. With
+    `with_error`, estimates over streams with TABLESAMPLE have their 95% intervals beside them, `<name>_low` and
+    `<name>_high`. The project is the nearest errata.yaml unless it is named. The session's time zone becomes UTC, and
+    its ANSI mode is turned on.
     """
     from errata.read.ask import ask_frame  # noqa: PLC0415
 
-    return ask_frame(spark, query, at=at, as_of=as_of, project=project)
+    return ask_frame(spark, query, at=at, as_of=as_of, with_error=with_error, project=project)
 
 
 @overload

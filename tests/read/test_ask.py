@@ -81,7 +81,7 @@ def took_in(site: Site, stream: str, *lines: str) -> None:
 def answer(site: Site, question: OneTimeQuery) -> tuple[BoundQuery, Rows]:
     with open_answer(site, question) as found:
         columns = fetch_all(found.rows).to_pydict()
-        assert list(columns) == found.query.columns
+        assert list(columns) == found.plan.columns
         return found.query, sorted(zip(*columns.values(), strict=True))
 
 

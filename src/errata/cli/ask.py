@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,9 +22,9 @@ from errata.cli.results import OutFile, RowLimit, ScanFormatOption, check_format
 from errata.declare.changes import drifted_queries
 from errata.declare.site import Site, open_site
 from errata.errors import ErrataError, UsageError
-from errata.read.ask import BoundQuery, OneTimeQuery, open_answer
+from errata.read.ask import AnswerPlan, BoundQuery, OneTimeQuery, open_answer
+from errata.read.sampled_scans import mark_reduced
 from errata.read.tables import ExportFormat
-from errata.reduce.summary_sources import SummaryRows
 
 _EVERY_ROW = "SELECT * FROM "
 
@@ -42,27 +43,29 @@ def ask(
     kind: ScanFormatOption = ExportFormat.TABLE,
     out: OutFile = None,
     limit: RowLimit = None,
+    with_error: Annotated[
+        bool, typer.Option("--with-error", help="Columns <name>_low and <name>_high: 95% intervals of estimates.")
+    ] = False,
 ) -> None:
     """Answer a query once: what it says at an event time, over its inputs as known at a commit.
 
-    Rows are sorted by their columns. The query is one that has been applied, or any text of the language.
+    Rows are sorted by their columns. The query is one that has been applied, or any text of the language, in which
+    streams may be sampled: FROM quotes TABLESAMPLE (10 PERCENT). Counts, sums and averages are then estimates.
     """
     check_format(kind, out)
     check_output_file(out)
     with open_site(global_options(context).project) as site:
-        question = _build_question(site, query, sql, at, as_of)
+        question = replace(_build_question(site, query, sql, at, as_of), with_error=with_error)
         with open_answer(site, question) as answer:
-            asked = answer.query
-            _report_drift(site, question, asked)
+            plan = answer.plan
+            _report_drift(site, question, plan.asked)
             title = f"answering {question.name or 'the query'}"
-            print_rows(answer.rows, asked.columns, kind, out, limit, title=title, check=answer.pin.check)
-    _report_answer(
-        asked,
-        answer.summaries,
-        f"wrote {out}, the answer" if out is not None else "the answer",
-        kind,
-        to_file=out is not None,
-    )
+            # Whoever meets a reduced answer in a file or a pipe must see that it is one.
+            marked = plan.reduced is not None and kind is not ExportFormat.TABLE
+            rows = mark_reduced(answer.rows, plan.reduced or "") if marked else answer.rows
+            print_rows(rows, plan.columns, kind, out, limit, title=title, check=answer.pin.check)
+    what = f"wrote {out}, the answer" if out is not None else "the answer"
+    _report_answer(plan, what, spoken=out is not None or kind is ExportFormat.TABLE)
 
 
 def _build_question(site: Site, query: str | None, sql: str | None, at: str | None, as_of: str | None) -> OneTimeQuery:
@@ -103,10 +106,10 @@ def _report_drift(site: Site, question: OneTimeQuery, asked: BoundQuery) -> None
         print_message(told)
 
 
-def _report_answer(asked: BoundQuery, summaries: SummaryRows, what: str, kind: ExportFormat, *, to_file: bool) -> None:
-    if to_file or kind is ExportFormat.TABLE:
-        print_message(f"{what} at {asked.event_time_text}, as of commit {asked.commit_id}")
-    for each in summaries.readings if to_file or kind is ExportFormat.TABLE else ():
-        print_message(each.words)
-    if asked.aged_sources:
-        print_message(asked.aged_out_warning)
+def _report_answer(plan: AnswerPlan, what: str, *, spoken: bool) -> None:
+    if spoken:
+        print_message(f"{what} at {plan.asked.event_time_text}, as of commit {plan.asked.commit_id}")
+    for each in plan.remarks if spoken or plan.reduced is not None else ():
+        print_message(each)
+    if plan.asked.aged_sources:
+        print_message(plan.asked.aged_out_warning)

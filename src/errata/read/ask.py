@@ -1,7 +1,8 @@
 """Answers a query once, at an event time, over its inputs as known at a commit. Nothing is stored.
 
 The query's text is planned against the declarations of that commit, lineage gives the interval of each input that the
-answer needs, and one plan over these scans is run by the engine that suits their size.
+answer needs, and one plan over these scans is run by the engine that suits their size. Streams with TABLESAMPLE are
+read at the rates that it means (`sampled_scans`), and aggregates over them are estimates.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from errata.archive.scan import scan_rows
 from errata.archive.scan_plan import ArchiveScan, ScanBuckets, candidate_buckets
+from errata.archive.scan_reading import scan_demand
 from errata.catalog import commits, pins, queries, streams
 from errata.catalog.database import Catalog
 from errata.catalog.streams import StreamState
@@ -32,16 +34,19 @@ from errata.errors import ErrataError, UsageError, unknown_name_error
 from errata.language.near_support import near_obstacle
 from errata.language.plan import Plan
 from errata.language.plan_text import has_timestamps
-from errata.language.queries import query_source, read_names, read_query
+from errata.language.queries import query_source, read_names, read_one_time_query
 from errata.language.rewrite import rewritten_plan
+from errata.language.sampling import sampled_sources
 from errata.language.source_reads import base_inputs, base_reads_at
 from errata.language.summaries import SummaryForm
 from errata.model.query import Query
+from errata.model.reduction import SamplingRates
 from errata.model.time import Interval, format_instant, parse_event_time
-from errata.read.output import FrameOrTable
+from errata.read.output import FrameOrTable, fetch_all
+from errata.read.sampled_scans import AskedSamples, SampleReading, StreamRead, sample_readings, sampled_frame
 from errata.read.stream_scan import current_horizon
+from errata.reduce.estimates import EstimatedPlan
 from errata.reduce.summary_sources import (
-    NO_SUMMARIES,
     SummaryRows,
     declared_summaries,
     read_summaries,
@@ -65,6 +70,8 @@ class OneTimeQuery:
     """The event time; None for the frontier."""
     as_of: str | int | None = None
     """The commit, by its number or a moment at which it was the newest; None for the newest there is."""
+    with_error: bool = False
+    """Whether estimates have their 95% intervals beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +82,16 @@ class BoundQuery:
     inner: Mapping[str, Plan]
     """The queries that it reads, in order of dependency."""
     bases: Mapping[str, StreamState]
-    """The streams and relations at the bottom of it, in their state at the commit."""
+    """The streams and relations at the bottom of it, in their state at the commit; sampled ones by the names that the
+    plan has for them."""
     commit_id: int
     at: int
     needed_intervals: Mapping[str, Interval]
     """The interval of each base whose rows make the answer."""
     summaries: Mapping[str, SummaryForm] = field(default_factory=dict)
     """Those of the inner queries that are summaries of streams."""
+    where: str = "the query"
+    """The name of the text in error messages."""
 
     @property
     def event_time_text(self) -> str:
@@ -89,15 +99,22 @@ class BoundQuery:
         return format_instant(self.at) if has_timestamps(self.plan) else str(self.at)
 
     @property
-    def columns(self) -> list[str]:
-        """The answer's columns, in their order."""
-        return [each.name for each in self.plan.visible]
+    def streams_read(self) -> dict[str, StreamRead]:
+        """What is needed of each base."""
+        return {name: (each, self.commit_id, self.needed_intervals[name]) for name, each in self.bases.items()}
 
     @property
     def aged_sources(self) -> list[str]:
         """Streams that have aged out rows which the answer would need."""
-        aged = {name: each.aged_to for name, each in self.bases.items()}
-        return sorted(name for name, to in aged.items() if to is not None and self.needed_intervals[name].start < to)
+        sampled = sampled_sources(self.plan)
+        return sorted(
+            each.stream.name
+            for name, each in self.bases.items()
+            if each.aged_to is not None
+            and self.needed_intervals[name].start < each.aged_to
+            # Of samples, purging leaves what they read.
+            and not (name in sampled and each.stream.reduced.on_read is not None)
+        )
 
     @property
     def aged_out_warning(self) -> str:
@@ -106,15 +123,64 @@ class BoundQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerPlan:
+    """What is computed for an answer, and what is read for it."""
+
+    asked: BoundQuery
+    estimated: EstimatedPlan
+    reads: Mapping[str, tuple[ArchiveScan, ScanBuckets]]
+    summaries: SummaryRows
+    samples: tuple[SampleReading, ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        """The answer's columns, in their order."""
+        return self.estimated.columns
+
+    @property
+    def demand(self) -> EngineDemand:
+        """What the answer demands of an engine."""
+        some = [scan_demand(scan, found) for scan, found in self.reads.values()]
+        plans = (*self.asked.inner.values(), self.estimated.plan)
+        told = (*(near_obstacle(rewritten_plan(each)) for each in plans), *(each.obstacle for each in some))
+        return EngineDemand(
+            sum(each.rows for each in some), sum(each.size for each in some), next(filter(None, told), None)
+        )
+
+    @property
+    def reduced(self) -> str | None:
+        """What the answer was reduced to, in short; None if it is exact."""
+        return "; ".join(each.label for each in self.samples if each.reduced) or None
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader of the answer must know."""
+        read = [*(each.words for each in self.samples), *(each.words for each in self.summaries.readings)]
+        return [*read, *(f"reduced: {each}" for each in self.estimated.remarks)]
+
+    def record(self, site: Site) -> None:
+        """Leave behind what was asked for, for vacuum."""
+        record_readings(site, self.asked.summaries, self.asked.bases, self.summaries)
+        for each in self.samples:
+            each.record(site)
+
+
+@dataclass(frozen=True, slots=True)
 class OneTimeAnswer:
     """An answer, opened for reading."""
 
-    query: BoundQuery
+    plan: AnswerPlan
     rows: FrameOrTable
     pin: pins.Pin
     """Held until the reading ends; its `check` raises an error if a file that was read may have been removed."""
-    summaries: SummaryRows = field(default_factory=SummaryRows)
-    """The rows of summaries that it was computed from."""
+
+    @property
+    def query(self) -> BoundQuery:
+        return self.plan.asked
+
+
+RowReader = Callable[[EngineDemand, Callable[[SparkSession], DataFrame]], FrameOrTable]
+"""Makes rows on an engine that suits them."""
 
 
 @contextmanager
@@ -122,18 +188,16 @@ def open_answer(site: Site, question: OneTimeQuery) -> Iterator[OneTimeAnswer]:
     """Open the answer. The commit is pinned until the block ends."""
     commit_id = commits.resolve_as_of(site.catalog, question.as_of)
     holder = f"answer of {question.name or 'a query'}"
+
+    def read(demand: EngineDemand, made: Callable[[SparkSession], DataFrame]) -> FrameOrTable:
+        return site.engines().read(demand, made)[0]
+
     with pins.hold_pin(site.catalog, commit_id, holder) as pin, query_errors_in_words():
         asked = bind_query(site.catalog, question, commit_id)
-        reads = base_scans(site.catalog, asked)
-        summaries = read_asked_summaries(site.session, site.catalog, site.warehouse, asked)
-        opened = [bucket for _, found in reads.values() for bucket in found.all]
-        told = (near_obstacle(rewritten_plan(each)) for each in (*asked.inner.values(), asked.plan))
-        rows, _ = site.engines().read(
-            EngineDemand.of(opened, next(filter(None, told), None)),
-            lambda session: answer_rows(session, site.catalog, site.warehouse, asked, reads, summaries),
-        )
-        yield OneTimeAnswer(asked, rows, pin, summaries)
-        record_readings(site, asked.summaries, asked.bases, summaries)
+        plan = plan_answer(site, asked, site.session, read, with_error=question.with_error)
+        rows = read(plan.demand, lambda session: answer_rows(session, site.catalog, site.warehouse, plan))
+        yield OneTimeAnswer(plan, rows, pin)
+        plan.record(site)
 
 
 def ask_frame(
@@ -142,24 +206,49 @@ def ask_frame(
     *,
     at: str | int | None = None,
     as_of: str | int | None = None,
+    with_error: bool = False,
     project: Path | str | None = None,
 ) -> DataFrame:
     """The answer as a DataFrame: of a query that has been applied, by its name, or of a text.
 
     The DataFrame is read when it is used; the files stay for as long as the horizons of the streams tell. The session
-    is brought to the rules by which answers are right: times are UTC, and what cannot be computed is an error.
+    is brought to the rules by which answers are right: times are UTC, and what cannot be computed is an error. What
+    a reduced answer was made of is a warning.
     """
     apply_settings(spark, {})
-    question = one_time_query(query, at, as_of)
+    question = replace(one_time_query(query, at, as_of), with_error=with_error)
     with open_site(Path(project) if project is not None else None) as site:
         catalog = site.catalog
         asked = bind_query(catalog, question, commits.resolve_as_of(catalog, as_of))
         if asked.aged_sources:
             warnings.warn(asked.aged_out_warning, stacklevel=3)
-        summaries = read_asked_summaries(lambda: spark, catalog, site.warehouse, asked)
-        rows = answer_rows(spark, catalog, site.warehouse, asked, base_scans(catalog, asked), summaries)
-        record_readings(site, asked.summaries, asked.bases, summaries)
-        return rows.orderBy(*map(quote_name, asked.columns))
+        plan = plan_answer(site, asked, lambda: spark, lambda _, made: made(spark), with_error=with_error)
+        if plan.reduced is not None:
+            warnings.warn("; ".join(plan.remarks), stacklevel=3)
+        rows = answer_rows(spark, catalog, site.warehouse, plan)
+        plan.record(site)
+        return rows.orderBy(*map(quote_name, plan.columns))
+
+
+def plan_answer(
+    site: Site, asked: BoundQuery, session: Callable[[], SparkSession], read: RowReader, *, with_error: bool
+) -> AnswerPlan:
+    """Resolve the rates of samples, and find what is read."""
+    catalog, warehouse = site.catalog, site.warehouse
+    summaries = read_summaries(session, catalog, warehouse, asked.plan, asked.summaries, asked.streams_read)
+    sources = sampled_sources(asked.plan)
+    samples = AskedSamples(asked.plan, sources, asked.streams_read, asked.at, site.project.root, asked.where)
+
+    def plan(estimated: EstimatedPlan, rates: Mapping[str, SamplingRates]) -> AnswerPlan:
+        reads = base_scans(catalog, asked, rates)
+        return AnswerPlan(asked, estimated, reads, summaries, sample_readings(asked.plan, rates, reads))
+
+    def pilot(estimated: EstimatedPlan, rates: Mapping[str, SamplingRates]) -> pa.Table:
+        small = plan(estimated, rates)
+        return fetch_all(read(small.demand, lambda session: answer_rows(session, catalog, warehouse, small)))
+
+    rates = samples.resolve(catalog, pilot)
+    return plan(samples.estimated(rates, with_error=with_error), rates)
 
 
 def one_time_query(query: str, at: str | int | None, as_of: str | int | None) -> OneTimeQuery:
@@ -189,51 +278,40 @@ def bind_query(catalog: Catalog, question: OneTimeQuery, commit_id: int) -> Boun
             **stream_sources(declared.values()),
             **{name: query_source(name, each) for name, each in plans.items()},
         }
-        plan = read_query(question.text, question.where, sources, others=list(known))
-    bases = {name: there[name] for name in base_inputs(plan)}
+        plan = read_one_time_query(question.text, question.where, sources, list(known))
+    streams_of = {name: each.stream for name, each in sampled_sources(plan).items()}
+    bases = {name: there[streams_of.get(name, name)] for name in base_inputs(plan)}
     if question.as_of is not None:
-        for name, each in bases.items():
-            commits.check_readable(catalog, commit_id, current_horizon(catalog, each), name)
+        for each in bases.values():
+            commits.check_readable(catalog, commit_id, current_horizon(catalog, each), each.stream.name)
     moment = _resolve_event_time(plan, bases, question, commit_id)
     read = {name: form for name, form in summaries.items() if name in plans}
-    return BoundQuery(plan, plans, bases, commit_id, moment, base_reads_at(plan, moment), read)
+    return BoundQuery(plan, plans, bases, commit_id, moment, base_reads_at(plan, moment), read, question.where)
 
 
-def base_scans(catalog: Catalog, asked: BoundQuery) -> dict[str, tuple[ArchiveScan, ScanBuckets]]:
+def base_scans(
+    catalog: Catalog, asked: BoundQuery, rates: Mapping[str, SamplingRates]
+) -> dict[str, tuple[ArchiveScan, ScanBuckets]]:
     """What is read of each base, and what of it is opened. Of bases that only summaries read, nothing is."""
     plans = [asked.plan, *(plan for name, plan in asked.inner.items() if name not in asked.summaries)]
     wanted = {
-        name: ArchiveScan(each, asked.commit_id, asked.needed_intervals[name])
-        for name, each in asked.bases.items()
+        name: ArchiveScan(*read, rates=rates.get(name))
+        for name, read in asked.streams_read.items()
         if rows_are_read(plans, name)
     }
     return {name: (scan, candidate_buckets(catalog, scan)) for name, scan in wanted.items()}
 
 
-def read_asked_summaries(
-    session: Callable[[], SparkSession], catalog: Catalog, warehouse: Warehouse, asked: BoundQuery
-) -> SummaryRows:
-    """The rows of the summaries that a query reads."""
-    reads = {name: (each, asked.commit_id, asked.needed_intervals[name]) for name, each in asked.bases.items()}
-    return read_summaries(session, catalog, warehouse, asked.plan, asked.summaries, reads)
-
-
-def answer_rows(
-    session: SparkSession,
-    catalog: Catalog,
-    warehouse: Warehouse,
-    asked: BoundQuery,
-    reads: Mapping[str, tuple[ArchiveScan, ScanBuckets]],
-    summaries: SummaryRows = NO_SUMMARIES,
-) -> DataFrame:
+def answer_rows(session: SparkSession, catalog: Catalog, warehouse: Warehouse, plan: AnswerPlan) -> DataFrame:
     """The rows of the answer, in no particular order."""
-    frames = {name: scan_rows(session, catalog, warehouse, scan, found) for name, (scan, found) in reads.items()}
-    frames |= summaries.frames(session)
-    for name, plan in asked.inner.items():
+    asked = plan.asked
+    frames = {name: sampled_frame(session, catalog, warehouse, *read) for name, read in plan.reads.items()}
+    frames |= plan.summaries.frames(session)
+    for name, inner in asked.inner.items():
         if name not in asked.summaries:
-            frames[name] = compile_plan(rewritten_plan(plan), frames)
-    rows = compile_plan(rewritten_plan(asked.plan), frames, at=asked.at)
-    return rows.select(*map(quote_name, asked.columns))
+            frames[name] = compile_plan(rewritten_plan(inner), frames)
+    rows = compile_plan(rewritten_plan(plan.estimated.plan), frames, at=asked.at)
+    return rows.select(*map(quote_name, plan.columns))
 
 
 def _named_summary_as_text(question: OneTimeQuery, summaries: Collection[str]) -> OneTimeQuery:
@@ -259,7 +337,7 @@ def _resolve_event_time(plan: Plan, bases: Mapping[str, StreamState], question: 
 
     Relations have no say in the frontier. Their versions are valid until others come, which may be never.
     """
-    stable = {name: each.stable for name, each in bases.items() if each.stream.relation is None}
+    stable = {each.stream.name: each.stable for each in bases.values() if each.stream.relation is None}
     silent = sorted(name for name, each in stable.items() if each is None)
     if silent:
         raise _no_answer_error(silent[0], question, commit_id)
