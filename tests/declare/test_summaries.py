@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from errata.declare.explanation import explain_query
 from errata.declare.project import load_project
+from errata.declare.summary_words import declared_forms, summary_section
 from errata.errors import UsageError
 
 DECLARED = """\
@@ -30,3 +32,17 @@ def test_what_a_summary_cannot_keep_is_a_mistake_with_its_line(tmp_path: Path) -
     (tmp_path / "errata.yaml").write_text(DECLARED.replace("SUM", "sum(price)"), encoding="utf-8")
     (found,) = load_project(tmp_path, {}).streams["quotes"].reduced.summaries
     assert (found.name, found.window, found.aggregates["total"]) == ("hourly", 3_600_000_000, "sum(price)")
+
+
+def test_explain_says_which_columns_of_a_summary_a_correction_rebuilds(tmp_path: Path) -> None:
+    select = "sum(price), low: approx_percentile(price, 0.1), top: impact(price, 5)"
+    text = DECLARED.replace("SUM", select).replace("approx_percentile(price, 0.1)", "'approx_percentile(price, 0.1)'")
+    (tmp_path / "errata.yaml").write_text(text.replace("impact(price, 5)", "'impact(price, 5)'"), encoding="utf-8")
+    project = load_project(tmp_path, {})
+    forms = declared_forms(project)
+    told = summary_section(explain_query(project, None, "SELECT symbol, total FROM hourly", "--sql"), forms)
+    assert "What a correction does to summary hourly" in told
+    assert "n, total: parts add up" in told
+    assert "low: sketches, kept by vacuum. They do not subtract" in told
+    assert "impact(price): for errata sweep --estimate alone" in told
+    assert summary_section(explain_query(project, None, "SELECT symbol FROM quotes", "--sql"), forms) == ""

@@ -14,6 +14,7 @@ from errata.catalog.streams import StreamState
 from errata.declare.project import Project
 from errata.declare.queries import load_queries
 from errata.declare.query_plans import read_plans, stream_sources
+from errata.declare.summary_words import declared_forms
 from errata.errors import unknown_name_error
 from errata.language.explain.explanation import Explanation, explain_plan
 from errata.language.near_support import near_obstacle
@@ -43,6 +44,7 @@ def explain_query(project: Project, name: str | None, text: str = "", where: str
     sources = {
         **stream_sources(project.streams.values()),
         **{each: query_source(each, plan) for each, plan in plans.items()},
+        **{each: query_source(each, form.plan) for each, form in declared_forms(project).items()},
     }
     return explain_plan(
         read_query(text, where, sources, others=list(project.queries)), catalog_statistics(project), where
