@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive.blocks import BLOCK, last_block, read_rate
 from errata.archive.overlays import BucketSource, bucket_sources
+from errata.archive.scan_reading import MAX_BLOCK_VALUES
 from errata.archive.schemas import conform
 from errata.catalog.database import Catalog
 from errata.declare.warehouse import Warehouse
@@ -152,9 +153,10 @@ def _split_by_share(found: Iterable[Bucket], wanted: RowsWanted, columns: int) -
     little: list[Bucket] = []
     values = 0.0
     for each in found:
-        share = wanted.share(each)
+        in_blocks, share = each.bucket_id in wanted.prefixes, wanted.share(each)
         handed = share * each.rows * columns
-        if share <= MAX_PARTIAL_SHARE and values + handed <= MAX_LOCAL_VALUES:
+        most = MAX_BLOCK_VALUES if in_blocks else MAX_LOCAL_VALUES
+        if (in_blocks or share <= MAX_PARTIAL_SHARE) and values + handed <= most:
             little.append(each)
             values += handed
         else:

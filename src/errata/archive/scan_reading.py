@@ -17,6 +17,10 @@ from errata.archive.scan_plan import ArchiveScan, ScanBuckets
 from errata.engine.budget import EngineDemand
 from errata.model.bucket import Bucket
 
+MAX_BLOCK_VALUES = 4_000_000
+"""Values (rows times columns) in blocks of randomised buckets up to which the near engine is handed them. It would read
+the files whole, and of a sample no more is to be read than belongs to it."""
+
 ORIGINAL, BLOCKS, OVERLAYS, REMAINS = "originals", "blocks", "overlays", "remains"
 
 
@@ -78,7 +82,14 @@ def scan_demand(scan: ArchiveScan, found: ScanBuckets, obstacle: str | None = No
     """What a scan demands of an engine: what it really reads."""
     reading = scan_reading([found])
     sampled = None if scan.sampled is None else near_sampling_obstacle(scan.state.stream)
-    return EngineDemand(reading.rows, reading.size, obstacle or sampled)
+    return EngineDemand(reading.rows, reading.size, obstacle or sampled or _blocks_obstacle(scan, found))
+
+
+def _blocks_obstacle(scan: ArchiveScan, found: ScanBuckets) -> str | None:
+    """Why the near engine, which reads files whole, cannot have blocks of files."""
+    rows = sum(_amount(each, found)[0] for each in found.base if each.bucket_id in found.prefixes)
+    values = rows * len(scan.state.stream.columns)
+    return f"{values:,} values in blocks are more than near is handed" if values > MAX_BLOCK_VALUES else None
 
 
 def _version(bucket: Bucket, of: ScanBuckets) -> str:
