@@ -155,6 +155,16 @@ class NewBucket:
         if (self.path is None) == (self.data is None):
             raise ValueError("a bucket is a file or inline, not both and not neither")
 
+    @property
+    def files(self) -> list[str]:
+        """Its file and those of its copies and summaries."""
+        return [*([] if self.path is None else [self.path]), *(path for each in self.reduced for path in each.files)]
+
+    @property
+    def inline_size(self) -> int:
+        """The bytes of it, its copies and its summaries that are stored inline."""
+        return (self.size if self.path is None else 0) + sum(each.inline_size for each in self.reduced)
+
 
 @dataclass(frozen=True, slots=True)
 class Bucket:

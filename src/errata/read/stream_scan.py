@@ -16,18 +16,28 @@ from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive.scan import scan_rows
 from errata.archive.scan_plan import ArchiveScan, GroupKey, ScanBuckets, candidate_buckets
+from errata.archive.scan_reading import scan_demand
 from errata.catalog import commits, pins, streams
 from errata.catalog.database import Catalog
 from errata.catalog.streams import StreamState
 from errata.declare.site import Site, open_site
-from errata.engine.budget import EngineDemand
 from errata.engine.failures import spark_errors_in_words
 from errata.engine.session import apply_settings
 from errata.errors import UsageError, unknown_name_error
 from errata.intake.convert import canonical_value
+from errata.language.queries import stream_source
+from errata.language.reading.samples import read_reduction
+from errata.language.sampling import SampleClause, sampled_source
+from errata.model.reduction import SamplingRates
 from errata.model.stream import Stream
 from errata.model.time import HIGHEST, LOWEST, Interval, parse_instant
 from errata.read.output import FrameOrTable
+from errata.read.sampled_scans import SampleReading
+from errata.reduce.functions import cut_portions
+from errata.reduce.rates import ReductionContext, resolve_rates
+
+REDUCTION = "the reduction"
+"""What messages call the text of a reduction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,8 @@ class StreamScanRequest:
     """Values of all group columns, by name, for each group."""
     revisions_up_to: int | None = None
     """Only revisions up to this number; None for all that had been applied."""
+    reduction: str | None = None
+    """Which rows are sampled, as it stands behind TABLESAMPLE: `(10 PERCENT)`, `by_age('1 day', 0.5)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,8 @@ class OpenScan:
     rows: FrameOrTable
     pin: pins.Pin
     """Held until the reading ends; its `check` raises an error if a file that was read may have been removed."""
+    sample: SampleReading | None = None
+    """What was read of a sample; None if none was asked for."""
 
 
 def plan_scan(catalog: Catalog, wanted: StreamScanRequest) -> ArchiveScan:
@@ -99,11 +113,31 @@ def open_scan(site: Site, wanted: StreamScanRequest) -> Iterator[OpenScan]:
     with pins.hold_pin(site.catalog, commit_id, f"scan of {wanted.stream}") as pin, spark_errors_in_words():
         # Planned while the pin is held, so that what is readable stays so.
         scan = plan_scan(site.catalog, wanted if wanted.as_of is None else replace(wanted, as_of=commit_id))
+        clause = None if wanted.reduction is None else read_reduction(wanted.reduction, REDUCTION)
+        if clause is not None:
+            scan = _sampled_scan(site.catalog, scan, clause, site.project.root)
         found = candidate_buckets(site.catalog, scan)
         rows, _ = site.engines().read(
-            EngineDemand.of(found.all), lambda session: scan_rows(session, site.catalog, site.warehouse, scan, found)
+            scan_demand(scan, found), lambda session: scan_rows(session, site.catalog, site.warehouse, scan, found)
         )
-        yield OpenScan(scan, found, rows, pin)
+        sample = None if clause is None else _sample_reading(scan, found, clause)
+        if sample is not None:
+            sample.record(site)
+        yield OpenScan(scan, found, rows, pin, sample)
+
+
+def _sampled_scan(catalog: Catalog, scan: ArchiveScan, clause: SampleClause, root: Path) -> ArchiveScan:
+    """The scan at the rates that a reduction means. Age is counted from the stable point."""
+    state = scan.state
+    newest = LOWEST if state.stable is None else state.stable
+    portions = cut_portions(candidate_buckets(catalog, scan).base, scan.interval, newest)
+    context = ReductionContext(state.stream, newest, portions, root, where=REDUCTION)
+    return replace(scan, rates=resolve_rates(clause, context))
+
+
+def _sample_reading(scan: ArchiveScan, found: ScanBuckets, clause: SampleClause) -> SampleReading:
+    source = sampled_source(stream_source(scan.state.stream), clause)
+    return SampleReading(source, scan.rates or SamplingRates(), scan, found)
 
 
 def stream_frame(

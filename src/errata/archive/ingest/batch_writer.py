@@ -209,9 +209,8 @@ def archived_sources(prepared: PreparedBatch) -> ArchivedRows:
 def discard_batch(batch: Batch, faults: BatchFaults) -> None:
     """Remove what was written, since it will not be committed. What a kill leaves behind, vacuum removes."""
     faults.discard()
-    for bucket in batch.buckets:
-        if bucket.path is not None:
-            faults.context.warehouse.remove(bucket.path)
+    for path in (path for bucket in batch.buckets for path in bucket.files):
+        faults.context.warehouse.remove(path)
 
 
 def _collect_reports(context: AppendContext, prepared: PreparedBatch, told: pa.Table) -> tuple[Batch, BatchFaults]:
@@ -282,8 +281,8 @@ def _spill_inline(context: AppendContext, written: Sequence[NewBucket]) -> list[
     room = context.inline_room
     kept = []
     for bucket in written:
-        if bucket.data is None or bucket.size <= room:
-            room -= 0 if bucket.data is None else bucket.size
+        if bucket.data is None or bucket.inline_size <= room:
+            room -= bucket.inline_size
             kept.append(bucket)
         else:
             kept.append(replace(context, inline_room=0).writer.write(unpack_table(bucket.data), bucket.role))
@@ -293,5 +292,6 @@ def _spill_inline(context: AppendContext, written: Sequence[NewBucket]) -> list[
 def _discard_files(context: AppendContext, told: Iterable[dict[str, object]]) -> None:
     """Remove the files that tasks have written, since they will not be committed."""
     for row in told:
-        if isinstance(row["path"], str):
-            context.warehouse.remove(row["path"])
+        for path in bucket_from_row(row).files if row["role"] is not None else [row["path"]]:
+            if isinstance(path, str):
+                context.warehouse.remove(path)
