@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -11,17 +9,9 @@ import pytest
 import errata as package
 from errata.cli import main
 from errata.model.registered import HANDLE
+from fixtures.worked_examples import BLOCK, commands, example_of, steps
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "registered.md").read_text(encoding="utf-8")
-EXAMPLE = PAGE.split("\n## A worked example\n")[1].split("\n## ")[0]
-BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
-FILE = re.compile(r"`([a-z]+\.(?:yaml|csv|sql))`")
-
-
-def commands(block: str) -> list[tuple[list[str], str]]:
-    """The commands of a block, and what each prints."""
-    parts = re.split(r"^\$ errata ", block, flags=re.MULTILINE)[1:]
-    return [(shlex.split(command), printed) for command, _, printed in (part.partition("\n") for part in parts)]
+EXAMPLE = example_of("registered.md")
 
 
 def test_the_worked_example_prints_what_it_shows(
@@ -30,23 +20,18 @@ def test_the_worked_example_prints_what_it_shows(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ERRATA_PROJECT", raising=False)
     handles: dict[str, str] = {}
-    names, at, run = "", 0, 0
-    for found in BLOCK.finditer(EXAMPLE):
-        kind, content = found.groups()
-        names, at = EXAMPLE[at : found.start()], found.end()
-        if kind == "console":
-            for argv, shown in commands(content):
-                code = main([handles.get(word, word) for word in argv])
-                out, err = capsys.readouterr()
-                assert code == 0, err
-                if argv[:2] == ["query", "register"]:
-                    assert all(HANDLE.fullmatch(line) for line in out.split())
-                    handles |= zip(shown.split(), out.split(), strict=True)
-                elif argv[0] == "invoke":
-                    assert out == shown, argv
-                run += 1
-        elif kind != "python":
-            (tmp_path / FILE.findall(names)[-1]).write_text(content)
+    run = 0
+    for kind, content in steps(EXAMPLE, tmp_path):
+        for argv, shown in commands(content) if kind == "console" else ():
+            code = main([handles.get(word, word) for word in argv])
+            out, err = capsys.readouterr()
+            assert code == 0, err
+            if argv[:2] == ["query", "register"]:
+                assert all(HANDLE.fullmatch(line) for line in out.split())
+                handles |= zip(shown.split(), out.split(), strict=True)
+            elif argv[0] == "invoke":
+                assert out == shown, argv
+            run += 1
     assert run > 10
     assert len(handles) == 4
 
