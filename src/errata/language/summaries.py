@@ -28,7 +28,6 @@ from errata.language.coercion import TypeFamily, type_family
 from errata.language.expr import Ref
 from errata.language.nodes import Aggregate, Group, Projection, TimeWindow
 from errata.language.plan import Plan
-from errata.language.queries import read_query, stream_source
 from errata.model.columns import FLOATING_KINDS, Column, ColumnType, TypeKind
 from errata.model.reduction import SummaryDeclaration
 from errata.model.stream import Stream
@@ -161,6 +160,9 @@ def summary_forms(stream: Stream) -> tuple[SummaryForm, ...]:
 
 def read_summary(stream: Stream, declaration: SummaryDeclaration, where: str) -> SummaryForm:
     """A declared summary, planned over its stream. `where`: what mistakes call the declaration."""
+    # Here, since triggers load this module with that of buckets, and the parser of SQL is too heavy for them.
+    from errata.language.queries import read_query, stream_source  # noqa: PLC0415
+
     _check_shape(stream, declaration, where)
     sketches = {name: _read_sketch(stream, name, sql, where) for name, sql in declaration.aggregates.items()}
     plan_items: dict[str, str] = {}
