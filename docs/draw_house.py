@@ -16,6 +16,7 @@ PURPOSES = {
     "psoup": ("registered queries", "matched in the background, answered on demand"),
     "read": ("results, changes, why", "reads everything, writes nothing"),
     "generate": ("generated feeds", "with the faults of real ones"),
+    "reduce": ("samples and summaries", "rates, estimates, copies that readers ask for"),
     "answer": ("changes propagated", "evaluate, correct, replay, publish"),
     "archive": ("buckets", "write, scan, overlay, age out, compact, check"),
     "declare": ("errata.yaml", "read strictly, compared with the catalog"),
