@@ -8,6 +8,9 @@ import pytest
 
 from errata.archive.approximations import ApproximationMethod
 from errata.archive.revisions.apply import apply_revisions
+from errata.cli.estimate import print_estimates
+from errata.errors import UsageError
+from errata.read.tables import OutputFormat
 from errata.reduce.revision_estimates import EstimateRequest, estimate_corrections
 from fixtures.runs import UNSWEPT, Answering
 
@@ -76,3 +79,18 @@ def test_what_cannot_be_estimated_is_passed_over_with_the_reason(
     report = estimate_corrections(there.site, EstimateRequest((name,), ApproximationMethod(method)))
     assert report.values == []
     assert why in (report.passed_over[name].why or "")
+
+
+def test_estimates_are_printed_with_what_they_were_computed_from(
+    there: Answering, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there.revise(quotes=["8,bb,70;replace"])
+    print_estimates(there.site, ("closed",), ApproximationMethod.IMPACT, None, OutputFormat.TABLE)
+    shown = capsys.readouterr()
+    assert "of bb" in shown.out
+    assert "at least" in shown.out
+    assert "estimated by impact, bounds that hold" in shown.err
+    print_estimates(there.site, ("above",), ApproximationMethod.SAMPLE, "50%", OutputFormat.TABLE)
+    assert "above is not estimated: it cannot be estimated, since it is not SELECT" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="sampling rate of 0"):
+        print_estimates(there.site, (), ApproximationMethod.SAMPLE, "0", OutputFormat.TABLE)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from errata.archive.upkeep.ageing import age_out
+from errata.archive.upkeep.vacuum import run_vacuum
 from errata.catalog import streams
 from errata.language.summaries import SummaryForm, summary_forms
 from errata.model.batch import Op
@@ -230,3 +231,43 @@ def test_intervals_grow_to_whole_windows(interval: Interval, whole: tuple[int, i
 
 def test_neighbouring_windows_are_one_interval() -> None:
     assert merged_windows(np.array([0, 10, 30]), 10) == [Interval(0, 20), Interval(30, 40)]
+
+
+@pytest.mark.parametrize("step", ["written", "committed", "dropped"])
+def test_a_vacuum_that_is_killed_is_run_again(house_of: Builder, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    done = summarised(house_of, declared(when=SummaryTrigger.READ), bucket_rows=50)
+    done.inline = False
+    done.bring([a_row(1), a_row(12)], [a_row(2)])
+    asked_for(done)
+    if step == "dropped":
+        build_summaries(done.house.site, done.name)
+        other = replace(declared(when=SummaryTrigger.READ), window=20)
+        done.stream = replace(done.stream, reduced=ReducedArchives(summaries=(other,)))
+        done.house.declare(done.stream)
+    commit = summary_builds.commit_reduced
+
+    def killed(*how: Any) -> int:
+        if step == "committed":
+            commit(*how)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(summary_builds, "commit_reduced", killed)
+    monkeypatch.setattr(summary_builds, "MAX_INLINE_STREAM_BYTES", 0)
+    with pytest.raises(KeyboardInterrupt):
+        build_summaries(done.house.site, done.name, batch_bytes=1)
+    monkeypatch.undo()
+    form = summary_forms(done.stream)[0]
+    window = form.window
+
+    def right() -> bool:
+        return {row["at"]: row["n"] for row in read(done, form)[0]} == ({0: 2, 10: 1} if window == 10 else {0: 3})
+
+    assert right()
+    build_summaries(done.house.site, done.name)
+    assert plan_summaries(done.house.site, done.name).is_empty
+    assert {each.original for each in done.stored(Role.SUMMARY)} == {each.bucket_id for each in done.stored()}
+    assert right()
+    run_vacuum(done.house.site, grace=-(1 << 60))  # by the clock of the house, files are of the future
+    named = {each.path for each in done.stored(Role.SUMMARY) if each.path is not None}
+    left = {path for path in done.house.files() if "/summary/" in path}
+    assert left == named or step == "dropped", "files of dropped parts stay for the horizon"

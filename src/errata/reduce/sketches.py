@@ -8,8 +8,8 @@ Vacuum stores the sketches of each base bucket; on reading they are merged. Noth
 a correction rebuilds those of its window: windows are either merged from stored sketches, or sketched again from their
 live rows. The second are those that corrections touch, and all in which some bucket has no sketches yet.
 
-Sketches are the same bytes wherever they are built, but merging depends on its order, so that estimates of quantiles
-may differ from reading to reading within KLL's error. Only the far engine has these functions.
+Sketches of quantiles draw lots as they fill, so that estimates of large windows differ from one building to the next,
+within KLL's error. Only the far engine has these functions.
 """
 
 from __future__ import annotations
