@@ -63,6 +63,8 @@ class Chaos:
     """How long a round lasts before quiet is called for."""
     every: float
     """How many seconds lie between two kills, on average."""
+    least: int = 0
+    """A round goes on until so many batches have been delivered and something has been killed, however slow it goes."""
 
 
 @dataclass
@@ -89,8 +91,8 @@ class Conductor:
         self.workers = [Worker(self.project, chaos.folder / f"worker-{number}.log") for number in range(4)]
         tide, deliveries = Tide(), chaos.folder / "deliveries"
         self.sources = [
-            Source(name, groups, deliveries, tide, self._chance(f"source {name}"))
-            for name, groups in (("first", "abc"), ("second", "xyz"))
+            Source(name, groups, begins, deliveries, tide, self._chance(f"source {name}"))
+            for name, groups, begins in (("first", "abc", "quotes"), ("second", "xyz", "ticks"))
         ]
         self._quiet = threading.Event()
         self._wrong: list[BaseException] = []
@@ -163,16 +165,27 @@ class Conductor:
 
     def _kill_until(self, end: float) -> None:
         chance = self._chance(f"kills {end}")
-        while (left := end - time.monotonic()) > 0 and not self._quiet.is_set():
+        while not self._quiet.is_set() and not self._enough(end):
             pause = min(chance.expovariate(1 / self.chaos.every), 2 * self.chaos.every)
-            self._quiet.wait(min(left, pause))
+            left = end - time.monotonic()
+            self._quiet.wait(pause if left <= 0 else min(left, pause))
             only_engine, worker = chance.random() < 0.4, chance.choice(self.workers)
-            if time.monotonic() >= end:
+            if self._enough(end):
                 return
             if only_engine and worker.kill(only_engine=True):
                 self.tally.add("engines killed")
             elif worker.kill(only_engine=False):
                 self.tally.add("workers killed")
+
+    def _enough(self, end: float) -> bool:
+        """Whether a round may end."""
+        counts = self.tally.counts
+        killed = counts["workers killed"] + counts["engines killed"]
+        return (
+            time.monotonic() >= end
+            and counts["deliveries"] >= self.chaos.least
+            and (killed > 0 or self.chaos.least == 0)
+        )
 
     def _do(self, worker: Worker, *command: str) -> int:
         self.tally.add("commands")

@@ -44,6 +44,8 @@ class Source:
 
     name: str
     groups: str
+    begins: str
+    """The stream that it speaks of first, with so many rows that queries over it have something to answer."""
     folder: Path
     tide: Tide
     chance: random.Random
@@ -56,6 +58,8 @@ class Source:
         """What it delivers next; sometimes once more what it delivered last."""
         if self.last is not None and self.last.way != LAND and self.chance.random() < 0.1:
             return self.last
+        if self.last is None:
+            return self._written(self.begins, self._first_rows(), corrects=False)
         stream = self.chance.choice(("quotes", "quotes", "ticks"))
         kind = self.chance.choice(("rows", "rows", "corrections", "mixed"))
         lines: dict[tuple[int, str], str] = {}
@@ -64,6 +68,10 @@ class Source:
         if kind != "rows":
             self._add_corrections(stream, lines)
         return self._written(stream, lines, corrects=kind == "corrections")
+
+    def _first_rows(self) -> dict[tuple[int, str], str]:
+        keys = [(at, of) for at in self.tide.forth(3 * SLACK) for of in self.groups]
+        return {key: self._put(self.begins, key) + ",insert" for key in keys}
 
     def _add_rows(self, stream: str, lines: dict[tuple[int, str], str]) -> None:
         for at in self.tide.forth(self.chance.randint(1, 4)):
