@@ -98,6 +98,8 @@ def estimated(function: str, units: SampleUnits, columns: dict[str, Numbers]) ->
     for name, each in sums.found.items():
         assert each.argument is not None
         totals[name] = _AGGREGATES[each.function](np.broadcast_to(evaluate(each.argument, columns), shape))
+    for output in (output for layer in sums.layers for output in layer):
+        totals[output.name] = evaluate(output.expr, totals)
     return tuple(evaluate(each, totals) for each in (found.value, found.low, found.high))  # type: ignore[return-value]
 
 

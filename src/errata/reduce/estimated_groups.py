@@ -97,11 +97,10 @@ def estimate_group(scope: SampleScope, plan: Group, rows: WeightedRows, *, with_
         if with_error:
             low, high = low_of_type(found.low, each.type), high_of_type(found.high, each.type)
             estimates[each.name] = _add_bounds(outputs, each.name, low, high)
-    whole = (
-        Group(below, by, tuple(sums.found.values()), timed=plan.timed)
-        if by_units
-        else replace(below, aggregates=tuple(sums.found.values()))
-    )
+    aggregates = tuple(sums.found.values())
+    whole: Plan = Group(below, by, aggregates, timed=plan.timed) if by_units else replace(below, aggregates=aggregates)
+    for layer in sums.layers:
+        whole = Projection(whole, (*(Output(each.name, Ref(each.name, each.type)) for each in whole.fields), *layer))
     return EstimatedNode(Projection(whole, tuple(outputs)), estimates, frozenset(of_sample))
 
 

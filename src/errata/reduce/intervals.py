@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from errata.language.expr import BIGINT, BOOLEAN, DOUBLE, Call, Case, Cast, Expr, Lit, Ref
-from errata.language.nodes import Aggregate
+from errata.language.expr import BIGINT, BOOLEAN, DOUBLE, Call, Case, Cast, Expr, Lit, Ref, refs
+from errata.language.nodes import Aggregate, Output
 from errata.model.columns import WHOLE_KINDS, ColumnType, TypeKind
 from errata.reduce.rates import CONFIDENCE_QUANTILE
 
@@ -97,9 +97,17 @@ class TotalEstimate:
 
 @dataclass
 class SampleSums:
-    """The aggregates over units that estimates are made of; each is computed once."""
+    """The aggregates over units that estimates are made of, and the columns computed from them: each is computed once.
+
+    A part that is used several times is a column of its own. Written out wherever it is used, it would make expressions
+    that take an engine longer to plan than to compute.
+    """
 
     found: dict[str, Aggregate] = field(default_factory=dict)
+    layers: list[list[Output]] = field(default_factory=list)
+    """Columns computed from the aggregates and from columns of the layers before."""
+    _known: dict[Expr, Ref] = field(default_factory=dict)
+    _levels: dict[str, int] = field(default_factory=dict)
 
     def of(self, function: str, argument: Expr, kind: ColumnType = DOUBLE) -> Ref:
         """An aggregate over the units."""
@@ -110,6 +118,20 @@ class SampleSums:
     def total(self, argument: Expr) -> Ref:
         """The sum of an expression."""
         return self.of("sum", argument)
+
+    def column(self, expr: Expr) -> Expr:
+        """The expression as a column."""
+        if isinstance(expr, Ref | Lit):
+            return expr
+        if expr not in self._known:
+            level = max((self._levels.get(each, 0) for each in refs(expr)), default=0)
+            if level == len(self.layers):
+                self.layers.append([])
+            ref = Ref(f"_estimate.{len(self._known) + 1}", expr.type)
+            self.layers[level].append(Output(ref.name, expr))
+            self._levels[ref.name] = level + 1
+            self._known[expr] = ref
+        return self._known[expr]
 
 
 def estimate_total(function: str, units: SampleUnits, sums: SampleSums) -> TotalEstimate:
@@ -134,13 +156,13 @@ def _expanded(units: SampleUnits, expr: Expr) -> Expr:
     return Call("/", (expr, units.rate), DOUBLE)
 
 
-def _student_quantile(uncertain: Expr) -> Expr:
+def _student_quantile(uncertain: Expr, sums: SampleSums) -> Expr:
     """Student's quantile for a number of units; NULL for one."""
-    step = over(number(1), minus(as_double(uncertain), number(1)))
+    step = sums.column(over(number(1), minus(as_double(uncertain), number(1))))
     series: Expr = number(_STUDENT[-1])
     for each in _STUDENT[-2::-1]:
         series = plus(number(each), times(step, series))
-    return plus(number(CONFIDENCE_QUANTILE), times(step, series))
+    return sums.column(plus(number(CONFIDENCE_QUANTILE), times(step, series)))
 
 
 def _sqrt(expr: Expr) -> Expr:
@@ -159,30 +181,32 @@ def _estimate_sum(units: SampleUnits, sums: SampleSums, *, counts: bool) -> Tota
     total: Expr = sums.total(_expanded(units, units.value))
     uncertain_total: Expr = sums.total(_uncertain(units, _expanded(units, units.value)))
     variance: Expr = sums.total(times(units.value, units.value, _variance_weight(units)))
-    counted = number(1) if counts else units.value
-    # A sample of a count without any row that counts still tells how many there can be.
-    uncertain = sums.of("count", _uncertain(units, counted), BIGINT)
-    if counts:
+    if not counts:
+        uncertain = sums.of("count", _uncertain(units, units.value), BIGINT)
+        quantile = _student_quantile(uncertain, sums)
+        ratio = over(variance, uncertain_total)
+    else:
         total, uncertain_total, variance = (
-            Call("coalesce", (each, number(0)), DOUBLE) for each in (total, uncertain_total, variance)
+            sums.column(Call("coalesce", (each, number(0)), DOUBLE)) for each in (total, uncertain_total, variance)
         )
-    quantile: Expr = number(CONFIDENCE_QUANTILE) if counts and units.single else _student_quantile(uncertain)
-    square = times(quantile, quantile)
-    ratio = over(variance, uncertain_total)
-    if counts:
+        # A sample of a count without any row that counts still tells how many there can be.
+        uncertain = sums.of("count", _uncertain(units, number(1)), BIGINT)
+        quantile = number(CONFIDENCE_QUANTILE) if units.single else _student_quantile(uncertain, sums)
         rows = sums.total(_uncertain(units, _expanded(units, number(1))))
         plain = over(sums.total(_uncertain(units, _variance_weight(units))), rows)
-        ratio = Call("coalesce", (ratio, plain), DOUBLE)
-    shift = times(square, ratio, number(0.5))
-    width = times(quantile, _sqrt(plus(variance, times(square, ratio, ratio, number(0.25)))))
-    low, high = minus(plus(total, shift), width), plus(total, shift, width)
+        ratio = Call("coalesce", (over(variance, uncertain_total), plain), DOUBLE)
+    # Half of the change of the variance with the total, in units of the interval.
+    shift = sums.column(times(quantile, sums.column(ratio), number(0.5)))
+    middle = sums.column(plus(total, times(quantile, shift)))
+    width = sums.column(times(quantile, _sqrt(plus(variance, times(shift, shift)))))
+    low, high = sums.column(minus(middle, width)), sums.column(plus(middle, width))
     if counts:
         seen = Call("coalesce", (sums.total(units.value), number(0)), DOUBLE)
         low = Call("greatest", (low, seen), DOUBLE)
     else:
         least, most = sums.of("min", units.value), sums.of("max", units.value)
-        both = Call("and", (_below(least, number(0)), _below(number(0), most)), BOOLEAN)
-        plain_width = times(quantile, _sqrt(variance))
+        both = sums.column(Call("and", (_below(least, number(0)), _below(number(0), most)), BOOLEAN))
+        plain_width = sums.column(times(quantile, _sqrt(variance)))
         low = _choose([(both, minus(total, plain_width))], low)
         high = _choose([(both, plus(total, plain_width))], high)
     certain = _none(uncertain)
@@ -195,14 +219,14 @@ def _below(left: Expr, right: Expr) -> Expr:
 
 def _estimate_average(units: SampleUnits, sums: SampleSums) -> TotalEstimate:
     count = sums.total(_expanded(units, units.count))
-    mean = over(sums.total(_expanded(units, units.value)), count)
+    mean = sums.column(over(sums.total(_expanded(units, units.value)), count))
     weight = _variance_weight(units)
     squares = sums.total(times(units.value, units.value, weight))
     products = sums.total(times(units.value, units.count, weight))
     counts = sums.total(times(units.count, units.count, weight))
-    variance = plus(minus(squares, times(number(2), mean, products)), times(mean, mean, counts))
+    variance = sums.column(plus(minus(squares, times(number(2), mean, products)), times(mean, mean, counts)))
     uncertain = sums.of("count", _uncertain(units, units.value), BIGINT)
-    width = over(times(_student_quantile(uncertain), _sqrt(variance)), count)
+    width = sums.column(over(times(_student_quantile(uncertain, sums), _sqrt(variance)), count))
     certain = _none(uncertain)
     low, high = minus(mean, width), plus(mean, width)
     return TotalEstimate(mean, _choose([(certain, mean)], low), _choose([(certain, mean)], high))
