@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,15 @@ import pytest
 from sqlalchemy import event
 
 from errata.archive.upkeep.vacuum import run_vacuum
-from errata.catalog import commits
+from errata.catalog import commits, declarations
 from errata.catalog.database import open_catalog
 from errata.declare.site import Site
 from errata.declare.warehouse import Warehouse
 from errata.model.batch import Op
 from errata.model.bucket import Role
-from errata.model.reduction import OnReadCopies, ReducedArchives, uniform_rates
-from errata.model.time import DAY
+from errata.model.commit import Cause
+from errata.model.reduction import OnReadCopies, ReducedArchives, SamplingRates, uniform_rates
+from errata.model.time import DAY, LOWEST
 from errata.read.vacuum_wording import reduction_lines
 from errata.reduce import copies, purge, requests
 from errata.reduce.overview import reduction_overviews
@@ -135,12 +137,40 @@ def test_a_damaged_bucket_stops_its_stream_and_nothing_else(house: House) -> Non
     assert report.failed == [error]
 
 
+def test_readers_of_the_same_words_are_listed_together(house: House) -> None:
+    done = a_stream(house, ReducedArchives(on_read=OnReadCopies()))
+    ask(done, 0.5)
+    for start in (10, 20, 30):
+        ages = SamplingRates((LOWEST, start), (0.5, 1.0), label="by_age(30, 0.5)")
+        requests.record(house.site, done.standing.stream_id, ages, from_originals=start)
+    (seen,) = reduction_overviews(house.site)
+    assert seen.state.stream.name == done.name
+    assert len(seen.asked) == 4
+    assert {each.asked.label: (each.readers, each.from_originals) for each in seen.asked_by_label} == {
+        "uniform(0.5)": (1, 100),
+        "by_age(30, 0.5)": (3, 60),
+    }
+
+
 def test_requests_of_streams_that_have_ended_are_forgotten(house: House) -> None:
     done = a_stream(house, ReducedArchives(on_read=OnReadCopies()))
     ask(done, 0.5)
-    (seen,) = reduction_overviews(house.site, [done.name])
-    assert [(each.asked.label, each.readers, each.from_originals) for each in seen.asked] == [("uniform(0.5)", 1, 100)]
-    assert [each.state.stream.name for each in reduction_overviews(house.site)] == [done.name]
+    stream_id = done.standing.stream_id
+    declarations.apply_changes(house.catalog, Cause("apply"), write=[], drop=[done.name], summary={})
+    vacuum_everything(house.site)
+    assert requests.pending(house.catalog, stream_id) == []
+
+
+def test_two_at_once_do_no_harm_and_the_next_tidies_up(house: House) -> None:
+    done = a_stream(house, ReducedArchives((0.75,), OnReadCopies()), inline=False)
+    ask(done, 0.5)
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(vacuum_everything, house.site) for _ in range(2)]
+        assert [each.result(120).failed for each in both] == [[], []]
+    assert {rate for rates in copies_of(done).values() for rate in rates} == {0.75, 0.5}
+    vacuum_everything(house.site)
+    assert copies_of(done) == {0: [0.75, 0.5], 40: [0.75, 0.5], 80: [0.75, 0.5]}
+    check_inline_bytes(done)
 
 
 # Killed at every step.

@@ -77,7 +77,7 @@ def show_copies(
         print_message("no stream has smaller versions, declares some, or was asked for some")
         return
     print_records(VERSION_FIELDS, records, [_version_row(record) for record in records], kind, sys.stdout)
-    asked = [(each, request) for each in found for request in each.asked]
+    asked = [(each, request) for each in found for request in each.asked_by_label]
     if asked:
         rows = [_request_record(*each) for each in asked]
         sys.stdout.write("\n")
@@ -147,7 +147,7 @@ def _overview_record(of: ReductionOverview) -> TableRecord:
     return {
         "stream": of.state.stream.name,
         "versions": [dict(each) for each in _version_records(of)],
-        "asked": [dict(_request_record(of, each)) for each in of.asked],
+        "asked": [dict(_request_record(of, each)) for each in of.asked_by_label],
         "last": None if of.last is None else {"commit": of.last.commit_id, "at": format_instant(of.last.at)},
         "next": [
             {

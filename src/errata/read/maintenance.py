@@ -76,7 +76,7 @@ FLOW_TEXTS: Mapping[str, str] = {
     "sweep": "corrects published results",
     "compact": "works corrections into buckets, and puts small ones together",
     "age-out": "drops what is past its retention",
-    "vacuum": "removes files that nobody needs any more",
+    "vacuum": "keeps copies as readers ask, and removes files that nobody needs any more",
     "doctor": "mends what it has found wrong",
 }
 """What each job that commits does, by the name of its flow."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from errata.catalog import buckets, commits, streams
 from errata.catalog.streams import StreamState
@@ -13,7 +13,7 @@ from errata.declare.site import Site
 from errata.model.bucket import Bucket, Role
 from errata.model.commit import Commit
 from errata.model.reduction import FULL_RATE, ReducedArchives
-from errata.model.reduction_request import ReductionRequest
+from errata.model.reduction_request import ReductionRequest, RequestMethod
 from errata.reduce import requests
 from errata.reduce.copy_plan import CopyReport, plan_copies, planned_report
 from errata.reduce.purge import PurgeReport, plan_purge
@@ -54,10 +54,24 @@ class ReductionOverview:
     next_purge: PurgeReport
 
     @property
+    def asked_by_label(self) -> list[ReductionRequest]:
+        """The same, with the readers of equal words together: rates by age are others with each reading."""
+        found: dict[tuple[RequestMethod, str], ReductionRequest] = {}
+        for each in self.asked:
+            known = found.setdefault((each.asked.method, each.asked.label), each)
+            if known is not each:
+                sums = {name: getattr(known, name) + getattr(each, name) for name in _COUNTS}
+                found[each.asked.method, each.asked.label] = replace(known, **sums)
+        return list(found.values())
+
+    @property
     def smaller_bytes(self) -> int:
         """Bytes that copies and summaries take beside the originals."""
         return sum(each.bytes for each in self.versions if each.kind != ORIGINALS)
 
+
+_COUNTS = ("readers", "last_readers", "all_readers", "from_copies", "from_originals")
+"""The fields of a request that add up."""
 
 ORIGINALS, COPIES, REMAINS, SUMMARIES = "originals", "copies", "remains", "summaries"
 _KINDS = (ORIGINALS, COPIES, REMAINS, SUMMARIES)
