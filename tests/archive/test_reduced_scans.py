@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -22,14 +23,17 @@ from errata.model.batch import Op
 from errata.model.bucket import Layout, Role
 from errata.model.reduction import ReducedArchives, SamplingRates, hash_bound, uniform_rates
 from errata.model.stream import Retention, Stream
-from errata.model.time import EVERYTHING, LOWEST, Interval
+from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval
 from fixtures.chance import seeds
 from fixtures.layers import Layers, Make, a_revision, bring_fresh, compacted
 from fixtures.oracle.revision import Row
 
 RATES = (0.01, 0.1, 0.2, 0.25, 0.3, 0.5, 0.8, 0.99, 1.0)
-HISTORIES = 16
+HISTORIES = 10
 """Histories that are tried in a run, each with a seed of its own."""
+
+FAR_HISTORIES = 1
+"""The same with Spark, which takes longer."""
 
 TWO_COPIES = ReducedArchives((0.5, 0.1))
 
@@ -129,21 +133,34 @@ def steps_done(done: Layers, steps: list[tuple[str, Any]]) -> Iterator[int]:
 
 @pytest.mark.parametrize("seed", seeds(__name__, HISTORIES))
 def test_a_sample_is_what_the_hash_says_of_the_exact_rows(make: Make, near: SparkSession, seed: int) -> None:
-    chance = random.Random(seed)
+    check_history(make, near, random.Random(seed))
+
+
+@pytest.mark.parametrize("seed", seeds(f"{__name__} on Spark", FAR_HISTORIES))
+def test_so_it_is_on_spark(make: Make, spark: SparkSession, seed: int) -> None:
+    check_history(make, spark, random.Random(seed))
+
+
+def check_history(make: Make, session: SparkSession, chance: random.Random) -> None:
+    known: dict[int, dict[int, list[Row]]] = {}
     kept = kept_somehow(chance)
     retention = None if kept.get("layout") is Layout.PLAIN else Retention(span=30)
     done = make(slack=100, retention=retention, **kept)
-    before = {}
     for commit in steps_done(done, [*some_steps(chance)]):
-        before[commit] = done.seen()
+        then = done.standing
+        known[commit] = {
+            number: done.seen(up_to=number) for number in (HIGHEST, chance.randint(then.folded, then.applied))
+        }
         done.check_index()
         check_copies(done)
-    for commit, rows in before.items():
+    for commit, by_revision in known.items():
         rates, ends = some_rates(chance), sorted(chance.sample(range(45), 2))
-        for interval in (EVERYTHING, Interval(*ends)):
+        for (number, rows), interval in product(by_revision.items(), (EVERYTHING, Interval(*ends))):
             inside = [row for row in rows if row["at"] in interval]
             expected = ordered(sampled(done.stream, inside, rates))
-            assert read_sample(done, near, rates, commit=commit, interval=interval) == expected
+            up_to = None if number == HIGHEST else number
+            read = read_sample(done, session, rates, commit=commit, interval=interval, revisions_up_to=up_to)
+            assert read == expected, f"commit {commit}, revision {number}"
 
 
 def check_copies(done: Layers) -> None:

@@ -147,3 +147,48 @@ def test_the_condition_and_the_rate_of_a_row_are_those_of_the_model(
         if rate == 1 or number < hash_bound(rate):
             expected.append((row["at"], rate))
     assert list(zip(found["at"].to_pylist(), found["_rate"].to_pylist(), strict=True)) == expected
+
+
+# Uniformity: whatever the keys are, samples take an equal share of every part of the rows.
+
+DRAWN = 200_000
+PARTS = 50
+
+
+def chi_square(observed: np.ndarray, expected: np.ndarray) -> float:
+    """How far counts are from what is expected, in standard deviations of a normal distribution (Wilson and Hilferty's
+    approximation)."""
+    freedom = len(observed) - 1
+    statistic = float((((observed - expected) ** 2) / expected).sum())
+    spread = 2 / (9 * freedom)
+    return ((statistic / freedom) ** (1 / 3) - (1 - spread)) / spread**0.5
+
+
+def drawn_keys(kind: str, chance: random.Random) -> dict[str, pa.Array]:
+    numbers = np.arange(DRAWN)
+    start = chance.randrange(2**40)
+    return {
+        "serial numbers": {"id": pa.array(numbers + start)},
+        "ints": {"id": pa.array(numbers.astype(np.int32) - DRAWN // 2)},
+        "seconds": {"id": pa.array(start + numbers * 1_000_000).cast(pa.timestamp("us", "UTC"))},
+        "texts": {"id": pa.array([f"order-{start + number:012d}" for number in numbers.tolist()])},
+        "symbols and seconds": {
+            "who": pa.array([("AAPL", "IBM", "ORCL", "MSFT")[number % 4] for number in numbers.tolist()]),
+            "id": pa.array(start + (numbers // 4) * 1_000_000).cast(pa.timestamp("us", "UTC")),
+        },
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["serial numbers", "ints", "seconds", "texts", "symbols and seconds"])
+def test_samples_are_uniform_over_keys_groups_and_time(kind: str, chance: random.Random) -> None:
+    keys = drawn_keys(kind, chance)
+    hashes = sampling_hashes(pa.table(keys), list(keys))
+    counts = np.histogram(hashes.astype(np.float64), bins=PARTS, range=(-(2.0**63), 2.0**63))[0]
+    # A deviation of 6 is met by chance once in a thousand million times.
+    assert chi_square(counts, np.full(PARTS, DRAWN / PARTS)) < 6
+    for rate in (0.01, 0.1, 0.5):
+        sampled = np.flatnonzero(hashes <= last_hash(rate))
+        assert abs(len(sampled) - rate * DRAWN) < 6 * (DRAWN * rate * (1 - rate)) ** 0.5
+        for part in (sampled * PARTS // DRAWN, sampled % PARTS, sampled % 4):
+            counts = np.bincount(part)
+            assert chi_square(counts, np.full(len(counts), len(sampled) / len(counts))) < 6, rate
