@@ -181,3 +181,10 @@ def test_the_smallest_version_that_is_fine_enough_is_opened(make: Make) -> None:
     ):
         found = candidate_buckets(done.house.catalog, reduced_scan(done, rates))
         assert {each.version: each.buckets for each in scan_reading([found]).versions} == versions
+
+
+def test_the_block_of_each_hash_beside_a_cut_is_that_of_a_search() -> None:
+    last = np.array([last_hash(each) for each in CUTS])
+    chance = np.random.default_rng(5).integers(LOWEST, HIGHEST, 20_000, endpoint=True)
+    hashes = np.concatenate([last - 1, last, last + 1, [LOWEST, HIGHEST], chance])
+    assert (block_numbers(hashes) == np.searchsorted(last, hashes, side="left")).all()

@@ -192,3 +192,11 @@ def test_spark_reads_files_with_filters(spark: SparkSession, tmp_path: Path) -> 
             found = same if found is None else found.unionAll(same)
     assert found is not None
     assert found.toArrow()["number"].to_pylist() == [250] * len(KINDS)
+
+
+def test_a_row_is_hashed_alike_among_few_rows_and_among_many() -> None:
+    chance = np.random.default_rng(3)
+    data, seeds = chance.integers(0, 256, (40_000, 13), dtype=np.uint8), chance.integers(0, 1 << 63, 40_000, np.uint64)
+    for some in (None, seeds):
+        alone = [xxh64(data[at : at + 1], None if some is None else some[at : at + 1]) for at in (0, 39_999)]
+        assert xxh64(data, some)[[0, -1]].tolist() == [int(each[0]) for each in alone]

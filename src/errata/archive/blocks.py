@@ -71,10 +71,21 @@ CUTS = _fixed_cuts()
 _IMPORTANCE = _by_importance(CUTS)
 _LAST_HASHES = np.array([last_hash(each) for each in CUTS], dtype=np.int64)
 
+_RANGES = 1 << 12
+"""Equal ranges of the sampling hash, each of the hashes with the same first bits."""
+_SHIFT = 64 - 12
+_FIRST_HASHES = (np.arange(_RANGES) - (_RANGES >> 1)) << _SHIFT
+_FIRST_BLOCKS = np.searchsorted(_LAST_HASHES, _FIRST_HASHES, side="left").astype(np.int16)
+_IS_CUT = np.searchsorted(_LAST_HASHES, _FIRST_HASHES + ((1 << _SHIFT) - 1), side="left") != _FIRST_BLOCKS
+
 
 def block_numbers(hashes: np.ndarray) -> np.ndarray:
-    """The block of each row, by its sampling hash."""
-    found: np.ndarray = np.searchsorted(_LAST_HASHES, hashes, side="left").astype(np.int16)
+    """The block of each row, by its sampling hash. Most follow from its first bits; rows are searched for only where a
+    cut lies among the hashes with the same first bits."""
+    ranges = (hashes >> _SHIFT) + (_RANGES >> 1)
+    found: np.ndarray = _FIRST_BLOCKS[ranges]
+    cut = np.flatnonzero(_IS_CUT[ranges])
+    found[cut] = np.searchsorted(_LAST_HASHES, hashes[cut], side="left")
     return found
 
 

@@ -33,6 +33,10 @@ _SALTS = np.array(
 # first and so far only member: split blocks, xxHash, not compressed.
 _HEADER = re.compile(rb"\x15([\x80-\xff]*[\x00-\x7f])\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x1c\x1c\x00\x00\x00", re.DOTALL)
 
+_ROWS_AT_ONCE = 16_384
+"""Rows that are hashed together: what is between two steps then stays in the processor's cache, which takes a fifth of
+the time."""
+
 _PRIMES = tuple(
     np.array([prime], dtype=np.uint64)
     for prime in (
@@ -178,6 +182,14 @@ def _bytes(values: pa.Array, length: int) -> np.ndarray:
 
 def xxh64(data: np.ndarray, seeds: np.ndarray | None = None) -> np.ndarray:
     """xxHash, 64 bits, of each row of a matrix of bytes, with a seed for each row; without seeds it is 0."""
+    found = np.empty(len(data), dtype=np.uint64)
+    for first in range(0, len(data), _ROWS_AT_ONCE):
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        found[rows] = _hash_matrix(data[rows], None if seeds is None else seeds[rows])
+    return found
+
+
+def _hash_matrix(data: np.ndarray, seeds: np.ndarray | None) -> np.ndarray:
     count, length = data.shape
     one, two, three, four, five = _PRIMES
     done = 0
