@@ -57,8 +57,22 @@ def add_buckets(
     revisions: int = 0,
     applied: int = 0,
 ) -> int:
-    """Make buckets visible from the commit on, and return the bytes that are stored inline. Pending revisions are
-    numbered after `revisions`. No revision up to `applied` concerns the rows of a base bucket without a floor."""
+    """Make buckets visible from the commit on, with what was made from them, and return the bytes that are stored
+    inline. Pending revisions are numbered after `revisions`. No revision up to `applied` concerns the rows of a base
+    bucket without a floor."""
+    added = _add_entries(connection, stream_id, commit_id, addition, revisions, applied)
+    inline = _insert_inline(connection, addition.buckets, added)
+    if any(bucket.reduced for bucket in addition.buckets):
+        reduced = _reduced_addition(addition, added)
+        entries = _add_entries(connection, stream_id, commit_id, reduced, 0, 0)
+        inline += _insert_inline(connection, reduced.buckets, entries)
+    return inline
+
+
+def _add_entries(
+    connection: Connection, stream_id: int, commit_id: int, addition: BucketAddition, revisions: int, applied: int
+) -> Sequence[Row[Any]]:
+    """Add entries to the index, and return their ids, paths and checksums."""
     rows = []
     for number, bucket in enumerate(addition.buckets):
         numbers = bucket.revisions
@@ -77,13 +91,7 @@ def add_buckets(
                 "original": addition.originals[number] if addition.originals else None,
             }
         )
-    if not rows:
-        return 0
-    added = connection.execute(_INSERT_BUCKETS, rows).all()
-    inline = _insert_inline(connection, addition.buckets, added)
-    if not any(bucket.reduced for bucket in addition.buckets):
-        return inline
-    return inline + add_buckets(connection, stream_id, commit_id, _reduced_addition(addition, added))
+    return connection.execute(_INSERT_BUCKETS, rows).all() if rows else []
 
 
 def _insert_inline(connection: Connection, some: Sequence[NewBucket], added: Sequence[Row[Any]]) -> int:

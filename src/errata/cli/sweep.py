@@ -4,7 +4,7 @@ replay`, which recomputes a range of results."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -24,7 +24,7 @@ from errata.cli.revise import revision_lines
 from errata.cli.run import unfinished_lines
 from errata.cli.status import refusal_lines
 from errata.declare.site import open_site
-from errata.errors import EXIT_FAILED, UsageError
+from errata.errors import EXIT_FAILED, ErrataError, UsageError
 from errata.model.technique import Technique
 from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
 from errata.read.wording import count_text, event_time_short, event_time_text, relative_paths
@@ -110,17 +110,19 @@ def sweep(
                 patience=WaitPolicy(tell=print_message),
             )
         faults = stopped_query_errors(site, report.stopped[:MAX_FAULTS])
+    _print_sweep(report, faults, kind)
+    return exit_code(report)
+
+
+def _print_sweep(report: SweepReport, faults: Sequence[ErrataError], kind: OutputFormat) -> None:
     for each in report.revised:
         for line in revision_lines(each):
             print_message(line)
     records = [record for each in report.swept if (record := _sweep_record(each)) is not None]
     if records or kind is not OutputFormat.TABLE:
         print_records(SWEEP_FIELDS, records, records, kind, sys.stdout)
-    for line in _sweep_lines(report):
+    for line in (*_sweep_lines(report), *unfinished_lines(report, faults)):
         print_message(line)
-    for line in unfinished_lines(report, faults):
-        print_message(line)
-    return exit_code(report)
 
 
 def _check_options(
