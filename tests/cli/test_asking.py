@@ -169,6 +169,28 @@ def test_a_table(errata: Errata, there: Path) -> None:
     assert done.err == "the answer at 2026-11-18T02:00:50.000000, as of commit 2\n"
 
 
+def test_a_reduced_answer_says_so_wherever_it_appears(errata: Errata, there: Path) -> None:
+    sql = "SELECT count(*) AS n FROM quotes TABLESAMPLE (50 PERCENT)"
+    label = "quotes at 50% by uniform(0.5)"
+    table = errata("ask", "--sql", sql, "--with-error")
+    assert table.out.split()[:3] == ["n", "n_low", "n_high"]
+    assert f"reduced: {label}; read originals (1 bucket), " in table.err
+    assert "it saved nothing, as there is no smaller version" in table.err
+    printed = errata("ask", "--sql", sql, "--format", "json")
+    assert json.loads(printed.out) == {"n": int(table.out.split()[3]), "_reduced": label}
+    assert f"reduced: {label}; " in printed.err
+    errata("ask", "--sql", sql, "--format", "parquet", "--out", "sample.parquet")
+    assert pq.read_table(there / "sample.parquet").to_pylist() == [json.loads(printed.out)]
+    exact = errata("ask", "--sql", sql.replace("50", "100"), "--format", "json")
+    assert json.loads(exact.out) == {"n": 55}
+
+
+def test_what_is_kept_up_to_date_is_no_sample(errata: Errata, there: Path) -> None:
+    done = errata("explain", "--sql", "SELECT count(*) AS n FROM quotes TABLESAMPLE (50 PERCENT)")
+    assert done.code == 2
+    assert "TABLESAMPLE is not part of queries whose answers are kept" in done.err
+
+
 def test_rows_are_sorted_by_their_columns(errata: Errata, there: Path) -> None:
     text = "SELECT price % 2 AS odd, time FROM dear"
     done = errata("ask", "--sql", text, "--format", "csv", "--limit", "3", "--at", "2026-11-18T02:00:53")

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import EntryPoint
 from itertools import pairwise
 from pathlib import Path
 
@@ -238,6 +239,18 @@ def test_a_file_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
 def test_a_name_in_two_files_is_refused(tmp_path: Path) -> None:
     text = "def mine(portion):\n    return 0.5\n"
     assert "reduction mine is there twice" in refused("mine()", project(tmp_path, text, text))
+
+
+def test_a_function_of_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def points(group: str, name: str | None = None) -> list[EntryPoint]:
+        assert group == "errata.reductions"
+        return [EntryPoint(name, "math:no_such" if name == "broken" else "math:exp", group)] if name else []
+
+    monkeypatch.setattr("errata.reduce.functions.entry_points", points)
+    assert "it raises TypeError" in refused("package_rate()")  # it was loaded, and is called with a portion
+    told = refused("broken()")
+    assert "reductions cannot be loaded" in told
+    assert "no_such" in told
 
 
 def test_only_functions_below_the_decorator_are_reductions(tmp_path: Path) -> None:

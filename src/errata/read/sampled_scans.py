@@ -188,8 +188,7 @@ class SampleReading:
         """Leave behind what was asked for, for vacuum."""
         sizes = {True: 0, False: 0}
         for each in scan_reading([self.found]).versions:
-            if each.version != OVERLAYS:
-                sizes[each.version == ORIGINAL or each.version.startswith(BLOCKS)] += each.size
+            sizes[each.version.startswith((ORIGINAL, BLOCKS, OVERLAYS))] += each.size
         requests.record(
             site,
             self.scan.state.stream_id,
@@ -203,8 +202,13 @@ class SampleReading:
 def mark_reduced(rows: FrameOrTable, text: str) -> FrameOrTable:
     """The rows with a last column that says what a reduced answer was read from."""
     if isinstance(rows, pa.Table):
-        return rows.append_column(REDUCED_COLUMN, pa.repeat(pa.scalar(text), rows.num_rows))
+        return mark_reduced_table(rows, text)
     return with_columns(rows, {REDUCED_COLUMN: literal_sql(Lit(text, STRING))})
+
+
+def mark_reduced_table(rows: pa.Table, text: str) -> pa.Table:
+    """The same of rows in memory."""
+    return rows.append_column(REDUCED_COLUMN, pa.repeat(pa.scalar(text), rows.num_rows))
 
 
 def sample_readings(
