@@ -15,6 +15,7 @@ within KLL's error. Only the far engine has these functions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -72,58 +73,48 @@ def build_sketches(
     return written
 
 
-def with_estimates(
-    session: Callable[[], SparkSession],
-    catalog: Catalog,
-    warehouse: Warehouse,
-    scan: SummaryScan,
-    touched: np.ndarray,
-    rows: pa.Table,
-    names: Iterable[str],
-) -> pa.Table:
-    """The exact rows of a summary with the columns of its sketches: estimates of those that are named, NULL in the
-    others, in the order of the query."""
-    form, wanted = scan.form, {*names}
-    asked = [each for each in form.sketches if each.name in wanted]
-    columns: dict[str, pa.ChunkedArray | pa.Array] = {name: rows[name] for name in rows.column_names}
-    columns |= {each.name: pa.nulls(rows.num_rows, arrow_type(each.type)) for each in form.sketches}
-    if asked:
-        found = _estimates(session(), catalog, warehouse, scan, touched, asked)
-        columns |= _aligned(form, rows, found, asked)
-    return pa.table({name: columns[name] for name in (*(each.name for each in form.plan.fields), VS, VE)})
+@dataclass(frozen=True, slots=True)
+class SketchReader:
+    """Reads sketches on the far engine, whose session it opens when it has to."""
 
+    session: Callable[[], SparkSession]
+    catalog: Catalog
+    warehouse: Warehouse
 
-def _estimates(
-    session: SparkSession,
-    catalog: Catalog,
-    warehouse: Warehouse,
-    scan: SummaryScan,
-    touched: np.ndarray,
-    asked: Sequence[SketchMeasure],
-) -> pa.Table:
-    """The estimates by window and group."""
-    form, state = scan.form, scan.state
-    stored = buckets.visible_buckets(catalog, state.stream_id, scan.commit_id, scan.interval, role=Role.SUMMARY)
-    of = parts_by_original(stored, form.sketch_digest)
-    lacking = [each for each in scan.found.base if each.bucket_id not in of]
-    again = rebuilt_intervals(form.window, touched, lacking, scan.interval)
-    there = [of[each.bucket_id] for each in scan.found.base if each.bucket_id in of]
-    parts = read_buckets(catalog, warehouse, sketch_schema(form), there)
-    starts = parts[WINDOW].to_numpy()
-    low = scan.interval.start if state.aged_to is None else max(scan.interval.start, state.aged_to)
-    merged = (starts >= low) & (starts < scan.interval.end) & ~_within(starts, again)
-    frames = [frame_of_rows(session, parts.filter(pa.array(merged)), arrow_ddl(sketch_schema(form)))]
-    if again:
-        hull = Interval(again[0].start, again[-1].end)
-        read = ArchiveScan(state, scan.commit_id, hull)
-        live = scan_rows(session, catalog, warehouse, read, candidate_buckets(catalog, read))
-        frames.append(_sketched(form, live).where(_condition(again)))
-    keys = [WINDOW, *form.declaration.group]
-    columns = {_column(form.sketches.index(each)): each for each in asked}
-    unions = [f"{_FAMILIES[each.kind][1]}({column}) AS {column}" for column, each in columns.items()]
-    whole = group_sql(union_by_name(frames), [*map(quote_name, keys)], unions)
-    results = [f"{_estimate_sql(each, column)} AS {column}" for column, each in columns.items()]
-    return fetch_rows(select_sql(whole, *map(quote_name, keys), *results))
+    def with_estimates(self, scan: SummaryScan, touched: np.ndarray, rows: pa.Table, names: Iterable[str]) -> pa.Table:
+        """The exact rows of a summary with the columns of its sketches: estimates of those that are named, NULL in the
+        others, in the order of the query. `touched`: the windows that corrections concern."""
+        form, wanted = scan.form, {*names}
+        asked = [each for each in form.sketches if each.name in wanted]
+        columns: dict[str, pa.ChunkedArray | pa.Array] = {name: rows[name] for name in rows.column_names}
+        columns |= {each.name: pa.nulls(rows.num_rows, arrow_type(each.type)) for each in form.sketches}
+        if asked:
+            columns |= _aligned(form, rows, self._estimates(scan, touched, asked), asked)
+        return pa.table({name: columns[name] for name in (*(each.name for each in form.plan.fields), VS, VE)})
+
+    def _estimates(self, scan: SummaryScan, touched: np.ndarray, asked: Sequence[SketchMeasure]) -> pa.Table:
+        """The estimates by window and group."""
+        form, state, session = scan.form, scan.state, self.session()
+        at = (self.catalog, state.stream_id, scan.commit_id, scan.interval)
+        of = parts_by_original(buckets.visible_buckets(*at, role=Role.SUMMARY), form.sketch_digest)
+        lacking = [each for each in scan.found.base if each.bucket_id not in of]
+        again = rebuilt_intervals(form.window, touched, lacking, scan.interval)
+        there = [of[each.bucket_id] for each in scan.found.base if each.bucket_id in of]
+        parts = read_buckets(self.catalog, self.warehouse, sketch_schema(form), there)
+        starts = parts[WINDOW].to_numpy()
+        low = scan.interval.start if state.aged_to is None else max(scan.interval.start, state.aged_to)
+        merged = (starts >= low) & (starts < scan.interval.end) & ~_within(starts, again)
+        frames = [frame_of_rows(session, parts.filter(pa.array(merged)), arrow_ddl(sketch_schema(form)))]
+        if again:
+            read = ArchiveScan(state, scan.commit_id, Interval(again[0].start, again[-1].end))
+            live = scan_rows(session, self.catalog, self.warehouse, read, candidate_buckets(self.catalog, read))
+            frames.append(_sketched(form, live).where(_condition(again)))
+        keys = [WINDOW, *form.declaration.group]
+        columns = {_column(form.sketches.index(each)): each for each in asked}
+        unions = [f"{_FAMILIES[each.kind][1]}({column}) AS {column}" for column, each in columns.items()]
+        whole = group_sql(union_by_name(frames), [*map(quote_name, keys)], unions)
+        results = [f"{_estimate_sql(each, column)} AS {column}" for column, each in columns.items()]
+        return fetch_rows(select_sql(whole, *map(quote_name, keys), *results))
 
 
 def rebuilt_intervals(

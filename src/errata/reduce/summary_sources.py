@@ -27,7 +27,7 @@ from errata.model.query import Query
 from errata.model.reduction import SummaryTrigger
 from errata.model.time import Interval
 from errata.reduce import requests
-from errata.reduce.sketches import with_estimates
+from errata.reduce.sketches import SketchReader
 from errata.reduce.summaries import SummaryReading, plan_summary, read_summary_rows
 
 
@@ -90,7 +90,8 @@ def read_summaries(
             if form.sketches:
                 names = wanted[name]
                 columns = form.declaration.aggregates if names is None else names
-                rows = with_estimates(session, catalog, warehouse, scan, reading.windows, rows, columns)
+                reader = SketchReader(session, catalog, warehouse)
+                rows = reader.with_estimates(scan, reading.windows, rows, columns)
             tables[name] = rows
             readings.append(reading)
     return SummaryRows(tables, tuple(readings))
