@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -25,6 +26,7 @@ from errata.read import stream_scan as scanning
 from errata.read import why as stories
 from errata.read.output import FrameOrTable, fetch_all, sort_rows
 from errata.read.provenance_output import provenance_json
+from errata.read.sampled_scans import mark_reduced_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
     from errata.answer.runs import RunReport
     from errata.archive.ingest.batch import IngestReport
     from errata.psoup.reader import RegisteredReader
+
+
+REMARKS = "errata.remarks"
+"""The metadata of an answer's schema that says what was read, where not all rows were."""
 
 
 class OpenProject:
@@ -82,10 +88,28 @@ class OpenProject:
         """Every version of the rows that have had a key, whose values are given as text."""
         return histories.row_history(self._site, stream, key)
 
-    def ask(self, query: str, *, at: str | int | None = None, as_of: str | int | None = None) -> pa.Table:
-        """A one-time answer, sorted by its columns: of an applied query by its name, or of a text."""
-        with asking.open_answer(self._site, asking.one_time_query(query, at, as_of)) as answer:
-            return _sorted_table(answer.rows, answer.query.columns)
+    def ask(
+        self,
+        query: str,
+        *,
+        at: str | int | None = None,
+        as_of: str | int | None = None,
+        with_error: bool = False,
+    ) -> pa.Table:
+        """A one-time answer, sorted by its columns: of an applied query by its name, or of a text.
+
+        With `with_error`, estimates over streams with TABLESAMPLE have their 95% intervals beside them, `<name>_low`
+        and `<name>_high`. A reduced answer has a column `_reduced`; what was read for it is in the metadata of the
+        table's schema, as `errata.remarks`.
+        """
+        question = replace(asking.one_time_query(query, at, as_of), with_error=with_error)
+        with asking.open_answer(self._site, question) as answer:
+            plan = answer.plan
+            found = _sorted_table(answer.rows, plan.columns)
+            if not plan.remarks:
+                return found
+            told = found.replace_schema_metadata({REMARKS: "\n".join(plan.remarks)})
+            return told if plan.reduced is None else mark_reduced_table(told, plan.reduced)
 
     def scan(
         self,
