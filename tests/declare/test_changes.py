@@ -11,6 +11,7 @@ import pytest
 from errata.declare.changes import StreamChange, StreamChanges, StreamCreation, StreamDrop, plan_stream_changes
 from errata.errors import RefusedError
 from errata.model.columns import Column, ColumnType
+from errata.model.reduction import OnReadCopies, ReducedArchives, SummaryDeclaration
 from errata.model.stream import (
     ARRIVAL_COLUMN,
     AgeOutMode,
@@ -96,6 +97,32 @@ def test_new_streams_are_created_in_order_of_names() -> None:
 )
 def test_what_loses_nothing_is_a_change_in_words(changed: dict[str, Any], expected: str) -> None:
     assert details(**changed) == (expected,)
+
+
+def test_what_is_kept_at_reduced_resolution_is_changed_without_loss() -> None:
+    hourly = SummaryDeclaration("hourly", HOUR, ("symbol",), {"n": "count(*)", "top": "max(price)"})
+    kept = ReducedArchives((0.5, 0.1), OnReadCopies(purge_after=30 * DAY), (hourly,))
+    told = "hourly: count(*) AS n, max(price) AS top by symbol, 1 hour, on append"
+    assert details(reduced=kept) == (
+        "copies none -> 50%, 10%",
+        "on_read none -> dropped above 50%, originals purged after 30 days",
+        f"summaries none -> {told}",
+    )
+    changes = plan_stream_changes(
+        {
+            "quotes": replace(
+                QUOTES, reduced=ReducedArchives(summaries=(replace(hourly, aggregates={"n": "count(*)"}),))
+            )
+        },
+        {"quotes": replace(QUOTES, reduced=kept)},
+        {"quotes": 7},
+    )
+    (change,) = changes.changes
+    assert change.details == (
+        "copies 50%, 10% -> none",
+        "on_read dropped above 50%, originals purged after 30 days -> none",
+        f"summaries {told} -> hourly: count(*) AS n by symbol, 1 hour, on append",
+    )
 
 
 def test_a_landing_is_told_part_by_part() -> None:

@@ -12,7 +12,7 @@ from errata.declare.project import Project
 from errata.declare.queries import load_queries
 from errata.errors import RefusedError, UsageError
 from errata.model.query import CheckedQuery
-from errata.model.reduction import rate_text
+from errata.model.reduction import SummaryDeclaration, rate_text
 from errata.model.stream import LandingFolder, Stream
 from errata.model.time import format_duration
 
@@ -205,6 +205,12 @@ def _landing_text(say: Callable[[LandingFolder], str]) -> Callable[[Stream], str
     return lambda stream: "none" if stream.landing is None else say(stream.landing)
 
 
+def _summary_text(stream: Stream, summary: SummaryDeclaration) -> str:
+    aggregates = ", ".join(f"{sql} AS {name}" for name, sql in summary.aggregates.items())
+    by = ", ".join([*summary.group, stream.span_text(summary.window)])
+    return f"{summary.name}: {aggregates} by {by}, on {summary.when.value}"
+
+
 def _on_read_text(stream: Stream) -> str:
     on_read = stream.reduced.on_read
     if on_read is None:
@@ -227,7 +233,7 @@ _OPTION_TEXTS: Mapping[str, Callable[[Stream], str]] = {
     "horizon": lambda stream: format_duration(stream.horizon),
     "copies": lambda stream: ", ".join(map(rate_text, stream.reduced.copies)) or "none",
     "on_read": _on_read_text,
-    "summaries": lambda stream: ", ".join(each.name for each in stream.reduced.summaries) or "none",
+    "summaries": lambda stream: "; ".join(_summary_text(stream, each) for each in stream.reduced.summaries) or "none",
     "landing path": _landing_text(lambda landing: landing.path),
     "landing settle": _landing_text(lambda landing: format_duration(landing.settle)),
     "landing then": _landing_text(lambda landing: landing.then.value),
