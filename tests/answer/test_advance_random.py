@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -33,14 +34,30 @@ from fixtures.plans.parts import LATEST
 from fixtures.plans.stacks import StackMaker, is_rough
 from fixtures.query_steps import Answered, Run, go_on, rounds
 
-DATA_SETS, ROUNDS = 14, 3
-RANDOM, DIAMONDS, EXAMPLED = 6, 2, 2
+ROUNDS = 3
 PARTLY = 0.4
 """The share of the runs in which queries go in parts towards where their streams have come already."""
 BATCHES = max(1, settings().max_examples // 25)
-"""Batches of steps in Spark, each of which takes 20 times as long as near."""
+"""Batches of steps in Spark, in which a plan takes 20 times as long as near."""
 NEAR_BATCHES = 2 * BATCHES
 SEEDS = seeds(__name__, BATCHES)
+
+
+@dataclass(frozen=True)
+class BatchSize:
+    """How many plans a batch has besides one of each kind, and how many data sets each of them."""
+
+    random: int = 6
+    diamonds: int = 2
+    examples: int = 2
+    data_sets: int = 14
+    anew: float = 1.0
+    """The share of the plans of other routes that are worked out anew as well."""
+
+
+NEAR_SIZE = BatchSize()
+FAR_SIZE = NEAR_SIZE if BATCHES > 1 else BatchSize(random=2, diamonds=1, examples=1, data_sets=24, anew=0.3)
+"""In Spark the time goes into planning: a plan is dear, another data set is not."""
 
 FEW = {**INTERPRETED, "spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.shuffle.partitions": "1"}
 """With so few rows the time goes into starting tasks and jobs."""
@@ -73,13 +90,13 @@ def sharp(make: Callable[[StackMaker], Plan], rng: random.Random) -> Plan:
     return next(plan for plan in iter(lambda: make(maker(rng)), None) if not is_rough(plan))
 
 
-def of_kind(kind: RouteKind, rng: random.Random) -> Trial:
+def of_kind(kind: RouteKind, rng: random.Random, data_sets: int) -> Trial:
     """A random plan that goes by a route, over data of which it says something."""
     make = MAKERS.get(kind)
     for _ in range(5_000):
         plan = sharp(StackMaker.query, rng) if make is None else make(maker(rng))
         if choose_route(rewrite_plan(plan).plan).kind is kind and any(
-            answers(plan, (trial := over(plan, rng)).cases, whole(plan))
+            answers(plan, (trial := over(plan, rng, data_sets)).cases, whole(plan))
         ):
             return trial
     raise AssertionError(f"no random plan goes by the route {kind}")
@@ -91,35 +108,36 @@ def whole(plan: Plan) -> list[int]:
     return [at for at in instants(plan) if at % unit == 0 and at <= LATEST * unit]
 
 
-def over(plan: Plan, rng: random.Random) -> Trial:
+def over(plan: Plan, rng: random.Random, data_sets: int) -> Trial:
     """A plan with random data."""
     data = StackMaker(FromRandom(rng), timed=has_timestamps(plan))
-    return Trial(plan, [data.data(plan) for _ in range(DATA_SETS)])
+    return Trial(plan, [data.data(plan) for _ in range(data_sets)])
 
 
-def trials(rng: random.Random) -> list[tuple[str, Trial]]:
+def trials(rng: random.Random, size: BatchSize) -> list[tuple[str, Trial]]:
     """The plans of a batch, each with what it is."""
-    found = [(f"of kind {kind}", of_kind(kind, rng)) for kind in RouteKind]
-    found += [("random", over(sharp(StackMaker.query, rng), rng)) for _ in range(RANDOM)]
-    found += [("diamond", over(sharp(StackMaker.diamond, rng), rng)) for _ in range(DIAMONDS)]
+    plans = [("random", sharp(StackMaker.query, rng)) for _ in range(size.random)]
+    plans += [("diamond", sharp(StackMaker.diamond, rng)) for _ in range(size.diamonds)]
     name = rng.choice(sorted(TEXTS))
-    found.append((f"outer join: {name}", over(read_query(TEXTS[name], name, pool(timed=False)), rng)))
-    chosen = rng.sample(USABLE, EXAMPLED)
-    return [*found, *((f"example: {name}", over(EXAMPLES[name].plan, rng)) for name in chosen)]
+    plans.append((f"outer join: {name}", read_query(TEXTS[name], name, pool(timed=False))))
+    plans += [(f"example: {name}", EXAMPLES[name].plan) for name in rng.sample(USABLE, size.examples)]
+    found = [(f"of kind {kind}", of_kind(kind, rng, size.data_sets)) for kind in RouteKind]
+    return [*found, *((title, over(plan, rng, size.data_sets)) for title, plan in plans)]
 
 
 def forced(_plan: Plan) -> Route:
     return recompute_route("so that it can be compared")
 
 
-def runs_of(rng: random.Random, *, spread: bool) -> list[Run]:
+def runs_of(rng: random.Random, size: BatchSize, *, spread: bool) -> list[Run]:
     """The runs of a batch. What goes by other routes has to be right also where everything is worked out anew."""
     found = []
-    for title, trial in trials(rng):
+    for title, trial in trials(rng, size):
         course = rounds(rng, trial.plan, trial.cases, ROUNDS)
         run = Run.of(title, trial.plan, course, choose_route, rng)
         found.append(run)
-        if any(each.route.kind is not RouteKind.RECOMPUTED for each in run.queries.values()):
+        others = any(each.route.kind is not RouteKind.RECOMPUTED for each in run.queries.values())
+        if others and rng.random() < size.anew:
             found.append(Run.of(f"{title}, forced to be worked out anew", trial.plan, course, forced, rng))
     for run in found:
         run.spread, run.in_parts = spread, rng.random() < PARTLY
@@ -184,10 +202,10 @@ def unlike_its_feed(query: Answered) -> str:
     return "" if one == other else f"missing: {missing[:5]}, too much: {more[:5]}"
 
 
-def check(engines: Sequence[SparkSession], seed: int, *, spread: bool) -> Counter[RouteKind]:
+def check(engines: Sequence[SparkSession], seed: int, size: BatchSize, *, spread: bool) -> Counter[RouteKind]:
     """All plans of a batch, round by round, the engines taking turns. How many results were compared, by the route that
     they came by."""
-    runs = runs_of(random.Random(seed), spread=spread)
+    runs = runs_of(random.Random(seed), size, spread=spread)
     compared: Counter[RouteKind] = Counter()
     former: dict[int, Answer] = {}
     for place in range(ROUNDS):
@@ -211,7 +229,7 @@ DONE: dict[int, Counter[RouteKind]] = {}
 def test_steps_by_every_route_say_what_the_whole_history_says(spark: SparkSession, batch: int) -> None:
     spread = batch == 0  # one batch runs as in production
     with configured(spark, INTERPRETED if spread else FEW):
-        DONE[batch] = check([spark], SEEDS[batch], spread=spread)
+        DONE[batch] = check([spark], SEEDS[batch], FAR_SIZE, spread=spread)
     assert set(DONE[batch]) == set(RouteKind), "a route was not taken"
     if len(DONE) == BATCHES:
         compared = sum(DONE.values(), Counter[RouteKind]())
@@ -220,9 +238,11 @@ def test_steps_by_every_route_say_what_the_whole_history_says(spark: SparkSessio
 
 @pytest.mark.parametrize("batch", range(NEAR_BATCHES))
 def test_so_do_those_of_the_near_engine(near: SparkSession, batch: int) -> None:
-    assert set(check([near], seeds(f"{__name__} near {batch}", 1)[0], spread=True)) == set(RouteKind)
+    seed = seeds(f"{__name__} near {batch}", 1)[0]
+    assert set(check([near], seed, NEAR_SIZE, spread=True)) == set(RouteKind)
 
 
 def test_what_one_engine_kept_the_other_goes_on_from(spark: SparkSession, near: SparkSession) -> None:
     with configured(spark, FEW):
-        assert set(check([near, spark], seeds(f"{__name__} in turns", 1)[0], spread=False)) == set(RouteKind)
+        seed = seeds(f"{__name__} in turns", 1)[0]
+        assert set(check([near, spark], seed, FAR_SIZE, spread=False)) == set(RouteKind)
