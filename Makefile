@@ -38,7 +38,7 @@ chaos: $(STAMP)  ## ten minutes of kills, four processes at work, the oracle at 
 	@PYTHONPATH=tests $(BIN)/python -m chaos $(ARGS)
 
 outages: $(STAMP)  ## PostgreSQL away for a minute at twenty moments of what Airflow does; about an hour
-	@$(BIN)/pytest tests/airflow/test_outages.py -k any_moment --long $(ARGS)
+	@$(BIN)/pytest tests/airflow/live/test_outages.py -k any_moment --long $(ARGS)
 
 lint: $(STAMP)  ## style, types and the walls between rooms
 	$(BIN)/ruff check
