@@ -8,7 +8,7 @@ SQL; the near engine computes it alike but for long decimals.
 A copy of a bucket at a rate consists of the rows whose hash lies in `sampling_span(rate)`: a pure function of the
 bucket, so it can be made with the bucket or at any later time.
 
-Cost: about 15 ns per row and column of numbers, on whole columns.
+Cost: about ten passes of numpy over each column of numbers; texts are hashed once for each length that occurs.
 """
 
 from __future__ import annotations
