@@ -92,7 +92,8 @@ def test_estimates_are_those_of_the_live_rows(done: Layers, spark: SparkSession)
     sketched = [each for each in done.stored(Role.SUMMARY) if each.groups.low == form.sketch_digest]
     assert len(sketched) == len(done.stored())
     assert read(done, spark)[0] == expected(done), "merged"
-    done.correct((Op.REPLACE, row(17, "a"), {}), (Op.DELETE, key(3, "b"), {}), (Op.INSERT, row(44, "z"), {}))
+    replaced, inserted = a_row(17, "a", 99.0, "z"), row(44, "z")
+    done.correct((Op.REPLACE, replaced, {}), (Op.DELETE, key(3, "b"), {}), (Op.INSERT, inserted, {}))
     rows, reading = read(done, spark)
     assert rows == expected(done)
     assert reading.touched == 3, "the windows of the corrections are sketched again"
