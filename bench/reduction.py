@@ -42,7 +42,7 @@ AMOUNTS = {
     Scale.PAPER: Amounts(
         InsertionAmounts(rows=PAPER_ROWS, rounds=5),
         ReadAmounts(rows=PAPER_ROWS, rounds=7),
-        BesideAmounts(rows=PAPER_ROWS, readers=(0, 1, 2, 3), reductions=(0.0, 0.25, 0.5, 0.75, 0.99), methods=METHODS),
+        BesideAmounts(rows=PAPER_ROWS, readers=(0, 1, 3), reductions=(0.0, 0.25, 0.5, 0.75, 0.99), methods=METHODS),
         PeerAmounts(rows=PAPER_ROWS, rounds=7, reductions=(0.5, 0.75, 0.9, 0.99)),
     ),
 }

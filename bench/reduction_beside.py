@@ -75,16 +75,20 @@ def beside_figures(amounts: BesideAmounts, folder: Path) -> Outcome:
         site = make_site(kept, method)
         take_in(site, files)
         site.catalog.close()
+        # Without readers there is no reduction.
+        alone = _stretch(folder / "stretch", method, files, [], 0.0) if 0 in amounts.readers else None
         for reduction in amounts.reductions:
             names = {method.name: kept}
             if method is ON_READ:
                 names[VACUUMED] = _vacuumed(kept, folder / "vacuumed", reduction)
             for name, project in names.items():
-                for readers in amounts.readers:
+                if alone is not None:
+                    found[name, reduction, 0] = alone
+                for readers in filter(None, amounts.readers):
                     talk.print(f"insertion beside {readers} readers at {reduction:.0%}: {name} …")
                     projects = _copies(project, folder / "read", readers)
                     found[name, reduction, readers] = _stretch(folder / "stretch", method, files, projects, reduction)
-                    shutil.rmtree(folder / "read", ignore_errors=True)
+                    shutil.rmtree(folder / "read")
             shutil.rmtree(folder / "vacuumed", ignore_errors=True)
     shutil.rmtree(folder)
     return outcome(amounts, found)
@@ -109,7 +113,7 @@ def _copies(project: Path, to: Path, readers: int) -> list[Path]:
 def _stretch(
     folder: Path, method: StorageMethod, files: Sequence[Path], projects: Sequence[Path], reduction: float
 ) -> Stretch:
-    """Insert while readers count; a short insertion before it warms up."""
+    """Insert while readers count."""
     site = make_site(folder / "site", method)
     with counting_readers(folder / "readers", projects, STREAM, reduction) as readers:
         began = time.monotonic()
