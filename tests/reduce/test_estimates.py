@@ -1,4 +1,4 @@
-"""Plans over samples on both engines: estimates equal the exact query over rows repeated by their weights, bounds equal
+"""Plans over samples: estimates equal the exact query over rows repeated by their weights, bounds equal
 sums in plain Python, and what cannot be estimated is refused with the reason.
 
 A row that was sampled at rate 1/k stands for k rows. So the exact plan over k copies of each row is the oracle,
@@ -209,7 +209,7 @@ def bounds_of(units: Sequence[Unit], function: str, *, single: bool) -> tuple[fl
     return max(middle - width, seen), middle + width
 
 
-def test_bounds_are_those_of_the_formulas(near: SparkSession, chance: random.Random) -> None:
+def test_bounds_are_those_of_the_formulas(either: SparkSession, chance: random.Random) -> None:
     some = a_sample(chance)
     weights = [max(2, each) for each in some.weights]
     some = Sampled(some.quotes, weights, some.trades, some.names)
@@ -217,7 +217,7 @@ def test_bounds_are_those_of_the_formulas(near: SparkSession, chance: random.Ran
     found = estimated(sql, with_error=True)
     names = ["n", "n_low", "n_high", "c", "c_low", "c_high", "s", "s_low", "s_high", "m", "m_low", "m_high"]
     assert found.columns == names
-    row = dict(zip(names, some.answers(near, found.plan, repeated=False)[0], strict=True))
+    row = dict(zip(names, some.answers(either, found.plan, repeated=False)[0], strict=True))
     rows = [*zip(some.quotes, weights, strict=True)]
     present = [(each["price"], 1.0, 1 / weight) for each, weight in rows]
     ones = [(1.0, 1.0, 1 / weight) for _, weight in rows]
@@ -231,7 +231,7 @@ def test_bounds_are_those_of_the_formulas(near: SparkSession, chance: random.Ran
         assert row[f"{name}_high"] == pytest.approx(high)
 
 
-def test_joined_rows_are_units_of_the_row_that_was_sampled(near: SparkSession, chance: random.Random) -> None:
+def test_joined_rows_are_units_of_the_row_that_was_sampled(either: SparkSession, chance: random.Random) -> None:
     some = a_sample(chance)
     weights = [max(2, each) for each in some.weights]
     some = Sampled(some.quotes, weights, some.trades, some.names)
@@ -240,7 +240,7 @@ def test_joined_rows_are_units_of_the_row_that_was_sampled(near: SparkSession, c
         " AS t ON q.sym = t.sym"
     )
     found = estimated(sql, with_error=True)
-    row = dict(zip(found.columns, some.answers(near, found.plan, repeated=False)[0], strict=True))
+    row = dict(zip(found.columns, some.answers(either, found.plan, repeated=False)[0], strict=True))
     sizes = {sym: [t["size"] for t in some.trades if t["sym"] == sym] for sym in "AB"}
     pairs = [(sizes[str(each["sym"])], 1 / weight) for each, weight in zip(some.quotes, weights, strict=True)]
     counts = [(float(len(each)), float(len(each)), p) for each, p in pairs if each]
