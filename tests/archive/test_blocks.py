@@ -163,7 +163,7 @@ def test_the_demand_is_what_is_really_read(wide: Layers) -> None:
     assert scan_demand(reduced_scan(wide, None), exact).rows == 12_000
     assert scan_demand(reduced_scan(wide, uniform_rates(0.1)), tenth).rows == 1_200
     reading = scan_reading([tenth])
-    assert [(each.version, each.buckets) for each in reading.versions] == [("blocks to 0.1", 2)]
+    assert [(each.version, each.buckets) for each in reading.versions] == [("blocks to 10%", 2)]
     assert (reading.exact_rows, reading.saved_nothing) == (12_000, False)
 
 
@@ -171,13 +171,13 @@ def test_the_smallest_version_that_is_fine_enough_is_opened(make: Make) -> None:
     done = make(inline=False, bucket_rows=500, group=(), reduced=ReducedArchives((0.5, 0.1)))
     done.bring([a_row(at) for at in range(500)], [a_row(500 + at) for at in range(500)])
     for rates, versions in (
-        (uniform_rates(0.05), {"copies at 0.1": 2}),
-        (uniform_rates(0.1), {"copies at 0.1": 2}),
-        (uniform_rates(0.11), {"copies at 0.5": 2}),
+        (uniform_rates(0.05), {"copies at 10%": 2}),
+        (uniform_rates(0.1), {"copies at 10%": 2}),
+        (uniform_rates(0.11), {"copies at 50%": 2}),
         (uniform_rates(0.6), {"originals": 2}),
         (uniform_rates(1.0), {"originals": 2}),
-        (SamplingRates((LOWEST, 500), (0.1, 1.0)), {"copies at 0.1": 1, "originals": 1}),
-        (SamplingRates(rates=(0.05,), column="who", by_value={"a": 0.4}), {"copies at 0.5": 2}),
+        (SamplingRates((LOWEST, 500), (0.1, 1.0)), {"copies at 10%": 1, "originals": 1}),
+        (SamplingRates(rates=(0.05,), column="who", by_value={"a": 0.4}), {"copies at 50%": 2}),
     ):
         found = candidate_buckets(done.house.catalog, reduced_scan(done, rates))
         assert {each.version: each.buckets for each in scan_reading([found]).versions} == versions

@@ -38,7 +38,7 @@ def test_a_sample_is_part_of_all_rows_and_says_what_it_is(filled: Path, errata: 
     every = [row["time"] for row in scanned(errata)]
     half, few = scanned(errata, "--rate", "50%"), scanned(errata, "--reduce", "uniform(0.2)")
     assert {row["time"] for row in few} < {row["time"] for row in half} < set(every)
-    assert all(str(row["_reduced"]).startswith("reduced: quotes at 50%") for row in half)
+    assert all(str(row["_reduced"]).startswith("quotes at 50%") for row in half)
     assert scanned(errata, "--rate", "0.5") == half
     by_age = scanned(errata, "--reduce", "by_age('10 seconds', 0.5)")
     assert {row["time"] for row in by_age} >= set(every[-10:])
@@ -61,7 +61,7 @@ def test_copies_that_are_declared_are_read(filled: Path, errata: Errata) -> None
     (filled / "second.csv").write_text(lines(range(60), minute=1))
     assert errata("ingest", "quotes", str(filled / "second.csv")).code == 0
     done = errata("archive", "scan", "quotes", "--rate", "0.3")
-    assert "copies at 0.5 (1 bucket)" in done.err
+    assert "copies at 50% (1 bucket)" in done.err
     assert "originals (1 bucket)" in done.err
     assert before < {row["time"] for row in scanned(errata, "--rate", "0.3")}
 

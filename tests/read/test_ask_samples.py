@@ -136,7 +136,7 @@ def test_the_answer_says_what_was_read(site: Site) -> None:
     assert plan.reduced == "quotes at 10% by uniform(0.1)"
     (words,) = plan.remarks
     assert words.startswith("reduced: quotes at 10% by uniform(0.1); read ")
-    assert "copies at 0.1 (4 buckets)" in words
+    assert "copies at 10% (4 buckets)" in words
     assert "saved nothing" not in words
 
 

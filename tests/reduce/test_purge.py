@@ -193,7 +193,7 @@ def test_a_reading_says_what_remained(house: House) -> None:
     scan = reduced_scan(done, uniform_rates(0.5))
     found = candidate_buckets(house.catalog, scan)
     read = {each.version: each.size for each in scan_reading([found]).versions}
-    assert read["remains at 0.1"] == sum(each.size for each in remains(done))
+    assert read["remains at 10%"] == sum(each.size for each in remains(done))
     exact = candidate_buckets(house.catalog, ArchiveScan(scan.state, scan.commit_id))
     assert exact.remains == ()
 

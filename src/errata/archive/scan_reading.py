@@ -16,6 +16,7 @@ from errata.archive.sampling import near_sampling_obstacle
 from errata.archive.scan_plan import ArchiveScan, ScanBuckets
 from errata.engine.budget import EngineDemand
 from errata.model.bucket import Bucket
+from errata.model.reduction import rate_text
 
 MAX_BLOCK_VALUES = 4_000_000
 """Values (rows times columns) in blocks of randomised buckets up to which the near engine is handed them. It would read
@@ -29,7 +30,7 @@ class VersionReading:
     """What is read of the buckets of one version."""
 
     version: str
-    """`originals`, `blocks to 0.1`, `copies at 0.1`, `overlays`, or `remains at 0.1` of purged originals."""
+    """`originals`, `blocks to 10%`, `copies at 10%`, `overlays`, or `remains at 10%` of purged originals."""
     buckets: int
     rows: int
     size: int
@@ -69,7 +70,7 @@ def scan_reading(found: Iterable[ScanBuckets]) -> ScanReading:
         for overlay in each.overlays:
             by_version[OVERLAYS].append((overlay.rows, overlay.size))
         for bucket in each.remains:
-            by_version[f"{REMAINS} at {bucket.resolution.rate:.4g}"].append((bucket.rows, bucket.size))
+            by_version[f"{REMAINS} at {rate_text(bucket.resolution.rate)}"].append((bucket.rows, bucket.size))
     versions = tuple(
         VersionReading(version, len(of), sum(rows for rows, _ in of), sum(size for _, size in of))
         for version, of in by_version.items()
@@ -94,8 +95,8 @@ def _blocks_obstacle(scan: ArchiveScan, found: ScanBuckets) -> str | None:
 
 def _version(bucket: Bucket, of: ScanBuckets) -> str:
     if (rate := of.prefixes.get(bucket.bucket_id)) is not None:
-        return f"{BLOCKS} to {read_rate(rate, bucket.rows):.4g}"
-    return f"copies at {bucket.resolution.rate:.4g}" if bucket.original is not None else ORIGINAL
+        return f"{BLOCKS} to {rate_text(read_rate(rate, bucket.rows))}"
+    return f"copies at {rate_text(bucket.resolution.rate)}" if bucket.original is not None else ORIGINAL
 
 
 def _amount(bucket: Bucket, of: ScanBuckets) -> tuple[int, int]:

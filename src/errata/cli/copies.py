@@ -176,7 +176,8 @@ def _drawing(of: ReductionOverview) -> Iterator[str]:
 
 
 def draw_coverage(spans: Sequence[tuple[int, int]], low: int, high: int, width: int) -> str:
-    """A line of blocks: full where spans cover a cell of the axis, low where they cover a part of it."""
+    """A line of blocks: full where spans cover a cell of the axis, but for small gaps between buckets, and low where
+    they cover a part of it."""
     length = high + 1 - low
     covered = [0] * width
     reached = low
@@ -186,7 +187,7 @@ def draw_coverage(spans: Sequence[tuple[int, int]], low: int, high: int, width: 
         for cell in range(begins // length, (ends - 1) // length + 1) if ends > begins else ():
             covered[cell] += min(ends, (cell + 1) * length) - max(begins, cell * length)
         reached = max(reached, last + 1)
-    return "".join("█" if each == length else "▄" if each else " " for each in covered)
+    return "".join("█" if each * 20 >= length * 19 else "▄" if each else " " for each in covered)
 
 
 def _work_lines(of: ReductionOverview) -> Iterator[str]:

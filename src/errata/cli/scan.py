@@ -72,7 +72,7 @@ def scan(
             sample = answer.sample
             # Whoever meets a sample in a file or a pipe must see that it is one.
             marked = sample is not None and sample.reduced and kind is not ExportFormat.TABLE
-            rows = mark_reduced(answer.rows, sample.words) if marked and sample is not None else answer.rows
+            rows = mark_reduced(answer.rows, sample.label) if marked and sample is not None else answer.rows
             print_rows(rows, by, kind, out, limit, title=f"reading {asked.name}", check=answer.pin.check)
     if out is not None:
         print_message(f"wrote {out}, as of commit {answer.scan.commit_id}")
