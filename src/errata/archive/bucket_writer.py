@@ -16,10 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.archive.blocks import randomized_bytes
 from errata.archive.bucket_files import NOT_INLINE, parquet_bytes, store_rows
-from errata.archive.sampling import rows_of_sample, sampling_hashes
-from errata.archive.summary_parts import eager_summaries
 from errata.declare.warehouse import Warehouse
 from errata.intake.convert import canonical_text
 from errata.model.bucket import (
@@ -59,8 +56,15 @@ class BucketWriter:
         if stream.layout is Layout.GROUPED:
             rows = rows.sort_by([(name, "ascending") for name in dict.fromkeys((*stream.group, stream.order))])
         stored = replace(self.store(rows, role, low, high, groups_in(rows, stream.group)), layout=stream.layout)
-        summaries = eager_summaries(stream, self.warehouse, rows, stored, inline=self.inline)
-        return replace(stored, reduced=[*self.copies(rows, stored, stream.reduced.copies), *summaries])
+        copies = self.copies(rows, stored, stream.reduced.copies)
+        return replace(stored, reduced=[*copies, *self._summaries(rows, stored)])
+
+    def _summaries(self, rows: pa.Table, original: NewBucket) -> list[NewBucket]:
+        if not self.stream.reduced.summaries:
+            return []
+        from errata.archive.summary_parts import eager_summaries  # noqa: PLC0415 - most streams have no summaries
+
+        return eager_summaries(self.stream, self.warehouse, rows, original, inline=self.inline)
 
     def store(self, rows: pa.Table, role: Role, low: int, high: int, groups: Groups) -> NewBucket:
         """One bucket of rows whose ranges are known."""
@@ -72,6 +76,8 @@ class BucketWriter:
         finds both or neither; it may be without rows."""
         if not rates:
             return []
+        from errata.archive.sampling import rows_of_sample, sampling_hashes  # noqa: PLC0415 - most streams have no copies
+
         hashes = sampling_hashes(rows, self.stream.key)
         here = (original.vs_min, original.vs_max, original.groups)
         return [self._copy(rows_of_sample(rows, hashes, rate), here, rate) for rate in rates]
@@ -95,6 +101,9 @@ class BucketWriter:
     def _encode(self, role: Role, rows: pa.Table) -> bytes:
         layout = self.stream.layout if role is Role.BASE else Layout.BUCKETS
         if layout is Layout.RANDOMIZED:
+            from errata.archive.blocks import randomized_bytes  # noqa: PLC0415 - most archives have no blocks
+            from errata.archive.sampling import sampling_hashes  # noqa: PLC0415
+
             return randomized_bytes(rows, self._filtered(role), sampling_hashes(rows, self.stream.key))
         return parquet_bytes(rows, self._filtered(role), layout)
 

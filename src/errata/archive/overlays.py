@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from errata.archive.blocks import wanted_row_groups
 from errata.archive.bucket_files import POS
 from errata.archive.bucket_writer import BucketWriter, cut_evenly, groups_in, order_values, value_range
 from errata.archive.schemas import BATCH, LIVE, MASKS, OLD_REVISION, REVISION, conform, overlay_schema, unpack_table
@@ -73,6 +72,8 @@ class BucketSource:
 
     def read_sample(self, warehouse: Warehouse, columns: Sequence[str], rate: float) -> pa.Table:
         """At least the rows of a sample: of a file in blocks, the first."""
+        from errata.archive.blocks import wanted_row_groups  # noqa: PLC0415 - most archives have no blocks
+
         if self.data is not None:
             return self.read(warehouse, columns)
         with warehouse.opened(self.bucket.path or "") as file:

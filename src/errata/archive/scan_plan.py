@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from errata.archive.blocks import read_rate
 from errata.catalog import buckets
 from errata.catalog.database import Catalog
 from errata.catalog.streams import StreamState, aged_to_as_of
@@ -127,7 +126,11 @@ def in_blocks(bucket: Bucket) -> bool:
 
 def _read_bytes(version: Bucket, rate: float) -> float:
     """About the bytes that are read of a version."""
-    return version.size * read_rate(rate, version.rows) if in_blocks(version) else version.size
+    if not in_blocks(version):
+        return version.size
+    from errata.archive.blocks import read_rate  # noqa: PLC0415 - most archives have no blocks
+
+    return version.size * read_rate(rate, version.rows)
 
 
 def _in_place_of(original: Bucket, copy: Bucket) -> Bucket:

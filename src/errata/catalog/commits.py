@@ -23,7 +23,6 @@ from errata.errors import ErrataError, UsageError
 from errata.model.bucket import Role
 from errata.model.columns import parse_digits
 from errata.model.commit import Cause, Commit
-from errata.model.horizon import is_readable
 from errata.model.time import Interval, format_duration, format_instant, parse_instant
 
 NOTICE_CHANNEL = "errata_commits"
@@ -241,6 +240,8 @@ def resolve_as_of(catalog: Catalog, as_of: str | int | None) -> int:
 
 def check_readable(catalog: Catalog, commit_id: int, horizon: int, stream: str, noun: str = "stream") -> None:
     """Refuse a commit whose state of the stream, or of the results of a query, lies behind the horizon."""
+    from errata.model.horizon import is_readable  # noqa: PLC0415 - only reading as of a former commit needs it
+
     following = select(commits.c.at).where(commits.c.commit_id > commit_id).order_by(commits.c.commit_id)
     now = catalog.clock.now()
     with catalog.reading() as connection:

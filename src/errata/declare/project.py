@@ -26,7 +26,6 @@ from errata.declare.queries import (
     read_deferral,
     read_query_file,
 )
-from errata.declare.reduction import check_summary, summary_places
 from errata.declare.section import YamlPlace, YamlProblems, YamlSection, parse_byte_count, parse_whole_number
 from errata.declare.streams import read_relation, read_stream
 from errata.declare.yaml_tree import YamlMapping, parse_yaml
@@ -158,12 +157,19 @@ def _read_project(section: YamlSection, root: Path, environ: Mapping[str, str]) 
     streams = _read_declarations(section.section("streams"), "stream", names, root, read_stream)
     streams |= _read_declarations(section.section("relations"), "relation", names, root, read_relation)
     queries = _read_declarations(section.section("queries"), "query", names, root, read_query_file)
-    for within, stream, summary in summary_places(section.section("streams"), streams):
-        names.take(within, f"summary of {stream.name}", summary)
-        check_summary(within, stream, summary)
+    if any(each.reduced.summaries for each in streams.values()):
+        _check_summaries(section.section("streams"), streams, names)
     check_result_tables(queries.values(), section.problems)
     section.finish()
     return Project(name, catalog, warehouse, spark, streams, root, queries, sweep, section.problems.file)
+
+
+def _check_summaries(section: YamlSection | None, streams: Mapping[str, Stream], names: _UsedNames) -> None:
+    from errata.declare.reduction import check_summary, summary_places  # noqa: PLC0415 - most projects have none
+
+    for within, stream, summary in summary_places(section, streams):
+        names.take(within, f"summary of {stream.name}", summary)
+        check_summary(within, stream, summary)
 
 
 def _read_spark(section: YamlSection | None, environ: Mapping[str, str]) -> SparkSettings:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from errata.declare.files import resolve_location
-from errata.declare.reduction import read_reduction
 from errata.declare.section import YamlSection, parse_whole_number
 from errata.errors import UsageError, unknown_name_error
 from errata.model.bucket import Layout
 from errata.model.columns import Column, ColumnType, TypeKind, check_name, parse_digits
+from errata.model.reduction import NO_REDUCTION, ReducedArchives
 from errata.model.stream import (
     ARRIVAL_COLUMN,
     DEFAULT_BUCKET_ROWS,
@@ -104,8 +104,16 @@ def _read_common(section: YamlSection, columns: DeclaredColumns, order: str, roo
         "on_duplicate": section.choice("on_duplicate", DuplicatePolicy) or DuplicatePolicy.QUARANTINE,
         "horizon": DEFAULT_HORIZON if horizon is None else horizon,
         "landing": _read_landing(section.section("landing"), root),
-        "reduced": read_reduction(section.section("reduce"), columns, lambda text: parse_span(text, timed)),
+        "reduced": _read_reduced(section.section("reduce"), columns, timed=timed),
     }
+
+
+def _read_reduced(section: YamlSection | None, columns: DeclaredColumns, *, timed: bool) -> ReducedArchives:
+    if section is None:
+        return NO_REDUCTION
+    from errata.declare.reduction import read_reduction  # noqa: PLC0415 - most streams have none
+
+    return read_reduction(section, columns, lambda text: parse_span(text, timed))
 
 
 def _make_stream(

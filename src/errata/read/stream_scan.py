@@ -25,8 +25,6 @@ from errata.engine.failures import spark_errors_in_words
 from errata.engine.session import apply_settings
 from errata.errors import UsageError, unknown_name_error
 from errata.intake.convert import canonical_value
-from errata.language.queries import stream_source
-from errata.language.reading.samples import read_reduction
 from errata.language.sampling import SampleClause, sampled_source
 from errata.model.reduction import SamplingRates
 from errata.model.stream import Stream
@@ -113,7 +111,7 @@ def open_scan(site: Site, wanted: StreamScanRequest) -> Iterator[OpenScan]:
     with pins.hold_pin(site.catalog, commit_id, f"scan of {wanted.stream}") as pin, spark_errors_in_words():
         # Planned while the pin is held, so that what is readable stays so.
         scan = plan_scan(site.catalog, wanted if wanted.as_of is None else replace(wanted, as_of=commit_id))
-        clause = None if wanted.reduction is None else read_reduction(wanted.reduction, REDUCTION)
+        clause = None if wanted.reduction is None else _read_clause(wanted.reduction)
         if clause is not None:
             scan = _sampled_scan(site.catalog, scan, clause, site.project.root)
         found = candidate_buckets(site.catalog, scan)
@@ -126,6 +124,12 @@ def open_scan(site: Site, wanted: StreamScanRequest) -> Iterator[OpenScan]:
         yield OpenScan(scan, found, rows, pin, sample)
 
 
+def _read_clause(reduction: str) -> SampleClause:
+    from errata.language.reading.samples import read_reduction  # noqa: PLC0415 - it loads sqlglot
+
+    return read_reduction(reduction, REDUCTION)
+
+
 def _sampled_scan(catalog: Catalog, scan: ArchiveScan, clause: SampleClause, root: Path) -> ArchiveScan:
     """The scan at the rates that a reduction means. Age is counted from the stable point."""
     state = scan.state
@@ -136,6 +140,8 @@ def _sampled_scan(catalog: Catalog, scan: ArchiveScan, clause: SampleClause, roo
 
 
 def _sample_reading(scan: ArchiveScan, found: ScanBuckets, clause: SampleClause) -> SampleReading:
+    from errata.language.queries import stream_source  # noqa: PLC0415 - it loads sqlglot
+
     source = sampled_source(stream_source(scan.state.stream), clause)
     return SampleReading(source, scan.rates or SamplingRates(), scan, found)
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from errata.archive import bucket_writer
+from errata.archive import bucket_files
 from errata.archive.bucket_writer import BucketWriter
 from errata.archive.revisions import locate as locating
 from errata.archive.revisions import locate as probing
@@ -95,7 +95,7 @@ def in_order(table: pa.Table) -> list[dict[str, object]]:
 
 @pytest.fixture(autouse=True)
 def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket_writer, "MAX_ROW_GROUP_ROWS", SMALL_GROUP)
+    monkeypatch.setattr(bucket_files, "MAX_ROW_GROUP_ROWS", SMALL_GROUP)
 
 
 # What is found
@@ -213,7 +213,7 @@ def test_groups_that_the_key_does_not_tell_rule_nothing_out() -> None:
 
 
 def test_little_is_read_here_and_much_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket_writer, "MAX_ROW_GROUP_ROWS", 65_536)
+    monkeypatch.setattr(bucket_files, "MAX_ROW_GROUP_ROWS", 65_536)
     large = index_only(1, 0, 9, size=8 << 20, rows=8 * 65_536)
     none, one = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
     many, most = np.zeros(10_000, dtype=np.int64), np.zeros(100, dtype=np.int64)
