@@ -30,6 +30,7 @@ from errata.errors import ErrataError
 from errata.model.bucket import Bucket, NewBucket
 from errata.model.time import Interval
 
+T = TypeVar("T")
 AnyBucket = TypeVar("AnyBucket", Bucket, NewBucket)
 
 LOCAL_ROWS = 50_000
@@ -70,6 +71,20 @@ def run_tasks(
     if runs_in_process(size):
         return pa.Table.from_batches(do(range(count)), schema)
     return run_spark_tasks(session(), count, count, do, schema)
+
+
+def batches_by_bytes(some: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Pieces of work in their order, as many at a time as read so many bytes; at least one."""
+    batch: list[T] = []
+    total = 0
+    for each in some:
+        if batch and total + size(each) > most:
+            yield batch
+            batch, total = [], 0
+        batch.append(each)
+        total += size(each)
+    if batch:
+        yield batch
 
 
 def run_spark_tasks(

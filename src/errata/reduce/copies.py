@@ -20,7 +20,7 @@ from functools import partial
 import pyarrow as pa
 
 from errata.archive.bucket_files import POS
-from errata.archive.bucket_frames import run_tasks
+from errata.archive.bucket_frames import batches_by_bytes, run_tasks
 from errata.archive.bucket_writer import BucketWriter
 from errata.archive.overlays import BucketSource, bucket_sources
 from errata.archive.scan_plan import in_blocks
@@ -50,7 +50,7 @@ def vacuum_copies(
     def attempt(_: int) -> CopyReport:
         with pinned_stream(site, name, "vacuum of") as state, spark_errors_in_words():
             plan = plan_for(site, state)
-            for done, steps in enumerate(_batches(plan.steps, batch_bytes)):
+            for done, steps in enumerate(batches_by_bytes(plan.steps, lambda step: step.bytes_read, batch_bytes)):
                 on_step(f"copies of {name}: {sum(report.built.values()):,} built, part {done + 1}")
                 _carry_out(site, state, steps, report)
         requests.settle(site.catalog, state.stream_id, plan.asked)
@@ -59,20 +59,6 @@ def vacuum_copies(
     # What has been committed stays, and is not planned again.
     what = f"writer changed the archive of {name} first; the copies made so far stay"
     return optimistic(attempt, give_up(what, "run vacuum again"))
-
-
-def _batches(steps: Iterable[VersionStep], most: int) -> Iterator[list[VersionStep]]:
-    """The steps, as many at a time as read so many bytes."""
-    some: list[VersionStep] = []
-    size = 0
-    for step in steps:
-        if some and size + step.bytes_read > most:
-            yield some
-            some, size = [], 0
-        some.append(step)
-        size += step.bytes_read
-    if some:
-        yield some
 
 
 def _carry_out(site: Site, state: StreamState, steps: Sequence[VersionStep], report: CopyReport) -> None:

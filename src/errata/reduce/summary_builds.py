@@ -16,7 +16,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from errata.archive.bucket_frames import run_tasks
+from errata.archive.bucket_frames import batches_by_bytes, run_tasks
 from errata.archive.overlays import BucketSource, bucket_sources
 from errata.archive.schemas import conform
 from errata.archive.summary_parts import (
@@ -129,7 +129,7 @@ def build_summaries(
             report.commits.append(_commit(site, plan.state, [], plan.undeclared))
             report.dropped = len(plan.undeclared)
         for each in plan.work:
-            for some in _batches(each.missing, batch_bytes):
+            for some in batches_by_bytes(each.missing, lambda bucket: bucket.size, batch_bytes):
                 on_step(f"summarising {name}: {each.form.name}, {report.built:,} buckets done")
                 _build(site, plan.state, each, some, report)
     except BasisConflict:
@@ -154,28 +154,12 @@ def _wanted_buckets(
     return [each for each in base if any(one.meets(each.vs_min, each.vs_max) for one in intervals)]
 
 
-def _batches(missing: Sequence[Bucket], most: int) -> Iterator[list[Bucket]]:
-    some: list[Bucket] = []
-    size = 0
-    for each in missing:
-        if some and size + each.size > most:
-            yield some
-            some, size = [], 0
-        some.append(each)
-        size += each.size
-    if some:
-        yield some
-
-
 def _build(site: Site, state: StreamState, of: SummaryWork, some: Sequence[Bucket], report: SummaryBuildReport) -> None:
     inline = state.inline_bytes < MAX_INLINE_STREAM_BYTES // 2
     build = partial(build_sketches, site, of.form) if of.sketched else partial(build_row_parts, site, of)
     written = build(some, inline=inline)
-    try:
+    with site.discard_on_conflict(each for each, _ in written):
         report.commits.append(_commit(site, state, written, []))
-    except BasisConflict:
-        site.discard([each for each, _ in written])
-        raise
     report.built += len(written)
     report.built_bytes += sum(each.size for each, _ in written)
     report.bytes_read += sum(each.size for each in some)
