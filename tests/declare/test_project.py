@@ -12,17 +12,9 @@ import pytest
 from errata.declare.project import NearMode, NearSettings, Project, SparkSettings, load_project
 from errata.errors import UsageError
 from errata.model.columns import Column, ColumnType
+from errata.model.landing import LandedFileAction, LandingFolder
 from errata.model.reduction import OnReadCopies, ReducedArchives, SummaryDeclaration, SummaryTrigger
-from errata.model.stream import (
-    AgeOutMode,
-    DuplicatePolicy,
-    LandedFileAction,
-    LandingFolder,
-    RelationKind,
-    Retention,
-    RevisionPolicy,
-    Stream,
-)
+from errata.model.stream import AgeOutMode, DuplicatePolicy, RelationKind, Retention, RevisionPolicy, Stream
 from errata.model.time import DAY, HOUR, SECOND
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from errata.declare.project import Project
 from errata.declare.queries import load_queries
 from errata.errors import RefusedError, UsageError
+from errata.model.landing import LandingFolder
 from errata.model.query import CheckedQuery
 from errata.model.reduction import SummaryDeclaration, rate_text
-from errata.model.stream import LandingFolder, Stream
+from errata.model.stream import Stream
 from errata.model.time import format_duration
 
 _NEW_STREAM_ADVICE = "declare a new stream under another name and take the files in again"

@@ -46,6 +46,8 @@ class Role(StrEnum):
     """Of a stream: the rows of a base bucket whose sampling hash lies in the copy's span. It names its original."""
     SUMMARY = "summary"
     """Of a stream: partial aggregates of the rows of a base bucket. It names its original."""
+    MERGE = "merge"
+    """Of a stream with feeds: what the merge remembers between batches. Each batch replaces it."""
     LINEAGE = "lineage"
     """Of a query: for each result the first and the last time of the rows that it was computed from. In the index such
     a bucket reaches from the first of these rows to the last result."""

@@ -9,6 +9,8 @@ from typing import Any
 from errata.errors import UsageError, unknown_name_error
 from errata.model.bucket import Layout
 from errata.model.columns import FLOATING_KINDS, Column, ColumnType, TypeKind, check_name
+from errata.model.feed import NO_FEEDS, MergedFeeds
+from errata.model.landing import LandedFileAction, LandingFolder
 from errata.model.reduction import NO_REDUCTION, ReducedArchives, reduced_from_record, reduced_to_record
 from errata.model.time import DAY, format_duration
 
@@ -55,14 +57,6 @@ class AgeOutMode(StrEnum):
     LAZY = "lazy"
 
 
-class LandedFileAction(StrEnum):
-    """What is done with a landed file that has been taken in."""
-
-    MOVE = "move"
-    DELETE = "delete"
-    KEEP = "keep"
-
-
 @dataclass(frozen=True, slots=True)
 class Retention:
     """How much is kept: a span of the order field behind the stable point, or a number of rows."""
@@ -74,15 +68,6 @@ class Retention:
         given = [amount for amount in (self.span, self.rows) if amount is not None]
         if len(given) != 1 or given[0] <= 0:
             raise UsageError("a retention is a duration or a number of rows, more than zero")
-
-
-@dataclass(frozen=True, slots=True)
-class LandingFolder:
-    """The folder in which a stream's files land."""
-
-    path: str
-    settle: int
-    then: LandedFileAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +95,8 @@ class Stream:
     deleted: str | None = None
     """Of a relation: the boolean column that is true in a version that is a tombstone."""
     reduced: ReducedArchives = NO_REDUCTION
+    merged: MergedFeeds = NO_FEEDS
+    """The feeds that are merged into it; a stream with feeds has no landing folder of its own."""
 
     def __post_init__(self) -> None:
         check_name("stream", self.name)

@@ -19,7 +19,8 @@ from errata.catalog.stream_commits import commit_append
 from errata.catalog.transaction import BatchConflict
 from errata.model.batch import Op
 from errata.model.commit import Cause
-from errata.model.stream import DuplicatePolicy, LandedFileAction, LandingFolder, Stream
+from errata.model.landing import LandedFileAction, LandingFolder
+from errata.model.stream import DuplicatePolicy, Stream
 from errata.model.time import SECOND
 from fixtures.catalog import NOW
 from fixtures.flows import House, a_feed, build, canonical_row
