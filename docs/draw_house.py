@@ -19,6 +19,7 @@ PURPOSES = {
     "reduce": ("samples and summaries", "rates, estimates, copies that readers ask for"),
     "answer": ("changes propagated", "evaluate, correct, replay, publish"),
     "archive": ("buckets", "write, scan, overlay, age out, compact, check"),
+    "merge": ("several feeds to one stream", "elements, algorithms, policies; no catalog, no engine"),
     "declare": ("errata.yaml", "read strictly, compared with the catalog"),
     "intake": ("files to typed rows", "Arrow, no Spark"),
     "engine": ("near and far", "plans to DataFrames, run by Sail or Spark"),
