@@ -90,6 +90,28 @@ def test_apply_shows_the_plan_does_it_and_then_has_nothing_to_do(errata: Errata,
     assert (again.code, again.err) == (0, "nothing to do: the catalog agrees with what is declared\n")
 
 
+REDUCE = """
+    reduce:
+      copies: [50%, 10%]
+      on_read: {purge_after: 30 days}
+      summaries:
+        hourly: {window: 1 hour, group: [symbol], select: {n: count(*)}, when: read}
+"""
+
+REDUCED_PLAN = """\
+    copies 50%, 10%
+    on_read dropped above 50%, originals purged after 30 days
+    summaries hourly: count(*) AS n by symbol, 1 hour, on read
+"""
+
+
+def test_apply_says_what_it_keeps_of_a_new_stream_at_reduced_resolution(errata: Errata, project: Path) -> None:
+    file = project / "errata.yaml"
+    file.write_text(file.read_text().rstrip() + REDUCE)
+    done = errata("apply", "--yes")
+    assert done.err.partition("\n")[2] == f"{PLAN}{REDUCED_PLAN}done in commit 1\n"
+
+
 def test_apply_asks(errata: Errata, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = errata("apply")
     assert done.code == 2

@@ -11,7 +11,7 @@ from errata.cli.console import confirm, print_message
 from errata.cli.options import global_options
 from errata.declare import apply as flow
 from errata.declare.apply import ApplyPlan
-from errata.declare.changes import QueryChanges, StreamCreation
+from errata.declare.changes import QueryChanges, StreamCreation, describe_reduction
 from errata.declare.project import load_project
 from errata.declare.queries import QueryFile
 from errata.errors import EXIT_FAILED
@@ -110,3 +110,4 @@ def _new_stream_lines(create: StreamCreation) -> Iterator[str]:
         kept = count_text(retention.rows, "row") if retention.rows else stream.span_text(retention.span or 0)
         behind = " behind the stable point" if retention.span else ""
         yield f"    kept: {kept}{behind}"
+    yield from (f"    {line}" for line in describe_reduction(stream))

@@ -166,6 +166,11 @@ def describe_stream_change(before: Stream, after: Stream) -> tuple[str, ...]:
     return tuple(details)
 
 
+def describe_reduction(stream: Stream) -> tuple[str, ...]:
+    """What is kept of a new stream at reduced resolution, in words; empty if nothing is."""
+    return tuple(f"{name} {text}" for name in _REDUCED if (text := _OPTION_TEXTS[name](stream)) != "none")
+
+
 def _stream_column_details(before: Stream, after: Stream) -> list[str]:
     details = []
     for column in after.columns:
@@ -239,6 +244,10 @@ _OPTION_TEXTS: Mapping[str, Callable[[Stream], str]] = {
     "landing settle": _landing_text(lambda landing: format_duration(landing.settle)),
     "landing then": _landing_text(lambda landing: landing.then.value),
 }
+
+
+_REDUCED = ("copies", "on_read", "summaries")
+"""The options below `reduce:`."""
 
 
 def _undeclared_refusal(stream: Stream, rows: int) -> RefusedChange:
