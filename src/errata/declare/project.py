@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from errata.declare.feeds import check_feed_queries
 from errata.declare.files import (
     MAX_PROJECT_BYTES,
     catalog_url,
@@ -34,6 +36,9 @@ from errata.model.columns import check_name
 from errata.model.deferral import DEFAULT_DEFERRAL, Deferral
 from errata.model.query import Query
 from errata.model.stream import Stream
+
+if TYPE_CHECKING:
+    from errata.declare.reduction import SummaryPlace
 
 T = TypeVar("T")
 
@@ -154,22 +159,19 @@ def _read_project(section: YamlSection, root: Path, environ: Mapping[str, str]) 
     spark = _read_spark(section.section("spark"), environ)
     sweep = read_deferral(section) or DEFAULT_DEFERRAL
     names = _UsedNames()
-    streams = _read_declarations(section.section("streams"), "stream", names, root, read_stream)
+    summaries: list[SummaryPlace] = []
+    reading = partial(read_stream, summaries=summaries)
+    streams = _read_declarations(section.section("streams"), "stream", names, root, reading)
     streams |= _read_declarations(section.section("relations"), "relation", names, root, read_relation)
     queries = _read_declarations(section.section("queries"), "query", names, root, read_query_file)
-    if any(each.reduced.summaries for each in streams.values()):
-        _check_summaries(section.section("streams"), streams, names)
+    for each in summaries:
+        names.take(each.section, f"summary of {each.of}", each.name)
+        each.check()
+    if any(feed.query for each in streams.values() for feed in each.merged.feeds):
+        check_feed_queries(section.section("streams"), streams, queries)
     check_result_tables(queries.values(), section.problems)
     section.finish()
     return Project(name, catalog, warehouse, spark, streams, root, queries, sweep, section.problems.file)
-
-
-def _check_summaries(section: YamlSection | None, streams: Mapping[str, Stream], names: _UsedNames) -> None:
-    from errata.declare.reduction import check_summary, summary_places  # noqa: PLC0415 - most projects have none
-
-    for within, stream, summary in summary_places(section, streams):
-        names.take(within, f"summary of {stream.name}", summary)
-        check_summary(within, stream, summary)
 
 
 def _read_spark(section: YamlSection | None, environ: Mapping[str, str]) -> SparkSettings:

@@ -9,7 +9,8 @@ reduce:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from errata.declare.section import YamlSection
 from errata.errors import UsageError, unknown_name_error
@@ -144,26 +145,39 @@ def _read_aggregates(section: YamlSection) -> Mapping[str, str]:
     return aggregates
 
 
+@dataclass(frozen=True, slots=True)
+class SummaryPlace:
+    """A summary that could be read, and where it is declared."""
+
+    section: YamlSection
+    """That of the stream's summaries."""
+    of: str
+    """The name of the stream."""
+    summary: SummaryDeclaration
+    stream: Stream | None
+    """What it is planned over; None if the columns of the stream have mistakes, so that it cannot be planned."""
+
+    @property
+    def name(self) -> str:
+        return self.summary.name
+
+    def check(self) -> None:
+        """Note what the summary cannot keep."""
+        # sqlglot takes long to import, and most projects declare no summary.
+        from errata.language.summaries import read_summary  # noqa: PLC0415
+
+        if self.stream is None:
+            return
+        try:
+            read_summary(self.stream, self.summary, f"summary {self.name}")
+        except UsageError as error:
+            self.section.mistake(self.name, error)
+
+
 def summary_places(
-    section: YamlSection | None, declared: Mapping[str, Stream]
-) -> Iterator[tuple[YamlSection, Stream, str]]:
-    """The name of each summary, with the section that it is declared in and its stream; `section` is that of the
-    streams."""
-    for stream in declared.values():
-        within = section
-        for key in (stream.name, "reduce", "summaries"):
-            within = None if within is None else within.section(key)
-        if within is not None:
-            yield from ((within, stream, each.name) for each in stream.reduced.summaries)
-
-
-def check_summary(section: YamlSection, stream: Stream, name: str) -> None:
-    """Note what a declared summary cannot keep; `section` is that of the stream's summaries."""
-    # sqlglot takes long to import, and most projects declare no summary.
-    from errata.language.summaries import read_summary  # noqa: PLC0415
-
-    declared = next(each for each in stream.reduced.summaries if each.name == name)
-    try:
-        read_summary(stream, declared, f"summary {name}")
-    except UsageError as error:
-        section.mistake(name, error)
+    section: YamlSection, name: str, reduced: ReducedArchives, stream: Stream | None
+) -> list[SummaryPlace]:
+    """The summaries of a stream with their places; `section` is that of the stream."""
+    below = section.section("reduce")
+    within = None if below is None else below.section("summaries")
+    return [] if within is None else [SummaryPlace(within, name, each, stream) for each in reduced.summaries]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from errata.declare.feeds import check_no_feeds, read_feeds
 from errata.declare.files import resolve_location
 from errata.declare.section import YamlSection, parse_whole_number
 from errata.errors import UsageError, unknown_name_error
@@ -26,6 +27,9 @@ from errata.model.stream import (
 )
 from errata.model.time import DAY, SECOND, parse_duration
 
+if TYPE_CHECKING:
+    from errata.declare.reduction import SummaryPlace
+
 DEFAULT_SETTLE = 10 * SECOND
 DEFAULT_HORIZON = 7 * DAY
 NONE_WORD = "none"
@@ -37,8 +41,9 @@ _ROWS_RULE = re.compile(r"([\d_]+)\s*rows?")
 UNITS_RULE = re.compile(r"([\d_]+)\s*units?")
 
 
-def read_stream(name: str, section: YamlSection, root: Path) -> Stream | None:
-    """The stream that a section declares; None if it has mistakes, which are noted."""
+def read_stream(name: str, section: YamlSection, root: Path, summaries: list[SummaryPlace]) -> Stream | None:
+    """The stream that a section declares; None if it has mistakes, which are noted. What it declares as summaries is
+    added to `summaries` in any case."""
     before = len(section.problems)
     columns = _read_columns(section)
     order = _read_order(section, columns)
@@ -49,10 +54,15 @@ def read_stream(name: str, section: YamlSection, root: Path) -> Stream | None:
     retention = section.read("retention", lambda text: parse_retention(text, timed))
     age_out = section.choice("age_out", AgeOutMode) or AgeOutMode.SCHEDULED
     how = _read_common(section, columns, order, root)
+    how["merged"] = read_feeds(section, timed=timed, read_landing=lambda below: _read_landing(below, root))
     section.finish()
-    return _make_stream(
-        section, before, columns, StreamRoles(name, key, order, retention=retention, age_out=age_out), how
-    )
+    roles = StreamRoles(name, key, order, retention=retention, age_out=age_out)
+    made = _make_stream(section, before, columns, roles, how)
+    if how["reduced"].summaries:
+        from errata.declare.reduction import summary_places  # noqa: PLC0415 - most streams have none
+
+        summaries += summary_places(section, name, how["reduced"], made or _stream_of_columns(name, columns, order))
+    return made
 
 
 def read_relation(name: str, section: YamlSection, root: Path) -> Stream | None:
@@ -70,6 +80,7 @@ def read_relation(name: str, section: YamlSection, root: Path) -> Stream | None:
     key = _read_names(section, "key", columns)
     _check_key_without_order(section, key, order)
     _check_no_retention(section)
+    check_no_feeds(section)
     deleted = _read_deleted(section, columns, key)
     how = _read_common(section, columns, order, root)
     section.finish()
@@ -134,6 +145,18 @@ def _make_stream(
         )
     except UsageError as error:
         section.problems.add(section.place, error)
+        return None
+
+
+def _stream_of_columns(name: str, columns: DeclaredColumns, order: str) -> Stream | None:
+    """A stream with nothing but its columns, for what is planned over it while it has other mistakes; None if the
+    mistakes are in its columns."""
+    known = tuple(Column(column, kind) for column, kind in columns.items() if kind is not None)
+    if len(known) < len(columns) or order not in columns:
+        return None
+    try:
+        return Stream(name=name, columns=known, key=(order,), order=order)
+    except UsageError:
         return None
 
 
