@@ -187,6 +187,7 @@ def insert_batch(connection: Connection, stream_id: int, entry: Batch) -> int:
                 "bytes": file.bytes,
                 "header": file.header,
                 "changed": file.changed,
+                "feed": file.feed,
             }
             for file in entry.files
         ],

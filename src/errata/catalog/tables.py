@@ -174,10 +174,12 @@ batch_files = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("header", Text),
     Column("changed", BigInteger),
+    Column("feed", String(63)),
     Index(None, "stream_id", "sha256"),
 )
 """The files of a batch; of CSV also the first line, without which no other can be read. `changed` is the modification
-time; NULL: the file was taken in before that was recorded."""
+time; NULL: the file was taken in before that was recorded. `feed` is the feed that delivered it, of a stream with
+feeds."""
 
 batch_splits = Table(
     "batch_splits",

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from sqlalchemy import Connection, Row, bindparam, insert, update
 
@@ -26,6 +26,9 @@ from errata.catalog.tables import streams as streams_table
 from errata.errors import ErrataError
 from errata.model.bucket import Bucket, Role
 from errata.model.commit import Cause
+
+if TYPE_CHECKING:
+    from errata.catalog.feeds import FeedChange
 
 MAX_TRIES = 8
 """Times that work is tried while other writers commit first. Each try after the first means that another writer got
@@ -133,6 +136,8 @@ class Transaction:
     state: Mapping[str, int | None] | None = None
     """New values of the archive's columns. `inline_bytes`, `revisions` and `changed_in` follow from the rest if left
     out. None: the archive stays as it is, and gets no new position."""
+    feeds: FeedChange | None = None
+    """What changes of the stream's feeds, and of what they disagree about."""
 
     is_listed: bool = True
     """Whether the log lists the commit under the archive. Evaluations are listed under the query's name instead."""
@@ -181,6 +186,8 @@ class Transaction:
             )
             revisions += addition.pending
         bucket_writes.count_masked(connection, self.masks)
+        if self.feeds is not None:
+            self.feeds.record(connection, row.stream_id, commit_id)
         if self.state is None:
             return {}
         follows = {"inline_bytes": inline, "revisions": revisions, "changed_in": commit_id}

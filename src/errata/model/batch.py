@@ -70,6 +70,8 @@ class SourceFile:
     """The modification time in microseconds when it was read, by which a change during the read is noticed."""
     header: str | None = None
     """The first line of a CSV file, once it has been opened."""
+    feed: str | None = None
+    """The feed that delivered it, of a stream with feeds."""
 
 
 @dataclass(frozen=True, slots=True)
