@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,20 @@ import pytest
 from errata.declare.project import NearMode, NearSettings, Project, SparkSettings, load_project
 from errata.errors import UsageError
 from errata.model.columns import Column, ColumnType
+from errata.model.feed import (
+    DisagreementPolicy,
+    EmitPolicy,
+    Feed,
+    FeedOrder,
+    FeedProperties,
+    MergedFeeds,
+    MergePolicy,
+    StableRule,
+)
 from errata.model.landing import LandedFileAction, LandingFolder
 from errata.model.reduction import OnReadCopies, ReducedArchives, SummaryDeclaration, SummaryTrigger
 from errata.model.stream import AgeOutMode, DuplicatePolicy, RelationKind, Retention, RevisionPolicy, Stream
-from errata.model.time import DAY, HOUR, SECOND
+from errata.model.time import DAY, HOUR, SECOND, parse_instant
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 GOLDEN = Path(__file__).with_name("mistakes.txt")
@@ -59,9 +70,9 @@ class TestCompleteExample:
         assert project.warehouse == f"{tmp_path}/warehouse"
         near = NearSettings(NearMode.AUTO, 2_000_000, 256 * 1024 * 1024)
         assert project.spark == SparkSettings("local[*]", None, {"spark.driver.memory": "2g"}, near)
-        assert list(project.streams) == ["quotes", "readings", "notes", "companies"]
+        assert list(project.streams) == ["quotes", "readings", "notes", "trades", "companies"]
         assert project.streams["companies"].relation is RelationKind.NRR
-        assert list(project.queries) == ["avg_5m", "named"]
+        assert list(project.queries) == ["avg_5m", "named", "trades_v1"]
         assert project.streams["quotes"] == Stream(
             name="quotes",
             columns=columns(time="timestamp", symbol="string", price="double"),
@@ -86,6 +97,33 @@ class TestCompleteExample:
             retention=Retention(span=1_000_000),
             slack=100,
             max_ahead=None,
+        )
+        assert project.streams["trades"] == Stream(
+            name="trades",
+            columns=columns(
+                symbol="string", at="timestamp", n="bigint", price="double", version="bigint", until="timestamp"
+            ),
+            key=("symbol", "at", "n"),
+            order="at",
+            merged=MergedFeeds(
+                (
+                    Feed(
+                        "nyse",
+                        LandingFolder(f"{tmp_path}/landing/nyse", 10 * SECOND, LandedFileAction.MOVE),
+                        properties=FeedProperties(FeedOrder.ORDERED, ties_fixed=True, adjusts=False, complete=True),
+                        stable=StableRule.MARKS,
+                    ),
+                    Feed(
+                        "mirror",
+                        LandingFolder(f"{tmp_path}/landing/mirror", 5 * SECOND, LandedFileAction.MOVE),
+                        joins_at=parse_instant("2026-11-01"),
+                    ),
+                    Feed("old_plan", query="trades_v1"),
+                ),
+                MergePolicy(EmitPolicy.FRACTION, 0.5, DisagreementPolicy.LATEST, "version", 2),
+                end="until",
+                occurrence="n",
+            ),
         )
         assert project.streams["notes"] == Stream(
             name="notes",
@@ -112,7 +150,7 @@ class TestCompleteExample:
 
     def test_the_page_explains_every_key(self) -> None:
         explained = set(re.findall(r"^\| `([a-z_.]+)` \|", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE))
-        assert explained >= set(Stream.__dataclass_fields__) - {"name", "landing", "relation", "reduced"}
+        assert explained >= set(Stream.__dataclass_fields__) - {"name", "landing", "relation", "reduced", "merged"}
         assert explained >= {"kind", "relations", "queries", "sql", "emit"}
         assert {
             "landing.path",
@@ -121,6 +159,12 @@ class TestCompleteExample:
             "reduce.copies",
             "reduce.on_read",
             "reduce.summaries",
+            "feeds",
+            "merge.emit",
+            "merge.disagreement",
+            "merge.quorum",
+            *(each.name for each in fields(MergedFeeds) if each.name not in ("feeds", "policy")),
+            *("query", "order", "ties", "adjusts", "complete", "stable", "from"),
             "spark.master",
             "spark.remote",
             "spark.conf",
@@ -318,6 +362,45 @@ MISTAKES = {
     "a relation in blocks": (
         "project: p\nrelations:\n  c: {kind: nrr, columns: {id: int, at: timestamp}, key: [id], order: at,"
         " layout: randomized}\n"
+    ),
+    "feeds that are not declared": stream_text(merge="{emit: first}", end="until", occurrence="n"),
+    "feeds without a feed": stream_text(feeds="{}"),
+    "feeds that differ in case": stream_text(feeds="{a: {}, A: {}}"),
+    "a feed with a bad name": stream_text(feeds="{my-feed: {}}"),
+    "a feed that is a path": stream_text(feeds="{a: landing/a}"),
+    "a feed with every mistake": stream_text(
+        feeds="{a: {landing: {settle: 5}, query: q, order: weak, ties: some, adjusts: maybe, complete: 1, stable: on,"
+        " from: soon, slack: 5}}"
+    ),
+    "a feed from a folder and a query": stream_text(feeds="{a: {landing: in, query: q}, b: {}}"),
+    "a feed with fixed ties and no order": stream_text(feeds="{a: {ties: fixed}}"),
+    "a feed from a query that is not there": stream_text(feeds="{a: {query: quots}}") + "queries: {quotas: q.sql}\n",
+    "a feed of a bigint from a date": stream_text(
+        columns="{time: bigint, symbol: string}", feeds="{a: {from: 2026-01-01}}"
+    ),
+    "a merge with every mistake": stream_text(
+        feeds="{a: {}, b: {}}", merge="{emit: last, disagreement: newest, quorum: 0, order: none}"
+    ),
+    "a merge that says too much": stream_text(
+        feeds="{a: {}, b: {}}", merge="{emit: first 0.5, disagreement: leader version}"
+    ),
+    "a merge that says too little": stream_text(
+        feeds="{a: {}, b: {}}", merge="{emit: fraction most, disagreement: latest}"
+    ),
+    "a quorum of more than there are": stream_text(feeds="{a: {}, b: {}}", merge="{quorum: 3}"),
+    "feeds beside a landing folder": stream_text(feeds="{a: {}}", landing="{path: in}"),
+    "feeds ordered by arrival": stream_text(feeds="{a: {}}", order=""),
+    "feeds whose corrections are ignored": stream_text(feeds="{a: {}}", on_revision="ignore"),
+    "a version that is not a column": stream_text(feeds="{a: {}}", merge="{disagreement: latest prise}"),
+    "a version in the key": stream_text(feeds="{a: {}}", merge="{disagreement: latest symbol}"),
+    "an end that is not a column": stream_text(feeds="{a: {}}", end="until"),
+    "an end of another type": stream_text(feeds="{a: {}}", end="price"),
+    "an end that is the order": stream_text(feeds="{a: {}}", end="time"),
+    "an occurrence outside of the key": stream_text(feeds="{a: {}}", occurrence="price"),
+    "an occurrence of text": stream_text(feeds="{a: {}}", occurrence="symbol"),
+    "a relation with feeds": (
+        "project: p\nrelations:\n  c: {kind: nrr, columns: {id: int, at: timestamp}, key: [id], order: at,"
+        " feeds: {a: {}}, merge: {quorum: 1}}\n"
     ),
     "a variable that is not set": "project: p\ncatalog: ${ERRATA_CATALOG}\n",
     "a variable that leaves nothing": "project: ${NAME:-}\n",

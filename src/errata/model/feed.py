@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from errata.errors import UsageError
 from errata.model.columns import check_name
-from errata.model.landing import LandingFolder
+from errata.model.landing import LandingFolder, landing_from_record, landing_to_record
 from errata.model.time import LOWEST
 
 MAX_FEEDS = 64
@@ -141,8 +142,8 @@ class MergedFeeds:
     repeat."""
 
     def __post_init__(self) -> None:
-        names = [feed.name for feed in self.feeds]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        names = [feed.name.lower() for feed in self.feeds]
+        twice = sorted({feed.name for feed in self.feeds if names.count(feed.name.lower()) > 1})
         if twice:
             raise UsageError(f"feed {twice[0]} is declared twice", how="give each feed a name of its own")
         if len(self.feeds) > MAX_FEEDS:
@@ -163,3 +164,58 @@ class MergedFeeds:
 
 
 NO_FEEDS = MergedFeeds()
+
+
+def feeds_to_record(merged: MergedFeeds) -> dict[str, Any]:
+    """The feeds as a JSON object, which `feeds_from_record` reads."""
+    policy = merged.policy
+    return {
+        "feeds": [_feed_to_record(feed) for feed in merged.feeds],
+        "emit": policy.emit.value,
+        "fraction": policy.fraction,
+        "disagreement": policy.disagreement.value,
+        "version": policy.version,
+        "quorum": policy.quorum,
+        "end": merged.end,
+        "occurrence": merged.occurrence,
+    }
+
+
+def _feed_to_record(feed: Feed) -> dict[str, Any]:
+    return {
+        "name": feed.name,
+        "landing": landing_to_record(feed.landing),
+        "query": feed.query,
+        "order": feed.properties.order.value,
+        "ties_fixed": feed.properties.ties_fixed,
+        "adjusts": feed.properties.adjusts,
+        "complete": feed.properties.complete,
+        "stable": feed.stable.value,
+        "joins_at": feed.joins_at,
+    }
+
+
+def feeds_from_record(record: dict[str, Any] | None) -> MergedFeeds:
+    """The feeds in a record of `feeds_to_record`."""
+    if record is None:
+        return NO_FEEDS
+    policy = MergePolicy(
+        EmitPolicy(record["emit"]),
+        record["fraction"],
+        DisagreementPolicy(record["disagreement"]),
+        record["version"],
+        record["quorum"],
+    )
+    feeds = tuple(_feed_from_record(each) for each in record["feeds"])
+    return MergedFeeds(feeds, policy, record["end"], record["occurrence"])
+
+
+def _feed_from_record(record: dict[str, Any]) -> Feed:
+    return Feed(
+        record["name"],
+        landing_from_record(record["landing"]),
+        record["query"],
+        FeedProperties(FeedOrder(record["order"]), record["ties_fixed"], record["adjusts"], record["complete"]),
+        StableRule(record["stable"]),
+        record["joins_at"],
+    )

@@ -9,8 +9,8 @@ from typing import Any
 from errata.errors import UsageError, unknown_name_error
 from errata.model.bucket import Layout
 from errata.model.columns import FLOATING_KINDS, Column, ColumnType, TypeKind, check_name
-from errata.model.feed import NO_FEEDS, MergedFeeds
-from errata.model.landing import LandedFileAction, LandingFolder
+from errata.model.feed import NO_FEEDS, MergedFeeds, feeds_from_record, feeds_to_record
+from errata.model.landing import LandingFolder, landing_from_record, landing_to_record
 from errata.model.reduction import NO_REDUCTION, ReducedArchives, reduced_from_record, reduced_to_record
 from errata.model.time import DAY, format_duration
 
@@ -122,6 +122,7 @@ class Stream:
         self._check_layout()
         self._check_relation()
         self._check_purging()
+        self._check_feeds()
         if not self.key:
             raise UsageError("a stream needs a key", why="corrections name the row they correct by its key")
         if self.bucket_rows < 1 or self.slack < 0 or self.horizon < 0:
@@ -172,6 +173,62 @@ class Stream:
                 why=f"a later row may have the key of a purged one, and a sample would then have both; {self.order}"
                 " is not part of the key",
                 how=f"add {self.order} to the key, or leave purge_after out",
+            )
+
+    def _check_feeds(self) -> None:
+        if self.merged.is_empty:
+            return
+        if self.relation is not None or self.ordered_on_arrival:
+            what = "a relation" if self.relation is not None else "a stream that is ordered by the time of arrival"
+            raise UsageError(
+                f"{what} has no feeds",
+                why="feeds are merged by key and event time: the same row has the same in each of them",
+                how="leave feeds out, or declare a stream with `order:`",
+            )
+        if self.landing is not None:
+            raise UsageError(
+                "a stream with feeds has no landing folder of its own",
+                why="of a file in it, nobody could tell which feed it is from",
+                how="move `landing:` into the feed that it belongs to",
+            )
+        if self.on_revision is RevisionPolicy.IGNORE:
+            raise UsageError(
+                "a stream with feeds cannot ignore corrections",
+                why="what one feed adjusts, withdraws or says otherwise than another is a correction of the stream",
+                how="declare on_revision: history or results",
+            )
+        self._check_lifetimes()
+        version = self.merged.policy.version
+        if version is not None and version not in self.names:
+            raise unknown_name_error("column in disagreement", version, self.names)
+        if version is not None and version in (*self.key, self.order, self.merged.end):
+            raise UsageError(
+                f"column {version} cannot be the version in disagreement",
+                why="rows that disagree have the same key, and are told apart by the version",
+                how="name a column outside of key, order and end",
+            )
+
+    def _check_lifetimes(self) -> None:
+        """The columns that a merge gives a meaning: the end of a row's lifetime, and the number of equal rows."""
+        end, occurrence = self.merged.end, self.merged.occurrence
+        for role, name in (("end", end), ("occurrence", occurrence)):
+            if name is not None and name not in self.names:
+                raise unknown_name_error(f"column in {role}", name, self.names)
+        if end is not None and (end in (*self.key, self.order) or self.column(end).type != self.order_type):
+            raise UsageError(
+                f"column {end} cannot be the end of a row's lifetime",
+                why=f"the end is of the order's type, {self.order_type}, and it changes, which a key cannot",
+                how=f"name a column of type {self.order_type} outside of key and order",
+            )
+        if occurrence is not None and (
+            occurrence not in self.key
+            or occurrence == self.order
+            or self.column(occurrence).type.kind is not TypeKind.BIGINT
+        ):
+            raise UsageError(
+                f"column {occurrence} cannot number equal rows",
+                why="equal rows are told apart by the number alone, and Errata gives it",
+                how="name a bigint column of the key that is not the order",
             )
 
     def _check_columns(self) -> None:
@@ -233,7 +290,6 @@ class Stream:
 
 def stream_to_record(stream: Stream) -> dict[str, Any]:
     """The declaration as a JSON object, which `stream_from_record` reads."""
-    landing = stream.landing
     return {
         "columns": {column.name: str(column.type) for column in stream.columns},
         "key": list(stream.key),
@@ -248,15 +304,16 @@ def stream_to_record(stream: Stream) -> dict[str, Any]:
         "on_revision": stream.on_revision.value,
         "on_duplicate": stream.on_duplicate.value,
         "horizon": stream.horizon,
-        "landing": landing and {"path": landing.path, "settle": landing.settle, "then": landing.then.value},
+        "landing": landing_to_record(stream.landing),
         **({} if stream.relation is None else {"relation": stream.relation.value, "deleted": stream.deleted}),
         **({} if stream.reduced.is_empty else {"reduce": reduced_to_record(stream.reduced)}),
+        **({} if stream.merged.is_empty else {"merge": feeds_to_record(stream.merged)}),
     }
 
 
 def stream_from_record(name: str, record: dict[str, Any]) -> Stream:
     """The declaration in a record of `stream_to_record`."""
-    landing, retention, relation = record["landing"], record["retention"], record.get("relation")
+    retention, relation = record["retention"], record.get("relation")
     return Stream(
         name=name,
         columns=tuple(Column(name, ColumnType.parse(kind)) for name, kind in record["columns"].items()),
@@ -272,8 +329,9 @@ def stream_from_record(name: str, record: dict[str, Any]) -> Stream:
         on_revision=RevisionPolicy(record["on_revision"]),
         on_duplicate=DuplicatePolicy(record["on_duplicate"]),
         horizon=record["horizon"],
-        landing=landing and LandingFolder(landing["path"], landing["settle"], LandedFileAction(landing["then"])),
+        landing=landing_from_record(record["landing"]),
         relation=relation and RelationKind(relation),
         deleted=record.get("deleted"),
         reduced=reduced_from_record(record.get("reduce")),
+        merged=feeds_from_record(record.get("merge")),
     )
