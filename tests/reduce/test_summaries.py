@@ -14,16 +14,20 @@ import pytest
 
 from errata.archive.upkeep.ageing import age_out
 from errata.archive.upkeep.vacuum import run_vacuum
-from errata.catalog import streams
+from errata.catalog import streams, transaction
+from errata.catalog.transaction import BasisConflict
+from errata.declare.site import Site
+from errata.errors import ErrataError
 from errata.language.summaries import SummaryForm, summary_forms
 from errata.model.batch import Op
-from errata.model.bucket import Layout, Role
+from errata.model.bucket import Bucket, Layout, Role
 from errata.model.reduction import ReducedArchives, SummaryDeclaration, SummaryTrigger
+from errata.model.reduction_request import RequestMethod
 from errata.model.stream import Retention
-from errata.model.time import EVERYTHING, Interval
+from errata.model.time import DAY, EVERYTHING, Interval
 from errata.reduce import requests, summary_builds
 from errata.reduce.summaries import SummaryReading, merged_windows, plan_summary, read_summary_rows, whole_windows
-from errata.reduce.summary_builds import build_summaries, plan_summaries
+from errata.reduce.summary_builds import SummaryWork, build_summaries, plan_summaries
 from fixtures.chance import seeds
 from fixtures.flows import Builder
 from fixtures.layers import Layers, a_row, compacted, key, layers, plain
@@ -201,23 +205,47 @@ def test_parts_leave_with_their_bucket_and_with_their_declaration(house_of: Buil
     assert (report.dropped, report.built) == (1, 1)
 
 
-def test_work_of_a_lost_race_is_thrown_away(house_of: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = summarised(house_of, declared(when=SummaryTrigger.READ), bucket_rows=50)
+def test_work_of_a_lost_race_is_thrown_away_and_planned_anew(
+    house_of: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = summarised(house_of, declared(when=SummaryTrigger.READ), bucket_rows=50, horizon=0)
     done.inline = False
     done.bring([a_row(1)], [a_row(2)])
     asked_for(done)
+    before = {each.bucket_id for each in done.stored()}
     built = summary_builds.build_row_parts
+    read_first: list[set[int]] = []
 
-    def compact_meanwhile(*how: Any, **more: Any) -> Any:
-        found = built(*how, **more)
-        compacted(done, everything=True)
+    def compact_meanwhile(site: Site, of: SummaryWork, some: Sequence[Bucket], **more: Any) -> Any:
+        read_first.append({each.bucket_id for each in some})
+        found = built(site, of, some, **more)
+        if len(read_first) == 1:
+            compacted(done, everything=True)
+            assert not run_vacuum(done.house.site, grace=9 * DAY).freed, "what is being read is pinned"
         return found
 
     monkeypatch.setattr(summary_builds, "build_row_parts", compact_meanwhile)
-    assert build_summaries(done.house.site, done.name).built == 0
-    monkeypatch.undo()
-    assert not [path for path in done.house.files() if "/summary/" in path]
-    assert build_summaries(done.house.site, done.name).built == 1
+    monkeypatch.setattr(summary_builds, "MAX_INLINE_STREAM_BYTES", 0)
+    report = build_summaries(done.house.site, done.name)
+    after = {each.bucket_id for each in done.stored()}
+    assert (report.built, len(report.commits)) == (1, 1)
+    assert read_first == [before, after]
+    assert len([path for path in done.house.files() if "/summary/" in path]) == 1
+    assert requests.pending(done.house.catalog, done.standing.stream_id, RequestMethod.SUMMARY)[0].readers == 0
+
+
+def test_a_race_that_is_lost_each_time_is_an_error(house_of: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = summarised(house_of, declared(when=SummaryTrigger.READ))
+    done.bring([a_row(1)])
+    asked_for(done)
+
+    def lose(*_how: Any) -> int:
+        raise BasisConflict
+
+    monkeypatch.setattr(transaction, "WAIT_SECONDS", 0)
+    monkeypatch.setattr(summary_builds, "commit_reduced", lose)
+    with pytest.raises(ErrataError, match="run vacuum again"):
+        build_summaries(done.house.site, done.name)
 
 
 @pytest.mark.parametrize(

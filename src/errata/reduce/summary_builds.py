@@ -5,7 +5,8 @@ lazy ones once readers have asked for them, and all sketches. Parts of definitio
     build     some buckets at a time: read their rows, write their parts
     commit    the parts of these buckets, if the buckets are still visible; else what was written is thrown away
 
-Each commit is a whole step, and the plan follows from the index alone: a run that was killed is simply run again.
+Each commit is a whole step, and the plan follows from the index alone: a run that was killed is simply run again, and
+one that another writer has overtaken plans what is left anew. A pin keeps the files that are read.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ from errata.archive.summary_parts import (
     store_row_parts,
 )
 from errata.archive.task_reports import bucket_from_row, bucket_report, report_schema
-from errata.catalog import buckets, streams
+from errata.catalog import buckets
 from errata.catalog.reduced_commits import commit_reduced
 from errata.catalog.streams import StreamState
-from errata.catalog.transaction import BasisConflict
-from errata.declare.site import ProgressCallback, Site
+from errata.catalog.transaction import give_up, optimistic
+from errata.declare.site import ProgressCallback, Site, pinned_stream
 from errata.declare.warehouse import Warehouse
+from errata.engine.failures import spark_errors_in_words
 from errata.intake.types import arrow_schema
 from errata.language.summaries import SummaryForm
 from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Bucket, NewBucket, Role
@@ -96,8 +98,13 @@ class SummaryBuildReport:
 
 def plan_summaries(site: Site, name: str) -> SummaryPlan:
     """What there is to do, from the index and from what readers asked for."""
+    with pinned_stream(site, name, "planning summaries of") as state:
+        return _plan_for(site, state)
+
+
+def _plan_for(site: Site, state: StreamState) -> SummaryPlan:
+    """The same for a stream whose state is pinned."""
     catalog = site.catalog
-    state = streams.stream_state(catalog, name)
     at = (catalog, state.stream_id, state.changed_in)
     stored = buckets.visible_buckets(*at, role=Role.SUMMARY)
     forms = cached_forms(state.stream)
@@ -121,23 +128,35 @@ def plan_summaries(site: Site, name: str) -> SummaryPlan:
 def build_summaries(
     site: Site, name: str, on_step: ProgressCallback = lambda _: None, batch_bytes: int = BUILD_BYTES
 ) -> SummaryBuildReport:
-    """Do what there is to do for a stream. A conflict with another writer leaves the rest to the next run."""
-    plan, report = plan_summaries(site, name), SummaryBuildReport(name)
-    try:
-        if plan.undeclared:
-            on_step(f"dropping parts of summaries of {name} that are no longer declared")
-            report.commits.append(_commit(site, plan.state, [], plan.undeclared))
-            report.dropped = len(plan.undeclared)
-        for each in plan.work:
-            for some in batches_by_bytes(each.missing, lambda bucket: bucket.size, batch_bytes):
-                on_step(f"summarising {name}: {each.form.name}, {report.built:,} buckets done")
-                _build(site, plan.state, each, some, report)
-    except BasisConflict:
-        on_step(f"{name} has been changed by another writer; what is left is done by the next run")
+    """Do what there is to do for a stream."""
+    report = SummaryBuildReport(name)
+
+    def attempt(_: int) -> SummaryBuildReport:
+        with pinned_stream(site, name, "summarising") as state, spark_errors_in_words():
+            plan = _plan_for(site, state)
+            _carry_out(site, plan, report, on_step, batch_bytes)
+        if plan.asked:
+            requests.settle(site.catalog, state.stream_id, plan.asked)
         return report
-    if plan.asked:
-        requests.settle(site.catalog, plan.state.stream_id, plan.asked)
-    return report
+
+    # What has been committed stays, and is not planned again.
+    what = f"writer changed the archive of {name} first; the parts of summaries built so far stay"
+    return optimistic(attempt, give_up(what, "run vacuum again"))
+
+
+def _carry_out(
+    site: Site, plan: SummaryPlan, report: SummaryBuildReport, on_step: ProgressCallback, batch_bytes: int
+) -> None:
+    """Drop what is not declared any more, and build what is missing, some buckets at a time."""
+    name = report.stream
+    if plan.undeclared:
+        on_step(f"dropping parts of summaries of {name} that are no longer declared")
+        report.commits.append(_commit(site, plan.state, [], plan.undeclared))
+        report.dropped += len(plan.undeclared)
+    for each in plan.work:
+        for some in batches_by_bytes(each.missing, lambda bucket: bucket.size, batch_bytes):
+            on_step(f"summarising {name}: {each.form.name}, {report.built:,} buckets done")
+            _build(site, plan.state, each, some, report)
 
 
 def _wanted_buckets(
