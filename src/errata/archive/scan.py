@@ -17,12 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from errata.archive.bucket_frames import LOCAL_ROWS, RowsWanted, bucket_frame
 from errata.archive.overlays import bucket_sources, identity_columns, read_overlays
-from errata.archive.sampling import near_sampling_obstacle
 from errata.archive.scan_filter import filter_scan, order_literal, with_rate_column
 from errata.archive.scan_plan import ArchiveScan, ScanBuckets, candidate_buckets
 from errata.archive.schemas import LIVE, MASKS, OLD_REVISION, REVISION, overlay_schema
@@ -36,7 +34,6 @@ from errata.engine.frames import (
     select_sql,
     union_by_name,
 )
-from errata.engine.near import is_near
 from errata.engine.plans.node_rows import quote_name
 from errata.intake.types import arrow_schema
 from errata.model.bucket import Bucket
@@ -61,10 +58,10 @@ def scan_rows(
     with_rate: bool = False,
 ) -> DataFrame:
     """The rows of a scan, in no particular order; `found` are its candidate buckets, if they are known already. With
-    `with_rate`, a further column has the rate at which each row was sampled."""
+    `with_rate`, a further column has the rate at which each row was sampled. Which engine may read a sample is said
+    beforehand, by `scan_reading.scan_demand`."""
     found = candidate_buckets(catalog, scan) if found is None else found
     stream = scan.state.stream
-    _check_engine(session, scan)
     rows = (
         _overlaid_rows(session, catalog, warehouse, scan, found)
         if found.overlays
@@ -91,12 +88,6 @@ def _remaining_rows(
         sampled = replace(scan, state=replace(scan.state, aged_to=None), rates=rates)
         parts.append((_base_rows(session, catalog, warehouse, sampled, ScanBuckets(some)), rates))
     return parts
-
-
-def _check_engine(session: SparkSession, scan: ArchiveScan) -> None:
-    """A sample that near cannot tell is the far engine's work, as `scan_reading.scan_demand` says beforehand."""
-    if scan.sampled is not None and is_near(session) and (why := near_sampling_obstacle(scan.state.stream)):
-        raise PySparkException(why)
 
 
 def _overlaid_rows(
