@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from errata.model.feed import MergeAlgorithm
+from errata.model.feed import FeedProperties, MergeAlgorithm
 from errata.model.time import LOWEST
 
 BATCH = "_batch"
@@ -91,6 +91,8 @@ class BrokenGuarantee:
     pos: int
     what: str
     """Such as `at 10:04 after 10:07`."""
+    left: FeedProperties
+    """What the feed still guarantees."""
 
 
 @dataclass(frozen=True, slots=True)
