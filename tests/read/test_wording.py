@@ -9,12 +9,12 @@ import json
 import pytest
 
 from errata.model.commit import Cause, Commit
+from errata.model.counts import count_text
 from errata.read.tables import OutputFormat, TableField, print_records
 from errata.read.wording import (
     byte_size_text,
     commit_author,
     commit_summary,
-    count_text,
     event_time_distance,
     event_time_short,
     event_time_text,

@@ -151,7 +151,7 @@ def test_a_pilot_leads_to_the_rate_that_its_width_asks_for() -> None:
         ("uniform(-0.1)", "a sampling rate of -0.1 cannot be read"),
         ("uniform('0.1')", "a rate is a number"),
         ("uniform(TRUE)", "a rate is a number"),
-        ("uniform(0.1, 0.2)", "uniform takes 1 arguments, not 2"),
+        ("uniform(0.1, 0.2)", "uniform takes 1 argument, not 2"),
         ("by_age('1 day')", "by_age takes 2 or 3 arguments, not 1"),
         ("by_age('soon', 0.5)", "soon"),
         ("by_age(1, 0.5)", "a span of time is a text, such as '1 day'"),

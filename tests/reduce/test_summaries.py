@@ -261,6 +261,18 @@ def test_neighbouring_windows_are_one_interval() -> None:
     assert merged_windows(np.array([0, 10, 30]), 10) == [Interval(0, 20), Interval(30, 40)]
 
 
+@pytest.mark.parametrize(
+    ("parts", "rows", "windows", "words"),
+    [
+        (1, 1, [0], "parts of 1 bucket, rows of 1 bucket, 1 window computed from rows; 30 bytes of 100"),
+        (2, 0, [], "parts of 2 buckets, rows of no buckets; 30 bytes of 100"),
+    ],
+)
+def test_what_was_read_of_a_summary_in_words(parts: int, rows: int, windows: list[int], words: str) -> None:
+    reading = SummaryReading("totals", EVERYTHING, parts, 10, rows, 20, np.array(windows), 100)
+    assert reading.words == f"summary totals: {words}"
+
+
 @pytest.mark.parametrize("step", ["written", "committed", "dropped"])
 def test_a_vacuum_that_is_killed_is_run_again(house_of: Builder, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     done = summarised(house_of, declared(when=SummaryTrigger.READ), bucket_rows=50)

@@ -15,8 +15,8 @@ from errata.errors import ErrataError, unknown_name_error
 from errata.generate.faults import RevisionKind
 from errata.generate.quotes import DEFAULT_START, GeneratedFeed, QuoteSpec, generate_quotes
 from errata.model.batch import FileFormat
+from errata.model.counts import count_text
 from errata.model.time import format_instant, parse_duration, parse_instant
-from errata.read.wording import count_text
 
 
 def quotes(

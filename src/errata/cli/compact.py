@@ -15,8 +15,9 @@ from errata.cli.options import PrintFormat, global_options
 from errata.declare.site import open_site
 from errata.model.bucket import Bucket, NewBucket
 from errata.model.compaction import RewriteReason
+from errata.model.counts import count_text
 from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
-from errata.read.wording import byte_size_text, count_text
+from errata.read.wording import byte_size_text
 
 DONE_FIELDS = (
     TableField("stream", "stream"),

@@ -16,10 +16,10 @@ from errata.cli.console import print_message, progress_bar, step_status
 from errata.cli.options import PrintFormat, global_options
 from errata.declare.site import open_site
 from errata.errors import EXIT_FAILED
+from errata.model.counts import count_text
 from errata.model.findings import Finding
 from errata.model.time import format_duration, parse_duration
 from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
-from errata.read.wording import count_text
 
 DOCTOR_FIELDS = (
     TableField("stream", "stream"),

@@ -14,8 +14,9 @@ from errata.cli.options import StreamName, global_options
 from errata.declare.site import Site, open_site
 from errata.errors import EXIT_QUARANTINE
 from errata.model.batch import BadRow
+from errata.model.counts import count_text
 from errata.model.stream import Stream
-from errata.read.wording import count_text, event_time_text, relative_paths, short_batch_id
+from errata.read.wording import event_time_text, relative_paths, short_batch_id
 
 
 def ingest(

@@ -12,7 +12,8 @@ from errata.cli.options import StreamName, global_options
 from errata.cli.quarantine import BatchOption, FileOption, IdsOption, ReasonOption, report_if_nothing
 from errata.declare.site import open_site
 from errata.errors import EXIT_QUARANTINE
-from errata.read.wording import count_text, relative_paths
+from errata.model.counts import count_text
+from errata.read.wording import relative_paths
 
 
 def retry(

@@ -15,8 +15,9 @@ from errata.cli.options import global_options
 from errata.declare.site import Site, open_site
 from errata.errors import EXIT_QUARANTINE, UsageError
 from errata.model.batch import Op
+from errata.model.counts import count_text
 from errata.model.stream import Stream
-from errata.read.wording import count_text, relative_paths, short_batch_id
+from errata.read.wording import relative_paths, short_batch_id
 
 _OUTCOME_WORDS = (
     ("inserted", "late row", "put in"),

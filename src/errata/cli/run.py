@@ -24,8 +24,9 @@ from errata.cli.status import refusal_lines
 from errata.declare.site import open_site
 from errata.errors import ErrataError
 from errata.model.commit import Fault
+from errata.model.counts import count_text
 from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
-from errata.read.wording import count_text, event_time_short, event_time_text, relative_paths
+from errata.read.wording import event_time_short, event_time_text, relative_paths
 
 EVALUATED_FIELDS = (
     TableField("name", "query"),

@@ -14,12 +14,13 @@ from errata.cli.console import print_message
 from errata.cli.options import PrintFormat, global_options
 from errata.declare.site import open_site
 from errata.model.commit import RefusedRevisions
+from errata.model.counts import count_text
 from errata.model.stream import RevisionPolicy
 from errata.model.time import format_instant
 from errata.read import status as flow
 from errata.read.status import DeclarationState, QueryProgress, QueryStatus, StreamStatus
 from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
-from errata.read.wording import byte_size_text, count_text, event_time_distance, event_time_short, event_time_text
+from errata.read.wording import byte_size_text, event_time_distance, event_time_short, event_time_text
 
 
 def refusal_lines(name: str, refused: Iterable[RefusedRevisions]) -> Iterator[str]:

@@ -13,7 +13,8 @@ from errata.cli.console import confirm, print_message, step_status
 from errata.cli.options import StreamName, global_options
 from errata.declare.site import Site, open_site
 from errata.errors import EXIT_FAILED, EXIT_QUARANTINE
-from errata.read.wording import count_text, short_batch_id
+from errata.model.counts import count_text
+from errata.read.wording import short_batch_id
 
 
 def undo(

@@ -27,13 +27,13 @@ from errata.catalog.transaction import give_up, optimistic
 from errata.catalog.view_tables import BucketMatches
 from errata.declare.site import Site
 from errata.model.bucket import Bucket
+from errata.model.counts import count_text
 from errata.model.registered import Conjunction, RegisteredQuery, ResultStrategy
 from errata.psoup.index.predicate_index import PredicateIndex
 from errata.psoup.register import find_query
 from errata.psoup.segments import MatchStore
 from errata.psoup.selection import factor_columns, youngest_rows
 from errata.psoup.snapshot import SnapshotCache, SnapshotConflict, StreamSnapshot, stream_snapshot
-from errata.read.wording import count_text
 
 READ_CACHE_BYTES = 64 * 1024 * 1024
 """Bytes of columns that are kept between buckets: those of overlays, which many buckets share."""

@@ -9,6 +9,7 @@ from enum import StrEnum
 from errata.catalog import commits
 from errata.declare.site import Site
 from errata.model.commit import Commit, Fault
+from errata.model.counts import count_text
 from errata.read.status import (
     DeclarationState,
     QueryProgress,
@@ -17,7 +18,6 @@ from errata.read.status import (
     query_statuses,
     stream_statuses,
 )
-from errata.read.wording import count_text
 
 MAX_NAMED = 10
 """Queries or streams that are named in a sentence; the rest are counted."""

@@ -27,10 +27,11 @@ from errata.errors import UsageError, candidates_text
 from errata.language.expr import STRING, Lit, literal_sql
 from errata.language.plan import Plan
 from errata.language.sampling import UNIT_COLUMN, SampledSource, sampled_sources
+from errata.model.counts import count_text
 from errata.model.reduction import SamplingRates, uniform_rates
 from errata.model.time import Interval
 from errata.read.output import FrameOrTable
-from errata.read.wording import byte_size_text, count_text
+from errata.read.wording import byte_size_text
 from errata.reduce import requests
 from errata.reduce.estimated_groups import HIGH, LOW
 from errata.reduce.estimates import EstimatedPlan, estimate_plan

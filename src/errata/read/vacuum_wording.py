@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from errata.model.counts import count_text
 from errata.model.reduction import rate_text
-from errata.read.wording import byte_size_text, count_text, event_time_text
+from errata.read.wording import byte_size_text, event_time_text
 from errata.reduce.copy_plan import CopyReport
 from errata.reduce.purge import PurgeReport
 from errata.reduce.vacuum import FullVacuumReport

@@ -8,15 +8,11 @@ from pathlib import Path
 
 from errata.model.batch import Op
 from errata.model.commit import Cause, Commit
+from errata.model.counts import count_text
 from errata.model.time import DAY, SECOND, format_instant
 
 _BYTE_UNITS = ("B", "KB", "MB", "GB", "TB")
 _CONTENT_HASH = re.compile(r"\b[0-9a-f]{64}\b")
-
-
-def count_text(count: int, thing: str, things: str | None = None) -> str:
-    """'1 row', '2,000 rows', 'no rows'."""
-    return f"{count:,} {thing if count == 1 else things or thing + 's'}" if count else f"no {things or thing + 's'}"
 
 
 def byte_size_text(count: int) -> str:

@@ -30,6 +30,7 @@ from typing import Any, TypeVar
 from errata.errors import UsageError
 from errata.language.sampling import ColumnArgument, SampleClause
 from errata.model.bucket import Bucket
+from errata.model.counts import count_text
 from errata.model.reduction import SamplingRates, check_rate
 from errata.model.time import LOWEST, Interval, to_datetime
 
@@ -177,7 +178,7 @@ _RANGE = "let it give a number above 0 and at most 1, such as 0.1"
 
 
 def _unusable(clause: SampleClause, where: str, why: str, how: str, portion: Portion) -> UsageError:
-    told = f"for the portion from {portion.start} to {portion.end} of about {portion.rows:,} rows"
+    told = f"for the portion from {portion.start} to {portion.end} of about {count_text(portion.rows, 'row')}"
     return UsageError(f"reduction {clause.text} cannot be used", where=where, why=f"{told} {why}", how=how)
 
 

@@ -36,6 +36,7 @@ from errata.catalog.transaction import give_up, optimistic
 from errata.declare.site import ProgressCallback, Site, pinned_stream
 from errata.intake.types import arrow_schema
 from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Bucket, NewBucket, Role
+from errata.model.counts import count_text
 from errata.model.time import HIGHEST, LOWEST
 from errata.reduce.versions import BucketVersions, bucket_versions
 
@@ -94,7 +95,7 @@ def purge_originals(
     what = f"writer changed {name} first; what was purged so far is"
     attempt = partial(_purge_portion, site, name, batch_bytes, report)
     while optimistic(attempt, give_up(what, "run vacuum again")):
-        on_step(f"purging {name}: {report.buckets:,} buckets")
+        on_step(f"purging {name}: {count_text(report.buckets, 'bucket')}")
     return report
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from errata.errors import UsageError, candidates_text
 from errata.language.sampling import CLAUSE, UNIFORM, ColumnArgument, SampleArgument, SampleClause
 from errata.model.columns import Column, TypeKind
+from errata.model.counts import count_text
 from errata.model.reduction import FULL_RATE, SamplingRates, check_rate, uniform_rates
 from errata.model.stream import Stream
 from errata.model.time import LOWEST, parse_duration
@@ -95,8 +96,8 @@ class _Arguments:
     def take(self, least: int, most: int) -> tuple[SampleArgument, ...]:
         """The arguments, if there are so many."""
         if not least <= len(self.clause.arguments) <= most:
-            counts = f"{least}" if least == most else f"{least} or {most}"
-            raise self.mistake(f"{self.clause.function} takes {counts} arguments, not {len(self.clause.arguments)}")
+            wanted = count_text(most, "argument") if least == most else f"{least} or {most} arguments"
+            raise self.mistake(f"{self.clause.function} takes {wanted}, not {len(self.clause.arguments)}")
         return self.clause.arguments
 
     def number(self, value: SampleArgument, what: str) -> float:

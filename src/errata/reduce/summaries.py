@@ -44,6 +44,7 @@ from errata.declare.warehouse import Warehouse
 from errata.intake.types import arrow_schema
 from errata.language.summaries import SummaryForm
 from errata.model.bucket import Bucket, Role
+from errata.model.counts import count_text
 from errata.model.results import old_column
 from errata.model.time import EVERYTHING, HIGHEST, LOWEST, Interval
 
@@ -107,8 +108,9 @@ class SummaryReading:
     def words(self) -> str:
         """For a person."""
         read = f"{self.parts_size + self.rows_size:,} bytes of {self.exact_size:,}"
-        again = f", {self.touched:,} windows computed from rows" if self.touched else ""
-        return f"summary {self.name}: parts of {self.parts:,} buckets, rows of {self.rows:,}{again}; {read}"
+        again = f", {count_text(self.touched, 'window')} computed from rows" if self.touched else ""
+        parts, rows = count_text(self.parts, "bucket"), count_text(self.rows, "bucket")
+        return f"summary {self.name}: parts of {parts}, rows of {rows}{again}; {read}"
 
 
 def whole_windows(interval: Interval, window: int) -> Interval:

@@ -38,6 +38,7 @@ from errata.engine.failures import spark_errors_in_words
 from errata.intake.types import arrow_schema
 from errata.language.summaries import SummaryForm
 from errata.model.bucket import MAX_INLINE_STREAM_BYTES, Bucket, NewBucket, Role
+from errata.model.counts import count_text
 from errata.model.reduction import SummaryTrigger
 from errata.model.reduction_request import ReductionRequest, RequestMethod
 from errata.reduce import requests
@@ -155,7 +156,7 @@ def _carry_out(
         report.dropped += len(plan.undeclared)
     for each in plan.work:
         for some in batches_by_bytes(each.missing, lambda bucket: bucket.size, batch_bytes):
-            on_step(f"summarising {name}: {each.form.name}, {report.built:,} buckets done")
+            on_step(f"summarising {name}: {each.form.name}, {count_text(report.built, 'part')} built")
             _build(site, plan.state, each, some, report)
 
 

@@ -24,6 +24,7 @@ from errata.archive.tables import match_rows
 from errata.declare.warehouse import Warehouse
 from errata.intake.types import arrow_schema
 from errata.model.bucket import Bounds, Bucket, Layout, Role
+from errata.model.counts import count_text
 from errata.model.findings import BucketFigures, BucketInspection
 from errata.model.results import EVALUATION, VE, VS, ResultShape, old_column
 from errata.model.stream import Stream
@@ -125,7 +126,9 @@ def _inspect_copy(stream: Stream, bucket: Bucket, rows: pa.Table, known: BucketI
     hashes, wanted = sampling_hashes(rows, stream.key), bucket.resolution.hashes
     inside = (hashes >= wanted.start) & ((hashes < wanted.end) | (wanted.end == HIGHEST))
     if not inside.all():
-        return replace(known, fault=f"{int((~inside).sum()):,} rows are not of its sample")
+        outside = int((~inside).sum())
+        told = f"{count_text(outside, 'row')} {'is' if outside == 1 else 'are'} not of its sample"
+        return replace(known, fault=told)
     low, high = value_range(rows[stream.order]) or (bucket.vs_min, bucket.vs_max)
     figures = replace(
         BucketFigures.from_bucket(bucket),
