@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from errata.catalog import queries
 from errata.catalog.database import Catalog
+from errata.catalog.feed_commits import record_redeclared
 from errata.catalog.queries import QueryChangeSet
 from errata.catalog.streams import lock_streams
 from errata.catalog.tables import consumers, declarations, streams
@@ -55,6 +56,7 @@ def apply_changes(
             stream_id = known.stream_id if known else _open_stream(connection, stream.name, commit_id)
             values = {"stream_id": stream_id, "added_in": commit_id, "declaration": stream_to_record(stream)}
             connection.execute(insert(declarations).values(values))
+            record_redeclared(connection, stream_id, commit_id, known, stream)
             moved = update(streams).where(streams.c.stream_id == stream_id)
             connection.execute(moved.values(changed_in=commit_id))
         with _query_conflicts():

@@ -12,11 +12,12 @@ from errata.cli.options import global_options
 from errata.declare import apply as flow
 from errata.declare.apply import ApplyPlan
 from errata.declare.changes import QueryChanges, StreamCreation, describe_reduction
+from errata.declare.feed_changes import describe_feeds
 from errata.declare.project import load_project
 from errata.declare.queries import QueryFile
 from errata.errors import EXIT_FAILED
+from errata.model.counts import count_text
 from errata.model.query import CheckedQuery
-from errata.read.wording import count_text
 
 MAX_LISTED = 20
 """Queries of each kind of change that are listed one by one."""
@@ -110,4 +111,4 @@ def _new_stream_lines(create: StreamCreation) -> Iterator[str]:
         kept = count_text(retention.rows, "row") if retention.rows else stream.span_text(retention.span or 0)
         behind = " behind the stable point" if retention.span else ""
         yield f"    kept: {kept}{behind}"
-    yield from (f"    {line}" for line in describe_reduction(stream))
+    yield from (f"    {line}" for line in (*describe_feeds(stream), *describe_reduction(stream)))

@@ -65,10 +65,7 @@ def _landing_mistakes(project: Project) -> Iterator[UsageError]:
     """Mistakes in the landing folders."""
     warehouse = os.path.realpath(project.warehouse) if url_scheme(project.warehouse) is None else None
     folders: dict[str, str] = {}
-    for name, stream in project.streams.items():
-        if stream.landing is None:
-            continue
-        key, path = f"streams.{name}.landing.path", stream.landing.path
+    for name, key, path in _landing_places(project):
         url = url_scheme(path)
         if url in UNWATCHED_SCHEMES:
             why = "it tells no files, or not to every process, and none could be put away"
@@ -81,6 +78,16 @@ def _landing_mistakes(project: Project) -> Iterator[UsageError]:
             if no is not None:
                 yield _place_mistake(project, key, f"files cannot land in {display_path(path)}", no)
             folders[real] = name
+
+
+def _landing_places(project: Project) -> Iterator[tuple[str, str, str]]:
+    """Whose files land where: the stream or feed in words, the key of the place, and its path."""
+    for name, stream in project.streams.items():
+        if stream.landing is not None:
+            yield name, f"streams.{name}.landing.path", stream.landing.path
+        for feed in stream.merged.feeds:
+            if feed.landing is not None:
+                yield f"feed {feed.name} of {name}", f"streams.{name}.feeds.{feed.name}.landing", feed.landing.path
 
 
 def _landing_obstacle(folder: str, warehouse: str | None) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from errata.declare.feed_changes import feed_changes, refused_feed_losses
 from errata.declare.project import Project
 from errata.declare.queries import load_queries
 from errata.errors import RefusedError, UsageError
@@ -153,7 +154,8 @@ def refused_losses(before: Stream, after: Stream) -> list[RefusedChange]:
                     f"declare {role}: {old} again, or {_NEW_STREAM_ADVICE}",
                 )
             )
-    return refusals
+    losses = refused_feed_losses(before, after)
+    return [*refusals, *(RefusedChange(before.name, loss.what, loss.why, loss.how) for loss in losses)]
 
 
 def describe_stream_change(before: Stream, after: Stream) -> tuple[str, ...]:
@@ -163,7 +165,7 @@ def describe_stream_change(before: Stream, after: Stream) -> tuple[str, ...]:
         _add_difference(details, role, _role_text(before, role), _role_text(after, role))
     for name, say in _OPTION_TEXTS.items():
         _add_difference(details, name, say(before), say(after))
-    return tuple(details)
+    return (*details, *feed_changes(before, after))
 
 
 def describe_reduction(stream: Stream) -> tuple[str, ...]:
