@@ -240,7 +240,7 @@ def test_a_bad_csv_line_is_explained_and_the_others_go_in(
     assert (ordinal, text) == (1, line.decode("utf-8", errors="backslashreplace"))
     assert reason in why
     assert found.lines == 4
-    assert found.text(3) == T + ",A,1.5"
+    assert found.texts([3])[3] == T + ",A,1.5"
 
 
 def test_an_embedded_newline_spoils_its_own_lines_only(write: Write, quotes: Stream) -> None:

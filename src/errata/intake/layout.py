@@ -23,6 +23,8 @@ from errata.model.columns import ColumnType, TypeKind
 from errata.model.stream import Stream
 
 OP, SEQ, OLD_PREFIX = "_op", "_seq", "_old_"
+STABLE_MARK = "_stable"
+"""Of files of feeds: up to which place the feed is stable after the row."""
 SPLIT_BYTES = 32 * 1024 * 1024
 HEADER_BYTES = 1024 * 1024
 """Bytes of the longest CSV header. A longer first line is no header."""
@@ -53,9 +55,10 @@ class FileLayout:
 
 
 def reserved_columns(stream: Stream) -> dict[str, ColumnType]:
-    """The columns that a correction may have beside the stream's own."""
+    """The columns that a correction, or a row of a feed, may have beside the stream's own."""
     old = {OLD_PREFIX + column.name: column.type for column in stream.columns}
-    return {OP: ColumnType(TypeKind.STRING), SEQ: ColumnType(TypeKind.BIGINT), **old}
+    marks = {} if stream.merged.is_empty else {STABLE_MARK: stream.order_type}
+    return {OP: ColumnType(TypeKind.STRING), SEQ: ColumnType(TypeKind.BIGINT), **marks, **old}
 
 
 def known_columns(stream: Stream) -> dict[str, ColumnType]:

@@ -52,6 +52,9 @@ class TypedRows:
     lines: int
 
 
+RowTyper = Callable[[ParsedRows, FileLayout, Stream], TypedRows]
+
+
 @dataclass(frozen=True, slots=True)
 class _ColumnFault:
     """A fault of the marked rows, with a function that words it for a row."""
@@ -175,10 +178,9 @@ def _missing_value_text(name: str, given: np.ndarray, role: str) -> Callable[[in
 
 def _is_given(parsed: ParsedRows, name: str) -> np.ndarray:
     """The rows that give the column, whatever its value."""
-    count = len(parsed.ordinals)
     if name not in parsed.columns:
-        return np.zeros(count, dtype=bool)
-    return ~parsed.not_given[name] if name in parsed.not_given else np.ones(count, dtype=bool)
+        return np.zeros(len(parsed.ordinals), dtype=bool)
+    return ~parsed.not_given[name] if name in parsed.not_given else np.ones(len(parsed.ordinals), dtype=bool)
 
 
 def _is_null(parsed: ParsedRows, typed: dict[str, pa.Array], name: str) -> np.ndarray:
@@ -202,8 +204,7 @@ def _fault_reasons(parsed: ParsedRows, faults: list[_ColumnFault], wrong: np.nda
 
 def _select_rows(typed: dict[str, pa.Array], schema: pa.Schema, wanted: np.ndarray) -> pa.Table:
     """The wanted rows with the schema's columns, NULL for columns that the file does not have."""
-    count = len(wanted)
-    arrays = [typed[field.name] if field.name in typed else pa.nulls(count, field.type) for field in schema]
+    arrays = [typed[field.name] if field.name in typed else pa.nulls(len(wanted), field.type) for field in schema]
     table = pa.table(arrays, schema=schema)
     return table if wanted.all() else table.filter(pa.array(wanted))
 
@@ -298,39 +299,37 @@ class SplitRows:
     lines: int
     source: RowTexts
 
-    def text(self, ordinal: int) -> str:
-        """The text of a line; for Parquet, the row as JSON."""
-        return self.texts([ordinal])[ordinal]
-
     def texts(self, ordinals: Collection[int]) -> dict[int, str]:
-        """The texts of several lines, in one pass."""
+        """The texts of several lines, in one pass; for Parquet, the rows as JSON."""
         return self.source.texts(ordinals)
 
 
-def read_split(split: FileSplit, layout: FileLayout, stream: Stream) -> SplitRows:
+def read_split(split: FileSplit, layout: FileLayout, stream: Stream, typer: RowTyper = type_rows) -> SplitRows:
     """Read a whole split."""
     if split.file.format is FileFormat.PARQUET:
         table = read_row_groups(split)
         source: RowTexts = _TableTexts(table, stream)
-        parts = [type_rows(parse_parquet(table), layout, stream)]
+        parts = [typer(parse_parquet(table), layout, stream)]
     else:
         kept = _PieceTexts([], [])
-        parts = list(_type_pieces(split, layout, stream, kept))
+        parts = list(_type_pieces(split, layout, stream, kept, typer))
         source = kept if kept.whole else _FileTexts(split.file, stream)
     return _join_pieces(parts, source)
 
 
-def _type_pieces(split: FileSplit, layout: FileLayout, stream: Stream, kept: _PieceTexts) -> Iterator[TypedRows]:
+def _type_pieces(
+    split: FileSplit, layout: FileLayout, stream: Stream, kept: _PieceTexts, typer: RowTyper
+) -> Iterator[TypedRows]:
     names = layout.columns or tuple(known_columns(stream))
     parse = parse_csv if split.file.format is FileFormat.CSV else parse_json
     passed = 0
     for data in read_pieces(split, layout.data_start):
-        part = type_rows(parse(data, names), layout, stream)
+        part = typer(parse(data, names), layout, stream)
         kept.add(passed, data, split.file.gzip)
         yield part
         passed += part.lines
     if not passed:
-        yield type_rows(parse(b"", names), layout, stream)
+        yield typer(parse(b"", names), layout, stream)
 
 
 def _join_pieces(parts: list[TypedRows], source: RowTexts) -> SplitRows:

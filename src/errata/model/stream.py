@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -274,6 +274,17 @@ class Stream:
     def key_has_order(self) -> bool:
         """Whether equal keys imply equal order fields, so that the index finds a row by its key."""
         return self.order in self.key
+
+    @property
+    def as_fed(self) -> Stream:
+        """The stream as its feeds give it: without the column by which Errata numbers equal rows."""
+        number = self.merged.occurrence
+        if number is None:
+            return self
+        columns = tuple(column for column in self.columns if column.name != number)
+        key = tuple(name for name in self.key if name != number)
+        group = tuple(name for name in self.group if name != number)
+        return replace(self, columns=columns, key=key, group=group, merged=replace(self.merged, occurrence=None))
 
     @property
     def required(self) -> frozenset[str]:
