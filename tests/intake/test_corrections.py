@@ -141,9 +141,9 @@ def test_rows_of_parquet_are_told_as_they_would_be_written(tmp_path: Path) -> No
     bad = {ordinal: text for ordinal, text, _ in found.bad}
     # What is told is read again as what it was.
     again = tmp_path / "b.jsonl"
-    again.write_text("".join(f"{text}\n" for text in [found.text(0), *bad.values()]))
+    again.write_text("".join(f"{text}\n" for text in [found.texts([0])[0], *bad.values()]))
     read = only(inspect_file(UPath(again)), stream)
     assert read.rows.to_pylist() == found.rows.to_pylist()
-    assert json.loads(found.text(0))["at"] == "1970-01-01T00:00:00.000001"
+    assert json.loads(found.texts([0])[0])["at"] == "1970-01-01T00:00:00.000001"
     assert json.loads(bad[2])["day"] == "1970-01-02"
     assert [len(reason.split("; ")) for _, _, reason in read.bad] == [len(r.split("; ")) for _, _, r in found.bad]

@@ -388,7 +388,7 @@ def test_parquet_rows_are_judged_like_the_others(tmp_path: Path, quotes: Stream)
         (1, "time: '1970-01-01 00:00:00.000001001' is not a timestamp; symbol: empty, and it is part of the key"),
         (2, "price: 'x' is not a double"),
     ]
-    assert json.loads(found.text(2)) == {"symbol": "C", "time": "1970-01-01T00:00:00.000002", "price": "x"}
+    assert json.loads(found.texts([2])[2]) == {"symbol": "C", "time": "1970-01-01T00:00:00.000002", "price": "x"}
 
 
 def test_gzip_is_read_in_pieces_and_its_text_again(
