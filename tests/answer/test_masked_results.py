@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from errata.answer.catalog_view import CatalogView
 from errata.answer.evaluation_commit import result_table_update
 from errata.answer.inputs import RunInputs
+from errata.archive.changelog import changelog_segments, changes_table
 from errata.archive.result_changes import ARCHIVE_ENDED, changes_frame
 from errata.archive.results import PUBLISHED_ROLES, ResultWriter, results_table
 from errata.archive.schemas import feed_schema, result_mask_schema, result_schema
@@ -24,7 +25,6 @@ from errata.model.bucket import Role
 from errata.model.commit import Cause, EvaluationCost, EvaluationSpan, SweepSummary
 from errata.model.results import EVALUATION, OLD_VE, OP, VE, VS, ResultShape, old_column
 from errata.model.stream import Retention
-from errata.read.changes import changelog_segments
 from fixtures.answers import published_rows
 from fixtures.runs import FIRST, QUERIES, SECOND, Answering, Row
 
@@ -183,6 +183,7 @@ def test_who_reads_from_the_beginning_is_told_what_counts(there: Answering, eith
         records = changes_frame(either, site.catalog, site.warehouse, stretch).toArrow()
         assert {each[OP] for each in records.to_pylist()} == {"insert"}
         assert seen(_plain(of.shape, records)) == seen(there.rows(name))
+        assert changes_table(site.catalog, site.warehouse, stretch).equals(records)
 
 
 def _plain(shape: ResultShape, records: pa.Table) -> list[Row]:
@@ -198,6 +199,7 @@ def test_who_is_told_that_an_archive_has_ended(there: Answering, either: SparkSe
     gone = changes_frame(either, site.catalog, site.warehouse, last).toArrow()
     shape = archive_history(site.catalog, "sums")[-1][0].shape
     assert {(each[OP], each[EVALUATION]) for each in gone.to_pylist()} == {("delete", ARCHIVE_ENDED)}
+    assert changes_table(site.catalog, site.warehouse, last).equals(gone)
     right = seen({name: row[name] for name in (*shape.key, VS)} for row in rows)
     assert seen(gone.select([*shape.key, VS]).to_pylist()) == right
 

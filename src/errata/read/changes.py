@@ -8,8 +8,7 @@ first commit that is still complete, as inserts, and the changes since.
 from __future__ import annotations
 
 import warnings
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +16,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from errata.answer.progress import no_results_error, resolve_query, result_horizon
-from errata.archive.result_changes import ARCHIVE_ENDED, ChangeCause, ChangeRange, RecordKind, RecordPart, changes_frame
-from errata.archive.results import PUBLISHED_ROLES, buckets_by_start, split_masks
-from errata.catalog import buckets, commits, pins
+from errata.archive.changelog import changelog_segments
+from errata.archive.result_changes import ChangeRange, changes_frame
+from errata.catalog import commits, pins
 from errata.catalog.database import Catalog
-from errata.catalog.result_archives import ResultArchive, archive_history, evaluations_of
+from errata.catalog.result_archives import archive_history
 from errata.declare.site import Site, open_site
 from errata.engine.budget import EngineDemand
 from errata.engine.engines import Engines
@@ -29,8 +28,6 @@ from errata.engine.failures import query_errors_in_words
 from errata.engine.frames import union_by_name
 from errata.engine.session import apply_settings
 from errata.errors import ErrataError
-from errata.model.bucket import Bucket, Role
-from errata.model.commit import Evaluation
 from errata.model.results import ResultShape, have_same_key
 from errata.read.change_records import (
     change_records_frame,
@@ -39,12 +36,6 @@ from errata.read.change_records import (
     empty_change_records_frame,
 )
 from errata.read.output import FrameOrTable, fetch_all
-
-_REPLACING_CAUSES = ("query", "stream")
-"""Types of causes for which the new results replace those of the archive before."""
-
-CHUNK_RECORDS = 50_000
-"""Records in one chunk; an evaluation with more is a chunk of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,87 +164,6 @@ def _comparable_segments(
             warnings.warn(f"{name} had another key before commit {commit}; those changes are left out", stacklevel=4)
             return shape, kept
     return shape, found
-
-
-def changelog_segments(
-    catalog: Catalog, name: str, after: int, up_to: int, *, restated: bool, most: int | None = CHUNK_RECORDS
-) -> Iterator[ChangeRange]:
-    """The changes by commits after one and up to another; with `restated`, preceded by the results as of the first.
-    Evaluations are grouped up to `most` records."""
-    archives = [each for each in archive_history(catalog, name) if each[0].added_in <= up_to]
-    for place, (of, ended) in enumerate(archives):
-        if ended is not None and ended <= after:
-            continue
-        if restated and of.added_in <= after:
-            yield _initial_segment(catalog, of, after)
-        yield from _evaluation_segments(catalog, of, after, up_to, most)
-        if ended is not None and ended <= up_to and not _has_transition(catalog, archives[place + 1 :], ended):
-            yield _final_segment(catalog, of, ended)
-
-
-def _initial_segment(catalog: Catalog, of: ResultArchive, commit_id: int) -> ChangeRange:
-    """The results as of a commit, as inserts."""
-    told = {each.number: _commit_cause(each) for each in evaluations_of(catalog, of.stream_id, up_to=commit_id)}
-    results, masks = split_masks(buckets_by_start(catalog, of, commit_id))
-    return ChangeRange(of, [RecordPart(each, RecordKind.ADDED) for each in results], told, masks)
-
-
-def _final_segment(catalog: Catalog, of: ResultArchive, ended: int) -> ChangeRange:
-    """The results at the end of an archive, as deletes."""
-    told = {ARCHIVE_ENDED: ChangeCause(ended, "query", of.name)}
-    results, masks = split_masks(buckets_by_start(catalog, of, ended - 1))
-    return ChangeRange(of, [RecordPart(each, RecordKind.GONE) for each in results], told, masks)
-
-
-def _has_transition(catalog: Catalog, later: Sequence[tuple[ResultArchive, int | None]], ended: int) -> bool:
-    """Whether the archive that replaced an ended one records the changes from the one to the other."""
-    if not later or later[0][0].added_in != ended:
-        return False
-    first = evaluations_of(catalog, later[0][0].stream_id, up_to=ended)[0]
-    return bool(first.cause.get("type") in _REPLACING_CAUSES and _has_full_changelog(first))
-
-
-def _has_full_changelog(evaluation: Evaluation) -> bool:
-    """Whether the changelog has every change; otherwise added rows are changes by themselves."""
-    return bool(evaluation.cause.get("feed", "rows") == "whole")
-
-
-def _evaluation_segments(
-    catalog: Catalog, of: ResultArchive, after: int, up_to: int, most: int | None
-) -> Iterator[ChangeRange]:
-    by_commit: Mapping[int, list[Bucket]] = defaultdict(list)
-    for bucket in buckets.added_between(catalog, of.stream_id, (*PUBLISHED_ROLES, Role.FEED), after=after, up_to=up_to):
-        by_commit[bucket.added_in].append(bucket)
-    parts: list[RecordPart] = []
-    told: dict[int, ChangeCause] = {}
-    rows = 0
-    for each in evaluations_of(catalog, of.stream_id, after=after, up_to=up_to):
-        more = _evaluation_parts(each, by_commit[each.commit_id])
-        size = sum(part.bucket.rows for part in more)
-        if parts and most is not None and rows + size > most:
-            yield ChangeRange(of, parts, told)
-            parts, told, rows = [], {}, 0
-        if more:
-            parts, rows = [*parts, *more], rows + size
-            told[each.number] = _commit_cause(each)
-    if parts:
-        yield ChangeRange(of, parts, told)
-
-
-def _evaluation_parts(evaluation: Evaluation, found: Sequence[Bucket]) -> list[RecordPart]:
-    """The parts of an evaluation's buckets that are changes by it."""
-    number = evaluation.number
-    parts = [RecordPart(each, RecordKind.FEED, number) for each in found if each.role is Role.FEED]
-    if not _has_full_changelog(evaluation):
-        # Rows before its instants were merged from other buckets, and are not new.
-        own = [each for each in found if each.role is not Role.FEED and each.vs_max >= evaluation.step.since]
-        parts += [RecordPart(each, RecordKind.ADDED, number) for each in own]
-    return parts
-
-
-def _commit_cause(evaluation: Evaluation) -> ChangeCause:
-    cause = evaluation.cause
-    return ChangeCause(evaluation.commit_id, str(cause.get("type", "")), str(cause.get("id", "")))
 
 
 def _check_complete(name: str, after: int, whole: int) -> None:

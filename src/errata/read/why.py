@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from errata.answer.progress import event_time_text, no_results_error, reader_notes, resolve_query
+from errata.archive.changelog import changelog_segments
 from errata.archive.results import normalize_floats
 from errata.archive.schemas import conform, feed_schema
 from errata.archive.tables import match_rows
@@ -36,7 +37,7 @@ from errata.model.extent import Value
 from errata.model.results import OLD_VE, VE, VS, ArchiveColumn, ResultShape, have_same_key
 from errata.model.time import Interval, parse_event_time, parse_instant
 from errata.read.causes import CauseTracer, TracedResult
-from errata.read.changes import changelog_segments, read_change_records
+from errata.read.changes import read_change_records
 from errata.read.output import fetch_all
 from errata.read.provenance import (
     CauseList,
