@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from errata.errors import UsageError
+from errata.generate.feed_files import event_texts, feed_rows, write_feeds
 from errata.generate.feeds import (
     DEFAULT_START,
     OPEN,
@@ -21,8 +24,6 @@ from errata.generate.feeds import (
     FeedFaults,
     PhysicalFeed,
     event_table,
-    event_texts,
-    feed_rows,
     physical_feed,
 )
 from errata.model.time import SECOND, Interval
@@ -157,3 +158,13 @@ def test_a_table_of_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="have the same time"):
         EventSpec(10, ties=VALUES + 1)
     assert event_table(EventSpec(5)).at[0] > DEFAULT_START
+
+
+def test_files_have_all_elements_in_the_order_of_arrival(tmp_path: Path) -> None:
+    feeds = [physical_feed(event_table(EventSpec(300)), faults, 1) for faults in (ALL_FAULTS, FeedFaults())]
+    files = write_feeds(tmp_path, feeds, 4)
+    assert [[file.parent.name for file in each] for each in files] == [["feed_1", "feed_2"]] * 4
+    for number, feed in enumerate(feeds):
+        written = pa.concat_tables(pq.read_table(each[number]) for each in files)
+        assert written["at"].cast(pa.int64()).to_pylist() == feed.at.tolist()
+        assert written["value"].to_pylist() == feed.value.tolist()

@@ -18,15 +18,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from errata.errors import UsageError
-from errata.generate.feed import IntArray, mix_hash
+from errata.generate.feed import IntArray
 from errata.model.time import HIGHEST, LOWEST, SECOND, Interval
 
 DEFAULT_START = 1_794_960_000_000_000
@@ -37,8 +35,6 @@ VALUES = 401
 
 OPEN = HIGHEST
 """An end that is not known yet."""
-
-_POOL_BYTES = 1 << 20
 
 
 class FeedElement(IntEnum):
@@ -51,10 +47,6 @@ class FeedElement(IntEnum):
     """There is no such event."""
     STABLE = 3
     """The feed is stable up to `at`."""
-
-
-OPERATIONS = ("insert", "adjust", "delete", "stable")
-"""How they are called in the column `_op` of a file, in the order of their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,51 +279,3 @@ def _with_stables(
     return PhysicalFeed(
         *(np.insert(column, places + 1, more) for column, more in zip(feed.columns, added, strict=True))
     )
-
-
-# Files.
-
-FEED_SCHEMA = pa.schema(
-    [
-        pa.field("at", pa.timestamp("us", "UTC")),
-        pa.field("value", pa.int64()),
-        pa.field("until", pa.timestamp("us", "UTC")),
-        pa.field("text", pa.string()),
-        pa.field("_op", pa.dictionary(pa.int8(), pa.string())),
-        pa.field("_old_until", pa.timestamp("us", "UTC")),
-    ]
-)
-"""The columns of a feed's files: `at` and `value` identify an event, `until` is its end."""
-
-
-def feed_rows(feed: PhysicalFeed, text_bytes: int = 16) -> pa.Table:
-    """The elements as the rows of a file."""
-    operations = pa.DictionaryArray.from_arrays(pa.array(feed.kind), pa.array(OPERATIONS))
-    columns = [
-        _times(feed.at),
-        pa.array(feed.value),
-        _times(feed.end, (feed.end == OPEN) | (feed.end == LOWEST)),
-        event_texts(feed.at, feed.value, text_bytes),
-        operations,
-        _times(feed.old_end, (feed.old_end == OPEN) | (feed.old_end == LOWEST)),
-    ]
-    return pa.Table.from_arrays(columns, schema=FEED_SCHEMA)
-
-
-def event_texts(at: IntArray, value: IntArray, size: int) -> pa.Array:
-    """The payload of each event: letters that follow from its time and value."""
-    spread = mix_hash(at.astype(np.uint64) * np.uint64(VALUES) + value.astype(np.uint64))
-    places = (spread % np.uint64(_POOL_BYTES - size)).astype(np.int64)
-    letters = np.lib.stride_tricks.sliding_window_view(_pool(), size)[places]
-    ends = np.arange(len(at) + 1, dtype=np.int32) * size
-    return pa.StringArray.from_buffers(len(at), pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(letters)))
-
-
-@cache
-def _pool() -> npt.NDArray[np.uint8]:
-    letters = np.random.default_rng(2012).integers(ord("a"), ord("z"), _POOL_BYTES, endpoint=True)
-    return letters.astype(np.uint8)
-
-
-def _times(places: IntArray, none: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    return pa.array(places, pa.int64(), mask=none).cast(pa.timestamp("us", "UTC"))
