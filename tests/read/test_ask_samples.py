@@ -15,11 +15,15 @@ import errata
 from errata.archive.ingest.batch import IngestRequest, ingest_batch
 from errata.archive.revisions.apply import apply_revisions
 from errata.archive.sampling import last_hash, sampling_hashes
+from errata.archive.scan_reading import scan_reading
+from errata.catalog.buckets import buckets_of_roles
 from errata.catalog.database import open_catalog
 from errata.catalog.reduction_requests import recorded_requests
+from errata.catalog.streams import stream_state
 from errata.declare.site import Site
 from errata.declare.warehouse import Warehouse
 from errata.errors import UsageError
+from errata.model.bucket import Role
 from errata.model.commit import Cause
 from errata.model.time import parse_instant
 from errata.read.ask import AnswerPlan, OneTimeQuery, open_answer
@@ -113,6 +117,32 @@ def test_the_rows_are_those_of_the_sample(site: Site, rate: float) -> None:
     assert rows.sort_by([("time", "ascending")]).to_pylist() == wanted.to_pylist()
     assert 0 < wanted.num_rows < ROWS * rate * 1.5
     assert plan.remarks[1] == "reduced: the rows are those of the sample: nothing is scaled"
+
+
+def bytes_read(plan: AnswerPlan) -> dict[str, int]:
+    """The bytes that are read, by version."""
+    (read,) = plan.reads.values()
+    return {each.version: each.size for each in scan_reading([read[1]]).versions}
+
+
+def test_a_condition_on_the_order_field_narrows_what_is_read(site: Site) -> None:
+    state = stream_state(site.catalog, "quotes")
+    stored = buckets_of_roles(site.catalog, state.stream_id, state.changed_in, (Role.BASE, Role.COPY))
+    last = max((each for each in stored if each.role is Role.BASE), key=lambda each: each.vs_min)
+    (copy,) = (each for each in stored if each.original == last.bucket_id and each.resolution.rate == 0.1)
+    condition = f"WHERE time >= TIMESTAMP '{moment(900)}'"
+    for clause, version, size in (
+        ("", "originals", last.size),
+        ("TABLESAMPLE (10 PERCENT)", "copies at 10%", copy.size),
+    ):
+        whole, _ = asked(site, f"SELECT time, symbol, price FROM quotes {clause}")
+        plan, rows = asked(site, f"SELECT time, symbol, price FROM quotes {clause} {condition}")
+        assert bytes_read(plan)[version] == size
+        assert bytes_read(whole)[version] > 3 * size
+        wanted = sample_of(site, 0.1 if clause else 1.0)
+        expected = [row for row in wanted.to_pylist() if str(row["time"]) >= moment(900).replace("T", " ")]
+        assert rows.sort_by([("time", "ascending")]).to_pylist() == expected
+        assert expected
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.25, 0.1])

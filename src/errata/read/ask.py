@@ -1,8 +1,9 @@
 """Answers a query once, at an event time, over its inputs as known at a commit. Nothing is stored.
 
-The query's text is planned against the declarations of that commit, lineage gives the interval of each input that the
-answer needs, and one plan over these scans is run by the engine that suits their size. Streams with TABLESAMPLE are
-read at the rates that it means (`sampled_scans`), and aggregates over them are estimates.
+The query's text is planned against the declarations of that commit; lineage, and conditions on the order field, give
+the interval of each input that the answer needs, and one plan over these scans is run by the engine that suits their
+size. Streams with TABLESAMPLE are read at the rates that it means (`sampled_scans`), and aggregates over them are
+estimates.
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ from errata.language.plan_text import has_timestamps
 from errata.language.queries import query_source, read_names, read_one_time_query
 from errata.language.rewrite import rewritten_plan
 from errata.language.sampling import sampled_sources
+from errata.language.scan_bounds import scan_bounds
 from errata.language.source_reads import base_inputs, base_reads_at
 from errata.language.summaries import SummaryForm
 from errata.model.query import Query
 from errata.model.reduction import SamplingRates
-from errata.model.time import Interval, format_instant, parse_event_time
+from errata.model.time import EVERYTHING, Interval, format_instant, parse_event_time
 from errata.read.output import FrameOrTable, fetch_all
 from errata.read.sampled_scans import AskedSamples, SampleReading, StreamRead, sample_readings, sampled_frame
 from errata.read.stream_scan import current_horizon
@@ -286,7 +288,9 @@ def bind_query(catalog: Catalog, question: OneTimeQuery, commit_id: int) -> Boun
             commits.check_readable(catalog, commit_id, current_horizon(catalog, each), each.stream.name)
     moment = _resolve_event_time(plan, bases, question, commit_id)
     read = {name: form for name, form in summaries.items() if name in plans}
-    return BoundQuery(plan, plans, bases, commit_id, moment, base_reads_at(plan, moment), read, question.where)
+    bounds = scan_bounds([plan, *plans.values()])
+    needed = {name: each & bounds.get(name, EVERYTHING) for name, each in base_reads_at(plan, moment).items()}
+    return BoundQuery(plan, plans, bases, commit_id, moment, needed, read, question.where)
 
 
 def base_scans(
