@@ -166,6 +166,16 @@ def test_generate_takes_revisions_in_either_case(errata: Errata, project: Path) 
     assert "did you mean HIGH?" in done.err
 
 
+def test_generate_writes_several_feeds_of_the_same_events(errata: Errata, project: Path) -> None:
+    options = ["--rows", "500", "--feeds", "2", "--files", "3", "--disorder", "0", "--adjusted", "0", "--stable", "0"]
+    done = errata("generate", "feeds", *options, "--lag", "1 second")
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "wrote 500 events as 1,002 elements of 2 feeds, in feeds\n"
+    assert sorted(path.name for path in (project / "feeds").iterdir()) == ["feed_1", "feed_2"]
+    assert len(list((project / "feeds" / "feed_2").iterdir())) == 3
+    assert errata("generate", "feeds", "--rows", "5", "--missing", "2").code == 2
+
+
 def test_ingest_reports_in_plain_words(errata: Errata, project: Path, spark: SparkSession) -> None:
     assert errata("apply", "--yes").code == 0
     (project / "one.csv").write_text(lines(range(20)) + "2026-11-18T02:00:19,IBM,104.75\n")

@@ -160,6 +160,13 @@ def test_a_table_of_nothing_is_refused() -> None:
     assert event_table(EventSpec(5)).at[0] > DEFAULT_START
 
 
+def test_shares_are_checked() -> None:
+    with pytest.raises(UsageError, match="shares from 0 to 1"):
+        FeedFaults(missing=1.5)
+    with pytest.raises(UsageError, match="a lag is 0 or more"):
+        FeedFaults(lag=-1)
+
+
 def test_files_have_all_elements_in_the_order_of_arrival(tmp_path: Path) -> None:
     feeds = [physical_feed(event_table(EventSpec(300)), faults, 1) for faults in (ALL_FAULTS, FeedFaults())]
     files = write_feeds(tmp_path, feeds, 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +14,12 @@ import errata
 from errata.cli.console import print_message, progress_bar
 from errata.errors import ErrataError, unknown_name_error
 from errata.generate.faults import RevisionKind
+from errata.generate.feed_files import write_feeds
+from errata.generate.feeds import EventSpec, FeedFaults, event_table, physical_feed
 from errata.generate.quotes import DEFAULT_START, GeneratedFeed, QuoteSpec, generate_quotes
 from errata.model.batch import FileFormat
 from errata.model.counts import count_text
+from errata.model.feed import MAX_FEEDS
 from errata.model.time import format_instant, parse_duration, parse_instant
 
 
@@ -86,6 +90,44 @@ def _revision_kind(text: str) -> RevisionKind:
         raise unknown_name_error(
             "frequency of revisions", text, [each.value.upper() for each in RevisionKind]
         ) from None
+
+
+def feeds(
+    rows: Annotated[int, typer.Option("--rows", max=10**9, help="Events of the stream that all feeds say.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write to.")] = Path("feeds"),
+    count: Annotated[int, typer.Option("--feeds", help="Feeds.", min=1, max=MAX_FEEDS)] = 3,
+    files: Annotated[int, typer.Option("--files", help="Files of each feed.", min=1)] = 10,
+    seed: Annotated[int, typer.Option("--seed", help="Another seed, other events.")] = 1,
+    lifetime: Annotated[str, typer.Option("--lifetime", help="How long an event lasts, about.")] = "2 seconds",
+    disorder: Annotated[float, typer.Option("--disorder", help="The share of events out of order.")] = 0.2,
+    adjusted: Annotated[float, typer.Option("--adjusted", help="The share of events whose end comes later.")] = 0.1,
+    withdrawn: Annotated[float, typer.Option("--withdrawn", help="Events said and withdrawn, as a share.")] = 0.0,
+    repeated: Annotated[float, typer.Option("--repeated", help="The share of events that are said twice.")] = 0.0,
+    missing: Annotated[float, typer.Option("--missing", help="The share of events that a feed lacks.")] = 0.0,
+    lag: Annotated[str, typer.Option("--lag", help="By how much each feed is behind the one before it.")] = "0 seconds",
+    stable: Annotated[float, typer.Option("--stable", help="The share of elements behind which it is stable.")] = 0.01,
+) -> None:
+    """Write several feeds that say the same events, each in its own way. The same options always give the same
+    files."""
+    behind = parse_duration(lag)
+    table = event_table(EventSpec(rows, seed=seed, lifetime=parse_duration(lifetime)))
+    faults = FeedFaults(
+        disorder=disorder,
+        adjusted=adjusted,
+        withdrawn=withdrawn,
+        repeated=repeated,
+        missing=missing,
+        stable=stable,
+    )
+    made = [physical_feed(table, replace(faults, lag=number * behind), seed + number) for number in range(count)]
+    try:
+        write_feeds(out, made, files)
+    except OSError as error:
+        raise ErrataError(
+            f"cannot write to {out}: {error.strerror}", how="name a folder that can be made and written with --out"
+        ) from error
+    elements = count_text(sum(map(len, made)), "element")
+    print_message(f"wrote {count_text(rows, 'event')} as {elements} of {count_text(count, 'feed')}, in {out}")
 
 
 # `errata bench`.

@@ -165,7 +165,10 @@ COMMANDS = {
 GROUPS = {
     "generate": (
         "Write made-up feeds to try things with.",
-        {"quotes": ("Stock quotes, with all that goes wrong.", "errata.cli.bench:quotes")},
+        {
+            "quotes": ("Stock quotes, with all that goes wrong.", "errata.cli.bench:quotes"),
+            "feeds": ("Several feeds that say the same, to merge.", "errata.cli.bench:feeds"),
+        },
     ),
     "archive": (
         "Look into archives, read them, age them.",

@@ -119,6 +119,13 @@ class FeedFaults:
     closed: bool = True
     """Whether it says at the end that it is stable up to the end of all events."""
 
+    def __post_init__(self) -> None:
+        shares = (self.disorder, self.adjusted, self.withdrawn, self.repeated, self.missing, self.stable)
+        if not all(0 <= share <= 1 for share in shares):
+            raise UsageError("what is different about a feed is given as shares from 0 to 1")
+        if self.delay < 1 or self.lag < 0:
+            raise UsageError("elements out of order come 1 microsecond later or more, and a lag is 0 or more")
+
 
 @dataclass(frozen=True, slots=True)
 class PhysicalFeed:
