@@ -109,9 +109,22 @@ class Feed:
     stable: StableRule = StableRule.ROWS
     joins_at: int = LOWEST
     """The time from which on it has everything (logical merge, V-B): it does not lead before the merge is there."""
+    feedback: bool = False
+    """Whether its query skips what the merged stream no longer needs (logical merge, V-D)."""
 
     def __post_init__(self) -> None:
         check_name("feed", self.name)
+        if self.feedback and self.query is None:
+            raise UsageError(
+                f"feed {self.name} is told what matters no more, and no query makes it",
+                how="leave feedback out, or name the query that makes it (query: NAME)",
+            )
+        if self.feedback and self.properties.complete:
+            raise UsageError(
+                f"feed {self.name} is complete, and skips what other feeds have said",
+                why="what a complete feed lacks does not exist",
+                how="leave complete out, or feedback",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +205,7 @@ def _feed_to_record(feed: Feed) -> dict[str, Any]:
         "complete": feed.properties.complete,
         "stable": feed.stable.value,
         "joins_at": feed.joins_at,
+        **({"feedback": True} if feed.feedback else {}),
     }
 
 
@@ -218,4 +232,5 @@ def _feed_from_record(record: dict[str, Any]) -> Feed:
         FeedProperties(FeedOrder(record["order"]), record["ties_fixed"], record["adjusts"], record["complete"]),
         StableRule(record["stable"]),
         record["joins_at"],
+        record.get("feedback", False),
     )
