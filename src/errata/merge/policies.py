@@ -1,0 +1,185 @@
+"""The policies of a merge (logical merge, V-A), for all keys at once: which payload counts, and at which end the merged
+stream should have it.
+
+What it should have is a function of what the feeds say, of what is published, and of the progress; how it came to that
+does not matter. Behind the merged stable point it follows the feed that ranks highest; before it, the emit policy
+decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from errata.merge.elements import ABSENT
+from errata.merge.step import MergeProgress
+from errata.model.feed import DisagreementPolicy, EmitPolicy, MergePolicy
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTable:
+    """The payloads that the state or the batch has, and who has them after the batch."""
+
+    ends: np.ndarray
+    """For each payload and feed the end; ABSENT if the feed does not have it."""
+    published: np.ndarray
+    """For each payload the end that was published before the batch; ABSENT if it was not."""
+    order: np.ndarray
+    key: np.ndarray
+    keys: int
+    newest: np.ndarray | None = None
+    """For each payload the end of the newest statement of this batch that stands; ABSENT if it has none. Only
+    `EmitPolicy.EVERY` asks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supporters:
+    """Who has each payload, as places in the ranking of the feeds."""
+
+    best: np.ndarray
+    """The place of the highest-ranked feed that has it; the number of feeds if none has."""
+    lowest: np.ndarray
+    """The number of the first feed that has it, as declared; 0 if none has."""
+    count: np.ndarray
+    """How many feeds have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the merged stream should have of each key."""
+
+    chosen: np.ndarray
+    """The payload that counts; -1 if no feed has one."""
+    published: np.ndarray
+    """The payload that was published before; -1 if none was."""
+    end: np.ndarray
+    """The end of the chosen payload; ABSENT if the merged stream should not have the key."""
+    payloads: np.ndarray
+    """How many payloads feeds have."""
+    lacking: np.ndarray
+    """Whether the leader, which is complete, does not have it behind the stable point."""
+    filled: np.ndarray
+    """Whether the stable point passes it with this batch, and the leader does not have it, but another feed."""
+
+
+def count_supporters(ends: np.ndarray, ranked: tuple[int, ...]) -> Supporters:
+    """Who has each payload."""
+    rows, feeds = ends.shape
+    place = {feed: at for at, feed in enumerate(ranked)}
+    best = np.full(rows, feeds, dtype=np.int8)
+    lowest = np.zeros(rows, dtype=np.int8)
+    count = np.zeros(rows, dtype=np.int8)
+    for feed in reversed(range(feeds)):
+        has = ends[:, feed] != ABSENT
+        count += has
+        lowest[has] = feed
+        np.minimum(best, place[feed], out=best, where=has)
+    return Supporters(best, lowest, count)
+
+
+def decide(
+    nodes: NodeTable, supporters: Supporters, progress: MergeProgress, policy: MergePolicy, version: pa.Array | None
+) -> Outcome:
+    """What the merged stream should have of each key after the batch. `version` has the version column's value of each
+    payload, for `DisagreementPolicy.LATEST`."""
+    supported = np.flatnonzero(supporters.count)
+    published = np.full(nodes.keys, -1, dtype=np.int64)
+    was = np.flatnonzero(nodes.published != ABSENT)
+    published[nodes.key[was]] = was
+    payloads = np.bincount(nodes.key[supported], minlength=nodes.keys)
+    chosen = np.full(nodes.keys, -1, dtype=np.int64)
+    chosen[nodes.key[supported]] = supported
+    several = supported[payloads[nodes.key[supported]] > 1]
+    if len(several):
+        preferred = several[_by_preference(nodes, supporters, several, policy.disagreement, version)][::-1]
+        chosen[nodes.key[preferred]] = preferred
+    here = np.flatnonzero(chosen >= 0)
+    has_leader = _keys_of_feed(nodes, progress.leader)
+    end = np.full(nodes.keys, ABSENT, dtype=np.int64)
+    passed = nodes.order[chosen[here]] < progress.stable
+    end[here[passed]] = _ranked_ends(nodes, supporters, progress, chosen[here[passed]])
+    open_keys = here[~passed]
+    end[open_keys] = _emitted_ends(nodes, supporters, progress, policy, (chosen[open_keys], published[open_keys]))
+    lacking, filled = np.zeros(nodes.keys, dtype=bool), np.zeros(nodes.keys, dtype=bool)
+    if progress.leader is not None:
+        without = here[passed & ~has_leader[here]]
+        if progress.feeds[progress.leader].complete:
+            lacking[without] = True
+            end[without] = ABSENT
+        else:
+            filled[without] = nodes.order[chosen[without]] >= progress.before
+    return Outcome(chosen, published, end, payloads, lacking, filled)
+
+
+def _by_preference(
+    nodes: NodeTable,
+    supporters: Supporters,
+    several: np.ndarray,
+    policy: DisagreementPolicy,
+    version: pa.Array | None,
+) -> np.ndarray:
+    """The order of these payloads, the preferred one of each key first."""
+    best = supporters.best[several]
+    match policy:
+        case DisagreementPolicy.MAJORITY:
+            return np.lexsort((best, -supporters.count[several]))
+        case DisagreementPolicy.FIRST:
+            return np.lexsort((best, nodes.published[several] == ABSENT))
+        case DisagreementPolicy.LATEST if version is not None:
+            values = version.take(pa.array(several))
+            ranks = pc.rank(values, sort_keys="descending", null_placement="at_end", tiebreaker="dense")
+            return np.lexsort((best, ranks.to_numpy()))
+        case _:
+            return np.argsort(best, kind="stable")
+
+
+def _keys_of_feed(nodes: NodeTable, feed: int | None) -> np.ndarray:
+    """Whether a feed has each key."""
+    has = np.zeros(nodes.keys, dtype=bool)
+    if feed is not None:
+        has[nodes.key[nodes.ends[:, feed] != ABSENT]] = True
+    return has
+
+
+def _ranked_ends(nodes: NodeTable, supporters: Supporters, progress: MergeProgress, chosen: np.ndarray) -> np.ndarray:
+    """The end that the highest-ranked feed gives to each of these payloads."""
+    feeds = np.array(progress.ranked, dtype=np.int64)[supporters.best[chosen]]
+    ends: np.ndarray = nodes.ends[chosen, feeds]
+    return ends
+
+
+def _emitted_ends(
+    nodes: NodeTable,
+    supporters: Supporters,
+    progress: MergeProgress,
+    policy: MergePolicy,
+    payloads: tuple[np.ndarray, np.ndarray],
+) -> np.ndarray:
+    """The end of each of these payloads before the stable point: the chosen ones, and those that were published."""
+    chosen, published = payloads
+    if policy.emit is EmitPolicy.LEADER:
+        return _leader_ends(nodes, supporters, progress, chosen)
+    kept = nodes.published[chosen]
+    first: np.ndarray = np.where(kept != ABSENT, kept, nodes.ends[chosen, supporters.lowest[chosen]])
+    match policy.emit:
+        case EmitPolicy.EVERY if nodes.newest is not None:
+            newest: np.ndarray = nodes.newest[chosen]
+            return np.where(newest != ABSENT, newest, first)
+        case EmitPolicy.HALF_FROZEN:
+            return np.where(published >= 0, first, ABSENT)
+        case EmitPolicy.FRACTION:
+            attached = sum(feed.attached for feed in progress.feeds)
+            enough = supporters.count[chosen] >= policy.fraction * attached
+            return np.where(enough | (published >= 0), first, ABSENT)
+        case _:
+            return first
+
+
+def _leader_ends(nodes: NodeTable, supporters: Supporters, progress: MergeProgress, chosen: np.ndarray) -> np.ndarray:
+    if progress.leader is None:
+        return np.full(len(chosen), ABSENT, dtype=np.int64)
+    has_leader = _keys_of_feed(nodes, progress.leader)[nodes.key[chosen]]
+    return np.where(has_leader, _ranked_ends(nodes, supporters, progress, chosen), ABSENT)
