@@ -141,8 +141,8 @@ def _known_feed(catalog: Catalog, name: str, feed: str) -> StreamState:
     return state
 
 
-def check_feed_known(stream: Stream, feed: str) -> None:
-    """Raise an error for a feed that the stream does not have, or for a stream without feeds."""
+def check_feed_known(stream: Stream, feed: str | None = None) -> None:
+    """Raise an error for a feed that the stream does not have, if one is named, or for a stream without feeds."""
     if stream.merged.is_empty:
         raise UsageError(
             f"{stream.noun} {stream.name} has no feeds",
@@ -150,7 +150,7 @@ def check_feed_known(stream: Stream, feed: str) -> None:
             how="leave the feed out, or declare `feeds:` below the stream and run `errata apply`",
         )
     names = [each.name for each in stream.merged.feeds]
-    if feed not in names:
+    if feed is not None and feed not in names:
         raise unknown_name_error("feed", feed, names, f"stream {stream.name}")
 
 

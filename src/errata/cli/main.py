@@ -202,6 +202,16 @@ GROUPS = {
             "revoke": ("End a token.", "errata.cli.token:revoke"),
         },
     ),
+    "feeds": (
+        "See how merged feeds stand; attach, detach, trust.",
+        {
+            "ls": ("Show who leads, lags, is missing or suspect.", "errata.cli.feeds:ls"),
+            "disagreements": ("Show what feeds disagree about.", "errata.cli.feeds:disagreements"),
+            "attach": ("Merge a feed again that was detached.", "errata.cli.feeds:attach"),
+            "detach": ("Merge a feed no longer; what it said stays.", "errata.cli.feeds:detach"),
+            "trust": ("Trust a feed again that is suspect.", "errata.cli.feeds:trust"),
+        },
+    ),
     "quarantine": (
         "See rows and files not taken in; retry or drop them.",
         {
@@ -222,6 +232,7 @@ COMMAND_ORDER = (
     "sweep",
     "replay",
     "undo",
+    "feeds",
     "quarantine",
     "archive",
     "results",

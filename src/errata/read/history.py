@@ -23,13 +23,13 @@ from errata.catalog.ledger import BatchOrigin, batch_origins
 from errata.catalog.streams import StreamState
 from errata.declare.site import Site, pinned_stream
 from errata.engine.failures import spark_errors_in_words
-from errata.errors import ErrataError, UsageError, unknown_name_error
-from errata.intake.convert import convert
+from errata.errors import ErrataError
 from errata.model.batch import Op
 from errata.model.columns import equality_value
 from errata.model.commit import Commit
 from errata.model.results import old_column
 from errata.model.stream import Stream
+from errata.read.row_keys import key_table
 
 VersionValues = Mapping[str, object]
 
@@ -116,7 +116,7 @@ def row_history(site: Site, stream: str, key: Mapping[str, str]) -> RowHistory:
     """Every version of the rows that have had a key, which is given as text by column."""
     with pinned_stream(site, stream, "history in") as basis, spark_errors_in_words():
         place = CorrectionContext(site.session, site.catalog, site.warehouse, basis)
-        wanted = _key_table(basis.stream, key)
+        wanted = key_table(basis.stream, key)
         undoes = undo.undo_batches(site.catalog, basis.stream_id)
         told = key_versions(place, wanted, undoes)
         pending = pending_for_key(place, wanted)
@@ -126,27 +126,6 @@ def row_history(site: Site, stream: str, key: Mapping[str, str]) -> RowHistory:
     if not found.versions and not found.waiting:
         raise _unknown_key_error(basis, key)
     return found
-
-
-def _key_table(stream: Stream, key: Mapping[str, str]) -> pa.Table:
-    """The key as a table of one row."""
-    for name in key:
-        if name not in stream.key:
-            raise unknown_name_error("key column", name, stream.key, where=f"stream {stream.name}")
-    missing = [name for name in stream.key if name not in key]
-    if missing:
-        raise UsageError(
-            f"the key says nothing of {', '.join(missing)}",
-            where=f"stream {stream.name}",
-            how=f"name a value for each of {', '.join(stream.key)}",
-        )
-    columns = {}
-    for name in stream.key:
-        kind = stream.column(name).type
-        columns[name], wrong = convert(pa.array([key[name]], pa.string()), kind)
-        if wrong is not None or columns[name].null_count:
-            raise UsageError(f"{name}={key[name]}: {key[name]!r} is not a {kind}", where=f"stream {stream.name}")
-    return pa.table(columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,6 +231,11 @@ def _sweep_summary(summary: Mapping[str, object]) -> str:
     return f"{query} {done} {as_of} ({technique}): {', '.join(told)}{_engine_suffix(summary)}"
 
 
+def _feeds_summary(summary: Mapping[str, object]) -> str:
+    verbs = ("attached", "detached", "trusted")
+    return "; ".join(f"feed {_joined_names(summary[verb])} {verb}" for verb in verbs if verb in summary)
+
+
 _SUMMARIES: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "apply": _apply_summary,
     "run": _evaluation_summary,
@@ -242,6 +247,7 @@ _SUMMARIES: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "vacuum": _vacuum_summary,
     "compact": _compaction_summary,
     "doctor": _doctor_summary,
+    "feeds": _feeds_summary,
     "quarantine-drop": _quarantine_drop_summary,
 }
 
