@@ -23,7 +23,9 @@ HOUSE = Path(__file__).resolve().parents[2]
 def copied(errata: Errata, project: Path) -> Path:
     """A project whose stream has rows, follows its readers, and has been read at 10%."""
     declared = project / "errata.yaml"
-    text = declared.read_text().replace("retention: 1 minute", "reduce: {copies: [50%], on_read: true}")
+    summaries = "summaries: {minutes: {window: 1 minute, select: {n: count(*)}}}"
+    reduce = f"reduce: {{copies: [50%], on_read: true, {summaries}}}"
+    text = declared.read_text().replace("retention: 1 minute", reduce)
     assert "on_read" in text
     declared.write_text(text)
     assert errata("apply", "--yes").code == 0
@@ -57,6 +59,7 @@ def test_versions_readers_and_work_are_listed(errata: Errata, copied: Path) -> N
         ("originals", 1.0, 6),
         ("copies", 0.5, 6),
         ("copies", 0.1, 6),
+        ("summaries", None, 6),
     ]
     assert [(each["asked"], each["readers"], each["all_readers"]) for each in found["asked"]] == [
         ("uniform(0.1)", 0, 1)
@@ -68,8 +71,27 @@ def test_versions_readers_and_work_are_listed(errata: Errata, copied: Path) -> N
     assert "6 smaller versions of buckets built" in again.out
     assert "6 smaller versions of buckets built" in errata("log").out
     lines = errata("archive", "copies", "--format", "csv").out.splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 5
     assert lines[0].startswith("stream,version,rate,buckets,rows,bytes,share")
+
+
+def test_smaller_versions_are_among_the_buckets_and_in_the_status(errata: Errata, copied: Path) -> None:
+    listed = errata("archive", "ls", "quotes", "--format", "json").out.splitlines()
+    found = [json.loads(line) for line in listed]
+    assert [each["role"] for each in found] == ["base"] * 6 + ["copy"] * 6 + ["summary"] * 6
+    base, copies, parts = found[:6], found[6:12], found[12:]
+    assert {each["rate"] for each in copies} == {0.5}
+    assert {each["rate"] for each in (*base, *parts)} == {None}
+    for smaller in (copies, parts):
+        assert [each["original"] for each in smaller] == [each["bucket"] for each in base]
+    table = errata("archive", "ls", "quotes").out.splitlines()
+    assert table[0].split()[:6] == ["bucket", "role", "rate", "of", "rows", "size"]
+    assert table[7].split()[1:4] == ["copy", "50%", str(base[0]["bucket"])]
+    (status,) = map(json.loads, errata("status", "--format", "json").out.splitlines())
+    sizes = [sum(each["bytes"] for each in some) for some in (base, copies, parts)]
+    assert [status[name] for name in ("bytes", "copy_bytes", "summary_bytes")] == sizes
+    header = errata("status").out.splitlines()[0].split()
+    assert header[:7] == ["stream", "rows", "buckets", "size", "copies", "summaries", "inline"]
 
 
 def test_a_stream_that_is_not_there_is_refused(errata: Errata, copied: Path) -> None:

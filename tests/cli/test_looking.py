@@ -66,6 +66,8 @@ def test_the_status_of_a_stream(errata: Errata) -> None:
         "stream": "quotes",
         "rows": 90,
         "buckets": 2,
+        "copy_bytes": 0,
+        "summary_bytes": 0,
         "stable": "2026-11-18T02:01:24.000000",
         "overlaid": 0,
         "pending": 1,

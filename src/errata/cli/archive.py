@@ -21,6 +21,7 @@ from errata.declare.site import Site, open_site
 from errata.errors import unknown_name_error
 from errata.model.bucket import Bucket, Role
 from errata.model.counts import count_text
+from errata.model.reduction import rate_text
 from errata.read.status import StreamStatus, stream_statuses
 from errata.read.tables import (
     STABLE_MARK,
@@ -74,7 +75,8 @@ def archive_view(site: Site, name: str, as_of: str | None) -> ArchiveView:
 
 
 def _stream_view(site: Site, standing: StreamState, commit_id: int) -> ArchiveView:
-    found = _visible_buckets(site, standing.stream_id, commit_id, (Role.BASE, Role.OVERLAY, Role.PENDING))
+    roles = (Role.BASE, Role.OVERLAY, Role.PENDING, Role.COPY, Role.SUMMARY)
+    found = _visible_buckets(site, standing.stream_id, commit_id, roles)
     stream = standing.stream
     return ArchiveView(commit_id, found, stream.timed, bool(stream.group), standing.stable, "stable point")
 
@@ -99,6 +101,8 @@ DEFAULT_WIDTH = 80
 BUCKET_FIELDS = (
     TableField("bucket", "bucket", right=True),
     TableField("role", "role"),
+    TableField("rate", "rate", right=True),
+    TableField("original", "of", right=True),
     TableField("rows", "rows", right=True),
     TableField("bytes", "size", right=True),
     TableField("from", "from"),
@@ -133,6 +137,8 @@ def ls(
 ) -> None:
     """List the buckets of a stream, or of a query's results, in their order, and draw where the rows lie.
 
+    Of a stream, copies are samples of base buckets, each at a rate, and summaries are windowed aggregates of theirs.
+
     Of a query, base buckets are of results that only a correction can change, open ones of those whose end is not
     certain, tip of those that begin at the last instant answered; mask tells which of them corrections have taken back,
     parts of what sums and counts are made up; state is what the next evaluation needs, and feed holds changes that the
@@ -149,6 +155,7 @@ def ls(
         print_message(f"{name} has no buckets as of commit {shelf.commit_id}")
         return
     quiet = {"path", "batch"} if shelf.grouped else {"path", "batch", "groups"}
+    quiet |= {name for name in ("rate", "original") if not any(row[name] for row in shown)}
     fields = tuple(field for field in BUCKET_FIELDS if field.name not in quiet)
     print_records(fields, records, shown, kind, sys.stdout)
     _draw_timeline(shelf)
@@ -194,6 +201,8 @@ def _bucket_record(shelf: ArchiveView, bucket: Bucket) -> TableRecord:
     return {
         "bucket": bucket.bucket_id,
         "role": bucket.role.value,
+        "rate": bucket.resolution.rate if bucket.role is Role.COPY else None,
+        "original": bucket.original,
         "rows": bucket.rows,
         "bytes": bucket.size,
         "from": event_time_text(bucket.vs_min, shelf.timed),
@@ -211,6 +220,8 @@ def _bucket_row(shelf: ArchiveView, bucket: Bucket, record: TableRecord) -> Tabl
     return {
         **record,
         "bucket": str(bucket.bucket_id),
+        "rate": rate_text(bucket.resolution.rate) if bucket.role is Role.COPY else "",
+        "original": "" if bucket.original is None else str(bucket.original),
         "from": event_time_short(bucket.vs_min, shelf.timed),
         "to": event_time_short(bucket.vs_max, shelf.timed),
         "bytes": byte_size_text(bucket.size),

@@ -244,6 +244,8 @@ STREAM_FIELDS = (
     TableField("rows", "rows", right=True),
     TableField("buckets", "buckets", right=True),
     TableField("bytes", "size", right=True),
+    TableField("copy_bytes", "copies", right=True),
+    TableField("summary_bytes", "summaries", right=True),
     TableField("inline_bytes", "inline", right=True),
     TableField("stable", "stable point"),
     TableField("overlaid", "corrections", right=True),
@@ -257,7 +259,7 @@ STREAM_FIELDS = (
 MAX_QUERIES = 20
 """Queries that are listed below the streams."""
 
-QUIET_STREAM_FIELDS = {"overlaid", "waiting", "set_aside", "compaction_due", "declared"}
+QUIET_STREAM_FIELDS = {"copy_bytes", "summary_bytes", "overlaid", "waiting", "set_aside", "compaction_due", "declared"}
 """Columns that a person is shown only when they say something."""
 
 
@@ -333,6 +335,8 @@ def _stream_record(each: StreamStatus) -> TableRecord:
         "rows": each.rows,
         "buckets": each.base.buckets,
         "bytes": each.base.bytes,
+        "copy_bytes": each.copies.bytes,
+        "summary_bytes": each.summaries.bytes,
         "inline_bytes": each.inline_bytes,
         "stable": event_time_text(each.stable, each.stream.timed) or None,
         "overlaid": each.overlays.rows,
@@ -349,6 +353,8 @@ def _stream_row(each: StreamStatus) -> TableRecord:
     return {
         **_stream_record(each),
         "bytes": byte_size_text(each.base.bytes),
+        "copy_bytes": byte_size_text(each.copies.bytes) if each.copies.buckets else "",
+        "summary_bytes": byte_size_text(each.summaries.bytes) if each.summaries.buckets else "",
         "inline_bytes": byte_size_text(each.inline_bytes),
         "stable": event_time_short(each.stable, each.stream.timed),
         "overlaid": each.overlays.rows or "",

@@ -55,6 +55,10 @@ class StreamStatus:
     base: ArchiveSize = field(default_factory=ArchiveSize)
     overlays: ArchiveSize = field(default_factory=ArchiveSize)
     """Size of the overlays."""
+    copies: ArchiveSize = field(default_factory=ArchiveSize)
+    """Size of the copies at reduced rates, and of what purging has left."""
+    summaries: ArchiveSize = field(default_factory=ArchiveSize)
+    """Size of the parts of summaries."""
     superseded: tuple[int, int] = (0, 0)
     """Buckets that only readers of earlier commits may need, and their bytes."""
     inline_bytes: int = 0
@@ -254,6 +258,8 @@ def stream_statuses(site: Site, names: Sequence[str] = ()) -> list[StreamStatus]
                 standing.rows,
                 sizes.get((standing.stream_id, Role.BASE), ArchiveSize()),
                 sizes.get((standing.stream_id, Role.OVERLAY), ArchiveSize()),
+                sizes.get((standing.stream_id, Role.COPY), ArchiveSize()),
+                sizes.get((standing.stream_id, Role.SUMMARY), ArchiveSize()),
                 superseded.get(standing.stream_id, (0, 0)),
                 standing.inline_bytes,
                 standing.stable,
