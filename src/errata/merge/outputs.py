@@ -65,7 +65,8 @@ def payload_rows(batch: DecidedBatch, nodes: np.ndarray) -> pa.Table:
     taken = pa.table(columns, schema=schema)
     if cut == 0:
         return taken
-    old = batch.state.rows if cut == batch.known else batch.state.rows.take(pa.array(nodes[:cut]))
+    whole = np.array_equal(nodes[:cut], np.arange(batch.known))
+    old = batch.state.rows if whole else batch.state.rows.take(pa.array(nodes[:cut]))
     return pa.concat_tables([old, taken])
 
 

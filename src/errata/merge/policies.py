@@ -19,6 +19,11 @@ from errata.merge.step import MergeProgress
 from errata.model.feed import DisagreementPolicy, EmitPolicy, MergePolicy
 
 
+WAITING = (EmitPolicy.FIRST, EmitPolicy.HALF_FROZEN, EmitPolicy.FRACTION)
+"""Policies by which an adjustment waits until the stable point reaches the old or the new end (algorithm R3, line 23),
+so that no more goes out than comes in (theorem 1)."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeTable:
     """The payloads that the state or the batch has, and who has them after the batch."""
@@ -100,7 +105,7 @@ def decide(
     has_leader = _keys_of_feed(nodes, progress.leader)
     end = np.full(nodes.keys, ABSENT, dtype=np.int64)
     passed = nodes.order[chosen[here]] < progress.stable
-    end[here[passed]] = _ranked_ends(nodes, supporters, progress, chosen[here[passed]])
+    end[here[passed]] = _passed_ends(nodes, supporters, progress, policy, chosen[here[passed]])
     open_keys = here[~passed]
     end[open_keys] = _emitted_ends(nodes, supporters, progress, policy, (chosen[open_keys], published[open_keys]))
     lacking, filled = np.zeros(nodes.keys, dtype=bool), np.zeros(nodes.keys, dtype=bool)
@@ -130,7 +135,7 @@ def _by_preference(
             return np.lexsort((best, nodes.published[several] == ABSENT))
         case DisagreementPolicy.LATEST if version is not None:
             values = version.take(pa.array(several))
-            ranks = pc.rank(values, sort_keys="descending", null_placement="at_end", tiebreaker="dense")
+            ranks = pc.rank(values, sort_keys="descending", tiebreaker="dense")  # NULL and NaN last
             return np.lexsort((best, ranks.to_numpy()))
         case _:
             return np.argsort(best, kind="stable")
@@ -149,6 +154,19 @@ def _ranked_ends(nodes: NodeTable, supporters: Supporters, progress: MergeProgre
     feeds = np.array(progress.ranked, dtype=np.int64)[supporters.best[chosen]]
     ends: np.ndarray = nodes.ends[chosen, feeds]
     return ends
+
+
+def _passed_ends(
+    nodes: NodeTable, supporters: Supporters, progress: MergeProgress, policy: MergePolicy, chosen: np.ndarray
+) -> np.ndarray:
+    """The end of each of these payloads behind the stable point: as the highest-ranked feed has it; but an end that may
+    still change, and was published, waits if the policy says that adjustments do."""
+    ranked = _ranked_ends(nodes, supporters, progress, chosen)
+    if policy.emit not in WAITING:
+        return ranked
+    kept = nodes.published[chosen]
+    waits = (kept != ABSENT) & (kept >= progress.stable) & (ranked >= progress.stable)
+    return np.where(waits, kept, ranked)
 
 
 def _emitted_ends(

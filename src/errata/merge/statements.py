@@ -110,14 +110,10 @@ def _number_rows(stream: Stream, state: MergeState, filled: FilledElements, prog
     if rows[stream.order].null_count:
         passed |= rows[stream.order].is_null().to_numpy()
     behind = passed & ~known[keys.codes[node]]
-    kind = rows[ELEMENT].to_numpy()
-    withdraws = kind == int(ElementKind.WITHDRAW)
-    if stream.merged.end is not None:
-        withdraws |= (kind == int(ElementKind.ADJUST)) & (filled.ends == order[base:]) & ~filled.unknown
     return Statements(
         rows=rows,
         feed=rows[FEED].to_numpy(),
-        withdraws=withdraws,
+        withdraws=rows[ELEMENT].to_numpy() == int(ElementKind.WITHDRAW),
         end=filled.ends,
         node=node,
         node_first=nodes.firsts,
