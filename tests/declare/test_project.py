@@ -118,7 +118,7 @@ class TestCompleteExample:
                         LandingFolder(f"{tmp_path}/landing/mirror", 5 * SECOND, LandedFileAction.MOVE),
                         joins_at=parse_instant("2026-11-01"),
                     ),
-                    Feed("old_plan", query="trades_v1"),
+                    Feed("old_plan", query="trades_v1", feedback=True),
                 ),
                 MergePolicy(EmitPolicy.FRACTION, 0.5, DisagreementPolicy.LATEST, "version", 2),
                 end="until",
@@ -373,6 +373,8 @@ MISTAKES = {
         " from: soon, slack: 5}}"
     ),
     "a feed from a folder and a query": stream_text(feeds="{a: {landing: in, query: q}, b: {}}"),
+    "a feed with feedback and no query": stream_text(feeds="{a: {feedback: yes}}"),
+    "a feed that is complete and skips": stream_text(feeds="{a: {query: q, complete: yes, feedback: yes}}"),
     "a feed with fixed ties and no order": stream_text(feeds="{a: {ties: fixed}}"),
     "a feed from a query that is not there": stream_text(feeds="{a: {query: quots}}") + "queries: {quotas: q.sql}\n",
     "a feed of a bigint from a date": stream_text(

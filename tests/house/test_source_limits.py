@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from errata.cli.main import COMMANDS, GROUPS
+from errata.cli.commands import COMMANDS, GROUPS
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "errata"
 MODULE_LINES = 400

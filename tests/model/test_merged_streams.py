@@ -90,6 +90,11 @@ def test_a_record_says_all_of_the_declaration(
     assert stream_from_record("quotes", record) == stream
 
 
+def test_a_record_says_that_a_query_skips_what_nobody_needs() -> None:
+    stream = merged((Feed("old", query="quotes_v1", feedback=True), Feed("new")))
+    assert stream_from_record("quotes", json.loads(json.dumps(stream_to_record(stream)))) == stream
+
+
 def test_a_stream_without_feeds_is_recorded_as_ever() -> None:
     assert "merge" not in stream_to_record(PLAIN)
     assert stream_from_record("quotes", stream_to_record(PLAIN)) == PLAIN

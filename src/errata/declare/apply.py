@@ -260,7 +260,29 @@ def _check_queries(
     # A project without queries does not import the parser.
     from errata.declare.query_plans import check_queries  # noqa: PLC0415
 
-    return check_queries(project, texts, known)
+    checked = check_queries(project, texts, known)
+    if fed := [feed.query for each in project.streams.values() for feed in each.merged.feeds if feed.query]:
+        _check_query_feeds(project, texts, checked, fed)
+    return checked
+
+
+def _check_query_feeds(
+    project: Project, texts: Mapping[str, Query], checked: Mapping[str, CheckedQuery], fed: Collection[str]
+) -> None:
+    """Raise the mistakes in feeds that queries make."""
+    from errata.declare.query_feeds import check_query_feeds  # noqa: PLC0415 - few projects have such feeds
+    from errata.declare.query_plans import read_plans, with_inputs  # noqa: PLC0415
+
+    reads = {name: each.reads for name, each in checked.items()}
+    plans = read_plans(project.streams, texts, with_inputs(fed, reads))
+    mistakes = [
+        UsageError(each.what, where=f"{project.file}: {each.where}", why=each.why, how=each.how)
+        for each in check_query_feeds(project.streams, texts, plans, reads)
+    ]
+    if len(mistakes) > 1:
+        raise UsageError("\n".join([f"{project.file} has {len(mistakes)} mistakes", *map(str, mistakes)]))
+    if mistakes:
+        raise mistakes[0]
 
 
 def _with_comparable_fingerprints(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 
 from errata.declare.section import YamlPlace, YamlSection, parse_whole_number
+from errata.declare.streams import FEED_KEYS
 from errata.errors import UsageError, candidates_text, unknown_name_error
 from errata.model.columns import parse_digits
 from errata.model.feed import (
@@ -37,7 +38,6 @@ ReadLanding = Callable[[YamlSection], LandingFolder | None]
 """Reads the section of a landing folder."""
 
 _FEED_EXAMPLE = "feeds: {nyse: {landing: ./landing/nyse}, mirror: {landing: ./landing/mirror}}"
-_ONLY_WITH_FEEDS = ("merge", "end", "occurrence")
 
 
 class TieRule(StrEnum):
@@ -49,7 +49,7 @@ class TieRule(StrEnum):
 
 def check_no_feeds(section: YamlSection) -> None:
     """Note what the section of a relation says of feeds."""
-    for name in ("feeds", *_ONLY_WITH_FEEDS):
+    for name in FEED_KEYS:
         # Only what is there is asked for: it then does not count as unknown as well.
         if name in section.names() and section.has(name):
             why = "feeds are merged as rows of events; the versions of a thing are not"
@@ -84,7 +84,7 @@ def _note_missing_feeds(section: YamlSection, empty: bool) -> None:
     if empty:
         section.mistake("feeds", UsageError("feeds names no feed", how=f"write {_FEED_EXAMPLE}, or leave feeds out"))
         return
-    for name in _ONLY_WITH_FEEDS:
+    for name in FEED_KEYS[1:]:
         if section.has(name):
             how = f"write {_FEED_EXAMPLE}, or leave {name} out"
             section.mistake(name, UsageError(f"{name} is declared without feeds", how=how))
@@ -126,11 +126,12 @@ def _read_feed(
     )
     stable = section.choice("stable", StableRule) or StableRule.ROWS
     joins_at = section.read("from", lambda text: parse_joining(text, timed))
+    feedback = section.read("feedback", parse_yes)
     section.finish()
     if len(section.problems) > before:
         return None
     try:
-        return Feed(name, landing, query, properties, stable, LOWEST if joins_at is None else joins_at)
+        return Feed(name, landing, query, properties, stable, LOWEST if joins_at is None else joins_at, bool(feedback))
     except UsageError as error:
         section.problems.add(place, error)
         return None

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from errata.declare.feeds import check_feed_queries
 from errata.declare.files import (
     MAX_PROJECT_BYTES,
     catalog_url,
@@ -168,6 +167,8 @@ def _read_project(section: YamlSection, root: Path, environ: Mapping[str, str]) 
         names.take(each.section, f"summary of {each.of}", each.name)
         each.check()
     if any(feed.query for each in streams.values() for feed in each.merged.feeds):
+        from errata.declare.feeds import check_feed_queries  # noqa: PLC0415 - most projects have none
+
         check_feed_queries(section.section("streams"), streams, queries)
     check_result_tables(queries.values(), section.problems)
     section.finish()

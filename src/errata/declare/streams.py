@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from errata.declare.feeds import check_no_feeds, read_feeds
 from errata.declare.files import resolve_location
 from errata.declare.section import YamlSection, parse_whole_number
 from errata.errors import UsageError, unknown_name_error
 from errata.model.bucket import Layout
 from errata.model.columns import Column, ColumnType, TypeKind, check_name, parse_digits
+from errata.model.feed import NO_FEEDS, MergedFeeds
 from errata.model.landing import LandedFileAction, LandingFolder
 from errata.model.reduction import NO_REDUCTION, ReducedArchives
 from errata.model.stream import (
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 DEFAULT_SETTLE = 10 * SECOND
 DEFAULT_HORIZON = 7 * DAY
 NONE_WORD = "none"
+FEED_KEYS = ("feeds", "merge", "end", "occurrence")
+"""The keys of a stream that say something of feeds."""
 
 DeclaredColumns = dict[str, ColumnType | None]
 """The declared columns; None for a wrong type, which causes no further messages."""
@@ -54,7 +56,7 @@ def read_stream(name: str, section: YamlSection, root: Path, summaries: list[Sum
     retention = section.read("retention", lambda text: parse_retention(text, timed))
     age_out = section.choice("age_out", AgeOutMode) or AgeOutMode.SCHEDULED
     how = _read_common(section, columns, order, root)
-    how["merged"] = read_feeds(section, timed=timed, read_landing=lambda below: _read_landing(below, root))
+    how["merged"] = _read_merged(section, timed, root)
     section.finish()
     roles = StreamRoles(name, key, order, retention=retention, age_out=age_out)
     made = _make_stream(section, before, columns, roles, how)
@@ -80,7 +82,7 @@ def read_relation(name: str, section: YamlSection, root: Path) -> Stream | None:
     key = _read_names(section, "key", columns)
     _check_key_without_order(section, key, order)
     _check_no_retention(section)
-    check_no_feeds(section)
+    _check_no_feeds(section)
     deleted = _read_deleted(section, columns, key)
     how = _read_common(section, columns, order, root)
     section.finish()
@@ -116,6 +118,22 @@ def _read_common(section: YamlSection, columns: DeclaredColumns, order: str, roo
         "landing": _read_landing(section.section("landing"), root),
         "reduced": _read_reduced(section.section("reduce"), columns, timed=timed),
     }
+
+
+def _read_merged(section: YamlSection, timed: bool, root: Path) -> MergedFeeds:
+    # All keys are asked for, so that none of them counts as unknown.
+    if not any([section.has(name) for name in FEED_KEYS]):  # noqa: C419
+        return NO_FEEDS
+    from errata.declare.feeds import read_feeds  # noqa: PLC0415 - most streams have none
+
+    return read_feeds(section, timed=timed, read_landing=lambda below: _read_landing(below, root))
+
+
+def _check_no_feeds(section: YamlSection) -> None:
+    if not {*FEED_KEYS}.isdisjoint(section.names()):
+        from errata.declare.feeds import check_no_feeds  # noqa: PLC0415 - relations have none
+
+        check_no_feeds(section)
 
 
 def _read_reduced(section: YamlSection | None, columns: DeclaredColumns, *, timed: bool) -> ReducedArchives:
