@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 from errata.intake.encoding import display_value
 from errata.language.route import RouteKind
 from errata.model.commit import Cause, Commit
+from errata.model.counts import count_text
 from errata.model.technique import Technique
 from errata.model.time import DAY, HOUR, MINUTE, SECOND
 from errata.read.details import PATTERN_TEXTS, POLICY_TEXTS
@@ -22,7 +23,6 @@ from errata.read.wording import (
     byte_size_text,
     commit_author,
     commit_summary,
-    count_text,
     event_time_distance,
     event_time_short,
     short_batch_id,

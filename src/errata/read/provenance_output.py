@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from errata.intake.encoding import JsonRow, display_change, display_values
 from errata.model.commit import Commit
+from errata.model.counts import count_text
 from errata.model.time import HIGHEST, format_instant
 from errata.read.provenance import (
     BatchCause,
@@ -25,7 +26,6 @@ from errata.read.provenance import (
 )
 from errata.read.wording import (
     commit_author,
-    count_text,
     event_time_short,
     event_time_text,
     relative_paths,
