@@ -17,13 +17,14 @@ from errata.model.bucket import Bucket, Role
 from errata.model.columns import Column, ColumnType, TypeKind
 from errata.model.commit import Evaluation, EvaluationSpan, Fault, SweepSummary
 from errata.model.deferral import DEFAULT_DEFERRAL, Deferral
+from errata.model.feed import Feed, MergedFeeds
 from errata.model.query import CheckedQuery, Query
 from errata.model.results import ResultShape, UpdatePattern
 from errata.model.stream import RelationKind, RevisionPolicy, Stream
 from errata.model.time import HOUR, LOWEST
 
 ALL = StepRequest()
-APPLY, CORRECT, EVALUATE = StepKind.APPLY, StepKind.CORRECT, StepKind.EVALUATE
+APPLY, CORRECT, EVALUATE, DELIVER = StepKind.APPLY, StepKind.CORRECT, StepKind.EVALUATE, StepKind.DELIVER
 
 CHAIN = {"low": ["feed"], "mid": ["low"], "top": ["mid"]}
 """What each query reads."""
@@ -42,6 +43,8 @@ class CatalogValues:
     known_overlays: dict[str, list[Bucket]] = field(default_factory=dict)
     batches: list[tuple[int, int, str]] = field(default_factory=list)
     history: dict[str, list[Evaluation]] = field(default_factory=dict)
+    fed: dict[tuple[str, str], int | None] = field(default_factory=dict)
+    """Up to which commit results have been delivered to feeds; None: the feed is detached."""
     settles: bool = True
     reached: bool = True
 
@@ -56,6 +59,9 @@ class CatalogValues:
 
     def batches_since(self, commit_id: int) -> Sequence[tuple[int, int, str]]:
         return [each for each in self.batches if each[1] > commit_id]
+
+    def delivered(self, of: StreamState, feed: Feed) -> int | None:
+        return self.fed.get((of.stream.name, feed.name), 0)
 
     def time_of(self, commit_id: int) -> int | None:
         return commit_id * HOUR
@@ -322,3 +328,51 @@ def test_a_query_that_begins_later_is_not_due_yet() -> None:
     catalog.stream("other", None)
     catalog.query("both", ["feed", "other"])
     assert ("evaluate", "both") not in told(catalog.steps())
+
+
+# Feeds that are queries.
+
+
+def _fed() -> CatalogValues:
+    """Two queries over one stream that feed a merged stream, and one over that."""
+    view = CatalogValues()
+    view.stream("feed")
+    view.stream("both")
+    feeds = MergedFeeds((Feed("old", query="plain"), Feed("new", query="edited")))
+    view.standings["both"] = replace(
+        view.standings["both"], stream=replace(view.standings["both"].stream, merged=feeds)
+    )
+    for name in ("plain", "edited"):
+        view.query(name, ["feed"])
+    view.query("over", ["both"])
+    return view
+
+
+def test_what_queries_feed_comes_after_them_and_before_what_is_over_it() -> None:
+    view = _fed()
+    found = [(each.kind, each.name, each.feed, each.after) for each in StepList(view, ALL).steps()]
+    assert sorted(found[:2]) == [(EVALUATE, "edited", "", ()), (EVALUATE, "plain", "", ())]
+    assert found[2:] == [
+        (DELIVER, "both", "old", ("plain",)),
+        (DELIVER, "both", "new", ("edited",)),
+        (EVALUATE, "over", "", ()),
+    ]
+
+
+def test_results_are_delivered_until_their_last_evaluation_has_been() -> None:
+    view = _fed()
+    for name in view.queries:
+        view.answer(name)
+    view.fed = {("both", "old"): 5, ("both", "new"): 4}
+    assert [(each.kind, each.feed, each.due) for each in StepList(view, ALL).steps()] == [(DELIVER, "new", True)]
+    assert "edited has changed since commit 4" in StepList(view, ALL).steps()[0].why
+    view.fed["both", "new"] = None
+    assert StepList(view, ALL).steps() == [], "nothing is delivered to a feed that is detached"
+
+
+def test_only_what_is_named_is_delivered() -> None:
+    view = _fed()
+    for name in view.queries:
+        view.answer(name)
+    assert [each.feed for each in StepList(view, StepRequest(["plain"])).steps()] == ["old"]
+    assert StepList(view, StepRequest(evaluates=False)).steps() == [], "a sweep delivers nothing"

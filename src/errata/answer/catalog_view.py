@@ -12,11 +12,12 @@ from typing import TypeVar, cast
 
 import pyarrow.compute as pc
 
+from errata.answer.due_delivery import delivered_up_to, delivery_prefix
 from errata.answer.source_revisions import SourceRevisions
 from errata.answer.unread_changes import CorrectionBacklog, UnreadRevisions, read_revisions
 from errata.archive.overlays import bucket_sources
 from errata.archive.revisions.pending import can_settle_any
-from errata.catalog import buckets, commits, ledger, queries, streams
+from errata.catalog import buckets, commits, feeds, ledger, queries, streams
 from errata.catalog.queries import RecordedQuery, StoppedQuery
 from errata.catalog.result_archives import ResultArchive, evaluations_of, read_archives
 from errata.catalog.streams import StreamState
@@ -24,6 +25,7 @@ from errata.declare.site import Site
 from errata.model.bucket import Bucket, Role
 from errata.model.commit import Evaluation
 from errata.model.deferral import Deferral
+from errata.model.feed import Feed
 from errata.model.results import EVALUATION, VS
 
 T = TypeVar("T")
@@ -109,6 +111,13 @@ class CatalogView:
         """The row versions of unread revisions."""
         key = ("revised", change.state.stream_id, change.known, change.up_to)
         return self.once(key, partial(read_revisions, self.site, change))
+
+    def delivered(self, of: StreamState, feed: Feed) -> int | None:
+        known = self.once(("feeds", of.stream_id), partial(feeds.feeds_of, self._catalog, of.stream_id))
+        if any(each.name == feed.name and not each.attached for each in known):
+            return None
+        find = partial(ledger.newest_batch_id, self._catalog, of.stream_id, delivery_prefix(feed))
+        return delivered_up_to(feed, self.once(("delivered", of.stream_id, feed.name), find))
 
     def time_of(self, commit_id: int) -> int | None:
         def find() -> int | None:

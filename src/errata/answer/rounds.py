@@ -81,6 +81,19 @@ class RoundsReport:
     revised: list[ReviseReport] = field(default_factory=list)
     """Streams to whose history pending revisions were applied."""
 
+    def add(self, later: RoundsReport) -> None:
+        """Add what came of later rounds. They may have met some of the queries again."""
+        self.evaluated += later.evaluated
+        done = {each.name for each in self.evaluated}
+        self.current = [each for each in dict.fromkeys([*self.current, *later.current]) if each not in done]
+        self.stopped = [*{**dict(self.stopped), **dict(later.stopped)}.items()]
+        self.failed = [*{**dict(self.failed), **dict(later.failed)}.items()]
+        self.held = [*{**dict(self.held), **dict(later.held)}.items()]
+        self.busy = list(dict.fromkeys([*self.busy, *later.busy]))
+        self.holders |= later.holders
+        self.deferred = [*{(each.kind, each.name): each for each in [*self.deferred, *later.deferred]}.values()]
+        self.revised += later.revised
+
 
 class Rounds:
     """One run over some queries."""

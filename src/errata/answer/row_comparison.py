@@ -34,7 +34,7 @@ def same_values(
     for name in names:
         column = _one_chunk(rows, name)
         one, other = column.take(lefts), column.take(rights)
-        same &= _equal_values(one, other) | _nearly_equal(one, other) if name in rough else _equal_values(one, other)
+        same &= equal_values(one, other) | _nearly_equal(one, other) if name in rough else equal_values(one, other)
     return same
 
 
@@ -43,7 +43,8 @@ def _one_chunk(rows: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _equal_values(left: pa.Array, right: pa.Array) -> BoolArray:
+def equal_values(left: pa.Array, right: pa.Array) -> BoolArray:
+    """Which values are equal to those of the other column; NULL equals NULL, and NaN equals NaN."""
     same = pc.equal(left, right)
     if pa.types.is_floating(left.type):
         same = pc.or_(same, pc.and_(pc.is_nan(left), pc.is_nan(right)))

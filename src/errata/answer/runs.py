@@ -1,23 +1,27 @@
 """One run or one sweep of a site: `errata run` and `errata sweep`, their jobs and DAGs.
 
-A run takes in what has landed, applies pending revisions that are due, and then corrects and evaluates all queries. A
+A run takes in what has landed, applies pending revisions that are due, and then corrects and evaluates all queries.
+Queries that feed merged streams come first, then these streams take their results in, then the queries over them. A
 sweep applies pending revisions and corrects results; it evaluates nothing. Both report what each query came to, and
 turn that into an exit code."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from errata.answer.catalog_view import CatalogView
 from errata.answer.evaluation_commit import EvaluationOutcome
 from errata.answer.faults import fault_error
+from errata.answer.feed_deliveries import deliver
+from errata.answer.progress import queries_with_inputs
 from errata.answer.rounds import Rounds, RoundsReport, RoundsRequest
 from errata.answer.steps import StepList, StepRequest
 from errata.archive.ingest.batch import IngestReport, IngestRequest, ingest_batch
 from errata.archive.revisions.apply import ReviseReport, apply_stream_revisions
 from errata.catalog import commits, pins, queries, streams
 from errata.catalog.leases import WaitPolicy
+from errata.declare.query_feeds import FeedStage, feed_stages
 from errata.declare.site import ProgressCallback, Site
 from errata.errors import EXIT_DECISION, EXIT_FAILED, EXIT_QUARANTINE, ErrataError, UsageError
 from errata.model.commit import Fault
@@ -96,12 +100,49 @@ def run(
     if take:
         _ingest_landed(site, on_step, report)
     report.revised = apply_pending(site, StepRequest(), on_step)
+    steps = StepRequest(names, anew=frozenset(names) if anew else frozenset())
+    wanted = RoundsRequest(steps, patience=patience or WaitPolicy())
+    stages = _feed_stages(site, names)
+    if not any(each.feeds for each in stages):
+        _run_rounds(site, wanted, on_step, report)
+        return report
+    for stage in stages:
+        part = RoundsReport()
+        asked = replace(steps, names=stage.queries, anew=steps.anew.intersection(stage.queries))
+        _run_rounds(site, replace(wanted, steps=asked), on_step, part)
+        report.add(part)
+        if _deliver(site, stage, on_step, report):
+            report.revised += apply_pending(site, StepRequest(), on_step)
+    return report
+
+
+def _run_rounds(site: Site, wanted: RoundsRequest, on_step: ProgressCallback, into: RoundsReport) -> None:
     # The queries are read after the commit is pinned, so that what is found stays.
     with pins.hold_pin(site.catalog, commits.newest_commit(site.catalog), "run") as pin:
-        steps = StepRequest(names, anew=frozenset(names) if anew else frozenset())
-        wanted = RoundsRequest(steps, patience=patience or WaitPolicy())
-        Rounds(CatalogView(site, pin.commit_id), on_step, wanted, report).run()
-    return report
+        Rounds(CatalogView(site, pin.commit_id), on_step, wanted, into).run()
+
+
+def _feed_stages(site: Site, names: Sequence[str]) -> list[FeedStage]:
+    """The queries in the order in which what they feed allows to evaluate them."""
+    view = CatalogView(site)
+    reads = {name: each.checked.reads for name, each in view.queries.items()}
+    wanted = list(queries_with_inputs(view.queries, names))
+    return feed_stages([each.stream for each in view.standings.values()], reads, wanted)
+
+
+def _deliver(site: Site, stage: FeedStage, on_step: ProgressCallback, into: RunReport) -> bool:
+    """Let streams take in what has changed in the queries that feed them. A stream that fails holds up no other."""
+    delivered = False
+    for stream, feed in stage.feeds:
+        try:
+            report = deliver(site, stream, feed, on_step)
+        except ErrataError as error:
+            into.not_taken.append((stream, error))
+            continue
+        if report is not None:
+            into.batches.append(report)
+            delivered = True
+    return delivered
 
 
 def _ingest_landed(site: Site, on_step: ProgressCallback, into: RunReport) -> None:

@@ -1,5 +1,6 @@
 """What is due, as one list of steps in the order in which they are carried out: revisions are applied to streams, then
-each query, after those that it reads, is corrected and evaluated.
+each query, after those that it reads, is corrected and evaluated. What queries feed takes their results in before the
+queries over it are.
 
 Runs and sweeps carry the steps out, `errata run --plan` prints them, `errata sweep --plan` estimates them, the sensor
 and `errata status` ask whether there are any. A step that waits for its declared rule, or for another query, is in the
@@ -10,11 +11,12 @@ Told from the catalog, without Spark and without plans. Rows of corrections are 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
+from errata.answer.due_delivery import Delivery, DeliveryStates, due_deliveries
 from errata.answer.due_evaluation import DueEvaluation, due_evaluation
 from errata.answer.progress import deferred_overlays, evaluation_order, queries_with_inputs
 from errata.answer.unread_changes import (
@@ -32,6 +34,7 @@ from errata.answer.unread_changes import (
 from errata.catalog.queries import RecordedQuery, StoppedQuery
 from errata.catalog.result_archives import ResultArchive
 from errata.catalog.streams import StreamState
+from errata.declare.query_feeds import with_feeds
 from errata.model.deferral import AlwaysRule, Deferral, NeverRule
 from errata.model.query import transitive_inputs
 from errata.model.stream import RevisionPolicy
@@ -46,6 +49,8 @@ class StepKind(StrEnum):
     """A query's results take up changes behind their frontier."""
     EVALUATE = "evaluate"
     """A query is evaluated up to where its sources reach."""
+    DELIVER = "deliver"
+    """A merged stream takes in what a query that feeds it has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ class Step:
 
     kind: StepKind
     name: str
-    """The stream that is applied to, or the query."""
+    """The stream that is applied or delivered to, or the query."""
     why: str
     revisions: int = 0
     """About how many revisions are taken up."""
@@ -69,6 +74,8 @@ class Step:
     """The query that has to be mended or left by another runner first: this one, or one that it reads."""
     idle: bool = False
     """Whether nothing would come of it yet."""
+    feed: str = ""
+    """The feed to which is delivered."""
 
     @property
     def ready(self) -> bool:
@@ -81,7 +88,7 @@ class Step:
         return self.ready and not self.idle
 
 
-class StepView(SourceStates, Protocol):
+class StepView(SourceStates, DeliveryStates, Protocol):
     """The look-ups that it takes."""
 
     @property
@@ -148,7 +155,13 @@ class StepList:
             found = [replace(each, idle=not self._view.can_settle(standings[each.name])) for each in found]
         earlier = {each.name: [each] for each in found}
         held: dict[str, str] = {}
-        for name in evaluation_order({name: self._reads[name] for name in self.queries}):
+        deliveries = {(each.stream.name, each.feed.name): each for each in due_deliveries(self._view)}
+        merged = [each.stream for each in self._view.standings.values()]
+        for name in evaluation_order(with_feeds(merged, {name: self._reads[name] for name in self.queries})):
+            if name not in self.queries:
+                earlier[name] = [*earlier.get(name, ()), *self._deliveries(name, deliveries, earlier)]
+                found += [each for each in earlier[name] if each.kind is StepKind.DELIVER]
+                continue
             some = self.of_query(name, earlier)
             by = next((held[each] for each in self._reads[name] if each in held), None)
             by = by or next((each.held_by for each in some if each.held_by is not None), None)
@@ -212,6 +225,21 @@ class StepList:
     def count(self, step: Step) -> int:
         """How many revisions a step takes up of those that have been applied."""
         return sum(self._view.backlog(each).queue for each in step.changes if isinstance(each, UnreadRevisions))
+
+    def _deliveries(
+        self, name: str, due: Mapping[tuple[str, str], Delivery], earlier: Mapping[str, Sequence[Step]]
+    ) -> Iterator[Step]:
+        """What is delivered to a stream by the queries that feed it."""
+        if not self._request.evaluates:
+            return
+        for feed in self._view.standings[name].stream.merged.feeds:
+            comes = [each for each in earlier.get(feed.query or "", ()) if each.due]
+            there = due.get((name, feed.name))
+            if feed.query in self.queries and (comes or there is not None):
+                since = "" if there is None or not there.after else f" since commit {there.after}"
+                why = f"after {feed.query}" if there is None else f"{feed.query} has changed{since}"
+                after = tuple(dict.fromkeys(each.name for each in comes))
+                yield Step(StepKind.DELIVER, name, f"{why}, feed {feed.name}", after=after, feed=feed.name)
 
     # Corrections.
 

@@ -59,6 +59,15 @@ def batch_takes(catalog: Catalog, stream_id: int, batch_id: str) -> list[LedgerB
     ]
 
 
+def newest_batch_id(catalog: Catalog, stream_id: int, beginning: str) -> str | None:
+    """The id of the newest batch whose id begins so; also of one that has been undone."""
+    query = select(batches.c.batch_id).where(
+        batches.c.stream_id == stream_id, batches.c.batch_id.startswith(beginning, autoescape=True)
+    )
+    with catalog.reading() as connection:
+        return connection.execute(query.order_by(batches.c.batch_no.desc()).limit(1)).scalar()
+
+
 def undo_commits(connection: Connection, stream_id: int, batch_nos: Iterable[int]) -> dict[int, int]:
     """The undone ones of these batches, with the commits that undid them. An undo that was itself undone does not
     count."""

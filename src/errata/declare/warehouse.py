@@ -37,9 +37,11 @@ NAME_PATTERNS = {
     ),
     **dict.fromkeys(("copy", "summary"), (_DAY, _NAME)),
     "retried": (re.compile(r"[0-9a-f]{12}"), re.compile(r"\d+\.(csv|jsonl)")),
+    "delivered": (re.compile(r"\w+"), re.compile(r"\d+-\d+\.parquet")),
 }
 """The kinds of folders in the folder of a stream, with the patterns of the names of their folders and files. Files in
-`retried` are not needed once their batch has been taken in or has failed."""
+`retried` are not needed once their batch has been taken in or has failed, those in `delivered` (a folder for each feed)
+once it has been taken in."""
 _MARKS = re.compile(r"[\[\]{}*?\\%#]")
 """Characters that some readers interpret as a pattern, or as part of a URI."""
 _PATTERN_MARKS = re.compile(r"[\[\]{}*?\\]")

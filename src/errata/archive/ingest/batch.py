@@ -68,6 +68,8 @@ class IngestRequest:
     """The rows of quarantine that the batch is made of; its commit settles them."""
     retried_files: frozenset[str] = frozenset()
     """Ingest only these of the landed files, which are held in quarantine."""
+    feed: str | None = None
+    """The feed whose files are named, of a stream with feeds."""
 
 
 @dataclass(frozen=True, slots=True)
