@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
+from errata.declare.site import open_site
+from errata.read.overview import project_overview
 from fixtures.commands import Done, Errata
 from fixtures.merged_feeds import stand_merged, write_project
 
@@ -77,6 +80,39 @@ def test_the_table_says_below_how_feeds_are_merged_and_what_to_do(errata: Errata
         "quotes third",
         "feed mirror of quotes is missing since commit 2: errata feeds ls quotes",
         "feeds of quotes disagree about 1 key: errata feeds disagreements quotes",
+    ]
+
+
+def test_the_status_tells_who_leads_and_what_is_amiss(errata: Errata, merged: Path) -> None:
+    found = {str(each["stream"]): each["feeds"] for each in records(errata("status", "--format", "json"))}
+    assert found["plain"] is None
+    assert found["quotes"] == {
+        "algorithm": "R3",
+        "reason": "feed mirror may adjust rows",
+        "stable": "2026-11-18T12:00:00.000000",
+        "leader": "nyse",
+        "leader_since": 3,
+        "switches": 1,
+        "quorum": 2,
+        "counting": 2,
+        "lag": {"nyse": 0, "mirror": 3_600_000_000, "third": 60_000_000},
+        "suspects": ["third"],
+        "missing": {"mirror": ANY},
+        "detached": [],
+        "filled": 9,
+        "refused": 1,
+        "disagreements": 1,
+    }
+    table = errata("status")
+    cells = " ".join(table.out.split())
+    assert "nyse leads, 2 of 3" in cells
+    assert "feeds of quotes disagree about 1 key: errata feeds disagreements quotes" in table.err.splitlines()
+    with open_site() as site:
+        points = project_overview(site).points
+    assert [each.words for each in points if each.panel == "feeds"] == [
+        "feed third of quotes is suspect: it has contradicted what it had said to be stable",
+        "quotes goes on without mirror",
+        "feeds of quotes disagree about 1 key",
     ]
 
 

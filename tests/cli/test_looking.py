@@ -74,6 +74,7 @@ def test_the_status_of_a_stream(errata: Errata) -> None:
         "quarantined": 2,
         "waiting": 0,
         "set_aside": 0,
+        "feeds": None,
         "compaction_due": False,
         "declared": "as declared",
     }

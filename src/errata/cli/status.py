@@ -18,6 +18,7 @@ from errata.model.counts import count_text
 from errata.model.stream import RevisionPolicy
 from errata.model.time import format_instant
 from errata.read import status as flow
+from errata.read.feeds import merge_hints, merge_record, merge_words
 from errata.read.status import DeclarationState, QueryProgress, QueryStatus, StreamStatus
 from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
 from errata.read.wording import byte_size_text, event_time_distance, event_time_short, event_time_text
@@ -253,13 +254,23 @@ STREAM_FIELDS = (
     TableField("quarantined", "quarantined", right=True),
     TableField("waiting", "landed", right=True),
     TableField("set_aside", "set aside", right=True),
+    TableField("feeds", "feeds", fold=True),
     TableField("compaction_due", "compaction"),
     TableField("declared", "declaration"),
 )
 MAX_QUERIES = 20
 """Queries that are listed below the streams."""
 
-QUIET_STREAM_FIELDS = {"copy_bytes", "summary_bytes", "overlaid", "waiting", "set_aside", "compaction_due", "declared"}
+QUIET_STREAM_FIELDS = {
+    "copy_bytes",
+    "summary_bytes",
+    "overlaid",
+    "waiting",
+    "set_aside",
+    "feeds",
+    "compaction_due",
+    "declared",
+}
 """Columns that a person is shown only when they say something."""
 
 
@@ -326,6 +337,7 @@ def _status_hints(found: Sequence[StreamStatus], queries: Sequence[QueryStatus])
             hints.append(f"compaction of {name} is due: errata archive compact {name}")
         if each.waiting:
             hints.append(f"{count_text(each.waiting, 'file')} of {name} landed: errata ingest {name} --landed")
+    hints += merge_hints([each.merged for each in found if each.merged is not None])
     return [*hints, *query_hints(queries)]
 
 
@@ -344,6 +356,7 @@ def _stream_record(each: StreamStatus) -> TableRecord:
         "quarantined": each.quarantined,
         "waiting": each.waiting,
         "set_aside": each.set_aside,
+        "feeds": None if each.merged is None else merge_record(each.merged),
         "compaction_due": each.compaction_due,
         "declared": each.declared.value,
     }
@@ -360,6 +373,7 @@ def _stream_row(each: StreamStatus) -> TableRecord:
         "overlaid": each.overlays.rows or "",
         "set_aside": each.set_aside or "",
         "waiting": "" if each.waiting is None else each.waiting,
+        "feeds": "" if each.merged is None else merge_words(each.merged),
         "compaction_due": "due" if each.compaction_due else "",
         "declared": "" if each.declared is DeclarationState.AGREED else each.declared.value,
     }

@@ -24,8 +24,9 @@ from errata.model.commit import Commit
 from errata.model.counts import count_text
 from errata.model.feed import Feed
 from errata.model.stream import Stream
-from errata.model.time import LOWEST
+from errata.model.time import LOWEST, format_instant
 from errata.read.row_keys import key_table, key_texts
+from errata.read.wording import event_time_text
 
 
 class FeedRole(StrEnum):
@@ -122,10 +123,11 @@ def merge_statuses(site: Site, names: Sequence[str] = (), *, folders: bool = Tru
             raise unknown_name_error("stream", name, recorded)
         check_feed_known(recorded[name].stream)
     wanted = names or [name for name in sorted(recorded) if not recorded[name].stream.merged.is_empty]
-    return [_merge_status(site, recorded[name], folders=folders) for name in wanted]
+    return [merge_status(site, recorded[name], folders=folders) for name in wanted]
 
 
-def _merge_status(site: Site, state: StreamState, *, folders: bool) -> MergeStatus:
+def merge_status(site: Site, state: StreamState, *, folders: bool = True) -> MergeStatus:
+    """How the feeds of a stream stand."""
     merge = feeds.merge_of(site.catalog, state.stream_id)
     found = feeds.standing_feeds(state.stream, feeds.feeds_of(site.catalog, state.stream_id))
     last = commits.commits_by_number(site.catalog, {each.last_commit for each in found if each.last_commit is not None})
@@ -244,6 +246,39 @@ def merge_lines(of: MergeStatus) -> Iterator[str]:
         switches = f", {count_text(of.merge.switches, 'switch', 'switches')} so far" if of.merge.switches else ""
         yield f"{name}: {leader}{since}{switches}; quorum {quorum} of {count_text(len(of.feeds), 'feed')}"
     yield from broken_lines(of.stream, [each.state for each in of.feeds])
+
+
+def merge_words(of: MergeStatus) -> str:
+    """How the feeds of a stream stand, in a few words: `nyse leads, 2 of 3, quorum 2`."""
+    leader = of.merge.leader if of.merge is not None else None
+    words = [f"{leader} leads" if leader is not None else "none leads", f"{of.counting} of {len(of.feeds)}"]
+    words += [f"quorum {of.stream.merged.policy.quorum}"] if of.stream.merged.policy.quorum > 1 else []
+    words += [f"{each.name} {each.role.value}" for each in of.suspects]
+    words += [f"{each.name} missing" for each in of.missing]
+    words += [f"{of.disagreements:,} disputed"] if of.disagreements else []
+    return ", ".join(words)
+
+
+def merge_record(of: MergeStatus) -> dict[str, object]:
+    """The same for programs."""
+    merge = of.merge
+    return {
+        "algorithm": (of.choice.algorithm if merge is None else merge.algorithm).value,
+        "reason": of.choice.reason if merge is None else merge.reason,
+        "stable": event_time_text(of.stable, of.stream.timed) or None,
+        "leader": None if merge is None else merge.leader,
+        "leader_since": None if merge is None else merge.leader_since,
+        "switches": 0 if merge is None else merge.switches,
+        "quorum": of.stream.merged.policy.quorum,
+        "counting": of.counting,
+        "lag": {each.name: each.lag for each in of.feeds},
+        "suspects": [each.name for each in of.suspects],
+        "missing": {each.name: None if each.last is None else format_instant(each.last.at) for each in of.missing},
+        "detached": [each.name for each in of.feeds if each.role is FeedRole.DETACHED],
+        "filled": sum(each.state.filled for each in of.feeds),
+        "refused": sum(each.state.refused for each in of.feeds),
+        "disagreements": of.disagreements,
+    }
 
 
 def broken_lines(stream: Stream, states: Iterable[FeedState]) -> Iterator[str]:

@@ -143,6 +143,7 @@ def attention_points(streams: Sequence[StreamStatus], queries: Sequence[QuerySta
         yield AttentionPoint(words, how, panel="quarantine")
     yield from _landing_points(streams)
     yield from _blocked_points(queries)
+    yield from _feed_points(streams)
     differ = [each.stream.name for each in streams if each.declared is not DeclarationState.AGREED]
     differ += [each.name for each in queries if each.declared is not DeclarationState.AGREED]
     if differ:
@@ -168,6 +169,26 @@ def _landing_points(streams: Sequence[StreamStatus]) -> Iterator[AttentionPoint]
         if each.landing_fault is not None:
             words = f"nobody can look into the landing folder of {each.stream.name}"
             yield AttentionPoint(words, each.landing_fault, panel="streams")
+
+
+def _feed_points(streams: Sequence[StreamStatus]) -> Iterator[AttentionPoint]:
+    """Feeds that are suspect or missing, and what feeds disagree about."""
+    for merged in [each.merged for each in streams if each.merged is not None]:
+        name = merged.stream.name
+        for each in merged.suspects:
+            words = f"feed {each.name} of {name} is suspect: it has contradicted what it had said to be stable"
+            yield AttentionPoint(words, f"errata feeds trust {name} {each.name}", command=True, panel="feeds")
+        if merged.missing:
+            words = f"{name} goes on without {name_list(each.name for each in merged.missing)}"
+            yield AttentionPoint(
+                words, "See where these feeds have stopped; the others fill their gaps.", panel="feeds"
+            )
+        if merged.lacks_quorum:
+            words = f"too few feeds of {name} are attached and trusted: its stable point stands still"
+            yield AttentionPoint(words, "Attach feeds, trust them, or declare a smaller quorum.", panel="feeds")
+        if merged.disagreements:
+            words = f"feeds of {name} disagree about {count_text(merged.disagreements, 'key')}"
+            yield AttentionPoint(words, f"errata feeds disagreements {name}", command=True, panel="feeds")
 
 
 def waiting_corrections(queries: Iterable[QueryStatus]) -> list[WaitingCorrections]:

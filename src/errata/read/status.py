@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from errata.answer.catalog_view import CatalogView
 from errata.answer.progress import input_watermark
@@ -27,6 +28,9 @@ from errata.model.compaction import is_fold_worthwhile
 from errata.model.query import CheckedQuery, transitive_inputs
 from errata.model.stream import Stream
 from errata.model.time import MINUTE
+
+if TYPE_CHECKING:
+    from errata.read.feeds import MergeStatus
 
 MAX_COMPARED_QUERIES = 1_000
 """Queries up to which their files are read to tell which have changed; with more, the status would take too long."""
@@ -72,6 +76,8 @@ class StreamStatus:
     """Files in the landing folder that are held in quarantine."""
     landing_fault: str | None = None
     """Why the landing folder cannot be listed."""
+    merged: MergeStatus | None = None
+    """How its feeds stand, if it has some."""
 
     @property
     def compaction_due(self) -> bool:
@@ -266,6 +272,7 @@ def stream_statuses(site: Site, names: Sequence[str] = ()) -> list[StreamStatus]
                 pending.rows,
                 held.get(name, 0),
                 *_landing_counts(site, standing),
+                _merged_feeds(site, standing),
             )
         )
     return found
@@ -275,6 +282,14 @@ def _declaration_state(recorded: Stream, declared: Stream | None) -> Declaration
     if declared is None:
         return DeclarationState.GONE
     return DeclarationState.AGREED if declared == recorded else DeclarationState.CHANGED
+
+
+def _merged_feeds(site: Site, standing: StreamState) -> MergeStatus | None:
+    if standing.stream.merged.is_empty:
+        return None
+    from errata.read.feeds import merge_status  # noqa: PLC0415 - most streams have none
+
+    return merge_status(site, standing)
 
 
 def _landing_counts(site: Site, standing: StreamState) -> tuple[int | None, int, str | None]:
