@@ -26,6 +26,7 @@ from errata.errors import UsageError
 from errata.model.bucket import Role
 from errata.model.commit import Cause
 from errata.model.time import parse_instant
+from errata.read import ask
 from errata.read.ask import AnswerPlan, OneTimeQuery, open_answer
 from errata.read.output import fetch_all
 from errata.read.sampled_scans import mark_reduced, widest_interval
@@ -143,6 +144,18 @@ def test_a_condition_on_the_order_field_narrows_what_is_read(site: Site) -> None
         expected = [row for row in wanted.to_pylist() if str(row["time"]) >= moment(900).replace("T", " ")]
         assert rows.sort_by([("time", "ascending")]).to_pylist() == expected
         assert expected
+
+
+def test_by_load_follows_the_machines_of_the_session_that_answers(
+    site: Site, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ask, "current_load", lambda: 0.75)
+    assert asked(site, "SELECT count(*) AS n FROM quotes TABLESAMPLE by_load(0.2)")[0].samples[0].rates.uniform == 0.4
+    monkeypatch.setattr(ask, "spark_load", {spark: 0.5}.__getitem__)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        errata.ask(spark, "SELECT count(*) AS n FROM quotes TABLESAMPLE by_load(0.2)", project=site.project.root)
+    assert any("quotes at 60% by by_load(0.2)" in str(each.message) for each in told)
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.25, 0.1])

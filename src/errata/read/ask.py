@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from errata.declare.site import Site, open_site
 from errata.declare.warehouse import Warehouse
 from errata.engine.budget import EngineDemand
 from errata.engine.failures import query_errors_in_words
+from errata.engine.load import current_load, spark_load
 from errata.engine.plans.compile import compile_plan
 from errata.engine.plans.node_rows import quote_name
 from errata.engine.session import apply_settings
@@ -185,6 +187,17 @@ RowReader = Callable[[EngineDemand, Callable[[SparkSession], DataFrame]], FrameO
 """Makes rows on an engine that suits them."""
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerEngines:
+    """What an answer is computed with."""
+
+    session: Callable[[], SparkSession]
+    """The far engine's session."""
+    read: RowReader
+    load: Callable[[], float]
+    """How loaded the machines are that do it."""
+
+
 @contextmanager
 def open_answer(site: Site, question: OneTimeQuery) -> Iterator[OneTimeAnswer]:
     """Open the answer. The commit is pinned until the block ends."""
@@ -196,7 +209,7 @@ def open_answer(site: Site, question: OneTimeQuery) -> Iterator[OneTimeAnswer]:
 
     with pins.hold_pin(site.catalog, commit_id, holder) as pin, query_errors_in_words():
         asked = bind_query(site.catalog, question, commit_id)
-        plan = plan_answer(site, asked, site.session, read, with_error=question.with_error)
+        plan = plan_answer(site, asked, AnswerEngines(site.session, read, current_load), question.with_error)
         rows = read(plan.demand, lambda session: answer_rows(session, site.catalog, site.warehouse, plan))
         yield OneTimeAnswer(plan, rows, pin)
         plan.record(site)
@@ -224,7 +237,8 @@ def ask_frame(
         asked = bind_query(catalog, question, commits.resolve_as_of(catalog, as_of))
         if asked.aged_sources:
             warnings.warn(asked.aged_out_warning, stacklevel=3)
-        plan = plan_answer(site, asked, lambda: spark, lambda _, made: made(spark), with_error=with_error)
+        engines = AnswerEngines(lambda: spark, lambda _, made: made(spark), partial(spark_load, spark))
+        plan = plan_answer(site, asked, engines, with_error)
         if plan.reduced is not None:
             warnings.warn("; ".join(plan.remarks), stacklevel=3)
         rows = answer_rows(spark, catalog, site.warehouse, plan)
@@ -232,14 +246,13 @@ def ask_frame(
         return rows.orderBy(*map(quote_name, plan.columns))
 
 
-def plan_answer(
-    site: Site, asked: BoundQuery, session: Callable[[], SparkSession], read: RowReader, *, with_error: bool
-) -> AnswerPlan:
+def plan_answer(site: Site, asked: BoundQuery, engines: AnswerEngines, with_error: bool) -> AnswerPlan:
     """Resolve the rates of samples, and find what is read."""
     catalog, warehouse = site.catalog, site.warehouse
-    summaries = read_summaries(session, catalog, warehouse, asked.plan, asked.summaries, asked.streams_read)
+    summaries = read_summaries(engines.session, catalog, warehouse, asked.plan, asked.summaries, asked.streams_read)
     sources = sampled_sources(asked.plan)
-    samples = AskedSamples(asked.plan, sources, asked.streams_read, asked.at, site.project.root, asked.where)
+    root, load = site.project.root, engines.load
+    samples = AskedSamples(asked.plan, sources, asked.streams_read, asked.at, root, asked.where, load)
 
     def plan(estimated: EstimatedPlan, rates: Mapping[str, SamplingRates]) -> AnswerPlan:
         reads = base_scans(catalog, asked, rates)
@@ -247,7 +260,7 @@ def plan_answer(
 
     def pilot(estimated: EstimatedPlan, rates: Mapping[str, SamplingRates]) -> pa.Table:
         small = plan(estimated, rates)
-        return fetch_all(read(small.demand, lambda session: answer_rows(session, catalog, warehouse, small)))
+        return fetch_all(engines.read(small.demand, lambda session: answer_rows(session, catalog, warehouse, small)))
 
     rates = samples.resolve(catalog, pilot)
     return plan(samples.estimated(rates, with_error=with_error), rates)

@@ -66,6 +66,8 @@ class AskedSamples:
     newest: int
     root: Path
     where: str
+    load: Callable[[], float]
+    """How loaded the machines are."""
 
     def resolve(self, catalog: Catalog, pilot: Pilot) -> dict[str, SamplingRates]:
         """The rates of each source; reductions by error last, when the rates of all others are known."""
@@ -90,7 +92,7 @@ class AskedSamples:
         state, commit_id, interval = self.reads[name]
         buckets = candidate_buckets(catalog, ArchiveScan(state, commit_id, interval)).base
         portions = cut_portions(buckets, interval, self.newest)
-        return ReductionContext(state.stream, self.newest, portions, self.root, where=self.where)
+        return ReductionContext(state.stream, self.newest, portions, self.root, self.load, where=self.where)
 
     def estimated(self, rates: Mapping[str, SamplingRates], *, with_error: bool) -> EstimatedPlan:
         """The query's plan, with estimates where rows are left out."""

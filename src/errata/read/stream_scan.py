@@ -22,6 +22,7 @@ from errata.catalog.database import Catalog
 from errata.catalog.streams import StreamState
 from errata.declare.site import Site, open_site
 from errata.engine.failures import spark_errors_in_words
+from errata.engine.load import current_load
 from errata.engine.session import apply_settings
 from errata.errors import UsageError, unknown_name_error
 from errata.intake.convert import canonical_value
@@ -135,7 +136,7 @@ def _sampled_scan(catalog: Catalog, scan: ArchiveScan, clause: SampleClause, roo
     state = scan.state
     newest = LOWEST if state.stable is None else state.stable
     portions = cut_portions(candidate_buckets(catalog, scan).base, scan.interval, newest)
-    context = ReductionContext(state.stream, newest, portions, root, where=REDUCTION)
+    context = ReductionContext(state.stream, newest, portions, root, current_load, where=REDUCTION)
     return replace(scan, rates=resolve_rates(clause, context))
 
 

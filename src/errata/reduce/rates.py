@@ -14,11 +14,11 @@ the index can choose versions of buckets before any is opened, and the answer ca
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from errata.engine.load import machine_load
 from errata.errors import UsageError, candidates_text
 from errata.language.sampling import CLAUSE, UNIFORM, ColumnArgument, SampleArgument, SampleClause
 from errata.model.columns import Column, TypeKind
@@ -38,11 +38,6 @@ _LOAD_STEPS = 100
 _VALUE_KINDS = (TypeKind.STRING, TypeKind.INT, TypeKind.BIGINT, TypeKind.BOOLEAN, TypeKind.DATE)
 
 
-def machine_load() -> float:
-    """How loaded the machine is, from 0: processes that want to run, for each of its cores, in the last minute."""
-    return os.getloadavg()[0] / (os.cpu_count() or 1)
-
-
 @dataclass(frozen=True)
 class ReductionContext:
     """What a reduction can follow from."""
@@ -55,6 +50,7 @@ class ReductionContext:
     root: Path | None = None
     """The project's folder, with the functions of its user."""
     load: Callable[[], float] = machine_load
+    """How loaded the machines are that do the work, from 0."""
     error_rate: Callable[[float, str | None], float] | None = None
     """The rate at which a relative error is met, of a column or of all that is estimated. None: that of a count."""
     where: str | None = None
@@ -265,7 +261,6 @@ __all__ = [
     "BY_ERROR",
     "ReductionContext",
     "describe_rates",
-    "machine_load",
     "rate_after_pilot",
     "rate_for_error",
     "resolve_rates",
