@@ -10,12 +10,13 @@ Each check is one pass over a column. Only ties need a sort, of one array of int
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from errata.merge.elements import ELEMENT, FEED, GIVEN, OLD_END, OWN_STABLE, POS, ElementKind
+from errata.merge.elements import ELEMENT, FEED, GIVEN, OLD_END, OWN_STABLE, POS, SEQ, ElementKind
 from errata.merge.row_codes import hash_words, table_words
 from errata.merge.state import order_values
 from errata.merge.step import BrokenGuarantee, FeedTop, MergeProgress, MergeState
@@ -40,15 +41,20 @@ class FeedRun:
         return self.orders[self.start : self.stop]
 
 
+def in_sequence(elements: pa.Table) -> pa.Table:
+    """The elements in the order in which they are taken."""
+    taken = elements[SEQ].to_numpy()
+    if (taken[1:] > taken[:-1]).all():
+        return elements
+    return elements.take(pa.array(np.argsort(taken, kind="stable")))
+
+
 def feed_runs(stream: Stream, elements: pa.Table) -> list[FeedRun]:
     """The feeds of a batch whose elements come feed by feed."""
     feeds = elements[FEED].to_numpy()
     orders = order_values(elements, stream)
-    starts = np.flatnonzero(np.diff(feeds, prepend=-1))
-    stops = np.append(starts[1:], len(feeds))
-    return [
-        FeedRun(int(feeds[start]), int(start), int(stop), orders) for start, stop in zip(starts, stops, strict=True)
-    ]
+    bounds = [*np.flatnonzero(np.diff(feeds, prepend=-1)).tolist(), len(feeds)]
+    return [FeedRun(int(feeds[start]), start, stop, orders) for start, stop in pairwise(bounds)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from errata.merge.elements import ABSENT, FEED, POS, row_ends
-from errata.merge.guarantees import FeedRun, Finder, broken_alone, feed_runs, top_of
+from errata.merge.guarantees import FeedRun, Finder, broken_alone, feed_runs, in_sequence, top_of
 from errata.merge.instants import merge_instants
 from errata.merge.outcome import (
     agreed_schema,
@@ -49,6 +49,7 @@ def merge_ordered(
     stream: Stream, algorithm: MergeAlgorithm, state: MergeState, elements: pa.Table, progress: MergeProgress
 ) -> MergeStep:
     """Merge a batch by R0, R1 or R2. If the step says that something is broken, it has decided nothing."""
+    elements = in_sequence(elements)
     runs = feed_runs(stream, elements)
     find = Finder(stream, elements)
     alone = [broken_alone(find, algorithm, run, top_of(state, run.feed), progress) for run in runs]
