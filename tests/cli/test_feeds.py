@@ -156,6 +156,59 @@ def test_disagreements_of_a_key_and_of_a_feed(errata: Errata, merged: Path) -> N
     assert (nothing.code, nothing.out, nothing.err) == (0, "", "quotes: its feeds disagree about nothing now\n")
 
 
+def test_explain_tells_the_algorithm_and_why(errata: Errata, declared: Path) -> None:
+    assert errata("explain", "QUOTES").out.splitlines() == [
+        "stream quotes: 3 feeds, merged by symbol, at",
+        "",
+        "algorithm R3: remembers the rows that are not frozen, each once, with a number for each feed",
+        "  why: feed nyse, mirror, third may have gaps; feed mirror, third may adjust rows; feed mirror, third is not "
+        "ordered by at",
+        "",
+        "policy: emit first, disagreement leader, quorum 2",
+        "  a row is published when the first feed has it",
+        "  of different values that of the leading feed counts",
+        "  it is stable up to where 2 feeds are",
+        "",
+        f"feed nyse: {declared}/landing/nyse (settle 0 seconds, then move), order ordered, ties fixed, inserts only",
+        f"feed mirror: {declared}/landing/mirror (settle 0 seconds, then move), no guarantees",
+        "feed third: files that are named, no guarantees, from 2026-11-18T05:00:00.000000",
+    ]
+    drawn = errata("explain", "quotes", "--svg", "plan.svg")
+    assert (drawn.code, drawn.out) == (2, "")
+    assert "leave --svg out" in drawn.err
+
+
+def test_explain_tells_what_the_data_has_broken(errata: Errata, merged: Path) -> None:
+    (merged / "errata.yaml").write_text(
+        (merged / "errata.yaml")
+        .read_text()
+        .replace("mirror: {", "mirror: {adjusts: no, order: ordered, complete: yes, ")
+        .replace("third: {", "third: {adjusts: no, order: ordered, complete: yes, ")
+        .replace("adjusts: no}", "adjusts: no, complete: yes}")
+    )
+    told = errata("explain", "quotes").out.splitlines()
+    assert told[2].startswith("algorithm R2: ")
+    assert told[4] == "  but since commit 2 by R3: feed mirror may adjust rows"
+    assert told[5].startswith("  quotes: feed nyse broke `order: ordered`: at 10:04 after 10:07 (nyse.csv:12)")
+
+
+def test_a_key_is_told_with_what_feeds_said_differently_about_it(errata: Errata, merged: Path) -> None:
+    def notes(symbol: str) -> list[str]:
+        done = errata("history", "quotes", f"symbol={symbol},at=2026-11-18T11:00:00")
+        assert (done.code, done.out) == (0, "")
+        return done.err.splitlines()
+
+    assert notes("IBM") == [
+        "feeds disagree since commit 2: nyse price=10.5 (counts, nyse.csv:3); mirror price=10.6 (mirror.csv:7); by "
+        "policy leader"
+    ]
+    assert notes("XYZ") == [
+        "feeds disagreed from commit 2 to 3: nyse price=10.5 (counts, nyse.csv:3); mirror price=11.0 (mirror.csv:7); "
+        "by policy leader"
+    ]
+    assert errata("history", "quotes", "symbol=ABC,at=2026-11-18T11:00:00").code != 0
+
+
 def test_feeds_are_detached_attached_and_trusted_once(errata: Errata, merged: Path) -> None:
     said = [
         errata("feeds", *words).err.splitlines()

@@ -15,6 +15,7 @@ from errata.intake.encoding import json_values, row_texts
 from errata.model.commit import Commit
 from errata.model.stream import Stream
 from errata.model.time import format_instant
+from errata.read.feeds import disagreement_line
 from errata.read.history import RowHistory, RowVersion, VersionOrigin, row_history
 from errata.read.tables import OutputFormat, TableField, TableRecord, print_records
 from errata.read.wording import commit_author, relative_paths, revision_op_text, short_batch_id, wall_time
@@ -76,6 +77,7 @@ def _history_notes(found: RowHistory) -> Iterator[str]:
             f"waiting: {revision_op_text(each.op)}, revision {each.revision}{where}, batch "
             f"{short_batch_id(each.batch_id)}"
         )
+    yield from (relative_paths(disagreement_line(each)) for each in found.disagreements)
 
 
 def _table_rows(found: RowHistory) -> list[TableRecord]:

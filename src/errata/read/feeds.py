@@ -231,6 +231,16 @@ def value_words(disagreement: Disagreement) -> Iterator[str]:
         yield f"{said['feed']} {told or 'the same'}" + (f" ({', '.join(notes)})" if notes else "")
 
 
+def disagreement_line(disagreement: Disagreement) -> str:
+    """A disagreement in words: who says what, since when, and whose value counts by which policy."""
+    since = f"since commit {disagreement.opened_in}"
+    if disagreement.resolved_in is not None:
+        since = f"from commit {disagreement.opened_in} to {disagreement.resolved_in}"
+    verb = "disagree" if disagreement.resolved_in is None else "disagreed"
+    said = "; ".join(value_words(disagreement))
+    return f"feeds {verb} {since}: {said}; by policy {disagreement.policy}"
+
+
 # How feeds are merged, in words.
 
 

@@ -19,6 +19,7 @@ from errata.archive.revisions.decide import CorrectionContext, KeyVersions, key_
 from errata.archive.revisions.pending import NUMBER
 from errata.archive.schemas import BATCH, LIVE, MASKS, OLD_BATCH, OLD_POS, OLD_REVISION, OPERATION, REVISION
 from errata.catalog import commits, streams, undo
+from errata.catalog.feeds import Disagreement
 from errata.catalog.ledger import BatchOrigin, batch_origins
 from errata.catalog.streams import StreamState
 from errata.declare.site import Site, pinned_stream
@@ -29,6 +30,7 @@ from errata.model.columns import equality_value
 from errata.model.commit import Commit
 from errata.model.results import old_column
 from errata.model.stream import Stream
+from errata.read.feeds import key_disagreements
 from errata.read.row_keys import key_table
 
 VersionValues = Mapping[str, object]
@@ -105,6 +107,8 @@ class RowHistory:
     versions: Sequence[RowVersion]
     """Oldest first."""
     waiting: Sequence[PendingRevision]
+    disagreements: Sequence[Disagreement] = ()
+    """What the stream's feeds have said differently about the key, oldest first."""
 
     @property
     def aged(self) -> bool:
@@ -122,8 +126,9 @@ def row_history(site: Site, stream: str, key: Mapping[str, str]) -> RowHistory:
         pending = pending_for_key(place, wanted)
     (typed,) = wanted.to_pylist()
     teller = _HistoryBuilder.of(site, basis, _batch_numbers(told, pending), undoes)
-    found = RowHistory(basis.stream, typed, teller.versions(told, typed), list(teller.waiting(pending)))
-    if not found.versions and not found.waiting:
+    disputed = key_disagreements(site, basis, typed)
+    found = RowHistory(basis.stream, typed, teller.versions(told, typed), list(teller.waiting(pending)), disputed)
+    if not found.versions and not found.waiting and not disputed:
         raise _unknown_key_error(basis, key)
     return found
 
