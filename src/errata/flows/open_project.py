@@ -133,11 +133,29 @@ class OpenProject:
         planned.changes.check()
         return None if planned.nothing else applying.apply_plan(planned)
 
-    def ingest(self, stream: str, *files: str | Path) -> IngestReport:
-        """Ingest files into a stream's archive."""
+    def ingest(self, stream: str, *files: str | Path, feed: str | None = None) -> IngestReport:
+        """Ingest files into a stream's archive; of a stream with feeds, as files of this feed."""
         from errata.archive.ingest.batch import IngestRequest, ingest_batch  # noqa: PLC0415 - who only reads needs none of it
 
-        return ingest_batch(self._site, IngestRequest(stream, [str(file) for file in files]))
+        return ingest_batch(self._site, IngestRequest(stream, [str(file) for file in files], feed=feed))
+
+    def attach(self, stream: str, feed: str, *, starts_at: str | None = None) -> int | None:
+        """Attach a feed, which has everything from a time on; without one, from where the stream is. The commit, or
+        None if it is attached."""
+        from errata.catalog.feed_commits import attach_feed  # noqa: PLC0415 - most streams have no feeds
+        from errata.catalog.streams import stream_state  # noqa: PLC0415 - as above
+        from errata.declare.feeds import parse_joining  # noqa: PLC0415 - as above
+
+        site = self._site
+        timed = stream_state(site.catalog, stream).stream.timed
+        joins_at = None if starts_at is None else parse_joining(starts_at, timed)
+        return attach_feed(site.catalog, stream, feed, site.caused_by("feeds"), joins_at)
+
+    def detach(self, stream: str, feed: str) -> int | None:
+        """Detach a feed: it is not listened to until it is attached again. The commit, or None if it is detached."""
+        from errata.catalog.feed_commits import detach_feed  # noqa: PLC0415 - most streams have no feeds
+
+        return detach_feed(self._site.catalog, stream, feed, self._site.caused_by("feeds"))
 
     def register(self, *texts: str, strategy: str = "partial") -> list[str]:
         """Register queries, all of them or none: their handles, in the order of the texts."""
