@@ -51,6 +51,7 @@ from fixtures.sample_project import Looked, looked
 TABS = [
     "Overview",
     "Streams",
+    "Merged feeds",
     "Reduced archives",
     "Corrections",
     "Queries",
@@ -58,7 +59,7 @@ TABS = [
     "Quarantine",
     "Health",
 ]
-PATHS = ["", "streams", "reduced", "corrections", "queries", "registered", "quarantine", "health"]
+PATHS = ["", "streams", "feeds", "reduced", "corrections", "queries", "registered", "quarantine", "health"]
 
 
 def the_app(*, guarded: bool) -> FastAPI:
@@ -171,6 +172,7 @@ def test_an_empty_project_is_friendly(client: TestClient, place: Looked, path: s
         "corrections": "No published result has been corrected yet.",
         "queries": "no rows yet",
         "registered": "There are no registered queries.",
+        "feeds": "No stream has feeds.",
         "reduced": "No stream has smaller versions.",
         "quarantine": "Nothing is in quarantine.",
         "health": "Nothing: no stream has enough corrections",
