@@ -17,23 +17,43 @@ size p and s feeds, as in the paper's table IV.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
 from errata.merge import outputs
-from errata.merge.elements import ABSENT, ELEMENT, ElementKind
+from errata.merge.elements import ABSENT
+from errata.merge.multiset import expand_multisets
 from errata.merge.outputs import DecidedBatch
 from errata.merge.policies import NodeTable, count_supporters, decide
 from errata.merge.row_codes import group_rows
-from errata.merge.statements import Statements, last_by_key, read_statements
+from errata.merge.statements import Statements, dropped_repeats, last_by_key, read_statements
 from errata.merge.step import MergeCounts, MergeProgress, MergeState, MergeStep
 from errata.model.feed import DisagreementPolicy, EmitPolicy, MergeAlgorithm
 from errata.model.stream import Stream
+from errata.model.time import LOWEST
 
 
 def merge_general(stream: Stream, state: MergeState, elements: pa.Table, progress: MergeProgress) -> MergeStep:
     """Merge one batch, or one part of its keys."""
-    said = read_statements(stream, state, elements, progress)
+    if stream.merged.occurrence is None:
+        said = read_statements(stream, state, elements, progress)
+        return _merge_statements(stream, state, said, progress)
+    expanded = expand_multisets(stream, state, elements, progress)
+    said = read_statements(stream, state, expanded.elements, replace(progress, before=LOWEST))
+    step = _merge_statements(stream, state, said, progress)
+    return replace(
+        step,
+        algorithm=MergeAlgorithm.R4,
+        behind=expanded.behind,
+        refused=expanded.refused,
+        counts=replace(step.counts, repeats=expanded.repeats),
+    )
+
+
+def _merge_statements(stream: Stream, state: MergeState, said: Statements, progress: MergeProgress) -> MergeStep:
+    """Merge what the feeds say about keys that identify one row."""
     nodes = _state_after(stream, state, said)
     supporters = count_supporters(nodes.ends, progress.ranked)
     policy = stream.merged.policy
@@ -44,15 +64,15 @@ def merge_general(stream: Stream, state: MergeState, elements: pa.Table, progres
     stands = np.flatnonzero(outcome.end != ABSENT)
     published[outcome.chosen[stands]] = outcome.end[stands]
     batch = DecidedBatch(stream, state, said, nodes, supporters, outcome, published, first)
-    kept = _unfrozen(batch, progress.stable)
+    kept = _unfrozen(batch, progress)
     after = outputs.kept_state(batch, kept)
-    dropped = _dropped(said, progress)
+    dropped = dropped_repeats(said.behind, said.rows, progress)
     return MergeStep(
         algorithm=MergeAlgorithm.R3,
         inserts=outputs.insert_table(batch),
         corrections=outputs.correction_table(batch),
-        behind=outputs.behind_table(stream, said, said.behind & ~dropped),
-        refused=outputs.refused_table(said),
+        behind=outputs.behind_table(stream, said.rows, said.end, said.behind & ~dropped),
+        refused=outputs.refused_table(said.rows, said.refused),
         disagreements=outputs.disagreement_table(batch),
         agreed=outputs.agreed_table(batch),
         state=after,
@@ -84,7 +104,8 @@ def _state_after(stream: Stream, state: MergeState, said: Statements) -> NodeTab
         ends[said.node[last], feed] = said.end[last]
         if newest is not None:
             newest[said.node[last]] = said.end[last]
-    return NodeTable(ends, published, said.node_order, said.node_key, said.keys, newest)
+    family = None if said.family is None else said.family.codes
+    return NodeTable(ends, published, said.node_order, said.node_key, said.keys, family, newest)
 
 
 def _versions(stream: Stream, state: MergeState, said: Statements, first: np.ndarray) -> pa.ChunkedArray | None:
@@ -111,30 +132,20 @@ def _keep_orphans(said: Statements, nodes: NodeTable, chosen: np.ndarray, end: n
     end[keys] = nodes.published[said.orphan[keys]]
 
 
-def _unfrozen(batch: DecidedBatch, stable: int) -> np.ndarray:
-    """The payloads of keys that may still change."""
-    ends, ended = batch.nodes.ends, batch.stream.merged.end is not None
-    standing = (batch.supporters.count > 0) | (batch.published != ABSENT)
-    if ended:
-        open_nodes = batch.published >= stable
-        for feed in range(ends.shape[1]):
-            open_nodes |= ends[:, feed] >= stable
-    else:
-        open_nodes = standing & (batch.nodes.order >= stable)
-    if stable <= ABSENT:
-        open_nodes = standing
-    open_keys = np.zeros(batch.nodes.keys, dtype=bool)
-    open_keys[batch.nodes.key[open_nodes]] = True
-    return np.flatnonzero(standing & open_keys[batch.nodes.key])
-
-
-def _dropped(said: Statements, progress: MergeProgress) -> np.ndarray:
-    """Inserts behind the merged stable point that can only repeat: nobody who leads has gaps."""
-    candidates = [feed.complete for feed in progress.feeds if feed.leads]
-    if not candidates or not all(candidates):
-        return np.zeros(len(said.behind), dtype=bool)
-    dropped: np.ndarray = said.behind & (said.rows[ELEMENT].to_numpy() == int(ElementKind.INSERT))
-    return dropped
+def _unfrozen(batch: DecidedBatch, progress: MergeProgress) -> np.ndarray:
+    """The payloads of keys that may still change. What detached feeds have said holds nothing."""
+    ends, stable = batch.nodes.ends, progress.stable
+    published = batch.published != ABSENT
+    open_nodes = published & (batch.published >= stable)
+    for feed, each in enumerate(progress.feeds):
+        if each.attached:
+            open_nodes |= (ends[:, feed] >= stable) & (ends[:, feed] != ABSENT)
+    if batch.stream.merged.end is None:
+        open_nodes &= batch.nodes.order >= stable
+    key = batch.nodes.key if batch.said.family_key is None else batch.said.family_key
+    open_keys = np.zeros(len(key), dtype=bool)  # there are no more keys than payloads
+    open_keys[key[open_nodes]] = True
+    return np.flatnonzero(((batch.supporters.count > 0) | published) & open_keys[key])
 
 
 def _counts(batch: DecidedBatch, after: MergeState, dropped: np.ndarray, progress: MergeProgress) -> MergeCounts:

@@ -120,24 +120,24 @@ def _with_places(batch: DecidedBatch, rows: pa.Table, elements: np.ndarray) -> p
     return rows.set_column(rows.schema.get_field_index(BATCH), BATCH, pa.array(batches, mask=unnumbered))
 
 
-def behind_table(batch_stream: Stream, said: Statements, chosen: np.ndarray) -> pa.Table:
-    """These elements, for the archive to decide."""
-    rows = said.rows.filter(pa.array(chosen)) if chosen.any() else said.rows.slice(0, 0)
-    end = batch_stream.merged.end
-    if end is not None and rows.num_rows:
-        rows = rows.set_column(
-            rows.schema.get_field_index(end), rows.schema.field(end), end_column(said.end[chosen], batch_stream)
-        )
-    return rows
+def behind_table(stream: Stream, elements: pa.Table, ends: np.ndarray, chosen: np.ndarray) -> pa.Table:
+    """The chosen ones of these elements, with their ends, for the archive to decide."""
+    if not chosen.any():
+        return elements.slice(0, 0)
+    rows, end = elements.filter(pa.array(chosen)), stream.merged.end
+    if end is None:
+        return rows
+    at = rows.schema.get_field_index(end)
+    return rows.set_column(at, rows.schema.field(at), end_column(ends[chosen], stream))
 
 
-def refused_table(said: Statements) -> pa.Table:
-    """The elements that contradict their own feed."""
-    places = np.flatnonzero(said.refused)
+def refused_table(elements: pa.Table, refused: np.ndarray) -> pa.Table:
+    """The elements that contradict their own feed, each with the reason of this number."""
+    places = np.flatnonzero(refused)
     if not len(places):
         return refused_schema().empty_table()
-    rows = said.rows.select([FEED, POS]).take(pa.array(places))
-    reasons = pa.array(REASONS).take(pa.array(said.refused[places] - 1))
+    rows = elements.select([FEED, POS]).take(pa.array(places))
+    reasons = pa.array(REASONS).take(pa.array(refused[places] - 1))
     return rows.append_column(REASON, reasons).cast(refused_schema())
 
 

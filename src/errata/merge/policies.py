@@ -18,7 +18,6 @@ from errata.merge.elements import ABSENT
 from errata.merge.step import MergeProgress
 from errata.model.feed import DisagreementPolicy, EmitPolicy, MergePolicy
 
-
 WAITING = (EmitPolicy.FIRST, EmitPolicy.HALF_FROZEN, EmitPolicy.FRACTION)
 """Policies by which an adjustment waits until the stable point reaches the old or the new end (algorithm R3, line 23),
 so that no more goes out than comes in (theorem 1)."""
@@ -35,6 +34,9 @@ class NodeTable:
     order: np.ndarray
     key: np.ndarray
     keys: int
+    family: np.ndarray | None = None
+    """Of R4: the number of each payload without its occurrence. Behind the stable point, one feed decides how often
+    it occurs."""
     newest: np.ndarray | None = None
     """For each payload the end of the newest statement of this batch that stands; ABSENT if it has none. Only
     `EmitPolicy.EVERY` asks for it."""
@@ -101,22 +103,49 @@ def decide(
     if len(several):
         preferred = several[_by_preference(nodes, supporters, several, policy.disagreement, version)][::-1]
         chosen[nodes.key[preferred]] = preferred
+    outcome = Outcome(
+        chosen=chosen,
+        published=published,
+        end=np.full(nodes.keys, ABSENT, dtype=np.int64),
+        payloads=payloads,
+        lacking=np.zeros(nodes.keys, dtype=bool),
+        filled=np.zeros(nodes.keys, dtype=bool),
+    )
     here = np.flatnonzero(chosen >= 0)
-    has_leader = _keys_of_feed(nodes, progress.leader)
-    end = np.full(nodes.keys, ABSENT, dtype=np.int64)
     passed = nodes.order[chosen[here]] < progress.stable
-    end[here[passed]] = _passed_ends(nodes, supporters, progress, policy, chosen[here[passed]])
-    open_keys = here[~passed]
-    end[open_keys] = _emitted_ends(nodes, supporters, progress, policy, (chosen[open_keys], published[open_keys]))
-    lacking, filled = np.zeros(nodes.keys, dtype=bool), np.zeros(nodes.keys, dtype=bool)
-    if progress.leader is not None:
-        without = here[passed & ~has_leader[here]]
-        if progress.feeds[progress.leader].complete:
-            lacking[without] = True
-            end[without] = ABSENT
-        else:
-            filled[without] = nodes.order[chosen[without]] >= progress.before
-    return Outcome(chosen, published, end, payloads, lacking, filled)
+    if passed.any():
+        _decide_passed(nodes, supporters, progress, policy, (outcome, here[passed]))
+    before = here[~passed]
+    outcome.end[before] = _emitted_ends(nodes, supporters, progress, policy, (chosen[before], published[before]))
+    return outcome
+
+
+def _decide_passed(
+    nodes: NodeTable,
+    supporters: Supporters,
+    progress: MergeProgress,
+    policy: MergePolicy,
+    keys: tuple[Outcome, np.ndarray],
+) -> None:
+    """Decide these keys, which the stable point has passed: as the highest-ranked feed has them, if the leader has come
+    that far. If the one that did is gone, what is published stays until another one has."""
+    outcome, passed = keys
+    chosen, leader = outcome.chosen[passed], progress.leader
+    ranked, kept = _ranked_ends(nodes, supporters, progress, chosen), nodes.published[chosen]
+    if leader is None or progress.feeds[leader].stable < progress.stable:
+        stands = np.where(outcome.published[passed] >= 0, ranked, ABSENT)
+        outcome.end[passed] = np.where(kept != ABSENT, kept, stands)
+        return
+    if policy.emit in WAITING:
+        waits = (kept != ABSENT) & (kept >= progress.stable) & (ranked >= progress.stable)
+        ranked = np.where(waits, kept, ranked)
+    outcome.end[passed] = ranked
+    without = passed[~_has_key(nodes, leader, chosen)]
+    if progress.feeds[leader].complete:
+        outcome.lacking[without] = True
+        outcome.end[without] = ABSENT
+    else:
+        outcome.filled[without] = nodes.order[outcome.chosen[without]] >= progress.before
 
 
 def _by_preference(
@@ -141,32 +170,26 @@ def _by_preference(
             return np.argsort(best, kind="stable")
 
 
-def _keys_of_feed(nodes: NodeTable, feed: int | None) -> np.ndarray:
-    """Whether a feed has each key."""
-    has = np.zeros(nodes.keys, dtype=bool)
-    if feed is not None:
-        has[nodes.key[nodes.ends[:, feed] != ABSENT]] = True
-    return has
+def _has_key(nodes: NodeTable, feed: int, chosen: np.ndarray) -> np.ndarray:
+    """Whether a feed has the key of each of these payloads; of R4 the payload, however often."""
+    groups = nodes.key if nodes.family is None else nodes.family
+    has = np.zeros(len(groups), dtype=bool)  # there are no more groups than payloads
+    has[groups[nodes.ends[:, feed] != ABSENT]] = True
+    found: np.ndarray = has[groups[chosen]]
+    return found
 
 
 def _ranked_ends(nodes: NodeTable, supporters: Supporters, progress: MergeProgress, chosen: np.ndarray) -> np.ndarray:
-    """The end that the highest-ranked feed gives to each of these payloads."""
-    feeds = np.array(progress.ranked, dtype=np.int64)[supporters.best[chosen]]
+    """The end that the highest-ranked feed gives to each of these payloads; of R4 ABSENT, if the payload occurs less
+    often there."""
+    best = supporters.best
+    if nodes.family is not None:
+        of_family = np.full(len(best), len(progress.ranked), dtype=best.dtype)
+        np.minimum.at(of_family, nodes.family, best)
+        best = of_family[nodes.family]
+    feeds = np.array(progress.ranked, dtype=np.int64)[best[chosen]]
     ends: np.ndarray = nodes.ends[chosen, feeds]
     return ends
-
-
-def _passed_ends(
-    nodes: NodeTable, supporters: Supporters, progress: MergeProgress, policy: MergePolicy, chosen: np.ndarray
-) -> np.ndarray:
-    """The end of each of these payloads behind the stable point: as the highest-ranked feed has it; but an end that may
-    still change, and was published, waits if the policy says that adjustments do."""
-    ranked = _ranked_ends(nodes, supporters, progress, chosen)
-    if policy.emit not in WAITING:
-        return ranked
-    kept = nodes.published[chosen]
-    waits = (kept != ABSENT) & (kept >= progress.stable) & (ranked >= progress.stable)
-    return np.where(waits, kept, ranked)
 
 
 def _emitted_ends(
@@ -199,5 +222,4 @@ def _emitted_ends(
 def _leader_ends(nodes: NodeTable, supporters: Supporters, progress: MergeProgress, chosen: np.ndarray) -> np.ndarray:
     if progress.leader is None:
         return np.full(len(chosen), ABSENT, dtype=np.int64)
-    has_leader = _keys_of_feed(nodes, progress.leader)[nodes.key[chosen]]
-    return np.where(has_leader, _ranked_ends(nodes, supporters, progress, chosen), ABSENT)
+    return np.where(_has_key(nodes, progress.leader, chosen), _ranked_ends(nodes, supporters, progress, chosen), ABSENT)

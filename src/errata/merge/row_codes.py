@@ -155,6 +155,18 @@ def sort_equal(words: Sequence[np.ndarray], hashes: np.ndarray) -> tuple[np.ndar
     return order, starts | differs
 
 
+def stable_order(codes: np.ndarray) -> np.ndarray:
+    """The order of the rows by their codes, which are 0 or more; equal codes by their place."""
+    count = len(codes)
+    bits = max(1, (count - 1).bit_length())
+    if count == 0 or int(codes.max()).bit_length() + bits > 63:
+        return np.argsort(codes, kind="stable")
+    packed = (codes.astype(np.int64) << bits) | np.arange(count)
+    packed.sort()
+    order: np.ndarray = packed & ((1 << bits) - 1)
+    return order
+
+
 def _unlike_before(words: Sequence[np.ndarray], order: np.ndarray) -> np.ndarray:
     """Whether each row differs from the one before it in this order."""
     differs = np.zeros(len(order), dtype=bool)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from errata.merge.elements import ABSENT, ELEMENT, FEED, OWN_STABLE, SEQ, ElementKind, payload_names
 from errata.merge.filling import FilledElements, fill_adjustments, orphan_rows
-from errata.merge.row_codes import group_rows, table_words
+from errata.merge.row_codes import RowGroups, group_rows, table_words
 from errata.merge.state import order_values
 from errata.merge.step import MergeProgress, MergeState
 from errata.model.stream import Stream
@@ -29,7 +29,7 @@ REASONS = (
     "it withdraws a row behind the stable point that the feed itself had given",
 )
 """Why elements are refused."""
-_COUNTS, _NEVER_INSERTED, _INSERTS, _CHANGES, _WITHDRAWS = range(5)
+COUNTS, NEVER_INSERTED, INSERTS, CHANGES, WITHDRAWS = range(5)
 """Values of `Statements.refused`: none, and the reasons from 1 on."""
 
 
@@ -52,6 +52,10 @@ class Statements:
     """The key of each payload, by its number."""
     keys: int
     """How many different keys there are."""
+    family: RowGroups | None
+    """Of R4, the payloads that differ by their occurrence alone."""
+    family_key: np.ndarray | None
+    """And the key of each payload without the occurrence, by a number of its own."""
     known: np.ndarray
     """Whether the state knows each key."""
     orphan: np.ndarray
@@ -64,7 +68,7 @@ class Statements:
     @property
     def counts(self) -> np.ndarray:
         """The elements that count."""
-        kept: np.ndarray = ~self.behind & (self.refused == _COUNTS)
+        kept: np.ndarray = ~self.behind & (self.refused == COUNTS)
         return kept
 
     @property
@@ -76,7 +80,7 @@ class Statements:
 
 def read_statements(stream: Stream, state: MergeState, elements: pa.Table, progress: MergeProgress) -> Statements:
     """What the elements say, and which of them count."""
-    rows = _in_order(elements)
+    rows = in_order(elements)
     barred = np.zeros(rows.num_rows, dtype=bool)
     while True:
         filled = fill_adjustments(stream, state, rows, barred)
@@ -88,7 +92,8 @@ def read_statements(stream: Stream, state: MergeState, elements: pa.Table, progr
         barred[wrong] = True
 
 
-def _in_order(elements: pa.Table) -> pa.Table:
+def in_order(elements: pa.Table) -> pa.Table:
+    """The elements in the order in which they are taken."""
     taken = elements[SEQ].to_numpy()
     if np.all(taken[1:] > taken[:-1]):
         return elements
@@ -101,7 +106,8 @@ def _number_rows(stream: Stream, state: MergeState, filled: FilledElements, prog
     both = pa.concat_tables([state.rows.select(names), rows.select(names)])
     words = {name: table_words(both, [name]) for name in names}
     nodes = group_rows([word for name in names for word in words[name]])
-    keys = group_rows([word[nodes.firsts] for name in stream.key for word in words[name]])
+    firsts = {name: [word[nodes.firsts] for word in words[name]] for name in names}
+    keys = group_rows([word for name in stream.key for word in firsts[name]])
     order = order_values(both, stream)
     known = np.zeros(keys.count, dtype=bool)
     known[keys.codes[:base]] = True
@@ -110,6 +116,7 @@ def _number_rows(stream: Stream, state: MergeState, filled: FilledElements, prog
     if rows[stream.order].null_count:
         passed |= rows[stream.order].is_null().to_numpy()
     behind = passed & ~known[keys.codes[node]]
+    family, family_key = _families(stream, firsts)
     return Statements(
         rows=rows,
         feed=rows[FEED].to_numpy(),
@@ -120,25 +127,48 @@ def _number_rows(stream: Stream, state: MergeState, filled: FilledElements, prog
         node_order=order[nodes.firsts],
         node_key=keys.codes,
         keys=keys.count,
+        family=family,
+        family_key=family_key,
         known=known,
         orphan=orphan_rows(state, keys.codes[:base], keys.count),
         behind=behind,
-        refused=np.where(filled.unknown & ~behind, _NEVER_INSERTED, _COUNTS).astype(np.int8),
+        refused=np.where(filled.unknown & ~behind, NEVER_INSERTED, COUNTS).astype(np.int8),
     )
 
 
+def _families(stream: Stream, words: dict[str, list[np.ndarray]]) -> tuple[RowGroups | None, np.ndarray | None]:
+    """The groups of payloads, of which these are the words by column, that only the occurrence tells apart."""
+    if stream.merged.occurrence is None:
+        return None, None
+    fed = stream.as_fed
+    family = group_rows([word for name in payload_names(fed) for word in words[name]])
+    return family, group_rows([word for name in fed.key for word in words[name]]).codes
+
+
 def _wrongly_filled_from(said: Statements, filled: FilledElements, barred: np.ndarray) -> np.ndarray:
-    """Refused elements from which later ones of their chains have been filled: the first of each chain."""
+    """Elements that do not count, and from which later ones of their chains have been filled. Of those that are
+    refused, only the first of each chain: whether the next ones are depends on it."""
     if filled.chain is None or not filled.partial.any():
         return np.empty(0, dtype=np.int64)
-    refused = np.flatnonzero((said.refused > _NEVER_INSERTED) & ~barred)
-    chains, first = np.unique(filled.chain[refused], return_index=True)
+    refused = np.flatnonzero((said.refused > NEVER_INSERTED) & ~barred)
+    _, first = np.unique(filled.chain[refused], return_index=True)
+    passed = np.flatnonzero(said.behind & ~barred)
+    wrong = np.concatenate([refused[first], passed])
     partial = np.flatnonzero(filled.partial)[::-1]
     concerned, last = np.unique(filled.chain[partial], return_index=True)
-    at = np.searchsorted(concerned, chains)
-    at[at == len(concerned)] = 0
-    wrong: np.ndarray = refused[first][(concerned[at] == chains) & (partial[last][at] > refused[first])]
-    return wrong
+    at = np.minimum(np.searchsorted(concerned, filled.chain[wrong]), len(concerned) - 1)
+    used = (concerned[at] == filled.chain[wrong]) & (partial[last][at] > wrong)
+    found: np.ndarray = wrong[used]
+    return found
+
+
+def dropped_repeats(behind: np.ndarray, rows: pa.Table, progress: MergeProgress) -> np.ndarray:
+    """Of the elements behind the merged stable point the inserts that can only repeat: nobody who leads has gaps."""
+    candidates = [feed.complete for feed in progress.feeds if feed.leads]
+    if not candidates or not all(candidates):
+        return np.zeros(len(behind), dtype=bool)
+    dropped: np.ndarray = behind & (rows[ELEMENT].to_numpy() == int(ElementKind.INSERT))
+    return dropped
 
 
 def last_by_key(said: Statements, elements: np.ndarray) -> np.ndarray:
@@ -224,10 +254,10 @@ def _take_turn(
     replaced = ~same & ~withdraws & (np.minimum(old_order, said.node_order[node]) < stable)
     withdrawn = exists & withdraws & (old_order < stable)
     reason = np.zeros(len(element), dtype=np.int8)
-    reason[moved | (replaced & exists)] = _CHANGES
-    reason[replaced & ~exists] = _INSERTS
-    reason[withdrawn] = _WITHDRAWS
+    reason[moved | (replaced & exists)] = CHANGES
+    reason[replaced & ~exists] = INSERTS
+    reason[withdrawn] = WITHDRAWS
     said.refused[element] = reason
-    kept = reason == _COUNTS
+    kept = reason == COUNTS
     standing.node[chain[kept]] = np.where(withdraws, -1, node)[kept]
     standing.end[chain[kept]] = np.where(withdraws, ABSENT, end)[kept]
