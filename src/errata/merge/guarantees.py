@@ -93,7 +93,7 @@ class Finder:
     def disagreeing(self, feed: int, at: int, other: int | None) -> BrokenGuarantee:
         """A feed whose row at this place is not the one that another feed has with this key; None: any feed."""
         who = "another feed" if other is None else f"feed {self.name(other)}"
-        what = f"{who} has another row at {self.place_of(at)}"
+        what = f"{who} has another row with {self.place_of(at)}"
         return self.broken(feed, at, "the same rows", what, complete=False)
 
 
@@ -125,7 +125,7 @@ def _broken_inserts(find: Finder, run: FeedRun, mine: pa.Table) -> BrokenGuarant
     if not revises.any():
         return None
     at = int(np.argmax(revises))
-    what = f"{ElementKind(mine[ELEMENT][at].as_py()).name.lower()} at {find.place(int(run.own[at]))}"
+    what = f"{ElementKind(mine[ELEMENT][at].as_py()).name.lower()} of a row with {find.place(int(run.own[at]))}"
     return find.broken(run.feed, run.start + at, "adjusts: no", what, adjusts=True)
 
 
@@ -144,7 +144,7 @@ def _broken_order(find: Finder, algorithm: MergeAlgorithm, run: FeedRun, top: Fe
         return None
     at = int(np.argmax(ties))
     what = f"{find.place(int(run.own[at]))} twice"
-    return find.broken(run.feed, run.start + at, guarantee, what, order=FeedOrder.ORDERED)
+    return find.broken(run.feed, run.start + at, guarantee, what, order=FeedOrder.ORDERED, ties_fixed=False)
 
 
 def _broken_mark(find: Finder, run: FeedRun, mine: pa.Table) -> BrokenGuarantee | None:
@@ -164,7 +164,7 @@ def _broken_key(find: Finder, run: FeedRun, mine: pa.Table) -> BrokenGuarantee |
     at = first_repeated(hash_words(table_words(mine, find.stream.key)))
     if at is None:
         return None
-    what = f"a key at {find.place(int(run.own[at]))} twice"
+    what = f"a key with {find.place(int(run.own[at]))} twice"
     return find.broken(run.feed, run.start + at, "one row for each key", what, order=FeedOrder.NONE)
 
 

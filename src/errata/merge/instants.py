@@ -182,7 +182,7 @@ def _unlike_frontier(batch: _Batch, now: _Instant, feed: int, frontier: int, rea
     mine = [run for run in batch.runs if run.feed == feed]
     if not mine:
         return None  # its mark alone has passed: said with the next row it sends
-    what = f"it lacks {len(lacks)} rows at {batch.find.place(frontier)}, and has come to {batch.find.place(reached)}"
+    what = f"it lacks {len(lacks)} rows with {batch.find.place(frontier)}, and has come to {batch.find.place(reached)}"
     return batch.find.broken(feed, mine[0].stop - 1, "complete: yes", what, complete=False)
 
 

@@ -10,7 +10,8 @@ part; of the others, what is not longer is dropped.
 
 The paper's algorithms go element by element and trust the feeds. Here the rows of a batch are in columns: what goes out
 is a slice of each feed, and where feeds overlap, their rows are compared. If they are not the same, what is broken is
-said, and nothing is decided. Cost: linear in the batch; no row is remembered but R2's of the last instant.
+said, and nothing is decided. What feeds deliver in different batches is not compared, for no row is remembered but
+R2's of the last instant. Cost: linear in the batch.
 
 Rows behind the merged stable point are known or never were, since feeds lack nothing: they are dropped unseen.
 """
@@ -116,7 +117,7 @@ def _beyond_frontier(find: Finder, state: MergeState, run: FeedRun, progress: Me
     earlier = top.rows if top.order == frontier else 0
     first, last = (int(np.searchsorted(run.own, frontier, side)) for side in ("left", "right"))
     if last < len(run.own) and earlier + last - first < known:
-        what = f"it has {earlier + last - first} of {known} rows at {find.place(frontier)}"
+        what = f"it has {earlier + last - first} of {known} rows with {find.place(frontier)}"
         return find.broken(run.feed, run.start + last, "complete: yes", what, complete=False)
     return run.start + first + min(max(known - earlier, 0), last - first)
 
@@ -138,7 +139,7 @@ def _first_unlike(
     value = orders[one]
     tied = any(np.count_nonzero(orders[each] == value) > 1 for each in (ones, others))
     if tied:
-        what = f"other ties at {find.place(int(value))} than feed {find.name(find.feed(one))}"
+        what = f"other ties with {find.place(int(value))} than feed {find.name(find.feed(one))}"
         return find.broken(find.feed(other), other, "ties: fixed", what, ties_fixed=False, order=FeedOrder.ORDERED)
     return find.disagreeing(find.feed(other), other, find.feed(one))
 
@@ -177,16 +178,18 @@ def restore_state(
     algorithm: MergeAlgorithm, stream: Stream, state: MergeState, rows: pa.Table, progress: MergeProgress
 ) -> MergeState:
     """What R2 or a more general algorithm would remember where R0, R1 or R2 are: `rows` of the archive that are not
-    frozen, said by every feed that has come further. Rows that none of the feeds has said are taken to be all feeds'.
-    """
+    frozen, said by every feed that has come further. Of the instant at which a feed is, R0 and R1 know how many rows it
+    has said; of R2 it is taken to have said all of them, since it will. Rows that no feed has said are taken to be all
+    feeds'."""
     tops = state.tops
     last = max((top.order for top in tops.values()), default=LOWEST)
     orders = order_values(rows, stream)
     if algorithm is MergeAlgorithm.R2:
         rows, orders = rows.filter(pa.array(orders == last)), orders[orders == last]
-    elif state.rows.num_rows:  # of R2, whose rows of the last instant know their feeds
+    elif state.rows.num_rows:  # of R2: which feed has which row of the last instant is known
         rows, orders = rows.filter(pa.array(orders != last)), orders[orders != last]
-    rank = _ranks(rows, orders)
+    of_instants = bool(state.rows.num_rows)
+    rank = np.zeros(len(orders), dtype=np.int64) if of_instants else _ranks(rows, orders)
     published = row_ends(rows, stream)
     ends = np.full((rows.num_rows, len(progress.feeds)), ABSENT, dtype=np.int64, order="F")
     for feed, top in tops.items():
