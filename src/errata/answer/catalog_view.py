@@ -21,12 +21,14 @@ from errata.catalog import buckets, commits, feeds, ledger, queries, streams
 from errata.catalog.queries import RecordedQuery, StoppedQuery
 from errata.catalog.result_archives import ResultArchive, evaluations_of, read_archives
 from errata.catalog.streams import StreamState
+from errata.declare.query_feeds import query_feeds
 from errata.declare.site import Site
 from errata.model.bucket import Bucket, Role
 from errata.model.commit import Evaluation
 from errata.model.deferral import Deferral
 from errata.model.feed import Feed
 from errata.model.results import EVALUATION, VS
+from errata.model.time import LOWEST
 
 T = TypeVar("T")
 
@@ -118,6 +120,15 @@ class CatalogView:
             return None
         find = partial(ledger.newest_batch_id, self._catalog, of.stream_id, delivery_prefix(feed))
         return delivered_up_to(feed, self.once(("delivered", of.stream_id, feed.name), find))
+
+    def wanted_from(self, query: str) -> int | None:
+        """The place before which the merged stream that a query feeds has all that it needs, as it is now; None if the
+        query gets no feedback."""
+        for stream, feed, name in query_feeds(each.stream for each in self.standings.values()):
+            if name == query and feed.feedback and self.delivered(self.standings[stream.name], feed) is not None:
+                merged = feeds.merge_of(self._catalog, self.standings[stream.name].stream_id)
+                return None if merged is None or merged.stable == LOWEST else merged.stable
+        return None
 
     def time_of(self, commit_id: int) -> int | None:
         def find() -> int | None:

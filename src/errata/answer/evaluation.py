@@ -56,7 +56,7 @@ from errata.errors import ErrataError
 from errata.language.route import RouteKind
 from errata.language.source_reads import ARRIVING, reads_of_step
 from errata.model.bucket import NewBucket, Role
-from errata.model.commit import Fault
+from errata.model.commit import EvaluationSpan, Fault
 from errata.model.results import VS, have_same_key
 from errata.model.time import LOWEST
 
@@ -68,6 +68,9 @@ STEP_TASK_ROWS = 500_000
 
 _TRANSIENT_ROLES = (Role.OPEN, Role.TIP, Role.STATE, Role.FEED)
 """Roles of buckets of a part that the next part replaces."""
+
+_REPLACED_AFTER_SKIP = (Role.OPEN, Role.TIP, Role.STATE)
+"""The same where the next part is further on: then change records stay."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,8 @@ def _run_task(task: EvaluationTask, before: PriorEvaluation, inputs: RunInputs) 
     """Carry out a task's step: what was read for it and written."""
     if task.replaces is not None:
         return _run_replacement(task, task.replaces, inputs)
+    if task.skips_to is not None:
+        return _run_with_skip(task, before, inputs)
     read = _read_inputs(task, inputs, before)
     return [read], _try_step(task, inputs, read)
 
@@ -143,6 +148,23 @@ def _run_replacement(
             inputs.site.discard(made)
             raise  # the far engine decides
         raise _interruption_error(task, error) from error
+
+
+def _run_with_skip(
+    task: EvaluationTask, before: PriorEvaluation, inputs: RunInputs
+) -> tuple[list[_StepReads], StepOutput]:
+    """The same where a query skips what is not wanted of it: the last instant is answered to its end, and the step
+    continues further on, with a state that is rebuilt."""
+    until = task.span.since
+    last = replace(task, step=EvaluationSpan(until, until), results_from=LOWEST, skips_to=None)
+    first = _read_inputs(last, inputs, before)
+    made = _try_step(last, inputs, first).buckets
+    answer = [each for each in made if each.role in PUBLISHED_ROLES]
+    further = _read_inputs(task, inputs, PriorEvaluation(written=answer, is_part=True))
+    output = _try_step(task, inputs, further)
+    inputs.site.discard([each for each in made if each.role in _REPLACED_AFTER_SKIP])
+    kept = [each for each in made if each.role not in _REPLACED_AFTER_SKIP]
+    return [first, further], StepOutput([*kept, *output.buckets])
 
 
 def _written_state(inputs: RunInputs, made: Sequence[NewBucket]) -> pa.Table | None:

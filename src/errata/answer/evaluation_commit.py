@@ -69,7 +69,7 @@ def commit_task(
         task.query.query_id,
         task.shape,
         task.basis,
-        task.step,
+        task.span,
         inputs.commit_id,
         task.revisions,
         cause,
@@ -82,6 +82,7 @@ def commit_task(
         consumed=new_revisions_read(task, inputs),
         table_update=result_table_update(task, inputs, output.buckets, whole=cause["feed"] == "whole"),
         inputs=task.inputs,
+        skipped_to=task.skips_to,
     )
     return commit_or_discard(done, "run", inputs)
 

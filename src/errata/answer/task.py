@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from errata.answer.due_evaluation import DueEvaluation
+from errata.answer.feedback import skipped_to, step_after_skip
 from errata.answer.inputs import RunInputs
 from errata.answer.step_parts import StepPart, first_part
 from errata.answer.unread_changes import unread_corrections, upstream_archives
@@ -57,6 +58,16 @@ class EvaluationTask:
     """Results that begin earlier may be made of a part of their rows only, and are left out."""
     rows_left: int = 0
     """About how many rows lie behind the step, to which the streams reach already."""
+    skips_to: int | None = None
+    """Where it continues results that are a feed, and leaves out what the merged stream needs no longer: the first
+    instant at which results begin again. See `answer.feedback`."""
+
+    @property
+    def span(self) -> EvaluationSpan:
+        """The instants from the last one that was answered on, with those that it skips."""
+        if self.skips_to is None or self.basis is None:
+            return self.step
+        return EvaluationSpan(self.basis.frontier, self.step.until)
 
     @property
     def name(self) -> str:
@@ -114,6 +125,9 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: RunInputs, due: DueEvalua
         return None
     chosen = choose_route(rewritten)
     step = first_step(chosen, begins, due.until) if basis is None else EvaluationSpan(basis.frontier, due.until)
+    skips = None if basis is None else skipped_to(query, rewritten, chosen, basis, due.until, inputs)
+    if skips is not None:
+        step = step_after_skip(skips, due.until)
     # A replacement is one commit: after a part of it the replaced results of later instants would be withdrawn.
     part = StepPart(step)
     if due.replaces is None:
@@ -133,8 +147,9 @@ def task_for(query: RecordedQuery, plan: Plan, inputs: RunInputs, due: DueEvalua
             each.name: last_evaluation_read(inputs, each, basis)
             for each in upstream_archives(query.checked.reads, inputs.view)
         },
-        first_whole_result(plan, aged) if basis is None else LOWEST,
+        first_whole_result(plan, aged) if basis is None else LOWEST if skips is None else skips,
         part.rows_left,
+        skips,
     )
 
 

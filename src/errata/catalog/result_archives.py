@@ -111,6 +111,8 @@ class EvaluationCommit:
     """What a correction did. Open results and those at the tip then stay, except masked ones."""
     keeps_state: bool = False
     """Whether the strategy's state is still correct after a correction."""
+    skipped_to: int | None = None
+    """The place before which results are not wanted of it, and are left out from its last instant on."""
 
     @property
     def removed_roles(self) -> tuple[Role, ...]:
@@ -289,6 +291,7 @@ def _transaction(connection: Connection, done: EvaluationCommit, there: Row[Any]
             "stable": done.span.until,
             "vs_max": done.span.until,
             "rows": done.rows + (0 if basis is None else basis.rows),
+            **({} if done.skipped_to is None else {"aged_to": done.skipped_to}),
         },
     )
 
@@ -315,6 +318,8 @@ def _evaluation_summary(done: EvaluationCommit) -> dict[str, object]:
     told: dict[str, object] = {"query": done.query, "data_commit": done.data_commit, "results": done.measures.rows}
     if done.measures.engine:
         told |= {"engine": done.measures.engine, "engine_why": done.measures.engine_why}
+    if done.skipped_to is not None:
+        told |= {"skipped_from": done.span.since, "skipped_to": done.skipped_to}
     if (swept := done.correction) is not None:
         told |= {"technique": swept.technique, "compared": swept.compared, "changed": swept.changed}
         if swept.refused:
